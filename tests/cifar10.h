@@ -6,7 +6,7 @@
 
 namespace ada::testing {
 
-// $ADA_CIFAR10, else data/cifar-10 (data/scripts/fetch.py cifar10 puts it there); empty: in
+// $ADA_CIFAR10, else data/cifar-10 (ada-train fetch cifar10 puts it there); empty: in
 // neither.
 inline std::string Cifar10Folder() {
   const char* given = std::getenv("ADA_CIFAR10");

@@ -22,7 +22,10 @@ import trees
 from catalog import CATALOG, TreeSet
 from download import PIECE, FetchError, check, fetch, fetch_archive, pieces, say, sha256_of
 
-DATA_FOLDER = pathlib.Path(__file__).resolve().parents[1]
+
+def data_root():
+    """The folder of all data sets, as ada-train finds it: $ADA_DATA, or data/ where one works."""
+    return pathlib.Path(os.environ.get("ADA_DATA") or "data")
 
 
 def open_plain(path):
@@ -267,7 +270,7 @@ def run_tree(data_set, target, arguments):
 
 def run(arguments, catalog):
     data_set = catalog[arguments.dataset]
-    target = pathlib.Path(arguments.to) if arguments.to else DATA_FOLDER / data_set.folder
+    target = pathlib.Path(arguments.to) if arguments.to else data_root() / data_set.folder
     created = not target.exists()
     target.mkdir(parents=True, exist_ok=True)
     try:
@@ -296,7 +299,7 @@ def run(arguments, catalog):
 def parse(argv, catalog):
     parser = argparse.ArgumentParser(
         prog="fetch.py", description="Fetches and checks a public data set for ada-train.",
-        epilog="examples:\n  data/scripts/fetch.py cifar10\n  data/scripts/fetch.py fashion_mnist "
+        epilog="examples:\n  ada-train fetch cifar10\n  ada-train fetch fashion_mnist "
                "--from /usr/share/datasets/fashion-mnist",
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", choices=list(catalog), metavar="DATASET",
@@ -304,7 +307,7 @@ def parse(argv, catalog):
     parser.add_argument("--from", dest="source", metavar="FOLDER",
                         help="take the files from here (plain, .gz or .xz, or the official "
                              "archive) and not from the network")
-    parser.add_argument("--to", metavar="FOLDER", help="where they go (default: data/<name>)")
+    parser.add_argument("--to", metavar="FOLDER", help="where they go (default: <name> in $ADA_DATA, or in data/)")
     parser.add_argument("--url", metavar="URL",
                         help="download from this folder of a server (a mirror of your own)")
     parser.add_argument("--retries", type=int, default=4, help=argparse.SUPPRESS)
@@ -326,7 +329,7 @@ def main(argv=None, catalog=None):
                    if catalog[arguments.dataset].hint else ""))
         return 1
     except OSError as error:
-        say(f"{error.filename or arguments.to or DATA_FOLDER}: {error.strerror or error}")
+        say(f"{error.filename or arguments.to or data_root()}: {error.strerror or error}")
         return 1
     except KeyboardInterrupt:
         say("stopped; the same command goes on where this one was")

@@ -44,6 +44,10 @@ Commands AddScoreCommands(CLI::App& app);
 Commands AddRunCommands(CLI::App& app);
 // models, policies, formats, datasets, schema.
 Commands AddListCommands(CLI::App& app);
+// configs, fetch: what comes with the program.
+Commands AddShippedCommands(CLI::App& app);
+// completion: for shells.
+Commands AddCompletionCommands(CLI::App& app);
 
 // `--color WHEN`, of the program and of each command.
 void AddColor(CLI::App& app);

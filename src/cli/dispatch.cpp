@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/shipped.h"
 #include "cli/terminal_text.h"
 #include "core/error.h"
 #include "train/run.h"
@@ -28,7 +29,8 @@ Commands AddCommands(CLI::App& app, parallel::World* world, const std::string& p
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
        {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
-        AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands})
+        AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands,
+        AddShippedCommands, AddCompletionCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }
@@ -87,6 +89,7 @@ void RefuseEmptyValues(const CLI::App& app) {
 int PrintVersions(const parallel::World* world) {
   for (const train::Version& v : train::Versions(world))
     std::cout << v.name << ' ' << v.value << '\n';
+  std::cout << "installed " << Installation() << '\n';
   return 0;
 }
 

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/config_options.h"
 #include "cli/output_paths.h"
+#include "cli/shipped.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -67,7 +67,8 @@ int Evaluate(EvaluateArguments& a) {
   const config::Overrides overrides = OverridesOf(a.set);
   config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(checkpoint),
                                                               checkpoint + " (config)", overrides)
-                                           : config::Load(a.config, overrides);
+                                           : LoadConfig(a);
+  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
   config::FillDefaults(loaded.config);
   CheckEvaluateOutputs(a, checkpoint, loaded.config);
   train::Evaluate(loaded.config, checkpoint, a.options, std::cout, log);

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/config_options.h"
 #include "cli/output_paths.h"
+#include "cli/shipped.h"
 #include "cli/view.h"
 #include "config/load.h"
 #include "config/schema/schema.h"
@@ -53,7 +53,8 @@ int Datasets(DatasetsArguments& a) {
     throw ConfigError(
         "--preview and --config belong together: ada-train datasets --preview FILE.png --config "
         "FILE");
-  config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
+  config::Loaded loaded = LoadConfig(a);
+  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
   config::FillDefaults(loaded.config);
   OutputPaths paths;
   paths.Read("--config", a.config);

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/config_options.h"
 #include "cli/output_paths.h"
+#include "cli/shipped.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -58,7 +58,8 @@ int Predict(PredictArguments& a) {
   const config::Overrides overrides = OverridesOf(a.set);
   config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(path),
                                                               path + " (config)", overrides)
-                                           : config::Load(a.config, overrides);
+                                           : LoadConfig(a);
+  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
   config::FillDefaults(loaded.config);
   a.options.asks_data = !a.config.empty() || ChangesData(overrides);
   telemetry::Log log;

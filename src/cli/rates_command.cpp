@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/config_options.h"
+#include "cli/shipped.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "train/run.h"
@@ -25,7 +25,8 @@ int Rates(RatesArguments& a) {
     throw ConfigError(
         "--steps-per-epoch and --every: expected whole numbers from 1, steps of an epoch up to "
         "1000000000000");
-  const config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
+  const config::Loaded loaded = LoadConfig(a);
+  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
   train::PrintRates(loaded.config, a.steps_per_epoch, a.every, std::cout);
   return 0;
 }

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/config_options.h"
+#include "cli/shipped.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -110,7 +110,7 @@ config::Loaded LoadFor(TrainArguments& a) {
         "`ada-train help train` shows examples");
   if (IsFolder(a.config))
     throw ConfigError(a.config + ": is a folder; to go on with a run: --resume " + a.config);
-  config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
+  config::Loaded loaded = LoadConfig(a);
   config::FillDefaults(loaded.config);
   std::error_code error;  // a folder that was moved since
   if (!folder.empty() && !std::filesystem::equivalent(loaded.config.output, folder, error))

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "core/data_files.h"
@@ -37,6 +38,7 @@ std::vector<DatasetFacts> MakeCatalog() {
                        "data_batch_4.bin", "data_batch_5.bin"},
        .test_files = {"test_batch.bin"},
        .subfolders = {"cifar-10-batches-bin"},
+       .folder = "cifar-10",
        .mean = {0.4914, 0.4822, 0.4465},
        .std = {0.2023, 0.1994, 0.2010},
        .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse",
@@ -55,6 +57,7 @@ std::vector<DatasetFacts> MakeCatalog() {
        .train_files = {"train.bin"},
        .test_files = {"test.bin"},
        .subfolders = {"cifar-100-binary"},
+       .folder = "cifar-100",
        .mean = {0.5071, 0.4865, 0.4409},
        .std = {0.2673, 0.2564, 0.2762},
        .names_file = "fine_label_names.txt"},
@@ -71,6 +74,7 @@ std::vector<DatasetFacts> MakeCatalog() {
        .train_files = idx_train,
        .test_files = idx_test,
        .subfolders = {"MNIST/raw", "raw"},
+       .folder = "mnist",
        .mean = {0.1307},
        .std = {0.3081},
        .class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
@@ -87,6 +91,8 @@ std::vector<DatasetFacts> MakeCatalog() {
        .train_files = idx_train,
        .test_files = idx_test,
        .subfolders = {"FashionMNIST/raw", "raw"},
+       .folder = "fashion-mnist",
+       .system_folder = "/usr/share/datasets/fashion-mnist",
        .mean = {0.2860},
        .std = {0.3530},
        .class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
@@ -101,6 +107,7 @@ std::vector<DatasetFacts> MakeCatalog() {
        .title = "pictures with label images: PATH/train/*, PATH/trainannot/*.png, PATH/test/*, ...",
        .origin = Origin::kLabelImages,
        .channels = 3,
+       .folder = "camvid",
        .mean = {0.485, 0.456, 0.406},
        .std = {0.229, 0.224, 0.225}},
       {.name = "voc",
@@ -123,7 +130,8 @@ std::vector<DatasetFacts> MakeCatalog() {
        .title = "the Jargon File 4.4.7, 1,418,350 bytes of English (task: language)",
        .source = "Debian's package dict-jargon",
        .origin = Origin::kText,
-       .train_files = {"jargon.txt"}},
+       .train_files = {"jargon.txt"},
+       .folder = "jargon"},
       {.name = "synthetic",
        .title = "any shape, classes and counts; made from the seed, no files, learnable",
        .origin = Origin::kSeed},
@@ -185,8 +193,20 @@ std::string NormalizationText(const DatasetFacts& facts) {
   return "mean " + list(facts.mean) + ", std " + list(facts.std);
 }
 
+std::string DataRoot() {
+  const char* root = std::getenv("ADA_DATA");
+  return root && *root ? root : "data";
+}
+
+std::string DefaultPath(const DatasetFacts& facts) {
+  if (facts.folder.empty()) return "";
+  const std::string fetched = (fs::path(DataRoot()) / facts.folder).string();
+  const std::string system(facts.system_folder);
+  return !system.empty() && !IsThere(fetched) && IsThere(system) ? system : fetched;
+}
+
 std::string FetchAdvice(const DatasetFacts& facts, const std::string& folder) {
-  return "fetch it: data/scripts/fetch.py " + std::string(facts.name) + " --to " + folder;
+  return "fetch it: ada-train fetch " + std::string(facts.name) + " --to " + folder;
 }
 
 std::string FindFolder(const DatasetFacts& facts, const std::string& folder) {

@@ -49,6 +49,9 @@ struct DatasetFacts {
   std::int64_t train = 0, test = 0;  // images of the published set
   FileNames train_files = {}, test_files = {};
   FileNames subfolders = {};  // where archives put the files, below the folder that was named
+  // The folder below the data root that data/scripts/fetch.py makes; empty: it fetches no such set.
+  std::string_view folder = {};
+  std::string_view system_folder = {};  // where Debian's package puts the set; empty: there is none
   std::vector<double> mean = {}, std = {};  // per channel, of pixels / 255
   // What the labels 0, 1, ... are called; empty: `names_file`, one name a line, may lie beside the
   // other files and says so.
@@ -99,6 +102,12 @@ const DatasetFacts& FactsOf(std::string_view name);
 
 // "mean [0.2860], std [0.3530]": what `normalize: standard` takes off and divides by.
 std::string NormalizationText(const DatasetFacts& facts);
+
+// The folder of all fetched data sets: $ADA_DATA, or `data` in the working directory.
+std::string DataRoot();
+// The folder that is read where `data.path` is not given: `folder` below DataRoot(), or
+// `system_folder` where only that is there. "": the set has no such folder.
+std::string DefaultPath(const DatasetFacts& facts);
 
 // The advice at the end of every message about a damaged or missing file.
 std::string FetchAdvice(const DatasetFacts& facts, const std::string& folder);

@@ -1,7 +1,9 @@
 // The lists that the command line offers.
 #include "core/blocks/block_format.h"
+#include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "data/catalog.h"
 #include "data/dataset.h"
 #include "graph/network/zoo.h"
 #include "scaling/policies/presets.h"
@@ -42,6 +44,15 @@ std::vector<std::string> List(const std::string& what) {
   if (what == "formats") return ListFormats();
   if (what == "datasets") return data::ListDatasets();
   throw InternalError("no list of " + what);
+}
+
+std::string DataSource(const config::DataConfig& data) {
+  const data::DatasetFacts& facts = data::FactsOf(data.dataset);
+  if (facts.origin == data::Origin::kSeed) return "made up, no files";
+  if (facts.folder.empty()) return std::string(facts.name) + ", your own files in " + data.path;
+  const std::string fetched = "ada-train fetch " + std::string(facts.name);
+  const std::string system(facts.system_folder);
+  return !system.empty() && IsThere(system) ? fetched + ", or " + system : fetched;
 }
 
 }  // namespace ada::train

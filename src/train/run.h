@@ -91,6 +91,10 @@ std::string CheckpointOfRun(const std::string& folder, bool best);
 // One line each: models, policies, formats or datasets.
 std::vector<std::string> List(const std::string& what);
 
+// Where the data of a configuration come from, in words: the command that fetches them, the
+// system's folder, or the user's own.
+std::string DataSource(const config::DataConfig& data);
+
 // The configuration that a checkpoint was written with, as YAML. DataError, also of weights alone.
 std::string CheckpointConfig(const std::string& checkpoint);
 

@@ -25,7 +25,7 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("recorded steps of ResNet-20 on CIFAR-10, on the CUDA backend") {
     const std::string cifar = testing::Cifar10Folder();
     if (cifar.empty())
-      ADA_SKIP("no CIFAR-10 in $ADA_CIFAR10 or data/cifar-10; data/scripts/fetch.py cifar10");
+      ADA_SKIP("no CIFAR-10 in $ADA_CIFAR10 or data/cifar-10; ada-train fetch cifar10");
     for (const testing::Case& c : testing::kResnetCases)
       CheckCase(c, std::filesystem::absolute(cifar).string(), TrainUnderTest);
   }

@@ -38,7 +38,7 @@ void WriteCifar10(const std::string& folder) {
   WriteZeros(folder + "/test_batch.bin", 30730000);
 }
 
-constexpr char kAdvice10[] = "; fetch it: data/scripts/fetch.py cifar10 --to DIR";
+constexpr char kAdvice10[] = "; fetch it: ada-train fetch cifar10 --to DIR";
 
 }  // namespace
 

@@ -65,14 +65,14 @@ TEST_SUITE("cpu") {
     };
     CHECK(message("cifar10", folder / "none") ==
           "DIR/none: no such folder; expected the files of CIFAR-10, binary version; fetch it: "
-          "data/scripts/fetch.py cifar10 --to DIR/none");
+          "ada-train fetch cifar10 --to DIR/none");
     CHECK(message("mnist", folder / "file") ==
           "DIR/file: not a folder; expected a folder with the files of MNIST, IDX files, plain or "
-          ".gz; fetch it: data/scripts/fetch.py mnist --to DIR/file");
+          ".gz; fetch it: ada-train fetch mnist --to DIR/file");
     CHECK(message("cifar100", folder / "empty") ==
           "DIR/empty: none of the files of CIFAR-100, binary version, fine labels here; expected "
           "train.bin in DIR/empty or DIR/empty/cifar-100-binary; fetch it: "
-          "data/scripts/fetch.py cifar100 --to DIR/empty");
+          "ada-train fetch cifar100 --to DIR/empty");
     CHECK(message("cifar-10", folder / "none") ==
           "data set 'cifar-10': expected one of cifar10, cifar100, mnist, fashion_mnist; did you "
           "mean 'cifar10'?");

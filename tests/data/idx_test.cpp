@@ -44,7 +44,7 @@ void Write(const std::string& folder, const Files& files, bool packed) {
   write("t10k-labels-idx1-ubyte", files.test_labels);
 }
 
-constexpr char kAdvice[] = "; fetch it: data/scripts/fetch.py mnist --to DIR";
+constexpr char kAdvice[] = "; fetch it: ada-train fetch mnist --to DIR";
 
 }  // namespace
 

@@ -54,8 +54,7 @@ std::vector<std::int64_t> LabelCounts(const Dataset& dataset) {
 TEST_SUITE("cpu") {
   TEST_CASE("real CIFAR-10") {
     if (!std::filesystem::exists(std::string(kCifar10) + "/data_batch_1.bin")) {
-      ADA_SKIP(std::string("no CIFAR-10 in ") + kCifar10 +
-               " (data/scripts/fetch.py cifar10 fetches it)");
+      ADA_SKIP(std::string("no CIFAR-10 in ") + kCifar10 + " (ada-train fetch cifar10 fetches it)");
     }
     const Splits splits = Read("cifar10", kCifar10);
     CHECK(LabelCounts(splits.train) == std::vector<std::int64_t>(10, 5000));

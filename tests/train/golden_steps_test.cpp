@@ -20,7 +20,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("recorded steps of ResNet-20 on CIFAR-10") {
     const std::string cifar = Cifar10Folder();
     if (cifar.empty())
-      ADA_SKIP("no CIFAR-10 in $ADA_CIFAR10 or data/cifar-10; data/scripts/fetch.py cifar10");
+      ADA_SKIP("no CIFAR-10 in $ADA_CIFAR10 or data/cifar-10; ada-train fetch cifar10");
     for (const Case& c : kResnetCases)
       CheckCase(c, std::filesystem::absolute(cifar).string(), TrainInProgram);
   }

@@ -106,12 +106,19 @@ void FillName(Config& config, const YamlNode& root, const std::string& file, Pro
   if (config.output.empty()) config.output = "runs/" + config.name;
 }
 
+// The folder of a data set that can be fetched, where none is given.
+void FillDataPath(DataConfig& data, const Problems& problems) {
+  if (data.path.empty() && problems.Clean({"data.dataset", "data.path"}))
+    data.path = data::DefaultPath(data::FactsOf(data.dataset));
+}
+
 }  // namespace
 
 void Complete(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
   config.file = file;
   FillName(config, root, file, problems);
   FillEpochs(config, root);
+  FillDataPath(config.data, problems);
   CheckBatch(config, root, problems);
   CheckNormalize(config, root, problems);
   CheckClasses(config, root, problems);

@@ -115,8 +115,9 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
 Key PathKey(DataConfig& data) {
   Key key = MakeKey("path", "text or list of texts",
                     "folder of its files (tensors: the file), from the working directory; `~` and "
-                    "${VAR} expand; voc: also a list of folders, one a year; text, tokens: a file, "
-                    "a folder, a pattern of names (texts/*.txt), or a list of these");
+                    "${VAR} expand, ${ADA_DATA} to `data` where it is not set; voc: also a list of "
+                    "folders, one a year; text, tokens: a file, a folder, a pattern of names "
+                    "(texts/*.txt), or a list of these");
   key.schemas = {TextSchema(""), ListSchema({TextSchema("")}, 1)};
   const auto one = [](std::string& field) { return Text("path", field, "", ExpandPath); };
   key.read = [&data, one](const YamlNode& node, const ReadContext& context) {
@@ -245,6 +246,8 @@ int ClassesOf(const DataConfig& data) {
 Section DataSection(DataConfig& data) {
   const Names all = DatasetsWhere([](const data::DatasetFacts&) { return true; });
   const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path(); });
+  const Names of_the_user =
+      DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path() && f.folder.empty(); });
   const Names made =
       DatasetsWhere([](const data::DatasetFacts& f) { return f.origin == data::Origin::kSeed; });
   const Names decoded = DatasetsWhere([](const data::DatasetFacts& f) { return f.decodes(); });
@@ -260,7 +263,11 @@ Section DataSection(DataConfig& data) {
   section.where = &data.where;
   section.keys = {
       WordText("dataset", data.dataset, all, "the data set").Required(),
-      PathKey(data).For(read).RequiredFor(read).Default("required"),
+      PathKey(data)
+          .For(read)
+          .RequiredFor(of_the_user)
+          .Default("required; of sets that `ada-train fetch` knows: their folder in $ADA_DATA, or "
+                   "in `data`"),
       Nested("splits", SplitsSection(data.splits),
              "names of the splits, in the folder or its lists")
           .For(with_truth)

@@ -3,6 +3,7 @@
 
 #include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
+#include "data/catalog.h"
 
 namespace ada::config {
 namespace {
@@ -107,8 +108,8 @@ std::string ExpandPath(std::string& path) {
     if (end == std::string::npos) return "`${` without its `}`";
     const std::string name = path.substr(start + 2, end - start - 2);
     const char* value = std::getenv(name.c_str());
-    if (!value) return "the environment variable '" + name + "' is not set";
-    result += value;
+    if (!value && name != "ADA_DATA") return "the environment variable '" + name + "' is not set";
+    result += name == "ADA_DATA" ? data::DataRoot() : value;
     at = end + 1;
   }
   if (result.empty()) return "expands to nothing; expected a path";

@@ -1,0 +1,182 @@
+// completion: what a shell needs to complete commands, options and keys of the configuration. All
+// of it comes from the declarations of commands and keys, so that nothing is listed twice.
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/shipped.h"
+#include "config/schema/schema.h"
+#include "core/error.h"
+#include "core/text.h"
+
+namespace ada::cli {
+namespace {
+
+struct Word {
+  std::string name, what;  // what: one line, "" where there is none
+};
+
+// The first line of a description, without what the quotes of shells would trip over.
+std::string OneLine(const std::string& text) {
+  std::string line;
+  for (const char c : text.substr(0, text.find('\n')))
+    if (c != '\'' && c != '\\' && c != '[' && c != ']') line += c == ':' ? ',' : c;
+  return line;
+}
+
+std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::vector<Word> OptionsOf(const CLI::App& command) {
+  std::vector<Word> options;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames())
+      options.push_back({"--" + name, OneLine(option->get_description())});
+  return options;
+}
+
+std::vector<std::string> Keys() {
+  std::vector<std::string> keys;
+  for (const config::KeyInfo& key : config::AllKeys())
+    if (key.path.find("[]") == std::string::npos) keys.push_back(key.path + "=");
+  return keys;
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+std::string Names(const std::vector<Word>& words) {
+  std::vector<std::string> names;
+  for (const Word& word : words) names.push_back(word.name);
+  return Joined(names);
+}
+
+void PrintBash(const CLI::App& app, std::ostream& out) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : CommandsOf(app)) names.push_back(command->get_name());
+  out << "# bash completion of ada-train; made by `ada-train completion bash`\n"
+         "_ada_train() {\n"
+         "  local word=${COMP_WORDS[COMP_CWORD]} command= options= last= i\n"
+         "  COMPREPLY=()\n"
+         "  for ((i = 1; i < COMP_CWORD; ++i)); do\n"
+         "    case ${COMP_WORDS[i]} in\n"
+         "      -*) last=${COMP_WORDS[i]} ;;\n"
+         "      *) [ -n \"$command\" ] || [ -n \"$last\" ] || command=${COMP_WORDS[i]} ;;\n"
+         "    esac\n"
+         "  done\n"
+         "  case $command in\n";
+  for (const CLI::App* command : CommandsOf(app))
+    out << "    " << command->get_name() << ") options='" << Names(OptionsOf(*command)) << "' ;;\n";
+  out << "    *) options='" << Names(OptionsOf(app)) << "' ;;\n"
+      << "  esac\n"
+         "  if [[ $word == -* ]]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
+         "  elif [ \"$last\" = --set ]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -W '"
+      << Joined(Keys())
+      << "' -- \"$word\")\n"
+         "    compopt -o nospace 2>/dev/null\n"
+         "  elif [ \"$last\" = --copy ] || [[ $last$command =~ ^(--config|-c|train|rates)$ ]]; "
+         "then\n"
+         "    mapfile -t COMPREPLY < <(compgen -f -W '"
+      << Joined(ShippedNames())
+      << "' -- \"$word\")\n"
+         "  elif [ -z \"$command\" ] && [ -z \"$last\" ]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -W '"
+      << Joined(names)
+      << "' -- \"$word\")\n"
+         "  elif [ \"$command\" = help ]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -W '"
+      << Joined(names)
+      << "' -- \"$word\")\n"
+         "  fi\n"
+         "}\n"
+         "complete -o default -F _ada_train ada-train\n";
+}
+
+void PrintZsh(const CLI::App& app, std::ostream& out) {
+  const auto list = [&out](const char* name, const std::vector<Word>& words) {
+    out << "  " << name << "=(";
+    for (const Word& word : words)
+      out << " '" << word.name << (word.what.empty() ? "" : ":" + word.what) << "'";
+    out << " )\n";
+  };
+  std::vector<Word> commands;
+  for (const CLI::App* command : CommandsOf(app))
+    commands.push_back({command->get_name(), OneLine(command->get_description())});
+  out << "#compdef ada-train\n"
+         "# zsh completion of ada-train; made by `ada-train completion zsh`\n"
+         "_ada_train() {\n"
+         "  local -a commands options keys\n";
+  list("commands", commands);
+  out << "  keys=( " << Joined(Keys()) << " )\n"
+      << "  case ${words[2]} in\n";
+  for (const CLI::App* command : CommandsOf(app)) {
+    out << "    " << command->get_name() << ")";
+    list("options", OptionsOf(*command));
+    out << "      ;;\n";
+  }
+  out << "    *)";
+  list("options", OptionsOf(app));
+  out << "      ;;\n"
+         "  esac\n"
+         "  if [[ ${words[CURRENT]} == -* ]]; then _describe option options\n"
+         "  elif [[ ${words[CURRENT-1]} == --set ]]; then compadd -S '' -a keys\n"
+         "  elif (( CURRENT == 2 )) || [[ ${words[2]} == help ]]; then\n"
+         "    _describe command commands\n"
+         "  else _files\n"
+         "  fi\n"
+         "}\n"
+         "_ada_train \"$@\"\n";
+}
+
+void PrintFish(const CLI::App& app, std::ostream& out) {
+  out << "# fish completion of ada-train; made by `ada-train completion fish`\n";
+  const auto options = [&out](const std::string& when, const CLI::App& command) {
+    for (const Word& option : OptionsOf(command))
+      out << "complete -c ada-train -n '" << when << "' -l " << option.name.substr(2) << " -d '"
+          << option.what << "'\n";
+  };
+  options("__fish_use_subcommand", app);
+  for (const CLI::App* command : CommandsOf(app)) {
+    const std::string& name = command->get_name();
+    out << "complete -c ada-train -n __fish_use_subcommand -a " << name << " -d '"
+        << OneLine(command->get_description()) << "'\n";
+    options("__fish_seen_subcommand_from " + name, *command);
+    if (command->get_option_no_throw("--set"))
+      out << "complete -c ada-train -n '__fish_seen_subcommand_from " << name
+          << "; and __fish_prev_arg_in --set' -a '" << Joined(Keys()) << "'\n";
+  }
+}
+
+int PrintCompletion(const CLI::App& app, const std::string& shell) {
+  if (shell == "bash") {
+    PrintBash(app, std::cout);
+  } else if (shell == "zsh") {
+    PrintZsh(app, std::cout);
+  } else if (shell == "fish") {
+    PrintFish(app, std::cout);
+  } else {
+    throw ConfigError("completion: " + (shell.empty() ? "SHELL is missing" : shell) +
+                      ": expected bash, zsh or fish");
+  }
+  return 0;
+}
+
+}  // namespace
+
+Commands AddCompletionCommands(CLI::App& app) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* completion =
+      Add(app, "completion", "a script that completes commands, options and keys in a shell",
+          "  eval \"$(ada-train completion bash)\"\n"
+          "  ada-train completion fish > ~/.config/fish/completions/ada-train.fish");
+  completion->add_option("SHELL", *shell, "bash, zsh or fish")->type_name("");
+  return {{completion, [shell, &app] { return PrintCompletion(app, *shell); }}};
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,33 @@
+// The files that come with the program: configurations and data scripts. They lie in
+// PREFIX/share/ada-train beside an installed PREFIX/bin/ada-train, and in the source tree above a
+// build folder.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cli/config_options.h"
+#include "config/load.h"
+
+namespace ada::cli {
+
+// The folder of the configurations. "": the program was moved away from it.
+std::string ShippedConfigs();
+// The file data/scripts/fetch.py. "": the same.
+std::string FetchScript();
+
+// How this program came here: "as a wheel", "as a package", "below PREFIX", "source tree", and
+// "alone" where nothing that comes with it is beside it.
+std::string Installation();
+
+// The names of all shipped configurations, in order: "lenet_fashion.yaml", "sweep/none.yaml".
+std::vector<std::string> ShippedNames();
+
+// The path of the shipped configuration that is called `name`, with or without ".yaml" and a
+// leading "configs/". "": there is none.
+std::string ShippedPath(const std::string& name);
+
+// The configuration that `a` names: a file, or else a shipped one; then `a.config` becomes its
+// path, and a note says so. Throws ConfigError where neither is there, and as config::Load does.
+config::Loaded LoadConfig(ConfigArguments& a);
+
+}  // namespace ada::cli

@@ -1,0 +1,121 @@
+// configs and fetch: the files that come with the program.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/shipped.h"
+#include "core/data_files.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "study/text_table.h"
+#include "train/run.h"
+
+namespace ada::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostBytes = 1 << 20;
+
+// The first sentence of the comment at the top of a configuration.
+std::string FirstSentence(const std::string& text) {
+  std::string comment;
+  for (std::size_t at = 0; at < text.size() && text[at] == '#';) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at + 1, end - at - 1);
+    comment += comment.empty() && line.starts_with(' ') ? line.substr(1) : line;
+    at = end + 1;
+  }
+  comment = comment.substr(0, comment.find(". "));
+  if (comment.ends_with('.')) comment.pop_back();
+  return comment;
+}
+
+void PrintConfigs(std::ostream& out) {
+  if (ShippedConfigs().empty())
+    throw ConfigError(
+        "configs: the shipped configurations are not where the program expects them, in "
+        "../share/ada-train/configs or ../configs from its own folder");
+  for (const std::string& name : ShippedNames()) {
+    const std::string path = ShippedPath(name);
+    out << name << '\n';
+    study::PrintWrapped("    " + FirstSentence(ReadFile<ConfigError>(path, kMostBytes)), 4, out);
+    study::PrintWrapped("    data: " + train::DataSource(config::Load(path, {}).config.data), 10,
+                        out);
+  }
+}
+
+// Copies a shipped configuration into the working directory, where nothing of that name may be.
+void CopyConfig(const std::string& name, std::ostream& out) {
+  const std::string path = ShippedPath(name);
+  if (path.empty()) {
+    const std::string nearest = NearestName(name, ShippedNames());
+    throw ConfigError("--copy " + name + ": no shipped configuration of that name" +
+                      (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+  }
+  const std::string target = fs::path(path).filename().string();
+  if (IsThere(target))
+    throw OutputError(target + ": is there already; delete or rename it first, then copy");
+  WriteFileAtomically(target, ReadFile<ConfigError>(path, kMostBytes));
+  out << target << '\n';
+}
+
+Command AddConfigs(CLI::App& app) {
+  auto copy = std::make_shared<std::string>();
+  CLI::App* configs = Add(app, "configs", "list the configurations that come with the program",
+                          "  ada-train configs\n"
+                          "  ada-train configs --copy resnet20_cifar.yaml");
+  configs
+      ->add_option("--copy", *copy,
+                   "write this one into the working directory, to be changed;\n"
+                   "its name goes to stdout")
+      ->type_name("NAME");
+  return {configs, [copy] {
+            if (copy->empty()) {
+              PrintConfigs(std::cout);
+            } else {
+              CopyConfig(*copy, std::cout);
+            }
+            return 0;
+          }};
+}
+
+// Becomes the data script; returns only where that cannot be started.
+int Fetch(const CLI::App& fetch) {
+  const std::string script = FetchScript();
+  if (script.empty())
+    throw ConfigError(
+        "fetch: the data script is not where the program expects it, in "
+        "../share/ada-train/scripts or ../data/scripts from its own folder");
+  std::vector<std::string> words = {"python3", script};
+  for (const std::string& word : fetch.remaining()) words.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::cout.flush();
+  execvp(arguments[0], arguments.data());
+  throw DeviceError(std::string("fetch: python3 cannot be started: ") + std::strerror(errno) +
+                    "; the data script needs Python 3");
+}
+
+Command AddFetch(CLI::App& app) {
+  CLI::App* fetch = Add(app, "fetch", "fetch and check a public data set",
+                        "  ada-train fetch cifar10\n"
+                        "  ada-train fetch fashion_mnist --from /usr/share/datasets/fashion-mnist\n"
+                        "  ada-train fetch --help");
+  fetch->prefix_command();
+  fetch->set_help_flag();
+  return {fetch, [fetch] { return Fetch(*fetch); }};
+}
+
+}  // namespace
+
+Commands AddShippedCommands(CLI::App& app) { return {AddConfigs(app), AddFetch(app)}; }
+
+}  // namespace ada::cli

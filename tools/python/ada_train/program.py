@@ -1,0 +1,105 @@
+"""The program that a wheel carries (or a source tree has built, or the PATH has): started from the
+shell as `ada-train`, or from Python by run()."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+PACKAGE = pathlib.Path(__file__).resolve().parent
+
+
+class RunFailed(RuntimeError):
+    """The program ended with another exit code than 0: `code`, and in `words` what it said."""
+
+    def __init__(self, code, words):
+        super().__init__(f"ada-train ended with exit code {code}: {words.strip()}")
+        self.code, self.words = code, words
+
+
+def path():
+    """The program's file: $ADA_TRAIN, else the one in this package, in the build folder of the
+    source tree around it, or on the PATH. Raises FileNotFoundError where there is none."""
+    named = os.environ.get("ADA_TRAIN")
+    if named:
+        return named
+    candidates = [PACKAGE / "program/bin/ada-train", PACKAGE.parents[2] / "build/ada-train",
+                  shutil.which("ada-train")]
+    for candidate in candidates:
+        # A script of this package on the PATH would only come back here.
+        if candidate and pathlib.Path(candidate).is_file() and not is_script(candidate):
+            return str(candidate)
+    raise FileNotFoundError(
+        "the program ada-train is in none of: " + ", ".join(str(c) for c in candidates if c)
+        + "; install a wheel that carries it, or set ADA_TRAIN to its file")
+
+
+def is_script(file):
+    """Whether the file is a text that names its interpreter."""
+    with open(file, "rb") as stream:
+        return stream.read(2) == b"#!"
+
+
+def main():
+    """The command `ada-train` of an installed wheel: becomes the program."""
+    try:
+        program = path()
+    except FileNotFoundError as error:
+        sys.exit(f"ada-train: {error}")
+    os.execv(program, ["ada-train"] + sys.argv[1:])
+
+
+def flattened(overrides, prefix=""):
+    """("scaling.scale", 1024) of {"scaling": {"scale": 1024}} and of {"scaling.scale": 1024}."""
+    for key, value in overrides.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def settings(overrides):
+    """The overrides as words of `--set`; JSON is YAML."""
+    import json
+    pairs = [f"{key}={json.dumps(value)}" for key, value in flattened(overrides)]
+    return ["--set"] + pairs if pairs else []
+
+
+def run(config, *, resume=False, overwrite=False, quiet=True, **overrides):
+    """Trains as `ada-train --config CONFIG --set ...` does and returns the run as read() does.
+
+    config: a file's path, the name of a shipped configuration, or a map that stands for a file.
+    overrides: keys of the configuration, as maps or with dots:
+        run("lenet_fashion.yaml", train={"epochs": 1}, **{"scaling.scale": 1024})
+    resume, overwrite: as the options of the program. quiet: nothing is printed.
+    Raises RunFailed where the program does not end with exit code 0.
+    """
+    from ada_train import read
+    if isinstance(config, dict):
+        import json
+        import tempfile
+        with tempfile.TemporaryDirectory() as folder:
+            name = config.get("name", "run")
+            file = pathlib.Path(folder) / f"{name}.yaml"
+            file.write_text(json.dumps(config))
+            return run(str(file), resume=resume, overwrite=overwrite, quiet=quiet, **overrides)
+    command = [path(), "train", "--config", str(config)] + settings(overrides)
+    resolved = _said(command + ["--print-config"])
+    import yaml
+    folder = yaml.safe_load(resolved)["output"]
+    command += ["--resume"] * resume + ["--overwrite"] * overwrite
+    if quiet:
+        _said(command + ["--quiet"])
+    else:
+        code = subprocess.run(command).returncode
+        if code:
+            raise RunFailed(code, "see above")
+    return read(folder)
+
+
+def _said(command):
+    """What the command printed; RunFailed with its errors where it failed."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RunFailed(done.returncode, done.stderr)
+    return done.stdout
