@@ -38,7 +38,7 @@ struct LayerKeys {
   int context = 0;          // positions at most
   bool whole_name = false;  // position_embedding, no YAML key: its weight is [1, context,
                             // channels], and named as the layer is (torchvision's ViT)
-  std::string weight_of;  // the layer whose weight it multiplies
+  std::string weight_of;    // the layer whose weight it multiplies
   int heads = 1;
   int kv_heads = 0;  // 0: as many as heads
   bool causal = false;
