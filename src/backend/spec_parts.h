@@ -2,11 +2,16 @@
 // share. A struct here, or a spec, names its parts that hold pointers once, in Visit:
 // ForEachPointer reaches them all.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 
+#include "core/blocks/block_counts.h"
 #include "core/exponent_bins.h"
+#include "core/operands.h"
 #include "core/stats.h"
 #include "core/tensor.h"
 #include "scaling/rules/tensor_scale.h"
@@ -98,6 +103,31 @@ struct RecomputedNorm {
     visit(raw, z, mean, inverse, factor, beta, y_stats, y_style, sum_dy, sum_dy_xhat);
   }
 };
+
+// How a product takes an operand: rounded once more from what is stored, or as it is. Its style's
+// own scale is divided out again: the values that are multiplied are round(x * scale) / scale.
+struct OperandRounding {
+  bool rounds = false;
+  NumberFormat format = kFp32;       // of blocks: of their elements
+  std::optional<BlockFormat> block;  // then there is no scale of the tensor's own
+  // 0, or the size of a Hadamard transform that is taken of values before they are rounded
+  // (backend/hadamard.h), along what the product sums over; both operands of a product have it.
+  int hadamard = 0;
+  bool random_signs = false;       // of the transform, drawn anew in every pass
+  std::uint64_t signs_stream = 0;  // the same for both operands
+  RoundingStyle style;
+  // The style's own scale where it is this tensor's: the op writes it, CurrentScale of the largest
+  // magnitude of what is stored. Null: the scale is as it stands.
+  scaling::TensorScaler* current = nullptr;
+  scaling::TensorScaleRule rule;  // of `current`
+  TensorStats* stats = nullptr;
+  BlockCounts* block_counts = nullptr;  // of `block`, in passes that fill all of `stats`
+  void Visit(auto&& visit) { visit(style, current, stats, block_counts); }
+};
+using OperandRoundings = std::array<OperandRounding, kOperands>;  // by Operand
+inline bool AnyRounds(const OperandRoundings& operands) {
+  return std::any_of(operands.begin(), operands.end(), [](const auto& o) { return o.rounds; });
+}
 
 // --- Beginnings of specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy in, dx
 // out. kKind and `layer` are what messages call an op. ---

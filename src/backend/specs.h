@@ -39,10 +39,13 @@ struct ProductSpec : RoundedLayerSpec {
   Tensor dw, db;
   TensorStats* dw_stats = nullptr;
   scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
+  // What the products multiply in place of x, the rounded w and dy; db sums dy as it is stored. Not
+  // with `reference`. A backend declines `recomputed` where any of them rounds.
+  OperandRoundings operands;
   void Visit(auto&& visit) {
     RoundedLayerSpec::Visit(visit);
     visit(w, b, recomputed, x_own_scale, w_stats, w_style, dw_style, y_moments, dw, db, dw_stats,
-          scaler);
+          scaler, operands);
   }
 };
 struct Conv2dSpec : ProductSpec {

@@ -13,6 +13,7 @@
 #include "core/blocks/block_format.h"
 #include "core/location.h"
 #include "core/number_format.h"
+#include "core/operands.h"
 #include "core/task.h"
 #include "data/catalog.h"
 #include "data/image_changes.h"
@@ -158,17 +159,42 @@ struct RoleFormatsConfig {
 };
 // What attention multiplies its probabilities, or gradients of scores, as.
 enum class WithinAttention { kRounded, kFp32 };
+enum class RoundingKind { kNearest, kStochastic };
+enum class OverflowKind { kDefault, kFormat, kSaturate };
+struct TensorScalingConfig : scaling::TensorScaleRule {
+  enum class Kind { kNone, kCurrent, kDelayed } kind = Kind::kNone;  // kCurrent: of operands alone
+};
+// How products take one operand: rounded once more, or (`format` unset) as it is stored.
+struct OperandConfig {
+  std::optional<AnyFormat> format;
+  RoundingKind rounding = RoundingKind::kNearest;
+};
+// A Hadamard transform of both operands of dw (backend/hadamard.h).
+struct HadamardConfig {
+  std::vector<std::string> products = {"dw"};
+  int size = 16;
+  enum class Signs { kFixed, kRandom } signs = Signs::kFixed;
+};
+// So many layers with weights, at the start and at the end of the network, whose operands are taken
+// as they are stored.
+struct SparedConfig {
+  int first = 0, last = 0;
+};
+// `precision.operands`; unset: as in what stands above, in the end as it is stored.
+struct OperandsConfig {
+  std::array<std::optional<OperandConfig>, kOperands> by_operand;  // by Operand
+  std::optional<TensorScalingConfig> tensor_scaling;
+  std::optional<HadamardConfig> hadamard;
+  std::optional<SparedConfig> spared;  // of `precision` alone
+  bool given() const;
+};
 // `precision.layers`: last match wins, key by key; a role's key beats `format` of the same entry.
 struct LayerPrecisionConfig : RoleFormatsConfig {
   std::string match;
   std::optional<NumberFormat> format;  // of activations, weights and gradients
   std::optional<WithinAttention> probabilities, score_gradients;
+  OperandsConfig operands;
   Location where;
-};
-enum class RoundingKind { kNearest, kStochastic };
-enum class OverflowKind { kDefault, kFormat, kSaturate };
-struct TensorScalingConfig : scaling::TensorScaleRule {
-  enum class Kind { kNone, kDelayed } kind = Kind::kNone;
 };
 // How a tensor of the update is kept between steps.
 struct KeptFormatConfig {
@@ -176,12 +202,26 @@ struct KeptFormatConfig {
   RoundingKind rounding = RoundingKind::kNearest;
 };
 enum class PrecisionPreset { kNone, kAutocast, kAutocastCpu };
+// Where `precision.operands` start from.
+enum class PrecisionRecipe {
+  kNone,
+  kTeFp8Current,
+  kTeFp8Delayed,
+  kTeMxfp8,
+  kTorchaoMxfp8,
+  kTeNvfp4,
+  kNvfp4Pretraining,
+  kDeepSeekV3,
+  kMxfp4Hadamard,
+};
 struct PrecisionConfig : RoleFormatsConfig {
   PrecisionPreset preset = PrecisionPreset::kNone;
+  PrecisionRecipe recipe = PrecisionRecipe::kNone;
   NumberFormat format = kFp32;  // weight_gradients: fp32 unless set
   std::vector<LayerPrecisionConfig> layers;
   RoundingKind rounding = RoundingKind::kNearest;
   TensorScalingConfig tensor_scaling;
+  OperandsConfig operands;
   OverflowKind overflow = OverflowKind::kDefault;
   KeptFormatConfig masters, optimizer_state;
 };
@@ -277,7 +317,7 @@ struct WhatIfConfig {
 };
 struct LogConfig {
   std::int64_t every = 100;
-  std::vector<std::string> statistics = {"dx", "dy", "dw"};  // of y w dx dw dy update
+  std::vector<std::string> statistics = {"dx", "dy", "dw"};  // LogSection has all words
   // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one.
   std::int64_t probe_every = 0, histogram_every = 0, dump_every = 0;
   std::vector<std::string> dump = {"*"};  // globs on layer names

@@ -1,11 +1,15 @@
 // The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient by the second input
 // of a layer that rounds one for each; of attention p, the probabilities, ds, the gradient of the
-// scores, and dq, dk, dv, those of queries, keys and values.
+// scores, and dq, dk, dv, those of queries, keys and values; and the operands of products
+// (core/operands.h), forward.x to dw.dy.
 #pragma once
 #include <string_view>
 
 namespace ada {
 
+inline bool IsOperand(std::string_view tensor) {
+  return tensor.find('.') != std::string_view::npos;
+}
 // Of attention, each with a scale decision of its own: LAYER.ds.
 inline bool IsOfAttention(std::string_view tensor) {
   return tensor == "ds" || tensor == "dq" || tensor == "dk" || tensor == "dv";
@@ -14,9 +18,16 @@ inline bool IsDx(std::string_view tensor) {
   return tensor == "dx" || tensor == "dx2" || IsOfAttention(tensor);
 }
 // Whether it carries S.
-inline bool CarriesS(std::string_view tensor) { return IsDx(tensor) || tensor == "dy"; }
+inline bool CarriesS(std::string_view tensor) {
+  return IsDx(tensor) || tensor == "dy" || tensor == "dx.dy" || tensor == "dw.dy";
+}
+// Whether it is the same for every part of a batch: a weight, or the sum of its gradients.
+inline bool IsOfWholeBatch(std::string_view tensor) {
+  return tensor == "w" || tensor == "dw" || tensor == "forward.w" || tensor == "dx.w";
+}
 // The word of `log.statistics` that it is counted under.
 inline std::string_view StatisticOf(std::string_view tensor) {
+  if (IsOperand(tensor)) return "operands";
   if (tensor == "p") return "y";
   return IsDx(tensor) ? "dx" : tensor;
 }

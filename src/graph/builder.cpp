@@ -35,7 +35,7 @@ Builder::Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* 
       network_(ResolveFor(spec)),
       storage_(ResolveStorage(network_, spec.precision)),
       graph_(new Graph(backend, network_.nodes.size())),
-      styles_(spec, share, graph_->tensor_scales_, graph_->bins_) {}
+      styles_(spec, share, graph_->tensor_scales_, graph_->results_, graph_->bins_) {}
 
 std::unique_ptr<Graph> Builder::Build() {
   Bind();

@@ -24,7 +24,7 @@ struct ShortPart {
 };
 
 // Weights and their gradients are the same in all processes when they are counted.
-bool IsOfBatch(const RoundingPoint& point) { return point.tensor != "w" && point.tensor != "dw"; }
+bool IsOfBatch(const RoundingPoint& point) { return !IsOfWholeBatch(point.tensor); }
 
 float ScaleOf(const RoundingPoint& point) { return point.scale != nullptr ? *point.scale : 1; }
 
@@ -45,8 +45,8 @@ bool IsLarger(float one, float other) {
          std::bit_cast<std::uint32_t>(other);  // NaN the largest
 }
 
-TensorStats StatsOf(const FullPart& part) { return part.stats; }
-TensorStats StatsOf(const ShortPart& part) {
+TensorStats StatsOfPart(const FullPart& part) { return part.stats; }
+TensorStats StatsOfPart(const ShortPart& part) {
   TensorStats stats;
   stats.max_abs = part.max_abs, stats.numel = part.numel;
   return stats;
@@ -69,7 +69,7 @@ void JoinStats(backend::Exchange& exchange, std::vector<RoundingPoint>& points) 
     for (int rank = 0; rank < exchange.ranks(); ++rank) {
       const Part& part = all[static_cast<std::size_t>(rank) * mine.size() + at];
       const double factor = static_cast<double>(all[at].scale) / static_cast<double>(part.scale);
-      const TensorStats stats = Rescaled(StatsOf(part), factor, point.format);
+      const TensorStats stats = Rescaled(StatsOfPart(part), factor, point.format);
       if (rank == 0 || IsLarger(stats.max_abs, total.max_abs)) point.largest_at = rank;
       const bool full = rank == 0 ? stats.full : total.full && stats.full;
       total = rank == 0 ? stats : CombinedStats(total, stats);
@@ -96,6 +96,22 @@ void JoinBins(backend::Exchange& exchange, const std::vector<RoundingPoint>& poi
   }
 }
 
+// Of operands in block-scaled formats.
+void JoinBlocks(backend::Exchange& exchange, const std::vector<RoundingPoint>& points) {
+  std::vector<BlockCounts> mine;
+  for (const RoundingPoint& point : points)
+    if (IsOfBatch(point) && point.blocks != nullptr) mine.push_back(*point.blocks);
+  if (mine.empty()) return;
+  const std::vector<BlockCounts> all = backend::GatherAll(exchange, mine);
+  std::size_t at = 0;
+  for (const RoundingPoint& point : points) {
+    if (!IsOfBatch(point) || point.blocks == nullptr) continue;
+    auto& total = const_cast<BlockCounts&>(*point.blocks);
+    total = BlockCounts();
+    for (std::size_t part = at++; part < all.size(); part += mine.size()) total.Add(all[part]);
+  }
+}
+
 }  // namespace
 
 void Graph::ForgetGradientCounts() {
@@ -108,7 +124,7 @@ void Graph::ForgetGradientCounts() {
 
 void Graph::Join(backend::Exchange& exchange, const backend::Pass& pass) {
   if (pass.count)
-    JoinStats<FullPart>(exchange, roundings_);
+    JoinStats<FullPart>(exchange, roundings_), JoinBlocks(exchange, roundings_);
   else
     JoinStats<ShortPart>(exchange, roundings_);
   if (pass.bins) JoinBins(exchange, roundings_);

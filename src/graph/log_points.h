@@ -2,11 +2,14 @@
 // scales, the tensors that can be observed. Pointers to stats, scales, scalers, decisions and bins
 // are the host's (but for backend_stats): what ops wrote is there after Graph::Collect.
 #pragma once
+#include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
+#include "core/operands.h"
 #include "core/tensor.h"
 #include "graph/shared_arena.h"
 
@@ -21,14 +24,18 @@ struct TensorScale {
 // A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
 struct RoundingPoint {
   std::string layer;
-  std::string tensor;  // y w dx dx2 dw dy p dv ds dq dk (core/tensor_names.h)
+  std::string tensor;  // y w dx dx2 dw dy p dv ds dq dk or an operand (core/tensor_names.h)
   NumberFormat format;
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
   const float* scale;
-  // The tensor's own scale (delayed scaling), which its values carry beside `scale`; null: none.
+  // The tensor's own scale (delayed or current), which its values carry beside `scale`; null: none.
   scaling::TensorScaler* own_scale = nullptr;
   const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
+  // Of an operand in a block-scaled format, of whose elements `format` is; null: it is plain.
+  std::optional<BlockFormat> block = {};
+  const BlockCounts* blocks = nullptr;
+  AnyFormat named_format() const { return block ? AnyFormat(*block) : AnyFormat(format); }
   // Of several processes that share the batch the one that holds the largest magnitude (Graph::Join
   // of the last pass); a weight is everyone's: -1.
   int largest_at = -1;
@@ -80,7 +87,9 @@ struct ScaledTensor {
 // What was counted at the roundings of one layer; a graph that does not train counts nothing.
 struct LayerStats {
   TensorStats y, w, dx, dx2, dw, dy;
-  TensorStats p, dv, ds, dq, dk;  // of attention
+  TensorStats p, dv, ds, dq, dk;                // of attention
+  std::array<TensorStats, kOperands> operands;  // by Operand
+  std::array<BlockCounts, kOperands> blocks;    // of those of block-scaled formats
 };
 // The member of a gradient that is rounded.
 inline TensorStats LayerStats::*StatsOf(std::string_view gradient) {

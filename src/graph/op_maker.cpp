@@ -54,6 +54,13 @@ void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
     parts.adds_dw = parts.adds_dw || b_.network->nodes[i].weight_owner(i) == owner;
   if (node(op).kind->reads_tokens) return;
   parts.x_own_scale = b_.OwnScale(node(op).inputs[0]);
+  for (std::size_t i = 0; i < kOperands; ++i) {
+    parts.operands[i] = b_.styles->OperandOf(b_.NameOf(op.node), static_cast<Operand>(i),
+                                             b_.storage->operands[op.node]);
+    if (!b_.training) continue;
+    parts.operands[i].stats = &b_.stats.backend[op.node + 1].operands[i];
+    parts.operands[i].block_counts = &b_.stats.backend[op.node + 1].blocks[i];
+  }
   if (op.recomputed >= 0) parts.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
 }
 

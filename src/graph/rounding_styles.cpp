@@ -7,25 +7,28 @@
 namespace ada::graph {
 
 RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& own_scales,
-                               SharedArena& bins)
-    : stochastic_(spec.precision.stochastic && spec.training),
+                               SharedArena& results, SharedArena& bins)
+    : training_(spec.training),
+      stochastic_(spec.precision.stochastic && spec.training),
       counted_(spec.counted),
       histograms_(spec.training ? spec.histograms : std::vector<std::string>{}),
       rule_(spec.precision.tensor_scale),
       own_scales_(own_scales),
+      results_(results),
       bins_arena_(bins) {
   if (!share) return;
   for (const ScaledTensor& t : share->scaled_tensors()) shared_[t.name] = t.scale;
 }
 
-TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFormat& format) {
+TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFormat& format,
+                                        const scaling::TensorScaleRule& rule) {
   TensorScale*& scale = scales_[name];
   if (scale) return scale;
   if (const auto found = shared_.find(name); found != shared_.end()) return scale = found->second;
   owned_.push_back(std::make_unique<TensorScale>());
   scale = owned_.back().get();
   scale->own_scale = own_scales_.Add<scaling::TensorScaler>();
-  scale->history.rule = rule_;
+  scale->history.rule = rule;
   scale->history.rule.format_max = format.largest();
   return scale;
 }
@@ -37,11 +40,43 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
   if (stored_as.has_own_scale)
-    style.own_scale = FindOrMake(name, stored_as.format)->own_scale.backend;
+    style.own_scale = FindOrMake(name, stored_as.format, rule_)->own_scale.backend;
   style.counted = Contains(counted_, StatisticOf(tensor));
   if (Contains(histograms_, StatisticOf(tensor)) && layer != "input")
     style.bins = FindOrMakeBins(name);
   return style;
+}
+
+backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Operand operand,
+                                                   const LayerOperands& operands) {
+  using Kind = config::TensorScalingConfig::Kind;
+  const OperandRule& rule = operands.rules[IndexOf(operand)];
+  backend::OperandRounding rounding;
+  rounding.rounds = rule.rounds;
+  if (!rule.rounds) return rounding;
+  rounding.format = rule.format, rounding.block = rule.block;
+  rounding.hadamard = rule.hadamard, rounding.random_signs = rule.random_signs;
+  rounding.signs_stream = StreamId("signs:" + layer);
+  rounding.style = Of(layer, NameOf(operand), {rule.format, Storage::kF32, false});
+  rounding.style.stochastic = rule.stochastic && training_ && rule.format != kFp32;
+  if (rule.block || rule.format == kFp32 || operands.scaling.kind == Kind::kNone) return rounding;
+  const std::string name = layer + "." + NameOf(operand);
+  rounding.rule = operands.scaling;
+  rounding.rule.format_max = rule.format.largest();
+  if (operands.scaling.kind == Kind::kDelayed) {
+    rounding.style.own_scale = FindOrMake(name, rule.format, rounding.rule)->own_scale.backend;
+    return rounding;
+  }
+  SharedArray<scaling::TensorScaler>& scale = current_[name];
+  if (scale.count == 0) scale = results_.Add<scaling::TensorScaler>();
+  rounding.style.own_scale = rounding.current = scale.backend;
+  return rounding;
+}
+
+scaling::TensorScaler* RoundingStyles::CurrentScaleOf(const std::string& layer,
+                                                      const std::string& operand) const {
+  const auto found = current_.find(layer + "." + operand);
+  return found == current_.end() ? nullptr : found->second.host;
 }
 
 ExponentBins* RoundingStyles::FindOrMakeBins(const std::string& name) {

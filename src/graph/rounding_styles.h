@@ -18,11 +18,17 @@ class RoundingStyles {
   // where it trains. Own scales of `share` (may be null) serve this graph too, under the same
   // names; it must outlive this graph. What is made here lies in the arenas.
   RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& own_scales,
-                 SharedArena& bins);
+                 SharedArena& results, SharedArena& bins);
 
   // The style of one tensor. Its own scale, where it has one, is made at the first call.
   backend::RoundingStyle Of(const std::string& layer, const std::string& tensor,
                             const TensorStorage& stored_as);
+  // The same of how a product takes an operand; without counts.
+  backend::OperandRounding OperandOf(const std::string& layer, Operand operand,
+                                     const LayerOperands& operands);
+  // The scale, of this very tensor, of an operand for which OperandOf was called, at the host's
+  // address; null: it has none.
+  scaling::TensorScaler* CurrentScaleOf(const std::string& layer, const std::string& operand) const;
   // The scale of a tensor for which `Of` was called; null: it has none of its own.
   TensorScale* ScaleOf(const std::string& layer, const std::string& tensor) const;
   // Its histogram, at the host's address; null: it has none.
@@ -32,16 +38,18 @@ class RoundingStyles {
   std::vector<std::unique_ptr<TensorScale>> TakeOwned() { return std::move(owned_); }
 
  private:
-  TensorScale* FindOrMake(const std::string& name, const NumberFormat& format);
+  TensorScale* FindOrMake(const std::string& name, const NumberFormat& format,
+                          const scaling::TensorScaleRule& rule);
   ExponentBins* FindOrMakeBins(const std::string& name);  // the backend's
 
-  const bool stochastic_;
+  const bool training_, stochastic_;
   const std::vector<std::string> counted_, histograms_;
   const scaling::TensorScaleRule rule_;
-  SharedArena &own_scales_, &bins_arena_;
+  SharedArena &own_scales_, &results_, &bins_arena_;
   std::map<std::string, TensorScale*> shared_, scales_;  // by "layer.tensor"
   std::vector<std::unique_ptr<TensorScale>> owned_;
   std::map<std::string, SharedArray<ExponentBins>> bins_;  // by "layer.tensor"
+  std::map<std::string, SharedArray<scaling::TensorScaler>> current_;
 };
 
 }  // namespace ada::graph

@@ -7,6 +7,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
+#include "core/tensor_names.h"
 #include "study/run_files.h"
 
 namespace ada::study {
@@ -93,6 +94,7 @@ TensorFormats ReadTensorFormats(const std::string& folder, const config::Config&
   std::map<std::string, NumberFormat> by_name;
   TensorFormats formats;
   EachRow<TensorRow>(folder, [&](const TensorRow& row) {
+    if (IsOperand(row.tensor)) return;  // scenarios are of what is stored
     const auto [found, is_new] = by_name.try_emplace(row.format);
     if (is_new) {
       try {
@@ -122,6 +124,7 @@ void EachHistogramStep(const std::string& folder, const TensorFormats& formats,
   ReadHistograms(folder, [&](const TensorHistogram& row) {
     any = true;
     if (row.step != step.step) finish();
+    if (IsOperand(row.tensor)) return;
     const auto format = formats.find({row.layer, row.tensor});
     if (format == formats.end())
       throw DataError(folder + "/histograms.csv: step " + std::to_string(row.step) + ": " +

@@ -33,7 +33,7 @@ void Recorder::Scale(std::int64_t step, std::int64_t epoch, const std::string& l
 }
 
 void Recorder::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                         const std::string& tensor, const NumberFormat& format, double scale,
+                         const std::string& tensor, const AnyFormat& format, double scale,
                          const TensorStats& stats, const ProbeError& error) {
   logs_->Underflow(step, epoch, layer, tensor, format, scale, stats, error);
   layers_.AddUnderflow(layer, tensor, scale, stats, FormatName(format));

@@ -30,10 +30,14 @@ class Recorder {
   void Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
              const std::string& policy, const scaling::ScaleDecision& decision);
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                 const std::string& tensor, const NumberFormat& format, double scale,
+                 const std::string& tensor, const AnyFormat& format, double scale,
                  const TensorStats& stats, const ProbeError& error = {});
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, double scale, const ExponentBins& bins);
+  void Blocks(const BlockRow& row) {
+    logs_->Blocks(row);
+    layers_.Add(row);
+  }
   void WhatIf(const WhatIfRow& row) { logs_->WhatIf(row); }
   void Probe(const ProbeRow& row) { logs_->Probe(row); }
   void Classes(const ClassRow& row);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "telemetry/block_figures.h"
 #include "telemetry/columns.h"
 
 namespace ada::telemetry {
@@ -101,6 +102,27 @@ inline constexpr auto kColumns<TensorRow> = std::to_array<Column<TensorRow>>({
     {"mse", &TensorRow::mse, kEmptyNan},
     {"sqnr_db", &TensorRow::sqnr_db, kEmptyNan},
 });
+
+// What a block-scaled format did to one operand of one layer's products in one step.
+struct BlockRow : BlockFigures {
+  static constexpr char kFile[] = "blocks.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, tensor, format;
+  double norm_over_noise = NAN;  // of a gradient: its norm beside that of the rounding's errors
+};
+template <>
+inline constexpr auto kColumns<BlockRow> = Joined(Joined(std::to_array<Column<BlockRow>>({
+                                                             {"step", &BlockRow::step, kKey},
+                                                             {"epoch", &BlockRow::epoch},
+                                                             {"layer", &BlockRow::layer, kKey},
+                                                             {"tensor", &BlockRow::tensor, kKey},
+                                                             {"format", &BlockRow::format},
+                                                         }),
+                                                         BlockColumns<BlockRow>()),
+                                                  std::to_array<Column<BlockRow>>({
+                                                      {"norm_over_noise",
+                                                       &BlockRow::norm_over_noise, kEmptyNan},
+                                                  }));
 
 // How many values of one tensor have one exponent in one step.
 struct HistogramRow {

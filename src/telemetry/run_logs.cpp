@@ -115,13 +115,14 @@ struct RunLogs::Files {
         histograms(OpenOptional<HistogramRow>(folder, lengths, choice.histograms)),
         what_if(OpenOptional<WhatIfRow>(folder, lengths, choice.what_if)),
         probes(OpenOptional<ProbeRow>(folder, lengths, choice.probes)),
+        blocks(OpenOptional<BlockRow>(folder, lengths, choice.blocks)),
         classes(OpenOptional<ClassRow>(folder, lengths, choice.classes)),
         confusion(OpenOptional<ConfusionRow>(folder, lengths, choice.confusion)),
         losses(OpenOptional<LossRow>(folder, lengths, choice.losses)) {}
 
   CsvFile steps, scales, underflow, events, evaluation, timing;
   // Null: not written.
-  std::unique_ptr<CsvFile> histograms, what_if, probes, classes, confusion, losses;
+  std::unique_ptr<CsvFile> histograms, what_if, probes, blocks, classes, confusion, losses;
 };
 
 void CheckLogs(const std::string& folder, const Lengths& lengths) {
@@ -133,6 +134,7 @@ void CheckLogs(const std::string& folder, const Lengths& lengths) {
   CheckOptional<HistogramRow>(folder, lengths);
   CheckOptional<WhatIfRow>(folder, lengths);
   CheckOptional<ProbeRow>(folder, lengths);
+  CheckOptional<BlockRow>(folder, lengths);
   CheckOptional<ClassRow>(folder, lengths);
   CheckOptional<ConfusionRow>(folder, lengths);
   CheckOptional<LossRow>(folder, lengths);
@@ -152,7 +154,7 @@ void RunLogs::Scale(std::int64_t step, std::int64_t epoch, const std::string& la
 }
 
 void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                        const std::string& tensor, const NumberFormat& format, double scale,
+                        const std::string& tensor, const AnyFormat& format, double scale,
                         const TensorStats& stats, const ProbeError& error) {
   ADA_CHECK(stats.full);
   TensorRow row;
@@ -205,6 +207,11 @@ void RunLogs::Histogram(std::int64_t step, std::int64_t epoch, const std::string
   }
 }
 
+void RunLogs::Blocks(const BlockRow& row) {
+  ADA_CHECK(files_->blocks != nullptr);
+  files_->blocks->Add(FieldsOf(row));
+}
+
 void RunLogs::WhatIf(const WhatIfRow& row) {
   ADA_CHECK(files_->what_if != nullptr);
   files_->what_if->Add(FieldsOf(row));
@@ -239,8 +246,8 @@ void RunLogs::Timing(const TimingRow& row) { files_->timing.Add(FieldsOf(row)); 
 
 void RunLogs::Flush() {
   Files& f = *files_;
-  for (CsvFile* file : {f.histograms.get(), f.what_if.get(), f.probes.get(), f.classes.get(),
-                        f.confusion.get(), f.losses.get()}) {
+  for (CsvFile* file : {f.histograms.get(), f.what_if.get(), f.probes.get(), f.blocks.get(),
+                        f.classes.get(), f.confusion.get(), f.losses.get()}) {
     if (file != nullptr) file->Flush();
   }
   // steps.csv last: a row there means that the other files know its step.
@@ -255,6 +262,7 @@ Lengths RunLogs::Sync() {
   if (f.histograms) lengths[HistogramRow::kFile] = f.histograms->Sync();
   if (f.what_if) lengths[WhatIfRow::kFile] = f.what_if->Sync();
   if (f.probes) lengths[ProbeRow::kFile] = f.probes->Sync();
+  if (f.blocks) lengths[BlockRow::kFile] = f.blocks->Sync();
   if (f.classes) lengths[ClassRow::kFile] = f.classes->Sync();
   if (f.confusion) lengths[ConfusionRow::kFile] = f.confusion->Sync();
   if (f.losses) lengths[LossRow::kFile] = f.losses->Sync();

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "core/blocks/block_format.h"
 #include "core/exponent_bins.h"
-#include "core/number_format.h"
 #include "core/stats.h"
 #include "scaling/rules/rules.h"
 #include "telemetry/rows.h"
@@ -19,7 +19,7 @@ namespace ada::telemetry {
 // resumed run asks for and its checkpoint does not know starts afresh; one that is neither asked
 // for nor known is deleted where it lies in the folder.
 struct LogChoice {
-  bool histograms = false, what_if = false, probes = false;
+  bool histograms = false, what_if = false, probes = false, blocks = false;
   bool classes = false, confusion = false, losses = false;
   bool best_by_loss = false;  // of the totals: the evaluation with the smallest loss is the best
 };
@@ -52,13 +52,14 @@ class RunLogs {
              const std::string& policy, const scaling::ScaleDecision& decision);
   // `stats` must be full; its values carry `scale` and are logged without it.
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                 const std::string& tensor, const NumberFormat& format, double scale,
+                 const std::string& tensor, const AnyFormat& format, double scale,
                  const TensorStats& stats, const ProbeError& error = {});
   // Writes `zero`, `inf` and `nan` first, always (the column is then text to every reader), then
   // one row for each exponent that occurs, rising. `scale` is the one that the tensor carried.
   // Throws InternalError where the file was not asked for, as those down to Losses do.
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, double scale, const ExponentBins& bins);
+  void Blocks(const BlockRow& row);
   void WhatIf(const WhatIfRow& row);
   void Probe(ProbeRow row);
   void Classes(const ClassRow& row);

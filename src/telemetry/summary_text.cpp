@@ -289,8 +289,9 @@ std::string Broken(const RunTotals& run, bool color) {
 // What every run has, and of what only some have the names that are there.
 std::string Files(const std::string& folder) {
   std::string some;
-  for (const std::string name : {"classes.csv", "confusion.csv", "losses.csv", "histograms.csv",
-                                 "what_if.csv", "probes.csv", "dump/", "tensorboard/"}) {
+  for (const std::string name :
+       {"classes.csv", "confusion.csv", "losses.csv", "histograms.csv", "what_if.csv", "probes.csv",
+        "blocks.csv", "dump/", "tensorboard/"}) {
     std::error_code error;  // what cannot be looked at is not named
     const bool empty = std::filesystem::is_empty(folder + "/" + name, error);
     if (!error && !empty) some += (some.empty() ? "\n  " : " ") + name;

@@ -183,6 +183,18 @@ void LayerTotals::RebuildFrom(const std::string& folder) {
   *this = LayerTotals();
   EachRow<TensorRow>(folder, [this](const TensorRow& row) { Add(row); });
   EachRow<ScaleRow>(folder, [this](const ScaleRow& row) { Add(row); });
+  std::error_code error;
+  if (std::filesystem::exists(folder + "/" + BlockRow::kFile, error))
+    EachRow<BlockRow>(folder, [this](const BlockRow& row) { Add(row); });
+}
+
+void LayerTotals::Add(const BlockRow& row) {
+  noise_[{row.layer, row.tensor}] = AsLogged(row.norm_over_noise);
+}
+
+double LayerTotals::NoiseBefore(const std::string& layer, const std::string& tensor) const {
+  const auto found = noise_.find({layer, tensor});
+  return found == noise_.end() ? INFINITY : found->second;
 }
 
 }  // namespace ada::telemetry

@@ -99,8 +99,11 @@ class LayerTotals {
   void AddScale(const std::string& layer, const scaling::ScaleDecision& decision);
   void Add(const TensorRow& row);
   void Add(const ScaleRow& row);
-  // Starts from the rows of scales.csv and underflow.csv in `folder`, already cut to the lengths of
-  // the checkpoint. Throws DataError with file and line.
+  void Add(const BlockRow& row);
+  // norm_over_noise of the last row of blocks.csv; inf where there is none.
+  double NoiseBefore(const std::string& layer, const std::string& tensor) const;
+  // Starts from the rows of scales.csv, underflow.csv and, where it is there, blocks.csv in
+  // `folder`, already cut to the lengths of the checkpoint. Throws DataError with file and line.
   void RebuildFrom(const std::string& folder);
 
   // In the order of their first rows.
@@ -115,6 +118,7 @@ class LayerTotals {
   std::vector<ScaleTotals> scales_;
   std::map<std::pair<std::string, std::string>, std::size_t> tensor_index_;
   std::map<std::pair<std::string, bool>, std::size_t> scale_index_;
+  std::map<std::pair<std::string, std::string>, double> noise_;  // norm_over_noise of the last rows
 };
 
 }  // namespace ada::telemetry

@@ -48,7 +48,8 @@ std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::G
   for (std::size_t i = 1; i < rows.size(); ++i) {
     notes[i].policy = PolicyWord(rows[i].name, graph, policy);
     for (const graph::RoundingPoint& point : graph.roundings())
-      if (point.layer == rows[i].name) notes[i].formats.emplace_back(point.tensor, point.format);
+      if (point.layer == rows[i].name)
+        notes[i].formats.emplace_back(point.tensor, point.named_format());
   }
   return graph::LayerTable(rows, notes);
 }

@@ -132,7 +132,8 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
 double NarrowestGradient(const graph::Graph& graph) {
   double narrowest = kFp32.largest();
   for (const graph::RoundingPoint& point : graph.roundings())
-    if (CarriesS(point.tensor)) narrowest = std::min<double>(narrowest, point.format.largest());
+    if (CarriesS(point.tensor) && !IsOperand(point.tensor))
+      narrowest = std::min<double>(narrowest, point.format.largest());
   return narrowest;
 }
 

@@ -174,7 +174,7 @@ TEST_SUITE("cpu") {
     CHECK(
         SchemaOf(schema, "log.statistics").dump() ==
         R"({"description":"tensors with rows in underflow.csv","type":"array","items":)"
-        R"({"enum":["y","w","dx","dw","dy","update"]},"uniqueItems":true,"default":["dx","dy","dw"]})");
+        R"({"enum":["y","w","dx","dw","dy","update","operands"]},"uniqueItems":true,"default":["dx","dy","dw"]})");
     CHECK(SchemaOf(schema, "model.layers[].stride")["anyOf"].dump() ==
           R"([{"type":"integer","minimum":1,"maximum":1000},{"type":"array","items":)"
           R"({"type":"integer","minimum":1,"maximum":1000},"minItems":2,"maxItems":2}])");

@@ -92,6 +92,7 @@ TEST_SUITE("cpu") {
     CheckDocumented<HistogramRow>();
     CheckDocumented<WhatIfRow>();
     CheckDocumented<ProbeRow>();
+    CheckDocumented<BlockRow>();
     CheckDocumented<EventRow>();
     CheckDocumented<EvaluationRow>();
     CheckDocumented<ClassRow>();

@@ -3,6 +3,7 @@
 
 #include "backend/compare/compared_op.h"
 #include "backend/compare/product_bounds.h"
+#include "backend/decisions.h"
 
 namespace ada::backend::compare {
 namespace {
@@ -18,7 +19,9 @@ class ComparedProduct final : public ComparedOp<Op> {
                   const Window& window)
       : ComparedOp(comparison, std::move(pair)),
         spec_(spec),
-        operands_(comparison.addresses, spec_, window) {}
+        operands_(comparison.addresses, spec_, window) {
+    RefuseOperands(spec, "device.compare");
+  }
 
  private:
   void Before(const std::string& phase, const Pass& pass) override {

@@ -23,12 +23,16 @@ class Scratch {
     each_ = std::max(each_, bytes_each);
     shared_bytes_ = std::max(shared_bytes_, bytes_shared);
   }
+  // The same of copies of operands, which the products of one call read.
+  void ReserveOperands(std::size_t bytes) { operand_bytes_ = std::max(operand_bytes_, bytes); }
+  std::byte* operands() { return Get(operands_, operand_bytes_); }
   std::byte* worker(int index) { return Get(own_[static_cast<std::size_t>(index)], each_); }
   std::byte* shared() { return Get(shared_, shared_bytes_); }
   // What ops hold for themselves (weight copies, partial sums), so that allocated_bytes knows.
   void CountOwn(std::ptrdiff_t bytes) { counted_ += bytes; }
   std::size_t bytes() const {
-    return each_ * own_.size() + shared_bytes_ + static_cast<std::size_t>(counted_);
+    return each_ * own_.size() + shared_bytes_ + operand_bytes_ +
+           static_cast<std::size_t>(counted_);
   }
 
  private:
@@ -39,8 +43,8 @@ class Scratch {
     return block.data();
   }
   std::vector<Block> own_;
-  Block shared_;
-  std::size_t each_ = 0, shared_bytes_ = 0;
+  Block shared_, operands_;
+  std::size_t each_ = 0, shared_bytes_ = 0, operand_bytes_ = 0;
   std::ptrdiff_t counted_ = 0;
 };
 

@@ -52,11 +52,17 @@ ProductGeometry GeometryOf(const LinearSpec& spec) {
   return g;
 }
 
+std::vector<TileKernels> WithoutWinograd(std::vector<TileKernels> tables) {
+  for (TileKernels& table : tables) table.winograd = nullptr;
+  return tables;
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(int threads, const Exchanges& shared)
       : kernels_(SelectKernels()),
         tiles_(SelectTileKernels()),
+        direct_tiles_(WithoutWinograd(tiles_)),
         pool_(threads > 0 ? threads : UsableCores()),
         scratch_(pool_.size()),
         context_{pool_, kernels_, scratch_, shared} {}
@@ -134,9 +140,13 @@ class CpuBackend final : public Backend {
 
  private:
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
+    if (spec.recomputed && AnyRounds(spec.operands)) return nullptr;
+    const ProductSpec taken = AsTaken(spec);
+    // Products of rounded operands are exact, so that they are what others' are.
+    const auto& all = AnyRounds(spec.operands) ? direct_tiles_ : tiles_;
     std::string reason;
-    for (const TileKernels& kernels : tiles_) {
-      const char* refused = RefuseTiles(kernels, spec, geometry);
+    for (const TileKernels& kernels : all) {
+      const char* refused = RefuseTiles(kernels, taken, geometry);
       if (refused == nullptr) {
         if (geometry.training) ++ways_[WayOfProducts(kernels, geometry)];
         return std::make_unique<ProductOp>(context_, &kernels, spec, geometry);
@@ -151,6 +161,7 @@ class CpuBackend final : public Backend {
 
   const Kernels& kernels_;
   const std::vector<TileKernels> tiles_;  // none: all products are oneDNN's
+  const std::vector<TileKernels> direct_tiles_;
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backend/cpu/block_kernels.h"
 #include "backend/cpu/sequence_kernels.h"
 #include "backend/cpu/tile_kernels.h"
 #include "core/error.h"
@@ -102,6 +103,12 @@ const SequenceKernels& SelectSequenceKernels() {
   return chosen == &avx512::kTable ? avx512::kSequenceTable
          : chosen == &avx2::kTable ? avx2::kSequenceTable
                                    : sse2::kSequenceTable;
+}
+
+const BlockKernels& BlockKernelsOf(const Kernels& kernels) {
+  return &kernels == &avx512::kTable ? avx512::kBlockTable
+         : &kernels == &avx2::kTable ? avx2::kBlockTable
+                                     : sse2::kBlockTable;
 }
 
 std::vector<TileKernels> SelectTileKernels() {

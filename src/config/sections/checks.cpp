@@ -1,4 +1,5 @@
 // Each check looks only at keys that were read without a problem.
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 
@@ -98,6 +99,18 @@ void FillEpochs(Config& config, const YamlNode& root) {
     config.train.epochs = 0;
 }
 
+// alpha goes into dy before its product there, which takes what is stored.
+void CheckOperands(const Config& config, const YamlNode& root, Problems& problems) {
+  const std::vector<LayerPrecisionConfig>& layers = config.precision.layers;
+  const bool given = config.precision.operands.given() ||
+                     std::any_of(layers.begin(), layers.end(),
+                                 [](const auto& layer) { return layer.operands.given(); });
+  if (!given || !config.scaling.reference || !problems.Clean({"scaling.reference"})) return;
+  problems.Add(At(root, "scaling", "reference"), "scaling.reference",
+               "the original program, which `reference` follows, has no precision.operands; leave "
+               "out one of the two");
+}
+
 void FillName(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
   if (config.name.empty() && problems.Clean({"name"})) {
     config.name = std::filesystem::path(file).stem().string();
@@ -124,6 +137,7 @@ void Complete(Config& config, const YamlNode& root, const std::string& file, Pro
   CheckClasses(config, root, problems);
   CheckLearningRates(config, root, problems);
   CheckValidation(config, root, problems);
+  CheckOperands(config, root, problems);
   CheckTask(config, root, problems);
 }
 

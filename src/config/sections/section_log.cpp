@@ -134,7 +134,7 @@ Section LogSection(LogConfig& log) {
       Integer("every", log.every, FromTo(0, kMostSteps),
               "steps between rows of scales.csv, underflow.csv and timing.csv, step 1 included; 0: "
               "never"),
-      TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy", "update"},
+      TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy", "update", "operands"},
                "tensors with rows in underflow.csv"),
       Integer("probe_every", log.probe_every, FromTo(0, kMostSteps),
               "steps between probes: the step's gradients in fp32 beside its own, in probes.csv; "

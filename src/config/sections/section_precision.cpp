@@ -26,6 +26,11 @@ const EnumNames<TensorScalingConfig::Kind> kTensorScalings = {
     {"none", TensorScalingConfig::Kind::kNone},
     {"delayed", TensorScalingConfig::Kind::kDelayed},
 };
+const EnumNames<TensorScalingConfig::Kind> kOperandScalings = {
+    {"none", TensorScalingConfig::Kind::kNone},
+    {"current", TensorScalingConfig::Kind::kCurrent},
+    {"delayed", TensorScalingConfig::Kind::kDelayed},
+};
 
 constexpr char kUnsigned[] = "a format without sign and zero; a network cannot train in it";
 
@@ -88,6 +93,7 @@ Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
                                 "of attention: as what they are multiplied with the values"));
   section.keys.push_back(Choice("score_gradients", layer.score_gradients, kWithinAttention,
                                 "of attention: as what they are multiplied with keys and queries"));
+  section.keys.push_back(LayerOperandsKey(layer.operands));
   for (Key& key : section.keys) {
     if (!key.required) key.default_text = "as in `precision`";
     if (key.name == "probabilities" || key.name == "score_gradients")
@@ -96,26 +102,31 @@ Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
   return section;
 }
 
-Section TensorScalingSection(TensorScalingConfig& scaling) {
-  const Names delayed = {"delayed"};
+// of_operands: theirs may be of this very tensor, too.
+Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
+  const Names delayed = {"delayed"}, scaled = {"current", "delayed"};
+  const Names& any = of_operands ? scaled : delayed;
   Section section;
-  section.path = "precision.tensor_scaling";
+  section.path = of_operands ? "precision.operands.tensor_scaling" : "precision.tensor_scaling";
   section.discriminator = "kind";
-  section.choices = {"none", "delayed"};
+  section.choices = of_operands ? Names{"none", "current", "delayed"} : Names{"none", "delayed"};
   section.short_key = "kind";
   section.keys = {
-      Choice("kind", scaling.kind, kTensorScalings,
-             "delayed: a scale per tensor from the largest magnitudes of its last steps")
+      Choice("kind", scaling.kind, of_operands ? kOperandScalings : kTensorScalings,
+             of_operands ? "current: a scale from the largest magnitude of this very tensor; "
+                           "delayed: from those of its last steps"
+                         : "delayed: a scale per tensor from the largest magnitudes of its last "
+                           "steps")
           .Required(),
       Integer("history", scaling.history, FromTo(1, 1'000'000), "steps that are remembered")
           .For(delayed),
       Number("margin", scaling.margin, FromTo(-64, 64), "the scale is divided by 2^margin")
-          .For(delayed),
+          .For(any),
       Choice("amax", scaling.amax, kAmaxes,
              "the largest magnitude of the whole history, or of its last step")
           .For(delayed),
       Switch("power_of_two", scaling.power_of_two, "round the scale down to a power of two")
-          .For(delayed),
+          .For(any),
       Switch("reference", scaling.reference,
              "a largest magnitude that is not finite stays in the history, and the scale rests "
              "until it has left it, as Transformer Engine has it")
@@ -185,6 +196,12 @@ YamlNode FormatNode(NumberFormat format) {
     if (known.format == format) return Scalar(std::string(known.name));
   }
   return WriteSection(FormatSection(format));
+}
+
+const EnumNames<RoundingKind>& RoundingNames() { return kRoundings; }
+
+Section OperandScalingSection(TensorScalingConfig& scaling) {
+  return TensorScalingSection(scaling, /*of_operands=*/true);
 }
 
 Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning) {
@@ -274,8 +291,10 @@ Section PrecisionSection(PrecisionConfig& precision) {
       Entries("layers", precision.layers, &LayerPrecisionSection, "formats of single layers"));
   section.keys.push_back(Choice("rounding", precision.rounding, kRoundings,
                                 "how values are rounded while training; evaluation: nearest"));
-  section.keys.push_back(Nested("tensor_scaling", TensorScalingSection(precision.tensor_scaling),
+  section.keys.push_back(Nested("tensor_scaling",
+                                TensorScalingSection(precision.tensor_scaling, false),
                                 "scales of single tensors; `tensor_scaling: delayed` is short"));
+  section.keys.push_back(OperandsKey(precision.operands));
   section.keys.push_back(Choice(
       "overflow", precision.overflow, kOverflows,
       "beyond a format's largest value: what the format says, or that largest value; "
@@ -293,8 +312,15 @@ Section PrecisionSection(PrecisionConfig& precision) {
   section.keys.push_back(
       KeptKey("optimizer_state", precision.optimizer_state,
               "momentum, and Adam's averages; `optimizer_state: bf16` is short"));
+  section.keys.push_back(
+      Choice("recipe", precision.recipe, RecipeNames(),
+             "operands as another program or paper has them, with `format` bf16 "
+             "unless it is given; keys of `operands` beat it")
+          .WrittenIf([&precision] { return precision.recipe != PrecisionRecipe::kNone; }));
   section.check = [&precision](const YamlNode& map, const ReadContext& context) {
     CheckPreset(precision, map, context);
+    FillFromRecipe(precision);
+    if (precision.recipe != PrecisionRecipe::kNone && !map.Find("format")) precision.format = kBf16;
   };
   return section;
 }

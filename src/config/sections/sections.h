@@ -26,6 +26,14 @@ Section LayerSection(LayerConfig& layer);  // one entry of model.layers
 Section PrecisionSection(PrecisionConfig& precision);
 Section FormatSection(NumberFormat& format);      // a format as a map
 Section BlockFormatSection(BlockFormat& format);  // a block-scaled one
+const EnumNames<RoundingKind>& RoundingNames();
+// The key `operands` of precision, and of an entry of precision.layers; and its scales.
+Key OperandsKey(OperandsConfig& operands);
+Key LayerOperandsKey(OperandsConfig& operands);
+// What precision.recipe may be, and what it sets of the operands that are not given.
+const EnumNames<PrecisionRecipe>& RecipeNames();
+void FillFromRecipe(PrecisionConfig& precision);
+Section OperandScalingSection(TensorScalingConfig& scaling);
 Section ScalingSection(scaling::Settings& scaling);
 Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& policy);
 Section OptimizerSection(OptimizerConfig& optimizer);

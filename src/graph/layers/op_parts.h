@@ -43,6 +43,7 @@ struct OpParts {
   bool adds_dw = false;  // another layer's op writes dw of the same weight before
   RoundedTo w, dw;
   const scaling::TensorScaler* x_own_scale = nullptr;
+  backend::OperandRoundings operands;
   backend::ChannelMoments y_moments;
   bool y_largest_left = false;
 

@@ -99,6 +99,7 @@ Spec ProductSpecOf(const OpParts& op) {
   spec.x_own_scale = op.x_own_scale;
   spec.recomputed = op.recomputed;
   spec.adds_dw = op.adds_dw;
+  spec.operands = op.operands;
   return spec;
 }
 

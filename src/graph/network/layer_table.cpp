@@ -11,7 +11,8 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-constexpr std::array<const char*, 5> kTensors = {"y", "w", "dy", "dx", "dw"};
+constexpr std::array<const char*, 11> kTensors = {
+    "y", "w", "dy", "dx", "dw", "forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"};
 
 std::string Mflop(double value) {
   char text[32];

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/blocks/block_format.h"
 #include "core/tensor.h"
 
 namespace ada::graph {
@@ -27,8 +28,8 @@ struct LayerRow {
 
 // What the table shows of a layer beside its row.
 struct LayerNotes {
-  // The formats of what it rounds, by tensor (y, w, dy, dx, dw).
-  std::vector<std::pair<std::string, NumberFormat>> formats;
+  // The formats of what it rounds, by tensor (y, w, dy, dx, dw, and operands).
+  std::vector<std::pair<std::string, AnyFormat>> formats;
   std::string policy;
 };
 

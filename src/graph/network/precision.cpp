@@ -1,5 +1,7 @@
 #include "graph/network/precision.h"
 
+#include <algorithm>
+
 #include "core/text.h"
 
 namespace ada::graph {
@@ -32,7 +34,60 @@ LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
   return formats;
 }
 
+void Apply(const config::OperandsConfig& given, LayerOperands& operands) {
+  for (std::size_t i = 0; i < kOperands; ++i) {
+    const std::optional<config::OperandConfig>& operand = given.by_operand[i];
+    if (!operand) continue;
+    OperandRule& rule = operands.rules[i];
+    rule = {};
+    rule.rounds = operand->format.has_value();
+    rule.stochastic = operand->rounding == config::RoundingKind::kStochastic;
+    if (!operand->format) continue;
+    if (const auto* block = std::get_if<BlockFormat>(&*operand->format)) {
+      rule.block = *block, rule.format = block->element;
+      rule.format.saturate = true;
+    } else {
+      rule.format = std::get<NumberFormat>(*operand->format);
+    }
+  }
+  if (given.tensor_scaling) operands.scaling = *given.tensor_scaling;
+}
+
+// Both operands of dw are transformed where either is rounded; the other one then stays fp32.
+void Transform(const std::optional<config::HadamardConfig>& hadamard, LayerOperands& operands) {
+  OperandRule& x = operands.rules[IndexOf(Operand::kDwX)];
+  OperandRule& dy = operands.rules[IndexOf(Operand::kDwDy)];
+  if (!hadamard || !(x.rounds || dy.rounds)) return;
+  for (OperandRule* rule : {&x, &dy}) {
+    rule->rounds = true, rule->hadamard = hadamard->size;
+    rule->random_signs = hadamard->signs == config::HadamardConfig::Signs::kRandom;
+  }
+}
+
 }  // namespace
+
+bool LayerOperands::any() const {
+  return std::any_of(rules.begin(), rules.end(),
+                     [](const OperandRule& rule) { return rule.rounds; });
+}
+
+LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer) {
+  LayerOperands operands;
+  std::optional<config::HadamardConfig> hadamard = precision.operands.hadamard;
+  Apply(precision.operands, operands);
+  for (const config::LayerPrecisionConfig& entry : precision.layers) {
+    if (!GlobMatch(entry.match, layer)) continue;
+    Apply(entry.operands, operands);
+    if (entry.operands.hadamard) hadamard = entry.operands.hadamard;
+  }
+  const bool scaled = operands.scaling.kind != config::TensorScalingConfig::Kind::kNone;
+  const bool saturates = scaled ? precision.overflow != config::OverflowKind::kFormat
+                                : precision.overflow == config::OverflowKind::kSaturate;
+  for (OperandRule& rule : operands.rules)
+    if (saturates && rule.format != kFp32) rule.format.saturate = true;
+  Transform(hadamard, operands);
+  return operands;
+}
 
 LayerFormats FormatsFrom(const PrecisionConfig& precision, const std::string& layer,
                          const LayerFormats& start) {
@@ -64,6 +119,10 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
       return FormatsFrom(precision, layer, start);
     };
   }
+  result.spared = precision.operands.spared.value_or(config::SparedConfig());
+  result.operands_of = [precision](const std::string& layer) {
+    return OperandsOf(precision, layer);
+  };
   result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
   result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
   result.scaled_backward = result.scaled_forward && !policy_owns_gradients;

@@ -1,12 +1,15 @@
 // How a graph rounds: formats by layer and role, and how the configuration's `precision` section
 // says them.
 #pragma once
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
 
 #include "config/config.h"
+#include "core/blocks/block_format.h"
 #include "core/number_format.h"
+#include "core/operands.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::graph {
@@ -18,6 +21,21 @@ struct LayerFormats {
   // says.
   std::optional<bool> wide_probabilities = {}, wide_score_gradients = {};
 };
+// How the products of a layer take their operands: rounded once more, or as they are stored.
+struct OperandRule {
+  bool rounds = false;
+  NumberFormat format = kFp32;       // of blocks: of their elements
+  std::optional<BlockFormat> block;  // then no scale is the tensor's own
+  bool stochastic = false;
+  int hadamard = 0;  // size of the transform before it is rounded; 0: none
+  bool random_signs = false;
+  AnyFormat named() const { return block ? AnyFormat(*block) : AnyFormat(format); }
+};
+struct LayerOperands {
+  std::array<OperandRule, kOperands> rules;  // by Operand
+  config::TensorScalingConfig scaling;       // of those; fp32 has none
+  bool any() const;
+};
 // How a graph rounds: formats by layer name, and what holds for all of it.
 struct Precision {
   LayerFormats base;  // of the network's input and of layers where `formats_of` is empty
@@ -27,7 +45,9 @@ struct Precision {
   std::optional<NumberFormat> autocast;
   bool autocast_on_cpu = false;
   std::function<LayerFormats(const std::string& layer, const LayerFormats& start)> formats_from;
-  bool stochastic = false;  // training alone; evaluation rounds to nearest
+  std::function<LayerOperands(const std::string& layer)> operands_of;  // empty: all as stored
+  config::SparedConfig spared;  // layers that `operands_of` does not hold for
+  bool stochastic = false;      // training alone; evaluation rounds to nearest
   // Delayed scaling: of y and w, and of gradients where no per-layer policy owns their scale.
   bool scaled_forward = false, scaled_backward = false;
   // Tensors with a scale of their own keep their format's largest value.
@@ -43,6 +63,10 @@ LayerFormats FormatsOf(const config::PrecisionConfig& precision, const std::stri
 // The same with `start` instead of what the roles of `precision` say, weight_gradients apart.
 LayerFormats FormatsFrom(const config::PrecisionConfig& precision, const std::string& layer,
                          const LayerFormats& start);
+
+// The operands of one layer: what `precision.operands` says, then the entries of `precision.layers`
+// whose glob matches, key by key. Those with a scale saturate, unless `overflow: format`.
+LayerOperands OperandsOf(const config::PrecisionConfig& precision, const std::string& layer);
 
 // `policy_owns_gradients`: the policy gives layers scales of their own, so that under delayed
 // scaling gradients get none beside it. Keeps a copy of `precision`. Fp32 tensors never have a

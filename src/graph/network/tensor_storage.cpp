@@ -1,5 +1,7 @@
 #include "graph/network/tensor_storage.h"
 
+#include <algorithm>
+
 #include "graph/network/autocast.h"
 
 namespace ada::graph {
@@ -47,6 +49,10 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
   const auto backward = [&](const NumberFormat& format) {
     return StoredAs(format, precision.scaled_backward, precision.scaled_saturate);
   };
+  int product = 0;  // of the layers with weights
+  const auto products =
+      static_cast<int>(std::count_if(network.nodes.begin(), network.nodes.end(),
+                                     [](const Node& node) { return node.kind->has_weight; }));
   const LayerFormats& input = autocast.empty() ? precision.base : autocast.front();
   result.values.push_back(forward(input.activations));
   result.gradients.push_back(backward(input.gradients));
@@ -75,6 +81,13 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
     }
     result.weights.push_back(forward(formats.weights));
     result.weight_gradients.push_back({formats.weight_gradients, Storage::kF32, false});
+    result.operands.emplace_back();
+    const bool spared =
+        product < precision.spared.first || product >= products - precision.spared.last;
+    if (!node.kind->has_weight) continue;
+    if (precision.operands_of && !spared)
+      result.operands.back() = precision.operands_of(node.config.name);
+    ++product;
   }
   result.arriving = Arriving(network, result.gradients, result.attention);
   return result;

@@ -39,6 +39,7 @@ struct NetworkStorage {
   // By node: of the weights as they are multiplied, and of dw (always kept in fp32).
   std::vector<TensorStorage> weights, weight_gradients;
   std::map<int, AttentionStorage> attention;  // by node
+  std::vector<LayerOperands> operands;        // by node: of those with a weight
 };
 
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision);

@@ -1,6 +1,7 @@
 #include "graph/plan/listings.h"
 
 #include "core/error.h"
+#include "core/tensor_names.h"
 
 namespace ada::graph {
 namespace {
@@ -67,6 +68,29 @@ class PointLister {
     Add(node, tensor, format, stats, b_.ScaleOf(gradient));
   }
 
+  // Where it is rounded; dy carries S.
+  void AddOperand(int i, Operand operand) {
+    const OperandRule& rule = b_.storage->operands[i].rules[IndexOf(operand)];
+    if (!rule.rounds) return;
+    const std::string &layer = b_.NameOf(i), tensor = NameOf(operand);
+    const float* scale = CarriesS(tensor) ? b_.ScaleOf(op_of_[i]->dy) : nullptr;
+    const TensorScale* own = b_.styles->ScaleOf(layer, tensor);
+    points_.push_back({layer, tensor, rule.format, &b_.stats.host[i + 1].operands[IndexOf(operand)],
+                       &b_.stats.backend[i + 1].operands[IndexOf(operand)], scale,
+                       own ? own->own_scale.host : b_.styles->CurrentScaleOf(layer, tensor),
+                       b_.styles->BinsOf(layer, tensor)});
+    if (!rule.block) return;
+    points_.back().block = rule.block;
+    points_.back().blocks = &b_.stats.host[i + 1].blocks[IndexOf(operand)];
+  }
+  void AddBackwardOperands(int i) {
+    const OpPlan* op = op_of_[i];
+    if (!node(i).kind->has_weight || !op || op->dy < 0) return;
+    for (const Operand operand : {Operand::kDwX, Operand::kDwDy}) AddOperand(i, operand);
+    if (op->dx.empty() || op->dx[0] < 0) return;
+    for (const Operand operand : {Operand::kDxDy, Operand::kDxW}) AddOperand(i, operand);
+  }
+
   void AddDx(int node, int gradient) {
     const char* tensor = b_.plan->gradients[gradient].tensor;
     AddGradient(node, tensor, StatsOf(tensor), gradient);
@@ -84,6 +108,7 @@ class PointLister {
 
   void AddForward(int i) {
     if (b_.network->MultipliesWeight(i)) Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
+    for (const Operand operand : {Operand::kForwardX, Operand::kForwardW}) AddOperand(i, operand);
     const auto attention = b_.storage->attention.find(i);
     if (attention != b_.storage->attention.end() && attention->second.rounds_p)
       Add(i, "p", attention->second.p.format, &LayerStats::p);
@@ -95,6 +120,7 @@ class PointLister {
     for (int i = nodes_ - 1; i >= 0; --i) {
       if (branch_of_[i] >= 0)
         AddGradient(i, "dy", &LayerStats::dy, plan.branches[branch_of_[i]].sum);
+      AddBackwardOperands(i);
       if ((node(i).kind->has_weight && node(i).tied_to < 0) || node(i).kind->gathers_weight)
         Add(i, "dw", b_.storage->weight_gradients[i].format, &LayerStats::dw);
       if (!op_of_[i] || !op_of_[i]->has_backward) continue;

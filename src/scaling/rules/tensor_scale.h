@@ -44,6 +44,18 @@ ADA_HOST_DEVICE inline float DelayedScale(const TensorScaleRule& rule, float ama
   return scale - scale != 0 ? 3.402823466e+38f : scale;
 }
 
+// The scale of this very tensor, of which `amax` is the largest magnitude: Transformer Engine's
+// current scaling (transformer_engine/common/recipe/recipe_common.cuh). 1 where amax is 0, NaN or
+// infinite; under power_of_two the mantissa is cut off.
+ADA_HOST_DEVICE inline float CurrentScale(const TensorScaleRule& rule, float amax) {
+  TensorScaleRule whole = rule;
+  whole.power_of_two = false;
+  const float scale = DelayedScale(whole, amax, 1);
+  if (!rule.power_of_two) return scale;
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, scale) & 0xff800000u;
+  return bits == 0 ? scale : __builtin_bit_cast(float, bits);
+}
+
 // One tensor's scale in this step: what ops read. It may lie in a backend's memory.
 struct TensorScaler {
   float scale = 1;

@@ -7,6 +7,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "graph/network/weights_file.h"
 #include "scaling/rules/state_text.h"
 #include "train/class_weights.h"
@@ -23,6 +24,7 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
   return {.histograms = log.histogram_every > 0,
           .what_if = !log.what_if.empty(),
           .probes = log.probe_every > 0,
+          .blocks = Contains(log.statistics, "operands"),
           .classes = JudgesClasses(config.task),
           .confusion = config.task == Task::kSegmentation,
           .losses = config.task == Task::kDetection,

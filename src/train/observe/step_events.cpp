@@ -82,6 +82,19 @@ void StepEvents::Underflow(const StepResult& r, const CountedTensor& at, const T
   Tell(r, message);
 }
 
+// Source of the limit: arXiv 2505.19115, where training stalls below it.
+void StepEvents::Noise(const StepResult& r, const telemetry::BlockRow& row) {
+  const double limit = std::sqrt(3.0), now = row.norm_over_noise;
+  if (!(now < limit)) return;
+  const double before = recorder_.layers().NoiseBefore(row.layer, row.tensor);
+  if (before < limit) return;
+  const std::string message = row.layer + "." + row.tensor + ": its norm is " + Brief(now) +
+                              " times that of its rounding's errors in " + row.format +
+                              "; below sqrt(3) training is said to stall";
+  Add(r, "gradient_noise", {row.layer, row.tensor, NineDigits(now)}, message);
+  Tell(r, message);
+}
+
 void StepEvents::NoGradient(const StepResult& r,
                             const std::vector<telemetry::LayerWithoutGradient>& before) {
   std::vector<telemetry::LayerWithoutGradient> fresh;

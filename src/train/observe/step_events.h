@@ -27,7 +27,7 @@ struct EventTensor {
 // What a row of underflow.csv is about.
 struct CountedTensor {
   std::string layer, tensor;
-  NumberFormat format;
+  AnyFormat format;
   double scale = 1;
 };
 
@@ -45,6 +45,8 @@ class StepEvents {
   void LearningRate(const StepResult& result);
   // underflow_alert: a tensor passes log.alert_underflow_pct from below.
   void Underflow(const StepResult& result, const CountedTensor& tensor, const TensorStats& stats);
+  // gradient_noise: the norm of a gradient falls below sqrt(3) times that of its rounding's errors.
+  void Noise(const StepResult& result, const telemetry::BlockRow& row);
   // no_gradient: a layer of which dx or dw has no value left; `before`: those that had none in the
   // logged step before. Called when the rows of the step are recorded.
   void NoGradient(const StepResult& result,

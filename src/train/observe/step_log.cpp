@@ -75,13 +75,18 @@ void StepLog::AddMicroBatch(const backend::Pass& pass) {
   const bool first = !pass.accumulate;
   if (first) sums_.assign(points.size(), TensorStats{});
   if (first) largest_at_.assign(points.size(), -1);
+  if (first) block_sums_.assign(points.size(), BlockCounts{});
   if (first && pass.bins) bin_sums_.assign(points.size(), ExponentBins{});
   for (std::size_t i = 0; i < points.size(); ++i) {
     // A weight and its gradient exist once a batch, whatever the micro-batches.
-    const bool once = points[i].tensor == "w" || points[i].tensor == "dw";
+    const bool once = IsOfWholeBatch(points[i].tensor);
     if (first || !(points[i].stats->max_abs <= sums_[i].max_abs))
       largest_at_[i] = points[i].largest_at;
     sums_[i] = first || once ? *points[i].stats : CombinedStats(sums_[i], *points[i].stats);
+    if (points[i].blocks != nullptr) {
+      if (once) block_sums_[i] = BlockCounts{};
+      block_sums_[i].Add(*points[i].blocks);
+    }
     if (!pass.bins || points[i].bins == nullptr) continue;
     if (once) bin_sums_[i] = ExponentBins{};
     bin_sums_[i].Add(*points[i].bins);
@@ -94,6 +99,10 @@ const ExponentBins& StepLog::BinsOf(std::size_t point) const {
 
 const TensorStats& StepLog::StatsOf(std::size_t point) const {
   return sums_.empty() ? *graph_.roundings()[point].stats : sums_[point];
+}
+
+const BlockCounts& StepLog::BlocksOf(std::size_t point) const {
+  return block_sums_.empty() ? *graph_.roundings()[point].blocks : block_sums_[point];
 }
 
 // The first rounding, in the order of execution, whose largest magnitude is or becomes infinite.
@@ -176,9 +185,23 @@ void StepLog::WriteTensors(const StepResult& r) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
     if (!Contains(config_.log.statistics, StatisticOf(p.tensor))) continue;
-    WriteUnderflow(r, {p.layer, p.tensor, p.format, p.carried()}, StatsOf(i), ErrorOf(r, p));
+    WriteUnderflow(r, {p.layer, p.tensor, p.named_format(), p.carried()}, StatsOf(i),
+                   ErrorOf(r, p));
+    if (p.blocks != nullptr) WriteBlocks(r, p, BlocksOf(i));
   }
   events_.NoGradient(r, dead_before);
+}
+
+void StepLog::WriteBlocks(const StepResult& r, const graph::RoundingPoint& p,
+                          const BlockCounts& counts) {
+  telemetry::BlockRow row;
+  row.Take(counts);
+  row.step = r.step, row.epoch = r.epoch;
+  row.layer = p.layer, row.tensor = p.tensor;
+  row.format = FormatName(p.named_format());
+  if (CarriesS(p.tensor)) row.norm_over_noise = std::sqrt(counts.signal / counts.noise);
+  events_.Noise(r, row);
+  recorder_.Blocks(row);
 }
 
 void StepLog::WriteUpdates(const StepResult& r) {
@@ -223,7 +246,9 @@ void StepLog::WriteHistograms(const StepResult& r) {
     const graph::RoundingPoint& p = points[i];
     if (p.bins == nullptr) continue;
     recorder_.Histogram(r.step, r.epoch, p.layer, p.tensor, p.carried(), BinsOf(i));
-    tensors.push_back({p.layer, p.tensor, p.format, p.carried(), &BinsOf(i)});
+    // Scenarios are of what is stored.
+    if (!IsOperand(p.tensor))
+      tensors.push_back({p.layer, p.tensor, p.format, p.carried(), &BinsOf(i)});
   }
   for (what_if::Scenario& scenario : scenarios_)
     for (const telemetry::WhatIfRow& row : scenario.Judge(r.step, r.epoch, tensors))

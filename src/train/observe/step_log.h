@@ -69,9 +69,12 @@ class StepLog {
  private:
   const TensorStats& StatsOf(std::size_t point) const;
   const ExponentBins& BinsOf(std::size_t point) const;
+  const BlockCounts& BlocksOf(std::size_t point) const;
   EventTensor FirstNotFinite() const;
   void WriteScales(const StepResult& result);
   void WriteTensors(const StepResult& result);
+  void WriteBlocks(const StepResult& result, const graph::RoundingPoint& point,
+                   const BlockCounts& counts);
   void WriteUpdates(const StepResult& result);
   void WriteTransport(const StepResult& result);
   // A row of underflow.csv, and the alert that it may be.
@@ -92,6 +95,7 @@ class StepLog {
   std::vector<LayerRounding> layer_roundings_;
   std::deque<what_if::Scenario> scenarios_;       // one a log.what_if entry
   std::vector<TensorStats> sums_;                 // by rounding point, with several micro-batches
+  std::vector<BlockCounts> block_sums_;           // the same, of those in block-scaled formats
   std::vector<ExponentBins> bin_sums_;            // the same, where histograms are taken
   std::vector<LayerUpdates> updates_;             // of the present step; empty: not counted
   std::vector<int> largest_at_;                   // RoundingPoint::largest_at of the sums

@@ -92,16 +92,19 @@ void DepthwiseChunks::ForWeights(Visit&& visit) const {
 }
 
 void DepthwiseChunks::Refresh() {
-  const float* plain = weights_.plain();
+  const float *forward = weights_.plain(WeightUse::kForward),
+              *data = weights_.plain(WeightUse::kData);
   ForWeights([&](std::int64_t c, std::int64_t k, std::int64_t tap, std::int64_t packed,
                  std::int64_t i) {
-    forward_weights_[static_cast<std::size_t>(packed)] = plain[i];
+    forward_weights_[static_cast<std::size_t>(packed)] = forward[i];
     // Lane c of dx takes plane k of dy by the weight from channel c to the k-th of its group.
     const std::int64_t out = c / planes_ * planes_ + k, in = c % planes_;
-    data_weights_[static_cast<std::size_t>(packed)] = plain[(out * planes_ + in) * kernel_ + tap];
+    data_weights_[static_cast<std::size_t>(packed)] = data[(out * planes_ + in) * kernel_ + tap];
   });
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.x.shape.c, bias_.begin());
-  weights_finite_ = context_.kernels.largest(plain, spec_.w.shape.numel()) < kInfinityBits;
+  const std::int64_t values = spec_.w.shape.numel();
+  weights_finite_ = std::max(context_.kernels.largest(forward, values),
+                             context_.kernels.largest(data, values)) < kInfinityBits;
 }
 
 DepthwiseChunks::Buffers DepthwiseChunks::BuffersOf(int worker) const {

@@ -41,8 +41,9 @@ void OnednnChunks::Prepare(std::int64_t images) {
         Product::Make(geometry_, static_cast<int>(images), gradient_layout_.get());
   });
   const Product& product = *set.products[0];
-  set.forward_weights = weights_.Add(product.forward_layout());
-  if (product.data_layout()) set.data_weights = weights_.Add(product.data_layout());
+  set.forward_weights = weights_.Add(WeightUse::kForward, product.forward_layout());
+  if (product.data_layout())
+    set.data_weights = weights_.Add(WeightUse::kData, product.data_layout());
   if (product.gradient_layout() && !gradient_layout_) gradient_layout_ = product.gradient_layout();
   pad_bytes_ = std::max(pad_bytes_, product.scratchpad_bytes());
   Reserve();

@@ -11,7 +11,7 @@ namespace ada::backend::cpu {
 // Made when it is first needed: most layers never do.
 ChunkProduct& ProductOp::Fp32() {
   if (!fp32_)
-    fp32_ = std::make_unique<OnednnChunks>(context_, spec_, geometry_, weights_, rounding_, chunk_,
+    fp32_ = std::make_unique<OnednnChunks>(context_, taken_, geometry_, weights_, rounding_, chunk_,
                                            own_bytes_);
   return *fp32_;
 }
@@ -32,13 +32,13 @@ void ProductOp::ForDeclined(const Pass& pass, Declined what, Body&& body) {
 
 void ProductOp::RedoForward(const Pass& pass) {
   ForDeclined(pass, kForward, [&](ChunkProduct& product, const Chunk& chunk) {
-    product.Forward(chunk, X(chunk, /*forward=*/false));
+    product.Forward(chunk, X(chunk, Reads::kForwardAgain));
   });
 }
 
 void ProductOp::RedoBackward(const Pass& pass, std::int64_t per_group, float alpha) {
   ForDeclined(pass, kData, [&](ChunkProduct& product, const Chunk& chunk) {
-    DataGradient(product, chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+    DataGradient(product, chunk, X(chunk, Reads::kBackward), Dy(chunk.image, Operand::kDxDy),
                  alpha);
   });
   // Group by group in the order of chunks: those of one share a partial gradient.
@@ -55,7 +55,7 @@ void ProductOp::RedoWeights(ChunkProduct& product, const Chunk& chunk, float* pa
   std::vector<float> own(static_cast<std::size_t>(product.partial_values()));
   std::vector<float> plain(static_cast<std::size_t>(spec_.w.shape.numel() + spec_.w.shape.n));
   float* db = spec_.b ? plain.data() + spec_.w.shape.numel() : nullptr;
-  product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+  product.WeightGradient(chunk, X(chunk, Reads::kBackward), Dy(chunk.image, Operand::kDwDy),
                          /*first=*/true, own.data());
   product.Sum(own.data(), 1, plain.data(), db);
   product_->AddPlain(plain.data(), db, /*first=*/false, partial);
@@ -72,7 +72,7 @@ ChunkProduct& ProductOp::AllWeightsInFp32(const Pass& pass, std::int64_t per_gro
     const std::int64_t begin = group * per_group, end = std::min(begin + per_group, count);
     for (std::int64_t index = begin; index < end; ++index) {
       const Chunk chunk = ChunkAt(pass, index, worker);
-      product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+      product.WeightGradient(chunk, X(chunk, Reads::kBackward), Dy(chunk.image, Operand::kDwDy),
                              index == begin, partials + group * stride);
     }
   });

@@ -2,6 +2,7 @@
 // groups, PyTorch's order of values, unscaled, rounded where they have a format of their own.
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/products/product_op.h"
+#include "backend/strips.h"
 
 namespace ada::backend::cpu {
 
@@ -37,7 +38,7 @@ bool ProductOp::SumFewTerms(const Pass& pass) {
   const std::int64_t step = recomputed_ ? BlockImages(spec_.x.shape) : pass.rows;
   for (std::int64_t image = 0; image < pass.rows; image += step) {
     const Chunk chunk{pass, image, std::min<std::int64_t>(step, pass.rows - image), 0};
-    const TensorSpan x = X(chunk, /*forward=*/false), dy = At(spec_.dy.tensor, image);
+    const TensorSpan x = X(chunk, Reads::kBackward), dy = Dy(image, Operand::kDwDy);
     if (!few_terms_->Take(x, dy, chunk.images)) break;
   }
   if (few_terms_->too_many()) return false;
@@ -52,7 +53,39 @@ void ProductOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
   if (!usable && on_tiles_) product = &AllWeightsInFp32(pass, per_group);
   float* plain = PlainGradient(*product);
   StoreWeightGradient(pass, plain);
-  if (spec_.b) StoreBiasGradient(pass, plain + spec_.w.shape.numel());
+  if (!spec_.b) return;
+  float* db = plain + spec_.w.shape.numel();
+  if (spec_.operands[IndexOf(Operand::kDwDy)].rounds) SumBias(pass, db);
+  StoreBiasGradient(pass, db);
+}
+
+// The sum of dy as it is stored, where the product has taken something else: strips of pixels in
+// fp32 (strips.h), blocks in double in their order.
+void ProductOp::SumBias(const Pass& pass, float* db) {
+  const Shape& shape = spec_.y.shape;
+  const auto channels = static_cast<std::size_t>(shape.c);
+  const std::int64_t blocks = BlockCount(pass.rows, BlockImages(shape));
+  std::vector<double> sums(static_cast<std::size_t>(blocks) * channels);
+  ForBlocks(context_, shape, pass.rows,
+            [&](std::int64_t image, std::int64_t images, std::int64_t block, int worker) {
+              auto* wide = reinterpret_cast<float*>(context_.scratch.worker(worker));
+              context_.kernels.widen(At(spec_.dy.tensor, image), wide, images * shape.per_image());
+              std::vector<float> strip(channels);
+              double* total = sums.data() + static_cast<std::size_t>(block) * channels;
+              const Strips strips{images * shape.h * shape.w};
+              for (std::int64_t i = 0; i < strips.per_image(); ++i) {
+                context_.kernels.strip_sums(wide + strips.Begin(i) * shape.c, nullptr,
+                                            strips.Size(i), shape.c, strip.data());
+                for (std::size_t c = 0; c < channels; ++c)
+                  total[c] += static_cast<double>(strip[c]);
+              }
+            });
+  for (std::size_t c = 0; c < channels; ++c) {
+    double total = 0;
+    for (std::int64_t block = 0; block < blocks; ++block)
+      total += sums[static_cast<std::size_t>(block) * channels + c];
+    db[c] = static_cast<float>(total);
+  }
 }
 
 // dw = round(gradient / S); of several micro-batches each sum is rounded. A part of a sum over

@@ -49,9 +49,11 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
                      const ProductGeometry& geometry)
     : context_(context),
       spec_(spec),
+      taken_(AsTaken(spec)),
       geometry_(geometry),
       chunk_(ChunkFor(spec, geometry, tiles)),
       weights_(context, geometry, spec, WantsMoments(spec)),
+      operands_(context, geometry, spec, taken_),
       rounding_(context, spec),
       on_tiles_(tiles != nullptr),
       dw_stats_(RoundingStats::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style,
@@ -61,13 +63,13 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
   if (AlphaComesFirst(spec))
     own_bytes_ += WholeLines(static_cast<std::size_t>(chunk_ * spec.y.shape.per_image()) * 4);
   if (on_tiles_ && IsNarrow(geometry_))
-    product_ = std::make_unique<DepthwiseChunks>(*tiles, context, spec_, geometry_, weights_,
+    product_ = std::make_unique<DepthwiseChunks>(*tiles, context, taken_, geometry_, weights_,
                                                  rounding_, chunk_, own_bytes_);
   else if (on_tiles_)
-    product_ = std::make_unique<TileChunks>(*tiles, context, spec_, geometry_, weights_, rounding_,
+    product_ = std::make_unique<TileChunks>(*tiles, context, taken_, geometry_, weights_, rounding_,
                                             chunk_, own_bytes_);
   else
-    product_ = std::make_unique<OnednnChunks>(context, spec_, geometry_, weights_, rounding_,
+    product_ = std::make_unique<OnednnChunks>(context, taken_, geometry_, weights_, rounding_,
                                               chunk_, own_bytes_);
   if (product_->few_terms_are_inexact()) few_terms_.emplace(context_, *tiles->winograd, geometry_);
   Prepare(*product_, static_cast<int>(spec.x.shape.n));
@@ -96,19 +98,24 @@ void ProductOp::RefreshWeights(const Pass& pass) {
 }
 
 // The chunk's input; of a batch norm that is not stored it is made here.
-TensorSpan ProductOp::X(const Chunk& chunk, bool forward) {
-  if (!recomputed_) return At(spec_.x, chunk.image);
+TensorSpan ProductOp::X(const Chunk& chunk, Reads reads) {
+  if (!recomputed_) {
+    const bool backward = reads == Reads::kBackward;
+    return At(operands_.Of(backward ? Operand::kDwX : Operand::kForwardX), chunk.image);
+  }
   std::byte* buffer = context_.scratch.worker(chunk.worker);
-  return forward ? recomputed_->Forward(chunk.pass, chunk.image, chunk.images, buffer)
-                 : recomputed_->Recompute(chunk.pass, chunk.image, chunk.images, buffer);
+  return reads == Reads::kForward
+             ? recomputed_->Forward(chunk.pass, chunk.image, chunk.images, buffer)
+             : recomputed_->Recompute(chunk.pass, chunk.image, chunk.images, buffer);
 }
 
 void ProductOp::Forward(const Pass& pass) {
   Prepare(*product_, pass.rows);
+  operands_.Forward(pass);
   declined_.assign(static_cast<std::size_t>(chunks(pass.rows)), 0);
   context_.pool.For(chunks(pass.rows), [&](std::int64_t index, int worker) {
     const Chunk chunk = ChunkAt(pass, index, worker);
-    if (!product_->Forward(chunk, X(chunk, /*forward=*/true)))
+    if (!product_->Forward(chunk, X(chunk, Reads::kForward)))
       declined_[static_cast<std::size_t>(index)] = kForward;
   });
   RedoForward(pass);
@@ -146,6 +153,7 @@ bool ProductOp::BySlices() const {
 void ProductOp::Backward(const Pass& pass) {
   const float alpha = DecideAlpha(pass);
   rounding_.BeginDx();
+  operands_.Backward(pass);
   Prepare(*product_, pass.rows);
   const std::int64_t count = chunks(pass.rows);
   const bool by_slices = BySlices();
@@ -177,22 +185,24 @@ void ProductOp::RunBackwardBySlices(const Pass& pass, float alpha) {
   context_.pool.For(slices + count, [&](std::int64_t i, int worker) {
     if (i < slices)
       return product_->WeightSlice(static_cast<int>(i), {pass, 0, pass.rows, worker},
-                                   At(spec_.x, 0), At(spec_.dy.tensor, 0), PartialOf(0));
+                                   At(operands_.Of(Operand::kDwX), 0), Dy(0, Operand::kDwDy),
+                                   PartialOf(0));
     const Chunk chunk = ChunkAt(pass, i - slices, worker);
-    const TensorSpan x = X(chunk, /*forward=*/false), dy = At(spec_.dy.tensor, chunk.image);
+    const TensorSpan x = X(chunk, Reads::kBackward), dy = Dy(chunk.image, Operand::kDxDy);
     if (!DataGradient(*product_, chunk, x, dy, alpha))
       declined_[static_cast<std::size_t>(i - slices)] |= kData;
   });
 }
 
 void ProductOp::BackwardChunk(const Chunk& chunk, bool first, float* partial, float alpha) {
-  const TensorSpan x = X(chunk, /*forward=*/false), dy = At(spec_.dy.tensor, chunk.image);
+  const TensorSpan x = X(chunk, Reads::kBackward);
   std::uint8_t& declined = declined_[static_cast<std::size_t>(chunk.image / chunk_)];
-  if (!product_->WeightGradient(chunk, x, dy, first, partial)) {
+  if (!product_->WeightGradient(chunk, x, Dy(chunk.image, Operand::kDwDy), first, partial)) {
     if (first) std::fill_n(partial, product_->partial_values(), 0.0f);
     declined |= kWeights;
   }
-  if (spec_.dx && !DataGradient(*product_, chunk, x, dy, alpha)) declined |= kData;
+  if (spec_.dx && !DataGradient(*product_, chunk, x, Dy(chunk.image, Operand::kDxDy), alpha))
+    declined |= kData;
 }
 
 // With the sums that the batch norm before it wants, while dx is in the cache.

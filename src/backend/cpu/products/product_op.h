@@ -10,6 +10,7 @@
 #include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/products/chunk_product.h"
 #include "backend/cpu/products/few_terms.h"
+#include "backend/cpu/products/operands.h"
 #include "backend/cpu/products/product.h"
 #include "backend/cpu/products/product_rounding.h"
 #include "backend/cpu/products/weight_copies.h"
@@ -34,7 +35,13 @@ class ProductOp final : public Op {
   void Prepare(ChunkProduct& product, int rows) const;
   std::int64_t chunks(int rows) const;
   Chunk ChunkAt(const Pass& pass, std::int64_t index, int worker) const;
-  TensorSpan X(const Chunk& chunk, bool forward);
+  // What a product reads: the chunk's input (in `kForward` what a batch norm makes of it is
+  // counted) and gradient.
+  enum class Reads : std::uint8_t { kForward, kForwardAgain, kBackward };
+  TensorSpan X(const Chunk& chunk, Reads reads);
+  TensorSpan Dy(std::int64_t image, Operand operand) const {
+    return At(operands_.Of(operand), image);
+  }
 
   float DecideAlpha(const Pass& pass);
   bool BySlices() const;
@@ -61,16 +68,18 @@ class ProductOp final : public Op {
   bool SumPartials(const ChunkProduct& product, std::int64_t groups);
   float* PlainGradient(const ChunkProduct& product) const;
   bool SumFewTerms(const Pass& pass);
+  void SumBias(const Pass& pass, float* db);
   void StoreWeightGradient(const Pass& pass, float* gradient);
   void StoreBiasGradient(const Pass& pass, float* gradient);
   void RoundWeightGradient(const Pass& pass, std::int64_t first, std::int64_t n,
                            std::int64_t segment);
 
   Context context_;
-  ProductSpec spec_;
+  ProductSpec spec_, taken_;  // taken_: AsTaken
   ProductGeometry geometry_;
   int chunk_;  // images
   WeightCopies weights_;
+  BatchOperands operands_;
   ProductRounding rounding_;
   std::optional<RecomputedInput> recomputed_;
   std::size_t own_bytes_ = 0;  // of a worker's scratch memory, before the products' part

@@ -149,13 +149,21 @@ void TileChunks::Own(Way& way) {
 }
 
 void TileChunks::Refresh() {
-  const float* plain = weights_.plain();
   const std::int64_t values = spec_.w.shape.numel();
+  const auto of_each = [&](auto&& of) {
+    const auto forward = of(weights_.plain(WeightUse::kForward));
+    if (weights_.plain(WeightUse::kForward) == weights_.plain(WeightUse::kData)) return forward;
+    return std::min(forward, of(weights_.plain(WeightUse::kData)));
+  };
   if (kernels_.of_floats())
-    weights_finite_ = context_.kernels.largest(plain, values) < kInfinityBits;
+    weights_finite_ = of_each([&](const float* plain) {
+      return context_.kernels.largest(plain, values) < kInfinityBits;
+    });
   else
-    weight_bit_ = LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
-                            values % 16 == 0 ? 16 : 1);
+    weight_bit_ = of_each([&](const float* plain) {
+      return LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
+                       values % 16 == 0 ? 16 : 1);
+    });
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
   by_winograd_ = winograd_ && Pack(/*winograd=*/true);
   if (!by_winograd_) Pack(/*winograd=*/false);
@@ -170,7 +178,9 @@ bool TileChunks::Pack(bool winograd) {
   std::atomic<bool> usable = true;
   context_.pool.For(static_cast<std::int64_t>(panels.size()), [&](std::int64_t i, int) {
     const auto [way, panel] = panels[static_cast<std::size_t>(i)];
-    if (!way->convolution->PackPanel(panel, weights_.plain(), way->weights.data())) usable = false;
+    const bool data = way == &data_.direct || way == &data_.winograd;
+    const float* plain = weights_.plain(data ? WeightUse::kData : WeightUse::kForward);
+    if (!way->convolution->PackPanel(panel, plain, way->weights.data())) usable = false;
   });
   return usable;
 }

@@ -1,7 +1,12 @@
 // Rounding and reordering of weights; see weight_copies.h.
 #include "backend/cpu/products/weight_copies.h"
 
+#include <algorithm>
+
 #include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/products/operands.h"
+#include "backend/decisions.h"
+#include "core/number_grid.h"
 
 namespace ada::backend::cpu {
 
@@ -13,7 +18,23 @@ WeightCopies::WeightCopies(const Context& context, const ProductGeometry& geomet
       stats_(RoundingStats::OfParameter(spec.w_format, spec.w.shape.numel(), spec.w_style,
                                         spec.w_stats, moments ? &moments_ : nullptr)) {
   if (stats_.rounds()) rounded_.resize(static_cast<std::size_t>(master_.shape.numel()));
-  bytes_ = static_cast<std::ptrdiff_t>(rounded_.size() * sizeof(float));
+  const std::int64_t values = master_.shape.numel();
+  for (const auto& [operand, use] : {std::pair{Operand::kForwardW, WeightUse::kForward},
+                                     std::pair{Operand::kDxW, WeightUse::kData}}) {
+    const OperandRounding& rounding = spec.operands[IndexOf(operand)];
+    if (!rounding.rounds || (use == WeightUse::kData && !spec.dx)) continue;
+    Taken& taken = taken_[static_cast<std::size_t>(use)];
+    taken.operand = rounding;
+    const NumberFormat& format = rounding.block ? kFp32 : rounding.format;
+    taken.stats = RoundingStats::OfParameter(format, values, rounding.style, rounding.stats);
+    taken.values.resize(static_cast<std::size_t>(values));
+    if (!rounding.block) continue;
+    const bool bf16 = spec.w_format == kBf16;
+    taken.blocks.emplace(context, rounding,
+                         RowsOfWeights(geometry, operand, rounding.block->square), bf16);
+  }
+  bytes_ = static_cast<std::ptrdiff_t>(
+      (rounded_.size() + taken_[0].values.size() + taken_[1].values.size()) * sizeof(float));
   context_.scratch.CountOwn(bytes_);
 }
 
@@ -23,37 +44,96 @@ const float* WeightCopies::plain() const {
   return rounded_.empty() ? master_.f32() : rounded_.data();
 }
 
-const float* WeightCopies::Add(const std::shared_ptr<const WeightLayout>& layout) {
+const float* WeightCopies::plain(WeightUse use) const {
+  const Floats& values = taken_[static_cast<std::size_t>(use)].values;
+  return values.empty() ? plain() : values.data();
+}
+
+const float* WeightCopies::Add(WeightUse use, const std::shared_ptr<const WeightLayout>& layout) {
   for (const Copy& copy : copies_)
-    if (SameLayout(*copy.layout, *layout)) return copy.values.data();
+    if (Same(copy.use, use) && SameLayout(*copy.layout, *layout)) return copy.values.data();
   Copy copy;
-  copy.layout = layout;
+  copy.use = use, copy.layout = layout;
   const std::size_t bytes = WholeLines(LayoutBytes(*layout));
   copy.values.resize(bytes / sizeof(float));
   context_.scratch.CountOwn(static_cast<std::ptrdiff_t>(bytes));
   bytes_ += static_cast<std::ptrdiff_t>(bytes);
-  if (refreshed_) ToLayout(geometry_, plain(), *layout, copy.values.data());
+  if (refreshed_) ToLayout(geometry_, plain(use), *layout, copy.values.data());
   copies_.push_back(std::move(copy));
   return copies_.back().values.data();
 }
 
-void WeightCopies::Refresh(const Pass& pass) {
-  if (!rounded_.empty() || stats_.wanted()) {
-    ForSegments(
-        context_, master_.shape.numel(),
-        [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
-          const Rounding rounding = stats_.For(pass, segment);
-          float* in = master_.f32() + first;
-          if (rounded_.empty())
-            context_.kernels.inspect({in, Storage::kF32}, n, rounding);
-          else
-            context_.kernels.round(in, 1.0f, {rounded_.data() + first, Storage::kF32}, n, rounding);
-        });
-    stats_.Finish(pass);
+void WeightCopies::RoundStored(const Pass& pass) {
+  if (rounded_.empty() && !stats_.wanted()) return;
+  ForSegments(
+      context_, master_.shape.numel(),
+      [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+        const Rounding rounding = stats_.For(pass, segment);
+        float* in = master_.f32() + first;
+        if (rounded_.empty())
+          context_.kernels.inspect({in, Storage::kF32}, n, rounding);
+        else
+          context_.kernels.round(in, 1.0f, {rounded_.data() + first, Storage::kF32}, n, rounding);
+      });
+  stats_.Finish(pass);
+}
+
+std::uint32_t WeightCopies::Largest() const {
+  const std::int64_t values = master_.shape.numel();
+  std::vector<std::uint32_t> largest(static_cast<std::size_t>(Segments(values)));
+  ForSegments(context_, values, [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+    largest[static_cast<std::size_t>(segment)] = context_.kernels.largest(plain() + first, n);
+  });
+  return *std::max_element(largest.begin(), largest.end());
+}
+
+void WeightCopies::RoundTaken(Taken& taken, const Pass& pass) {
+  if (taken.blocks) return RoundInBlocks(taken, pass);
+  if (taken.operand.current != nullptr) DecideCurrentScale(taken.operand, Largest(), nullptr);
+  ForSegments(context_, master_.shape.numel(),
+              [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+                context_.kernels.round(plain() + first, 1.0f,
+                                       {taken.values.data() + first, Storage::kF32}, n,
+                                       taken.stats.For(pass, segment));
+              });
+  taken.stats.Finish(pass);
+}
+
+void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
+  const OperandRounding& operand = taken.operand;
+  const std::int64_t values = master_.shape.numel(), row = values / master_.shape.n;
+  const bool counts = operand.stats != nullptr && Counts(pass, operand.style, operand.stats);
+  if (counts) {
+    ForSegments(context_, values,
+                [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+                  context_.kernels.inspect({const_cast<float*>(plain()) + first, Storage::kF32}, n,
+                                           taken.stats.For(pass, segment));
+                });
+    taken.stats.Finish(pass);
   }
+  const float amax = taken.blocks->asks_amax() ? OfBits(Largest()) : 0;
+  const std::int64_t subnormal = taken.blocks->Run(
+      pass, master_.shape.n, amax, 0,
+      [&](const RowRange& range, float* to) {
+        std::copy_n(plain() + range.first * row, range.rows * row, to);
+      },
+      [&](const RowRange& range, float* from) {
+        std::copy_n(from, range.rows * row, taken.values.data() + range.first * row);
+      });
+  if (!counts) {
+    if (operand.stats != nullptr) *operand.stats = TensorStats{};
+  } else if (operand.stats->full) {
+    TakeBlockCounts(*operand.block_counts, subnormal, *operand.stats);
+  }
+}
+
+void WeightCopies::Refresh(const Pass& pass) {
+  RoundStored(pass);
+  for (Taken& taken : taken_)
+    if (!taken.values.empty()) RoundTaken(taken, pass);
   context_.pool.For(static_cast<std::int64_t>(copies_.size()), [&](std::int64_t i, int) {
     Copy& copy = copies_[static_cast<std::size_t>(i)];
-    ToLayout(geometry_, plain(), *copy.layout, copy.values.data());
+    ToLayout(geometry_, plain(copy.use), *copy.layout, copy.values.data());
   });
   refreshed_ = true;
 }

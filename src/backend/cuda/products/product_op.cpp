@@ -143,6 +143,7 @@ void ProductOp::DataGradient(const Pass& pass) {
 
 template <class Spec>
 std::unique_ptr<Op> MakeProduct(const Context& context, const Spec& spec) {
+  RefuseOperands(spec, "the CUDA backend");
   if (spec.recomputed) return nullptr;
   return std::make_unique<ProductOp>(context, spec, GeometryOf(spec));
 }

@@ -1,0 +1,74 @@
+// Rounding of an operand to a block-scaled format: where its blocks lie, and the passes over them.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "backend/cpu/block_kernels.h"
+#include "backend/cpu/context.h"
+#include "core/blocks/block_quantizer.h"
+
+namespace ada::backend::cpu {
+
+// An operand in memory: rows of `width` values, one after the other.
+struct OperandRows {
+  std::int64_t width = 1;
+  // Blocks run down the rows, each value of a row having its own. Else along the rows, or (of
+  // square ones) over both; a row then is `matrices` lines of `length` values, value i of line m at
+  // m * matrix_stride + i * stride.
+  bool down = false;
+  std::int64_t matrices = 1, length = 1, matrix_stride = 0, stride = 1;
+  // So many rows share no block with others (the weights of a group of channels); 0: all may.
+  std::int64_t group = 0;
+};
+
+// Some rows that share no block with others.
+struct RowRange {
+  std::int64_t first, rows;
+};
+
+class BlockRounding {
+ public:
+  // bf16: values are given as bf16.
+  BlockRounding(const Context& context, const OperandRounding& operand, const OperandRows& rows,
+                bool bf16);
+
+  // Rounds `rows` rows in place, in parts: `read` brings a part to memory in fp32, `write` takes it
+  // from there; both may be called from all workers. amax: of the whole tensor, where the format
+  // asks (asks_amax). first: the number of the first value, for random words. Fills the operand's
+  // BlockCounts where the pass counts, and returns how many values became subnormal elements.
+  using Read = std::function<void(const RowRange&, float* values)>;
+  using Write = std::function<void(const RowRange&, float* values)>;
+  std::int64_t Run(const Pass& pass, std::int64_t rows, float amax, std::uint64_t first,
+                   const Read& read, const Write& write);
+  bool asks_amax() const { return format_.tensor_scale; }
+
+ private:
+  struct Part {
+    BlockCounts counts;
+    std::int64_t subnormal = 0;
+  };
+  struct Buffers {
+    float *values, *before, *encode, *decode;
+  };
+  std::vector<RowRange> RangesOf(std::int64_t rows) const;
+  BlockLayout LayoutOf(std::int64_t rows) const;
+  Buffers BuffersOf(int worker) const;
+  void Round(const RowRange& range, const TensorFactor& tensor, BlockRoundArgs args,
+             const Buffers& b) const;
+  void RoundDown(const RowRange& range, const TensorFactor& tensor, BlockRoundArgs args,
+                 const Buffers& b) const;
+  void Count(const RowRange& range, const TensorFactor& tensor, const Buffers& b, Part& part) const;
+
+  Context context_;
+  const BlockKernels& kernels_;
+  OperandRounding operand_;
+  BlockFormat format_;
+  OperandRows rows_;
+  bool bf16_;
+  BlockGrid grid_;
+  std::int64_t step_;  // rows of a range are a multiple of it, but for the last
+  std::int64_t most_;  // rows of a range at most
+};
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,95 @@
+// The operands of a layer's products where they are not what is stored: copies of x and dy, each
+// rounded once more, in fp32 or in the narrowest storage that holds all values that the products of
+// a layer meet. Those of the weights are weight_copies.h's.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/products/block_rounding.h"
+#include "backend/cpu/products/product_geometry.h"
+
+namespace ada::backend::cpu {
+
+// The layer as its products see it: x, dy and w as of formats and storages that hold what they are
+// given. Data pointers stay those of what is stored.
+ProductSpec AsTaken(const ProductSpec& spec);
+
+// Sets the scale of an operand that has one of this very tensor. `largest`: bits of its largest
+// magnitude; exchange: of the processes that share it; null: there is one.
+void DecideCurrentScale(const OperandRounding& operand, std::uint32_t largest, Exchange* exchange);
+
+// Where the blocks of the operands of a layer lie. Blocks run along what the product sums over:
+// channels in y and dx (of the group; of a linear layer all values of an image, in PyTorch's
+// order), images and pixels in dw. Square blocks lie in the plane of both, so that they are the
+// same ones for each product.
+OperandRows RowsOfBatch(const ProductGeometry& geometry, const Shape& shape, Operand operand,
+                        bool square);
+// Of weights in PyTorch's order: a row is an output channel. Blocks of the weights of a convolution
+// lie within one tap.
+OperandRows RowsOfWeights(const ProductGeometry& geometry, Operand operand, bool square);
+
+// What a block-scaled format counted, as the counts of a rounding that was inspected before.
+void TakeBlockCounts(const BlockCounts& counts, std::int64_t subnormal, TensorStats& stats);
+
+// One operand made of a tensor of the batch.
+class BatchOperand {
+ public:
+  // scale: the S that it carries; null: none. `taken`: as in AsTaken.
+  BatchOperand(const Context& context, const ProductGeometry& geometry, const Tensor& stored,
+               float* scale, Operand which, const OperandRounding& operand, const Tensor& taken);
+  std::size_t bytes() const;  // of the copy; 0: there is none
+  // Makes the copy at `memory`; then tensor() is it.
+  void Make(const Pass& pass, std::byte* memory);
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  std::uint32_t Largest(const Tensor& of, int rows) const;
+  Tensor Transformed(const Pass& pass) const;
+  void RoundValues(const Pass& pass, const Tensor& from);
+  void RoundInBlocks(const Pass& pass, const Tensor& from);
+  // Between the order of an image in memory and PyTorch's, of so many images.
+  void Permute(float* values, std::int64_t images, bool back) const;
+
+  Context context_;
+  Tensor stored_, tensor_;
+  OperandRounding operand_;
+  bool copies_;
+  bool permutes_ = false;  // blocks run over channels and pixels, in PyTorch's order
+  std::int64_t row_values_ = 1;
+  std::int64_t transform_values_ = 1;  // of a row, of which a transform takes 16
+  RoundingStats stats_;
+  std::optional<BlockRounding> blocks_;
+};
+
+class BatchOperands {
+ public:
+  BatchOperands(const Context& context, const ProductGeometry& geometry, const ProductSpec& spec,
+                const ProductSpec& taken);
+  void Forward(const Pass& pass);
+  void Backward(const Pass& pass);
+  // What the products read, of the whole batch; valid within Forward or Backward of the op.
+  const Tensor& Of(Operand operand) const { return operands_[Slot(operand)].tensor(); }
+
+ private:
+  static constexpr std::size_t Slot(Operand operand) {
+    switch (operand) {
+      case Operand::kForwardX:
+        return 0;
+      case Operand::kDxDy:
+        return 1;
+      case Operand::kDwX:
+        return 2;
+      default:
+        return 3;
+    }
+  }
+  void Make(const Pass& pass, std::size_t first, std::size_t last);
+
+  Context context_;
+  bool has_dx_;
+  std::vector<BatchOperand> operands_;  // by Slot; without a backward pass the first alone
+};
+
+}  // namespace ada::backend::cpu

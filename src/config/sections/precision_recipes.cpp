@@ -1,0 +1,124 @@
+// Recipes of other programs and papers: what their products round, in the words of
+// `precision.operands`.
+#include "config/sections/sections.h"
+#include "core/small_formats.h"
+
+namespace ada::config {
+namespace {
+
+using enum Operand;
+using Scaling = TensorScalingConfig::Kind;
+
+OperandConfig Rounded(const AnyFormat& format, RoundingKind rounding = RoundingKind::kNearest) {
+  return {format, rounding};
+}
+OperandsConfig OfTensors(const OperandConfig& x, const OperandConfig& w, const OperandConfig& dy) {
+  OperandsConfig operands;
+  operands.by_operand = {x, w, dy, w, x, dy};
+  return operands;
+}
+BlockFormat Square(BlockFormat format) {
+  format.square = true;
+  return format;
+}
+
+// Transformer Engine at d0067d0, transformer_engine/common/recipe/__init__.py: HYBRID, the head
+// and all that is no linear layer apart.
+OperandsConfig TeFp8(Scaling kind) {
+  OperandsConfig operands = OfTensors(Rounded(kFp8E4M3), Rounded(kFp8E4M3), Rounded(kFp8E5M2));
+  operands.tensor_scaling.emplace();
+  operands.tensor_scaling->kind = kind;
+  operands.tensor_scaling->reference = kind == Scaling::kDelayed;
+  return operands;
+}
+// The same, MXFP8BlockScaling; torchao at 36027d8, MXFP8TrainingOpConfig: e4m3 both ways, scales
+// rounded up.
+OperandsConfig Mxfp8() {
+  BlockFormat format = DefaultBlockFormat(kFp8E4M3, BlockScale::kE8M0);
+  format.rule = BlockRule::kRceil;
+  return OfTensors(Rounded(format), Rounded(format), Rounded(format));
+}
+// The same, NVFP4BlockScaling: weights in squares, dw of transformed operands, dy stochastically.
+OperandsConfig Nvfp4() {
+  const BlockFormat format = DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3);
+  OperandsConfig operands = OfTensors(Rounded(format), Rounded(Square(format)),
+                                      Rounded(format, RoundingKind::kStochastic));
+  operands.hadamard.emplace();
+  return operands;
+}
+// Pretraining Large Language Models with NVFP4 (arXiv 2509.25149): the same, and some layers at
+// both ends of the network as they are stored.
+OperandsConfig Nvfp4Pretraining() {
+  OperandsConfig operands = Nvfp4();
+  operands.spared = SparedConfig{1, 1};
+  return operands;
+}
+// DeepSeek-V3 (arXiv 2412.19437), section 3.3.
+OperandsConfig DeepSeekV3() {
+  const BlockFormat format = DefaultBlockFormat(kFp8E4M3, BlockScale::kFp32);
+  return OfTensors(Rounded(format), Rounded(Square(format)), Rounded(format));
+}
+// Training LLMs with MXFP4 (arXiv 2502.20586): forward as stored; the products of the backward pass
+// stochastically, dw's after a transform with random signs (here of 16 values, of dw alone, and
+// values are not multiplied by 3/4 first).
+OperandsConfig Mxfp4Hadamard() {
+  const OperandConfig format =
+      Rounded(DefaultBlockFormat(kFp4E2M1, BlockScale::kE8M0), RoundingKind::kStochastic);
+  OperandsConfig operands = OfTensors(format, format, format);
+  operands.by_operand[IndexOf(kForwardX)] = operands.by_operand[IndexOf(kForwardW)] =
+      OperandConfig{};
+  operands.hadamard.emplace().signs = HadamardConfig::Signs::kRandom;
+  return operands;
+}
+
+OperandsConfig OperandsOf(PrecisionRecipe recipe) {
+  switch (recipe) {
+    case PrecisionRecipe::kNone:
+      return {};
+    case PrecisionRecipe::kTeFp8Current:
+      return TeFp8(Scaling::kCurrent);
+    case PrecisionRecipe::kTeFp8Delayed:
+      return TeFp8(Scaling::kDelayed);
+    case PrecisionRecipe::kTeMxfp8:
+    case PrecisionRecipe::kTorchaoMxfp8:
+      return Mxfp8();
+    case PrecisionRecipe::kTeNvfp4:
+      return Nvfp4();
+    case PrecisionRecipe::kNvfp4Pretraining:
+      return Nvfp4Pretraining();
+    case PrecisionRecipe::kDeepSeekV3:
+      return DeepSeekV3();
+    case PrecisionRecipe::kMxfp4Hadamard:
+      return Mxfp4Hadamard();
+  }
+  return {};
+}
+
+}  // namespace
+
+const EnumNames<PrecisionRecipe>& RecipeNames() {
+  static const EnumNames<PrecisionRecipe> names = {
+      {"none", PrecisionRecipe::kNone},
+      {"te_fp8_current", PrecisionRecipe::kTeFp8Current},
+      {"te_fp8_delayed", PrecisionRecipe::kTeFp8Delayed},
+      {"te_mxfp8", PrecisionRecipe::kTeMxfp8},
+      {"torchao_mxfp8", PrecisionRecipe::kTorchaoMxfp8},
+      {"te_nvfp4", PrecisionRecipe::kTeNvfp4},
+      {"nvfp4_pretraining", PrecisionRecipe::kNvfp4Pretraining},
+      {"deepseek_v3", PrecisionRecipe::kDeepSeekV3},
+      {"mxfp4_hadamard", PrecisionRecipe::kMxfp4Hadamard},
+  };
+  return names;
+}
+
+void FillFromRecipe(PrecisionConfig& precision) {
+  const OperandsConfig from = OperandsOf(precision.recipe);
+  OperandsConfig& to = precision.operands;
+  for (std::size_t i = 0; i < kOperands; ++i)
+    if (!to.by_operand[i]) to.by_operand[i] = from.by_operand[i];
+  if (!to.tensor_scaling) to.tensor_scaling = from.tensor_scaling;
+  if (!to.hadamard) to.hadamard = from.hadamard;
+  if (!to.spared) to.spared = from.spared;
+}
+
+}  // namespace ada::config

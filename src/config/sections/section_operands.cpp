@@ -1,0 +1,308 @@
+// The keys of `precision.operands`: what each product rounds once more when it takes its operands.
+#include <algorithm>
+#include <array>
+
+#include "config/sections/sections.h"
+#include "core/text.h"
+
+namespace ada::config {
+namespace {
+
+constexpr char kNone[] = "none";
+constexpr char kFormatMeaning[] = "format that it is rounded to; none: it is taken as it is stored";
+
+using Field = std::optional<OperandConfig>;
+
+// A map that is a format itself.
+bool IsFormatMap(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::kMap && !node.Find("format") &&
+         (node.Find("exponent") || node.Find("mantissa") || node.Find("element"));
+}
+
+Names WordsOfFormats() {
+  Names words = {kNone};
+  for (const std::string& name : TensorFormatNames()) words.push_back(name);
+  for (const NamedBlockFormat& known : NamedBlockFormats()) words.emplace_back(known.name);
+  return words;
+}
+
+// Maps first: their markers tell them from what follows.
+std::vector<ValueSchema> FormatMaps() {
+  return {MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); }, "exponent"),
+          MapSchema([] { return ExampleSection<BlockFormat>(BlockFormatSection); }, "element")};
+}
+std::vector<ValueSchema> FormatSchemas() {
+  std::vector<ValueSchema> schemas = FormatMaps();
+  schemas.push_back(WordSchema(WordsOfFormats()));
+  return schemas;
+}
+
+void ReadFormat(const YamlNode& node, const ReadContext& context, OperandConfig& operand) {
+  if (IsWord(node, kNone))
+    operand.format.reset();
+  else
+    operand.format = ReadAnyFormatNode(node, true, context);
+}
+
+Section OperandSection(OperandConfig& operand) {
+  Key format = MakeKey("format", "word or map", kFormatMeaning);
+  format.range = "none or a format";
+  format.schemas = FormatSchemas();
+  format.read = [&operand](const YamlNode& node, const ReadContext& context) {
+    ReadFormat(node, context, operand);
+  };
+  format.write = [&operand]() -> std::optional<YamlNode> {
+    return operand.format ? AnyFormatNode(*operand.format) : Scalar(kNone);
+  };
+  Section section;
+  section.path = "precision.operands.x";
+  section.short_key = "format";
+  section.keys = {
+      std::move(format.Required()),
+      Choice("rounding", operand.rounding, RoundingNames(), "how values are rounded to it"),
+  };
+  section.keys.front().default_text = "as it is stored";
+  section.check = [&operand](const YamlNode& map, const ReadContext& context) {
+    const auto* block = operand.format ? std::get_if<BlockFormat>(&*operand.format) : nullptr;
+    if (block == nullptr || block->rule != BlockRule::kFourOverSix ||
+        operand.rounding != RoundingKind::kStochastic)
+      return;
+    context.problems.Add(*map.Find("rounding"), Join(context.path, "rounding"),
+                         "rule four_over_six compares values rounded to nearest");
+  };
+  return section;
+}
+
+std::optional<OperandConfig> ReadOperand(const YamlNode& node, const ReadContext& context) {
+  OperandConfig operand;
+  const std::size_t problems = context.problems.count();
+  if (node.kind == YamlNode::Kind::kMap && !IsFormatMap(node))
+    ReadSection(node, OperandSection(operand), context);
+  else
+    ReadFormat(node, context, operand);
+  return context.problems.count() == problems ? std::optional(operand) : std::nullopt;
+}
+
+YamlNode OperandNode(OperandConfig operand) {
+  if (operand.rounding != RoundingKind::kNearest) return WriteSection(OperandSection(operand));
+  return operand.format ? AnyFormatNode(*operand.format) : Scalar(kNone);
+}
+
+// set: of what was read; get: what is written.
+Key OperandKey(const char* name, std::function<void(const OperandConfig&)> set,
+               std::function<Field()> get, const char* meaning) {
+  Key key = MakeKey(name, "word or map", meaning);
+  key.range = "none, a format or {format, rounding}";
+  key.default_text = "as it is stored";
+  key.section = ExampleSection<OperandConfig>(OperandSection);
+  key.schemas = FormatMaps();
+  key.schemas.push_back(MapSchema([inner = key.section] { return inner; }));
+  key.read = [set = std::move(set)](const YamlNode& node, const ReadContext& context) {
+    if (const Field operand = ReadOperand(node, context)) set(*operand);
+  };
+  key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
+    const Field operand = get();
+    return operand ? std::optional(OperandNode(*operand)) : std::nullopt;
+  };
+  return key;
+}
+
+// One of the six.
+Key ExactKey(const char* name, Field& field, const char* meaning) {
+  return OperandKey(
+      name, [&field](const OperandConfig& operand) { field = operand; }, [&field] { return field; },
+      meaning);
+}
+
+// One tensor in both of its products, or all of them: what a product's own key says stands.
+Key GeneralKey(const char* name, const std::shared_ptr<Field>& field, const char* meaning) {
+  return OperandKey(
+      name, [field](const OperandConfig& operand) { *field = operand; }, [] { return Field(); },
+      meaning);
+}
+
+// The operands of one product: a word or a format is of both.
+Key ProductKey(const char* name, const std::array<const char*, 2>& names,
+               const std::array<Field*, 2>& fields, const char* meaning) {
+  Section section;
+  section.path = std::string("precision.operands.") + name;
+  for (std::size_t i = 0; i < 2; ++i)
+    section.keys.push_back(ExactKey(names[i], *fields[i], "this operand of the product"));
+  Key key = Nested(name, std::move(section), meaning);
+  key.type = "word or map";
+  key.range = "none, a format, or a map of both operands";
+  key.schemas.insert(key.schemas.begin(), WordSchema(WordsOfFormats()));
+  const std::vector<ValueSchema> maps = FormatMaps();
+  key.schemas.insert(key.schemas.begin(), maps.begin(), maps.end());
+  key.read = [fields, read = key.read](const YamlNode& node, const ReadContext& context) {
+    if (node.kind == YamlNode::Kind::kMap && !IsFormatMap(node)) return read(node, context);
+    if (const Field both = ReadOperand(node, context)) *fields[0] = *fields[1] = both;
+  };
+  return key.WrittenIf([fields] { return *fields[0] || *fields[1]; });
+}
+
+Key ScalingKey(std::optional<TensorScalingConfig>& scaling) {
+  Key key = MakeKey("tensor_scaling", "map",
+                    "scales of operands of plain formats; `tensor_scaling: current` is short");
+  key.default_text = kNone;
+  key.section = ExampleSection<TensorScalingConfig>(OperandScalingSection);
+  key.schemas = {MapSchema([inner = key.section] { return inner; })};
+  key.read = [&scaling](const YamlNode& node, const ReadContext& context) {
+    TensorScalingConfig read;
+    const Section section = OperandScalingSection(read);
+    if (node.kind == YamlNode::Kind::kScalar)
+      section.Find("kind")->read(node, context);
+    else
+      ReadSection(node, section, context);
+    scaling = read;
+  };
+  key.write = [&scaling]() -> std::optional<YamlNode> {
+    if (!scaling) return std::nullopt;
+    TensorScalingConfig copy = *scaling;
+    return WriteSection(OperandScalingSection(copy));
+  };
+  return key;
+}
+
+const EnumNames<HadamardConfig::Signs> kSigns = {{"fixed", HadamardConfig::Signs::kFixed},
+                                                 {"random", HadamardConfig::Signs::kRandom}};
+
+Section HadamardSection(HadamardConfig& hadamard) {
+  Section section;
+  section.path = "precision.operands.hadamard";
+  section.keys = {
+      TextList("products", hadamard.products, {"dw"}, "whose operands are transformed"),
+      Integer("size", hadamard.size, FromTo(16, 16), "values of a transform"),
+      Choice("signs", hadamard.signs, kSigns,
+             "fixed: those of Transformer Engine; random: drawn anew for every layer and pass"),
+  };
+  section.check = [&hadamard](const YamlNode& map, const ReadContext& context) {
+    if (!hadamard.products.empty() || !map.Find("products")) return;
+    context.problems.Add(*map.Find("products"), Join(context.path, "products"),
+                         "expected at least one product; without `hadamard` none is transformed");
+  };
+  return section;
+}
+
+Key HadamardKey(std::optional<HadamardConfig>& hadamard) {
+  Key key = MakeKey("hadamard", "map",
+                    "a transform of both operands of a product that spreads large values");
+  key.default_text = kNone;
+  key.section = ExampleSection<HadamardConfig>(HadamardSection);
+  key.schemas = {MapSchema([inner = key.section] { return inner; })};
+  key.read = [&hadamard](const YamlNode& node, const ReadContext& context) {
+    HadamardConfig read;
+    ReadSection(node, HadamardSection(read), context);
+    hadamard = read;
+  };
+  key.write = [&hadamard]() -> std::optional<YamlNode> {
+    if (!hadamard) return std::nullopt;
+    HadamardConfig copy = *hadamard;
+    return WriteSection(HadamardSection(copy));
+  };
+  return key;
+}
+
+Key SparedKey(std::optional<SparedConfig>& spared) {
+  const auto section_of = [](SparedConfig& of) {
+    Section section;
+    section.path = "precision.operands.spared";
+    section.keys = {
+        Integer("first", of.first, FromTo(0, 1'000'000), "layers with weights at the start"),
+        Integer("last", of.last, FromTo(0, 1'000'000), "layers with weights at the end"),
+    };
+    return section;
+  };
+  Key key = MakeKey("spared", "map", "layers whose operands are taken as they are stored");
+  key.default_text = kNone;
+  key.section = ExampleSection<SparedConfig>(section_of);
+  key.schemas = {MapSchema([inner = key.section] { return inner; })};
+  key.read = [&spared, section_of](const YamlNode& node, const ReadContext& context) {
+    SparedConfig read;
+    ReadSection(node, section_of(read), context);
+    spared = read;
+  };
+  key.write = [&spared, section_of]() -> std::optional<YamlNode> {
+    if (!spared) return std::nullopt;
+    SparedConfig copy = *spared;
+    return WriteSection(section_of(copy));
+  };
+  return key;
+}
+
+// of_layers: of an entry of precision.layers.
+Section OperandsSection(OperandsConfig& operands, bool of_layers) {
+  const auto field = [&operands](Operand operand) -> Field& {
+    return operands.by_operand[IndexOf(operand)];
+  };
+  const auto product = [&](const char* name, const std::array<const char*, 2>& names, Operand one,
+                           Operand other, const char* meaning) {
+    return ProductKey(name, names, {&field(one), &field(other)}, meaning);
+  };
+  const auto x = std::make_shared<Field>(), w = std::make_shared<Field>(),
+             dy = std::make_shared<Field>();
+  using enum Operand;
+  Section section;
+  section.path = of_layers ? "precision.layers[].operands" : "precision.operands";
+  section.keys = {
+      GeneralKey("x", x, "the input, in forward and dw"),
+      GeneralKey("w", w, "the weight, in forward and dx"),
+      GeneralKey("dy", dy, "the gradient dy, in dx and dw"),
+      product("forward", {"x", "w"}, kForwardX, kForwardW, "the product y = x w"),
+      product("dx", {"dy", "w"}, kDxDy, kDxW, "the product dx = dy w"),
+      product("dw", {"x", "dy"}, kDwX, kDwDy, "the product dw = x dy"),
+      ScalingKey(operands.tensor_scaling),
+      HadamardKey(operands.hadamard),
+  };
+  if (!of_layers) section.keys.push_back(SparedKey(operands.spared));
+  section.check = [field, x, w, dy](const YamlNode&, const ReadContext&) {
+    const auto fill = [&](const Field& general, Operand one, Operand other) {
+      for (const Operand operand : {one, other})
+        if (!field(operand)) field(operand) = general;
+    };
+    fill(*x, kForwardX, kDwX);
+    fill(*w, kForwardW, kDxW);
+    fill(*dy, kDxDy, kDwDy);
+  };
+  return section;
+}
+
+Key OperandsKeyOf(OperandsConfig& operands, bool of_layers) {
+  const auto section_of = [of_layers](OperandsConfig& of) {
+    return OperandsSection(of, of_layers);
+  };
+  Key key = MakeKey("operands", "word or map",
+                    "what the products of convolutions and linear layers round once more");
+  key.range = "none, a format, or the keys of `precision.operands`";
+  key.default_text = "as stored";
+  key.section = ExampleSection<OperandsConfig>(section_of);
+  key.schemas = FormatSchemas();
+  key.schemas.push_back(MapSchema([inner = key.section] { return inner; }));
+  key.read = [&operands, section_of](const YamlNode& node, const ReadContext& context) {
+    if (node.kind == YamlNode::Kind::kMap && !IsFormatMap(node))
+      return ReadSection(node, section_of(operands), context);
+    OperandConfig all;
+    const std::size_t problems = context.problems.count();
+    ReadFormat(node, context, all);
+    if (context.problems.count() == problems) operands.by_operand.fill(all);
+  };
+  key.write = [&operands, section_of]() -> std::optional<YamlNode> {
+    if (!operands.given()) return std::nullopt;
+    OperandsConfig copy = operands;
+    return WriteSection(section_of(copy));
+  };
+  return key.WrittenIf([&operands] { return operands.given(); });
+}
+
+}  // namespace
+
+bool OperandsConfig::given() const {
+  return tensor_scaling || hadamard || spared ||
+         std::any_of(by_operand.begin(), by_operand.end(),
+                     [](const Field& field) { return field.has_value(); });
+}
+
+Key OperandsKey(OperandsConfig& operands) { return OperandsKeyOf(operands, false); }
+Key LayerOperandsKey(OperandsConfig& operands) { return OperandsKeyOf(operands, true); }
+
+}  // namespace ada::config

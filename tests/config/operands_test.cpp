@@ -1,0 +1,134 @@
+// precision.operands: its forms, what beats what, recipes, and the way back to YAML.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "config/load.h"
+#include "config/refusal.h"
+#include "core/error.h"
+#include "core/small_formats.h"
+
+namespace ada::config {
+namespace {
+
+using enum Operand;
+
+Config With(const std::string& precision) {
+  return LoadText("data: {dataset: synthetic}\nmodel: {zoo: lenet}\noptimizer: {lr: 0.1}\n",
+                  "text.yaml", {{"precision", precision}})
+      .config;
+}
+std::string NameOf(const OperandsConfig& operands, Operand operand) {
+  const auto& field = operands.by_operand[IndexOf(operand)];
+  return !field ? "unset" : !field->format ? "none" : FormatName(*field->format);
+}
+std::string NamesOf(const OperandsConfig& operands) {
+  std::string names;
+  for (std::size_t i = 0; i < kOperands; ++i)
+    names += (i > 0 ? " " : "") + NameOf(operands, static_cast<Operand>(i));
+  return names;
+}
+std::string Operands(const std::string& operands) {
+  return NamesOf(With("{format: bf16, operands: " + operands + "}").precision.operands);
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("operands: one format, tensors, products, and single operands of these") {
+    CHECK(With("{}").precision.operands.given() == false);
+    CHECK(Operands("none") == "none none none none none none");
+    CHECK(Operands("mxfp8_e4m3") ==
+          "mxfp8_e4m3 mxfp8_e4m3 mxfp8_e4m3 mxfp8_e4m3 mxfp8_e4m3 mxfp8_e4m3");
+    CHECK(Operands("{x: fp8_e4m3, dy: fp8_e5m2}") ==
+          "fp8_e4m3 unset fp8_e5m2 unset fp8_e4m3 fp8_e5m2");
+    CHECK(Operands("{dw: {x: nvfp4}, x: mxfp4}") == "mxfp4 unset unset unset nvfp4 unset");
+    CHECK(Operands("{x: mxfp4, w: mxfp4, dw: none}") == "mxfp4 mxfp4 unset mxfp4 none none");
+    CHECK(Operands("{dx: mxfp4}") == "unset unset mxfp4 mxfp4 unset unset");
+    CHECK(Operands("{element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}")
+              .starts_with("{element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3} "));
+    CHECK(Operands("{exponent: 4, mantissa: 2}").starts_with("{exponent: 4, mantissa: 2"));
+    const OperandsConfig dy =
+        With("{operands: {dy: {format: nvfp4, rounding: stochastic}}}").precision.operands;
+    CHECK(dy.by_operand[IndexOf(kDwDy)]->rounding == RoundingKind::kStochastic);
+    const Config layers = With("{operands: mxfp4, layers: [{match: fc, operands: {dw: none}}]}");
+    CHECK(NamesOf(layers.precision.layers[0].operands) == "unset unset unset unset none none");
+  }
+
+  TEST_CASE("operands: scales, transforms and spared layers") {
+    const OperandsConfig o =
+        With(
+            "{operands: {x: fp8_e4m3, tensor_scaling: current, hadamard: {signs: random}, "
+            "spared: {last: 2}}}")
+            .precision.operands;
+    CHECK(o.tensor_scaling->kind == TensorScalingConfig::Kind::kCurrent);
+    CHECK(o.hadamard->signs == HadamardConfig::Signs::kRandom);
+    CHECK(o.spared->first == 0);
+    CHECK(o.spared->last == 2);
+    const Config layers = With(
+        "{layers: [{match: fc, operands: {x: fp8_e4m3, tensor_scaling: {kind: delayed, history: "
+        "16}}}]}");
+    CHECK(layers.precision.layers[0].operands.tensor_scaling->history == 16);
+  }
+
+  TEST_CASE("operands: what is written reads back to the same") {
+    for (const char* precision :
+         {"{operands: mxfp8_e4m3}",
+          "{operands: {forward: {x: nvfp4}, dx: none, dw: {dy: {format: mxfp4, rounding: "
+          "stochastic}}, tensor_scaling: {kind: current, power_of_two: true}, hadamard: {}, "
+          "spared: {first: 1}}, layers: [{match: fc, operands: none}]}",
+          "{recipe: te_nvfp4}", "{recipe: mxfp4_hadamard, format: fp16}",
+          "{recipe: te_fp8_delayed, operands: {dy: none}}"}) {
+      CAPTURE(precision);
+      const Config config = With(precision);
+      const std::string yaml = ToYaml(config);
+      CHECK(ToYaml(LoadText(yaml, "text.yaml", {}).config) == yaml);
+    }
+  }
+
+  TEST_CASE("recipes: what they set, and what beats them") {
+    const auto of = [](const std::string& recipe) {
+      return NamesOf(With("{recipe: " + recipe + "}").precision.operands);
+    };
+    const std::string square = "{element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}";
+    const std::string rceil = "{element: fp8_e4m3, block: 32, scale: e8m0, rule: rceil}";
+    CHECK(of("te_fp8_current") == "fp8_e4m3 fp8_e4m3 fp8_e5m2 fp8_e4m3 fp8_e4m3 fp8_e5m2");
+    CHECK(of("te_fp8_delayed") == of("te_fp8_current"));
+    CHECK(of("te_mxfp8").starts_with(rceil + " " + rceil));
+    CHECK(of("torchao_mxfp8") == of("te_mxfp8"));
+    CHECK(of("te_nvfp4") == "nvfp4 " + square + " nvfp4 " + square + " nvfp4 nvfp4");
+    CHECK(of("nvfp4_pretraining") == of("te_nvfp4"));
+    CHECK(of("deepseek_v3")
+              .starts_with(
+                  "fp8_block128 {element: fp8_e4m3, block: [128, 128], scale: fp32} fp8_block128"));
+    CHECK(of("mxfp4_hadamard") == "none none mxfp4 mxfp4 mxfp4 mxfp4");
+    CHECK(With("{recipe: te_mxfp8}").precision.format == kBf16);
+    CHECK(With("{recipe: te_mxfp8, format: fp16}").precision.format == kFp16);
+    CHECK(With("{recipe: nvfp4_pretraining}").precision.operands.spared->last == 1);
+    CHECK(With("{recipe: te_nvfp4}").precision.operands.hadamard.has_value());
+    const Config own = With("{recipe: te_nvfp4, operands: {dw: none}}");
+    CHECK(NamesOf(own.precision.operands).ends_with("none none"));
+  }
+
+  TEST_CASE("operands: a block format cannot stand elsewhere, and what does not fit is refused") {
+    const auto refused = [](const std::string& precision) {
+      return RefusalOf([&] { With(precision); });
+    };
+    CHECK(refused("{format: mxfp8_e4m3}").find("precision.operands") != std::string::npos);
+    CHECK(refused("{operands: mxfp4x}").find("did you mean 'mxfp4'") != std::string::npos);
+    CHECK(refused("{operands: {hadamard: {size: 32}}}").find("hadamard.size") != std::string::npos);
+    CHECK(refused("{operands: {dy: {format: {element: fp4_e2m1, scale: fp8_e4m3, rule: "
+                  "four_over_six}, rounding: stochastic}}}")
+              .find("rounded to nearest") != std::string::npos);
+    const std::string reference = RefusalOf([] {
+      LoadText(
+          "data: {dataset: synthetic}\nmodel: {zoo: lenet}\noptimizer: {lr: 0.1}\n"
+          "precision: {format: fp16, operands: fp8_e4m3}\n"
+          "scaling: {policy: adaptive, reference: true}\n",
+          "text.yaml", {});
+    });
+    CHECK(reference.find("scaling.reference") != std::string::npos);
+  }
+}
+
+}  // namespace ada::config

@@ -1,0 +1,248 @@
+"""Rows of underflow.csv and blocks.csv of operands beside counts that NumPy makes of a dump, and y,
+dx and dw beside products of operands that NumPy rounds."""
+import csv
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("ADA_BINARY")
+sys.path.insert(0, str(ROOT / "tests/tools"))
+try:
+    import numpy as np
+    import safetensors_file
+except ImportError:
+    np = None
+
+NETWORK = """
+seed: 5
+device: {kind: cpu, threads: %d}
+data:
+  dataset: synthetic
+  synthetic: {height: 9, width: 7, channels: 3, classes: 10, train: 130, test: 30}
+  batch_size: 21
+  validation: 10
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 40, kernel: 3, padding: 1, bias: false}
+    - {name: relu1, kind: relu}
+    - {name: conv2, kind: conv2d, channels: 24, kernel: 3, padding: 1, stride: 2, groups: 2}
+    - {name: bn2, kind: batch_norm}
+    - {name: relu2, kind: relu}
+    - {name: fc, kind: linear, features: 10}
+precision: {format: bf16, operands: %s}
+scaling: {policy: fixed, scale: 64}
+optimizer: {kind: sgd, lr: 0.05, momentum: 0.9}
+train: {max_steps: 4}
+log: {every: 2, statistics: [operands, dx], dump_every: 2%s}
+"""
+PRODUCTS = {"forward.x": "x", "forward.w": "w", "dx.dy": "dy", "dx.w": "w", "dw.x": "x",
+            "dw.dy": "dy"}
+GROUPS = {"conv1": 1, "conv2": 2, "fc": 1}
+# name: largest exponent, largest value, mantissa bits, exponent of the smallest normal
+ELEMENTS = {"fp8_e4m3": (8, 448.0, 3, -6), "fp4_e2m1": (2, 6.0, 1, 0)}
+
+
+def to_element(x, name):
+    """Nearest, ties to even; beyond the largest: that."""
+    _, top, bits, lowest = ELEMENTS[name]
+    x = x.astype(np.float64)
+    exponent = np.maximum(np.frexp(np.where(x == 0, 1, x))[1] - 1, lowest)
+    spacing = np.exp2(exponent - bits)
+    return np.clip(np.rint(x / spacing) * spacing, -top, top)
+
+
+def lines_of(values, layer, operand):
+    """[lines, length]: what a product sums over, axis last; and how to bring such lines back."""
+    kind = operand.split(".")[1]
+    if values.ndim == 2 or layer == "fc":
+        flat = values.reshape(values.shape[0], -1)
+        last = {"forward.x": True, "forward.w": True, "dx.dy": True}.get(operand, False)
+        return [flat] if last else [flat.T]
+    if kind == "w":  # [out, in, kh, kw]
+        groups = np.split(values, GROUPS[layer])
+        if operand == "forward.w":
+            return [g.transpose(0, 2, 3, 1).reshape(-1, g.shape[1]) for g in groups]
+        return [g.transpose(1, 2, 3, 0).reshape(-1, g.shape[0]) for g in groups]
+    if operand.startswith("dw"):  # along images and pixels
+        return [values.transpose(1, 0, 2, 3).reshape(values.shape[1], -1)]
+    groups = np.split(values, GROUPS[layer], axis=1)
+    return [g.transpose(0, 2, 3, 1).reshape(-1, g.shape[1]) for g in groups]
+
+
+def blocks_of(lines, size):
+    for line in lines:
+        for begin in range(0, line.shape[1], size):
+            yield line[:, begin:begin + size]
+
+
+def count_mx(lines, element):
+    """Counts of rule floor, 32 values a block."""
+    emax, top, _, _ = ELEMENTS[element]
+    found = dict(numel=0, zeros=0, lost=0, saturated=0, blocks=0, zero_blocks=0)
+    scales, signal, noise = [], 0.0, 0.0
+    # Halfway to what would come next: 464 goes back to 448, which is even; 7 goes on to 8.
+    beyond = {"fp8_e4m3": lambda x: x > 464, "fp4_e2m1": lambda x: x >= 7}[element]
+    for block in blocks_of(lines, 32):
+        block = block.astype(np.float64)
+        amax = np.abs(block).max(axis=1)
+        exponent = np.where(amax > 0, np.frexp(np.where(amax > 0, amax, 1))[1] - 1, -127)
+        exponent = np.clip(exponent - emax, -127, 127)
+        scale = np.exp2(exponent.astype(np.float64))[:, None]
+        value = to_element(block / scale, element) * scale
+        found["numel"] += block.size
+        found["zeros"] += int((block == 0).sum())
+        found["lost"] += int(((block != 0) & (value == 0)).sum())
+        found["saturated"] += int(beyond(np.abs(block / scale)).sum())
+        found["blocks"] += len(amax)
+        found["zero_blocks"] += int((amax == 0).sum())
+        scales.append(exponent[amax > 0])
+        signal += (block ** 2).sum()
+        noise += ((block - value) ** 2).sum()
+    scales = np.concatenate(scales).astype(np.float64)
+    return found, scales, signal, noise
+
+
+def rows(path):
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
+@unittest.skipIf(np is None, "numpy is missing")
+class OperandCounts(unittest.TestCase):
+    def run_program(self, operands, threads=2, more="", options=()):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = pathlib.Path(folder.name)
+        (path / "run.yaml").write_text(NETWORK % (threads, operands, more), encoding="utf-8")
+        done = subprocess.run([BINARY, "train", str(path / "run.yaml"), "--output",
+                               str(path / "out"), *options], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return path / "out"
+
+    def dump(self, out, step):
+        read = safetensors_file.read(out / f"dump/step-{step:08d}.safetensors")
+        return {name: np.frombuffer(values, np.float32).reshape(shape)
+                for name, (shape, values) in read.items()}
+
+    def check_blocks(self, name, element):
+        out = self.run_program(name)
+        counted = {(int(r["step"]), r["layer"], r["tensor"]): r for r in rows(out / "underflow.csv")}
+        blocks = {(int(r["step"]), r["layer"], r["tensor"]): r for r in rows(out / "blocks.csv")}
+        checked = 0
+        for step in (1, 2, 4):
+            dump = self.dump(out, step)
+            for layer in GROUPS:
+                for operand, tensor in PRODUCTS.items():
+                    if layer == "conv1" and operand.startswith("dx"):
+                        self.assertNotIn((step, layer, operand), blocks)
+                        continue
+                    values = dump[f"{layer}.{tensor}"]
+                    want, scales, signal, noise = count_mx(lines_of(values, layer, operand),
+                                                           element)
+                    row, under = blocks[step, layer, operand], counted[step, layer, operand]
+                    at = (step, layer, operand)
+                    self.assertEqual(row["format"], name, at)
+                    self.assertEqual(under["format"], name, at)
+                    for key, value in want.items():
+                        self.assertEqual(int(row[key]), value, (*at, key))
+                    self.assertEqual(int(under["numel"]), want["numel"], at)
+                    self.assertEqual(int(under["zeros_before"]), want["zeros"], at)
+                    self.assertEqual(int(under["underflow"]), want["lost"], at)
+                    self.assertEqual(int(under["overflow"]), want["saturated"], at)
+                    self.assertEqual(float(row["scale_log2_min"]), scales.min(), at)
+                    self.assertEqual(float(row["scale_log2_max"]), scales.max(), at)
+                    self.assertAlmostEqual(float(row["scale_log2_mean"]), scales.mean(), 6, at)
+                    self.assertAlmostEqual(float(row["scale_log2_std"]), scales.std(), 6, at)
+                    self.assertAlmostEqual(float(row["sqnr_db"]),
+                                           10 * math.log10(signal / noise), 5, at)
+                    if tensor == "dy":
+                        self.assertAlmostEqual(float(row["norm_over_noise"]),
+                                               math.sqrt(signal / noise), 4, at)
+                        self.assertEqual(float(under["scale"]), 64, at)
+                    checked += 1
+        self.assertEqual(checked, 3 * 16)
+
+    def test_mxfp8(self):
+        self.check_blocks("mxfp8_e4m3", "fp8_e4m3")
+
+    def test_mxfp4(self):
+        self.check_blocks("mxfp4", "fp4_e2m1")
+
+    def test_current_scale(self):
+        """Plain formats under a scale of the tensor of this very step."""
+        out = self.run_program("{x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2, tensor_scaling: current}")
+        counted = {(int(r["step"]), r["layer"], r["tensor"]): r for r in rows(out / "underflow.csv")}
+        dump = self.dump(out, 4)
+        for layer in GROUPS:
+            for operand, tensor in PRODUCTS.items():
+                if layer == "conv1" and operand.startswith("dx"):
+                    continue
+                row, values = counted[4, layer, operand], dump[f"{layer}.{tensor}"]
+                top, bits, lowest = (57344.0, 2, -14) if tensor == "dy" else (448.0, 3, -6)
+                scale = np.float32(top) / np.abs(values).max()
+                carried = 64 if tensor == "dy" else 1
+                self.assertAlmostEqual(float(row["scale"]) / (float(scale) * carried), 1, 8)
+                scaled = (values * scale).astype(np.float64)
+                exponent = np.maximum(np.frexp(np.where(scaled == 0, 1, scaled))[1] - 1, lowest)
+                spacing = np.exp2(exponent - bits)
+                rounded = np.rint(scaled / spacing) * spacing
+                self.assertEqual(int(row["underflow"]),
+                                 int(((scaled != 0) & (rounded == 0)).sum()))
+                self.assertEqual(int(row["overflow"]), 0)
+        self.assertEqual(rows(out / "blocks.csv"), [])
+
+    def test_products(self):
+        """A linear layer's y, dx and dw are products of operands rounded along what they sum over."""
+        dump = self.dump(self.run_program("mxfp8_e4m3"), 4)
+
+        def rounded(tensor, axis):
+            lines = tensor if axis == 1 else tensor.T
+            result = np.empty_like(lines, dtype=np.float64)
+            for begin in range(0, lines.shape[1], 32):
+                block = lines[:, begin:begin + 32].astype(np.float64)
+                amax = np.abs(block).max(axis=1)
+                exponent = np.where(amax > 0, np.frexp(np.where(amax > 0, amax, 1))[1] - 9, -127)
+                scale = np.exp2(exponent.astype(np.float64))[:, None]
+                result[:, begin:begin + 32] = to_element(block / scale, "fp8_e4m3") * scale
+            return result if axis == 1 else result.T
+        x = dump["fc.x"].reshape(21, -1)
+        w, dy = dump["fc.w"], dump["fc.dy"]
+        y = rounded(x, 1) @ rounded(w, 1).T
+        dx = rounded(dy, 1) @ rounded(w, 0)
+        dw = rounded(dy, 0).T @ rounded(x, 0) / 64
+        magnitude = np.abs(x) @ np.abs(w).T
+        # The bias has been trained by then: its part is what all rows have in common.
+        rest = dump["fc.y"] - y
+        self.assertLess((np.abs(rest - np.median(rest, axis=0)) / (magnitude + 1)).max(), 2 ** -7)
+        got = dump["fc.dx"].reshape(21, -1)
+        self.assertLess(np.abs(got - dx).max() / np.abs(dx).max(), 2 ** -7)
+        self.assertLess(np.abs(dump["fc.dw"] - dw).max() / np.abs(dw).max(), 2e-6)
+
+    def test_threads_fusion_and_resume(self):
+        """The same bytes for any number of threads, and of a run that was cut in two."""
+        recipe = ("{x: nvfp4, w: {element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}, "
+                  "dy: {format: nvfp4, rounding: stochastic}, "
+                  "hadamard: {products: [dw], size: 16, signs: random}}")
+        first = self.run_program(recipe, threads=1)
+        names = ("steps.csv", "underflow.csv", "blocks.csv", "events.csv")
+        want = [(first / name).read_bytes() for name in names]
+        second = self.run_program(recipe, threads=2)
+        self.assertEqual([(second / name).read_bytes() for name in names], want)
+        self.assertGreater(len(want[2].splitlines()), 16)
+        cut = self.run_program(recipe, options=("--set", "train.max_steps=2"))
+        config = cut.parent / "run.yaml"
+        done = subprocess.run([BINARY, "train", str(config), "--resume", str(cut)],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([(cut / name).read_bytes() for name in names], want)
+
+
+if __name__ == "__main__":
+    unittest.main()
