@@ -53,7 +53,10 @@ struct Want {
 // Masters and states in fp32 are not counted.
 void CheckKept(const TensorStats& stats, const KeptFormat& format, const Values& wide,
                const Values& kept) {
-  if (format.format == kFp32) return CHECK(stats.numel == 0);
+  if (format.format == kFp32) {
+    CHECK(stats.numel == 0);
+    return;
+  }
   std::int64_t zeros = 0, lost = 0, overflow = 0;
   double l1 = 0;
   for (std::size_t i = 0; i < wide.size(); ++i) {

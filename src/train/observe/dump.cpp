@@ -163,17 +163,20 @@ void Dump::AddFactors(const graph::LayerRow& batch_norm) {
 }
 
 void Dump::EndMicroBatch(const MicroBatch& batch) {
-  if (!waits_ || batch.images == nullptr) return;
+  if (!waits_ || batch.rows.images == nullptr) return;
   const Shape& image = graph_.input_shape();
   const std::int64_t rows = batch.pass.rows;
-  const std::vector<float> images(batch.images, batch.images + rows * image.per_image());
+  const std::vector<float> images(batch.rows.images, batch.rows.images + rows * image.per_image());
   Item& item = items_["batch.images"];
   item.dims = {rows, image.c, image.h, image.w};
   item.values = AsPyTorch(images, image);
   item.format = FormatName(kFp32);
-  if (config_.task != Task::kClassification || batch.targets.labels == nullptr) return;
-  items_["batch.labels"] = {
-      {rows}, {batch.targets.labels, batch.targets.labels + rows}, FormatName(kFp32), 1};
+  const std::int32_t* labels = batch.rows.targets.labels;
+  if (config_.task != Task::kClassification || labels == nullptr) return;
+  Item& of_images = items_["batch.labels"];
+  of_images.dims = {rows};
+  of_images.values.assign(labels, labels + rows);
+  of_images.format = FormatName(kFp32);
 }
 
 void Dump::End() {
