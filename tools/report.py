@@ -16,7 +16,7 @@ import sys
 import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
-TENSORS = ["y", "w", "dx", "dx2", "dw", "dy", "update"]
+TENSORS = ["y", "w", "dx", "dx2", "dw", "dy", "update", "master", "state", "sent"]
 
 
 def arguments():

@@ -232,7 +232,7 @@ struct InputSpec {  // x in fp32 from the host -> y rounded
   static constexpr char kKind[] = "input";
   std::string layer = "input";
   Tensor x, y;
-  TensorStats* y_stats = nullptr;  // where the input has a scale of its own
+  TensorStats* y_stats = nullptr;
   RoundingStyle y_style;
   void Visit(auto&& visit) { visit(x, y, y_stats, y_style); }
 };

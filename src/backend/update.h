@@ -73,8 +73,8 @@ class UpdateOp {
   virtual void Look() = 0;
   virtual void Update(const UpdatePlan& plan) = 0;
   virtual UpdateOutcome Outcome() = 0;  // of the last Update; waits for it
-  // After Outcome of an Update whose plan counts: what became of the changes that it asked for
-  // (update_rounding.h), of each slot. Where nothing was updated, and otherwise: empty ones.
+  // After Outcome of an Update whose plan counts (update_rounding.h): of each slot its changes,
+  // then what is kept of master, state1 and state2. Where nothing was updated, and otherwise: none.
   virtual std::vector<TensorStats> Stats() const { return {}; }
 };
 

@@ -5,6 +5,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "backend/stats_rules.h"
 #include "backend/update_rules.h"
@@ -43,25 +44,48 @@ ADA_HOST_DEVICE static inline float RoundKept(const NumberGrid& grid, bool stoch
   return RoundRandomlyToGrid(grid, x, Philox(key, how.draw, at / 4)[at % 4]);
 }
 
-// What became of the changes that the rule asked for, in fp32 (with AdamW's decay): `zeros` asked
-// for nothing, `lost` for something, and the weight stayed what it was. `overflow`: the new weight
-// lies beyond its format's largest value, `subnormal`: below its smallest normal one. Sums and
-// extremes are of the changes asked for. Zero bytes are a start, but for min_bits.
+// What became of one kind of value. Of the changes that the rule asked for, in fp32 (with AdamW's
+// decay): `zeros` asked for nothing, `lost` for something, and the weight stayed what it was;
+// `overflow`: the new weight lies beyond its format's largest value, `subnormal`: below its
+// smallest normal one; sums and extremes are of the changes asked for. Of values as they are kept:
+// the same words as at every other rounding. Zero bytes are a start, but for min_bits.
 struct UpdateCounts {
-  std::int64_t values, zeros, lost, subnormal, overflow, inf, nan;
+  std::int64_t values, zeros, lost, below, subnormal, overflow, inf, nan;
   double sum, square, l1;
   std::uint32_t max_bits, min_bits;  // of magnitudes; min_bits: of those not 0, minus 1
 
   ADA_HOST_DEVICE static UpdateCounts Start() {
-    return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xffffffffu};
+    return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xffffffffu};
   }
-  ADA_HOST_DEVICE void Add(const NumberGrid& grid, float asked, float before, float sum_of,
-                           float after) {
-    const std::uint32_t u = MagnitudeBits(asked), wide = MagnitudeBits(sum_of);
-    const std::uint32_t kept = MagnitudeBits(after);
-    const double d = asked;
-    values += 1, zeros += u == 0;
+  ADA_HOST_DEVICE void AddChange(const NumberGrid& grid, float asked, float before, float sum_of,
+                                 float after) {
+    const std::uint32_t u = MagnitudeBits(asked);
+    AddValue(grid, asked, sum_of, after);
     lost += u != 0 && u < kInfinityBits && BitsOf(before) == BitsOf(after);
+    below += u == 0;
+  }
+  // `x` became `after` where it is kept.
+  ADA_HOST_DEVICE void AddKept(const NumberGrid& grid, float x, float after) {
+    const std::uint32_t u = MagnitudeBits(x);
+    AddValue(grid, x, x, after);
+    lost += u != 0 && u < kInfinityBits && MagnitudeBits(after) == 0;
+    below += u < grid.below_min;
+  }
+  ADA_HOST_DEVICE void Merge(const UpdateCounts& of) {
+    values += of.values, zeros += of.zeros, lost += of.lost, below += of.below;
+    subnormal += of.subnormal, overflow += of.overflow, inf += of.inf, nan += of.nan;
+    sum += of.sum, square += of.square, l1 += of.l1;
+    max_bits = max_bits < of.max_bits ? of.max_bits : max_bits;
+    min_bits = min_bits < of.min_bits ? min_bits : of.min_bits;
+  }
+
+ private:
+  // Moments and extremes of `x`; where `wide` and what is kept of it lie in the format.
+  ADA_HOST_DEVICE void AddValue(const NumberGrid& grid, float x, float wide_value, float after) {
+    const std::uint32_t u = MagnitudeBits(x), wide = MagnitudeBits(wide_value);
+    const std::uint32_t kept = MagnitudeBits(after);
+    const double d = x;
+    values += 1, zeros += u == 0;
     subnormal += kept != 0 && kept < grid.min_normal;
     overflow += wide >= grid.overflow_min && wide < kInfinityBits;
     inf += u == kInfinityBits, nan += u > kInfinityBits;
@@ -69,22 +93,38 @@ struct UpdateCounts {
     max_bits = max_bits < u ? u : max_bits;
     min_bits = min_bits < u - 1 ? min_bits : u - 1;
   }
-  ADA_HOST_DEVICE void Merge(const UpdateCounts& of) {
-    values += of.values, zeros += of.zeros, lost += of.lost;
-    subnormal += of.subnormal, overflow += of.overflow, inf += of.inf, nan += of.nan;
-    sum += of.sum, square += of.square, l1 += of.l1;
-    max_bits = max_bits < of.max_bits ? of.max_bits : max_bits;
-    min_bits = min_bits < of.min_bits ? min_bits : of.min_bits;
-  }
 };
 inline TensorStats StatsOf(const UpdateCounts& counts) {
   TensorStats stats;
-  stats.numel = counts.values, stats.zeros_before = stats.below_min = counts.zeros;
+  stats.numel = counts.values, stats.zeros_before = counts.zeros;
+  stats.below_min = counts.below;
   stats.underflow = counts.lost, stats.subnormal = counts.subnormal;
   stats.overflow = counts.overflow, stats.inf = counts.inf, stats.nan = counts.nan;
   stats.max_abs = OfBits(counts.max_bits), stats.l1 = counts.l1;
   stats.full = true;
   if (counts.values > 0) FinishStats(counts.sum, counts.square, counts.min_bits, stats);
+  return stats;
+}
+
+// What is counted of one parameter: its changes, and what is kept of its master and its two states
+// where their format is not fp32.
+struct KeptCounts {
+  static constexpr int kParts = 4;
+  UpdateCounts of[kParts];
+  ADA_HOST_DEVICE static KeptCounts Start() {
+    return {{UpdateCounts::Start(), UpdateCounts::Start(), UpdateCounts::Start(),
+             UpdateCounts::Start()}};
+  }
+  ADA_HOST_DEVICE void Merge(const KeptCounts& other) {
+    for (int part = 0; part < kParts; ++part) of[part].Merge(other.of[part]);
+  }
+};
+// What UpdateOp::Stats gives of slots with these counts.
+template <class Slots>
+std::vector<TensorStats> StatsOfSlots(const Slots& slots) {
+  std::vector<TensorStats> stats;
+  for (const KeptCounts& counts : slots)
+    for (const UpdateCounts& part : counts.of) stats.push_back(StatsOf(part));
   return stats;
 }
 
@@ -96,18 +136,23 @@ struct KeptWeight {
 ADA_HOST_DEVICE static inline void UpdateKept(const UpdateScalars& s, const UpdateRounding& how,
                                               bool adam, bool momentum, std::uint64_t stream,
                                               std::int64_t i, float gradient, KeptWeight& kept,
-                                              UpdateCounts* counts) {
+                                              KeptCounts* counts) {
   const float before = kept.value;
   const UpdateTerms terms = adam       ? AdamTerms(s, before, gradient, kept.state1, kept.state2)
                             : momentum ? SgdMomentumTerms(s, before, gradient, kept.state1)
                                        : SgdTerms(s, before, gradient);
   const float sum = terms.sum();
+  const KeptWeight wide = kept;  // its states, as they were computed
   kept.value = RoundKept(how.masters, how.stochastic_masters, how, stream, 0, i, sum);
   kept.state1 = RoundKept(how.state, how.stochastic_state, how, stream, 1, i, kept.state1);
   kept.state2 = RoundKept(how.state, how.stochastic_state, how, stream, 2, i, kept.state2);
   if (counts == nullptr) return;
   const float asked = terms.step + (terms.base - before);
-  counts->Add(how.masters, asked, before, sum, kept.value);
+  counts->of[0].AddChange(how.masters, asked, before, sum, kept.value);
+  if (!how.masters.exact) counts->of[1].AddKept(how.masters, sum, kept.value);
+  if (how.state.exact) return;
+  if (adam || momentum) counts->of[2].AddKept(how.state, wide.state1, kept.state1);
+  if (adam) counts->of[3].AddKept(how.state, wide.state2, kept.state2);
 }
 
 }  // namespace ada::backend

@@ -40,8 +40,10 @@ Commands AddFileCommands(CLI::App& app);
 Commands AddPictureCommands(CLI::App& app);
 // score: detections and label images judged by the truth.
 Commands AddScoreCommands(CLI::App& app);
-// what-if, recommend, compare, watch: folders of runs.
+// what-if, recommend, advise, compare, watch: folders of runs.
 Commands AddRunCommands(CLI::App& app);
+// blame, assign: forks of a training.
+Commands AddBlameCommands(CLI::App& app);
 // models, policies, formats, datasets, schema.
 Commands AddListCommands(CLI::App& app);
 // configs, fetch: what comes with the program.

@@ -29,8 +29,8 @@ Commands AddCommands(CLI::App& app, parallel::World* world, const std::string& p
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
        {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
-        AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands,
-        AddShippedCommands, AddCompletionCommands})
+        AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddBlameCommands,
+        AddListCommands, AddShippedCommands, AddCompletionCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }

@@ -209,10 +209,14 @@ Command AddReplay(CLI::App& app) {
   replay
       ->add_option("FILE", a->file,
                    "CSV with a column overflow (0, 1, False, True), or that alone without\n"
-                   "a header; logmax: amax, largest unscaled gradient. -: standard input")
+                   "a header; logmax: amax, largest unscaled gradient. -: standard input.\n"
+                   "Or what DeepSpeed, Megatron or apex printed")
       ->type_name("");
   replay->add_option("--trace", a->trace, "the same")->type_name("FILE");
-  replay->add_option("--column", a->options.column, "the column that tells it (default: overflow)")
+  replay
+      ->add_option("--column", a->options.column,
+                   "the column that tells it (default: overflow); of numbers such as\n"
+                   "grad_norm, inf and nan are overflows")
       ->type_name("NAME");
   replay->add_option("--scaling", a->scaling, "a configuration, or its section `scaling` alone")
       ->type_name("FILE");

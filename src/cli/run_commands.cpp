@@ -1,4 +1,4 @@
-// what-if, recommend, compare, watch: what reads the folder of a run.
+// what-if, recommend, advise, compare, watch: what reads the folder of a run.
 #include <cfloat>
 #include <iostream>
 #include <memory>
@@ -134,7 +134,24 @@ Command AddRecommend(CLI::App& app) {
       ->add_option("--headroom", a->headroom_bits,
                    "powers of two between the largest value seen and overflow (default 2)")
       ->type_name("BITS");
+  command->add_option("--yaml", a->yaml, "write the recommended sections there, for train --with")
+      ->type_name("FILE");
   return {command, [a] { return RecommendFor(*a); }};
+}
+
+Command AddAdvise(CLI::App& app) {
+  auto a = std::make_shared<study::AdviseOptions>();
+  CLI::App* command = Add(app, "advise", "what to change after a run, in five lines at most",
+                          "  ada-train advise runs/fashion_quickstart\n"
+                          "  ada-train advise runs/fashion_quickstart --yaml better.yaml");
+  AddFolder(*command, a->folder, "a run that has ended, or goes on");
+  command->get_option("RUN_DIR")->required();
+  command->add_option("--yaml", a->yaml, "write the changes there, for train --with")
+      ->type_name("FILE");
+  return {command, [a] {
+            study::Advise(*a, std::cout);
+            return 0;
+          }};
 }
 
 Command AddCompare(CLI::App& app) {
@@ -168,7 +185,7 @@ Command AddWatch(CLI::App& app) {
 }  // namespace
 
 Commands AddRunCommands(CLI::App& app) {
-  return {AddWhatIf(app), AddRecommend(app), AddCompare(app), AddWatch(app)};
+  return {AddWhatIf(app), AddRecommend(app), AddAdvise(app), AddCompare(app), AddWatch(app)};
 }
 
 }  // namespace ada::cli

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "cli/commands.h"
 #include "core/error.h"
@@ -67,9 +68,10 @@ std::string ShippedPath(const std::string& name) {
   return "";
 }
 
-config::Loaded LoadConfig(ConfigArguments& a) {
+config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
   std::error_code error;
-  const config::Overrides overrides = OverridesOf(a.set);
+  config::Overrides overrides = std::move(before);
+  for (const auto& [key, value] : OverridesOf(a.set)) overrides.emplace_back(key, value);
   const fs::file_status status = fs::status(a.config, error);
   if (status.type() != fs::file_type::not_found) return config::Load(a.config, overrides);
   const std::string shipped = ShippedPath(a.config);

@@ -27,7 +27,8 @@ std::vector<std::string> ShippedNames();
 std::string ShippedPath(const std::string& name);
 
 // The configuration that `a` names: a file, or else a shipped one; then `a.config` becomes its
-// path, and a note says so. Throws ConfigError where neither is there, and as config::Load does.
-config::Loaded LoadConfig(ConfigArguments& a);
+// path, and a note says so. `before` are overrides ahead of those of --set. Throws ConfigError
+// where neither is there, and as config::Load does.
+config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before = {});
 
 }  // namespace ada::cli

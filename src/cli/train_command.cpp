@@ -15,7 +15,7 @@ namespace ada::cli {
 namespace {
 
 struct TrainArguments : ConfigArguments {
-  std::string file, resume_from, log_level = "info";
+  std::string file, resume_from, with, log_level = "info";
   CLI::Option *resume = nullptr, *resume_without_word = nullptr;
   bool overwrite = false, dry_run = false, measure = false, print_config = false;
   bool quiet = false, verbose = false, no_progress = false;
@@ -47,6 +47,8 @@ CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
                                        "a run's folder is enough: it knows its configuration")
                             ->type_name("[DIR]")
                             ->expected(0, 1);
+  app.add_option("--with", a.with, "keys that replace those of FILE, as recommend --yaml writes")
+      ->type_name("FILE");
   app.add_flag("--overwrite", a.overwrite, "delete the old run in the folder first")
       ->excludes(resume);
   app.add_flag("--dry-run", a.dry_run,
@@ -110,7 +112,8 @@ config::Loaded LoadFor(TrainArguments& a) {
         "`ada-train help train` shows examples");
   if (IsFolder(a.config))
     throw ConfigError(a.config + ": is a folder; to go on with a run: --resume " + a.config);
-  config::Loaded loaded = LoadConfig(a);
+  config::Loaded loaded =
+      LoadConfig(a, a.with.empty() ? config::Overrides{} : config::OverridesFrom(a.with));
   config::FillDefaults(loaded.config);
   std::error_code error;  // a folder that was moved since
   if (!folder.empty() && !std::filesystem::equivalent(loaded.config.output, folder, error))

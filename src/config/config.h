@@ -315,22 +315,27 @@ struct WhatIfConfig {
   std::optional<scaling::Settings> scaling;  // a policy instead of a scale
   Location where;
 };
+// The event by which a dump of the tensors around it is written.
+enum class DumpOn { kNever, kSkip, kAlert };
 struct LogConfig {
   std::int64_t every = 100;
   std::vector<std::string> statistics = {"dx", "dy", "dw"};  // LogSection has all words
-  // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one.
-  std::int64_t probe_every = 0, histogram_every = 0, dump_every = 0;
+  // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one. Histograms
+  // unset: FillDefaults chooses.
+  std::int64_t probe_every = 0, dump_every = 0;
+  std::optional<std::int64_t> histogram_every;
   std::vector<std::string> dump = {"*"};  // globs on layer names
+  DumpOn dump_on = DumpOn::kNever;        // the first of these events in a run
   std::vector<Location> dump_where;       // of each; empty: the default
   std::vector<WhatIfConfig> what_if;      // needs histogram_every
-  double alert_underflow_pct = 0;         // of underflow_pct_nonzero; 0: no alerts
+  double alert_underflow_pct = 50;        // of underflow_pct_nonzero; 0: no alerts
   bool tensorboard = false;
 };
 struct CheckpointConfig {
   int every_epochs = 1;
   std::int64_t every_steps = 0;
   int keep = 2;
-  bool best = false;
+  bool best = true;
 };
 
 // How gradients travel between processes.

@@ -44,6 +44,31 @@ Loaded Load(const std::string& path, const Overrides& overrides) {
   return LoadText(ReadTextFile(path), path, overrides);
 }
 
+namespace {
+
+void AddLeaves(const YamlNode& map, const std::string& path, Overrides& overrides) {
+  for (const Entry& entry : map.entries) {
+    const std::string key = Join(path, entry.key.text);
+    if (entry.value.kind == YamlNode::Kind::kMap)
+      AddLeaves(entry.value, key, overrides);
+    else
+      overrides.emplace_back(key, FlowText(entry.value));
+  }
+}
+
+}  // namespace
+
+Overrides OverridesFrom(const std::string& path) {
+  Problems problems(path, {});
+  const YamlNode root = ParseDocument(ReadTextFile(path), problems);
+  problems.ThrowIfAny();
+  if (root.kind != YamlNode::Kind::kMap)
+    throw ConfigError(path + ": expected sections of a configuration, as recommend --yaml writes");
+  Overrides overrides;
+  AddLeaves(root, "", overrides);
+  return overrides;
+}
+
 std::string KeyText(const Config& config, const std::string& key) {
   for (std::string at = key; !at.empty();
        at = at.substr(0, at.find('.') == std::string::npos ? 0 : at.rfind('.'))) {
@@ -71,12 +96,25 @@ void FillScalingDefaults(scaling::Settings& s, TrainConfig& train) {
     train.on_overflow = scaling::RetriesSkippedSteps(s) ? OnOverflow::kRetry : OnOverflow::kSkip;
 }
 
+namespace {
+
+// Steps between histograms that nobody asked for: rare enough to cost little, and never in a step
+// that is not logged anyway.
+std::int64_t SparseHistograms(std::int64_t every) {
+  constexpr std::int64_t kSteps = 200;
+  return every == 0 ? 0 : (kSteps + every - 1) / every * every;
+}
+
+}  // namespace
+
 void FillDefaults(Config& config) {
   FillScalingDefaults(config.scaling, config.train);
   for (WhatIfConfig& entry : config.log.what_if) {
     TrainConfig unused;  // what a preset says of skipping is the run's own business
     if (entry.scaling) FillScalingDefaults(*entry.scaling, unused);
   }
+  LogConfig& log = config.log;
+  if (!log.histogram_every) log.histogram_every = SparseHistograms(log.every);
   PrecisionConfig& p = config.precision;
   if (!p.weight_gradients && scaling::MakePolicy(config.scaling)->FollowsReference())
     p.weight_gradients = p.gradients.value_or(p.format);

@@ -15,6 +15,10 @@ namespace ada::config {
 // A --set override, in the order given: "scaling.scale" and the YAML text of its value.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
+// The keys of a file that holds part of a configuration, each as an override: its maps key by key,
+// its lists and what stands for a format whole. Throws ConfigError as Load does.
+Overrides OverridesFrom(const std::string& path);
+
 struct Loaded {
   Config config;
   std::vector<std::string>

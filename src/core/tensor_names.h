@@ -1,7 +1,9 @@
 // The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient by the second input
 // of a layer that rounds one for each; of attention p, the probabilities, ds, the gradient of the
-// scores, and dq, dk, dv, those of queries, keys and values; and the operands of products
-// (core/operands.h), forward.x to dw.dy.
+// scores, and dq, dk, dv, those of queries, keys and values; the operands of products
+// (core/operands.h), forward.x to dw.dy; update, what an update asked to change; master and state,
+// what it keeps; sent, gradients between processes. Where a layer has several parameters, or a
+// parameter several states, each part has a name of its own: update.weight, state.exp_avg.
 #pragma once
 #include <string_view>
 
@@ -16,6 +18,15 @@ inline bool IsOfAttention(std::string_view tensor) {
 }
 inline bool IsDx(std::string_view tensor) {
   return tensor == "dx" || tensor == "dx2" || IsOfAttention(tensor);
+}
+// The tensor that a part belongs to: "update" of "update.weight".
+inline std::string_view WholeTensor(std::string_view tensor) {
+  return tensor.substr(0, tensor.find('.'));
+}
+// Whether it is of the update, not of a pass through the network.
+inline bool IsOfUpdate(std::string_view tensor) {
+  const std::string_view whole = WholeTensor(tensor);
+  return whole == "update" || whole == "master" || whole == "state";
 }
 // Whether it carries S.
 inline bool CarriesS(std::string_view tensor) {

@@ -161,7 +161,7 @@ std::unique_ptr<backend::InputOp> OpMaker::MakeInput(const Tensor& images) {
   spec.x = images;
   spec.y = b_.Value(0);
   spec.y_style = b_.ValueStyle(0);
-  if (spec.y_style.own_scale) spec.y_stats = b_.ValueStats(0);
+  spec.y_stats = b_.ValueStats(0);
   return backend_.MakeInput(spec);
 }
 

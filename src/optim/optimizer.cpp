@@ -28,6 +28,11 @@ Tensor AllocateLike(backend::Backend& backend, const Tensor& value) {
 
 }  // namespace
 
+std::vector<std::string> Optimizer::StatesOf(const backend::UpdateRule& rule) {
+  const std::vector<const char*> names = StateNames(rule);
+  return {names.begin(), names.end()};
+}
+
 std::size_t StateTensors(const backend::UpdateRule& rule) { return StateNames(rule).size(); }
 
 Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
@@ -77,6 +82,14 @@ backend::UpdateOutcome Optimizer::Outcome() {
   const backend::UpdateOutcome outcome = op_->Outcome();
   if (outcome.updated) ++updates_;
   return outcome;
+}
+
+std::vector<KeptStats> Optimizer::Stats() const {
+  const std::vector<TensorStats> all = op_->Stats();
+  std::vector<KeptStats> stats;
+  for (std::size_t i = 0; i + 3 < all.size(); i += 4)
+    stats.push_back({all[i], all[i + 1], all[i + 2], all[i + 3]});
+  return stats;
 }
 
 void Optimizer::RoundMasters() {

@@ -26,6 +26,12 @@ struct StateTensor {
   Tensor tensor;  // fp32, shape of the parameter
 };
 
+// What an update that counts says of one parameter (backend/update_rounding.h). Masters and states
+// that are kept in fp32 are not counted: their numel is 0.
+struct KeptStats {
+  TensorStats change, master, state1, state2;
+};
+
 // How many tensors a rule keeps for each parameter.
 std::size_t StateTensors(const backend::UpdateRule& rule);
 
@@ -48,9 +54,12 @@ class Optimizer {
   // called before the next.
   backend::UpdateOutcome Outcome();
 
-  // After Outcome of an Update whose plan counts: what became of the changes of each parameter
-  // (backend/update_rounding.h), in their order; empty where nothing was updated.
-  std::vector<TensorStats> Stats() const { return op_->Stats(); }
+  // After Outcome of an Update whose plan counts: what became of the changes of each parameter, and
+  // of what is kept of it (backend/update_rounding.h), in their order; empty where nothing was
+  // updated.
+  std::vector<KeptStats> Stats() const;
+  // What the rule keeps of a parameter, state1 first: the last words of the names of state().
+  static std::vector<std::string> StatesOf(const backend::UpdateRule& rule);
 
   // Rounds the masters to nearest in the format in which the rule keeps them: where they were drawn
   // or read in fp32.

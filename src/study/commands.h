@@ -162,10 +162,54 @@ struct RecommendOptions {
   std::string folder;
   double underflow_target = 1e-3;  // the share of a tensor's non-zero values that may underflow
   double headroom_bits = 2;        // powers of two between the largest value seen and overflow
+  std::string yaml = {};           // the file into which the fragment goes as well; empty: none
 };
 
-// Throws DataError where the run has no histograms.
+// Throws DataError where the run has no histograms, OutputError.
 void Recommend(const RecommendOptions& options, std::ostream& out);
+
+// advise: at most five changes for the next run, each as a line of YAML with its reason and how
+// sure it is. Without histograms it says what the other files speak for.
+struct AdviseOptions {
+  std::string folder;
+  std::string yaml;  // the file into which all changes go as well, for train --with; empty: none
+};
+
+// Throws DataError where the folder holds no run, OutputError.
+void Advise(const AdviseOptions& options, std::ostream& out);
+
+// blame: forks of a run from its newest checkpoint, on the same batches: as it was, with one layer
+// (or block, or kind of tensor) in fp32, and twins whose weights are moved by up to half a unit of
+// their layer's format. What changes more than chance does is to blame.
+struct BlameOptions {
+  enum class Metric { kLoss, kGradient } metric = Metric::kLoss;
+  enum class By { kLayer, kBlock, kTensor } by = By::kLayer;
+  std::string folder;
+  std::int64_t steps = 20;  // of each fork
+  int threads = 0;          // 0: as the run
+  std::string picture;      // an SVG; empty: none
+  View view = View::kTable;
+};
+
+// Writes a table or, as CSV, rank,layer,tensor,effect,noise,significant to `out`, the worst first.
+// Progress goes to `log`. What forks gave is kept in the run's folder (blame.json), from which the
+// same question goes on. Throws DataError where the folder has no checkpoint, OutputError, and what
+// a training throws.
+void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log);
+
+// assign: the cheapest of some formats for each layer of a network with which the weight gradients
+// of its first batch stay within a budget of those in fp32.
+struct AssignOptions {
+  config::Config config;              // complete; its `precision` is not looked at
+  std::vector<NumberFormat> formats;  // to choose from; fp32 is always there
+  double budget = 1e-3;               // blame's distance of weight gradients
+  std::int64_t steps = 50;            // of a training with the formats, and one in fp32; 0: none
+  std::string yaml;                   // the file into which the section goes as well; empty: none
+};
+
+// Writes a table, the error, what the trainings gave and the section `precision` to `out`. Throws
+// what a training throws, and OutputError.
+void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log);
 
 // compare: two runs side by side in a terminal of 80 columns: differences of the configurations,
 // metrics, scale and underflow per layer side by side, the first step at which the runs part, and

@@ -20,14 +20,14 @@ void Recorder::Open(const std::string& folder, const std::map<std::string, std::
 }
 
 void Recorder::Step(const StepRow& row) {
-  logs_->Step(row);
+  if (logs_) logs_->Step(row);
   run_.Add(row);
   if (tensorboard_) tensorboard_->Step(row);
 }
 
 void Recorder::Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
                      const std::string& policy, const scaling::ScaleDecision& decision) {
-  logs_->Scale(step, epoch, layer, policy, decision);
+  if (logs_) logs_->Scale(step, epoch, layer, policy, decision);
   layers_.AddScale(layer, decision);
   if (tensorboard_) tensorboard_->Scale(step, layer, decision);
 }
@@ -35,7 +35,7 @@ void Recorder::Scale(std::int64_t step, std::int64_t epoch, const std::string& l
 void Recorder::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                          const std::string& tensor, const AnyFormat& format, double scale,
                          const TensorStats& stats, const ProbeError& error) {
-  logs_->Underflow(step, epoch, layer, tensor, format, scale, stats, error);
+  if (logs_) logs_->Underflow(step, epoch, layer, tensor, format, scale, stats, error);
   layers_.AddUnderflow(layer, tensor, scale, stats, FormatName(format));
   if (tensorboard_) tensorboard_->Underflow(step, layer, tensor, stats);
 }
@@ -47,7 +47,7 @@ void Recorder::Histogram(std::int64_t step, std::int64_t epoch, const std::strin
 }
 
 void Recorder::Event(const EventRow& row) {
-  logs_->Event(row);
+  if (logs_) logs_->Event(row);
   run_.Add(row);
 }
 
@@ -69,7 +69,7 @@ void Recorder::Timing(const TimingRow& row) {
 }
 
 void Recorder::Flush() {
-  logs_->Flush();
+  if (logs_) logs_->Flush();
   if (tensorboard_) tensorboard_->Flush();
 }
 

@@ -14,7 +14,8 @@ namespace ada::telemetry {
 
 class Recorder {
  public:
-  Recorder() = default;  // Open comes before all else
+  // Before Open steps, tensors, scales and events are summed up and written nowhere.
+  Recorder() = default;
   // `lengths` and `choice` are those of RunLogs; with lengths the totals go on from the rows that
   // are kept. `tensorboard` asks for event files in <folder>/tensorboard as well. Without lengths
   // the event files and the dumped steps of an earlier run in the folder are deleted. Throws

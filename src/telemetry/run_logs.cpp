@@ -82,7 +82,9 @@ std::unique_ptr<CsvFile> OpenOptional(const std::string& folder, const Lengths& 
 }  // namespace
 
 double UnderflowPct(const TensorStats& stats) {
-  return PercentOf(stats.underflow, stats.numel - stats.zeros_before);
+  const std::int64_t not_zero = stats.numel - stats.zeros_before;
+  // Of numbers none of which is finite nothing can be said.
+  return stats.inf + stats.nan == not_zero ? NAN : PercentOf(stats.underflow, not_zero);
 }
 
 ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& layer,

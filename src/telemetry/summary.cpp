@@ -78,6 +78,14 @@ Json RunJson(const SummaryFacts& facts, const RunTotals& run) {
   json["epochs"] = facts.epochs;
   json["steps"] = run.steps();
   json["skipped"] = run.skipped();
+  if (const std::int64_t since = run.finiteness().since(); since > 0) {
+    const FirstNotFinite first = run.finiteness().first();
+    json["not_finite"] = {{"since", since},
+                          {"layer", first.layer},
+                          {"tensor", first.tensor},
+                          {"largest", first.value},
+                          {"scale_helps", IsOfScale(first)}};
+  }
   if (!run.broken_images().empty()) json["broken_images"] = run.broken_images();
   json["last_scale"] = run.last().scale;
   json["train"] = {

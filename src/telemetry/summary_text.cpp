@@ -28,11 +28,16 @@ std::string Percent(double share) { return Print("%.2f %%", 100 * share); }
 // "run NAME finished: 10 epochs, 3900 steps (2 skipped) in 12:03, 541 images/s"; where the last
 // epoch is not whole "run NAME finished in epoch 10: 3600 steps ..."
 std::string FirstLine(const SummaryFacts& facts, const RunTotals& run, bool color) {
-  const bool finished = facts.status == RunStatus::kFinished;
+  const bool untrained = run.steps() > 0 && run.skipped() == run.steps();
+  const bool finite = run.finiteness().since() == 0;
+  const bool finished = facts.status == RunStatus::kFinished && finite && !untrained;
   const bool within = run.last().epoch > facts.epochs;
   std::string line =
       "run " + Visible(facts.name) + " " +
       Colored(color, finished ? Color::kGreen : Color::kYellow, RunStatusName(facts.status)) +
+      (untrained ? " without training anything"
+       : finite  ? ""
+                 : " with numbers that are not finite") +
       (within ? " in epoch " + std::to_string(run.last().epoch) + ": "
               : ": " + Counted(facts.epochs, "epoch") + ", ") +
       Counted(run.steps(), "step") + " (" + std::to_string(run.skipped()) + " skipped) in " +
@@ -41,6 +46,7 @@ std::string FirstLine(const SummaryFacts& facts, const RunTotals& run, bool colo
     line += Print(", %.0f tokens/s", facts.images_per_second * static_cast<double>(facts.tokens));
   else if (facts.images_per_second > 0)
     line += Print(", %.0f images/s", facts.images_per_second);
+  if (!finite) line += "\n  " + Colored(color, Color::kRed, Visible(run.finiteness().Text()));
   return line;
 }
 
@@ -100,7 +106,7 @@ std::string Results(const SummaryFacts& facts, const RunTotals& run, bool color)
 
 // Updates that change nothing are no values lost on the way through the network: they have a table
 // of their own.
-bool IsUpdate(const TensorTotals& tensor) { return tensor.tensor == "update"; }
+bool IsUpdate(const TensorTotals& tensor) { return IsOfUpdate(tensor.tensor); }
 
 // The tensor of each layer that loses most, the worst layers first; those that lose nothing are not
 // among them. updates: of the changes of weights, else of all other tensors.
@@ -133,6 +139,7 @@ std::string Reason(const TensorTotals& tensor, const LayerTotals& layers) {
   if (tensor.tensor == "y" || tensor.tensor == "w" || tensor.tensor == "p")
     return "carries no scale";
   if (tensor.tensor == "dw") return "already unscaled";
+  if (tensor.tensor == "sent") return "the scale of sums between processes (parallel.gradients)";
   if (tensor.layer == "loss") return "the scale that backpropagation starts with";
   const ScaleTotals* scale = DecisionOf(tensor, layers);
   return scale != nullptr ? ExplainLimit(*scale) : "passes on the scale it is given";
@@ -212,7 +219,16 @@ std::string Losses(const LayerTotals& layers, bool color) {
   const bool any = std::any_of(layers.tensors().begin(), layers.tensors().end(),
                                [](const TensorTotals& tensor) { return !IsUpdate(tensor); });
   if (!any) return "";
-  if (worst.empty()) return "\nno value underflowed in the logged steps";
+  const auto broken = static_cast<std::int64_t>(
+      std::count_if(layers.tensors().begin(), layers.tensors().end(),
+                    [](const TensorTotals& tensor) { return tensor.broken_rows > 0; }));
+  const std::string not_finite =
+      broken == 0 ? ""
+                  : "\n" +
+                        Colored(color, Color::kYellow,
+                                Counted(broken, "tensor") + " overflowed or held inf or NaN") +
+                        " in logged steps (underflow.csv: overflow, inf, nan)";
+  if (worst.empty()) return broken == 0 ? "\nno value underflowed in the logged steps" : not_finite;
   std::vector<Row> rows = {
       {{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"scale"}, {"alpha"}, {"why"}}};
   std::int64_t most = 0;
@@ -226,24 +242,27 @@ std::string Losses(const LayerTotals& layers, bool color) {
                     {Reason(*tensor, layers)}});
     most = std::max(most, tensor->rows);
   }
-  return Heading("layers that underflow most (share of their values other than zero, mean of " +
+  return not_finite +
+         Heading("layers that underflow most (share of their values other than zero, mean of " +
                  Counted(most, "logged step") + "; last scale)") +
          Table(rows, color);
 }
 
-// Weights that stay where they are since their change is less than half their spacing.
+// Weights that stay where they are since their change is less than half their spacing, and what is
+// zero where masters and the optimizer's state are kept.
 std::string StillWeights(const LayerTotals& layers, bool color) {
   const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/true);
   if (worst.empty()) return "";
-  std::vector<Row> rows = {{{"layer"}, {"lost"}, {"at most"}, {"masters"}}};
+  std::vector<Row> rows = {{{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"format"}}};
   for (const TensorTotals* tensor : worst)
     rows.push_back({{Visible(tensor->layer)},
+                    {tensor->tensor},
                     Lost(tensor->pct_mean()),
                     Lost(tensor->pct_max),
                     {tensor->last_format}});
   return Heading(
-             "layers whose weights do not move (share of their changes that vanish in the "
-             "format of masters)") +
+             "what updates lose most (update: changes that leave their weight where it was; "
+             "master, state: values that become zero where they are kept)") +
          Table(rows, color);
 }
 

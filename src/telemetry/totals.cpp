@@ -38,6 +38,7 @@ void RunTotals::Add(const StepRow& row) {
   last_.lr = AsLogged(row.lr);
   last_.grad_norm = AsLogged(row.grad_norm);
   skipped_ += row.skipped;
+  finiteness_.Add(row);
   if (!std::isfinite(row.loss)) return;
   ++epoch_steps_;
   loss_sum_ += last_.loss;
@@ -104,6 +105,7 @@ double RunTotals::epoch_accuracy() const {
 
 void RunTotals::Add(const EventRow& row) {
   if (row.event == kBrokenImage) ++broken_images_[row.value];
+  finiteness_.Add(row);
 }
 
 void RunTotals::RebuildFrom(const std::string& folder) {
@@ -133,6 +135,7 @@ void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tens
   totals.last_format = format;
   totals.came_empty = stats.numel > 0 && stats.zeros_before == stats.numel;
   totals.left_empty = stats.numel > 0 && stats.zeros_before + stats.underflow == stats.numel;
+  totals.broken_rows += stats.inf + stats.nan + stats.overflow > 0;
   totals.last_pct = 0;
   const double pct = UnderflowPct(stats);
   if (std::isnan(pct)) return;
@@ -148,6 +151,8 @@ void LayerTotals::Add(const TensorRow& row) {
   stats.zeros_before = row.zeros_before;
   stats.underflow = row.underflow;
   stats.overflow = row.overflow;
+  stats.inf = row.inf;
+  stats.nan = row.nan;
   AddUnderflow(row.layer, row.tensor, row.scale, stats, row.format);
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/stats.h"
 #include "scaling/rules/rules.h"
+#include "telemetry/not_finite.h"
 #include "telemetry/rows.h"
 
 namespace ada::telemetry {
@@ -47,6 +48,7 @@ class RunTotals {
 
   std::int64_t steps() const { return last_.step; }
   std::int64_t skipped() const { return skipped_; }
+  const Finiteness& finiteness() const { return finiteness_; }
   const StepRow& last() const { return last_; }
   // Means over the steps of the last epoch so far whose loss is finite; NaN where there is none.
   double epoch_loss() const;
@@ -63,6 +65,7 @@ class RunTotals {
   double loss_sum_ = 0, accuracy_sum_ = 0, seconds_ = 0;
   std::vector<SplitTotals> evaluations_;
   std::map<std::string, std::int64_t> broken_images_;
+  Finiteness finiteness_;
 };
 
 // The rows of one tensor of one layer: sums over the logged steps, and the last row's scale.
@@ -73,6 +76,7 @@ struct TensorTotals {
   std::int64_t pct_rows = 0;  // rows with a value that is not zero
   double pct_sum = 0;         // of underflow_pct_nonzero
   double pct_max = 0;
+  std::int64_t broken_rows = 0;  // with values that were not finite, or are not any more
   double last_scale = 1;
   double last_pct = 0;  // underflow_pct_nonzero of the last row; 0 where it is empty
   // Of the last row: whether all values were zero as they came, and as they were rounded.

@@ -88,7 +88,8 @@ bool Mixes(const config::Config& config) {
 
 bool WatchesEverything(const config::Config& config) {
   const config::LogConfig& log = config.log;
-  return log.dump_every > 0 || (log.probe_every > 0 && Contains(log.statistics, "y"));
+  return log.dump_every > 0 || log.dump_on != config::DumpOn::kNever ||
+         (log.probe_every > 0 && Contains(log.statistics, "y"));
 }
 
 bool ProbesGradients(const config::Config& config) {

@@ -15,7 +15,8 @@ namespace ada::train {
 int Session::Run() {
   ReportStart();
   LogDiagnostics();
-  const bool may_reside = p_.graph.label_memory() != nullptr && p_.config.log.probe_every == 0;
+  const bool may_reside =
+      p_.graph.label_memory() != nullptr && ResidenceOf(p_.config) == Batches::Residence::kAnywhere;
   if (may_reside && !batches_.resident())
     p_.log.Info("training images stay on the host: " +
                 (batches_.why_on_host().empty()

@@ -114,7 +114,7 @@ class Session {
   Batches batches_;
   optim::Optimizer optimizer_;
   std::unique_ptr<Probe> probe_;             // null: log.probe_every is 0
-  std::unique_ptr<Dump> dump_;               // null: log.dump_every is 0
+  std::unique_ptr<Dump> dump_;               // null: nothing is dumped
   std::unique_ptr<SharedGradients> shared_;  // null where the run has one process
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;

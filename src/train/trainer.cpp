@@ -76,7 +76,7 @@ StepResult Trainer::Step() {
   Lap(seconds_.update);
 
   // 4. Write down what happened and why.
-  log_.Write(r, update);
+  observers_.Conclude(log_.Write(r, update));
   UpdateTensorScales();
   Lap(seconds_.log);
   return r;

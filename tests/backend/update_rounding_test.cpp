@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backend/op_bench.h"
 #include "core/number_format.h"
 
@@ -45,8 +47,30 @@ float KeepIn(const KeptFormat& kept, float x, std::uint64_t stream, std::uint64_
 
 struct Want {
   Values value, state1, state2;
+  Values wide, wide1, wide2;  // the same before they were rounded where they are kept
   std::int64_t zeros = 0, lost = 0;
 };
+// Masters and states in fp32 are not counted.
+void CheckKept(const TensorStats& stats, const KeptFormat& format, const Values& wide,
+               const Values& kept) {
+  if (format.format == kFp32) {
+    CHECK(stats.numel == 0);
+    return;
+  }
+  std::int64_t zeros = 0, lost = 0, overflow = 0;
+  double l1 = 0;
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    zeros += wide[i] == 0;
+    lost += wide[i] != 0 && kept[i] == 0;
+    overflow += std::isinf(RoundTo(format.format, wide[i]));
+    l1 += std::fabs(static_cast<double>(wide[i]));
+  }
+  CHECK(stats.numel == static_cast<std::int64_t>(wide.size()));
+  CHECK(stats.zeros_before == zeros);
+  CHECK(stats.underflow == lost);
+  CHECK(stats.overflow == overflow);
+  CHECK(stats.l1 == doctest::Approx(l1));
+}
 Want Expected(const UpdateRule& rule, const UpdateSlot& slot, const UpdateStep& step) {
   Want want{Bench::Get(slot.value), slot.state1 ? Bench::Get(slot.state1) : Values(),
             slot.state2 ? Bench::Get(slot.state2) : Values()};
@@ -61,7 +85,10 @@ Want Expected(const UpdateRule& rule, const UpdateSlot& slot, const UpdateStep& 
       terms = SgdMomentumTerms(s, before, gradient[i], want.state1[i]);
     else
       terms = SgdTerms(s, before, gradient[i]);
-    want.value[i] = KeepIn(rule.masters, terms.base + terms.step, slot.stream, 0, step, i);
+    want.wide.push_back(terms.base + terms.step);
+    if (slot.state1) want.wide1.push_back(want.state1[i]);
+    if (slot.state2) want.wide2.push_back(want.state2[i]);
+    want.value[i] = KeepIn(rule.masters, want.wide[i], slot.stream, 0, step, i);
     if (slot.state1) want.state1[i] = KeepIn(rule.state, want.state1[i], slot.stream, 1, step, i);
     if (slot.state2) want.state2[i] = KeepIn(rule.state, want.state2[i], slot.stream, 2, step, i);
     const float asked = terms.step + (terms.base - before);
@@ -82,16 +109,19 @@ void CheckRounded(const UpdateRule& rule, int states) {
     b.op->Update(plan);
     CHECK(b.op->Outcome().updated);
     const std::vector<TensorStats> stats = b.op->Stats();
-    REQUIRE(stats.size() == (plan.count ? 2 : 0));
+    REQUIRE(stats.size() == (plan.count ? 8 : 0));
     for (std::size_t i = 0; i < want.size(); ++i) {
       CheckEqual(b.slots[i].value, want[i].value);
       if (states > 0) CheckEqual(b.slots[i].state1, want[i].state1);
       if (states > 1) CheckEqual(b.slots[i].state2, want[i].state2);
       if (!plan.count) continue;
-      CHECK(stats[i].numel == static_cast<std::int64_t>(kRoundedLength));
-      CHECK(stats[i].zeros_before == want[i].zeros);
-      CHECK(stats[i].underflow == want[i].lost);
-      CHECK(stats[i].zeros_after == want[i].zeros + want[i].lost);
+      CHECK(stats[4 * i].numel == static_cast<std::int64_t>(kRoundedLength));
+      CHECK(stats[4 * i].zeros_before == want[i].zeros);
+      CHECK(stats[4 * i].underflow == want[i].lost);
+      CHECK(stats[4 * i].zeros_after == want[i].zeros + want[i].lost);
+      CheckKept(stats[4 * i + 1], rule.masters, want[i].wide, want[i].value);
+      if (states > 0) CheckKept(stats[4 * i + 2], rule.state, want[i].wide1, want[i].state1);
+      if (states > 1) CheckKept(stats[4 * i + 3], rule.state, want[i].wide2, want[i].state2);
     }
   }
 }

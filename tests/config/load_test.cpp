@@ -64,7 +64,7 @@ TEST_SUITE("cpu") {
     CHECK(config.log.statistics == std::vector<std::string>{"dx", "dy", "dw"});
     CHECK(config.checkpoint.every_epochs == 1);
     CHECK(config.checkpoint.keep == 2);
-    CHECK_FALSE(config.checkpoint.best);
+    CHECK(config.checkpoint.best);
   }
 
   TEST_CASE("defaults that depend on a choice") {

@@ -32,15 +32,30 @@ Texts NamesIn(const std::string& scenarios) {
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("defaults of log: nothing beyond the rows of every 100 steps") {
+  TEST_CASE("histograms that nobody asked for: every 200 steps, in steps that are logged") {
+    const auto every = [](const std::string& log) {
+      Config config = LoadText(std::string(kStart) + log, "log.yaml", {}).config;
+      FillDefaults(config);
+      return config.log.histogram_every.value();
+    };
+    CHECK(every("") == 200);
+    CHECK(every("log: {every: 7}\n") == 203);
+    CHECK(every("log: {every: 1000}\n") == 1000);
+    CHECK(every("log: {every: 0}\n") == 0);
+    CHECK(every("log: {every: 7, histogram_every: 3}\n") == 3);
+    CHECK(every("log: {histogram_every: 0}\n") == 0);
+  }
+
+  TEST_CASE("defaults of log: rows of every 100 steps") {
     const LogConfig log = Log("");
     CHECK(log.every == 100);
     CHECK(log.probe_every == 0);
-    CHECK(log.histogram_every == 0);
+    CHECK_FALSE(log.histogram_every.has_value());
+    CHECK(log.dump_on == DumpOn::kNever);
     CHECK(log.dump_every == 0);
     CHECK(log.dump == Texts{"*"});
     CHECK(log.what_if.empty());
-    CHECK(log.alert_underflow_pct == 0);
+    CHECK(log.alert_underflow_pct == 50);
     CHECK_FALSE(log.tensorboard);
   }
 

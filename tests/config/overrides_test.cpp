@@ -240,7 +240,7 @@ TEST_SUITE("cpu") {
         {{{"log.dump", "[conv1]"}},
          "--set log.dump: names layers, but nothing is dumped; set dump_every, the steps between "
          "dumps"},
-        {{{"log.what_if", "[{scale: 8}]"}},
+        {{{"log.histogram_every", "0"}, {"log.what_if", "[{scale: 8}]"}},
          "--set log.what_if: is judged from histograms; set histogram_every, the steps between "
          "them"},
         {{{"data.path", ""}}, "--set data.path: expected text; got nothing"},

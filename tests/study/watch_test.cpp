@@ -74,7 +74,7 @@ TEST_SUITE("cpu") {
               "layer       scale  underf.%  limit      last logged steps, to step 200",
               "layer1       1024     0.100  -          :",
               "layer2       1024     0.200  cap        -",
-              "underflow % of dx, up to _ 0  . 0.01  : 0.1  - 1  = 3  + 10  * 30  # 100"});
+              "underflow % of dx, up to _ 0  . 0.01  : 0.1  - 1  = 3  + 10  * 30  # 100  ! inf"});
     state.status = "died";
     CHECK(DrawWatch(state, {.width = 100}).front() ==
           "r  ended without a summary (killed?)  runs/r");

@@ -46,7 +46,8 @@ class SweepTest(SweepCase):
             "train_accuracy": "0.25", "test_loss": "7", "test_top1": "0.625", "test_top5": "1",
             "best_step": "2", "best_loss": "0.5", "best_top1": "0.75", "best_top5": "0.875",
             "dx_lost_pct": "11.4285714", "layer_lost_pct": "11", "worst_lost_pct": "12",
-            "worst_layer": "fc", "last_scale": "128", "images_per_second": "10", "seconds": "2.5"})
+            "worst_layer": "fc", "last_scale": "128", "images_per_second": "10", "seconds": "2.5",
+            "update_lost_pct": "", "master_lost_pct": "", "state_lost_pct": "", "sent_lost_pct": ""})
         self.assertEqual(rows[0]["worst_layer"], "loss")
         means = self.table("sweep_summary.csv")
         self.assertEqual([(row["lr"], row["runs"], row["n"]) for row in means],

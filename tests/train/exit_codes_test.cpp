@@ -66,7 +66,8 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     folder.Write("empty/nothing.txt", "");
     folder.Write("file", "no folder");
-    ADA_REQUIRE_EXIT(Run(WriteConfig(folder, "run", SmallRun()), folder.path()), 0);
+    const Arguments without = {"--set", "log.histogram_every=0"};
+    ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "run", SmallRun()), without), folder.path()), 0);
     for (const std::string place : {"missing", "empty", "file"}) {
       for (const Arguments& command : {Arguments{"what-if", place},
                                        {"recommend", place},

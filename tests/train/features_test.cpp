@@ -47,13 +47,14 @@ TEST_SUITE("cpu") {
       Names kept;
     };
     const Case cases[] = {
-        {{"train.epochs=2", "checkpoint={every_steps: 4, keep: 100}"},
+        {{"train.epochs=2", "checkpoint={every_steps: 4, keep: 100, best: false}"},
          {"step-00000004.json", "step-00000006.json", "step-00000008.json", "step-00000012.json"}},
-        {{"train.epochs=2", "checkpoint={every_steps: 4, keep: 2}"},
+        {{"train.epochs=2", "checkpoint={every_steps: 4, keep: 2, best: false}"},
          {"step-00000008.json", "step-00000012.json"}},
-        {{"train.epochs=4", "checkpoint={every_epochs: 3, keep: 9}"},
+        {{"train.epochs=4", "checkpoint={every_epochs: 3, keep: 9, best: false}"},
          {"step-00000018.json", "step-00000024.json"}},
-        {{"train.max_steps=9", "checkpoint={every_epochs: 0}"}, {"step-00000009.json"}},
+        {{"train.max_steps=9", "checkpoint={every_epochs: 0, best: false}"},
+         {"step-00000009.json"}},
     };
     const TempFolder folder;
     for (const Case& c : cases) {

@@ -15,6 +15,14 @@ SHORT = 6  # letters of a value that never gives way
 # title, column, factor, digits behind the point
 NUMBERS = (("test top-1 %", "test_top1", 100, 2), ("train loss", "train_loss", 1, 4),
            ("dx lost %", "dx_lost_pct", 1, 3), ("skipped", "skipped", 1, 0))
+# Of sweeps in which some run counts them.
+KEPT = (("changes lost %", "update_lost_pct", 1, 2), ("state lost %", "state_lost_pct", 1, 2),
+        ("sent lost %", "sent_lost_pct", 1, 2))
+
+
+def numbers_of(rows):
+    return NUMBERS + tuple(kept for kept in KEPT
+                           if any(row.get(kept[1]) is not None for row in rows))
 
 
 def number(sample, factor, digits):
@@ -33,13 +41,13 @@ def lines_of(keys, rows):
     groups = {}
     for row in rows:
         groups.setdefault(tuple(row.get(key, "") for key in keys), []).append(row)
-    names = plans.labels(keys)
-    yield [names[key] for key in keys] + ["runs"] + [title for title, *_ in NUMBERS]
+    names, numbers = plans.labels(keys), numbers_of(rows)
+    yield [names[key] for key in keys] + ["runs"] + [title for title, *_ in numbers]
     for values, group in groups.items():
         finished = [row for row in group if row["status"] == "finished"]
         count = str(len(group)) if len(finished) == len(group) else f"{len(finished)} of {len(group)}"
         yield [*values, count] + [number([row.get(name) for row in finished], factor, digits)
-                                  for _, name, factor, digits in NUMBERS]
+                                  for _, name, factor, digits in numbers]
 
 
 def width_of(lines):
@@ -58,7 +66,7 @@ def abbreviate(lines, column):
 def shown(keys, rows):
     """The table's lines, of at most WIDTH columns where long values give way to numbers."""
     lines = [[table.run_files.visible(field) for field in line] for line in lines_of(keys, rows)]
-    words, legend = len(lines[0]) - 1 - len(NUMBERS), []
+    words, legend = len(lines[0]) - 1 - len(numbers_of(rows)), []
     longest = [max(len(line[i]) for line in lines[1:]) for i in range(words)]
     for column in sorted(range(words), key=lambda i: -longest[i]):
         if width_of(lines) > WIDTH and longest[column] > SHORT:

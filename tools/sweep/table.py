@@ -27,9 +27,11 @@ SEED = "seed"
 NUMBERS = ("steps", "skipped", "train_loss", "train_accuracy", "test_loss", "test_top1",
            "test_top5", "best_step", "best_loss", "best_top1", "best_top5", "dx_lost_pct",
            "layer_lost_pct", "worst_lost_pct", "worst_layer", "last_scale",
-           "images_per_second", "seconds")
+           "images_per_second", "seconds", "update_lost_pct", "master_lost_pct", "state_lost_pct",
+           "sent_lost_pct")
 AVERAGED = ("train_loss", "train_accuracy", "test_loss", "test_top1", "test_top5", "best_top1",
-            "dx_lost_pct", "layer_lost_pct", "worst_lost_pct", "skipped")
+            "dx_lost_pct", "layer_lost_pct", "worst_lost_pct", "skipped",
+            "update_lost_pct", "master_lost_pct", "state_lost_pct", "sent_lost_pct")
 
 
 def text_of(value):
@@ -57,6 +59,21 @@ def underflow(layers):
             "worst_lost_pct": means.get(worst), "worst_layer": worst}
 
 
+def kept(layers):
+    """What was lost of changes of weights, of masters and optimizer state where they are kept, and
+    of gradients between processes, in percent of what was not zero."""
+    result = {}
+    for tensor in ("update", "master", "state", "sent"):
+        counts = [[number(layer.get(tensor) or {}, key) for key in
+                   ("numel", "zeros_before", "underflow")]
+                  for layer in layers.values() if isinstance(layer, dict)]
+        counts = [count for count in counts if None not in count]
+        nonzero = sum(numel - zeros for numel, zeros, _ in counts)
+        if nonzero:
+            result[f"{tensor}_lost_pct"] = 100 * sum(lost for *_, lost in counts) / nonzero
+    return result
+
+
 def best_top5(folder, step):
     """top5 of the test evaluation after `step`; the summary names only top1 and loss of the
     best."""
@@ -79,7 +96,8 @@ def numbers(folder, summary):
     row.update({f"best_{name}": number(test, "best", name) for name in ("step", "loss", "top1")})
     row["best_top5"] = best_top5(folder, row["best_step"])
     layers = run_files.field(summary, "layers")
-    return {**row, **underflow(layers if isinstance(layers, dict) else {})}
+    layers = layers if isinstance(layers, dict) else {}
+    return {**row, **underflow(layers), **kept(layers)}
 
 
 def read_state(path):
@@ -175,6 +193,9 @@ def told(row):
         words.append(f"test top-1 {100 * row['test_top1']:.2f} %")
     if row.get("dx_lost_pct") is not None:
         words.append(f"dx lost {row['dx_lost_pct']:.3g} %")
+    for name, what in (("update", "changes"), ("state", "state"), ("sent", "sent")):
+        if row.get(f"{name}_lost_pct"):
+            words.append(f"{what} lost {row[f'{name}_lost_pct']:.3g} %")
     if row.get("seconds") is not None:
         words.append(f"{row['seconds']:.0f} s")
     return ", ".join(words)

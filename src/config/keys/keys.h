@@ -138,6 +138,12 @@ inline Key Integer(std::string name, std::int64_t& field, const Range& range, st
       std::move(name), [&field](long long value) { field = value; },
       [&field] { return std::optional<long long>(field); }, range, std::move(meaning));
 }
+inline Key Integer(std::string name, std::optional<std::int64_t>& field, const Range& range,
+                   std::string meaning) {
+  return IntegerKey(
+      std::move(name), [&field](long long value) { field = value; },
+      [&field] { return std::optional<long long>(field); }, range, std::move(meaning));
+}
 // T: double or std::optional<double>.
 template <class T>
 Key Number(std::string name, T& field, const Range& range, std::string meaning) {

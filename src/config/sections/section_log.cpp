@@ -9,6 +9,9 @@
 namespace ada::config {
 namespace {
 
+const EnumNames<DumpOn> kDumpsOn = {
+    {"never", DumpOn::kNever}, {"skip", DumpOn::kSkip}, {"alert", DumpOn::kAlert}};
+
 // What RefuseScenarioName lets pass.
 constexpr char kScenarioPattern[] = R"(^[^,"\u0000-\u001f\u007f]+$)";
 
@@ -116,7 +119,8 @@ void CheckLog(const LogConfig& log, const YamlNode& map, const ReadContext& cont
     const std::string path = Join(context.path, key);
     return context.problems.Clean({path});
   };
-  if (!log.what_if.empty() && log.histogram_every == 0 && clean("histogram_every")) {
+  if (!log.what_if.empty() && log.histogram_every.value_or(log.every) == 0 &&
+      clean("histogram_every")) {
     add("what_if", "is judged from histograms; set histogram_every, the steps between them");
   }
   if (!map.FindEntry("dump")) return;
@@ -140,10 +144,15 @@ Section LogSection(LogConfig& log) {
               "steps between probes: the step's gradients in fp32 beside its own, in probes.csv; "
               "0: never"),
       Integer("histogram_every", log.histogram_every, FromTo(0, kMostSteps),
-              "steps between rows of histograms.csv, of the tensors in `statistics`; 0: never"),
+              "steps between rows of histograms.csv, of the tensors in `statistics`; 0: never")
+          .Default("200, or the next multiple of `every`; 0 where that is 0"),
       Integer("dump_every", log.dump_every, FromTo(0, kMostSteps),
               "steps between dumps of whole tensors into dump/; 0: never"),
       DumpKey(log),
+      Choice("dump_on", log.dump_on, kDumpsOn,
+             "skip: the first step whose gradients are not finite also dumps its batch and the "
+             "tensors of the layer that it names; alert: the first underflow_alert; every step "
+             "until then is slower"),
       WhatIfKey(log.what_if),
       Number("alert_underflow_pct", log.alert_underflow_pct, FromTo(0, 100),
              "an event underflow_alert where a tensor's underflow_pct_nonzero passes this; 0: "

@@ -21,6 +21,7 @@ class PointLister {
   }
 
   std::vector<RoundingPoint> Roundings() {
+    if (b_.training && !b_.network->reads_tokens()) AddInput();
     for (int i = 0; i < nodes_; ++i) AddForward(i);
     if (b_.training) AddBackward();
     return std::move(points_);
@@ -106,6 +107,14 @@ class PointLister {
       if (gradient >= 0) AddDx(i, gradient);
   }
 
+  // The images, which have the place of the loss among the counts: it has no y.
+  void AddInput() {
+    const TensorStats LayerStats::*stats = &LayerStats::y;
+    const TensorScale* own = b_.styles->ScaleOf("input", "y");
+    points_.push_back({"input", "y", b_.storage->values[0].format, &(b_.stats.host[0].*stats),
+                       &(b_.stats.backend[0].*stats), nullptr, own ? own->own_scale.host : nullptr,
+                       nullptr});
+  }
   void AddForward(int i) {
     if (b_.network->MultipliesWeight(i)) Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
     for (const Operand operand : {Operand::kForwardX, Operand::kForwardW}) AddOperand(i, operand);
@@ -226,7 +235,6 @@ std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
     if (!scale) return;
     list.push_back({layer + "." + tensor, scale, bindings.training ? stats : nullptr});
   };
-  add("input", "y", &bindings.stats.host[0].y);
   for (const RoundingPoint& point : roundings) add(point.layer, point.tensor, point.stats);
   return list;
 }

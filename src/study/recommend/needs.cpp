@@ -59,6 +59,7 @@ class Collector {
       tensor.range_log2 = std::max(tensor.range_log2, range);
     tensor.overflow += row.overflow;
     const bool broken = row.inf + row.nan > 0;
+    tensor.broken_steps += broken;
     if (!broken && row.underflow_pct_nonzero > tensor.lost_pct) {
       tensor.lost_pct = row.underflow_pct_nonzero;
       tensor.lost_step = row.step;
@@ -120,6 +121,8 @@ RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
   Collector collector(needs, underflow_target);
   EachHistogramStep(folder, formats, [&](const HistogramStep& step) { collector.Add(step); });
   EachRow<TensorRow>(folder, [&](const TensorRow& row) { collector.Add(row); });
+  EachRow<StepRow>(folder, [&](const StepRow& row) { needs.finiteness.Add(row); });
+  EachRow<EventRow>(folder, [&](const EventRow& row) { needs.finiteness.Add(row); });
   collector.Finish();
   return needs;
 }

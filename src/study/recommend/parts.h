@@ -37,6 +37,7 @@ struct TensorNeeds {
   // values that overflowed. Steps that left inf or NaN in the tensor are not looked at.
   double lost_pct = 0;
   std::int64_t lost_step = 0, overflow = 0;
+  std::int64_t broken_steps = 0;  // logged steps that left inf or NaN in the tensor
 
   std::string name() const { return layer + "." + tensor; }
   bool carries_s() const { return CarriesS(tensor); }
@@ -56,6 +57,7 @@ struct RunNeeds {
   // Histograms with inf or NaN, which show what an overflow has left over: they are not looked at.
   std::int64_t left_out = 0;
   telemetry::LayerTotals totals;  // for layers that get no gradient
+  telemetry::Finiteness finiteness;
 };
 // Says whether so much of a gradient was lost that what comes behind it says little about small
 // values.
@@ -129,6 +131,9 @@ struct ProbedLoss {
   std::string tensor;
   double lost_pct = 0;
 };
+
+// How far the record carries: well, fairly or little.
+const char* GradeOf(const config::Config& run, const RunNeeds& needs);
 
 // Prints what each gradient asks for, beside what the run gave it.
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out);

@@ -2,6 +2,7 @@
 #include <ostream>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/utf8.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
@@ -36,8 +37,10 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   PrintRecommendation(options, needs, advice, out);
   out << '\n';
   PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
+  const std::string fragment = FragmentOf(advice.config, !advice.changes.empty());
   out << "\n# Put these sections in place of those of the run's configuration:\n"
-      << VisibleLines(FragmentOf(advice.config, !advice.changes.empty()));
+      << VisibleLines(fragment);
+  if (!options.yaml.empty()) WriteFileAtomically(options.yaml, fragment);
 }
 
 }  // namespace ada::study

@@ -33,6 +33,7 @@ bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
 std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
   if (t.carries_s() && !PowersFor(t, t.format, options.headroom_bits).any()) return "no scale fits";
   if (t.overflow > 0) return "overflowed";
+  if (t.broken_steps > 0) return "inf, NaN";
   return IsGood(t, options) ? "fine" : "loses";
 }
 
@@ -152,6 +153,8 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
   PrintList(bad, 4, out);
 }
 
+}  // namespace
+
 // How far the record carries: few steps, less than half of the training, or gradients of which much
 // was lost or broken say little.
 const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
@@ -160,8 +163,6 @@ const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
   const bool whole = needs.last_epoch >= run.train.epochs && needs.first_epoch == 1;
   return needs.steps >= 10 && whole ? "well" : "fairly";
 }
-
-}  // namespace
 
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out) {
   out << "Scales S at which at most " << PercentText(100 * options.underflow_target)
@@ -174,9 +175,11 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     if (!t.silent() && IsGood(t, options) && JudgementOn(t, options) == "fine")
       fine.push_back(t.name());
     if (!t.carries_s()) {
-      if (!IsGood(t, options))
-        others.push_back(t.name() + " (" + FormatName(t.format) + ") " + PercentText(t.lost_pct) +
-                         (t.overflow > 0 ? " and overflow" : ""));
+      if (!IsGood(t, options) || t.broken_steps > 0)
+        others.push_back(
+            t.name() + " (" + FormatName(t.format) + ") " + PercentText(t.lost_pct) +
+            (t.overflow > 0 ? " and overflow" : "") +
+            (t.broken_steps > 0 ? ", inf or NaN in " + Counted(t.broken_steps, "step") : ""));
       continue;
     }
     if (t.silent()) continue;
@@ -187,7 +190,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
   }
   table.Print(out);
   if (!others.empty()) {
-    out << "Tensors that carry no scale and lose more than the target:\n";
+    out << "Tensors that carry no scale and lose more than the target, or are not finite:\n";
     PrintList(others, 2, out);
   }
   const auto dead = telemetry::LayersWithoutGradient(needs.totals);
@@ -208,6 +211,11 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
 
 void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
                          const Recommendation& advice, std::ostream& out) {
+  if (needs.finiteness.since() > 0)
+    out << "The run is " << Visible(needs.finiteness.Text()) << ".\n"
+        << (telemetry::IsOfScale(needs.finiteness.first())
+                ? ""
+                : "What follows is of the gradients before that, and does not mend it.\n");
   PrintOneScale(options, needs, advice, out);
   PrintCompromise(advice, out);
   PrintChanges(advice, out);

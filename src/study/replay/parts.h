@@ -6,7 +6,9 @@
 #include <deque>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,21 @@
 #include "study/commands.h"
 
 namespace ada::study {
+
+// An attempt as somebody else's record has it, with what is known of its scale.
+struct RecordedAttempt {
+  bool overflow = false;
+  double amax = 0;                           // largest unscaled gradient; where it is asked for
+  std::optional<double> scale, scale_after;  // of the attempt, and of the next
+};
+
+// The attempts in a log of DeepSpeed, Megatron or apex; none: it is no such log. `notes`: what it
+// does not tell.
+struct ForeignLog {
+  std::vector<RecordedAttempt> attempts;
+  std::vector<std::string> notes;
+};
+ForeignLog ReadForeignLog(std::string_view text);
 
 // How attempts ended, one after the other.
 class Attempts {
@@ -23,6 +40,8 @@ class Attempts {
   virtual bool Next(scaling::StepOutcome& outcome) = 0;
   // Returns the numbers of attempt and step of the first, once Next has given it.
   virtual std::pair<std::int64_t, std::int64_t> FirstNumbers() const { return {1, 1}; }
+  // What was recorded of the attempt that Next gave last; made-up ones have nothing.
+  virtual RecordedAttempt recorded() const { return {}; }
   // Says in a few words what they are.
   virtual std::string Describe() const = 0;
 };
@@ -42,6 +61,21 @@ struct ReplayRow {
   double scale = 1, scale_after = 1;
   std::string error;   // of the attempt by which the policy ends the run
   std::string reason;  // why the scale changed; no column
+};
+
+// Compares the scales of a record with those of a policy, up to the first that differs.
+class ScaleComparison {
+ public:
+  void Add(const ReplayRow& row, const RecordedAttempt& recorded);
+  // One line; empty where the record has no scales.
+  std::string Text() const;
+
+ private:
+  void Compare(const ReplayRow& row, const char* when, double ours,
+               const std::optional<double>& theirs);
+
+  std::int64_t compared_ = 0;
+  std::string difference_;
 };
 
 // Tells what became of S: stretches of attempts that had the same one, and the sums of all.

@@ -56,7 +56,7 @@ void Drive(scaling::Policy& policy, const ReplayOptions& options, Attempts& atte
     row.scale_after = update.after;
     row.error = update.error;
     row.reason = update.reason;
-    use(row);
+    use(row, attempts.recorded());
     ++row.attempt;
     if (!retry.Next(row.skipped)) ++row.step;
   }
@@ -76,12 +76,15 @@ void Replay(scaling::Policy& policy, const ReplayOptions& options, std::ostream&
   PrintWrapped(attempts->Describe(), 2, text);
   if (csv) out << telemetry::Header<ReplayRow>() << '\n';
   Stretches stretches;
-  Drive(policy, options, *attempts, [&](const ReplayRow& row) {
+  ScaleComparison comparison;
+  Drive(policy, options, *attempts, [&](const ReplayRow& row, const RecordedAttempt& recorded) {
     if (csv) out << telemetry::FieldsOf(row).text() << '\n';
     stretches.Add(row);
+    comparison.Add(row, recorded);
   });
   if (!csv) stretches.Print(out);
   for (const std::string& line : stretches.Summary()) PrintWrapped(line, 2, text);
+  if (const std::string line = comparison.Text(); !line.empty()) PrintWrapped(line, 2, text);
 }
 
 }  // namespace ada::study

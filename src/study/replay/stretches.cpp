@@ -97,4 +97,26 @@ std::vector<std::string> Stretches::Summary() const {
   return lines;
 }
 
+void ScaleComparison::Compare(const ReplayRow& row, const char* when, double ours,
+                              const std::optional<double>& theirs) {
+  if (!theirs || !difference_.empty()) return;
+  ++compared_;
+  // Logs print scales with six digits or more.
+  if (std::fabs(ours - *theirs) <= 1e-5 * std::fabs(ours)) return;
+  if (!Differs(ours, *theirs)) return;
+  difference_ = "the first scale that differs from the record is that " + std::string(when) +
+                " attempt " + std::to_string(row.attempt) + ": " + ScaleText(*theirs, 12, 6) +
+                " there, " + ScaleText(ours, 12, 6) + " here";
+}
+
+void ScaleComparison::Add(const ReplayRow& row, const RecordedAttempt& recorded) {
+  Compare(row, "of", row.scale, recorded.scale);
+  Compare(row, "after", row.scale_after, recorded.scale_after);
+}
+
+std::string ScaleComparison::Text() const {
+  if (!difference_.empty()) return difference_;
+  return compared_ == 0 ? "" : "all " + Counted(compared_, "scale") + " of the record are the same";
+}
+
 }  // namespace ada::study

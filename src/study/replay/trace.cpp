@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/system_call.h"
+#include "core/text.h"
 #include "core/utf8.h"
 #include "study/replay/parts.h"
 #include "telemetry/csv_reader.h"
@@ -71,15 +73,60 @@ std::pair<int, std::string> Open(const std::string& path) {
   return {fd, path};
 }
 
+// All that a descriptor gives, which it closes.
+std::string ReadAll(int fd, const std::string& name) {
+  std::string text;
+  std::vector<char> buffer(1 << 16);
+  for (;;) {
+    const ssize_t n = read(fd, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    const int error = errno;
+    if (n <= 0) CloseFile(fd);
+    if (n < 0) throw DataError(name + ": " + std::strerror(error));
+    if (n == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+}
+
+// A descriptor of a file in memory that holds `text`.
+int InMemory(const std::string& text, const std::string& name) {
+  const int fd = memfd_create("trace", MFD_CLOEXEC);
+  if (fd < 0 || WriteAll(fd, text) != text.size() || lseek(fd, 0, SEEK_SET) != 0)
+    throw DataError(name + ": cannot be kept in memory: " + std::strerror(errno));
+  return fd;
+}
+
+// Attempts that are all known.
+class Recorded : public Attempts {
+ public:
+  Recorded(ForeignLog log, std::string name) : log_(std::move(log)), name_(std::move(name)) {}
+
+  bool Next(scaling::StepOutcome& outcome) override {
+    if (next_ == log_.attempts.size()) return false;
+    outcome = {};
+    outcome.overflow = log_.attempts[next_++].overflow;
+    return true;
+  }
+  RecordedAttempt recorded() const override { return log_.attempts[next_ - 1]; }
+  std::string Describe() const override { return "log: " + Visible(name_); }
+
+ private:
+  ForeignLog log_;
+  std::string name_;
+  std::size_t next_ = 0;
+};
+
 // A CSV that may begin with `#` comment lines, one row an attempt, of which a few columns matter. A
-// file of one column needs no header. The last row may lack its line end.
+// file of one column needs no header. The last row may lack its line end. A row whose cell is empty
+// is no attempt. What is wrong with a row is said when the attempts come to it.
 class Trace : public Attempts {
  public:
   Trace(const std::pair<int, std::string>& source, const std::string& column, bool wants_amax,
         std::ostream& notes)
       : csv_(source.second, source.first, telemetry::LastRow::kMayLackLineEnd),
         name_(source.second),
-        wants_amax_(wants_amax) {
+        wants_amax_(wants_amax),
+        may_be_numbers_(!column.empty() && !wants_amax) {
     const std::vector<std::string>& header = csv_.header();
     if (header.empty()) {
       throw DataError(name_ + ":" + std::to_string(csv_.line() - 1) +
@@ -89,30 +136,87 @@ class Trace : public Attempts {
                                       [](const auto& field) { return IsValue(Trimmed(field)); }))
       TakeAsHeaderless(notes);
     FindColumns(column);
+    scale_ = Find("scale");
+    if (scale_ == CsvReader::kMissing) scale_ = Find("loss_scale");
+    try {
+      while (csv_.Next()) ReadRow();
+    } catch (const DataError& error) {
+      problem_ = error;
+    }
+    if (empty_ > 0)
+      notes << Visible(name_) << ": " << Counted(empty_, "row")
+            << (empty_ == 1 ? " with an empty cell is" : " with empty cells are")
+            << " passed over\n";
+    if (!flags_)
+      notes << Visible(name_) << ": " << Visible(column)
+            << " holds numbers; inf and nan are the overflows\n";
   }
 
   bool Next(scaling::StepOutcome& outcome) override {
-    if (!csv_.Next()) return false;
-    if (headerless_) CheckStyle();
+    if (next_ == rows_.size()) {
+      if (problem_) throw *problem_;
+      return false;
+    }
+    const Row& row = rows_[next_++];
     outcome = {};
-    if (overflow_ != CsvReader::kMissing) outcome.overflow = Flag(overflow_);
+    outcome.overflow = flags_ ? row.flag : row.broken;
     if (wants_amax_) {
-      outcome.amax = Magnitude(amax_);
+      outcome.amax = row.amax;
       outcome.overflow = outcome.overflow || !std::isfinite(outcome.amax);
     }
     return true;
   }
-
-  std::pair<std::int64_t, std::int64_t> FirstNumbers() const override {
-    const std::size_t attempt = Find("attempt"), step = Find("step");
-    constexpr std::size_t kNone = CsvReader::kMissing;
-    if (attempt == kNone && step == kNone) return {1, 1};
-    return {Integer(attempt == kNone ? step : attempt), Integer(step == kNone ? attempt : step)};
+  RecordedAttempt recorded() const override {
+    RecordedAttempt attempt;
+    attempt.scale = rows_[next_ - 1].scale;
+    return attempt;
   }
+
+  std::pair<std::int64_t, std::int64_t> FirstNumbers() const override { return first_numbers_; }
 
   std::string Describe() const override { return "trace: " + Visible(name_); }
 
  private:
+  struct Row {
+    bool flag = false, broken = false;  // of a column of flags; of one of numbers
+    double amax = 0;
+    std::optional<double> scale;
+  };
+  void ReadRow() {
+    if (headerless_) CheckStyle();
+    const std::size_t needed = wants_amax_ ? amax_ : overflow_;
+    if (Trimmed(csv_.Text(needed)).empty()) {
+      ++empty_;
+      return;
+    }
+    Row row;
+    if (wants_amax_) row.amax = Magnitude(amax_);
+    if (overflow_ != CsvReader::kMissing && !Trimmed(csv_.Text(overflow_)).empty())
+      TakeOverflow(row);
+    if (scale_ != CsvReader::kMissing) row.scale = NumberIn(Trimmed(csv_.Text(scale_)));
+    if (rows_.empty()) TakeFirstNumbers();
+    rows_.push_back(row);
+  }
+  // A column that is named may hold numbers: one that is neither 0 nor 1 says so.
+  void TakeOverflow(Row& row) {
+    const std::string_view text = Trimmed(csv_.Text(overflow_));
+    const std::optional<bool> flag = FlagOf(text);
+    const std::optional<double> number = NumberIn(text);
+    if (!may_be_numbers_ || (!flag && !number)) {
+      row.flag = Flag(overflow_);
+      return;
+    }
+    flags_ = flags_ && flag.has_value();
+    row.flag = flag.value_or(false);
+    row.broken = number && !std::isfinite(*number);
+  }
+  void TakeFirstNumbers() {
+    const std::size_t attempt = Find("attempt"), step = Find("step");
+    constexpr std::size_t kNone = CsvReader::kMissing;
+    if (attempt == kNone && step == kNone) return;
+    first_numbers_ = {Integer(attempt == kNone ? step : attempt),
+                      Integer(step == kNone ? attempt : step)};
+  }
   void TakeAsHeaderless(std::ostream& notes) {
     if (csv_.header().size() > 1)
       csv_.Fail("no header line, and " + std::to_string(csv_.header().size()) +
@@ -188,13 +292,29 @@ class Trace : public Attempts {
   bool headerless_ = false;
   std::string first_;  // value of a file without a header
   std::size_t overflow_ = CsvReader::kMissing, amax_ = CsvReader::kMissing;
+  std::size_t scale_ = CsvReader::kMissing;  // with which the attempt was made
+  bool may_be_numbers_ = false;
+  bool flags_ = true;  // the column holds flags
+  std::vector<Row> rows_;
+  std::size_t next_ = 0;
+  std::int64_t empty_ = 0;  // rows
+  std::pair<std::int64_t, std::int64_t> first_numbers_ = {1, 1};
+  std::optional<DataError> problem_;  // of the row after the last
 };
 
 }  // namespace
 
 std::unique_ptr<Attempts> OpenTrace(const ReplayOptions& options, bool wants_amax,
                                     std::ostream& notes) {
-  return std::make_unique<Trace>(Open(options.trace), options.column, wants_amax, notes);
+  const auto [fd, name] = Open(options.trace);
+  const std::string text = ReadAll(fd, name);
+  ForeignLog log = wants_amax ? ForeignLog() : ReadForeignLog(text);
+  if (!log.attempts.empty()) {
+    for (const std::string& note : log.notes) notes << Visible(name) << ": " << note << '\n';
+    return std::make_unique<Recorded>(std::move(log), name);
+  }
+  return std::make_unique<Trace>(std::pair(InMemory(text, name), name), options.column, wants_amax,
+                                 notes);
 }
 
 }  // namespace ada::study

@@ -25,8 +25,10 @@ struct WatchedLayer {
   std::string name;
   double scale = NAN;          // of dx
   double underflow_pct = NAN;  // of its values other than zero; NaN: there are none, or not logged
+  bool broken = false;         // values overflowed, or were not finite when they came
   std::string limit;           // which rule decided; empty: the layer computes no scale
-  std::deque<double> history;  // underflow_pct of the last logged steps, oldest first
+  // underflow_pct of the last logged steps, oldest first; infinite: the tensor was broken.
+  std::deque<double> history;
 
   double mean_pct() const;  // of the history; 0 where there is none
 };
@@ -46,6 +48,7 @@ struct WatchState {
   ClassRow classes;                  // of it, the row of all classes; step 0: none
   std::vector<WatchedLayer> layers;  // in the order of the logs
   telemetry::LayerTotals totals;     // of the gradients, for layers that get none
+  telemetry::Finiteness finiteness;
 
   // How long the run will be, as its progress line says; 0: not known.
   std::int64_t steps_in_all() const;
@@ -57,7 +60,10 @@ struct WatchState {
   void Add(const TensorRow& row);  // of dx, dy and dw
   void Add(const ScaleRow& row);
   void Add(const TimingRow& row);
-  void Add(const EventRow& row) { event = row; }
+  void Add(const EventRow& row) {
+    event = row;
+    finiteness.Add(row);
+  }
   void Add(const EvaluationRow& row) { evaluation = row; }
   void Add(const ClassRow& row) {
     if (row.all()) classes = row;

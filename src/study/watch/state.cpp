@@ -41,7 +41,7 @@ double WatchedLayer::mean_pct() const {
   double sum = 0;
   int count = 0;
   for (const double pct : history) {
-    if (std::isnan(pct)) continue;
+    if (!std::isfinite(pct)) continue;
     sum += pct;
     ++count;
   }
@@ -69,6 +69,7 @@ void WatchState::Add(const StepRow& row) {
   if (begins_epoch) epoch_steps = (row.step - 1) / step.epoch;
   step = row;
   skipped += row.skipped;
+  finiteness.Add(row);
 }
 
 double WatchState::seconds_left() const {
@@ -90,7 +91,8 @@ void WatchState::Add(const TensorRow& row) {
   WatchedLayer& layer = Layer(row.layer);
   layer.scale = row.scale;
   layer.underflow_pct = row.underflow_pct_nonzero;
-  layer.history.push_back(row.underflow_pct_nonzero);
+  layer.broken = row.inf + row.nan + row.overflow > 0;
+  layer.history.push_back(layer.broken ? INFINITY : row.underflow_pct_nonzero);
   if (layer.history.size() > WatchedLayer::kHistory) layer.history.pop_front();
 }
 

@@ -89,6 +89,7 @@ std::vector<Line> Header(const WatchState& s) {
                    Formatted("  loss %.4g  acc %.1f %%  lr %.4g  S ", s.step.loss,
                              100 * s.step.accuracy, s.step.lr) +
                    ShortestText(s.step.scale) + "  skipped " + std::to_string(s.skipped)});
+  if (s.finiteness.since() > 0) lines.push_back({s.finiteness.Text(), Color::kRed});
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
   if (s.evaluation.step > 0)
@@ -114,8 +115,8 @@ std::vector<std::size_t> RowsThatFit(const WatchState& state, std::size_t room) 
   std::iota(shown.begin(), shown.end(), 0);
   if (shown.size() <= room) return shown;
   std::vector<double> means;
-  for (const WatchedLayer& layer : layers)  // nothing is worse than a dead one
-    means.push_back(IsDead(state, layer) ? 101 : layer.mean_pct());
+  for (const WatchedLayer& layer : layers)  // nothing is worse than a dead or a broken one
+    means.push_back(layer.broken ? 102 : IsDead(state, layer) ? 101 : layer.mean_pct());
   std::stable_sort(shown.begin(), shown.end(),
                    [&](std::size_t a, std::size_t b) { return means[a] > means[b]; });
   shown.resize(room);
@@ -129,7 +130,7 @@ std::string Legend(bool utf8) {
   for (std::size_t i = 0; i < kLevels.size(); ++i) {
     text += std::string(i == 0 ? " " : "  ") + marks[i] + " " + ShortestText(kLevels[i]);
   }
-  return text + "  " + marks.back() + " 100";
+  return text + "  " + marks.back() + " 100  ! inf";
 }
 
 // Names, scales, percentages, limits and sparklines in columns.
@@ -153,12 +154,14 @@ class Table {
   // Red: at least half of the gradient is lost; yellow: a tenth.
   Line Row(const WatchedLayer& layer) const {
     const bool dead = IsDead(state_, layer);
-    const Color color = dead || layer.underflow_pct >= 50 ? Color::kRed
-                        : layer.underflow_pct >= 10       ? Color::kYellow
-                                                          : Color::kPlain;
+    const Color color = layer.broken || dead || layer.underflow_pct >= 50 ? Color::kRed
+                        : layer.underflow_pct >= 10                       ? Color::kYellow
+                                                                          : Color::kPlain;
     return {
         Text(layer.name, ScaleText(layer.scale, kScaleWidth, 3),
-             dead ? "all zero" : PctText(layer.underflow_pct),
+             layer.broken ? "inf, NaN"
+             : dead       ? "all zero"
+                          : PctText(layer.underflow_pct),
              layer.limit.empty() ? "-" : layer.limit, Sparkline(layer.history, sparkline_, utf8_)),
         color};
   }
@@ -194,7 +197,7 @@ std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf
   const auto& marks = utf8 ? kBlocks : kAscii;
   std::string line;
   for (std::size_t i = pct.size() - std::min(width, pct.size()); i < pct.size(); ++i) {
-    line += std::isnan(pct[i]) ? " " : marks[LevelOf(pct[i])];
+    line += std::isnan(pct[i]) ? " " : std::isinf(pct[i]) ? "!" : marks[LevelOf(pct[i])];
   }
   return line;
 }

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "graph/network/weights_file.h"
 #include "scaling/rules/state_text.h"
+#include "train/checkpoint/restore.h"
 #include "train/class_weights.h"
 #include "train/first_scale.h"
 #include "train/observe/layer_overflow.h"
@@ -47,7 +48,8 @@ std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
 }
 
 std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
-  if (p.config.log.dump_every == 0) return nullptr;
+  const config::LogConfig& log = p.config.log;
+  if (log.dump_every == 0 && log.dump_on == config::DumpOn::kNever) return nullptr;
   return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend, p.team);
 }
 
@@ -61,11 +63,6 @@ InputFacts FactsForCheckpoints(const SessionParts& p) {
   }
 }
 
-// How a checkpoint calls the state that a layer has in a process other than the first.
-std::string OfProcess(const std::string& layer, int rank) {
-  return layer + "@" + std::to_string(rank);
-}
-
 std::vector<StepObserver*> ObserversOf(Probe* probe, Dump* dump) {
   std::vector<StepObserver*> all;
   if (probe != nullptr) all.push_back(probe);
@@ -76,7 +73,8 @@ std::vector<StepObserver*> ObserversOf(Probe* probe, Dump* dump) {
 }  // namespace
 
 Batches::Residence ResidenceOf(const config::Config& config) {
-  return config.log.probe_every > 0 ? Batches::Residence::kHost : Batches::Residence::kAnywhere;
+  const bool read = config.log.probe_every > 0 || config.log.dump_on != config::DumpOn::kNever;
+  return read ? Batches::Residence::kHost : Batches::Residence::kAnywhere;
 }
 
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {
@@ -150,25 +148,10 @@ void Session::ChooseStart() {
 void Session::Restore(const ResumePoint& from) {
   const CheckpointState& s = from.state;
   telemetry::CheckLogs(p_.folder, s.lengths);
-  LoadCheckpointTensors(from.stem, p_.graph, &optimizer_, p_.backend);
+  const bool own_states = p_.team != nullptr && !p_.team->writes();
+  RestoreParts(from, own_states ? p_.team->rank() : 0, p_.graph, optimizer_, p_.policy, p_.backend);
   if (average_)
     LoadCheckpointTensors(from.stem, average_->graph(), nullptr, p_.backend, kAveragePrefix);
-  LoadTensorScales(from.stem, s, p_.graph);
-  optimizer_.set_updates(s.updates);
-  p_.policy.LoadState(s.policy);
-  for (const graph::ScalePoint& point : p_.graph.scales()) {
-    if (point.scaler == nullptr) continue;
-    auto found = s.layers.find(point.layer);
-    if (p_.team != nullptr && !p_.team->writes()) {
-      const auto own = s.layers.find(OfProcess(point.layer, p_.team->rank()));
-      if (own != s.layers.end()) found = own;
-    }
-    if (found == s.layers.end())
-      throw DataError(from.stem + ".json: no state of layer " + point.layer +
-                      "; this checkpoint cannot be used");
-    point.scaler->state = scaling::LoadLayerState(found->second, point.layer);
-  }
-  p_.graph.SendLayerScalers();
   step_log_.LoadScenarios(s.scenarios);
   trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
   best_top1_ = s.best_top1;

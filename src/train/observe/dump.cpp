@@ -2,6 +2,7 @@
 #include "train/observe/dump.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "backend/formulas.h"
 #include "core/error.h"
@@ -28,13 +29,26 @@ std::vector<float> AsPyTorch(const std::vector<float>& in, const Shape& shape) {
   return out;
 }
 
+const char* EventPrefix(const config::Config& config) {
+  return config.log.dump_on == config::DumpOn::kSkip ? "skip" : "alert";
+}
+
 }  // namespace
 
 Dump::Dump(const config::Config& config, std::string folder, const graph::Graph& graph,
            backend::Backend& backend, Team* team)
     : config_(config), folder_(std::move(folder)), graph_(graph), backend_(backend), team_(team) {}
 
-bool Dump::Due(std::int64_t step) const { return IsDue(config_.log.dump_every, step); }
+bool Dump::Due(std::int64_t step) const { return IsDue(config_.log.dump_every, step) || Waits(); }
+
+// The file of an earlier process of the run counts.
+bool Dump::Waits() const {
+  if (config_.log.dump_on == config::DumpOn::kNever) return false;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder_ + "/dump", error))
+    if (file.path().filename().string().starts_with(EventPrefix(config_))) return false;
+  return true;
+}
 
 bool Dump::Matches(const std::string& layer) const {
   const auto& globs = config_.log.dump;
@@ -51,6 +65,7 @@ bool Dump::IsLinear(const std::string& layer) const {
 
 void Dump::Begin(std::int64_t step, const backend::Pass& pass) {
   step_ = step;
+  waits_ = Waits();
   items_.clear();
   AddWeights(pass);
 }
@@ -58,7 +73,7 @@ void Dump::Begin(std::int64_t step, const backend::Pass& pass) {
 void Dump::AddWeights(const backend::Pass& pass) {
   const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
   for (const graph::RoundingPoint& point : graph_.roundings()) {
-    if (point.tensor != "w" || !Matches(point.layer)) continue;
+    if (point.tensor != "w" || !Takes(point.layer)) continue;
     const graph::Parameter& weight = *WeightOf(graph_, point.layer);
     items_[point.layer + ".w"] = {weight.dims,
                                   RoundedWeights(weight, point, stochastic, pass, backend_),
@@ -67,7 +82,7 @@ void Dump::AddWeights(const backend::Pass& pass) {
 }
 
 void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) {
-  if (!Matches(seen.layer)) return;
+  if (!Takes(seen.layer)) return;
   const Shape& shape = seen.value.shape;
   std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));
   backend_.Read(seen.value, pass.rows, values.data());
@@ -147,30 +162,70 @@ void Dump::AddFactors(const graph::LayerRow& batch_norm) {
   items_[batch_norm.name + ".factor"] = {{channels}, std::move(factors), FormatName(kFp32), 1};
 }
 
+void Dump::EndMicroBatch(const MicroBatch& batch) {
+  if (!waits_ || batch.rows.images == nullptr) return;
+  const Shape& image = graph_.input_shape();
+  const std::int64_t rows = batch.pass.rows;
+  const std::vector<float> images(batch.rows.images, batch.rows.images + rows * image.per_image());
+  Item& item = items_["batch.images"];
+  item.dims = {rows, image.c, image.h, image.w};
+  item.values = AsPyTorch(images, image);
+  item.format = FormatName(kFp32);
+  const std::int32_t* labels = batch.rows.targets.labels;
+  if (config_.task != Task::kClassification || labels == nullptr) return;
+  Item& of_images = items_["batch.labels"];
+  of_images.dims = {rows};
+  of_images.values.assign(labels, labels + rows);
+  of_images.format = FormatName(kFp32);
+}
+
 void Dump::End() {
   if (team_ != nullptr && !team_->writes()) return items_.clear();
   for (const graph::RoundingPoint& point : graph_.roundings()) {
-    if (point.tensor != "dw" || !Matches(point.layer)) continue;
+    if (point.tensor != "dw" || !Takes(point.layer)) continue;
     const graph::Parameter& weight = *WeightOf(graph_, point.layer);
     items_[point.layer + ".dw"] = {weight.dims, HostValues(weight.gradient, backend_),
                                    FormatName(point.format), 1};
   }
+  for (const graph::LayerRow& layer : graph_.layers())
+    if (Takes(layer.name) && layer.kind == backend::BatchNormSpec::kKind &&
+        ChoosesScale(layer.name))
+      AddFactors(layer);
+  if (IsDue(config_.log.dump_every, step_))
+    WriteFile("step", [this](const std::string& layer) { return Matches(layer); });
+  if (!waits_) items_.clear();
+}
+
+void Dump::Conclude(const StepNews& news) {
+  if (!waits_) return;
+  const bool on_skip = config_.log.dump_on == config::DumpOn::kSkip;
+  if (on_skip ? news.skip : news.alert) {
+    const std::string& named = on_skip ? news.skip_layer : news.alert_layer;
+    WriteFile(EventPrefix(config_), [&named](const std::string& layer) {
+      return named.empty() || layer == named || layer == "batch";
+    });
+  }
+  items_.clear();
+}
+
+// The tensors of the layers that are wanted, as <folder>/dump/<prefix>-<step>.safetensors.
+template <class Wanted>
+void Dump::WriteFile(const char* prefix, const Wanted& wanted) {
   SafetensorsWriter writer;
   std::map<std::string, std::string> metadata = {{"step", std::to_string(step_)}};
-  for (const graph::LayerRow& layer : graph_.layers()) {
-    if (!Matches(layer.name)) continue;
-    Describe(layer, metadata);
-    if (layer.kind == backend::BatchNormSpec::kKind && ChoosesScale(layer.name)) AddFactors(layer);
-  }
+  for (const graph::LayerRow& layer : graph_.layers())
+    if (wanted(layer.name)) Describe(layer, metadata);
   for (const auto& [name, item] : items_) {
+    if (!wanted(name.substr(0, name.rfind('.')))) continue;
     writer.Add(name, item.dims, item.values);
     metadata["format:" + name] = item.format;
     metadata["scale:" + name] = ShortestText(item.scale);
   }
   writer.SetMetadata(std::move(metadata));
-  CreateFolder(folder_ + "/dump");
-  writer.WriteAtomically(CheckpointStem(folder_ + "/dump", step_) + ".safetensors");
-  items_.clear();
+  const std::string folder = folder_ + "/dump";
+  CreateFolder(folder);
+  writer.WriteAtomically(folder + "/" + prefix +
+                         Formatted("-%08lld.safetensors", static_cast<long long>(step_)));
 }
 
 }  // namespace ada::train

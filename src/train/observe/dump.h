@@ -18,6 +18,12 @@ namespace ada::train {
 // ("chooses_scale:LAYER", true or false) and a convolution's "stride:LAYER" ("2x2") and
 // "groups:LAYER". Of a batch norm whose scale is chosen also LAYER.factor, [c]: gamma / sqrt(var +
 // eps), which is to its rule what w is to a convolution's.
+//
+// With log.dump_on the first step with that event also writes
+// <folder>/dump/skip-00000100.safetensors (or alert-...): the same tensors of the layer that the
+// event names, among them its inputs, and the batch: batch.images [n, c, h, w] as the network got
+// them (of the last micro-batch), and where an image has one label batch.labels, [n]. Until then
+// every step is observed.
 class Dump : public StepObserver {
  public:
   // All must outlive the dump. OutputError where a file cannot be written. `team`: of several
@@ -28,8 +34,9 @@ class Dump : public StepObserver {
   bool Due(std::int64_t step) const override;
   void Begin(std::int64_t step, const backend::Pass& pass) override;
   void Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) override;
-  void EndMicroBatch(const MicroBatch&) override {}
+  void EndMicroBatch(const MicroBatch& batch) override;
   void End() override;
+  void Conclude(const StepNews& news) override;
 
  private:
   struct Item {
@@ -39,6 +46,10 @@ class Dump : public StepObserver {
     double scale = 1;
   };
   bool Matches(const std::string& layer) const;
+  bool Waits() const;  // for the event of log.dump_on
+  bool Takes(const std::string& layer) const { return waits_ || Matches(layer); }
+  template <class Wanted>
+  void WriteFile(const char* prefix, const Wanted& wanted);
   std::int64_t GatherRows(std::vector<float>& values, std::int64_t rows, float scale) const;
   bool IsLinear(const std::string& layer) const;
   void AddWeights(const backend::Pass& pass);
@@ -52,6 +63,7 @@ class Dump : public StepObserver {
   backend::Backend& backend_;
   Team* team_;
   std::int64_t step_ = 0;
+  bool waits_ = false;                 // in the present step
   std::map<std::string, Item> items_;  // by LAYER.tensor
 };
 

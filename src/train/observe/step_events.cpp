@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/tensor_names.h"
 #include "core/text.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/csv.h"
+#include "telemetry/not_finite.h"
 #include "train/trainer.h"
 
 namespace ada::train {
@@ -14,6 +16,10 @@ namespace {
 
 // Three digits are enough in a message; the event's value has nine.
 std::string Brief(double value) { return Formatted("%.3g", value); }
+
+telemetry::FirstNotFinite AsFirst(const StepResult& r, const EventTensor& first) {
+  return {first.layer, first.tensor, first.value, r.scale, r.step};
+}
 
 // Why an upper bound cut a layer's scale, or nothing.
 std::string CeilingText(scaling::Limit limit) {
@@ -38,13 +44,12 @@ void StepEvents::Tell(const StepResult& r, const std::string& message) {
   log_.Info("step " + std::to_string(r.step) + ": " + message);
 }
 
-void StepEvents::Loss(const StepResult& r) {
+void StepEvents::Loss(const StepResult& r, const EventTensor& first) {
   const telemetry::RunTotals& before = recorder_.run();
   if (std::isfinite(r.loss) || (before.steps() > 0 && !std::isfinite(before.last().loss))) return;
-  const std::string message =
-      "the loss is not finite: the forward pass itself left the range of a format, or the weights "
-      "are no numbers; a smaller optimizer.lr, warm-up or a format with more range helps, a loss "
-      "scale does not";
+  const telemetry::FirstNotFinite tensor = AsFirst(r, first);
+  const std::string message = "the loss is not finite; first: " + telemetry::NameText(tensor) +
+                              ": " + telemetry::AdviceText(tensor);
   Add(r, "loss_not_finite", {"loss", "", NineDigits(r.loss)}, message);
   Tell(r, message);
 }
@@ -68,18 +73,20 @@ void StepEvents::LearningRate(const StepResult& r) {
   Tell(r, message);
 }
 
-void StepEvents::Underflow(const StepResult& r, const CountedTensor& at, const TensorStats& stats) {
+bool StepEvents::Underflow(const StepResult& r, const CountedTensor& at, const TensorStats& stats) {
   const double alert = config_.log.alert_underflow_pct, pct = telemetry::UnderflowPct(stats);
-  if (alert <= 0 || !(pct > alert)) return;
+  if (alert <= 0 || !(pct > alert)) return false;
   const telemetry::TensorTotals* before = recorder_.layers().FindTensor(at.layer, at.tensor);
-  if (before != nullptr && before->last_pct > alert) return;
-  const std::string what = at.tensor == "update" ? " % of its weights' changes vanish in "
-                                                 : " % of its non-zero values underflow in ";
+  if (before != nullptr && before->last_pct > alert) return false;
+  const std::string what = WholeTensor(at.tensor) == "update"
+                               ? " % of its weights' changes vanish in "
+                               : " % of its non-zero values underflow in ";
   const std::string message = at.layer + "." + at.tensor + ": " + Brief(pct) + what +
                               FormatName(at.format) + " at scale " + ShortestText(at.scale) +
                               " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
   Add(r, "underflow_alert", {at.layer, at.tensor, NineDigits(pct)}, message);
   Tell(r, message);
+  return true;
 }
 
 // Source of the limit: arXiv 2505.19115, where training stalls below it.
@@ -142,11 +149,8 @@ void StepEvents::LayerScale(const StepResult& r, const graph::ScalePoint& point)
 }
 
 void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
-  const std::string where = first.layer.empty()
-                                ? "no rounded tensor: a product or the loss itself"
-                                : first.layer + "." + first.tensor + " (largest magnitude " +
-                                      first.value + ")" +
-                                      (first.process.empty() ? "" : " on " + first.process);
+  const std::string where = telemetry::NameText(AsFirst(r, first)) +
+                            (first.process.empty() ? "" : " on " + first.process);
   const char* what = r.retried     ? "the next batch tries the same update"
                      : r.skipped   ? "step skipped"
                      : r.sanitized ? "updated without them"

@@ -37,14 +37,14 @@ class StepEvents {
       : config_(config), recorder_(recorder), log_(log), repeated_(log) {}
 
   // Before the rows of the step are recorded (but NoGradient): these compare with what came before.
-  // loss_not_finite: the first of several such steps in a row.
-  void Loss(const StepResult& result);
+  // loss_not_finite: the first of several such steps in a row, with the first tensor of it.
+  void Loss(const StepResult& result, const EventTensor& first);
   // no_targets: nothing of the batch counts in the loss, which is a mean over nothing.
   void Targets(const StepResult& result);
   // lr_change: every change, but of schedules that move with each step only the first of an epoch.
   void LearningRate(const StepResult& result);
-  // underflow_alert: a tensor passes log.alert_underflow_pct from below.
-  void Underflow(const StepResult& result, const CountedTensor& tensor, const TensorStats& stats);
+  // underflow_alert: a tensor passes log.alert_underflow_pct from below. Returns whether it does.
+  bool Underflow(const StepResult& result, const CountedTensor& tensor, const TensorStats& stats);
   // gradient_noise: the norm of a gradient falls below sqrt(3) times that of its rounding's errors.
   void Noise(const StepResult& result, const telemetry::BlockRow& row);
   // no_gradient: a layer of which dx or dw has no value left; `before`: those that had none in the

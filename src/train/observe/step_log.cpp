@@ -10,6 +10,39 @@
 #include "train/trainer.h"
 
 namespace ada::train {
+namespace {
+
+// The rows of all that one layer has of a tensor as one, before those of its parts where there are
+// several. Parts of one name (a state of several parameters) are one.
+std::vector<UpdateRow> WithWholes(const std::vector<UpdateRow>& parts) {
+  std::vector<UpdateRow> rows;
+  for (std::size_t first = 0, end = 0; first < parts.size(); first = end) {
+    while (end < parts.size() && parts[end].layer == parts[first].layer) ++end;
+    for (const char* const whole : {"update", "master", "state"}) {
+      std::vector<UpdateRow> of_whole;
+      for (std::size_t i = first; i < end; ++i) {
+        if (WholeTensor(parts[i].tensor) != whole) continue;
+        const auto same = std::find_if(of_whole.begin(), of_whole.end(), [&](const UpdateRow& row) {
+          return row.tensor == parts[i].tensor;
+        });
+        if (same == of_whole.end())
+          of_whole.push_back(parts[i]);
+        else
+          same->stats = CombinedStats(same->stats, parts[i].stats);
+      }
+      if (of_whole.empty()) continue;
+      UpdateRow all = of_whole.front();
+      all.tensor = whole;
+      for (std::size_t i = 1; i < of_whole.size(); ++i)
+        all.stats = CombinedStats(all.stats, of_whole[i].stats);
+      rows.push_back(all);
+      if (of_whole.size() > 1) rows.insert(rows.end(), of_whole.begin(), of_whole.end());
+    }
+  }
+  return rows;
+}
+
+}  // namespace
 
 bool IsDue(std::int64_t every, std::int64_t step) {
   return every > 0 && (step == 1 || step % every == 0);
@@ -33,7 +66,7 @@ StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const 
 bool StepLog::Logs(std::int64_t step) const {
   const config::LogConfig& log = config_.log;
   return IsDue(log.every, step) || IsDue(log.probe_every, step) || IsDue(log.dump_every, step) ||
-         IsDue(log.histogram_every, step);
+         TakesHistograms(step);
 }
 
 bool StepLog::Counts(std::int64_t step) const {
@@ -41,27 +74,39 @@ bool StepLog::Counts(std::int64_t step) const {
 }
 
 bool StepLog::TakesHistograms(std::int64_t step) const {
-  return IsDue(config_.log.histogram_every, step);
+  return IsDue(config_.log.histogram_every.value_or(0), step);
 }
 
 bool StepLog::CountsUpdates(std::int64_t step) const {
-  const bool kept_short = config_.precision.masters.format != kFp32;
+  const config::PrecisionConfig& p = config_.precision;
+  const bool kept_short = p.masters.format != kFp32 || p.optimizer_state.format != kFp32;
   return Logs(step) && (kept_short || Contains(config_.log.statistics, "update"));
 }
 
-void StepLog::TakeUpdates(const std::vector<TensorStats>& stats) {
+// A row for all of a layer, and one for each part where it has several.
+void StepLog::TakeUpdates(const std::vector<optim::KeptStats>& stats) {
   updates_.clear();
   if (stats.empty()) return;  // the step is skipped
+  const config::PrecisionConfig& p = config_.precision;
+  const std::vector<std::string> states =
+      optim::Optimizer::StatesOf(backend::UpdateRule(config_.optimizer));
+  const bool changes = p.masters.format != kFp32 || Contains(config_.log.statistics, "update");
+  std::vector<UpdateRow> parts;
   std::size_t next = 0;
-  for (const graph::Parameter& p : graph_.parameters()) {
-    if (!p.gradient) continue;
-    const std::string layer = p.name.substr(0, p.name.rfind('.'));
-    const TensorStats& of = stats.at(next++);
-    if (updates_.empty() || updates_.back().layer != layer)
-      updates_.push_back({layer, of});
-    else
-      updates_.back().stats = CombinedStats(updates_.back().stats, of);
+  for (const graph::Parameter& parameter : graph_.parameters()) {
+    if (!parameter.gradient) continue;
+    const std::size_t dot = parameter.name.rfind('.');
+    const std::string layer = parameter.name.substr(0, dot), of = parameter.name.substr(dot);
+    const optim::KeptStats& kept = stats.at(next++);
+    const TensorStats* const of_states[] = {&kept.state1, &kept.state2};
+    if (changes) parts.push_back({layer, "update" + of, p.masters.format, kept.change});
+    if (kept.master.numel > 0)
+      parts.push_back({layer, "master" + of, p.masters.format, kept.master});
+    for (std::size_t i = 0; i < states.size(); ++i)
+      if (of_states[i]->numel > 0)
+        parts.push_back({layer, "state." + states[i], p.optimizer_state.format, *of_states[i]});
   }
+  updates_ = WithWholes(parts);
 }
 
 void StepLog::TakeTransport(std::vector<SharedGradients::Lost> lost, const NumberFormat& format,
@@ -123,10 +168,12 @@ std::string StepLog::WhoHas(std::size_t point) const {
   return team_ == nullptr || rank < 0 ? "" : team_->NameOf(rank);
 }
 
-void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
-  if (team_ != nullptr && !team_->writes()) return;
+StepNews StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
+  news_ = {};
+  if (team_ != nullptr && !team_->writes()) return news_;
+  const EventTensor first = r.overflow || !std::isfinite(r.loss) ? FirstNotFinite() : EventTensor();
   events_.Targets(r);
-  events_.Loss(r);
+  events_.Loss(r, first);
   events_.LearningRate(r);
   recorder_.Step(
       {r.step, r.epoch, r.loss, r.accuracy, r.lr, r.scale, r.overflow, r.skipped, r.grad_norm});
@@ -141,10 +188,13 @@ void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
     if (TakesHistograms(r.step)) WriteHistograms(r);
   }
   for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
-  if (r.overflow) events_.Overflow(r, FirstNotFinite());
+  if (r.overflow) events_.Overflow(r, first);
   events_.Policy(r, update);
   events_.EndStep(r);
   if (r.logged) recorder_.Flush();
+  news_.skip = r.overflow;
+  news_.skip_layer = first.layer;
+  return news_;
 }
 
 void StepLog::CountEdge(scaling::StepOutcome& attempt) const {
@@ -205,8 +255,8 @@ void StepLog::WriteBlocks(const StepResult& r, const graph::RoundingPoint& p,
 }
 
 void StepLog::WriteUpdates(const StepResult& r) {
-  for (const LayerUpdates& updates : updates_)
-    WriteUnderflow(r, {updates.layer, "update", config_.precision.masters.format}, updates.stats);
+  for (const UpdateRow& row : updates_)
+    WriteUnderflow(r, {row.layer, row.tensor, row.format}, row.stats);
   updates_.clear();
 }
 
@@ -220,7 +270,8 @@ void StepLog::WriteTransport(const StepResult& r) {
 
 void StepLog::WriteUnderflow(const StepResult& r, const CountedTensor& at, const TensorStats& stats,
                              const telemetry::ProbeError& error) {
-  events_.Underflow(r, at, stats);
+  if (events_.Underflow(r, at, stats) && !news_.alert)
+    news_.alert = true, news_.alert_layer = at.layer;
   recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.scale, stats, error);
 }
 

@@ -9,12 +9,14 @@
 
 #include "config/config.h"
 #include "graph/graph.h"
+#include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
 #include "telemetry/recorder.h"
 #include "train/observe/layer_overflow.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_events.h"
+#include "train/observe/step_observer.h"
 #include "train/shared/shared_gradients.h"
 #include "what_if/scenario.h"
 
@@ -25,9 +27,10 @@ struct StepResult;
 // Whether a step is one of those of an `every_*` key: step 1 and the multiples; 0: never.
 bool IsDue(std::int64_t every, std::int64_t step);
 
-// What became of the changes of one layer's parameters.
-struct LayerUpdates {
-  std::string layer;
+// What became of one kind of values that the update of a layer made: a row of underflow.csv.
+struct UpdateRow {
+  std::string layer, tensor;
+  NumberFormat format;
   TensorStats stats;
 };
 
@@ -44,16 +47,17 @@ class StepLog {
   bool TakesHistograms(std::int64_t step) const;
   // A logged step whose tensors are counted: log.statistics is not empty.
   bool Counts(std::int64_t step) const;
-  // A logged step whose updates are counted: they are in log.statistics, or masters are not fp32.
+  // A logged step whose updates are counted: they are in log.statistics, or masters or the
+  // optimizer's state are not fp32.
   bool CountsUpdates(std::int64_t step) const;
   // What Optimizer::Stats gave in such a step, before Write.
-  void TakeUpdates(const std::vector<TensorStats>& stats);
+  void TakeUpdates(const std::vector<optim::KeptStats>& stats);
   // What gradients lost between processes in such a step (parallel.gradients), before Write.
   void TakeTransport(std::vector<SharedGradients::Lost> lost, const NumberFormat& format,
                      float scale);
   // Adds up the counts of several micro-batches; not called where there is one.
   void AddMicroBatch(const backend::Pass& pass);
-  void Write(const StepResult& result, const scaling::ScaleUpdate& update);
+  StepNews Write(const StepResult& result, const scaling::ScaleUpdate& update);
 
   // What a policy requests of the attempt: values of the rounded dx above and below Pass::edge;
   // which layers' own gradients are not finite (layer_overflow.h).
@@ -97,7 +101,8 @@ class StepLog {
   std::vector<TensorStats> sums_;                 // by rounding point, with several micro-batches
   std::vector<BlockCounts> block_sums_;           // the same, of those in block-scaled formats
   std::vector<ExponentBins> bin_sums_;            // the same, where histograms are taken
-  std::vector<LayerUpdates> updates_;             // of the present step; empty: not counted
+  std::vector<UpdateRow> updates_;                // of the present step; empty: not counted
+  StepNews news_;                                 // of the present step
   std::vector<int> largest_at_;                   // RoundingPoint::largest_at of the sums
   std::vector<SharedGradients::Lost> transport_;  // of the present step
   NumberFormat transport_format_;

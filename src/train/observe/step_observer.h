@@ -2,6 +2,7 @@
 // that the run computes with.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,12 @@ struct MicroBatch {
   backend::Pass pass;
 };
 
+// The tensors that a step's events name; layer empty: there was no such event, or it names none.
+struct StepNews {
+  bool skip = false, alert = false;
+  std::string skip_layer, alert_layer;
+};
+
 class StepObserver : public graph::TensorObserver {
  public:
   virtual bool Due(std::int64_t step) const = 0;
@@ -26,6 +33,8 @@ class StepObserver : public graph::TensorObserver {
   virtual void EndMicroBatch(const MicroBatch& batch) = 0;
   // After the last one: weight gradients are complete, neither clipped nor applied.
   virtual void End() = 0;
+  // After the step has been written down, what it is remembered for.
+  virtual void Conclude(const StepNews&) {}
 };
 
 // All observers of a run; calls each only in the steps in which it is due.
@@ -46,6 +55,9 @@ class StepObservers : private graph::TensorObserver {
   }
   void End() {
     for (StepObserver* observer : due_) observer->End();
+  }
+  void Conclude(const StepNews& news) {
+    for (StepObserver* observer : due_) observer->Conclude(news);
   }
 
  private:

@@ -145,11 +145,13 @@ class Stats:
         mean, square = self.total / n, self.square / n
         variance = square - mean * mean
         any_value = self.min_bits < INFINITY_BITS
+        not_zero = self.numel - self.zeros_before
+        finite = self.inf + self.nan < not_zero  # else nothing can be said of underflow
         smallest, largest = _of_bits(self.min_bits), self.max_abs
         return {
             "scale": scale, "numel": self.numel, "zeros_before": self.zeros_before,
             "zeros_after": self.zeros_after, "underflow": self.underflow,
-            "underflow_pct_nonzero": share(self.underflow, self.numel - self.zeros_before),
+            "underflow_pct_nonzero": share(self.underflow, not_zero if finite else 0),
             "underflow_pct_numel": share(self.underflow, self.numel),
             "below_min_pct": share(self.below_min, self.numel), "subnormal": self.subnormal,
             "overflow": self.overflow, "inf": self.inf, "nan": self.nan,

@@ -58,11 +58,9 @@ class CpuUpdate final : public UpdateOp {
 
   std::vector<TensorStats> Stats() const override {
     if (!counted_) return {};
-    std::vector<UpdateCounts> totals(slots_.size(), UpdateCounts::Start());
+    std::vector<KeptCounts> totals(slots_.size(), KeptCounts::Start());
     for (std::size_t i = 0; i < segments_.size(); ++i) totals[segments_[i].slot].Merge(counts_[i]);
-    std::vector<TensorStats> stats;
-    for (const UpdateCounts& total : totals) stats.push_back(StatsOf(total));
-    return stats;
+    return StatsOfSlots(totals);
   }
 
  private:
@@ -110,14 +108,14 @@ class CpuUpdate final : public UpdateOp {
   // What is kept in fewer bits, or counted: value by value.
   void ApplyKept(const UpdateStep& step) {
     const UpdateRounding how = MakeUpdateRounding(rule_, step);
-    if (counted_) counts_.assign(segments_.size(), UpdateCounts::Start());
+    if (counted_) counts_.assign(segments_.size(), KeptCounts::Start());
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
       ApplyKept(step, how, s, counted_ ? &counts_[static_cast<std::size_t>(i)] : nullptr);
     });
   }
   void ApplyKept(const UpdateStep& step, const UpdateRounding& how, const Segment& segment,
-                 UpdateCounts* counts) {
+                 KeptCounts* counts) {
     const UpdateSlot& slot = slots_[segment.slot];
     const UpdateScalars s = MakeUpdateScalars(rule_, step, slot.lr, slot.decay);
     const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
@@ -139,8 +137,8 @@ class CpuUpdate final : public UpdateOp {
   bool left_ = false;  // one of them its format, since the last update
   std::vector<Segment> segments_;
   std::vector<double> squares_;
-  std::vector<UpdateCounts> counts_;  // by segment
-  bool counted_ = false;              // in the last update
+  std::vector<KeptCounts> counts_;  // by segment
+  bool counted_ = false;            // in the last update
   UpdateOutcome outcome_;
 };
 

@@ -248,28 +248,35 @@ struct ApplyUpdate {
   bool adam = false;
 };
 
-// The same where what is kept has fewer bits than fp32, or changes are counted.
+// The same where what is kept has fewer bits than fp32, or changes are counted. Counts of the
+// threads meet part by part, since those of all parts together do not fit into shared memory.
 struct ApplyKeptUpdate {
-  static constexpr int kThreads = 256, kPhases = 2;
+  static constexpr int kThreads = 256, kPhases = 2 * KeptCounts::kParts;
   struct Shared {
     UpdateCounts counts[kThreads];
   };
-  struct Own {};
+  struct Own {
+    KeptCounts counts;
+  };
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if (!decision->apply) return;
+    constexpr int kPart = kPhase / 2;
     if constexpr (kPhase == 0) {
-      UpdateCounts own = UpdateCounts::Start();
-      Apply(at.thread, segments[at.block], counts != nullptr ? &own : nullptr);
-      shared.counts[at.thread] = own;
-    } else if (counts != nullptr && at.thread == 0) {
+      own.counts = KeptCounts::Start();
+      Apply(at.thread, segments[at.block], counts != nullptr ? &own.counts : nullptr);
+    }
+    if (counts == nullptr) return;
+    if constexpr (kPhase % 2 == 0) {
+      shared.counts[at.thread] = own.counts.of[kPart];
+    } else if (at.thread == 0) {
       UpdateCounts all = UpdateCounts::Start();
       for (const UpdateCounts& of : shared.counts) all.Merge(of);
-      counts[at.block] = all;
+      counts[at.block].of[kPart] = all;
     }
   }
-  ADA_HOST_DEVICE void Apply(int thread, const UpdateSegment& s, UpdateCounts* own) const {
+  ADA_HOST_DEVICE void Apply(int thread, const UpdateSegment& s, KeptCounts* own) const {
     UpdateScalars scalars = inputs->scalars(s.group);
     scalars.gradient_factor = decision->factor;
     const bool momentum = s.state1 != nullptr;
@@ -287,7 +294,7 @@ struct ApplyKeptUpdate {
   const UpdateSegment* segments = nullptr;
   const UpdateInputs* inputs = nullptr;
   const UpdateDecision* decision = nullptr;
-  UpdateCounts* counts = nullptr;  // [segments]; null: nothing is counted
+  KeptCounts* counts = nullptr;  // [segments]; null: nothing is counted
   bool adam = false;
 };
 

@@ -93,7 +93,7 @@ class CudaUpdate final : public UpdateOp {
     const bool sanitizes = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
     counted_ = plan.count;
     if (counted_ && counts_.bytes == 0)
-      counts_ = context_.shared.Allocate(static_cast<std::size_t>(count_) * sizeof(UpdateCounts));
+      counts_ = context_.shared.Allocate(static_cast<std::size_t>(count_) * sizeof(KeptCounts));
     recordings_.Run((sanitizes ? 1 : 0) + (counted_ ? 2 : 0), Pass{},
                     [&] { LaunchAll(sanitizes, counted_); });
   }
@@ -107,12 +107,10 @@ class CudaUpdate final : public UpdateOp {
   }
   std::vector<TensorStats> Stats() const override {
     if (!counted_) return {};
-    std::vector<UpdateCounts> totals(slots_, UpdateCounts::Start());
-    const auto* counts = reinterpret_cast<const UpdateCounts*>(counts_.host);
+    std::vector<KeptCounts> totals(slots_, KeptCounts::Start());
+    const auto* counts = reinterpret_cast<const KeptCounts*>(counts_.host);
     for (std::size_t i = 0; i < slot_of_.size(); ++i) totals[slot_of_[i]].Merge(counts[i]);
-    std::vector<TensorStats> stats;
-    for (const UpdateCounts& total : totals) stats.push_back(StatsOf(total));
-    return stats;
+    return StatsOfSlots(totals);
   }
 
  private:
@@ -131,7 +129,7 @@ class CudaUpdate final : public UpdateOp {
       Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
       return;
     }
-    auto* to = counts ? reinterpret_cast<UpdateCounts*>(counts_.backend) : nullptr;
+    auto* to = counts ? reinterpret_cast<KeptCounts*>(counts_.backend) : nullptr;
     Launch(context_.stream, ApplyKeptUpdate{segments_, inputs(), decision_, to, adam}, count_);
   }
   void SendInputs(const UpdatePlan& plan) {

@@ -18,7 +18,7 @@ COLUMNS = {
     "evaluation": "step epoch split images loss top1 top5",
     "scales": "step layer scale_in alpha scale_out limit",
     "underflow": "step layer tensor format scale numel zeros_before zeros_after underflow "
-                 "underflow_pct_nonzero overflow",
+                 "underflow_pct_nonzero overflow inf nan",
     "blocks": "step layer tensor format lost_pct_nonzero scale_log2_min scale_log2_max sqnr_db "
               "sqnr_mean_db sqnr_worst_db norm_over_noise",
     "histograms": "step layer tensor scale exponent count",

@@ -71,6 +71,14 @@ def results(chosen, tensor):
              run.config.get("seed", ""), run.folder] for run in runs]
     worst = []
     for run in runs:
+        bad = run.summary.get("not_finite") if isinstance(run.summary, dict) else None
+        if isinstance(bad, dict):
+            where = ".".join(str(bad.get(key, "")) for key in ("layer", "tensor")).strip(".")
+            helps = "helps" if bad.get("scale_helps") else "does not help"
+            worst.append(f"<li><b>{html.escape(run.label)}</b>: <b>not finite</b> from step "
+                         f"{html.escape(str(bad.get('since', '?')))} on, first tensor "
+                         f"{html.escape(where or 'unknown')} (largest magnitude "
+                         f"{html.escape(str(bad.get('largest', '?')))}): a loss scale {helps}</li>")
         if dead := layers.no_gradient_text(run):
             worst.append(f"<li><b>{html.escape(run.label)}</b>: <b>no gradient</b>: "
                          f"{html.escape(dead)}</li>")

@@ -20,6 +20,16 @@ nav a { margin-right: 14px; white-space: nowrap; }
 a { color: #0058a3; }
 figure { margin: 10px 0 20px; }
 figure img { width: 100%; height: auto; display: block; }
+.zoom input { position: absolute; opacity: 0; }
+.zoom img { cursor: zoom-in; }
+.zoom input:checked + img { width: auto; max-width: none; cursor: zoom-out; }
+.zoom input:focus-visible + img { outline: 2px solid #0058a3; }
+@media (max-width: 640px) {
+  body { padding: 12px 14px 40px; }
+  nav a { white-space: normal; }
+  td:first-child { white-space: normal; min-width: 9ch; }
+  code, h1, h2, p, li { overflow-wrap: anywhere; }
+}
 figcaption { border-left: 3px solid #0072b2; padding: 2px 0 2px 12px; margin-top: 6px;
              overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
@@ -96,8 +106,10 @@ def _figure(picture, folder):
             file.write(image)
     sentence = html.escape(picture.sentence).replace("\n", "<br>")
     data = base64.b64encode(image).decode("ascii")
-    return (f'<figure id="picture-{picture.name}"><img alt="{html.escape(picture.alt)}" '
-            f'src="data:image/png;base64,{data}"><figcaption>{sentence}'
+    # A tick box without a script: a tap opens the picture at its full size, which then scrolls.
+    return (f'<figure id="picture-{picture.name}"><div class="wide"><label class="zoom">'
+            f'<input type="checkbox" aria-label="full size"><img alt="{html.escape(picture.alt)}" '
+            f'src="data:image/png;base64,{data}"></label></div><figcaption>{sentence}'
             "</figcaption></figure>")
 
 

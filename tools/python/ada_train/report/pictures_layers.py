@@ -167,6 +167,18 @@ def _worst_lines(runs, tables, tensor, last):
     return [Picture("underflow_worst", figure, sentence, "underflow of the worst layers")]
 
 
+def _mark_broken(axes, tables, names):
+    """Marks cells with values that overflowed or were not finite; says so where there are any."""
+    any_cell = False
+    for ax, table in zip(axes, tables):
+        bad = (table["overflow"] + table["inf"] + table["nan"] > 0).to_numpy().astype(float)
+        cells = layers.grid(table, layers.codes(table["layer"], names), names, bad)
+        any_cell = any_cell or bool((cells.values > 0).any())
+        style.mark(ax, cells.edges, cells.values > 0)
+    return " Blue: values overflowed or were not finite; no share says anything of them." \
+        if any_cell else ""
+
+
 def underflow(runs, tensor, order, last):
     tables = [layers.of_tensor(run.underflow, tensor) for run in runs]
     names = shown(order, tables)
@@ -183,8 +195,9 @@ def underflow(runs, tensor, order, last):
         data.values[zero.values == 1] = ALL_ZERO
     cmap = colormaps["magma_r"].with_extremes(over="black")
     figure, axes, mesh = heat_maps(runs, names, grids, last, cmap, norm)
+    broken = _mark_broken(axes, tables, names)
     lost_bar(figure, mesh, axes, norm, f"underflow\n(% of non-zero {tensor})")
-    sentence = _lost_sentence(runs, tables, tensor) + layers.thinned(grids)
+    sentence = _lost_sentence(runs, tables, tensor) + broken + layers.thinned(grids)
     return [Picture("underflow", figure, sentence, "underflow by layer and step")] + _worst_lines(
         runs, tables, tensor, last)
 

@@ -1,7 +1,7 @@
 """The page's sections in their order: what each shows, how it is read, and which file it needs."""
 import html
 
-from ada_train.report import (heads, layers, overview, pictures_classes, pictures_compared,
+from ada_train.report import (advice, heads, layers, overview, pictures_classes, pictures_compared,
                               pictures_layers, pictures_runs, pictures_study, pictures_training,
                               pictures_values, predictions, style, tasks)
 from ada_train.report.load import MADE_BY
@@ -182,5 +182,6 @@ def all_sections(chosen, tensor, folders=None):
                         _predictions(runs, folders))
     if chosen.rest:
         parts = _behind(parts, "training", _all_runs(chosen, tensor, order))
-    first = [overview.results(chosen, tensor), overview.configurations(chosen)]
+    first = [advice.section(runs), overview.results(chosen, tensor),
+             overview.configurations(chosen)]
     return first + list(parts.values())

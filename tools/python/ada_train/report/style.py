@@ -7,6 +7,7 @@ import textwrap
 
 import matplotlib
 import numpy
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -20,6 +21,7 @@ COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
           "#BB1199", "#FF8899", "#99BB44", "#BB77FF", "#333366", "#FF77DD"]
 SHORT = 7  # colours that need no line style to tell them apart
 LINES = ["-", "--", "-.", ":"]
+BROKEN = "#1f6feb"  # cells with values that are not finite
 NO_VALUE = "#c9c9c9"  # hatching of a heat map's cells without one
 DPI = 144
 WIDTH = 11.2  # inches; shown at 100 pixels an inch
@@ -191,6 +193,14 @@ def heat(ax, edges, matrix, cmap, norm):
         ax.add_patch(Rectangle((edges[0], rows[0]), edges[-1] - edges[0], len(matrix), lw=0,
                                fc="white", ec=NO_VALUE, hatch="/////", zorder=0.5))
     return ax.pcolormesh(edges, rows, numpy.ma.masked_invalid(matrix), cmap=cmap, norm=norm)
+
+
+def mark(ax, edges, where):
+    """Lays BROKEN over the cells of a heat map in which `where` is true."""
+    if where.any():
+        rows = numpy.arange(len(where) + 1) - 0.5
+        ax.pcolormesh(edges, rows, numpy.ma.masked_where(~where, where.astype(float)),
+                      cmap=ListedColormap([BROKEN]))
 
 
 def color_bar(figure, mesh, axes, label, **options):

@@ -19,7 +19,7 @@ def __getattr__(name):
 
 def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, activations=None,
            weights=None, gradients=None, weight_gradients=None, saturate=False, every=100,
-           histogram_every=None, statistics=("dx", "dy", "dw"), layers="*", name=None,
+           histogram_every=None, statistics=("y", "dx", "dy", "dw"), layers="*", name=None,
            dataset=None, overwrite=False, operands=None):
     """Records the training of `model` by `optimizer` into `folder`, until close().
 

@@ -8,6 +8,7 @@ import torch
 from ada_train import __version__
 from ada_train.csv_writer import nine_digits, shortest
 from ada_train.no_gradient import BRANCH, layers_without_gradient
+from ada_train.not_finite import advice_text, name_text
 from ada_train.recording import RunFolder
 from ada_train.torch import config, formats
 from ada_train.torch.clock import Clock
@@ -16,6 +17,7 @@ from ada_train.torch.layers import is_product
 from ada_train.torch.operands import formats_of as operands_of
 from ada_train.torch.watching import Watching, due, layers_of
 
+ALERT_PCT = 50  # the default of log.alert_underflow_pct
 TENSORS = ("y", "w", "dx", "dw", "dy")
 
 
@@ -74,6 +76,7 @@ class Recorder:
         self._folder = RunFolder(folder, overwrite, histogram_every > 0, taken is not None)
         self._clock, self._epoch, self._scale = Clock(), 1, None
         self._dead, self._closed, self._known_epochs = set(), False, 0
+        self._finite, self._alerted = True, set()
         self._watching = Watching(model, optimizer, names, self._scale_now, self._roles, self._log,
                                   self._clock, taken)
 
@@ -184,19 +187,37 @@ class Recorder:
         if before is not None and before != attempt.scale:
             self._folder.add("events", **at, event="scale_change", value=shortest(attempt.scale),
                              message=f"scale {shortest(before)} -> {shortest(attempt.scale)}")
-        if not math.isfinite(loss):
+        finite, self._finite = self._finite, math.isfinite(loss)
+        lost = finite and not self._finite  # said of the first such step alone
+        layer, tensor, largest = attempt.first_not_finite() if skipped or lost else ("", "", None)
+        value = "" if largest is None else nine_digits(largest)
+        where = (name_text(layer, tensor, value) if layer else
+                 "unknown: the step is not a logged one" if not attempt.counts else
+                 "no recorded tensor")
+        if lost:
+            advice = advice_text(layer, tensor, value, attempt.scale, attempt.step)
             self._folder.add("events", **at, event="loss_not_finite", layer="loss",
-                             value=nine_digits(loss), message="the loss is not finite")
+                             value=nine_digits(loss),
+                             message=f"the loss is not finite; first: {where}: {advice}")
         if skipped:
-            layer, tensor, largest = attempt.first_not_finite()
-            where = (f"{layer}.{tensor} (largest magnitude {nine_digits(largest)})" if layer else
-                     "unknown: the step is not a logged one" if not attempt.counts else
-                     "no recorded tensor")
-            self._folder.add("events", **at, event="skip", layer=layer, tensor=tensor,
-                             value="" if largest is None else nine_digits(largest),
-                             message=f"the optimizer took no step; first: {where}")
+            self._folder.add("events", **at, event="skip", layer=layer, tensor=tensor, value=value,
+                             message=f"gradients are not finite, step skipped; first: {where}")
+        for row in rows:
+            self._alert(at, row)
         if rows:
             self._no_gradient(at, rows)
+
+    def _alert(self, at, row):
+        """A tensor that passes ALERT_PCT from below, as the program's log.alert_underflow_pct."""
+        name, pct = (row["layer"], row["tensor"]), row["underflow_pct_nonzero"]
+        high = pct > ALERT_PCT
+        if high and name not in self._alerted:
+            self._folder.add("events", **at, event="underflow_alert", layer=row["layer"],
+                             tensor=row["tensor"], value=nine_digits(pct),
+                             message=f"{row['layer']}.{row['tensor']}: {pct:.3g} % of its non-zero "
+                             f"values underflow in {row['format']} at scale "
+                             f"{shortest(row['scale'])} (log.alert_underflow_pct: {ALERT_PCT})")
+        (self._alerted.add if high else self._alerted.discard)(name)
 
     def _no_gradient(self, at, rows):
         dead = layers_without_gradient(rows)

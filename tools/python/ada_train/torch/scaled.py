@@ -101,7 +101,7 @@ class AdaLossScaled(nn.Module):
         recorder = Recorder(
             inner, None, os.fspath(folder), scaler=None, scale=1.0, formats=formats,
             every=every, histogram_every=options.pop("histogram_every", every),
-            **{"statistics": ("dx", "dy", "dw"), "layers": "*", "name": None, "dataset": None,
+            **{"statistics": ("y", "dx", "dy", "dw"), "layers": "*", "name": None, "dataset": None,
                "overwrite": False, **options}, scaling=self._engine)
         self._engine.emulation = recorder.emulation
         return recorder

@@ -1,0 +1,125 @@
+// blame, assign: forks of a training that tell which formats it bears.
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/config_options.h"
+#include "cli/view.h"
+#include "config/load.h"
+#include "core/error.h"
+#include "study/commands.h"
+#include "telemetry/log.h"
+
+namespace ada::cli {
+namespace {
+
+struct BlameArguments {
+  study::BlameOptions options;
+  std::string metric = "loss", by = "layer";
+  std::int64_t steps = 0;
+  int threads = 0;
+  ViewFlags view;
+};
+
+int Blame(BlameArguments& a) {
+  using Options = study::BlameOptions;
+  if (a.metric != "loss" && a.metric != "gradient")
+    throw ConfigError("--metric " + a.metric + ": expected loss or gradient");
+  if (a.by != "layer" && a.by != "block" && a.by != "tensor")
+    throw ConfigError("--by " + a.by + ": expected layer, block or tensor");
+  a.options.metric = a.metric == "loss" ? Options::Metric::kLoss : Options::Metric::kGradient;
+  a.options.by = a.by == "layer"   ? Options::By::kLayer
+                 : a.by == "block" ? Options::By::kBlock
+                                   : Options::By::kTensor;
+  if (a.steps != 0) a.options.steps = a.steps;
+  if (a.steps == 0) a.options.steps = a.metric == "loss" ? 20 : 1;
+  Checked(static_cast<double>(a.options.steps), 1, 1e6, "--steps", "a whole number, 1 to 1000000");
+  Checked(a.threads, 0, 1024, "--threads", "a whole number, 1 to 1024");
+  a.options.threads = a.threads;
+  a.options.view = a.view.View();
+  telemetry::Log log(telemetry::LogLevel::kWarning);
+  study::Blame(a.options, std::cout, log);
+  return 0;
+}
+
+struct AssignArguments : ConfigArguments {
+  std::string file, budget = "0.1%", yaml;
+  std::vector<std::string> formats;
+  std::int64_t steps = 50;
+};
+
+// "0.1%" or "0.001".
+double ShareOf(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  const bool good = end != text.c_str() && (unit.empty() || unit == "%") && number > 0;
+  if (!good)
+    throw ConfigError("--budget " + text + ": expected a share above 0, for example 0.1% or 0.001");
+  return unit == "%" ? number / 100 : number;
+}
+
+int Assign(AssignArguments& a) {
+  if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "assign");
+  if (a.config.empty()) a.config = a.file;
+  study::AssignOptions options;
+  for (const std::string& format : a.formats) options.formats.push_back(config::ReadFormat(format));
+  options.budget = ShareOf(a.budget);
+  options.steps = a.steps;
+  options.yaml = a.yaml;
+  Checked(static_cast<double>(a.steps), 0, 1e6, "--steps", "a whole number, 0 to 1000000");
+  options.config = config::Load(a.config, OverridesOf(a.set)).config;
+  config::FillDefaults(options.config);
+  telemetry::Log log(telemetry::LogLevel::kWarning);
+  study::Assign(options, std::cout, log);
+  return 0;
+}
+
+Command AddAssign(CLI::App& app) {
+  auto a = std::make_shared<AssignArguments>();
+  CLI::App* assign =
+      Add(app, "assign", "the cheapest format for each layer within a budget of gradient error",
+          "  ada-train assign configs/lenet_fashion.yaml --formats fp8_e5m2,fp16 --budget 1%\n"
+          "  ada-train assign mine.yaml --formats fp16,bf16 --steps 200 --yaml formats.yaml");
+  assign->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
+  assign->add_option("-c,--config", a->config, "the same as FILE")->type_name("FILE");
+  assign->add_option("--formats", a->formats, "to choose from; fp32 is always there")
+      ->type_name("F,F")
+      ->delimiter(',')
+      ->required();
+  assign->add_option("--budget", a->budget, "of the weight gradients' error (default 0.1%)")
+      ->type_name("SHARE");
+  assign->add_option("--steps", a->steps, "of the training that proves it (default 50; 0: none)")
+      ->type_name("N");
+  assign->add_option("--yaml", a->yaml, "write the section there, for train --with")
+      ->type_name("FILE");
+  AddOverrides(*assign, *a, DataOptions());
+  return {assign, [a] { return Assign(*a); }};
+}
+
+}  // namespace
+
+Commands AddBlameCommands(CLI::App& app) {
+  auto a = std::make_shared<BlameArguments>();
+  CLI::App* blame = Add(app, "blame", "which layer's format changes what a training does",
+                        "  ada-train blame runs/fashion_quickstart --metric gradient\n"
+                        "  ada-train blame runs/fashion_quickstart --by tensor --steps 5 --csv");
+  blame->add_option("RUN_DIR", a->options.folder, "a run with a checkpoint, also a finished one")
+      ->type_name("")
+      ->required();
+  blame
+      ->add_option("--metric", a->metric,
+                   "loss (default), over some steps; gradient: weight gradients, of one step")
+      ->type_name("WHAT");
+  blame->add_option("--steps", a->steps, "steps of each fork (default: loss 20, gradient 1)")
+      ->type_name("N");
+  blame->add_option("--by", a->by, "layer (default), block, or tensor: one kind in all layers")
+      ->type_name("WHAT");
+  blame->add_option("--threads", a->threads, "instead of the run's")->type_name("N");
+  blame->add_option("--picture", a->options.picture, "an SVG of the ranking")->type_name("FILE");
+  AddView(*blame, a->view);
+  return {{blame, [a] { return Blame(*a); }}, AddAssign(app)};
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,120 @@
+// blame: which layer's format, or which kind of tensor's, changes what a training does.
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "study/blame/parts.h"
+#include "study/run_files.h"
+#include "study/text_table.h"
+#include "telemetry/csv.h"
+
+namespace ada::study {
+namespace {
+
+void PrintCsv(const std::vector<Suspect>& suspects, std::ostream& out) {
+  out << "rank,layer,tensor,effect,noise,significant\n";
+  for (std::size_t i = 0; i < suspects.size(); ++i) {
+    const Suspect& s = suspects[i];
+    telemetry::CsvRow row;
+    row.Integer(static_cast<std::int64_t>(i) + 1).Text(s.layer).Text(s.tensor);
+    row.Number(s.effect).Number(s.noise).Text(s.significant ? "true" : "false");
+    out << row.text() << '\n';
+  }
+}
+
+std::string WhatIsMeasured(const BlameOptions& options) {
+  return options.metric == BlameOptions::Metric::kLoss
+             ? "the loss over " + Counted(options.steps, "step")
+             : "weight gradients after " + Counted(options.steps, "step");
+}
+
+}  // namespace
+
+void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) {
+  RequireRun(options.folder);
+  const train::ForkSource source = train::ForkSource::OfRun(options.folder, options.threads);
+  std::vector<Suspect> suspects = Suspects(source, options.by);
+  Forks forks(source, options, log);
+  Judge(source, options, forks, suspects);
+  log.SetStatus("");
+  if (!options.picture.empty())
+    WriteFileAtomically(
+        options.picture,
+        BlamePicture(suspects, source.config().name + ": " + WhatIsMeasured(options) +
+                                   " from step " + std::to_string(source.step()) + " on"));
+  if (options.view == View::kCsv)
+    PrintCsv(suspects, out);
+  else
+    PrintBlame(source, options, suspects, out);
+}
+
+void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
+                const std::vector<Suspect>& suspects, std::ostream& out) {
+  PrintWrapped("run " + Visible(source.config().name) + " from step " +
+                   std::to_string(source.step()) + " on: how much " + WhatIsMeasured(options) +
+                   " change" + (options.metric == BlameOptions::Metric::kLoss ? "s" : "") +
+                   " where one of these is in fp32, and what chance alone changes",
+               2, out);
+  TextTable table({"in fp32", "effect", "noise", "times"});
+  std::vector<std::string> below;
+  for (const Suspect& s : suspects) {
+    if (!s.significant) {
+      below.push_back(s.name());
+      continue;
+    }
+    table.Row({s.name(), Formatted("%.3g", s.effect), Formatted("%.3g", s.noise),
+               s.noise > 0 ? Formatted("%.1f", s.effect / s.noise) : "-"});
+  }
+  if (below.size() == suspects.size())
+    out << "Nothing stands out of the noise: no format here is to blame.\n";
+  else
+    table.Print(out, kTerminalWidth);
+  if (below.empty()) return;
+  const Suspect& first = *std::find_if(suspects.begin(), suspects.end(),
+                                       [](const Suspect& s) { return !s.significant; });
+  out << "Below twice the noise (the largest effect " << Formatted("%.3g", first.effect)
+      << ", noise " << Formatted("%.3g", first.noise) << "):\n";
+  PrintList(below, 2, out, kTerminalWidth);
+}
+
+std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string& title) {
+  constexpr int kRow = 22, kLeft = 220, kBars = 480, kTop = 56;
+  double most = 0;
+  for (const Suspect& s : suspects)
+    if (std::isfinite(s.effect)) most = std::max({most, s.effect, s.noise});
+  if (most == 0) most = 1;
+  const int height = kTop + kRow * static_cast<int>(suspects.size()) + 16;
+  const auto escaped = [](const std::string& text) {
+    std::string safe;
+    for (const char c : Visible(text))
+      safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+    return safe;
+  };
+  std::string svg = Formatted(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
+      "font-size=\"13\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+      kLeft + kBars + 40, height);
+  svg += "<text x=\"12\" y=\"20\" font-size=\"15\">" + escaped(title) + "</text>\n" +
+         "<text x=\"12\" y=\"40\" fill=\"#666\">what changes with it in fp32; the line: noise of "
+         "twins; dark: above twice that</text>\n";
+  for (std::size_t i = 0; i < suspects.size(); ++i) {
+    const Suspect& s = suspects[i];
+    const int y = kTop + kRow * static_cast<int>(i);
+    const double share = std::isfinite(s.effect) ? s.effect / most : 1;
+    const double noise = std::isfinite(s.noise) ? s.noise / most : 1;
+    svg += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kLeft - 8, y + 15) +
+           escaped(CutText(s.name(), 30)) + "</text>\n" +
+           Formatted("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>",
+                     kLeft, y + 3, share * kBars, kRow - 6, s.significant ? "#b3261e" : "#c9c9c9") +
+           escaped(s.name()) +
+           Formatted(": effect %.3g, noise %.3g</title></rect>\n", s.effect, s.noise) +
+           Formatted("<rect x=\"%.1f\" y=\"%d\" width=\"2\" height=\"%d\" fill=\"black\"/>\n",
+                     kLeft + noise * kBars, y + 1, kRow - 2);
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace ada::study

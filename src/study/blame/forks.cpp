@@ -1,0 +1,62 @@
+// Forks of which the losses are kept: a long `blame` can be stopped and asked again.
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "study/blame/parts.h"
+
+namespace ada::study {
+namespace {
+
+using Json = nlohmann::json;
+
+}  // namespace
+
+Forks::Forks(const train::ForkSource& source, const BlameOptions& options, telemetry::Log& log)
+    : source_(source),
+      options_(options),
+      log_(log),
+      file_(options.folder + "/blame.json"),
+      key_(std::to_string(source.step()) + " " + std::to_string(options.steps) + " " +
+           config::ToYaml(source.config())) {
+  if (options.metric == BlameOptions::Metric::kLoss) Load();
+}
+
+// What another command left, or anything else, is made anew.
+void Forks::Load() {
+  std::error_code error;
+  if (!std::filesystem::exists(file_, error)) return;
+  const std::string text = ReadFile<DataError>(file_, std::uint64_t{1} << 28);
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("of", "") != key_ || !json.contains("losses")) return;
+  for (const auto& [name, losses] : json["losses"].items()) {
+    train::ForkResult result;
+    for (const Json& loss : losses)
+      result.losses.push_back(loss.is_number() ? loss.get<double>() : NAN);
+    if (result.losses.size() == static_cast<std::size_t>(options_.steps))
+      results_[name] = std::move(result);
+  }
+}
+
+void Forks::Save() const {
+  Json json;
+  json["of"] = key_;
+  for (const auto& [name, result] : results_) json["losses"][name] = result.losses;
+  WriteFileAtomically(file_, json.dump(1) + "\n");
+}
+
+const train::ForkResult& Forks::Of(const std::string& name, train::ForkSpec spec) {
+  const auto known = results_.find(name);
+  if (known != results_.end()) return known->second;
+  log_.SetStatus("fork " + std::to_string(results_.size() + 1) + ": " + name);
+  spec.steps = options_.steps;
+  spec.gradients = options_.metric == BlameOptions::Metric::kGradient;
+  train::ForkResult& result = results_[name] = source_.Run(spec);
+  if (!spec.gradients) Save();
+  return result;
+}
+
+}  // namespace ada::study

@@ -1,0 +1,67 @@
+// The parts of `blame`: which forks of a run there are, how far apart two of them end, what is a
+// finding, and how that is shown.
+#pragma once
+#include <functional>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "study/commands.h"
+#include "train/fork/fork.h"
+
+namespace ada::study {
+
+// What one fork keeps in fp32, and what came of it: a row of the CSV.
+struct Suspect {
+  std::string layer, tensor;        // "all" where it is not one
+  std::vector<std::string> layers;  // that are put into fp32 whole; empty: `tensor` of all layers
+  bool rounds = true;               // false: it is in fp32 anyway
+  double effect = 0, noise = 0;
+  bool significant = false;
+
+  std::string name() const { return tensor == "all" ? layer : tensor; }
+  std::string fork() const {
+    return (layers.empty() ? "tensor " : layers.size() > 1 ? "block " : "layer ") + name();
+  }
+};
+// Returns what can be blamed, in the order of the network.
+std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By by);
+// Returns the formats of the run with the suspect in fp32.
+config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Suspect& suspect);
+
+// How far apart two forks end. Of losses: the root mean square of their differences over the
+// steps. Of gradients: over the parameters the root mean square of |a - b| / max(|a|, |b|), in L2
+// norms. Infinite where one is finite and the other not.
+double Distance(const train::ForkResult& a, const train::ForkResult& b);
+
+// Forks by name, each computed once; losses are kept in the run's folder, so that a command that
+// was stopped goes on.
+class Forks {
+ public:
+  Forks(const train::ForkSource& source, const BlameOptions& options, telemetry::Log& log);
+  // `spec` has precision, twin and units.
+  const train::ForkResult& Of(const std::string& name, train::ForkSpec spec);
+
+ private:
+  void Load();
+  void Save() const;
+
+  const train::ForkSource& source_;
+  const BlameOptions& options_;
+  telemetry::Log& log_;
+  std::string file_, key_;
+  std::map<std::string, train::ForkResult> results_;
+};
+
+// Fills in effect, noise and significant, and puts the worst first.
+void Judge(const train::ForkSource& source, const BlameOptions& options, Forks& forks,
+           std::vector<Suspect>& suspects);
+
+// Prints a table of those above the noise, and the names of the others.
+void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
+                const std::vector<Suspect>& suspects, std::ostream& out);
+// Returns bars of effects with the noise of each as an SVG.
+std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string& title);
+
+}  // namespace ada::study

@@ -1,0 +1,119 @@
+// Traces out of the logs that DeepSpeed, Megatron and apex print: what a line says of attempts.
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "study/replay/parts.h"
+
+namespace ada::study {
+namespace {
+
+// The number that stands after `key` in `line`, both in lower case, blanks and colons between.
+std::optional<double> NumberAfter(std::string_view line, std::string_view key) {
+  std::size_t at = line.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  at = line.find_first_not_of(" \t:=", at + key.size());
+  if (at == std::string_view::npos) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), value);
+  (void)end;
+  return error == std::errc() ? std::optional(value) : std::nullopt;
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+class LogReader {
+ public:
+  void Take(std::string_view text) {
+    const std::string line = Lower(text);
+    if (line.find("overflow") != std::string::npos &&
+        line.find("skipping step") != std::string::npos)
+      return Overflow(line);
+    if (line.find("iteration") != std::string::npos && line.find('|') != std::string::npos &&
+        line.find("loss scale") != std::string::npos)
+      return Interval(line);
+    if (line.find("step=") != std::string::npos && line.find("skipped=") != std::string::npos)
+      Position(line);
+  }
+  ForeignLog Finish() {
+    if (between_)
+      log_.notes.emplace_back(
+          "a line stands for several iterations: those that were skipped are taken as the first of "
+          "them");
+    if (!knows_ && !log_.attempts.empty())
+      log_.notes.emplace_back(
+          "the log has lines of skipped steps alone: how many steps were between them it does not "
+          "tell, and none are replayed");
+    return std::move(log_);
+  }
+
+ private:
+  // apex: "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0";
+  // DeepSpeed: "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768".
+  void Overflow(const std::string& line) {
+    if (const std::optional<double> rank = NumberAfter(line, "rank")) {
+      if (rank_ && *rank != *rank_) return;  // the same step, as another process has it
+      rank_ = rank;
+    }
+    RecordedAttempt attempt;
+    attempt.overflow = true;
+    attempt.scale = NumberAfter(line, "attempted loss scale");
+    attempt.scale_after = NumberAfter(line, "reducing loss scale to");
+    if (!attempt.scale_after) attempt.scale_after = NumberAfter(line, "reducing to");
+    log_.attempts.push_back(attempt);
+  }
+  // Megatron: " iteration 20/ 100 | ... | loss scale: 65536.0 | ... | number of skipped iterations:
+  // 1 | ...": the scale is that of after the iteration.
+  void Interval(const std::string& line) {
+    const std::optional<double> at = NumberAfter(line, "iteration");
+    if (!at) return;
+    const auto skipped =
+        static_cast<std::int64_t>(NumberAfter(line, "number of skipped iterations").value_or(0));
+    const auto iteration = static_cast<std::int64_t>(*at);
+    const std::int64_t steps =
+        std::max<std::int64_t>({iteration_ > 0 ? iteration - iteration_ : 1, skipped, 1});
+    iteration_ = iteration;
+    knows_ = true;
+    between_ = between_ || steps > 1;
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(steps, kMostAttempts); ++i) {
+      RecordedAttempt attempt;
+      attempt.overflow = i < skipped;
+      if (i + 1 == steps) attempt.scale_after = NumberAfter(line, "loss scale");
+      log_.attempts.push_back(attempt);
+    }
+  }
+  // DeepSpeed: "step=10, skipped=4, lr=[...], mom=[...]": attempts so far.
+  void Position(const std::string& line) {
+    const std::optional<double> step = NumberAfter(line, "step=");
+    if (!step || *step < 0 || *step > static_cast<double>(kMostAttempts)) return;
+    knows_ = true;
+    while (static_cast<double>(log_.attempts.size()) < *step) log_.attempts.emplace_back();
+  }
+
+  static constexpr std::int64_t kMostAttempts = 100'000'000;
+  ForeignLog log_;
+  std::optional<double> rank_;
+  std::int64_t iteration_ = 0;
+  bool knows_ = false;    // how many steps there were between those that were skipped
+  bool between_ = false;  // a line stands for several
+};
+
+}  // namespace
+
+ForeignLog ReadForeignLog(std::string_view text) {
+  LogReader reader;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    reader.Take(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return reader.Finish();
+}
+
+}  // namespace ada::study

@@ -1,0 +1,96 @@
+#include "telemetry/not_finite.h"
+
+#include <cmath>
+
+#include "core/tensor_names.h"
+#include "core/text.h"
+
+namespace ada::telemetry {
+namespace {
+
+// A policy that looks for its scale skips fewer steps than this in a row.
+constexpr std::int64_t kSearch = 20;
+
+bool IsNumber(const std::string& value) {
+  return !value.empty() && value != "inf" && value != "-inf" && value != "nan" && value != "-nan";
+}
+
+}  // namespace
+
+std::string NameText(const FirstNotFinite& first) {
+  if (first.layer.empty()) return "no rounded tensor: a product or the loss itself";
+  const std::string name = first.layer == "input" ? first.layer : first.layer + "." + first.tensor;
+  return name + " (largest magnitude " + first.value + ")";
+}
+
+bool IsOfScale(const FirstNotFinite& first) {
+  return CarriesS(first.tensor) && first.scale > 0 && !first.layer.empty();
+}
+
+bool IsOfOptimizer(const FirstNotFinite& first) {
+  return first.tensor == "w" && !IsNumber(first.value) && first.step > 1;
+}
+
+std::string AdviceText(const FirstNotFinite& first) {
+  if (IsOfOptimizer(first))
+    return "a loss scale does not help: gradients were finite and the weights are not, so the "
+           "optimizer's update did it (optimizer.lr, optimizer.epsilon)";
+  if (first.tensor == "w")
+    return IsNumber(first.value)
+               ? "a loss scale does not help: the weight leaves its format (precision.weights)"
+               : "a loss scale does not help: the weights were so from the start (model.init)";
+  if (first.layer == "input")
+    return "a loss scale does not help: the images leave the format before the network "
+           "(data.normalize, precision.activations)";
+  if (first.tensor == "y")
+    return "a loss scale does not help: it multiplies gradients, and this is of the forward pass "
+           "(a smaller optimizer.lr, warm-up, a format with more range)";
+  if (IsOfScale(first))
+    return "a loss scale helps because the tensor carries it: S = " + ShortestText(first.scale) +
+           " is too large, or the gradient's format too narrow";
+  if (first.tensor == "dw")
+    return "a loss scale does not help: the sum over the batch leaves fp32 or its own format "
+           "(precision.weight_gradients, a smaller optimizer.lr)";
+  return "a smaller optimizer.lr, warm-up or a format with more range may help";
+}
+
+void Finiteness::Add(const StepRow& row) {
+  ++steps_;
+  loss_is_finite_ = std::isfinite(row.loss);
+  const bool bad = row.overflow || !loss_is_finite_;
+  if (bad && begin_ == 0) {
+    begin_ = row.step;
+    scale_ = row.scale;
+  }
+  if (!bad) begin_ = 0;
+}
+
+void Finiteness::Add(const EventRow& row) {
+  if (row.event != "skip" && row.event != "retry" && row.event != "sanitize") return;
+  if (row.step != event_step_ + 1) event_ = row;
+  event_step_ = row.step;
+}
+
+std::int64_t Finiteness::since() const {
+  if (begin_ == 0) return 0;
+  const std::int64_t stretch = event_step_ - begin_ + 1;
+  const bool all = begin_ == 1;
+  return !loss_is_finite_ || all || stretch >= kSearch ? begin_ : 0;
+}
+
+FirstNotFinite Finiteness::first() const {
+  FirstNotFinite first;
+  first.step = begin_;
+  first.scale = scale_;
+  if (event_.step != begin_) return first;
+  first.layer = event_.layer, first.tensor = event_.tensor, first.value = event_.value;
+  return first;
+}
+
+std::string Finiteness::Text() const {
+  if (since() == 0) return "";
+  return "not finite from step " + std::to_string(since()) + " on, first tensor " +
+         NameText(first()) + ": " + AdviceText(first());
+}
+
+}  // namespace ada::telemetry

@@ -1,0 +1,51 @@
+// Numbers that are not finite: since when a run has them, in which tensor they began, and whether
+// a loss scale has anything to do with it. Such numbers are no underflow: shares of what is lost
+// say nothing of them.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "telemetry/rows.h"
+
+namespace ada::telemetry {
+
+// The tensor in which numbers that are not finite came first in a step. layer empty: none that is
+// rounded. `value`: its largest magnitude, as events.csv has it.
+struct FirstNotFinite {
+  std::string layer, tensor, value;
+  double scale = 1;       // S of the step
+  std::int64_t step = 0;  // from 1
+};
+
+// Returns "conv1.y (largest magnitude 70000)"; of the images "input (...)".
+std::string NameText(const FirstNotFinite& first);
+// Returns whether a loss scale helps and what would, in one sentence without a full stop.
+std::string AdviceText(const FirstNotFinite& first);
+// Says whether a smaller loss scale would have kept the tensor finite: it carries S.
+bool IsOfScale(const FirstNotFinite& first);
+// Says whether the optimizer made weights that are not finite of gradients that were.
+bool IsOfOptimizer(const FirstNotFinite& first);
+
+// Follows the steps of a run and its events, in any order of the two.
+class Finiteness {
+ public:
+  void Add(const StepRow& row);
+  void Add(const EventRow& row);  // skip, retry and sanitize name the tensor
+
+  // The first step of those, up to the last one, in which loss or gradients were not finite; 0: the
+  // last one is fine, or it is one of the few skipped steps by which a policy finds its scale.
+  std::int64_t since() const;
+  // Of that step. Its step is since().
+  FirstNotFinite first() const;
+  // "not finite from step N on, first tensor T: ..."; empty where since() is 0.
+  std::string Text() const;
+
+ private:
+  std::int64_t begin_ = 0, steps_ = 0;  // of the last stretch of such steps; all steps
+  bool loss_is_finite_ = true;          // in the last step
+  double scale_ = 1;                    // in the step begin_
+  EventRow event_;                      // of the first step of a stretch
+  std::int64_t event_step_ = -1;        // of the last such event
+};
+
+}  // namespace ada::telemetry

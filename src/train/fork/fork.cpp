@@ -1,0 +1,158 @@
+#include "train/fork/fork.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/random.h"
+#include "graph/network/weights_file.h"
+#include "scaling/policies/start_scale.h"
+#include "telemetry/recorder.h"
+#include "train/checkpoint/restore.h"
+#include "train/checkpoint/weight_values.h"
+#include "train/class_weights.h"
+#include "train/first_scale.h"
+#include "train/observe/layer_overflow.h"
+#include "train/observe/step_log.h"
+#include "train/run.h"
+#include "train/session.h"
+#include "train/trainer.h"
+
+namespace ada::train {
+namespace {
+
+// Of a run that is only looked at: one process, and no log of anything.
+config::Config Quiet(config::Config config) {
+  config.log = config::LogConfig();
+  config.log.every = 0;
+  config.log.histogram_every = 0;
+  config.log.statistics.clear();
+  config.log.alert_underflow_pct = 0;
+  config.parallel = config::ParallelConfig();
+  config.train.max_minutes = 0;
+  return config;
+}
+
+std::string LayerOf(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
+}
+
+// The distance between the numbers of `format` around x.
+double UnitAround(const NumberFormat& format, double x) {
+  const int lowest = std::ilogb(format.smallest_normal());
+  const int exponent = x == 0 ? lowest : std::max(std::ilogb(std::fabs(x)), lowest);
+  return std::ldexp(1.0, exponent - format.mantissa_bits);
+}
+
+void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& backend) {
+  for (const graph::Parameter& parameter : graph.parameters()) {
+    if (!parameter.gradient) continue;
+    const auto unit = spec.units.find(LayerOf(parameter.name));
+    const NumberFormat format = unit == spec.units.end() ? kFp32 : unit->second;
+    std::vector<float> values = HostValues(parameter.value, backend);
+    RandomStream random(spec.twin, StreamId("twin:" + parameter.name));
+    for (float& value : values) {
+      const auto wide = static_cast<double>(value);
+      value = static_cast<float>(wide + (random.Uniform() - 0.5) * UnitAround(format, wide));
+    }
+    backend.Upload(parameter.value.data, values.data(), parameter.value.bytes());
+  }
+}
+
+}  // namespace
+
+ForkSource::ForkSource(config::Config config, std::optional<ResumePoint> from)
+    : from_(std::move(from)) {
+  const data::DatasetInfo info = InspectData(config);
+  config_ = Quiet(Completed(std::move(config), info));
+  data_ = ReadData(config_, info);
+  if (!ComputesClassWeights(config_)) return;
+  std::vector<double>& weights = config_.train.class_weights.values;
+  if (from_) weights = from_->state.class_weights;
+  if (weights.empty()) weights = ComputeClassWeights(config_, data_).values;
+}
+
+ForkSource ForkSource::OfRun(const std::string& folder, int threads) {
+  const std::string path = CheckpointOfRun(folder, /*best=*/false);
+  const std::string stem = std::filesystem::path(path).replace_extension().string();
+  ResumePoint from{stem, ReadCheckpointState(stem)};
+  config::Config config = config::LoadText(from.state.config, stem + ".json (config)", {}).config;
+  config::FillDefaults(config);
+  if (threads > 0) config.device.threads = threads;
+  return {std::move(config), std::move(from)};
+}
+
+ForkSource ForkSource::OfConfig(const config::Config& config) { return {config, std::nullopt}; }
+
+std::vector<ForkLayer> ForkSource::Layers() const {
+  const ChosenBackend chosen = MakeBackend(config_.device);
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config_.scaling);
+  const auto graph =
+      graph::Graph::Build(TrainGraph(config_, data_.image, *policy), *chosen.backend);
+  std::vector<ForkLayer> layers;
+  for (const graph::LayerRow& row : graph->layers()) {
+    ForkLayer layer{row.name, kFp32};
+    for (const graph::RoundingPoint& point : graph->roundings()) {
+      if (point.layer != row.name) continue;
+      layer.rounds = layer.rounds || point.format != kFp32;
+      if (point.tensor == "w" || (point.tensor == "y" && layer.unit == kFp32))
+        layer.unit = point.format;
+    }
+    layers.push_back(layer);
+  }
+  return layers;
+}
+
+ForkResult ForkSource::Run(const ForkSpec& spec) const {
+  config::Config config = config_;
+  config.precision = spec.precision;
+  const ChosenBackend chosen = MakeBackend(config.device);
+  backend::Backend& backend = *chosen.backend;
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
+  const auto graph = graph::Graph::Build(TrainGraph(config, data_.image, *policy), backend);
+  Batches batches(backend, data_.train, TrainLoader(config, data_), Batches::Residence::kHost);
+  optim::Optimizer optimizer(backend, UpdateRuleOf(config),
+                             OptimizedParameters(config.optimizer, *graph), config.train.clip_norm,
+                             WatchedRoundings(*graph));
+  telemetry::Recorder recorder;  // that writes nothing
+  telemetry::Log log(telemetry::LogLevel::kError);
+  StepLog step_log(config, *graph, std::string(policy->name()), recorder, log, nullptr);
+  const std::int64_t per_epoch = batches.batches_per_epoch();
+  const std::int64_t total = TotalSteps(config, per_epoch);
+  Trainer trainer(config, *graph, batches, *policy, optimizer, step_log, {}, total);
+  if (from_) {
+    const CheckpointState& s = from_->state;
+    RestoreParts(*from_, 0, *graph, optimizer, *policy, backend);
+    // A run that is finished has no rate left: its forks have that of its last steps.
+    const std::int64_t schedule =
+        std::min(s.schedule_steps, std::max<std::int64_t>(total - spec.steps, 0));
+    trainer.Resume({s.step, s.skips_in_a_row, s.retries, schedule});
+  } else {
+    graph::Initialize(*graph, config.model.init, config.seed, backend);
+    if (policy->AwaitsStart()) {
+      const double largest = LargestLogitGradient(config, data_, *graph, backend);
+      policy->Start(scaling::ChooseStart(config.scaling, largest, NarrowestGradient(*graph)).scale);
+      graph::Initialize(*graph, config.model.init, config.seed, backend);
+    }
+  }
+  if (spec.twin != 0) MoveWeights(spec, *graph, backend);
+  optimizer.RoundMasters();
+  ForkResult result;
+  for (std::int64_t step = 0; step < spec.steps; ++step) {
+    const StepResult r = trainer.Step();
+    result.losses.push_back(r.loss);
+    if (!r.error.empty()) break;  // the policy ends the run
+  }
+  result.losses.resize(static_cast<std::size_t>(spec.steps), NAN);
+  if (!spec.gradients) return result;
+  for (const graph::Parameter& parameter : graph->parameters()) {
+    if (!parameter.gradient) continue;
+    result.names.push_back(parameter.name);
+    result.gradients.push_back(HostValues(parameter.gradient, backend));
+  }
+  return result;
+}
+
+}  // namespace ada::train

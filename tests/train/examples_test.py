@@ -1,0 +1,144 @@
+"""Every example of every `--help`, and the program's commands in the README, run as they stand on
+small stand-ins for the files that they name. ADA_BINARY names the program."""
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+# Commands that a machine without data sets, or without people, cannot run: why.
+SKIPPED = {
+    r"score (voc|segmentation)": "data sets of boxes and label images",
+    r"^watch \S+$": "as often as the run is looked at",  # beside --once
+    r"models \| policies": "names several commands",
+    r"--help|help train \|": "not a command of its own",
+    r"trained\.safetensors|mine\.yaml --outputs": "a network of one's own",
+    r"evaluate runs/cells": "a SegNet",
+    r"^generate |jargon|token": "a language model",
+    r"step-00000100|mxfp|nvfp4": "a dump of step 100",
+    r"--config FILE": "a file of one's own",
+}
+CONFIG = """
+name: {name}
+data: {{dataset: synthetic, synthetic: {{height: 12, width: 12, channels: 3, classes: 4, train: 160,
+       test: 32}}, batch_size: 16, workers: 0}}
+model:
+  layers:
+    - {{name: conv1, kind: conv2d, channels: 6, kernel: 3}}
+    - {{name: relu1, kind: relu}}
+    - {{name: fc, kind: linear, features: classes}}
+precision: {{format: fp16}}
+scaling: {{policy: adaptive}}
+train: {{epochs: 2}}
+log: {{every: 2}}
+device: {{kind: cpu, threads: 1}}
+"""
+NAMES = ("fashion_quickstart", "resnet20_cifar", "resnet20_cifar_quick", "lenet_fashion")
+
+
+def png(side):
+    """A picture of side x side, 8 bits RGB."""
+    def chunk(kind, data):
+        return (struct.pack(">I", len(data)) + kind + data +
+                struct.pack(">I", zlib.crc32(kind + data)))
+    lines = b"".join(b"\0" + bytes((x * 3 + y) % 256 for x in range(3 * side)) for y in range(side))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
+
+
+class Examples(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = folder = pathlib.Path(cls.temporary.name)
+        (folder / "bin").mkdir()
+        (folder / "bin/ada-train").symlink_to(BINARY)
+        (folder / "configs").mkdir()
+        for name in NAMES:
+            (folder / f"configs/{name}.yaml").write_text(CONFIG.format(name=name), encoding="utf-8")
+        for name in ("mine", "a"):
+            (folder / f"{name}.yaml").write_text(CONFIG.format(name=name), encoding="utf-8")
+        (folder / "overflows.csv").write_text("overflow\n" + "0\n0\n1\n" * 20, encoding="utf-8")
+        for name in ("photo.jpg", "cat.jpg", "dog.png"):
+            (folder / name).write_bytes(png(320))
+        (folder / "photos").mkdir()
+        (folder / "photos/one.jpg").write_bytes(png(20))
+        cls.stage("train", "configs/fashion_quickstart.yaml", "--quiet", "--set", "log.dump_every=9",
+                  "--set", "train.epochs=4")
+        made = folder / "runs/fashion_quickstart"
+        for name in ("none", "adaptive", "seed1", "seed2", "resnet20_cifar", "photos", "a", "b"):
+            shutil.copytree(made, folder / "runs" / name)
+        shutil.copy(made / "dump/step-00000001.safetensors", folder / "gradients.safetensors")
+        shutil.copy(made / "checkpoints/best.safetensors", folder / "weights.safetensors")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @classmethod
+    def stage(cls, *arguments):
+        subprocess.run([BINARY, *arguments], cwd=cls.folder, check=True, capture_output=True)
+
+    def commands(self):
+        """The names of the program's commands, as its help lists them."""
+        text = subprocess.run([BINARY, "help"], capture_output=True, text=True, check=True).stdout
+        return [name for name in re.findall(r"^  ([a-z][a-z-]+)  ", text, re.MULTILINE)]
+
+    def run_line(self, line):
+        """Runs what follows `ada-train`; a run that is there already is deleted first."""
+        if any(re.search(pattern, line) for pattern in SKIPPED):
+            return
+        if line.startswith("train ") and "--resume" not in line and "--dry-run" not in line:
+            line += " --overwrite"
+        line = line.replace("| less", "| cat")
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", "ada-train " + line],
+                              cwd=self.folder, env={**os.environ, "PATH": path},
+                              capture_output=True, text=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, 0, f"ada-train {line}\n{done.stderr[-2000:]}")
+
+    def test_examples_of_every_help(self):
+        seen = 0
+        commands = self.commands()
+        self.assertIn("blame", commands)
+        for command in commands:
+            text = subprocess.run([BINARY, "help", command], capture_output=True, text=True,
+                                  check=True).stdout
+            examples = re.findall(r"^  ada-train (.*)$", text, re.MULTILINE)
+            self.assertGreaterEqual(len(examples), 2, command)
+            for line in examples:
+                with self.subTest(line=line):
+                    self.run_line(line)
+                    seen += 1
+        self.assertGreater(seen, 30)
+
+    def test_commands_of_the_readme(self):
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        lines = [line for block in blocks for line in block.splitlines()
+                 if line.startswith("build/ada-train ")]
+        self.assertGreater(len(lines), 20)
+        for line in lines:
+            line = re.split(r"\s{2,}#|\s#\s", line.removeprefix("build/ada-train "))[0].strip()
+            with self.subTest(line=line):
+                self.run_line(line)
+
+    @unittest.skipUnless(os.environ.get("ADA_SLOW"), "draws reports: ADA_SLOW=1")
+    def test_reports_of_the_tools_page(self):
+        (self.folder / "seen").mkdir(exist_ok=True)
+        done = subprocess.run([sys.executable, str(ROOT / "tools/report.py"), "runs/none",
+                               "runs/adaptive", "-o", "report.html"], cwd=self.folder,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("What to do", (self.folder / "report.html").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    unittest.main()

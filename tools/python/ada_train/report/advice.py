@@ -1,0 +1,53 @@
+"""What to do after each run: what `ada-train advise` says, at the top of the page."""
+import html
+import os
+import shutil
+import subprocess
+
+from ada_train.report.page import Section
+
+HOW = ("What each run's record asks for, at most five changes a run, as `ada-train advise` says them: "
+       "YAML, its reason, and how sure. `ada-train advise RUN_DIR --yaml FILE` writes them, "
+       "`ada-train train --with FILE` takes them.")
+MOST_RUNS = 12
+
+
+def program():
+    """The program beside this package, or on the path; None where there is none."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    built = os.path.join(here, *[os.pardir] * 4, "build", "ada-train")
+    named = os.environ.get("ADA_TRAIN", built)
+    return named if os.access(named, os.X_OK) else shutil.which("ada-train")
+
+
+def _lines(ada_train, folder):
+    """The advice for one run; None where the program cannot give it."""
+    try:
+        done = subprocess.run([ada_train, "advise", folder], capture_output=True, text=True,
+                              timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.splitlines() if done.returncode == 0 else None
+
+
+def _item(line):
+    yaml, _, reason = line.partition("  # ")
+    if not reason:
+        return f"<li>{html.escape(line.removeprefix('# '))}</li>"
+    return f"<li><code>{html.escape(yaml)}</code><br>{html.escape(reason)}</li>"
+
+
+def section(runs):
+    """The section, of the first runs."""
+    ada_train = program()
+    if ada_train is None:
+        text = ("<p class=\"absent\">The program is not here: <code>tools/build.sh</code> makes it, "
+                "and <code>ada-train advise RUN_DIR</code> tells.</p>")
+        return Section("advice", "What to do", HOW, extra=text)
+    text = ""
+    for run in runs[:MOST_RUNS]:
+        lines = _lines(ada_train, run.folder)
+        items = "<li>the record does not tell</li>" if lines is None else "".join(
+            map(_item, lines))
+        text += f"<p><b>{html.escape(run.label)}</b></p><ul class=\"advice\">{items}</ul>"
+    return Section("advice", "What to do", HOW, extra=text)
