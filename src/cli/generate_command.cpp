@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/config_options.h"
+#include "cli/shipped.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -69,7 +69,8 @@ int Generate(GenerateArguments& a) {
   const config::Overrides overrides = OverridesOf(a.set);
   config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(path),
                                                               path + " (config)", overrides)
-                                           : config::Load(a.config, overrides);
+                                           : LoadConfig(a);
+  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
   config::FillDefaults(loaded.config);
   telemetry::Log log;
   train::Generate(loaded.config, path, o, std::cout, log);

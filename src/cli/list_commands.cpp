@@ -31,10 +31,12 @@ struct DatasetsArguments : ConfigArguments {
   bool csv = false;
 };
 
-int CheckDatasets(const DatasetsArguments& a) {
+int CheckDatasets(DatasetsArguments& a) {
   if (!a.preview.empty() || (!a.config.empty() && a.config != a.check))
     throw ConfigError("--check: names the configuration by itself, without --preview and --config");
-  config::Loaded loaded = config::Load(a.check, OverridesOf(a.set));
+  a.config = a.check;
+  config::Loaded loaded = LoadConfig(a);
+  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
   config::FillDefaults(loaded.config);
   telemetry::Log log;
   study::CheckDataOptions options;
