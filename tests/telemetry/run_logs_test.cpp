@@ -109,9 +109,9 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("timing.csv, which no checkpoint records, is cut behind the last kept step") {
     const std::string header = ada::telemetry::Header<ada::telemetry::TimingRow>() + "\n";
-    const std::string rows = header + "1,1,1,1,1,1,1,1\n20,1,1,1,1,1,1,1\n";
+    const std::string rows = header + "1,1,1,1,1,1,1,1,1\n20,1,1,1,1,1,1,1,1\n";
     const std::vector<std::pair<std::string, std::string>> cases = {
-        {rows + "26,1,1,1,1,1,1,1\n", rows}, {rows, rows}, {rows + "26,1", rows}, {"", header}};
+        {rows + "26,1,1,1,1,1,1,1,1\n", rows}, {rows, rows}, {rows + "26,1", rows}, {"", header}};
     for (const auto& [found, kept] : cases) {
       const TempFolder folder;
       std::map<std::string, std::int64_t> lengths;

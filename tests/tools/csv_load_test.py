@@ -36,8 +36,9 @@ def documented():
     """{file: {column: type}} as src/telemetry/README.md has them."""
     files = {}
     for line in (ROOT / "src/telemetry/README.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            columns = files.setdefault(line[3:].removesuffix(".csv"), {})
+        if line.startswith("## "):  # sections that are no file's are left out
+            name = line[3:]
+            columns = files.setdefault(name.removesuffix(".csv"), {}) if name.endswith(".csv") else {}
         cells = [cell.strip(" `") for cell in line.split("|")]
         if len(cells) > 4 and cells[2] in {"integer", "flag", "number", "scale", "text"}:
             columns[cells[1]] = cells[2]
