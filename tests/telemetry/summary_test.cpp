@@ -118,13 +118,9 @@ TEST_SUITE("cpu") {
           R"(run demo finished: 2 epochs, 3 steps (1 skipped) in 2:05, 541 images/s
   test accuracy 75.00 %, loss 1.125 (best 81.25 % in epoch 1)
   training accuracy 50.00 %, loss 1.5 (mean of epoch 2)
-<<<<<<< ours
+8 tensors overflowed or held inf or NaN in logged steps (underflow.csv: overflow, inf, nan)
 layers that underflow most (share of their values other than zero, mean of 1
   logged step; last scale)
-=======
-8 tensors overflowed or held inf or NaN in logged steps (underflow.csv: overflow, inf, nan)
-layers that underflow most (share of their values other than zero, mean of 1 logged step; last scale)
->>>>>>> theirs
   layer  tensor  lost      at most   scale  alpha  why
   conv2  dx      10.000 %  10.000 %  128    8      target: the value computed
                                                    for underflow_target
