@@ -227,7 +227,7 @@ std::string Losses(const LayerTotals& layers, bool color) {
                   : "\n" +
                         Colored(color, Color::kYellow,
                                 Counted(broken, "tensor") + " overflowed or held inf or NaN") +
-                        " in logged steps (underflow.csv: overflow, inf, nan)";
+                        " in logged steps (see underflow.csv)";
   if (worst.empty()) return broken == 0 ? "\nno value underflowed in the logged steps" : not_finite;
   std::vector<Row> rows = {
       {{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"scale"}, {"alpha"}, {"why"}}};

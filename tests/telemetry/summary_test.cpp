@@ -118,7 +118,7 @@ TEST_SUITE("cpu") {
           R"(run demo finished: 2 epochs, 3 steps (1 skipped) in 2:05, 541 images/s
   test accuracy 75.00 %, loss 1.125 (best 81.25 % in epoch 1)
   training accuracy 50.00 %, loss 1.5 (mean of epoch 2)
-8 tensors overflowed or held inf or NaN in logged steps (underflow.csv: overflow, inf, nan)
+8 tensors overflowed or held inf or NaN in logged steps (see underflow.csv)
 layers that underflow most (share of their values other than zero, mean of 1
   logged step; last scale)
   layer  tensor  lost      at most   scale  alpha  why
