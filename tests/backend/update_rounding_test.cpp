@@ -46,8 +46,9 @@ float KeepIn(const KeptFormat& kept, float x, std::uint64_t stream, std::uint64_
 }
 
 struct Want {
-  Values value, state1, state2;
-  Values wide, wide1, wide2;  // the same before they were rounded where they are kept
+  Values value = {}, state1 = {}, state2 = {};
+  Values wide = {}, wide1 = {},
+         wide2 = {};  // the same before they were rounded where they are kept
   std::int64_t zeros = 0, lost = 0;
 };
 // Masters and states in fp32 are not counted.

@@ -93,10 +93,10 @@ std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string
       safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
     return safe;
   };
-  std::string svg = Formatted(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
-      "font-size=\"13\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-      kLeft + kBars + 40, height);
+  std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" " +
+                    Formatted("viewBox=\"0 0 %d %d\"", kLeft + kBars + 40, height) +
+                    " font-family=\"sans-serif\" font-size=\"13\">\n"
+                    "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   svg += "<text x=\"12\" y=\"20\" font-size=\"15\">" + escaped(title) + "</text>\n" +
          "<text x=\"12\" y=\"40\" fill=\"#666\">what changes with it in fp32; the line: noise of "
          "twins; dark: above twice that</text>\n";
