@@ -58,7 +58,8 @@ Recording Watch(const TestNetwork& network, bool fuse, std::set<Name>* roundings
   graph->Backward({}, &recording);
   if (roundings)
     for (const RoundingPoint& p : graph->roundings())
-      if (p.tensor != "w" && p.tensor != "dw") roundings->insert({p.layer, p.tensor});
+      if (p.tensor != "w" && p.tensor != "dw" && p.layer != "input")
+        roundings->insert({p.layer, p.tensor});
   return recording;
 }
 
