@@ -49,7 +49,8 @@ struct Built {
   Table Formats() const {  // by "layer tensor"
     Table table;
     for (const RoundingPoint& point : graph->roundings()) {
-      table[point.layer + " " + point.tensor] = FormatName(point.format);
+      if (point.layer != "input")
+        table[point.layer + " " + point.tensor] = FormatName(point.format);
     }
     return table;
   }

@@ -219,7 +219,7 @@ TEST_SUITE("cpu") {
         "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n";
     CHECK(replay(apex, "apex", 65536).find("all 1 scale of the record are the same") !=
           std::string::npos);
-    CHECK(replay(apex, "apex", 1024).find("after attempt 1: 32768 there, 512 here") !=
+    CHECK(replay(apex, "apex", 1024).find("after attempt 1: 32768\n  there, 512 here") !=
           std::string::npos);
     const std::string megatron =
         " iteration        1/     100 | loss scale: 65536.0 | number of skipped iterations:   0 |\n"

@@ -50,7 +50,7 @@ config::Config Small(const std::string& changes) {
 name: small
 seed: 3
 train: {epochs: 2, max_steps: 12}
-checkpoint: {every_steps: 6}
+checkpoint: {every_steps: 6, best: false}
 log: {every: 4, histogram_every: 6}
 )";
   config::Overrides overrides;

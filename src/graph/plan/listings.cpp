@@ -21,7 +21,7 @@ class PointLister {
   }
 
   std::vector<RoundingPoint> Roundings() {
-    if (b_.training && !b_.network->reads_tokens()) AddInput();
+    if (!b_.network->reads_tokens()) AddInput();
     for (int i = 0; i < nodes_; ++i) AddForward(i);
     if (b_.training) AddBackward();
     return std::move(points_);

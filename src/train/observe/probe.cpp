@@ -174,7 +174,8 @@ void Probe::JoinGradients() {
 void Probe::End() {
   if (team_ != nullptr) JoinSums(), JoinGradients();
   for (const graph::RoundingPoint& point : graph_.roundings()) {
-    if (!Wants(point.tensor)) continue;
+    // The images are the same on both sides.
+    if (!Wants(point.tensor) || point.layer == "input") continue;
     Sums& sums = sums_[{point.layer, point.tensor}];
     if (point.tensor == "w" || point.tensor == "dw") CompareParameters(point, sums);
     telemetry::ProbeRow row;
