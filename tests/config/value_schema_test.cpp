@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace ada::config {
 namespace {
 
 constexpr int kDeepest = 8;
+const std::set<std::string> kByZoo = {"layers", "hidden", "width"};
 
 YamlNode Quoted(const std::string& text) {
   YamlNode node = Scalar(text);
@@ -156,7 +158,9 @@ class Walk {
       CAPTURE(key.name);
       CHECK_FALSE(key.schemas.empty());
       ++keys;
-      if (key.read) Compare(key);  // else: of a repeat block, which model.layers reads
+      // These hang on the network that `zoo` names: a schema by itself admits each one's form.
+      const bool by_zoo = section.path == "model" && kByZoo.contains(key.name);
+      if (key.read && !by_zoo) Compare(key);  // else: of a repeat block, which model.layers reads
       Schemas(key.schemas, depth);
     }
   }

@@ -321,7 +321,7 @@ TEST_SUITE("cpu") {
     CHECK(MessageOf(folder.path(), [&] { Read("tokens", folder / "none", Windows(1)); }) ==
           "DIR/none: no file *.bin in this folder");
     CHECK(MessageOf(folder.path(), [&] { Read("jargon", folder / "none", Windows(1)); })
-              .starts_with("DIR/none/jargon.txt: no such file; fetch it: data/scripts/fetch.py "
+              .starts_with("DIR/none/jargon.txt: no such file; fetch it: ada-train fetch "
                            "jargon --to DIR/none"));
   }
 

@@ -2,6 +2,7 @@
 // cut, and what of them is shown.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -114,9 +115,12 @@ TEST_SUITE("cpu") {
     state.Add(telemetry::EventRow{39, 1, "skip", "fc", "dx", "inf", message});
     const std::vector<std::string> lines = DrawWatch(state, {.width = 60});
     CHECK(lines.front().starts_with("r  running  541 img/s  left 0:30"));
-    REQUIRE(lines.size() > 4);
-    std::string event = lines[2];
-    for (std::size_t i = 3; i < lines.size(); ++i) event += lines[i].substr(1);
+    const auto first = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.starts_with("last event");
+    });
+    REQUIRE(lines.end() - first > 2);
+    std::string event = *first;
+    for (auto line = first + 1; line != lines.end(); ++line) event += line->substr(1);
     CHECK(event == "last event: step 39, skip: " + message);
     state.status = "finished";
     CHECK(DrawWatch(state, {}).front().starts_with("r  finished"));
