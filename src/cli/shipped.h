@@ -15,7 +15,7 @@ std::string ShippedConfigs();
 // The file data/scripts/fetch.py. "": the same.
 std::string FetchScript();
 
-// How this program came here: "as a wheel", "as a package", "below PREFIX", "source tree", and
+// How this program came here: "as a package", "below PREFIX", "source tree", and
 // "alone" where nothing that comes with it is beside it.
 std::string Installation();
 

@@ -44,7 +44,7 @@ STRUCTURAL = re.compile(r"unknown key|missing; it has no default|missing; (?:pol
                         r"|expected .*; got ")
 # But for how a number is spelled, and what depends on other values.
 BEYOND = re.compile(r"\((?:write it|leading zeros)|not finite|beyond what a double holds"
-                    r"|one number per channel|duplicate key")
+                    r"|one number per channel|duplicate key|model\.hidden: .*got a list")
 
 
 def structural(message):
@@ -178,7 +178,6 @@ scaling: {policy: layerwise_dynamic, layers: [{match: fc, method: fixed}]}
 scaling: {policy: layerwise_dynamic, layers: [{init_scale: 8}]}
 scaling: {policy: adaptive, underflow_target: 0}
 scaling: {policy: adaptive, underflow_target: 1}
-precision: fp16
 precision: {format: fp17}
 precision: {format: e8m0}
 precision: {format: {exponent: 4}}

@@ -46,7 +46,7 @@ TEST_SUITE("cpu") {
       const std::size_t examples = o.out.find("Examples:");
       REQUIRE(examples != std::string::npos);
       const std::string wanted = "\n  ada-train " + (command.empty() ? "" : command.front());
-      CHECK(Count(o.out.substr(examples), wanted) == 2);
+      CHECK(Count(o.out.substr(examples), wanted) >= 2);
     }
   }
 
@@ -131,7 +131,7 @@ TEST_SUITE("cpu") {
         {{"train", "good.yaml", "b.yaml", "c.yaml"}, "not expected behind train: b.yaml c.yaml;"},
         {{"train", "good.yaml", "-c", "b.yaml"}, "good.yaml and --config b.yaml: expected one"},
         {{"train", "good.yaml", "--epochs", "many"}, "--epochs many: expected a whole number"},
-        {{"train", "good.yaml", "--epochs", "0"}, "--set train.epochs: expected a whole number, 1"},
+        {{"train", "good.yaml", "--epochs", "0"}, "--set train.epochs: expected 1 or more"},
         {{"train", "good.yaml", "--lr", "fast"}, "--lr fast: expected a number"},
         {{"train", "good.yaml", "--policy", "adaptve"}, "adaptive"},
         {{"train", "."}, ".: is a folder; to go on with a run: --resume ."},

@@ -41,7 +41,7 @@ TEST_SUITE("cpu") {
     const Outcome data = Run(run, folder.path());
     ADA_CHECK_EXIT(data, 3);
     CHECK(Contains(data.err, "nowhere"));
-    CHECK(Contains(data.err, "fetch.py"));
+    CHECK(Contains(data.err, "ada-train fetch"));
     const Outcome output =
         Run({"--config", "synthetic.yaml", "--output", "run.yaml/x"}, folder.path());
     ADA_CHECK_EXIT(output, 6);

@@ -73,7 +73,7 @@ class AdaTrain:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
             sys.exit(f"bench.py: ada-train ended with {process.returncode}:\n{message}")
-        rows = [{key: float(value) for key, value in row.items()}
+        rows = [{key: float(value) for key, value in row.items() if value}
                 for row in run_files.rows(self._folder(name) / "timing.csv")]
         if len(rows) < least:
             sys.exit("bench.py: too few logged steps; raise --ada-steps or lower --log-every")

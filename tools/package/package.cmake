@@ -6,12 +6,7 @@ set(generated ${CMAKE_BINARY_DIR}/package)
 
 install(TARGETS ada-train RUNTIME)
 # Private to the Python package, which looks for it here; no other program links it.
-if(SKBUILD)
-  set(ada_library_folder lib/ada-train)
-else()
-  set(ada_library_folder ${CMAKE_INSTALL_LIBDIR}/ada-train)
-endif()
-install(TARGETS ada_c_api LIBRARY DESTINATION ${ada_library_folder})
+install(TARGETS ada_c_api LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ada-train)
 install(DIRECTORY configs DESTINATION ${share} FILES_MATCHING PATTERN *.yaml)
 install(PROGRAMS data/scripts/fetch.py DESTINATION ${share}/scripts)
 install(FILES data/scripts/catalog.py data/scripts/download.py data/scripts/trees.py

@@ -139,7 +139,7 @@ def places():
     here = pathlib.Path(__file__).resolve().parent
     given = os.environ.get("ADA_SCALING_LIBRARY")
     return ([pathlib.Path(given)] if given else []) + [
-        here / "program/lib/ada-train" / NAME, here.parents[2] / "build" / NAME]
+        here / NAME, here.parents[2] / "build" / NAME]
 
 
 def library():

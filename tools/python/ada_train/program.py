@@ -1,10 +1,9 @@
-"""The program that a wheel carries (or a source tree has built, or the PATH has): started from the
-shell as `ada-train`, or from Python by run()."""
+"""The program ada-train, started from Python by run(): of the source tree around this package, or
+on the PATH."""
 import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
 
@@ -18,35 +17,18 @@ class RunFailed(RuntimeError):
 
 
 def path():
-    """The program's file: $ADA_TRAIN, else the one in this package, in the build folder of the
-    source tree around it, or on the PATH. Raises FileNotFoundError where there is none."""
+    """The program's file: $ADA_TRAIN, else the one in the build folder of the source tree around
+    this package, or on the PATH. Raises FileNotFoundError where there is none."""
     named = os.environ.get("ADA_TRAIN")
     if named:
         return named
-    candidates = [PACKAGE / "program/bin/ada-train", PACKAGE.parents[2] / "build/ada-train",
-                  shutil.which("ada-train")]
+    candidates = [PACKAGE.parents[2] / "build/ada-train", shutil.which("ada-train")]
     for candidate in candidates:
-        # A script of this package on the PATH would only come back here.
-        if candidate and pathlib.Path(candidate).is_file() and not is_script(candidate):
+        if candidate and pathlib.Path(candidate).is_file():
             return str(candidate)
     raise FileNotFoundError(
         "the program ada-train is in none of: " + ", ".join(str(c) for c in candidates if c)
-        + "; install a wheel that carries it, or set ADA_TRAIN to its file")
-
-
-def is_script(file):
-    """Whether the file is a text that names its interpreter."""
-    with open(file, "rb") as stream:
-        return stream.read(2) == b"#!"
-
-
-def main():
-    """The command `ada-train` of an installed wheel: becomes the program."""
-    try:
-        program = path()
-    except FileNotFoundError as error:
-        sys.exit(f"ada-train: {error}")
-    os.execv(program, ["ada-train"] + sys.argv[1:])
+        + "; put it on the PATH, or set ADA_TRAIN to its file")
 
 
 def flattened(overrides, prefix=""):
