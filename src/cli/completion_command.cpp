@@ -173,8 +173,8 @@ Commands AddCompletionCommands(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   CLI::App* completion =
       Add(app, "completion", "a script that completes commands, options and keys in a shell",
-          "  eval \"$(ada-train completion bash)\"\n"
-          "  ada-train completion fish > ~/.config/fish/completions/ada-train.fish");
+          "  ada-train completion bash > ada-train.bash   # to be sourced\n"
+          "  ada-train completion fish > ada-train.fish");
   completion->add_option("SHELL", *shell, "bash, zsh or fish")->type_name("");
   return {{completion, [shell, &app] { return PrintCompletion(app, *shell); }}};
 }

@@ -20,8 +20,8 @@ from ada_train import formats  # noqa: E402  (needs no package)
 PYTHON = "/usr/bin/python3"  # the tool's own
 PACKAGES = subprocess.run([PYTHON, "-c", "import pandas, matplotlib, yaml"], capture_output=True,
                           check=False).returncode == 0
-SECTIONS = ["runs", "config", "training", "scale", "underflow", "limits", "histograms", "probes",
-            "what_if", "events", "timing"]
+SECTIONS = ["advice", "runs", "config", "training", "scale", "underflow", "limits", "histograms",
+            "probes", "what_if", "events", "timing"]
 PICTURES = {"training", "scale", "scale_spread", "underflow", "underflow_difference",
             "underflow_worst", "limits", "histograms", "histograms_time", "probe_error",
             "probe_lost", "what_if", "events", "timing"}
@@ -95,8 +95,8 @@ def files(name, policy, scale):
         "events.csv": ["step,epoch,event,layer,tensor,value,message",
                        '7,1,skip,fc,dw,inf,"not finite, skipped; <first>: fc.dw"',
                        "7,1,scale_change,,,32768,scale 65536 -> 32768: overflow"],
-        "timing.csv": ["step,seconds,images_per_second,data,forward,backward,update,log"]
-        + [f"{s},1,100,0.1,0.2,0.5,0.1,0.01" for s in STEPS],
+        "timing.csv": ["step,seconds,images_per_second,data,forward,backward,update,log,tokens"]
+        + [f"{s},1,100,0.1,0.2,0.5,0.1,0.01," for s in STEPS],
     }
 
 

@@ -24,6 +24,7 @@ SKIPPED = {
     r"^generate |jargon|token": "a language model",
     r"step-00000100|mxfp|nvfp4": "a dump of step 100",
     r"--config FILE": "a file of one's own",
+    r"^fetch ": "a network, or a package of Debian's",
 }
 CONFIG = """
 name: {name}
@@ -73,7 +74,8 @@ class Examples(unittest.TestCase):
         cls.stage("train", "configs/fashion_quickstart.yaml", "--quiet", "--set", "log.dump_every=9",
                   "--set", "train.epochs=4")
         made = folder / "runs/fashion_quickstart"
-        for name in ("none", "adaptive", "seed1", "seed2", "resnet20_cifar", "photos", "a", "b"):
+        for name in ("none", "adaptive", "seed1", "seed2", "resnet20_cifar", "photos", "mine", "a",
+                     "b"):
             shutil.copytree(made, folder / "runs" / name)
         shutil.copy(made / "dump/step-00000001.safetensors", folder / "gradients.safetensors")
         shutil.copy(made / "checkpoints/best.safetensors", folder / "weights.safetensors")

@@ -96,7 +96,7 @@ class KnownClasses(unittest.TestCase):
         self.assertNotIn(CHANGED, self.resume(6))  # the checkpoint knows by now
         picture = self.folder / "photos/val/cat/1.png"
         picture.write_bytes(picture.read_bytes() + b"more")
-        self.assertIn(CHANGED + "there are as many images", self.resume(8))
+        self.assertIn(CHANGED + "there is as much of it", self.resume(8))
         (self.folder / "photos").rename(self.folder / "moved")
         self.assertNotIn(CHANGED, self.ada(0, "evaluate", "run", "--data", "moved").stderr)
 
@@ -111,7 +111,7 @@ class KnownClasses(unittest.TestCase):
         for path in files:
             path.write_text(path.read_text().replace(">zebra<", ">ant<"))
         files[0].write_text(files[0].read_text().replace("<xmax>8<", "<xmax>9<"))
-        self.assertIn(CHANGED + "there are as many images", self.resume(4))
+        self.assertIn(CHANGED + "there is as much of it", self.resume(4))
         files[0].write_text(files[0].read_text().replace(">cat<", ">bee<", 1))
         self.assertIn("(bee: ", self.resume(6))
 
@@ -122,7 +122,7 @@ class KnownClasses(unittest.TestCase):
         self.assertIn("class 0 is ant there and bee here", done.stderr)
         (self.folder / "shapes/trainannot/p0.png").write_bytes(
             (self.folder / "shapes/trainannot/p0.png").read_bytes() + b"\0")
-        self.assertIn(CHANGED + "there are as many images", self.resume(4))
+        self.assertIn(CHANGED + "there is as much of it", self.resume(4))
 
     def test_arrays(self):
         try:
