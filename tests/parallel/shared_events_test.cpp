@@ -84,7 +84,7 @@ TEST_SUITE("cpu") {
                      .other_rank = 1,
                      .others = {{"data.path", folder / "there/set.safetensors"}}});
     for (const Ended& of_rank : ended) CHECK(of_rank.code == 3);
-    CHECK(ended[0].message.find("the images or labels of rank 1 of 2 (host here)") == 0);
+    CHECK(ended[0].message.find("the images, labels or tokens of rank 1 of 2 (host here)") == 0);
   }
 
   TEST_CASE("an evaluation that ranks share judges as one process does") {
