@@ -21,6 +21,13 @@ std::optional<double> NumberAfter(std::string_view line, std::string_view key) {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
+// The same of a number of attempts, from 0 to the most that are believed.
+std::optional<double> CountAfter(std::string_view line, std::string_view key) {
+  constexpr double kMostAttempts = 1e8;
+  const std::optional<double> count = NumberAfter(line, key);
+  return count && *count >= 0 && *count <= kMostAttempts ? count : std::nullopt;
+}
+
 std::string Lower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower)
@@ -71,17 +78,17 @@ class LogReader {
   // Megatron: " iteration 20/ 100 | ... | loss scale: 65536.0 | ... | number of skipped iterations:
   // 1 | ...": the scale is that of after the iteration.
   void Interval(const std::string& line) {
-    const std::optional<double> at = NumberAfter(line, "iteration");
+    const std::optional<double> at = CountAfter(line, "iteration");
     if (!at) return;
     const auto skipped =
-        static_cast<std::int64_t>(NumberAfter(line, "number of skipped iterations").value_or(0));
+        static_cast<std::int64_t>(CountAfter(line, "number of skipped iterations").value_or(0));
     const auto iteration = static_cast<std::int64_t>(*at);
     const std::int64_t steps =
         std::max<std::int64_t>({iteration_ > 0 ? iteration - iteration_ : 1, skipped, 1});
     iteration_ = iteration;
     knows_ = true;
     between_ = between_ || steps > 1;
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(steps, kMostAttempts); ++i) {
+    for (std::int64_t i = 0; i < steps; ++i) {
       RecordedAttempt attempt;
       attempt.overflow = i < skipped;
       if (i + 1 == steps) attempt.scale_after = NumberAfter(line, "loss scale");
@@ -90,13 +97,12 @@ class LogReader {
   }
   // DeepSpeed: "step=10, skipped=4, lr=[...], mom=[...]": attempts so far.
   void Position(const std::string& line) {
-    const std::optional<double> step = NumberAfter(line, "step=");
-    if (!step || *step < 0 || *step > static_cast<double>(kMostAttempts)) return;
+    const std::optional<double> step = CountAfter(line, "step=");
+    if (!step) return;
     knows_ = true;
     while (static_cast<double>(log_.attempts.size()) < *step) log_.attempts.emplace_back();
   }
 
-  static constexpr std::int64_t kMostAttempts = 100'000'000;
   ForeignLog log_;
   std::optional<double> rank_;
   std::int64_t iteration_ = 0;
