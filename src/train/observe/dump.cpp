@@ -41,13 +41,24 @@ Dump::Dump(const config::Config& config, std::string folder, const graph::Graph&
 
 bool Dump::Due(std::int64_t step) const { return IsDue(config_.log.dump_every, step) || Waits(); }
 
-// The file of an earlier process of the run counts.
+// Not before the first step: until then the files of a run that is overwritten are there.
 bool Dump::Waits() const {
-  if (config_.log.dump_on == config::DumpOn::kNever) return false;
+  if (!waits_) waits_ = config_.log.dump_on != config::DumpOn::kNever && !AgreedOn(HasEventFile());
+  return *waits_;
+}
+
+// The file of an earlier process of the run counts.
+bool Dump::HasEventFile() const {
   std::error_code error;
   for (const auto& file : std::filesystem::directory_iterator(folder_ + "/dump", error))
-    if (file.path().filename().string().starts_with(EventPrefix(config_))) return false;
-  return true;
+    if (file.path().filename().string().starts_with(EventPrefix(config_))) return true;
+  return false;
+}
+
+// What the first process, which writes, knows: all have to observe the same steps.
+bool Dump::AgreedOn(bool mine) const {
+  if (team_ == nullptr) return mine;
+  return backend::GatherAll(team_->all(), std::int64_t{mine}).front() != 0;
 }
 
 bool Dump::Matches(const std::string& layer) const {
@@ -65,7 +76,6 @@ bool Dump::IsLinear(const std::string& layer) const {
 
 void Dump::Begin(std::int64_t step, const backend::Pass& pass) {
   step_ = step;
-  waits_ = Waits();
   items_.clear();
   AddWeights(pass);
 }
@@ -163,7 +173,7 @@ void Dump::AddFactors(const graph::LayerRow& batch_norm) {
 }
 
 void Dump::EndMicroBatch(const MicroBatch& batch) {
-  if (!waits_ || batch.rows.images == nullptr) return;
+  if (!Waits() || batch.rows.images == nullptr) return;
   const Shape& image = graph_.input_shape();
   const std::int64_t rows = batch.pass.rows;
   const std::vector<float> images(batch.rows.images, batch.rows.images + rows * image.per_image());
@@ -193,18 +203,20 @@ void Dump::End() {
       AddFactors(layer);
   if (IsDue(config_.log.dump_every, step_))
     WriteFile("step", [this](const std::string& layer) { return Matches(layer); });
-  if (!waits_) items_.clear();
+  if (!Waits()) items_.clear();
 }
 
 void Dump::Conclude(const StepNews& news) {
-  if (!waits_) return;
+  if (!Waits()) return;
   const bool on_skip = config_.log.dump_on == config::DumpOn::kSkip;
-  if (on_skip ? news.skip : news.alert) {
+  const bool happened = on_skip ? news.skip : news.alert;
+  if (happened) {
     const std::string& named = on_skip ? news.skip_layer : news.alert_layer;
     WriteFile(EventPrefix(config_), [&named](const std::string& layer) {
       return named.empty() || layer == named || layer == "batch";
     });
   }
+  waits_ = !AgreedOn(happened);
   items_.clear();
 }
 

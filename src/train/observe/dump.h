@@ -1,6 +1,7 @@
 // Dumps: the tensors of some layers in some steps as safetensors, for `inspect` and for Python.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,9 @@ class Dump : public StepObserver {
   };
   bool Matches(const std::string& layer) const;
   bool Waits() const;  // for the event of log.dump_on
-  bool Takes(const std::string& layer) const { return waits_ || Matches(layer); }
+  bool HasEventFile() const;
+  bool AgreedOn(bool mine) const;
+  bool Takes(const std::string& layer) const { return Waits() || Matches(layer); }
   template <class Wanted>
   void WriteFile(const char* prefix, const Wanted& wanted);
   std::int64_t GatherRows(std::vector<float>& values, std::int64_t rows, float scale) const;
@@ -63,7 +66,7 @@ class Dump : public StepObserver {
   backend::Backend& backend_;
   Team* team_;
   std::int64_t step_ = 0;
-  bool waits_ = false;                 // in the present step
+  mutable std::optional<bool> waits_;  // unset: not asked yet
   std::map<std::string, Item> items_;  // by LAYER.tensor
 };
 
