@@ -13,8 +13,7 @@ usage: tools/test.sh [--fast|--all|--install] [--debug|--asan|--ubsan|--tsan|--s
   (none)       what finds faults within minutes: the suites cpu and lint
   --all        the slow suites as well: kill -9 and failing system calls, thousands of random
                configurations, longer trainings (half as long again); what CI runs
-  --install    only what needs another compiler, a container or packages of its own: fuzzing with
-               clang, installed packages. CI leaves it out
+  --install    only what needs another compiler: fuzzing with clang. CI leaves it out
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
   --sanitizers the same twice, under --asan --ubsan and then under --tsan; ends with a line of each.

@@ -41,13 +41,8 @@ struct BatchNormSpec {
   }
 };
 // y = round(x * w) by channel; dx = round(dy * w); dw = sum(dy * x) / S. w is an fp32 vector.
-struct ChannelScaleSpec : RoundedLayerSpec {
+struct ChannelScaleSpec : WeightedLayerSpec {
   static constexpr char kKind[] = "channel_scale";
-  Tensor w, dw;
-  void Visit(auto&& visit) {
-    RoundedLayerSpec::Visit(visit);
-    visit(w, dw);
-  }
 };
 // y = round(x * factor + offset) by channel, of constants; dx = round(dy * factor). Both are fp32
 // vectors.

@@ -16,37 +16,26 @@ namespace ada::backend {
 // 1, 1], whole numbers of 32 bits from 0 on below vocabulary, in fp32's storage. There is no dx.
 // dw, after the division, is rounded to dw_format; adds_dw: an op that ran before has written its
 // part of dw in this pass.
-struct EmbeddingSpec : RoundedLayerSpec {
+struct EmbeddingSpec : WeightedLayerSpec {
   static constexpr char kKind[] = "embedding";
-  Tensor w, dw;
   bool adds_dw = false;
   NumberFormat dw_format = kFp32;
   RoundingStyle dw_style;
   TensorStats* dw_stats = nullptr;
   void Visit(auto&& visit) {
-    RoundedLayerSpec::Visit(visit);
-    visit(w, dw, dw_style, dw_stats);
+    WeightedLayerSpec::Visit(visit);
+    visit(dw_style, dw_stats);
   }
 };
 // y = round(x + w[position]), w [context, 1, 1, C] in fp32; dx = dy; dw[t] = sum over images of dy
 // / S, 0 beyond T.
-struct PositionEmbeddingSpec : RoundedLayerSpec {
+struct PositionEmbeddingSpec : WeightedLayerSpec {
   static constexpr char kKind[] = "position_embedding";
-  Tensor w, dw;
-  void Visit(auto&& visit) {
-    RoundedLayerSpec::Visit(visit);
-    visit(w, dw);
-  }
 };
 // y = round(w, then x), along positions; dx: dy without its first position; dw = sum over images of
 // that position of dy / S.
-struct ClassTokenSpec : RoundedLayerSpec {
+struct ClassTokenSpec : WeightedLayerSpec {
   static constexpr char kKind[] = "class_token";
-  Tensor w, dw;
-  void Visit(auto&& visit) {
-    RoundedLayerSpec::Visit(visit);
-    visit(w, dw);
-  }
 };
 // Of each head the first `rotary` values are turned in pairs, by angle t * base^(-2 i / rotary) of
 // pair i at position t: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), rounded; values i and i +

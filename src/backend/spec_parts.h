@@ -148,5 +148,13 @@ struct RoundedLayerSpec : LayerSpec {
     visit(y_stats, y_style);
   }
 };
+// Those with one fp32 weight beside.
+struct WeightedLayerSpec : RoundedLayerSpec {
+  Tensor w, dw;
+  void Visit(auto&& visit) {
+    RoundedLayerSpec::Visit(visit);
+    visit(w, dw);
+  }
+};
 
 }  // namespace ada::backend

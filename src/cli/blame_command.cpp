@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/shipped.h"
+#include "cli/config_options.h"
 #include "cli/view.h"
 #include "config/load.h"
 #include "core/error.h"
@@ -69,10 +69,7 @@ int Assign(AssignArguments& a) {
   options.steps = a.steps;
   options.yaml = a.yaml;
   Checked(static_cast<double>(a.steps), 0, 1e6, "--steps", "a whole number, 0 to 1000000");
-  const config::Loaded loaded = LoadConfig(a);
-  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-  options.config = loaded.config;
-  config::FillDefaults(options.config);
+  options.config = FilledConfigOf(a);
   telemetry::Log log(telemetry::LogLevel::kWarning);
   study::Assign(options, std::cout, log);
   return 0;

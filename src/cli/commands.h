@@ -73,7 +73,9 @@ void RequireOperand(std::string& operand, std::vector<std::string>& set, const s
 // What is wrong with arguments that cannot be parsed, what was probably meant, and where to read
 // on. `train`: the command whose options `app` has, too.
 std::string UsageProblem(const CLI::App& app, const CLI::App& train, const CLI::ParseError& error);
-// "; did you mean NAME?" of a command, or nothing.
+// "; did you mean NAME?", or nothing where `nearest` is empty.
+std::string DidYouMean(const std::string& nearest);
+// The same of a command.
 std::string NearestCommand(const CLI::App& app, const std::string& name);
 
 // `value` of `option` unless it lies outside low..high or is no number: then ConfigError saying

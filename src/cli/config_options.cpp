@@ -2,10 +2,17 @@
 
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
+#include <iostream>
 #include <system_error>
+#include <utility>
 
 #include "cli/commands.h"
+#include "cli/shipped.h"
 #include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "train/run.h"
 
 namespace ada::cli {
 namespace {
@@ -43,6 +50,11 @@ void AddShort(CLI::App& app, ConfigArguments& a, const ShortOption& option) {
       ->trigger_on_parse();
 }
 
+config::Config WithNotesTold(config::Loaded loaded) {
+  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
+  return std::move(loaded.config);
+}
+
 }  // namespace
 
 void AddOverrides(CLI::App& app, ConfigArguments& a, const std::vector<ShortOption>& shorts) {
@@ -60,6 +72,44 @@ std::vector<ShortOption> DataOptions() {
   return {{"--data", "data.path", "DIR", "the folder of the data set", Value::kText},
           {"--format", "precision.format", "FORMAT", "fp16, bf16 ... or '{exponent: 4, ...}'",
            Value::kYaml}};
+}
+
+config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
+  std::error_code error;
+  config::Overrides overrides = std::move(before);
+  for (const auto& [key, value] : OverridesOf(a.set)) overrides.emplace_back(key, value);
+  const std::filesystem::file_status status = std::filesystem::status(a.config, error);
+  if (status.type() != std::filesystem::file_type::not_found)
+    return config::Load(a.config, overrides);
+  const std::string shipped = ShippedPath(a.config);
+  if (shipped.empty()) {
+    const std::string hint = DidYouMean(NearestName(a.config, ShippedNames()));
+    throw ConfigError(a.config + ": no such file, and no shipped configuration of that name" +
+                      hint + (hint.empty() ? ";" : "") + " `ada-train configs` lists them");
+  }
+  config::Loaded loaded = config::Load(shipped, overrides);
+  loaded.notes.insert(loaded.notes.begin(), a.config + ": no file here; taken from " + shipped);
+  a.config = shipped;
+  return loaded;
+}
+
+config::Config ConfigOf(ConfigArguments& a) { return WithNotesTold(LoadConfig(a)); }
+
+config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint) {
+  const auto of_checkpoint = [&] {
+    const config::Overrides overrides = OverridesOf(a.set);
+    return config::LoadText(train::CheckpointConfig(checkpoint), checkpoint + " (config)",
+                            overrides);
+  };
+  config::Config config = a.config.empty() ? WithNotesTold(of_checkpoint()) : ConfigOf(a);
+  config::FillDefaults(config);
+  return config;
+}
+
+std::string WeightsAt(const std::string& path, bool best) {
+  if (IsFolder(path)) return train::CheckpointOfRun(path, best);
+  if (best) throw ConfigError("--best: " + path + " is no folder; expected that of a run");
+  return path;
 }
 
 }  // namespace ada::cli

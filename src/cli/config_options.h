@@ -1,8 +1,10 @@
-// What commands share that read a configuration: where it is, and what changes it.
+// What commands share that read a configuration: where it is, what changes it, and how it is read.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "config/load.h"
 
 namespace ada::cli {
 
@@ -32,5 +34,19 @@ void AddOverrides(CLI::App& app, ConfigArguments& a, const std::vector<ShortOpti
 // Those that training and evaluation have in common: --device and --threads, --data, --format.
 std::vector<ShortOption> MachineOptions();
 std::vector<ShortOption> DataOptions();
+
+// The configuration that `a` names: a file, or else a shipped one; then `a.config` becomes its
+// path, and a note says so. `before` are overrides ahead of those of --set. Throws ConfigError
+// where neither is there, and as config::Load does.
+config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before = {});
+// The same, of commands whose output goes to stdout: the notes go to stderr.
+config::Config ConfigOf(ConfigArguments& a);
+// The same, of commands that need every key; of `checkpoint` (the path of one) its own
+// configuration, where `a` names none.
+config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint = "");
+
+// The file of weights that `path` means: itself, or in a run's folder the newest checkpoint, or the
+// best. Throws ConfigError where the best is asked for of what is no folder.
+std::string WeightsAt(const std::string& path, bool best);
 
 }  // namespace ada::cli

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/config_options.h"
 #include "cli/output_paths.h"
-#include "cli/shipped.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -64,14 +64,9 @@ int Evaluate(EvaluateArguments& a) {
   a.options.progress = !a.no_progress;
   telemetry::Log log;
   const std::string checkpoint = a.run.empty() ? "" : CheckpointOf(a, log);
-  const config::Overrides overrides = OverridesOf(a.set);
-  config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(checkpoint),
-                                                              checkpoint + " (config)", overrides)
-                                           : LoadConfig(a);
-  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-  config::FillDefaults(loaded.config);
-  CheckEvaluateOutputs(a, checkpoint, loaded.config);
-  train::Evaluate(loaded.config, checkpoint, a.options, std::cout, log);
+  const config::Config config = FilledConfigOf(a, checkpoint);
+  CheckEvaluateOutputs(a, checkpoint, config);
+  train::Evaluate(config, checkpoint, a.options, std::cout, log);
   return 0;
 }
 

@@ -4,10 +4,9 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/shipped.h"
+#include "cli/config_options.h"
 #include "config/load.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "telemetry/log.h"
 #include "train/run.h"
 
@@ -62,18 +61,10 @@ int Generate(GenerateArguments& a) {
       Checked(a.temperature, 0, kHottest, "--temperature", "expected a number from 0 to 1e6");
   o.seed = static_cast<std::uint64_t>(
       WholeNumber(a.seed, 0, kLargestSeed, "--seed", "expected a whole number from 0 to 2^53"));
-  const bool folder = IsFolder(a.run);
-  if (a.best && !folder)
-    throw ConfigError("--best: " + a.run + " is no folder; expected that of a run");
-  const std::string path = folder ? train::CheckpointOfRun(a.run, a.best) : a.run;
-  const config::Overrides overrides = OverridesOf(a.set);
-  config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(path),
-                                                              path + " (config)", overrides)
-                                           : LoadConfig(a);
-  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-  config::FillDefaults(loaded.config);
+  const std::string path = WeightsAt(a.run, a.best);
+  const config::Config config = FilledConfigOf(a, path);
   telemetry::Log log;
-  train::Generate(loaded.config, path, o, std::cout, log);
+  train::Generate(config, path, o, std::cout, log);
   return 0;
 }
 

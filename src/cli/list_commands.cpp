@@ -4,8 +4,8 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/config_options.h"
 #include "cli/output_paths.h"
-#include "cli/shipped.h"
 #include "cli/view.h"
 #include "config/load.h"
 #include "config/schema/schema.h"
@@ -35,13 +35,11 @@ int CheckDatasets(DatasetsArguments& a) {
   if (!a.preview.empty() || (!a.config.empty() && a.config != a.check))
     throw ConfigError("--check: names the configuration by itself, without --preview and --config");
   a.config = a.check;
-  config::Loaded loaded = LoadConfig(a);
-  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-  config::FillDefaults(loaded.config);
+  const config::Config config = FilledConfigOf(a);
   telemetry::Log log;
   study::CheckDataOptions options;
   options.csv = a.csv;
-  return study::CheckData(loaded.config, options, std::cout, log);
+  return study::CheckData(config, options, std::cout, log);
 }
 
 int Datasets(DatasetsArguments& a) {
@@ -55,15 +53,13 @@ int Datasets(DatasetsArguments& a) {
     throw ConfigError(
         "--preview and --config belong together: ada-train datasets --preview FILE.png --config "
         "FILE");
-  config::Loaded loaded = LoadConfig(a);
-  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-  config::FillDefaults(loaded.config);
+  const config::Config config = FilledConfigOf(a);
   OutputPaths paths;
   paths.Read("--config", a.config);
-  paths.Read("data.path", loaded.config.data.path);
+  paths.Read("data.path", config.data.path);
   paths.Write("--preview", a.preview);
   paths.Check();
-  train::Preview(loaded.config, a.preview, std::cout);
+  train::Preview(config, a.preview, std::cout);
   return 0;
 }
 

@@ -4,11 +4,10 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/config_options.h"
 #include "cli/output_paths.h"
-#include "cli/shipped.h"
 #include "config/load.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "telemetry/log.h"
 #include "train/run.h"
 
@@ -50,20 +49,12 @@ int Predict(PredictArguments& a) {
   if (a.options.top < 1) throw ConfigError("--top: expected 1 or more");
   if (a.csv) a.options.format = train::PredictFormat::kCsv;
   if (a.json) a.options.format = train::PredictFormat::kJson;
-  const bool folder = IsFolder(a.checkpoint);
-  if (a.best && !folder)
-    throw ConfigError("--best: " + a.checkpoint + " is no folder; expected that of a run");
-  const std::string path = folder ? train::CheckpointOfRun(a.checkpoint, a.best) : a.checkpoint;
+  const std::string path = WeightsAt(a.checkpoint, a.best);
   CheckPredictOutputs(a, path);
-  const config::Overrides overrides = OverridesOf(a.set);
-  config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(path),
-                                                              path + " (config)", overrides)
-                                           : LoadConfig(a);
-  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-  config::FillDefaults(loaded.config);
-  a.options.asks_data = !a.config.empty() || ChangesData(overrides);
+  const config::Config config = FilledConfigOf(a, path);
+  a.options.asks_data = !a.config.empty() || ChangesData(OverridesOf(a.set));
   telemetry::Log log;
-  train::Predict(loaded.config, path, a.photos, a.options, std::cout, log);
+  train::Predict(config, path, a.photos, a.options, std::cout, log);
   return 0;
 }
 

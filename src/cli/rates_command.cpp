@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/shipped.h"
+#include "cli/config_options.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "train/run.h"
@@ -25,9 +25,7 @@ int Rates(RatesArguments& a) {
     throw ConfigError(
         "--steps-per-epoch and --every: expected whole numbers from 1, steps of an epoch up to "
         "1000000000000");
-  const config::Loaded loaded = LoadConfig(a);
-  for (const std::string& note : loaded.notes) std::cerr << note << '\n';
-  train::PrintRates(loaded.config, a.steps_per_epoch, a.every, std::cout);
+  train::PrintRates(ConfigOf(a), a.steps_per_epoch, a.every, std::cout);
   return 0;
 }
 

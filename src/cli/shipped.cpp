@@ -2,11 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
-
-#include "cli/commands.h"
-#include "core/error.h"
-#include "core/text.h"
 
 namespace ada::cli {
 namespace {
@@ -64,26 +59,6 @@ std::string ShippedPath(const std::string& name) {
   for (const std::string& known : ShippedNames())
     if (known == inner || known == inner + ".yaml") return (root / known).string();
   return "";
-}
-
-config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
-  std::error_code error;
-  config::Overrides overrides = std::move(before);
-  for (const auto& [key, value] : OverridesOf(a.set)) overrides.emplace_back(key, value);
-  const fs::file_status status = fs::status(a.config, error);
-  if (status.type() != fs::file_type::not_found) return config::Load(a.config, overrides);
-  const std::string shipped = ShippedPath(a.config);
-  if (shipped.empty()) {
-    const std::string nearest = NearestName(a.config, ShippedNames());
-    throw ConfigError(
-        a.config + ": no such file, and no shipped configuration of that name" +
-        (nearest.empty() ? "" : "; did you mean " + nearest + "?") +
-        (nearest.empty() ? "; `ada-train configs` lists them" : " `ada-train configs` lists them"));
-  }
-  config::Loaded loaded = config::Load(shipped, overrides);
-  loaded.notes.insert(loaded.notes.begin(), a.config + ": no file here; taken from " + shipped);
-  a.config = shipped;
-  return loaded;
 }
 
 }  // namespace ada::cli

@@ -5,9 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/config_options.h"
-#include "config/load.h"
-
 namespace ada::cli {
 
 // The folder of the configurations. "": the program was moved away from it.
@@ -25,10 +22,5 @@ std::vector<std::string> ShippedNames();
 // The path of the shipped configuration that is called `name`, with or without ".yaml" and a
 // leading "configs/". "": there is none.
 std::string ShippedPath(const std::string& name);
-
-// The configuration that `a` names: a file, or else a shipped one; then `a.config` becomes its
-// path, and a note says so. `before` are overrides ahead of those of --set. Throws ConfigError
-// where neither is there, and as config::Load does.
-config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before = {});
 
 }  // namespace ada::cli

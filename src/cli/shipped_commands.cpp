@@ -38,12 +38,13 @@ std::string FirstSentence(const std::string& text) {
 }
 
 void PrintConfigs(std::ostream& out) {
-  if (ShippedConfigs().empty())
+  const fs::path root = ShippedConfigs();
+  if (root.empty())
     throw ConfigError(
         "configs: the shipped configurations are not where the program expects them, in "
         "../share/ada-train/configs or ../configs from its own folder");
   for (const std::string& name : ShippedNames()) {
-    const std::string path = ShippedPath(name);
+    const std::string path = root / name;
     out << name << '\n';
     study::PrintWrapped("    " + FirstSentence(ReadFile<ConfigError>(path, kMostBytes)), 4, out);
     study::PrintWrapped("    data: " + train::DataSource(config::Load(path, {}).config.data), 10,
@@ -55,9 +56,8 @@ void PrintConfigs(std::ostream& out) {
 void CopyConfig(const std::string& name, std::ostream& out) {
   const std::string path = ShippedPath(name);
   if (path.empty()) {
-    const std::string nearest = NearestName(name, ShippedNames());
     throw ConfigError("--copy " + name + ": no shipped configuration of that name" +
-                      (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+                      DidYouMean(NearestName(name, ShippedNames())));
   }
   const std::string target = fs::path(path).filename().string();
   if (IsThere(target))

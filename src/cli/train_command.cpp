@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/shipped.h"
+#include "cli/config_options.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"

@@ -13,10 +13,6 @@ bool IsOption(const std::string& argument) {
   return argument.size() > 1 && argument.front() == '-' && argument != "--";
 }
 
-std::string DidYouMean(const std::string& nearest) {
-  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
-}
-
 // `text`, and where to read on.
 std::string WithAdvice(const std::string& text, const std::string& advice) {
   return text + (text.ends_with('?') ? " " : "; ") + advice;
@@ -84,6 +80,10 @@ std::string Unexpected(const std::vector<std::string>& left, const CLI::App& app
 }
 
 }  // namespace
+
+std::string DidYouMean(const std::string& nearest) {
+  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
 
 std::string NearestCommand(const CLI::App& app, const std::string& name) {
   std::vector<std::string> names;

@@ -41,6 +41,10 @@ inline constexpr NumberFormat kBf16{8, 7, 127};
 inline constexpr NumberFormat kCb16{6, 9, 31};
 inline constexpr NumberFormat kFp8E4M3{4, 3, 7, false};
 inline constexpr NumberFormat kFp8E5M2{5, 2, 15};
+// Of 6 and 4 bits, as OCP Microscaling Formats 1.0 defines them.
+inline constexpr NumberFormat kFp6E2M3{2, 3, 1, false, false};
+inline constexpr NumberFormat kFp6E3M2{3, 2, 3, false, false};
+inline constexpr NumberFormat kFp4E2M1{2, 1, 1, false, false};
 
 // Why values of `format` cannot be emulated exactly in fp32 (widths, bias, codes), or nothing. The
 // text follows a name or a place: "exponent is 9 bits wide; 1 to 8 are possible".

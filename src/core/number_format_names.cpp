@@ -1,6 +1,5 @@
 // The formats that have names, and what the others are called.
 #include "core/number_format.h"
-#include "core/small_formats.h"
 
 namespace ada {
 

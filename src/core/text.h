@@ -47,6 +47,9 @@ std::string DimsText(const std::vector<std::int64_t>& dims);
 // "a, b, c and 4 more": the first `most` names.
 std::string FirstNames(const std::vector<std::string>& names, std::size_t most);
 
+// `word` as it has to be typed on a command line: in quotes where a shell reads it otherwise.
+std::string ShellWord(const std::string& word);
+
 // "512 B", "1.5 KiB", "2.3 GiB": at most one digit behind the point.
 std::string HumanBytes(std::uint64_t bytes);
 

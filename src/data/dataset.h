@@ -65,6 +65,10 @@ struct Dataset {
   std::int64_t NumberInFiles(std::int64_t i) const {
     return picked.empty() ? first + i : picked[static_cast<std::size_t>(i)];
   }
+  // Image `i` of `count` that are spread evenly over all.
+  std::int64_t SpreadImage(std::int64_t i, std::int64_t count) const {
+    return (2 * i + 1) * images() / (2 * count);
+  }
   // All its images as bytes of one size, one after the other; null: they are not, or not in memory.
   const std::uint8_t* bytes() const;
 };

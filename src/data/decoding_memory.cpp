@@ -27,8 +27,8 @@ PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
 }
 
 DecodingNeed NeedOfSplit(const Dataset& dataset, std::size_t pictures) {
-  const std::int64_t images = dataset.images(), looked = std::min(images, kMostLooked);
-  const auto image_at = [&](std::int64_t i) { return (2 * i + 1) * images / (2 * looked); };
+  const std::int64_t looked = std::min(dataset.images(), kMostLooked);
+  const auto image_at = [&](std::int64_t i) { return dataset.SpreadImage(i, looked); };
   std::vector<PictureNeeds> needs(static_cast<std::size_t>(looked));
   RunRangesInParallel(looked, kPicturesOfTask, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)

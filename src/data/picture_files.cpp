@@ -44,7 +44,7 @@ Picture PictureFiles::Read(std::int64_t image, const ChoosePart& part) const {
   const std::vector<std::uint8_t> file = ReadPictureFile(path);
   const PictureSize size = SizeOfPicture(file, path, rules_);
   const Box box = part(size);
-  const bool whole = box == Box{0, 0, size.height, size.width};
+  const bool whole = box == WholeOf(size);
   return whole ? DecodePicture(file, path, rules_) : DecodePicture(file, path, box, rules_);
 }
 

@@ -18,7 +18,7 @@ std::vector<std::string> WarningsOfPictures(const Dataset& dataset, const std::s
   if (dataset.images() == 0 || !FactsOf(dataset.name).decodes()) return {};
   const std::int64_t images = dataset.images(), looked = std::min(images, kMostHeaders);
   const auto path_of = [&](std::int64_t i) {
-    return dataset.store->NameOf(dataset.NumberInFiles((2 * i + 1) * images / (2 * looked)));
+    return dataset.store->NameOf(dataset.NumberInFiles(dataset.SpreadImage(i, looked)));
   };
   std::vector<PictureTraits> traits(static_cast<std::size_t>(looked));
   RunRangesInParallel(looked, kHeadersOfTask, [&](std::int64_t begin, std::int64_t end) {

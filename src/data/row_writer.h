@@ -57,6 +57,6 @@ std::unique_ptr<RowWriter> MakeRowWriter(const Dataset& dataset, const LoaderSpe
 
 // Its parts: of images with labels, label images or boxes; of sequences of tokens.
 std::unique_ptr<RowWriter> MakeImageRows(const Dataset& dataset, const LoaderSpec& spec);
-std::unique_ptr<RowWriter> MakeTokenRows(const Dataset& dataset, const LoaderSpec& spec);
+std::unique_ptr<RowWriter> MakeSequenceRows(const Dataset& dataset, const LoaderSpec& spec);
 
 }  // namespace ada::data

@@ -94,9 +94,9 @@ class Graph {
   // The same of images that the byte_feed took.
   void SetTargets(const backend::Targets& targets, int rows) { loss_->SetTargets(targets, rows); }
   backend::ByteFeed* byte_feed() const { return input_ ? input_->byte_feed() : nullptr; }
+  const Shape& input_shape() const { return images_.shape; }  // of images
   // Backend memory of the next pass's images and labels, for what fills it instead of SetBatch;
   // without memory for labels that is the only way.
-  const Shape& input_shape() const { return images_.shape; }
   float* image_memory() const { return images_.f32(); }
   std::int32_t* label_memory() const { return loss_->LabelMemory(); }
   // An observer is shown every tensor when it has been written: x and y of each op (an addition: y

@@ -81,33 +81,20 @@ void JoinStats(backend::Exchange& exchange, std::vector<RoundingPoint>& points) 
   }
 }
 
-void JoinBins(backend::Exchange& exchange, const std::vector<RoundingPoint>& points) {
-  std::vector<ExponentBins> mine;
+// Sums of what points count beside their statistics, where they have it.
+template <class Counts>
+void JoinSums(backend::Exchange& exchange, const std::vector<RoundingPoint>& points,
+              const Counts* RoundingPoint::*counts) {
+  std::vector<Counts> mine;
   for (const RoundingPoint& point : points)
-    if (IsOfBatch(point) && point.bins != nullptr) mine.push_back(*point.bins);
+    if (IsOfBatch(point) && point.*counts != nullptr) mine.push_back(*(point.*counts));
   if (mine.empty()) return;
-  const std::vector<ExponentBins> all = backend::GatherAll(exchange, mine);
+  const std::vector<Counts> all = backend::GatherAll(exchange, mine);
   std::size_t at = 0;
   for (const RoundingPoint& point : points) {
-    if (!IsOfBatch(point) || point.bins == nullptr) continue;
-    auto& total = const_cast<ExponentBins&>(*point.bins);
-    total = ExponentBins();
-    for (std::size_t part = at++; part < all.size(); part += mine.size()) total.Add(all[part]);
-  }
-}
-
-// Of operands in block-scaled formats.
-void JoinBlocks(backend::Exchange& exchange, const std::vector<RoundingPoint>& points) {
-  std::vector<BlockCounts> mine;
-  for (const RoundingPoint& point : points)
-    if (IsOfBatch(point) && point.blocks != nullptr) mine.push_back(*point.blocks);
-  if (mine.empty()) return;
-  const std::vector<BlockCounts> all = backend::GatherAll(exchange, mine);
-  std::size_t at = 0;
-  for (const RoundingPoint& point : points) {
-    if (!IsOfBatch(point) || point.blocks == nullptr) continue;
-    auto& total = const_cast<BlockCounts&>(*point.blocks);
-    total = BlockCounts();
+    if (!IsOfBatch(point) || point.*counts == nullptr) continue;
+    auto& total = const_cast<Counts&>(*(point.*counts));
+    total = Counts();
     for (std::size_t part = at++; part < all.size(); part += mine.size()) total.Add(all[part]);
   }
 }
@@ -124,10 +111,11 @@ void Graph::ForgetGradientCounts() {
 
 void Graph::Join(backend::Exchange& exchange, const backend::Pass& pass) {
   if (pass.count)
-    JoinStats<FullPart>(exchange, roundings_), JoinBlocks(exchange, roundings_);
+    JoinStats<FullPart>(exchange, roundings_);
   else
     JoinStats<ShortPart>(exchange, roundings_);
-  if (pass.bins) JoinBins(exchange, roundings_);
+  if (pass.count) JoinSums(exchange, roundings_, &RoundingPoint::blocks);
+  if (pass.bins) JoinSums(exchange, roundings_, &RoundingPoint::bins);
 }
 
 }  // namespace ada::graph

@@ -108,11 +108,13 @@ std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
 std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
   const BranchPlan& branch = b_.plan->branches[index];
   backend::BranchSumSpec spec;
-  for (const int gradient : branch.branches) spec.branches.push_back(b_.Grad(gradient));
-  for (const int gradient : branch.branches)
-    if (b_.plan->gradients[gradient].channels > 0) spec.first.resize(branch.branches.size());
-  for (std::size_t i = 0; i < spec.first.size(); ++i)
-    spec.first[i] = b_.plan->gradients[branch.branches[i]].first;
+  bool of_parts = false;
+  for (const int gradient : branch.branches) {
+    spec.branches.push_back(b_.Grad(gradient));
+    spec.first.push_back(b_.plan->gradients[gradient].first);
+    of_parts = of_parts || b_.plan->gradients[gradient].channels > 0;
+  }
+  if (!of_parts) spec.first.clear();
   spec.sum = b_.Grad(branch.sum);
   spec.layer = b_.NameOf(branch.value - 1);
   spec.decision = b_.decisions.backend + index;

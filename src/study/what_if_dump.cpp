@@ -1,7 +1,6 @@
 // what-if --dump: what formats would lose of the operands of a dump's products.
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <ostream>
 
 #include "config/load.h"
@@ -81,12 +80,7 @@ ProductTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
 }
 
 void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
-  std::stable_sort(rows.begin(), rows.end(), [](const OperandRow& a, const OperandRow& b) {
-    const auto lost = [](const OperandRow& row) {
-      return std::isnan(row.lost_pct_nonzero) ? -1 : row.lost_pct_nonzero;
-    };
-    return lost(a) > lost(b);
-  });
+  std::stable_sort(rows.begin(), rows.end(), LosesMore);
   out << "operands, those that lose most first (lost: of the values other than zero,\n"
          "in %; satur.: values; SQNR and that of the worst block in dB; log2 of scales)\n";
   constexpr std::size_t kFormatWidth = 14;

@@ -6,7 +6,6 @@
 #include <csignal>
 
 #include "core/error.h"
-#include "core/shell_word.h"
 #include "core/text.h"
 #include "telemetry/language.h"
 
@@ -141,12 +140,7 @@ void Session::EvaluateAll() {
 }
 
 void Session::RecomputeNorms(NormStatistics& norms, const std::string& of) {
-  const std::vector<data::BrokenImage> left_out = [&] {
-    telemetry::EvaluationProgress progress(p_.log, p_.progress, "batch norms" + of,
-                                           p_.data.train.images());
-    return norms.Recompute([&](std::int64_t images) { progress.Update(images); });
-  }();
-  NoteBroken("train", BrokenOfAll(left_out));
+  NoteBroken("train", BrokenOfAll(norms.RecomputeShown(p_.log, p_.progress, of)));
 }
 
 void Session::EvaluateSplits() {

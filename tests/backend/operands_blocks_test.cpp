@@ -5,7 +5,6 @@
 #include "backend/hadamard.h"
 #include "backend/naive_product.h"
 #include "core/blocks/block_quantizer.h"
-#include "core/small_formats.h"
 #include "core/tensor_files/safetensors.h"
 
 namespace ada::backend::test {

@@ -6,7 +6,6 @@
 #include "config/load.h"
 #include "config/refusal.h"
 #include "core/error.h"
-#include "core/small_formats.h"
 
 namespace ada::config {
 namespace {

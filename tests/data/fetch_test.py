@@ -34,9 +34,9 @@ def sha(content):
 PLAIN = {"a.bin": bytes(range(256)) * 300, "b.bin": b"labels" * 50}
 
 
-def tar_of(files):
+def tar_of(files, mode="w:gz"):
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+    with tarfile.open(fileobj=out, mode=mode) as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
@@ -51,15 +51,9 @@ PACKED = {name: gzip.compress(content, mtime=0) for name, content in PLAIN.items
 
 def deb_of(files):
     """A Debian package: an ar archive whose last member is a tar file."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:xz") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
     package = b"!<arch>\n"
     for name, content in (("debian-binary", b"2.0\n"), ("control.tar.xz", b"odd"),
-                          ("data.tar.xz", out.getvalue())):
+                          ("data.tar.xz", tar_of(files, "w:xz"))):
         package += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode()
         package += content + b"\n" * (len(content) % 2)
     return package

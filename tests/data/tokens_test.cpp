@@ -9,6 +9,7 @@
 
 #include "core/tensor_files/safetensors.h"
 #include "data/batch_maker.h"
+#include "data/check/check_files.h"
 #include "data/dataset.h"
 #include "data/label_images.h"
 #include "data/loader.h"
@@ -458,6 +459,15 @@ TEST_SUITE("cpu") {
           file +
               "holds no tensor test.tokens; expected train.tokens [n, tokens], and with it or "
               "not train.targets, test.tokens, test.targets; it has train.tokens, test.targets");
+  }
+
+  TEST_CASE("a check of a text does not ask for every token of its vocabulary") {
+    const testing::TempFolder folder;
+    WriteFile(folder / "a.txt", TextBytes("a short text"));
+    const Splits splits = Read("text", folder / "a.txt", Windows(4));
+    FileFaults faults;
+    FileChecker(&faults).Check(splits.train, "train", {});
+    CHECK(faults.empty());
   }
 
   TEST_CASE("a part of a text is its first or its last windows") {

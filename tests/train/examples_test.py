@@ -4,14 +4,15 @@ import os
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/tools"))
+import png_file  # noqa: E402
+
 BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
 # Commands that a machine without data sets, or without people, cannot run: why.
 SKIPPED = {
@@ -46,12 +47,8 @@ NAMES = ("fashion_quickstart", "resnet20_cifar", "resnet20_cifar_quick", "lenet_
 
 def png(side):
     """A picture of side x side, 8 bits RGB."""
-    def chunk(kind, data):
-        return (struct.pack(">I", len(data)) + kind + data +
-                struct.pack(">I", zlib.crc32(kind + data)))
-    lines = b"".join(b"\0" + bytes((x * 3 + y) % 256 for x in range(3 * side)) for y in range(side))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
+    pixels = b"".join(bytes((x * 3 + y) % 256 for x in range(3 * side)) for y in range(side))
+    return png_file.png(side, side, pixels, png_file.RGB)
 
 
 class Examples(unittest.TestCase):

@@ -117,6 +117,8 @@ class RandomConfiguration {
         return TextValue(schema);
       case Kind::kMap:
         return SectionValue(*schema.section(), choice);
+      case Kind::kTextMap:
+        return std::nullopt;  // it is about label images, which no random run has
       case Kind::kList:
         break;
     }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The steps of the recipes Dockerfile and ada-train.def: from a bare Debian and the source tree to an
 # installed program. The tree's package is built here, installed with apt, and what only compiling
-# needed goes again.
+# needed goes again. The recipes leave out a build folder that was copied along: CMake takes none of
+# another place.
 # usage: tools/container/install.sh SOURCE   (as root)
 set -euo pipefail
 source=$1

@@ -5,7 +5,7 @@ set(share ${CMAKE_INSTALL_DATADIR}/ada-train)
 set(generated ${CMAKE_BINARY_DIR}/package)
 
 install(TARGETS ada-train RUNTIME)
-# Private to the Python package, which looks for it here; no other program links it.
+# For the Python package, to which ADA_SCALING_LIBRARY names it; no other program links it.
 install(TARGETS ada_c_api LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ada-train)
 install(DIRECTORY configs DESTINATION ${share} FILES_MATCHING PATTERN *.yaml)
 install(PROGRAMS data/scripts/fetch.py DESTINATION ${share}/scripts)

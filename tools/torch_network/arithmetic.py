@@ -6,6 +6,7 @@ import torch
 
 from .network import Stored, Value
 from .noise import Noise, dropped_by
+from .pending import Function, Mix
 from .products import tokens
 from .tokens import class_token, positions
 from .views import BATCH, is_gate, is_whole, like, numbers, whole
@@ -94,18 +95,6 @@ def affine(call, x, factor, offset):
             if bool((values == values[0]).all()) and float(values[0]) != plain}
     tensors = {"factor": (factor, [x.channels]), "offset": (offset, [x.channels])}
     return call.layer("affine", [x], x, keys, tensors)
-
-
-def scalar_affine(network, x):
-    """(value, factor, offset) with x = value * factor + offset, of numbers: `x` itself, or what a
-    layer of kind affine was made of."""
-    layer = network.find(x.layer)
-    if layer is None or layer.kind != "affine":
-        return x, 1.0, 0.0
-    factor, offset = (layer.tensors[name][0] for name in ("factor", "offset"))
-    if not bool((factor == factor[0]).all() and (offset == offset[0]).all()):
-        return x, 1.0, 0.0
-    return like(x, layer.inputs[0]), float(factor[0]), float(offset[0])
 
 
 def is_one_a_channel(call, x, parameter):
@@ -279,7 +268,3 @@ def joined_boxes(call, tensors, values):
     made = call.layer("concat_boxes", tensors, Value("", "pixels", values, 1, boxes),
                       {"values": values})
     return dataclasses.replace(made, form="other", index=tokens(made, (BATCH, boxes)))
-
-
-# What is no layer yet is made of the sums and products above.
-from .pending import Function, Mix  # noqa: E402

@@ -2,6 +2,7 @@
 import torch
 
 from .network import CannotExpress, Stored, Value
+from .tokens import of_sequence, selected
 from .views import channel_axis, channels_of, is_whole, runs
 
 
@@ -56,7 +57,6 @@ class Call:
 
     def tokens_of(self, x):
         """`x` as one token of each image, or as channels of all tokens; None: it is neither."""
-        from .tokens import of_sequence, selected
         made = selected(self, x)
         if made is None:
             found = of_sequence(self, x)

@@ -90,7 +90,8 @@ HANDLERS = {
         "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "T", "mT", "t",
         "squeeze", "unsqueeze", "getitem", "narrow", "select", "chunk", "split", "tensor_split",
         "split_with_sizes", "unbind", "index_select", "flip", "roll", "expand", "expand_as",
-        "repeat_interleave", "repeat", "channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle"), move),
+        "repeat_interleave", "repeat", "channel_shuffle", "native_channel_shuffle",
+        "pixel_shuffle", "pixel_unshuffle"), move),
 }
 # What a refused function's author can do.
 ADVICE = {

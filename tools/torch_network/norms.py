@@ -2,6 +2,7 @@
 import torch
 
 from .arithmetic import affine
+from .tokens import of_sequence
 
 
 def by_channel(**tensors):
@@ -46,8 +47,10 @@ def layer_norm(call, x, normalized_shape, weight=None, bias=None, eps=1e-5):
     normalized = list(normalized_shape)
     if weight is None or bias is None:
         call.refuse("needs a weight and a bias")
-    if normalized == [tokens_channels(call, x)]:
-        return of_tokens(call, "layer_norm", x, {"eps": eps}, by_channel(weight=weight, bias=bias))
+    found = of_sequence(call, x)
+    if found and normalized == [found[0].channels]:
+        return of_tokens(call, "layer_norm", found, {"eps": eps},
+                         by_channel(weight=weight, bias=bias))
     x = call.channel_tensor(x, (-1,))
     if normalized != [x.channels] or x.form == "rows" or (x.form == "flat" and not x.is_vector):
         call.refuse(f"over axes of {normalized}; only over the {x.channels} channels of each pixel, "
@@ -55,27 +58,21 @@ def layer_norm(call, x, normalized_shape, weight=None, bias=None, eps=1e-5):
     return call.weighted("layer_norm", x, x, {"eps": eps}, by_channel(weight=weight, bias=bias))
 
 
-def tokens_channels(call, x):
-    """How many channels the tokens have that `x` is made of; None: it is made of none."""
-    from .tokens import of_sequence
-    found = of_sequence(call, x)
-    return found and found[0].channels
-
-
-def of_tokens(call, kind, x, keys, tensors):
-    from .tokens import of_sequence
-    layer, vectors = of_sequence(call, x)
+def of_tokens(call, kind, found, keys, tensors):
+    """A norm of what of_sequence found."""
+    layer, vectors = found
     return vectors.value(call.weighted(kind, layer, layer, keys, tensors))
 
 
 def rms_norm(call, x, normalized_shape, weight=None, eps=None):
     if weight is None:
         call.refuse("needs a weight, one factor a channel")
-    if list(normalized_shape) != [tokens_channels(call, x)]:
+    found = of_sequence(call, x)
+    if not found or list(normalized_shape) != [found[0].channels]:
         call.refuse(f"over axes of {list(normalized_shape)}; only over the channels of each token "
                     "of a sequence")
     eps = torch.finfo(torch.float32).eps if eps is None else eps
-    return of_tokens(call, "rms_norm", x, {"eps": eps}, by_channel(weight=weight))
+    return of_tokens(call, "rms_norm", found, {"eps": eps}, by_channel(weight=weight))
 
 
 def group_norm(call, x, num_groups, weight=None, bias=None, eps=1e-5):

@@ -121,7 +121,7 @@ class Output:
     def language(self, value, tensor):
         """Logits of the next token, for every token."""
         vectors = vectors_of(value)
-        whole = vectors is not None and vectors.channels == list(range(value.channels))
+        whole = vectors is not None and vectors.are_all(value.channels)
         if not whole or not self.network.is_sequence(value.layer):
             raise CannotExpress("", "output", f"of shape {list(tensor.shape)}; expected the logits "
                                 "of every token, [n, tokens, vocabulary] (a module that gives those "

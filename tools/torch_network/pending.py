@@ -1,13 +1,11 @@
 """What several calls compute before it is a layer: attention's scores, rotations, norms and functions
 that a network writes out in single operations."""
-import math
-
 import torch
 from torch.nn import functional as F
 
-from .arithmetic import scalar_affine
 from .network import Value
-from .views import BATCH, numbers
+from .rotary import rope_of
+from .views import like, numbers
 
 
 class Pending:
@@ -44,6 +42,18 @@ def arithmetic(name, args, pending):
             first = args[0] is pending
             return operation, args[1] if first else args[0], first
     return None, None, True
+
+
+def scalar_affine(network, x):
+    """(value, factor, offset) with x = value * factor + offset, of numbers: `x` itself, or what a
+    layer of kind affine was made of."""
+    layer = network.find(x.layer)
+    if layer is None or layer.kind != "affine":
+        return x, 1.0, 0.0
+    factor, offset = (layer.tensors[name][0] for name in ("factor", "offset"))
+    if not bool((factor == factor[0]).all() and (offset == offset[0]).all()):
+        return x, 1.0, 0.0
+    return like(x, layer.inputs[0]), float(factor[0]), float(offset[0])
 
 
 class Function(Pending):
@@ -212,5 +222,4 @@ class Mix(Pending):
         return Mix(self.base, terms)
 
     def settle(self, call):
-        from .rotary import rope_of
         return rope_of(call, self)

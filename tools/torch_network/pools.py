@@ -6,9 +6,9 @@ import torch
 from .arithmetic import affine
 from .call import pair, short
 from .network import CannotExpress, Value
-from .norms import tokens_channels
 from .pending import MeanSquare
 from .products import padded, window
+from .tokens import of_sequence
 from .views import channel_axis, like, whole
 
 NOT_NEGATIVE = ("relu", "relu6", "sigmoid", "hardsigmoid")  # zeros beside them do not win
@@ -89,7 +89,8 @@ def mean_of_squares(call, x, dim, keepdim):
             not keepdim or dim not in (-1, [-1], (-1,), call.converter.rank(x) - 1)):
         return None
     base = like(x, layer.inputs[0])
-    return MeanSquare(base) if tokens_channels(call, base) == x.channels else None
+    found = of_sequence(call, base)
+    return MeanSquare(base) if found and found[0].channels == x.channels else None
 
 
 def mean(call, x, dim=None, keepdim=False, axis=None, dtype=None):

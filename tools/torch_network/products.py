@@ -3,7 +3,8 @@ import dataclasses
 
 from .call import pair, short
 from .network import Stored, Value
-from .views import channel_axis
+from .tokens import of_sequence, vectors_of
+from .views import channel_axis, in_form, whole
 
 
 def window(call, x, kernel, stride, padding, usual_stride=(1, 1), keys=None):
@@ -66,7 +67,6 @@ def conv2d(call, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1
 
 def linear_of_tokens(call, x, features, keys, tensors):
     """A linear layer of each token; None: `x` is of no sequence."""
-    from .tokens import of_sequence
     found = of_sequence(call, x)
     if found is None:
         return None
@@ -94,7 +94,6 @@ def transposed_linear(call, bias, x, weight, beta=1, alpha=1):
 
 
 def linear(call, x, weight, bias=None):
-    from .tokens import vectors_of
     features = int(weight.shape[0])
     keys = {} if bias is not None else {"bias": False}
     tensors = {"weight": (weight, list(weight.shape)), "bias": (bias, [features])}
@@ -119,7 +118,6 @@ def linear(call, x, weight, bias=None):
 
 
 def tokens(value, shape):
-    from .views import in_form, whole
     return in_form(whole(value), "pixels").reshape(*shape, value.channels)
 
 

@@ -13,6 +13,10 @@ class Vectors:
     def __init__(self, image, place, channels):
         self.image, self.place, self.channels = image, place, channels
 
+    def are_all(self, count):
+        """Whether they have all `count` channels of their layer, in order."""
+        return self.channels == list(range(count))
+
     def value(self, layer):
         """A tensor that lies like this one, of the layer of `layer`, with all its channels."""
         count = layer.height * layer.width
@@ -46,7 +50,7 @@ def of_sequence(call, x):
     vectors = vectors_of(x)
     if vectors is None:
         return None
-    if vectors.channels == list(range(x.channels)):
+    if vectors.are_all(x.channels):
         return Value(x.layer, "rows", *x.size), vectors
     layer = call.converter.slices.of(call, x, runs(vectors.channels), "rows")
     return layer, vectors
@@ -118,7 +122,7 @@ def positions(call, x, other):
     """x plus the first rows of a parameter, one for each token; None: `other` is no such rows."""
     parameter = source_of(other)
     vectors = vectors_of(x)
-    if parameter is None or vectors is None or vectors.channels != list(range(x.channels)) or (
+    if parameter is None or vectors is None or not vectors.are_all(x.channels) or (
             parameter.shape[-1] != x.channels):
         return None
     table = parameter.detach().reshape(-1, x.channels)
@@ -137,7 +141,7 @@ def class_token(call, first, x):
     """[first; x] along the axis of tokens, where `first` is a parameter for each image."""
     parameter, vectors = source_of(first), vectors_of(x)
     if parameter is None or vectors is None or parameter.numel() != x.channels or (
-            vectors.channels != list(range(x.channels)) or vectors.image.dim() != 2):
+            not vectors.are_all(x.channels) or vectors.image.dim() != 2):
         return None
     if not torch.equal(first.detach().flatten(), parameter.detach().flatten().repeat(BATCH)):
         return None

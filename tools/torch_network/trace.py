@@ -143,8 +143,9 @@ def trace(module, size, converter):
     except Exception as error:  # the network's own code
         if error is calls.fault:
             raise
-        raise CannotExpress(scopes.failed or "", "forward", f"fails for this size of "
-                            f"{'image' if len(size) == 3 else 'input'}: {first_line(error)}", place_of_error(error)) from error
+        what = "image" if len(size) == 3 else "input"
+        raise CannotExpress(scopes.failed or "", "forward", f"fails for this size of {what}: "
+                            f"{first_line(error)}", place_of_error(error)) from error
     finally:
         module.eval()
         with torch.no_grad():

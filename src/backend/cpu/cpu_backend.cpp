@@ -141,7 +141,7 @@ class CpuBackend final : public Backend {
  private:
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
     if (spec.recomputed && AnyRounds(spec.operands)) return nullptr;
-    const ProductSpec taken = AsTaken(spec);
+    ProductSpec taken = AsTaken(spec);
     // Products of rounded operands are exact, so that they are what others' are.
     const auto& all = AnyRounds(spec.operands) ? direct_tiles_ : tiles_;
     std::string reason;
@@ -149,14 +149,14 @@ class CpuBackend final : public Backend {
       const char* refused = RefuseTiles(kernels, taken, geometry);
       if (refused == nullptr) {
         if (geometry.training) ++ways_[WayOfProducts(kernels, geometry)];
-        return std::make_unique<ProductOp>(context_, &kernels, spec, geometry);
+        return std::make_unique<ProductOp>(context_, &kernels, spec, std::move(taken), geometry);
       }
       reason = refused;
     }
     if (geometry.training) ++ways_["on oneDNN in fp32"];
     if (!reason.empty() && geometry.training)
       diagnostics_.push_back("layer " + spec.layer + ": on oneDNN in fp32: " + reason);
-    return std::make_unique<ProductOp>(context_, nullptr, spec, geometry);
+    return std::make_unique<ProductOp>(context_, nullptr, spec, std::move(taken), geometry);
   }
 
   const Kernels& kernels_;

@@ -98,11 +98,10 @@ const Kernels& SelectKernels() {
                     (HasTiles() ? " amx" : ""));
 }
 
-const SequenceKernels& SelectSequenceKernels() {
-  const Kernels* const chosen = &SelectKernels();
-  return chosen == &avx512::kTable ? avx512::kSequenceTable
-         : chosen == &avx2::kTable ? avx2::kSequenceTable
-                                   : sse2::kSequenceTable;
+const SequenceKernels& SequenceKernelsOf(const Kernels& kernels) {
+  return &kernels == &avx512::kTable ? avx512::kSequenceTable
+         : &kernels == &avx2::kTable ? avx2::kSequenceTable
+                                     : sse2::kSequenceTable;
 }
 
 const BlockKernels& BlockKernelsOf(const Kernels& kernels) {

@@ -4,6 +4,8 @@
 #pragma once
 #include <cstdint>
 
+#include "backend/cpu/kernels.h"
+
 namespace ada::backend::cpu {
 
 // c[i, j] (+)= the sum over k of a[i, k] * b[k, j], each in fp32, in the order of k.
@@ -24,7 +26,6 @@ struct AttentionRows {
 };
 
 struct SequenceKernels {
-  const char* name;
   void (*matrix)(const MatrixArgs&);
   // to[k * to_step + r] = from[r * from_step + k].
   void (*transpose)(const float* from, std::int64_t rows, std::int64_t columns,
@@ -46,7 +47,7 @@ namespace avx512 {
 extern const SequenceKernels kSequenceTable;
 }
 
-// The table of the instruction set of SelectKernels.
-const SequenceKernels& SelectSequenceKernels();
+// Those of the same instruction set.
+const SequenceKernels& SequenceKernelsOf(const Kernels& kernels);
 
 }  // namespace ada::backend::cpu

@@ -207,6 +207,25 @@ std::shared_ptr<Section> ExampleSection(Make make) {
   section->owner = example;
   return section;
 }
+// A map that may be missing; `make` declares its keys.
+template <class T>
+Key OptionalMap(std::string name, std::optional<T>& field, Section (*make)(T&),
+                std::string meaning) {
+  Key key = MakeKey(std::move(name), "map", std::move(meaning));
+  key.default_text = "none";
+  key.section = ExampleSection<T>(make);
+  key.schemas = {MapSchema([section = key.section] { return section; })};
+  key.read = [&field, make](const YamlNode& node, const ReadContext& context) {
+    T read;
+    ReadSection(node, make(read), context);
+    field = read;
+  };
+  key.write = [&field, make]() -> std::optional<YamlNode> {
+    if (!field) return std::nullopt;
+    return WriteSection(make(*field));
+  };
+  return key;
+}
 // A list of maps: `make`, a Section(T&), declares the keys of one entry.
 template <class T, class Make>
 Key Entries(std::string name, std::vector<T>& field, Make make, std::string meaning) {

@@ -1,7 +1,6 @@
 // Recipes of other programs and papers: what their products round, in the words of
 // `precision.operands`.
 #include "config/sections/sections.h"
-#include "core/small_formats.h"
 
 namespace ada::config {
 namespace {

@@ -33,15 +33,22 @@ YamlNode AnyFormatNode(const AnyFormat& format) {
   return WriteSection(BlockFormatSection(block));
 }
 
-Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string meaning) {
+Names AnyFormatNames() {
   Names names = TensorFormatNames();
   for (std::string& block : BlockFormatNames()) names.push_back(std::move(block));
+  return names;
+}
+
+std::vector<ValueSchema> AnyFormatMaps() {
+  return {MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); }, "exponent"),
+          MapSchema([] { return ExampleSection<BlockFormat>(BlockFormatSection); }, "element")};
+}
+
+Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string meaning) {
   Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
   key.range = "a format, of blocks too";
-  key.schemas = {
-      WordSchema(std::move(names)),
-      MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); }, "exponent"),
-      MapSchema([] { return ExampleSection<BlockFormat>(BlockFormatSection); }, "element")};
+  key.schemas = AnyFormatMaps();
+  key.schemas.insert(key.schemas.begin(), WordSchema(AnyFormatNames()));
   key.read = [&field](const YamlNode& node, const ReadContext& context) {
     const auto read = ReadAnyFormatNode(node, true, context);
     if (read) field = read;

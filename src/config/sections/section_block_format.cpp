@@ -88,7 +88,7 @@ Section BlockFormatSection(BlockFormat& format) {
   Section section;
   section.path = "block_format";
   section.discriminator = "scale";
-  section.choices = {"e8m0", "fp8_e4m3", "fp32"};
+  for (const auto& [word, scale] : kBlockScales) section.choices.push_back(word);
   section.default_choice = "e8m0";
   section.second_discriminator = "rule";
   for (const auto& [word, rule] : kBlockRules) section.second_choices.push_back(word);

@@ -12,26 +12,6 @@ namespace {
 
 constexpr double kMostPixels = 16'384;  // on a side
 
-// A map that may be missing.
-template <class T>
-Key OptionalMap(std::string name, std::optional<T>& field, Section (*make)(T&),
-                std::string meaning) {
-  Key key = MakeKey(std::move(name), "map", std::move(meaning));
-  key.default_text = "none";
-  key.section = ExampleSection<T>(make);
-  key.schemas = {MapSchema([section = key.section] { return section; })};
-  key.read = [&field, make](const YamlNode& node, const ReadContext& context) {
-    T read;
-    ReadSection(node, make(read), context);
-    field = read;
-  };
-  key.write = [&field, make]() -> std::optional<YamlNode> {
-    if (!field) return std::nullopt;
-    return WriteSection(make(*field));
-  };
-  return key;
-}
-
 // Two numbers.
 bool ReadRange(const YamlNode& node, const Range& within, data::Range& range,
                const ReadContext& context) {

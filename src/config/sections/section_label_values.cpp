@@ -10,7 +10,7 @@ namespace ada::config {
 namespace {
 
 constexpr char kExpectedValue[] =
-    "expected a value from 0 to 255, or a color as \"#ff8000\" or \"255 128 0\"";
+    "a value from 0 to 255, or a color as \"#ff8000\" or \"255 128 0\"";
 constexpr std::uint32_t kLargestByte = 255;
 
 struct LabelValue {
@@ -53,7 +53,7 @@ std::optional<LabelValue> LabelValueOf(const std::string& text) {
 // What is wrong with one more entry; "": nothing, and it is added.
 std::string AddEntry(const Entry& entry, const std::string& name, data::LabelValues* values) {
   const std::optional<LabelValue> value = LabelValueOf(entry.key.text);
-  if (!value) return Expected(std::string(kExpectedValue).substr(9), entry.key);
+  if (!value) return Expected(kExpectedValue, entry.key);
   if (values->any() && values->by_color != value->is_color)
     return "values and colors together; expected one kind";
   const auto same = [&](const auto& other) { return other.first == value->value; };

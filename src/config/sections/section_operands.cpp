@@ -20,19 +20,13 @@ bool IsFormatMap(const YamlNode& node) {
 }
 
 Names WordsOfFormats() {
-  Names words = {kNone};
-  for (const std::string& name : TensorFormatNames()) words.push_back(name);
-  for (const NamedBlockFormat& known : NamedBlockFormats()) words.emplace_back(known.name);
+  Names words = AnyFormatNames();
+  words.insert(words.begin(), kNone);
   return words;
 }
 
-// Maps first: their markers tell them from what follows.
-std::vector<ValueSchema> FormatMaps() {
-  return {MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); }, "exponent"),
-          MapSchema([] { return ExampleSection<BlockFormat>(BlockFormatSection); }, "element")};
-}
 std::vector<ValueSchema> FormatSchemas() {
-  std::vector<ValueSchema> schemas = FormatMaps();
+  std::vector<ValueSchema> schemas = AnyFormatMaps();
   schemas.push_back(WordSchema(WordsOfFormats()));
   return schemas;
 }
@@ -95,7 +89,7 @@ Key OperandKey(const char* name, std::function<void(const OperandConfig&)> set,
   key.range = "none, a format or {format, rounding}";
   key.default_text = "as it is stored";
   key.section = ExampleSection<OperandConfig>(OperandSection);
-  key.schemas = FormatMaps();
+  key.schemas = AnyFormatMaps();
   key.schemas.push_back(MapSchema([inner = key.section] { return inner; }));
   key.read = [set = std::move(set)](const YamlNode& node, const ReadContext& context) {
     if (const Field operand = ReadOperand(node, context)) set(*operand);
@@ -131,9 +125,8 @@ Key ProductKey(const char* name, const std::array<const char*, 2>& names,
   Key key = Nested(name, std::move(section), meaning);
   key.type = "word or map";
   key.range = "none, a format, or a map of both operands";
-  key.schemas.insert(key.schemas.begin(), WordSchema(WordsOfFormats()));
-  const std::vector<ValueSchema> maps = FormatMaps();
-  key.schemas.insert(key.schemas.begin(), maps.begin(), maps.end());
+  const std::vector<ValueSchema> formats = FormatSchemas();
+  key.schemas.insert(key.schemas.begin(), formats.begin(), formats.end());
   key.read = [fields, read = key.read](const YamlNode& node, const ReadContext& context) {
     if (node.kind == YamlNode::Kind::kMap && !IsFormatMap(node)) return read(node, context);
     if (const Field both = ReadOperand(node, context)) *fields[0] = *fields[1] = both;
@@ -142,24 +135,13 @@ Key ProductKey(const char* name, const std::array<const char*, 2>& names,
 }
 
 Key ScalingKey(std::optional<TensorScalingConfig>& scaling) {
-  Key key = MakeKey("tensor_scaling", "map",
-                    "scales of operands of plain formats; `tensor_scaling: current` is short");
-  key.default_text = kNone;
-  key.section = ExampleSection<TensorScalingConfig>(OperandScalingSection);
-  key.schemas = {MapSchema([inner = key.section] { return inner; })};
-  key.read = [&scaling](const YamlNode& node, const ReadContext& context) {
+  Key key = OptionalMap("tensor_scaling", scaling, OperandScalingSection,
+                        "scales of operands of plain formats; `tensor_scaling: current` is short");
+  key.read = [&scaling, read_map = key.read](const YamlNode& node, const ReadContext& context) {
+    if (node.kind != YamlNode::Kind::kScalar) return read_map(node, context);
     TensorScalingConfig read;
-    const Section section = OperandScalingSection(read);
-    if (node.kind == YamlNode::Kind::kScalar)
-      section.Find("kind")->read(node, context);
-    else
-      ReadSection(node, section, context);
+    OperandScalingSection(read).Find("kind")->read(node, context);
     scaling = read;
-  };
-  key.write = [&scaling]() -> std::optional<YamlNode> {
-    if (!scaling) return std::nullopt;
-    TensorScalingConfig copy = *scaling;
-    return WriteSection(OperandScalingSection(copy));
   };
   return key;
 }
@@ -184,50 +166,14 @@ Section HadamardSection(HadamardConfig& hadamard) {
   return section;
 }
 
-Key HadamardKey(std::optional<HadamardConfig>& hadamard) {
-  Key key = MakeKey("hadamard", "map",
-                    "a transform of both operands of a product that spreads large values");
-  key.default_text = kNone;
-  key.section = ExampleSection<HadamardConfig>(HadamardSection);
-  key.schemas = {MapSchema([inner = key.section] { return inner; })};
-  key.read = [&hadamard](const YamlNode& node, const ReadContext& context) {
-    HadamardConfig read;
-    ReadSection(node, HadamardSection(read), context);
-    hadamard = read;
+Section SparedSection(SparedConfig& spared) {
+  Section section;
+  section.path = "precision.operands.spared";
+  section.keys = {
+      Integer("first", spared.first, FromTo(0, 1'000'000), "layers with weights at the start"),
+      Integer("last", spared.last, FromTo(0, 1'000'000), "layers with weights at the end"),
   };
-  key.write = [&hadamard]() -> std::optional<YamlNode> {
-    if (!hadamard) return std::nullopt;
-    HadamardConfig copy = *hadamard;
-    return WriteSection(HadamardSection(copy));
-  };
-  return key;
-}
-
-Key SparedKey(std::optional<SparedConfig>& spared) {
-  const auto section_of = [](SparedConfig& of) {
-    Section section;
-    section.path = "precision.operands.spared";
-    section.keys = {
-        Integer("first", of.first, FromTo(0, 1'000'000), "layers with weights at the start"),
-        Integer("last", of.last, FromTo(0, 1'000'000), "layers with weights at the end"),
-    };
-    return section;
-  };
-  Key key = MakeKey("spared", "map", "layers whose operands are taken as they are stored");
-  key.default_text = kNone;
-  key.section = ExampleSection<SparedConfig>(section_of);
-  key.schemas = {MapSchema([inner = key.section] { return inner; })};
-  key.read = [&spared, section_of](const YamlNode& node, const ReadContext& context) {
-    SparedConfig read;
-    ReadSection(node, section_of(read), context);
-    spared = read;
-  };
-  key.write = [&spared, section_of]() -> std::optional<YamlNode> {
-    if (!spared) return std::nullopt;
-    SparedConfig copy = *spared;
-    return WriteSection(section_of(copy));
-  };
-  return key;
+  return section;
 }
 
 // of_layers: of an entry of precision.layers.
@@ -252,9 +198,12 @@ Section OperandsSection(OperandsConfig& operands, bool of_layers) {
       product("dx", {"dy", "w"}, kDxDy, kDxW, "the product dx = dy w"),
       product("dw", {"x", "dy"}, kDwX, kDwDy, "the product dw = x dy"),
       ScalingKey(operands.tensor_scaling),
-      HadamardKey(operands.hadamard),
+      OptionalMap("hadamard", operands.hadamard, HadamardSection,
+                  "a transform of both operands of a product that spreads large values"),
   };
-  if (!of_layers) section.keys.push_back(SparedKey(operands.spared));
+  if (!of_layers)
+    section.keys.push_back(OptionalMap("spared", operands.spared, SparedSection,
+                                       "layers whose operands are taken as they are stored"));
   section.check = [field, x, w, dy](const YamlNode&, const ReadContext&) {
     const auto fill = [&](const Field& general, Operand one, Operand other) {
       for (const Operand operand : {one, other})

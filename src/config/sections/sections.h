@@ -87,6 +87,9 @@ std::optional<BlockFormat> ReadBlockFormatNode(const YamlNode& node, const ReadC
 // A plain format or one of blocks, likewise.
 std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_only,
                                            const ReadContext& context);
+Names AnyFormatNames();  // of tensors
+// Schemas of their maps. They stand before those of other maps, whose keys they do not have.
+std::vector<ValueSchema> AnyFormatMaps();
 Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string meaning);
 YamlNode AnyFormatNode(const AnyFormat& format);
 // What to say of a block-scaled format where a plain one is needed; nothing of anything else.

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/number_format.h"
-#include "core/small_formats.h"
 
 namespace ada {
 

@@ -15,7 +15,6 @@
 
 #include "core/error.h"
 #include "core/number_format.h"
-#include "core/small_formats.h"
 #include "core/system_call.h"
 #include "core/tensor_files/foreign_tensors.h"
 #include "core/tensor_files/safetensors_header.h"

@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "data/images/file_end.h"
+#include "data/images/surprises.h"
 
 namespace ada::data {
 
@@ -59,9 +60,9 @@ void AddTraits(const PictureTraits& traits, const PictureRules& rules, const std
   const auto add = [&](FaultKind kind, const std::string& text) {
     faults->push_back({kind, false, "", file, text});
   };
-  if (traits.is_clipped() && rules.sixteen_bit == SixteenBit::kClip)
+  if (IsClipped(traits, rules))
     add(FaultKind::kSixteenBit, "16-bit grey: values above 255 become white (data.sixteen_bit)");
-  if (traits.orientation != 1 && !rules.applies_exif)
+  if (IsLeftUnturned(traits, rules))
     add(FaultKind::kExif, "EXIF orientation " + std::to_string(traits.orientation) +
                               ", which is not applied (data.exif)");
   if (traits.palette) add(FaultKind::kPalette, "a palette; its colors are taken");
@@ -174,6 +175,7 @@ void FileChecker::Report(const Dataset& dataset, const std::string& split,
       ++of_class[dataset.labels[i]];
   }
   by_hash_.merge(hashes);
+  if (dataset.tokens) return;  // a text need not use its whole vocabulary
   if (dataset.images() > 0 && (spec.decodes || !dataset.label_images))
     ReportClasses(dataset, split, spec, of_class);
 }

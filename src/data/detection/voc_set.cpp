@@ -205,7 +205,7 @@ struct VocFaults {
 
 Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
                        const LabelsByName& labels, const FileChoices& choices, std::string* note) {
-  const bool skip_broken = choices.goes_on();
+  const bool goes_on = choices.goes_on();
   Dataset dataset;
   dataset.name = "voc";
   dataset.channels = 3;
@@ -221,7 +221,7 @@ Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
             {object.box, LabelOfObject(labels, object, image.listed.annotation), object.difficult});
     };
     BrokenImage broken;
-    if (!skip_broken)
+    if (!goes_on)
       name_classes();
     else if (!Usable(0, image.listed.picture, &broken, name_classes))
       image.broken = std::move(broken);

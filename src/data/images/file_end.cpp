@@ -1,50 +1,17 @@
 #include "data/images/file_end.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 #include <vector>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/machine_error.h"
-#include "core/system_call.h"
 #include "data/images/formats.h"
 
 namespace ada::data {
 namespace {
 
-class FileToLookAt {
- public:
-  explicit FileToLookAt(const std::string& path) : path_(path), fd_(OpenDataFile(path)) {
-    size_ = static_cast<std::uint64_t>(std::max<std::int64_t>(SizeOfFile(fd_), 0));
-  }
-  ~FileToLookAt() { CloseFile(fd_); }
-  FileToLookAt(const FileToLookAt&) = delete;
-  FileToLookAt& operator=(const FileToLookAt&) = delete;
-
-  std::uint64_t size() const { return size_; }
-  // At most `count` bytes from `at` on.
-  std::vector<std::uint8_t> Piece(std::uint64_t at, std::uint64_t count) const {
-    std::vector<std::uint8_t> piece(at >= size_ ? 0 : std::min(count, size_ - at));
-    errno = 0;
-    piece.resize(ReadAt(fd_, at, piece.data(), piece.size()));
-    const int error = errno;
-    if (error != 0)
-      ThrowUnread<DataError>(path_ + ": cannot be read: " + std::strerror(error), error);
-    return piece;
-  }
-
- private:
-  const std::string& path_;
-  int fd_;
-  std::uint64_t size_ = 0;
-};
-
 // Searches from the end, where the marker of the end stands in a whole file.
-bool HasJpegEnd(const FileToLookAt& file) {
+bool HasJpegEnd(const OpenPicture& file) {
   constexpr std::uint64_t kPiece = 64 << 10;
   constexpr std::uint8_t kEnd[] = {0xFF, 0xD9};
   for (std::uint64_t end = file.size(); end > 0;) {
@@ -58,7 +25,7 @@ bool HasJpegEnd(const FileToLookAt& file) {
 }
 
 // A chunk of pixels, or one in front of them, that reaches beyond the file.
-bool EndsWithinChunk(const FileToLookAt& file) {
+bool EndsWithinChunk(const OpenPicture& file) {
   constexpr std::uint64_t kSignature = 8, kHead = 8, kChecksum = 4;
   for (std::uint64_t at = kSignature; at < file.size();) {
     const std::vector<std::uint8_t> head = file.Piece(at, kHead);
@@ -78,7 +45,7 @@ bool EndsWithinChunk(const FileToLookAt& file) {
 }  // namespace
 
 bool IsCutOff(const std::string& path) {
-  const FileToLookAt file(path);
+  const OpenPicture file(path);
   constexpr std::uint64_t kBegin = 16;
   const std::vector<std::uint8_t> begin = file.Piece(0, kBegin);
   if (IsJpeg(begin)) return !HasJpegEnd(file);

@@ -1,7 +1,9 @@
 // What picture.cpp knows of each kind of file. The functions take files that begin as such a file
 // begins; errors are those of picture.h.
 #pragma once
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "data/images/picture.h"
 
@@ -9,6 +11,24 @@ namespace ada::data {
 
 // What memory is needed for, in messages.
 inline constexpr char kDecoding[] = "decode it";
+
+// A picture's file that is open to be read. Errors are those of ReadPictureFile.
+class OpenPicture {
+ public:
+  explicit OpenPicture(const std::string& path);  // `path` outlives it
+  ~OpenPicture();
+  OpenPicture(const OpenPicture&) = delete;
+  OpenPicture& operator=(const OpenPicture&) = delete;
+
+  std::uint64_t size() const { return size_; }
+  // At most `count` bytes from `at` on.
+  std::vector<std::uint8_t> Piece(std::uint64_t at, std::uint64_t count) const;
+
+ private:
+  const std::string& path_;
+  int fd_;
+  std::uint64_t size_ = 0;
+};
 
 struct PictureHeader {
   PictureSize size;

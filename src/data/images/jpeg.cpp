@@ -12,7 +12,6 @@
 #include <array>
 #include <csetjmp>
 #include <string>
-#include <string_view>
 
 #include "core/error.h"
 #include "core/machine_error.h"
@@ -23,9 +22,6 @@
 
 namespace ada::data {
 namespace {
-
-using std::string_view_literals::operator""sv;
-constexpr std::string_view kExif = "Exif\0\0"sv;
 
 struct JpegErrors : jpeg_error_mgr {
   std::jmp_buf jump;
@@ -149,8 +145,7 @@ class JpegReader {
     traits.grey = info_.num_components == 1;
     for (const jpeg_marker_struct* marker = info_.marker_list; marker; marker = marker->next) {
       const FileBytes bytes(marker->data, marker->data_length);
-      if (bytes.size() < kExif.size() || !std::equal(kExif.begin(), kExif.end(), bytes.begin()))
-        continue;
+      if (!HasExifMark(bytes)) continue;
       traits.orientation = OrientationOfExif(bytes);
       break;
     }

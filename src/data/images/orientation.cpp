@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint32_t kOrientationTag = 0x0112, kShort = 3, kLong = 4;
 constexpr int kFirst = 1, kLast = 8;
+constexpr std::string_view kExifMark("Exif\0\0", 6);
 
 // The stored rows, or columns, run the other way.
 bool FlipsRows(int orientation) {
@@ -61,12 +62,13 @@ int OrientationOf(FileBytes tiff) {
   return kFirst;
 }
 
+bool HasExifMark(FileBytes exif) {
+  return exif.size() >= kExifMark.size() &&
+         std::equal(kExifMark.begin(), kExifMark.end(), exif.begin());
+}
+
 int OrientationOfExif(FileBytes exif) {
-  using std::string_view_literals::operator""sv;
-  constexpr std::string_view kMark = "Exif\0\0"sv;
-  const bool marked =
-      exif.size() >= kMark.size() && std::equal(kMark.begin(), kMark.end(), exif.begin());
-  return OrientationOf(marked ? exif.subspan(kMark.size()) : exif);
+  return OrientationOf(HasExifMark(exif) ? exif.subspan(kExifMark.size()) : exif);
 }
 
 PictureSize Turned(PictureSize stored, int orientation) {

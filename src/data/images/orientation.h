@@ -11,7 +11,9 @@ inline bool SwapsSides(int orientation) { return orientation >= 5; }
 
 // Of the TIFF block that an EXIF block is; 1 where it says none, or none that there is.
 int OrientationOf(FileBytes tiff);
-// The same of EXIF data that may begin with "Exif\0\0".
+// Whether EXIF data begins with "Exif\0\0", as it does in JPEG.
+bool HasExifMark(FileBytes exif);
+// The same as OrientationOf, of EXIF data with that mark or without.
 int OrientationOfExif(FileBytes exif);
 
 PictureSize Turned(PictureSize stored, int orientation);

@@ -49,39 +49,24 @@ bool IsPicture(FileBytes file) {
                      [file](const PictureFormat& format) { return format.is(file); });
 }
 
-// A file that is open to be read, of at most kMaxFileBytes.
-class OpenPicture {
- public:
-  explicit OpenPicture(const std::string& path) : path_(path) {
-    fd_ = OpenDataFile(path);
-    size_ = static_cast<std::uint64_t>(SizeOfFile(fd_));
-    if (size_ <= kMaxFileBytes) return;
-    CloseFile(fd_);
-    throw DataError(TooLargeText(path, size_, kMaxFileBytes));
-  }
-  ~OpenPicture() { CloseFile(fd_); }
-  OpenPicture(const OpenPicture&) = delete;
-  OpenPicture& operator=(const OpenPicture&) = delete;
-
-  std::uint64_t size() const { return size_; }
-  std::vector<std::uint8_t> Beginning() const { return ReadFirst(std::min(size_, kBeginning)); }
-  std::vector<std::uint8_t> Read() const { return ReadFirst(size_); }
-
- private:
-  std::vector<std::uint8_t> ReadFirst(std::uint64_t bytes) const {
-    std::vector<std::uint8_t> first(bytes);
-    first.resize(ReadAt(fd_, 0, first.data(), first.size()));
-    const int error = errno;
-    if (error == 0) return first;
-    ThrowUnread<DataError>(path_ + ": cannot be read: " + std::strerror(error), error);
-  }
-
-  const std::string& path_;
-  int fd_ = -1;
-  std::uint64_t size_ = 0;
-};
-
 }  // namespace
+
+OpenPicture::OpenPicture(const std::string& path) : path_(path), fd_(OpenDataFile(path)) {
+  size_ = static_cast<std::uint64_t>(SizeOfFile(fd_));
+  if (size_ <= kMaxFileBytes) return;
+  CloseFile(fd_);
+  throw DataError(TooLargeText(path, size_, kMaxFileBytes));
+}
+
+OpenPicture::~OpenPicture() { CloseFile(fd_); }
+
+std::vector<std::uint8_t> OpenPicture::Piece(std::uint64_t at, std::uint64_t count) const {
+  std::vector<std::uint8_t> piece(at >= size_ ? 0 : std::min(count, size_ - at));
+  piece.resize(ReadAt(fd_, at, piece.data(), piece.size()));
+  const int error = errno;
+  if (error == 0) return piece;
+  ThrowUnread<DataError>(path_ + ": cannot be read: " + std::strerror(error), error);
+}
 
 void CheckSize(const std::string& path, std::int64_t height, std::int64_t width) {
   const std::string claim = path + ": its header claims " + std::to_string(width) + " x " +
@@ -151,8 +136,8 @@ std::string KindOfPicture(FileBytes file, const std::string& path) {
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path) {
   return WithMemory(path, "read it", [&] {
     const OpenPicture file(path);
-    std::vector<std::uint8_t> beginning = file.Beginning();
-    return IsPicture(beginning) ? file.Read() : beginning;
+    std::vector<std::uint8_t> beginning = file.Piece(0, kBeginning);
+    return IsPicture(beginning) ? file.Piece(0, file.size()) : beginning;
   });
 }
 
@@ -169,12 +154,12 @@ PictureNeeds NeedsOfPictureFile(const std::string& path, const PictureRules& rul
     return PictureNeeds{size, header.size, header.decoding_bytes + pixels + file.size(),
                         header.traits};
   };
-  const std::vector<std::uint8_t> beginning = file.Beginning();
+  const std::vector<std::uint8_t> beginning = file.Piece(0, kBeginning);
   try {
     return needs(beginning);
   } catch (const DataError&) {
     if (!IsPicture(beginning)) throw;
-    return needs(file.Read());  // the header may end further on
+    return needs(file.Piece(0, file.size()));  // the header may end further on
   }
 }
 

@@ -6,15 +6,9 @@ namespace ada::data {
 namespace {
 
 constexpr auto kSurprises = std::to_array<Surprise>({
-    {[](const PictureTraits& traits, const PictureRules& rules) {
-       return traits.is_clipped() && rules.sixteen_bit == SixteenBit::kClip;
-     },
-     "picture is 16-bit grey", "pictures are 16-bit grey",
+    {IsClipped, "picture is 16-bit grey", "pictures are 16-bit grey",
      "values above 255 become white, as PIL does; data.sixteen_bit: scale divides them by 257"},
-    {[](const PictureTraits& traits, const PictureRules& rules) {
-       return traits.orientation != 1 && !rules.applies_exif;
-     },
-     "picture carries an EXIF orientation", "pictures carry an EXIF orientation",
+    {IsLeftUnturned, "picture carries an EXIF orientation", "pictures carry an EXIF orientation",
      "it is not applied; data.exif: apply turns pictures as viewers show them"},
     {[](const PictureTraits& traits, const PictureRules&) { return traits.alpha; },
      "picture has alpha", "pictures have alpha",

@@ -8,11 +8,20 @@
 
 namespace ada::data {
 
+// 16-bit grey whose values above 255 become white.
+inline bool IsClipped(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.is_clipped() && rules.sixteen_bit == SixteenBit::kClip;
+}
+// An EXIF orientation that is not applied.
+inline bool IsLeftUnturned(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.orientation != 1 && !rules.applies_exif;
+}
+
 struct Surprise {
   bool (*holds)(const PictureTraits& traits, const PictureRules& rules);
   const char *one, *many, *what;
 };
-// 16-bit grey that is cut at 255, an EXIF orientation that is not applied, alpha that is dropped.
+// IsClipped, IsLeftUnturned, and alpha that is dropped.
 std::span<const Surprise> Surprises();
 
 // Those of one picture's file, each as a line without its name. DataError where it cannot be read.

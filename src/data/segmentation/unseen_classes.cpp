@@ -27,7 +27,7 @@ LabelCounts CountLabels(const Dataset& dataset, std::int64_t image) {
 
 UnseenClasses FindUnseenClasses(const Dataset& dataset) {
   ADA_CHECK(dataset.label_images);
-  const std::int64_t images = dataset.images(), most = std::min(images, kMostLabelImages);
+  const std::int64_t most = std::min(dataset.images(), kMostLabelImages);
   LabelCounts all{};
   const auto is_seen = [&](std::int64_t count) { return count > 0; };
   UnseenClasses found;
@@ -37,7 +37,7 @@ UnseenClasses FindUnseenClasses(const Dataset& dataset) {
     RunRangesInParallel(count, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i)
         counts[static_cast<std::size_t>(i)] =
-            CountLabels(dataset, (2 * (first + i) + 1) * images / (2 * most));
+            CountLabels(dataset, dataset.SpreadImage(first + i, most));
     });
     for (const LabelCounts& of_image : counts)
       for (std::size_t k = 0; k < all.size(); ++k) all[k] += of_image[k];

@@ -46,6 +46,10 @@ std::optional<std::int64_t> IntegerBelow(const std::byte* at, DType dtype, std::
   });
 }
 
+bool IntegerIs(const std::byte* at, DType dtype, std::int64_t number) {
+  return WithInteger(at, dtype, [number](auto value) { return std::cmp_equal(value, number); });
+}
+
 std::string IntegerText(const std::byte* at, DType dtype) {
   return WithInteger(at, dtype, [](auto value) { return std::to_string(value); });
 }

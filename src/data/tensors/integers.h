@@ -13,6 +13,8 @@ namespace ada::data {
 bool IsInteger(DType dtype);
 // The number at `at`, which need not be aligned; nothing where it is not 0 .. limit - 1.
 std::optional<std::int64_t> IntegerBelow(const std::byte* at, DType dtype, std::int64_t limit);
+// Whether it is `number`.
+bool IntegerIs(const std::byte* at, DType dtype, std::int64_t number);
 // The number in decimal.
 std::string IntegerText(const std::byte* at, DType dtype);
 

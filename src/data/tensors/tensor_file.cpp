@@ -32,6 +32,16 @@ const TensorInFile* TensorFile::Find(const std::string& name) const {
   return nullptr;
 }
 
+const TensorInFile& TensorFile::Require(const std::string& name,
+                                        const std::string& expected) const {
+  if (const TensorInFile* found = Find(name)) return *found;
+  constexpr std::size_t kNamed = 8;
+  std::vector<std::string> names;
+  for (const TensorInFile& tensor : tensors_) names.push_back(Visible(tensor.name));
+  throw DataError(path() + ": holds no tensor " + name + "; expected " + expected + "; it has " +
+                  (names.empty() ? "none" : FirstNames(names, kNamed)));
+}
+
 void TensorFile::OpenSafetensors() {
   const SafetensorsFile file = SafetensorsFile::Open(path());
   metadata_ = file.metadata();

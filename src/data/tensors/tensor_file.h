@@ -41,6 +41,8 @@ class TensorFile {
   const std::shared_ptr<const MappedFile>& file() const { return file_; }
   const std::vector<TensorInFile>& tensors() const { return tensors_; }
   const TensorInFile* Find(const std::string& name) const;  // null: not there
+  // DataError where it is not there, with what was `expected`.
+  const TensorInFile& Require(const std::string& name, const std::string& expected) const;
   // Of safetensors; else empty.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 

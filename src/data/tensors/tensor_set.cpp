@@ -10,7 +10,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/tensors/class_list.h"
 #include "data/tensors/integers.h"
 #include "data/tensors/layout.h"
@@ -82,13 +81,7 @@ class TensorStore final : public ImageStore {
 };
 
 const TensorInFile& Require(const TensorFile& file, const std::string& name) {
-  const TensorInFile* found = file.Find(name);
-  if (found) return *found;
-  std::vector<std::string> names;
-  for (const TensorInFile& tensor : file.tensors()) names.push_back(Visible(tensor.name));
-  throw DataError(file.path() + ": holds no tensor " + name +
-                  "; expected train.images, train.labels, test.images, test.labels; it has " +
-                  (names.empty() ? "none" : FirstNames(names, 8)));
+  return file.Require(name, "train.images, train.labels, test.images, test.labels");
 }
 
 // What a tensor of images must be whatever its axes are.

@@ -64,7 +64,7 @@ class SequenceRows final : public RowWriter {
 
 }  // namespace
 
-std::unique_ptr<RowWriter> MakeTokenRows(const Dataset& dataset, const LoaderSpec& spec) {
+std::unique_ptr<RowWriter> MakeSequenceRows(const Dataset& dataset, const LoaderSpec& spec) {
   return std::make_unique<SequenceRows>(dataset, spec);
 }
 

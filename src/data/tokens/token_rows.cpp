@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/label_images.h"
 #include "data/tensors/integers.h"
 #include "data/tensors/tensor_file.h"
@@ -34,7 +33,7 @@ class IntegerTensor {
     return IntegerBelow(AddressOf(i), tensor_.dtype, limit);
   }
   bool IsIgnored(std::int64_t i) const {
-    return IntegerText(AddressOf(i), tensor_.dtype) == std::to_string(kIgnoredTarget);
+    return IntegerIs(AddressOf(i), tensor_.dtype, kIgnoredTarget);
   }
   [[noreturn]] void Refuse(std::int64_t i, const std::string& expected) const {
     const std::int64_t width = tensor_.shape[1];
@@ -87,17 +86,6 @@ class TokenRows final : public TokenSet {
   std::int64_t first_, count_;
 };
 
-const TensorInFile& RequireTokens(const TensorFile& file, const std::string& name) {
-  const TensorInFile* found = file.Find(name);
-  if (found) return *found;
-  std::vector<std::string> names;
-  for (const TensorInFile& tensor : file.tensors()) names.push_back(Visible(tensor.name));
-  throw DataError(file.path() + ": holds no tensor " + name +
-                  "; expected train.tokens [n, tokens], and with it or not train.targets, "
-                  "test.tokens, test.targets; it has " +
-                  (names.empty() ? "none" : FirstNames(names, 8)));
-}
-
 void CheckTokens(const TensorInFile& tensor) {
   const std::vector<std::int64_t>& s = tensor.shape;
   if (!IsInteger(tensor.dtype))
@@ -113,7 +101,10 @@ void CheckTokens(const TensorInFile& tensor) {
 Arrays ReadArrays(const TensorFile& file, const std::string& split) {
   Arrays arrays;
   arrays.file = file.file();
-  const TensorInFile& tokens = RequireTokens(file, split + ".tokens");
+  const TensorInFile& tokens =
+      file.Require(split + ".tokens",
+                   "train.tokens [n, tokens], and with it or not train.targets, test.tokens, "
+                   "test.targets");
   CheckTokens(tokens);
   arrays.tokens = std::make_shared<const IntegerTensor>(tokens);
   if (const TensorInFile* targets = file.Find(split + ".targets")) {

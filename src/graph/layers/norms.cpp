@@ -53,6 +53,10 @@ std::vector<ParameterSpec> LayerNormParameters(const LayerKeys& keys, const Laye
   if (!keys.bias) parameters.pop_back();
   return parameters;
 }
+std::vector<ParameterSpec> GammaParameters(const LayerKeys&, const LayerShapes& shapes) {
+  const std::int64_t channels = shapes.output.c;
+  return {{"weight", {channels}, {1, 1, 1, channels}}};
+}
 std::vector<ParameterSpec> FactorParameters(const LayerKeys& keys, const LayerShapes& shapes) {
   const std::int64_t channels = shapes.output.c;
   return {{"weight", {channels}, {1, 1, 1, channels}, true, keys.value}};
@@ -72,49 +76,26 @@ backend::OpSpec AffineSpecOf(const OpParts& op) {
   return spec;
 }
 
+// Of a kind with gamma, or gamma and beta.
 template <class Spec>
-Spec UnitNormSpecOf(const OpParts& op) {
+Spec GammaSpecOf(const OpParts& op) {
   auto spec = SpecOf<Spec>(op);
   spec.gamma = op.parameters[0].value;
   spec.dgamma = op.parameters[0].gradient;
-  if (op.keys.bias) {
+  if (op.parameters.size() > 1) {
     spec.beta = op.parameters[1].value;
     spec.dbeta = op.parameters[1].gradient;
   }
   spec.eps = static_cast<float>(op.keys.eps);
   return spec;
 }
-backend::OpSpec LayerNormSpecOf(const OpParts& op) {
-  return UnitNormSpecOf<backend::LayerNormSpec>(op);
+template <class Spec>
+backend::OpSpec UnitNormSpecOf(const OpParts& op) {
+  return GammaSpecOf<Spec>(op);
 }
 backend::OpSpec GroupNormSpecOf(const OpParts& op) {
-  auto spec = UnitNormSpecOf<backend::GroupNormSpec>(op);
+  auto spec = GammaSpecOf<backend::GroupNormSpec>(op);
   spec.groups = op.keys.groups;
-  return spec;
-}
-std::vector<ParameterSpec> GammaParameters(const LayerKeys&, const LayerShapes& shapes) {
-  const std::int64_t channels = shapes.output.c;
-  return {{"weight", {channels}, {1, 1, 1, channels}}};
-}
-backend::OpSpec RmsNormSpecOf(const OpParts& op) {
-  auto spec = SpecOf<backend::RmsNormSpec>(op);
-  spec.gamma = op.parameters[0].value;
-  spec.dgamma = op.parameters[0].gradient;
-  spec.eps = static_cast<float>(op.keys.eps);
-  return spec;
-}
-backend::OpSpec ChannelScaleSpecOf(const OpParts& op) {
-  auto spec = SpecOf<backend::ChannelScaleSpec>(op);
-  spec.w = op.parameters[0].value;
-  spec.dw = op.parameters[0].gradient;
-  return spec;
-}
-
-backend::OpSpec L2NormalizeSpecOf(const OpParts& op) {
-  auto spec = SpecOf<backend::L2NormalizeSpec>(op);
-  spec.gamma = op.parameters[0].value;
-  spec.dgamma = op.parameters[0].gradient;
-  spec.eps = static_cast<float>(op.keys.eps);
   return spec;
 }
 
@@ -152,7 +133,7 @@ std::vector<LayerKind> NormKinds() {
        .autocast_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
-       .spec = LayerNormSpecOf},
+       .spec = UnitNormSpecOf<backend::LayerNormSpec>},
       // Llama's default; torch.nn.RMSNorm without eps takes the smallest step of fp32 at 1.
       {.name = backend::RmsNormSpec::kKind,
        .keys = {"eps"},
@@ -161,7 +142,7 @@ std::vector<LayerKind> NormKinds() {
        .autocast_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
-       .spec = RmsNormSpecOf},
+       .spec = UnitNormSpecOf<backend::RmsNormSpec>},
       {.name = backend::GroupNormSpec::kKind,
        .keys = {"groups", "eps"},
        .required = {"groups"},
@@ -179,7 +160,7 @@ std::vector<LayerKind> NormKinds() {
        .autocast_cpu_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
-       .spec = ChannelScaleSpecOf},
+       .spec = WeightedSpec<backend::ChannelScaleSpec>},
       {.name = backend::AffineSpec::kKind,
        .keys = {"factor", "offset"},
        .infer = KeepShape,
@@ -197,7 +178,7 @@ std::vector<LayerKind> NormKinds() {
        .autocast_cpu_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
-       .spec = L2NormalizeSpecOf},
+       .spec = UnitNormSpecOf<backend::L2NormalizeSpec>},
       // A value of dx is made of several of dy.
       {.name = backend::LrnSpec::kKind,
        .keys = {"size", "alpha", "beta", "k"},

@@ -99,4 +99,13 @@ backend::OpSpec PlainSpec(const OpParts& op) {
   return SpecOf<Spec>(op);
 }
 
+// The same of a kind with one weight.
+template <class Spec>
+backend::OpSpec WeightedSpec(const OpParts& op) {
+  auto spec = SpecOf<Spec>(op);
+  spec.w = op.parameters[0].value;
+  spec.dw = op.parameters[0].gradient;
+  return spec;
+}
+
 }  // namespace ada::graph

@@ -44,13 +44,6 @@ std::vector<ParameterSpec> PositionParameters(const LayerKeys& keys, const Layer
   if (keys.whole_name) return {{"", {1, keys.context, channels}, shape}};
   return {{"weight", {keys.context, channels}, shape}};
 }
-template <class Spec>
-backend::OpSpec PositionSpecOf(const OpParts& op) {
-  auto spec = SpecOf<Spec>(op);
-  spec.w = op.parameters[0].value;
-  spec.dw = op.parameters[0].gradient;
-  return spec;
-}
 
 void InferClassToken(LayerKeys&, LayerShapes& shapes) {
   const Shape& in = shapes.input();
@@ -199,7 +192,7 @@ std::vector<LayerKind> SequenceKinds() {
        .autocast_fp32 = true,  // an fp32 weight is added, or joined
        .autocast_cpu_fp32 = true,
        .dx_in_place = true,
-       .spec = PositionSpecOf<backend::PositionEmbeddingSpec>},
+       .spec = WeightedSpec<backend::PositionEmbeddingSpec>},
       {.name = backend::ClassTokenSpec::kKind,
        .infer = InferClassToken,
        .positions = Positions::kSequence,
@@ -207,7 +200,7 @@ std::vector<LayerKind> SequenceKinds() {
        .rounds_gradient = [](const LayerKeys&) { return false; },
        .autocast_fp32 = true,  // an fp32 weight is added, or joined
        .autocast_cpu_fp32 = true,
-       .spec = PositionSpecOf<backend::ClassTokenSpec>},
+       .spec = WeightedSpec<backend::ClassTokenSpec>},
       {.name = backend::RopeSpec::kKind,
        .keys = {"heads", "base", "pairing", "rotary"},
        .required = {"heads"},

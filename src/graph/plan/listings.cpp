@@ -109,10 +109,9 @@ class PointLister {
 
   // The images, which have the place of the loss among the counts: it has no y.
   void AddInput() {
-    const TensorStats LayerStats::*stats = &LayerStats::y;
     const TensorScale* own = b_.styles->ScaleOf("input", "y");
-    points_.push_back({"input", "y", b_.storage->values[0].format, &(b_.stats.host[0].*stats),
-                       &(b_.stats.backend[0].*stats), nullptr, own ? own->own_scale.host : nullptr,
+    points_.push_back({"input", "y", b_.storage->values[0].format, &b_.stats.host[0].y,
+                       &b_.stats.backend[0].y, nullptr, own ? own->own_scale.host : nullptr,
                        nullptr});
   }
   void AddForward(int i) {

@@ -1,6 +1,5 @@
 // The parts of `advise`: what of a run's record asks for a change, and how that is said.
 #pragma once
-#include <iosfwd>
 #include <string>
 #include <utility>
 #include <vector>

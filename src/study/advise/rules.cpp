@@ -61,13 +61,13 @@ class Rules {
   void Add(Advice advice) {
     for (Advice& known : all_) {
       if (known.section != advice.section) continue;
+      // Of the scale only one advice is given.
       const bool scaling = advice.section == "scaling";
       const bool taken = std::any_of(advice.keys.begin(), advice.keys.end(), [&](const auto& key) {
         return std::any_of(known.keys.begin(), known.keys.end(),
                            [&](const auto& own) { return own.first == key.first; });
       });
-      if (!scaling && !taken) continue;
-      return;
+      if (scaling || taken) return;
     }
     all_.push_back(std::move(advice));
   }

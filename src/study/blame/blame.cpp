@@ -38,7 +38,7 @@ void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) 
   const train::ForkSource source = train::ForkSource::OfRun(options.folder, options.threads);
   std::vector<Suspect> suspects = Suspects(source, options.by);
   Forks forks(source, options, log);
-  Judge(source, options, forks, suspects);
+  Judge(source, forks, suspects);
   log.SetStatus("");
   if (!options.picture.empty())
     WriteFileAtomically(

@@ -100,8 +100,7 @@ class Trial {
 
 }  // namespace
 
-void Judge(const train::ForkSource& source, const BlameOptions&, Forks& forks,
-           std::vector<Suspect>& suspects) {
+void Judge(const train::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects) {
   Trial(source, forks).Run(suspects);
 }
 

@@ -1,7 +1,6 @@
 // The parts of `blame`: which forks of a run there are, how far apart two of them end, what is a
 // finding, and how that is shown.
 #pragma once
-#include <functional>
 #include <iosfwd>
 #include <map>
 #include <string>
@@ -55,8 +54,7 @@ class Forks {
 };
 
 // Fills in effect, noise and significant, and puts the worst first.
-void Judge(const train::ForkSource& source, const BlameOptions& options, Forks& forks,
-           std::vector<Suspect>& suspects);
+void Judge(const train::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects);
 
 // Prints a table of those above the noise, and the names of the others.
 void PrintBlame(const train::ForkSource& source, const BlameOptions& options,

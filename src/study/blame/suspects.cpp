@@ -33,13 +33,13 @@ double Norm(const std::vector<float>& values) {
   return std::sqrt(square);
 }
 
-double RelativeDistance(const std::vector<float>& a, const std::vector<float>& b) {
+// `largest`: the larger one of their norms.
+double RelativeDistance(const std::vector<float>& a, const std::vector<float>& b, double largest) {
   double square = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
     square += d * d;
   }
-  const double largest = std::max(Norm(a), Norm(b));
   return largest == 0 ? 0 : std::sqrt(square) / largest;
 }
 
@@ -102,10 +102,11 @@ double Distance(const train::ForkResult& a, const train::ForkResult& b) {
     return RootMeanSquare(parts);
   }
   for (std::size_t i = 0; i < a.gradients.size(); ++i) {
-    const bool finite[] = {std::isfinite(Norm(a.gradients[i])),
-                           std::isfinite(Norm(b.gradients[i]))};
+    const double norms[] = {Norm(a.gradients[i]), Norm(b.gradients[i])};
+    const bool finite[] = {std::isfinite(norms[0]), std::isfinite(norms[1])};
     if (finite[0] && finite[1])
-      parts.push_back(RelativeDistance(a.gradients[i], b.gradients[i]));
+      parts.push_back(
+          RelativeDistance(a.gradients[i], b.gradients[i], std::max(norms[0], norms[1])));
     else
       parts.push_back(finite[0] == finite[1] ? 0 : INFINITY);
   }

@@ -13,6 +13,13 @@ std::string DecibelText(double db) {
 
 std::string Log2Text(double log2) { return std::isnan(log2) ? "-" : Formatted("%.1f", log2); }
 
+bool LosesMore(const telemetry::BlockFigures& a, const telemetry::BlockFigures& b) {
+  const auto lost = [](const telemetry::BlockFigures& figures) {
+    return std::isnan(figures.lost_pct_nonzero) ? -1 : figures.lost_pct_nonzero;
+  };
+  return lost(a) > lost(b);
+}
+
 std::string ScalesText(const telemetry::BlockFigures& figures) {
   if (std::isnan(figures.scale_log2_min)) return "-";
   return Formatted("%.0f", figures.scale_log2_min) + ".." +

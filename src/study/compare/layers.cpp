@@ -14,7 +14,7 @@ namespace ada::study {
 namespace {
 
 constexpr std::size_t kShort = 16;  // layers whose order stays; of more, those that are shown
-constexpr std::size_t kScaleWidth = 8;
+constexpr std::size_t kComparedScaleWidth = 8;
 constexpr std::size_t kWorstLayers = 8;  // layers of each of two networks
 
 std::string DifferenceText(double difference) {
@@ -59,11 +59,11 @@ double PctDistance(const Both& l) {
 
 std::vector<std::string> ScaleFields(const Both& l) {
   return {l.a->name,
-          ScaleText(l.a->mean_scale, kScaleWidth, 4),
-          ScaleText(l.b->mean_scale, kScaleWidth, 4),
+          ScaleText(l.a->mean_scale, kComparedScaleWidth, 4),
+          ScaleText(l.b->mean_scale, kComparedScaleWidth, 4),
           RatioText(l.a->mean_scale, l.b->mean_scale),
-          ScaleText(l.a->last_scale, kScaleWidth, 4),
-          ScaleText(l.b->last_scale, kScaleWidth, 4),
+          ScaleText(l.a->last_scale, kComparedScaleWidth, 4),
+          ScaleText(l.b->last_scale, kComparedScaleWidth, 4),
           RatioText(l.a->last_scale, l.b->last_scale)};
 }
 
@@ -136,8 +136,8 @@ void PrintWorst(const char* run, std::vector<LayerRecord> layers, bool all, std:
   for (std::size_t i = 0; i < shown; ++i)
     table.Row({layers[i].name,
                std::isnan(layers[i].mean_pct) ? "no gradient" : PctText(layers[i].mean_pct),
-               PctText(layers[i].last_pct), ScaleText(layers[i].mean_scale, kScaleWidth, 4),
-               ScaleText(layers[i].last_scale, kScaleWidth, 4)});
+               PctText(layers[i].last_pct), ScaleText(layers[i].mean_scale, kComparedScaleWidth, 4),
+               ScaleText(layers[i].last_scale, kComparedScaleWidth, 4)});
   if (shown > 0) table.Print(out, kTerminalWidth);
   if (shown < layers.size())
     out << "  lose less: " << layers.size() - shown << " layers (--all shows them)\n";

@@ -1,5 +1,4 @@
 // What a block-scaled format keeps of a file's tensors.
-#include <cmath>
 #include <ostream>
 
 #include "core/error.h"
@@ -44,12 +43,8 @@ void PrintBlockFormat(const BlockFormat& format, std::ostream& out) {
 }
 
 void PrintBlockTable(std::vector<BlockLine> lines, std::ostream& out) {
-  std::stable_sort(lines.begin(), lines.end(), [](const BlockLine& a, const BlockLine& b) {
-    const auto lost = [](const BlockCountRow& row) {
-      return std::isnan(row.lost_pct_nonzero) ? -1 : row.lost_pct_nonzero;
-    };
-    return lost(a.row) > lost(b.row);
-  });
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const BlockLine& a, const BlockLine& b) { return LosesMore(a.row, b.row); });
   out << "\ntensors, those that lose most first (lost: of the values other than zero, in %;\n"
          "SQNR and that of the worst block in dB; log2 of scales)\n";
   TextTable table({"tensor", "lost", "saturated", "SQNR", "worst", "scales", "blocks", "values"});

@@ -137,6 +137,12 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
   return left_out;
 }
 
+std::vector<data::BrokenImage> NormStatistics::RecomputeShown(telemetry::Log& log, bool progress,
+                                                              const std::string& of) {
+  telemetry::EvaluationProgress line(log, progress, "batch norms" + of, data_.train.images());
+  return Recompute([&](std::int64_t images) { line.Update(images); });
+}
+
 void NormStatistics::Restore() {
   for (const Statistic& s : statistics_) Put(s.running, s.trained, backend_);
 }
@@ -147,11 +153,8 @@ void RecomputeNorms(const config::Config& config, const RunData& data,
   if (!RecomputesNorms(config)) return;
   const auto graph = StatisticsGraph(config, data.image, backend, evaluated);
   NormStatistics statistics(config, data, *graph, backend);
-  const std::vector<data::BrokenImage> left_out = [&] {
-    telemetry::EvaluationProgress line(log, progress, "batch norms", data.train.images());
-    return statistics.Recompute([&](std::int64_t images) { line.Update(images); });
-  }();
-  for (const data::BrokenImage& image : left_out) log.Warning(data::LeftOutText("train", image));
+  for (const data::BrokenImage& image : statistics.RecomputeShown(log, progress))
+    log.Warning(data::LeftOutText("train", image));
 }
 
 }  // namespace ada::train

@@ -45,6 +45,9 @@ class NormStatistics {
   // process left out because they cannot be used; DataError where there are no others.
   std::vector<data::BrokenImage> Recompute(
       const std::function<void(std::int64_t images)>& after_batch = {});
+  // The same with a progress line "batch norms", with `of` behind it, where `progress` says so.
+  std::vector<data::BrokenImage> RecomputeShown(telemetry::Log& log, bool progress,
+                                                const std::string& of = "");
   // The running averages are those of training again.
   void Restore();
 

@@ -1,5 +1,6 @@
 // Rows of attention: probabilities and the gradient of scores, in loops that the compiler turns
-// into vectors, of sixteen lanes in every instruction set.
+// into vectors, of sixteen lanes in every instruction set. At the end the table of all kernels of
+// sequences, of which matrix.cpp has the others.
 #include <algorithm>
 #include <cmath>
 
@@ -127,5 +128,14 @@ void ScoreGradient(const AttentionRows& given, const float* p, float* dp) {
     std::fill(dp + n, dp + a.width, 0.0f);
   }
 }
+
+void Matrix(const MatrixArgs&);
+void TransposeMatrix(const float* from, std::int64_t rows, std::int64_t columns,
+                     std::int64_t from_step, float* to, std::int64_t to_step);
+
+const SequenceKernels kSequenceTable = {.matrix = Matrix,
+                                        .transpose = TransposeMatrix,
+                                        .probabilities = Probabilities,
+                                        .score_gradient = ScoreGradient};
 
 }  // namespace ada::backend::cpu::ADA_ISA

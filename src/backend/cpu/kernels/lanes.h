@@ -116,6 +116,17 @@ using H = Pair<Codes>;
 using S = Pair<SignedCodes>;
 #endif
 
+// Of one register; fused where the processor has that.
+ADA_INLINE Floats FusedMultiplyAdd(Floats a, Floats b, Floats sum) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif defined(__AVX2__)
+  return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#else
+  return sum + a * b;
+#endif
+}
+
 // mask ? a : b, lane by lane; lanes of a mask are 0 or -1.
 template <class M, class V>
 ADA_INLINE V Select(M mask, V a, V b) {

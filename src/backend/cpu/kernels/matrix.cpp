@@ -8,27 +8,17 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-inline constexpr int kParts = 64 / kRegister;  // registers of 16 lanes
+constexpr int kParts = 64 / kRegister;  // registers of 16 lanes
 #if defined(__AVX512F__)
-inline constexpr int kRowsOfOne = 12, kRowsOfTwo = 8;
+constexpr int kRowsOfOne = 12, kRowsOfTwo = 8;
 #else
-inline constexpr int kRowsOfOne = 12 / kParts, kRowsOfTwo = kRowsOfOne / 2;
+constexpr int kRowsOfOne = 12 / kParts, kRowsOfTwo = kRowsOfOne / 2;
 #endif
 
 ADA_INLINE Floats Load(const float* from) {
   Floats x;
   std::memcpy(&x, from, sizeof x);
   return x;
-}
-// Where the processor has them, fused.
-ADA_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats sum) {
-#if defined(__AVX512F__)
-  return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
-#elif defined(__AVX2__)
-  return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
-#else
-  return sum + a * b;
-#endif
 }
 
 // kRows rows of 16 * kColumns columns from (row, column) on.
@@ -51,7 +41,8 @@ ADA_INLINE void Block(const MatrixArgs& m, std::int64_t row, std::int64_t column
     for (int r = 0; r < kRows; ++r) {
       const Floats value = Floats{} + a[r * m.a_row];
 #pragma GCC unroll 8
-      for (int c = 0; c < kRegisters; ++c) sums[c][r] = MultiplyAdd(value, factors[c], sums[c][r]);
+      for (int c = 0; c < kRegisters; ++c)
+        sums[c][r] = FusedMultiplyAdd(value, factors[c], sums[c][r]);
     }
   }
 #pragma GCC unroll 16

@@ -1,7 +1,5 @@
 #include "backend/cpu/ops/attention_head.h"
 
-#include <cmath>
-
 namespace ada::backend::cpu {
 namespace {
 
@@ -78,8 +76,7 @@ void HeadProducts::TimesTransposed(const QueryBlock& block, const float* rows,
 
 void HeadProducts::Probabilities(const QueryBlock& block, const HeadMemory& m) const {
   TimesTransposed(block, m.q, m.kt, m.p);
-  const auto factor = static_cast<float>(1 / std::sqrt(static_cast<double>(sizes_.width)));
-  sequence_.probabilities(block.scores, factor, m.p);
+  sequence_.probabilities(block.scores, static_cast<float>(sizes_.factor()), m.p);
 }
 
 void HeadProducts::ProbabilityGradient(const QueryBlock& block, const HeadMemory& m) const {

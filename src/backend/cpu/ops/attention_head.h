@@ -2,6 +2,7 @@
 // Knows no scales, formats or counts: those are attention_op's.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "backend/cpu/context.h"
@@ -19,6 +20,7 @@ struct AttentionSizes {
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (queries + kRows - 1) / kRows; }
   std::int64_t step() const { return Padded(width); }  // of rows of queries, keys and values
+  double factor() const { return 1 / std::sqrt(static_cast<double>(width)); }  // of scores
 };
 
 // Some queries of one head of one image, and what they see of the keys.
@@ -48,7 +50,7 @@ struct HeadMemory {
 class HeadProducts {
  public:
   HeadProducts(const Context& context, const AttentionSizes& sizes)
-      : kernels_(context.kernels), sequence_(SelectSequenceKernels()), sizes_(sizes) {}
+      : kernels_(context.kernels), sequence_(SequenceKernelsOf(context.kernels)), sizes_(sizes) {}
 
   // `count` rows of `sizes.width` values, `from_step` values apart, as fp32.
   void Load(const TensorSpan& from, std::int64_t from_step, std::int64_t count, float* to) const;

@@ -11,11 +11,11 @@
 //              images: dq, dk, dv --times alpha, round, count--> dq, dk, dv
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include "backend/cpu/ops/attention_head.h"
 #include "backend/cpu/ops/attention_rule.h"
+#include "backend/cpu/ops/attention_scores.h"
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
@@ -28,17 +28,6 @@ namespace {
 
 using Decision = AttentionSpec::Decision;
 
-// The blocks of [queries, keys] of all heads as a tensor of an image each; what it holds is never
-// in memory.
-Tensor BlocksOf(const AttentionSizes& sizes, std::int64_t images, const NumberFormat& format) {
-  static std::byte nothing;
-  Tensor tensor;
-  tensor.shape = {images * sizes.heads * sizes.blocks(), 1, 1, AttentionSizes::kRows * sizes.keys};
-  tensor.format = format;
-  tensor.data = &nothing;
-  return tensor;
-}
-
 class CpuAttention final : public Op {
  public:
   CpuAttention(const Context& context, const AttentionSpec& spec)
@@ -46,20 +35,21 @@ class CpuAttention final : public Op {
         spec_(spec),
         sizes_(spec),
         products_(context, sizes_),
+        scores_(context, spec, sizes_),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         tails_{TailCounter(context), TailCounter(context), TailCounter(context),
                TailCounter(context)} {
     const bool trains = static_cast<bool>(spec.dy);
     const std::int64_t images = spec.y.shape.n;
     p_stats_ =
-        RoundingStats(BlocksOf(sizes_, images, spec.rounds_p ? spec.p_format : kFp32),
+        RoundingStats(ScoreBlocks(sizes_, images, spec.rounds_p ? spec.p_format : kFp32),
                       spec.rounds_p ? spec.p_style : RoundingStyle{}, spec.p_stats,
                       MayNeed(Decision::kDv) || MayNeed(Decision::kDs) ? &p_moments_ : nullptr, 1);
     if (trains) {
       spec_.dx.resize(3);
       for (std::size_t i = 0; i < 3; ++i) dx_stats_[i] = RoundingStats(spec_.dx[i]);
       Gradient ds;
-      ds.tensor = BlocksOf(sizes_, images, spec.ds_format);
+      ds.tensor = ScoreBlocks(sizes_, images, spec.ds_format);
       ds.scale = spec.ds_scale, ds.stats = spec.rounds_ds ? spec.ds_stats : nullptr;
       ds.style = spec.ds_style;
       if (MayNeed(Decision::kDq) || MayNeed(Decision::kDk)) ds.moments = &ds_moments_;
@@ -86,7 +76,7 @@ class CpuAttention final : public Op {
         StoreQueries(block, m.out, 1, y);
       });
     });
-    p_stats_.Finish(PassOfBlocks(pass));
+    p_stats_.Finish(scores_.PassOfBlocks(pass));
     RoundWhole(pass, y, 1, spec_.y, y_stats_, nullptr);
   }
 
@@ -108,7 +98,7 @@ class CpuAttention final : public Op {
       StoreKeys(image, kv_head, m.dk, Factor(), raw[1]);
       StoreKeys(image, kv_head, m.dv, 1, raw[2]);
     });
-    ds_stats_.Finish(PassOfBlocks(pass));
+    ds_stats_.Finish(scores_.PassOfBlocks(pass));
     if (spec_.rounds_ds) tails_[Decision::kDs].Finish(&ScalerOf(Decision::kDs));
     DecideLast(pass);
     constexpr Decision kOf[] = {Decision::kDq, Decision::kDk, Decision::kDv};
@@ -126,14 +116,13 @@ class CpuAttention final : public Op {
     return std::any_of(spec_.dx.begin(), spec_.dx.end(),
                        [](const Gradient& dx) { return static_cast<bool>(dx); });
   }
-  float Factor() const {
-    return static_cast<float>(1 / std::sqrt(static_cast<double>(sizes_.width)));
-  }
+  float Factor() const { return static_cast<float>(sizes_.factor()); }
 
   // --- Memory ---
 
   std::int64_t WorkerValues() const {
-    const std::int64_t part = 32 * std::max(sizes_.heads, sizes_.kv_heads) * sizes_.width;
+    const std::int64_t part =
+        kMomentPositions * std::max(sizes_.heads, sizes_.kv_heads) * sizes_.width;
     return std::max(
         {HeadMemory::Values(sizes_), part, static_cast<std::int64_t>(BlockValues(spec_.y.shape))});
   }
@@ -167,15 +156,6 @@ class CpuAttention final : public Op {
       for (std::int64_t i = 0; i < sizes_.blocks(); ++i)
         body(BlockOf(sizes_, image, kv_head * sizes_.group() + g, i));
   }
-  // The blocks of a call as the images of BlocksOf.
-  Pass PassOfBlocks(const Pass& pass) const {
-    Pass blocks = pass;
-    const std::int64_t each = sizes_.heads * sizes_.blocks();
-    blocks.rows = static_cast<int>(pass.rows * each);
-    blocks.first_row = pass.first_row * each;
-    return blocks;
-  }
-
   // --- Inputs ---
 
   TensorSpan QueriesAt(const QueryBlock& block) const {
@@ -203,11 +183,6 @@ class CpuAttention final : public Op {
 
   // --- Probabilities ---
 
-  // The number of the block's first value among [images, heads, queries, keys].
-  std::int64_t FirstValue(const Pass& pass, const QueryBlock& block) const {
-    const std::int64_t head = (pass.first_row + block.image) * sizes_.heads + block.head;
-    return (head * sizes_.queries + block.first) * sizes_.keys;
-  }
   float* KeptAt(const QueryBlock& block) {
     const std::int64_t head = block.image * sizes_.heads + block.head;
     return kept_.data() + (head * sizes_.queries + block.first) * sizes_.keys;
@@ -226,64 +201,15 @@ class CpuAttention final : public Op {
     }
   }
 
-  // Sets values of a block to zero by the mask, and divides the others by what stays of them.
-  void Drop(const Pass& pass, const QueryBlock& block, const float* in, float* out) const {
-    const std::int64_t first = FirstValue(pass, block);
-    for (std::int64_t r = 0; r < block.rows; ++r) {
-      float* row = out + r * block.width;
-      if (in != out) std::copy_n(in + r * block.width, block.width, row);
-      context_.kernels.dropout({row, Storage::kF32}, {row, Storage::kF32}, first + r * sizes_.keys,
-                               block.seen, spec_.dropout, pass.seed ^ spec_.stream, pass.draw,
-                               RoundOnly(kFp32));
-    }
-  }
-
   // What p is multiplied as; null `counts`: nothing is measured.
   const float* RoundProbabilities(const Pass& pass, const QueryBlock& block, const HeadMemory& m,
                                   bool counts) {
     const bool drops = spec_.dropout > 0 && pass.training;
     if (!drops && !p_stats_.rounds() && !(counts && p_stats_.wanted())) return m.p;
     const float* in = m.p;
-    if (drops) Drop(pass, block, m.p, m.pr), in = m.pr;
-    RoundBlock(pass, block, in, 1, m.pr, p_stats_, counts);
+    if (drops) scores_.Drop(pass, block, m.p, m.pr), in = m.pr;
+    scores_.Round(pass, block, in, 1, m.pr, p_stats_, counts);
     return m.pr;
-  }
-
-  // out = round(in * factor) of the scores of a block. What no query of it sees is zero, and
-  // counted as such; what only fills its rows up is not.
-  void RoundBlock(const Pass& pass, const QueryBlock& block, const float* in, float factor,
-                  float* out, RoundingStats& stats, bool counts) const {
-    const std::int64_t number =
-        (block.image * sizes_.heads + block.head) * sizes_.blocks() + block.index;
-    Rounding rounding = stats.For(pass, number);
-    if (!counts)
-      rounding.count = rounding.moments = false, rounding.stats = nullptr, rounding.bins = nullptr;
-    if (rounding.stochastic) return RoundRows(pass, block, in, factor, out, rounding);
-    context_.kernels.round(in, factor, {out, Storage::kF32}, block.rows * block.width, rounding);
-    Correct(rounding, block.rows * (sizes_.keys - block.width));
-  }
-  static void Correct(const Rounding& rounding, std::int64_t zeros) {
-    if (rounding.stats == nullptr) return;
-    BlockStats& stats = *rounding.stats;
-    stats.values += zeros;
-    if (rounding.count) stats.zeros += zeros, stats.below_min += zeros;
-    if (rounding.bins != nullptr) rounding.bins->zeros += static_cast<std::uint32_t>(zeros);
-    stats.rounded_min = std::min(stats.rounded_min, 0.0f);
-    stats.rounded_max = std::max(stats.rounded_max, 0.0f);
-  }
-  // Where each value takes the random word of its place: in the order of [queries, keys].
-  void RoundRows(const Pass& pass, const QueryBlock& block, const float* in, float factor,
-                 float* out, Rounding rounding) const {
-    rounding.first = static_cast<std::uint64_t>(FirstValue(pass, block));
-    std::vector<float> whole(static_cast<std::size_t>(block.rows * sizes_.keys));
-    for (std::int64_t r = 0; r < block.rows; ++r)
-      std::copy_n(in + r * block.width, block.seen, whole.data() + r * sizes_.keys);
-    context_.kernels.round(whole.data(), factor, {whole.data(), Storage::kF32},
-                           block.rows * sizes_.keys, rounding);
-    for (std::int64_t r = 0; r < block.rows; ++r) {
-      std::copy_n(whole.data() + r * sizes_.keys, block.seen, out + r * block.width);
-      std::fill(out + r * block.width + block.seen, out + (r + 1) * block.width, 0.0f);
-    }
   }
 
   // --- Backwards ---
@@ -302,12 +228,12 @@ class CpuAttention final : public Op {
     const float* pr = RoundProbabilities(pass, block, m, /*counts=*/false);
     products_.AddTransposed(block, pr, m.dy, m.dv);
     products_.ProbabilityGradient(block, m);
-    if (spec_.dropout > 0) Drop(pass, block, m.dp, m.dp);
+    if (spec_.dropout > 0) scores_.Drop(pass, block, m.dp, m.dp);
     products_.ScoreGradient(block, m);
     if (spec_.rounds_ds)
       tails_[Decision::kDs].Add(context_.kernels, m.dp, block.rows * block.width, worker);
     if (ds_stats_.rounds() || ds_stats_.wanted())
-      RoundBlock(pass, block, m.dp, alpha, m.dp, ds_stats_, /*counts=*/true);
+      scores_.Round(pass, block, m.dp, alpha, m.dp, ds_stats_, /*counts=*/true);
     products_.AddTransposed(block, m.dp, m.q, m.dk);
   }
 
@@ -336,13 +262,12 @@ class CpuAttention final : public Op {
                         pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
     const auto decide = [&](Decision decision, std::size_t part) {
       scaling::Observation seen;
-      if (Needs(decision)) seen = Seen(ds, Times(PartMoments(pass, part), WideFactor()));
+      if (Needs(decision)) seen = Seen(ds, Times(PartMoments(pass, part), sizes_.factor()));
       Decide(decision, seen, *spec_.ds_scale);
     };
     decide(Decision::kDq, 1);
     decide(Decision::kDk, 0);
   }
-  double WideFactor() const { return 1 / std::sqrt(static_cast<double>(sizes_.width)); }
   bool Needs(Decision decision) const {
     if (decision == Decision::kDs && !spec_.rounds_ds) return false;
     return scaling::NeedsOf(ScalerOf(decision)).moments;
@@ -401,6 +326,7 @@ class CpuAttention final : public Op {
   AttentionSpec spec_;
   AttentionSizes sizes_;
   HeadProducts products_;
+  ScoreRounding scores_;
   RoundingStats y_stats_, p_stats_, ds_stats_, dx_stats_[3];
   TensorMoments p_moments_, ds_moments_;
   std::array<TailCounter, 4> tails_;               // by Decision

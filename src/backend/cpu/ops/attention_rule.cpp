@@ -48,13 +48,12 @@ scaling::Observation Seen(const TensorMoments& gradient, const TensorMoments& fa
 
 TensorMoments MomentsOfPart(const Context& context, const Tensor& tensor, std::int64_t first,
                             std::int64_t channels, int rows) {
-  constexpr std::int64_t kPositions = 32;  // of a block
   const std::int64_t positions = tensor.shape.h * tensor.shape.w;
-  const std::int64_t per_image = (positions + kPositions - 1) / kPositions;
+  const std::int64_t per_image = (positions + kMomentPositions - 1) / kMomentPositions;
   std::vector<BlockStats> blocks(static_cast<std::size_t>(rows * per_image));
   context.pool.For(rows * per_image, [&](std::int64_t i, int worker) {
-    const std::int64_t begin = i % per_image * kPositions;
-    const std::int64_t count = std::min(kPositions, positions - begin);
+    const std::int64_t begin = i % per_image * kMomentPositions;
+    const std::int64_t count = std::min(kMomentPositions, positions - begin);
     auto* values = reinterpret_cast<float*>(context.scratch.worker(worker));
     for (std::int64_t t = 0; t < count; ++t)
       context.kernels.widen(

@@ -14,7 +14,8 @@ TensorMoments Together(const TensorMoments& one, const TensorMoments& other);
 scaling::Observation Seen(const TensorMoments& gradient, const TensorMoments& factor);
 
 // Moments of `channels` channels of each position from `first` on, of `rows` images of all
-// processes.
+// processes. Takes kMomentPositions * channels values of each worker's memory.
+inline constexpr std::int64_t kMomentPositions = 32;
 TensorMoments MomentsOfPart(const Context& context, const Tensor& tensor, std::int64_t first,
                             std::int64_t channels, int rows);
 

@@ -8,7 +8,7 @@
 #include "backend/cpu/ops/exact_gradient.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/strip_totals.h"
+#include "backend/cpu/ops/widened_blocks.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -63,12 +63,8 @@ class CpuEmbedding final : public Op {
   void FinishGradients(const Pass& pass) override {
     ForSegments(context_, spec_.w.shape.numel(),
                 [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
-                  float* values = spec_.dw.f32() + first;
-                  const Rounding rounding = dw_stats_.For(pass, segment);
-                  if (dw_stats_.rounds())
-                    context_.kernels.round(values, 1.0f, {values, Storage::kF32}, n, rounding);
-                  else if (dw_stats_.wanted())
-                    context_.kernels.inspect({values, Storage::kF32}, n, rounding);
+                  dw_stats_.RoundInPlace(context_.kernels, pass, segment, spec_.dw.f32() + first,
+                                         n);
                 });
     dw_stats_.Finish(pass);
   }
@@ -144,18 +140,12 @@ class CpuPositionEmbedding final : public Op {
     context.scratch.Reserve(BlockValues(spec.y.shape) * sizeof(float), 0);
   }
   void Forward(const Pass& pass) override {
-    const Shape& shape = spec_.y.shape;
-    const std::int64_t per_image = shape.per_image();
-    ForBlocks(context_, shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                float* values =
-                    WidenedBlock(context_, spec_.x, shape, image, n * per_image, worker, 0);
-                for (std::int64_t i = 0; i < n; ++i)
-                  context_.kernels.accumulate(spec_.w.f32(), values + i * per_image, per_image);
-                context_.kernels.round(values, 1.0f, At(spec_.y, image), n * per_image,
-                                       y_stats_.For(pass, block));
-              });
-    y_stats_.Finish(pass);
+    const std::int64_t per_image = spec_.y.shape.per_image();
+    RoundChanged(context_, pass, spec_.x, spec_.y, y_stats_,
+                 [&](float* values, std::int64_t, std::int64_t n) {
+                   for (std::int64_t i = 0; i < n; ++i)
+                     context_.kernels.accumulate(spec_.w.f32(), values + i * per_image, per_image);
+                 });
   }
   void Backward(const Pass& pass) override {
     const std::int64_t per_image = spec_.y.shape.per_image();

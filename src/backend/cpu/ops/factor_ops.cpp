@@ -6,27 +6,12 @@
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/ops/strip_totals.h"
+#include "backend/cpu/ops/widened_blocks.h"
 #include "backend/decisions.h"
 #include "backend/formulas.h"
 
 namespace ada::backend::cpu {
 namespace {
-
-// out = round(what change(values, image, images) leaves of the values of a block of images, widened
-// to fp32), counted.
-template <class Change>
-void RoundChanged(const Context& context, const Pass& pass, const Tensor& in, const Tensor& out,
-                  RoundingStats& stats, Change&& change) {
-  const std::int64_t per_image = in.shape.per_image();
-  ForBlocks(context, in.shape, pass.rows,
-            [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-              float* values = WidenedBlock(context, in, in.shape, image, n * per_image, worker, 0);
-              change(values, image, n);
-              context.kernels.round(values, 1.0f, At(out, image), n * per_image,
-                                    stats.For(pass, block));
-            });
-  stats.Finish(pass);
-}
 
 class CpuStochasticDepth final : public Op {
  public:

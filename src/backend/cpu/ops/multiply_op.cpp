@@ -4,6 +4,7 @@
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/ops/strip_totals.h"
+#include "backend/cpu/ops/widened_blocks.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/strip_totals.h"
+#include "backend/cpu/ops/widened_blocks.h"
 #include "backend/elementary.h"
 
 namespace ada::backend::cpu {
@@ -19,9 +19,12 @@ class CpuRope final : public Op {
         dx_stats_(spec.dx) {
     context.scratch.Reserve(BlockValues(spec.y.shape) * sizeof(float), 0);
     const std::int64_t positions = spec.y.shape.h * spec.y.shape.w;
+    std::vector<double> turns;  // of a position, by pair
+    for (int i = 0; i < spec.rotary / 2; ++i)
+      turns.push_back(std::pow(spec.base, -2.0 * i / spec.rotary));
     for (std::int64_t t = 0; t < positions; ++t)
-      for (int i = 0; i < spec.rotary / 2; ++i) {
-        const double angle = static_cast<double>(t) * std::pow(spec.base, -2.0 * i / spec.rotary);
+      for (const double turn : turns) {
+        const double angle = static_cast<double>(t) * turn;
         cos_.push_back(static_cast<float>(std::cos(angle)));
         sin_.push_back(static_cast<float>(std::sin(angle)));
       }
@@ -38,17 +41,11 @@ class CpuRope final : public Op {
   // sign: of the angles.
   void Turn(const Pass& pass, const Tensor& in, float sign, const Tensor& out,
             RoundingStats& stats) {
-    const Shape& shape = spec_.y.shape;
-    const std::int64_t per_image = shape.per_image(), positions = shape.h * shape.w;
-    ForBlocks(context_, shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                float* values = WidenedBlock(context_, in, shape, image, n * per_image, worker, 0);
-                for (std::int64_t i = 0; i < n * positions; ++i)
-                  TurnPosition(values + i * shape.c, i % positions, sign);
-                context_.kernels.round(values, 1.0f, At(out, image), n * per_image,
-                                       stats.For(pass, block));
-              });
-    stats.Finish(pass);
+    const std::int64_t channels = out.shape.c, positions = out.shape.h * out.shape.w;
+    RoundChanged(context_, pass, in, out, stats, [&](float* values, std::int64_t, std::int64_t n) {
+      for (std::int64_t i = 0; i < n * positions; ++i)
+        TurnPosition(values + i * channels, i % positions, sign);
+    });
   }
   void TurnPosition(float* values, std::int64_t position, float sign) const {
     const int half = spec_.rotary / 2, step = spec_.interleaved ? 2 : 1;
@@ -81,15 +78,11 @@ class CpuSoftmax final : public Op {
   }
   void Forward(const Pass& pass) override {
     const Shape& shape = spec_.y.shape;
-    ForBlocks(context_, shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                const std::int64_t count = n * shape.per_image();
-                float* z = WidenedBlock(context_, spec_.x, shape, image, count, worker, 0);
-                for (std::int64_t i = 0; i < count; i += shape.c) Normalize(z + i);
-                context_.kernels.round(z, 1.0f, At(spec_.y, image), count,
-                                       y_stats_.For(pass, block));
-              });
-    y_stats_.Finish(pass);
+    RoundChanged(context_, pass, spec_.x, spec_.y, y_stats_,
+                 [&](float* z, std::int64_t, std::int64_t n) {
+                   for (std::int64_t i = 0; i < n * shape.per_image(); i += shape.c)
+                     Normalize(z + i);
+                 });
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;

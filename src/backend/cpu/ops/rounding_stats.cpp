@@ -126,6 +126,16 @@ Rounding RoundingStats::For(const Pass& pass, std::int64_t block) {
   return rounding;
 }
 
+void RoundingStats::RoundInPlace(const Kernels& kernels, const Pass& pass, std::int64_t block,
+                                 float* values, std::int64_t n) {
+  const TensorSpan span{values, Storage::kF32};
+  const Rounding rounding = For(pass, block);
+  if (rounds())
+    kernels.round(values, 1.0f, span, n, rounding);
+  else if (wanted())
+    kernels.inspect(span, n, rounding);
+}
+
 void RoundingStats::Finish(const Pass& pass) {
   if (!wanted()) return;
   const std::int64_t blocks =

@@ -26,6 +26,9 @@ class RoundingStats {
 
   // How block `block` of this call is to be rounded. A gradient's scale must be set already.
   Rounding For(const Pass& pass, std::int64_t block);
+  // Rounds the `n` fp32 values of a block where they lie, or measures them where they stay.
+  void RoundInPlace(const Kernels& kernels, const Pass& pass, std::int64_t block, float* values,
+                    std::int64_t n);
   // Merges the blocks of this call.
   void Finish(const Pass& pass);
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }

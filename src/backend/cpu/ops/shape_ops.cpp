@@ -1,6 +1,6 @@
-// Ops that move values: shortcut A (subsampling with channel padding), slice, flatten and concats.
-// They are exact, so nothing is rounded or counted but what concat's inputs have in other formats
-// than its output; moments are taken where a policy asks.
+// Ops that move values: shortcut A (subsampling with channel padding), slice, select, flatten and
+// concats. They are exact, so nothing is rounded or counted but what concat's inputs have in other
+// formats than its output; moments are taken where a policy asks.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -70,89 +70,51 @@ class CpuShortcut final : public Op {
   RoundingStats stats_;
 };
 
-// Some channels of every pixel.
+// A run of values of each of the `parts` parts of an image, from value `first` of the part on: of
+// each pixel some channels, or of all an image has one position.
 class CpuSlice final : public Op {
  public:
-  CpuSlice(const Context& context, const SliceSpec& spec)
-      : context_(context), spec_(spec), stats_(spec.dx) {
+  CpuSlice(const Context& context, const LayerSpec& spec, std::int64_t parts, std::int64_t first)
+      : context_(context), spec_(spec), parts_(parts), first_(first), stats_(spec.dx) {
     ADA_CHECK(MovesBytes(spec));
   }
   void Forward(const Pass& pass) override {
-    const std::size_t each = BytesOf(spec_.x.storage), row = Channels(spec_.y) * each;
+    const std::size_t each = BytesOf(spec_.x.storage), run = RunOf(spec_.y) * each;
     ForBlocks(context_, spec_.y.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
                 for (std::size_t p = First(image); p < First(image + n); ++p)
-                  std::memcpy(spec_.y.data + p * row,
-                              spec_.x.data + (p * Channels(spec_.x) + Skipped()) * each, row);
+                  std::memcpy(spec_.y.data + p * run,
+                              spec_.x.data + (p * RunOf(spec_.x) + Skipped()) * each, run);
               });
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     *spec_.dx.scale = *spec_.dy.scale;
     const Tensor &dx = spec_.dx.tensor, &dy = spec_.dy.tensor;
-    const std::size_t each = BytesOf(dx.storage), row = Channels(dx) * each;
-    const std::size_t part = Channels(dy) * each;
+    const std::size_t each = BytesOf(dx.storage), whole = RunOf(dx) * each;
+    const std::size_t run = RunOf(dy) * each;
     ForBlocks(context_, dx.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
                 for (std::size_t p = First(image); p < First(image + n); ++p) {
-                  std::memset(dx.data + p * row, 0, row);
-                  std::memcpy(dx.data + p * row + Skipped() * each, dy.data + p * part, part);
+                  std::memset(dx.data + p * whole, 0, whole);
+                  std::memcpy(dx.data + p * whole + Skipped() * each, dy.data + p * run, run);
                 }
               });
     InspectExact(context_, spec_.dx, stats_, pass);
   }
 
  private:
-  static std::size_t Channels(const Tensor& t) { return static_cast<std::size_t>(t.shape.c); }
-  std::size_t Skipped() const { return static_cast<std::size_t>(spec_.first); }
-  // The first pixel of an image.
-  std::size_t First(std::int64_t image) const {
-    return static_cast<std::size_t>(image * spec_.x.shape.h * spec_.x.shape.w);
+  // Values in a part of a tensor.
+  std::size_t RunOf(const Tensor& t) const {
+    return static_cast<std::size_t>(t.shape.per_image() / parts_);
   }
+  std::size_t Skipped() const { return static_cast<std::size_t>(first_); }
+  // The first part of an image.
+  std::size_t First(std::int64_t image) const { return static_cast<std::size_t>(image * parts_); }
 
   Context context_;
-  SliceSpec spec_;
-  RoundingStats stats_;
-};
-
-// One position of every image.
-class CpuSelect final : public Op {
- public:
-  CpuSelect(const Context& context, const SelectSpec& spec)
-      : context_(context), spec_(spec), stats_(spec.dx) {
-    ADA_CHECK(MovesBytes(spec));
-  }
-  void Forward(const Pass& pass) override {
-    const std::size_t row = Row(spec_.y), image = Bytes(spec_.x);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(pass.rows); ++i)
-      std::memcpy(spec_.y.data + i * row, spec_.x.data + i * image + Skipped(row), row);
-  }
-  void Backward(const Pass& pass) override {
-    if (!spec_.dx) return;
-    *spec_.dx.scale = *spec_.dy.scale;
-    const Tensor &dx = spec_.dx.tensor, &dy = spec_.dy.tensor;
-    const std::size_t row = Row(dy), image = Bytes(dx);
-    context_.pool.For(pass.rows, [&](std::int64_t i, int) {
-      const auto at = static_cast<std::size_t>(i);
-      std::memset(dx.data + at * image, 0, image);
-      std::memcpy(dx.data + at * image + Skipped(row), dy.data + at * row, row);
-    });
-    InspectExact(context_, spec_.dx, stats_, pass);
-  }
-
- private:
-  static std::size_t Bytes(const Tensor& t) {  // of an image
-    return static_cast<std::size_t>(t.shape.per_image()) * BytesOf(t.storage);
-  }
-  static std::size_t Row(const Tensor& t) {
-    return static_cast<std::size_t>(t.shape.c) * BytesOf(t.storage);
-  }
-  std::size_t Skipped(std::size_t row) const {
-    return static_cast<std::size_t>(spec_.position) * row;
-  }
-
-  Context context_;
-  SelectSpec spec_;
+  LayerSpec spec_;
+  std::int64_t parts_, first_;
   RoundingStats stats_;
 };
 
@@ -285,11 +247,11 @@ std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const SliceSpec& s) {
-  return std::make_unique<CpuSlice>(c, s);
+  return std::make_unique<CpuSlice>(c, s, s.x.shape.h * s.x.shape.w, s.first);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const SelectSpec& s) {
-  return std::make_unique<CpuSelect>(c, s);
+  return std::make_unique<CpuSlice>(c, s, 1, s.position * s.x.shape.c);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {

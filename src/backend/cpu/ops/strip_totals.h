@@ -1,23 +1,12 @@
-// Sums over pixels by channel, cut into strips (backend/strips.h), and what ops that take them
-// share: blocks of tensors in fp32.
+// Sums over pixels by channel, cut into strips (backend/strips.h).
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "backend/cpu/context.h"
-#include "backend/cpu/ops/blocks.h"
 #include "backend/strips.h"
 
 namespace ada::backend::cpu {
-
-// A block of `values` values from image `image` on as fp32, in part `part` of the worker's memory,
-// of which the op has reserved several of BlockValues(shape) values each.
-inline float* WidenedBlock(const Context& context, const Tensor& tensor, const Shape& shape,
-                           std::int64_t image, std::int64_t values, int worker, std::size_t part) {
-  auto* to = reinterpret_cast<float*>(context.scratch.worker(worker)) + part * BlockValues(shape);
-  context.kernels.widen(At(tensor, image), to, values);
-  return to;
-}
 
 class StripTotals {
  public:

@@ -1,16 +1,16 @@
-// Norms of a pixel's channels (layer norm, RMS norm; over their length: L2
-// normalisation) or of a group of an
-// image's channels (group norm).
+// Norms of a pixel's channels (layer norm, RMS norm; over their length: L2 normalisation) or of a
+// group of an image's channels (group norm).
 #include <vector>
 
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/ops/strip_totals.h"
+#include "backend/cpu/ops/widened_blocks.h"
 
 namespace ada::backend::cpu {
 namespace {
 
-// What values are divided by; without the mean they are centered at 0.
+// What values are divided by; a layer norm and a group norm subtract their mean before.
 enum class Over { kDeviation, kRootMeanSquare, kLength };
 
 class CpuUnitNorm final : public Op {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/strip_totals.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {

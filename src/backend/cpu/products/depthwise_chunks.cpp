@@ -103,8 +103,9 @@ void DepthwiseChunks::Refresh() {
   });
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.x.shape.c, bias_.begin());
   const std::int64_t values = spec_.w.shape.numel();
-  weights_finite_ = std::max(context_.kernels.largest(forward, values),
-                             context_.kernels.largest(data, values)) < kInfinityBits;
+  std::uint32_t largest = context_.kernels.largest(forward, values);
+  if (data != forward) largest = std::max(largest, context_.kernels.largest(data, values));
+  weights_finite_ = largest < kInfinityBits;
 }
 
 DepthwiseChunks::Buffers DepthwiseChunks::BuffersOf(int worker) const {

@@ -76,13 +76,6 @@ ProductSpec AsTaken(const ProductSpec& spec) {
   return taken;
 }
 
-void DecideCurrentScale(const OperandRounding& operand, std::uint32_t largest, Exchange* exchange) {
-  if (operand.current == nullptr) return;
-  double amax = static_cast<double>(OfBits(largest));
-  if (IsShared(exchange)) amax = LargestOfAll(*exchange, amax);
-  operand.current->scale = scaling::CurrentScale(operand.rule, static_cast<float>(amax));
-}
-
 OperandRows RowsOfBatch(const ProductGeometry& geometry, const Shape& shape, Operand operand,
                         bool square) {
   const bool is_dw = operand == Operand::kDwX || operand == Operand::kDwDy;
@@ -105,12 +98,21 @@ OperandRows RowsOfWeights(const ProductGeometry& geometry, Operand operand, bool
   return rows;
 }
 
-void TakeBlockCounts(const BlockCounts& counts, std::int64_t subnormal, TensorStats& stats) {
-  stats.underflow = counts.lost();
-  stats.zeros_after = stats.zeros_before + counts.lost();
+bool CountsBlocks(const Pass& pass, const OperandRounding& operand) {
+  return operand.stats != nullptr && Counts(pass, operand.style, operand.stats);
+}
+
+void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t subnormal) {
+  if (operand.stats == nullptr) return;
+  TensorStats& stats = *operand.stats;
+  if (!counts) stats = TensorStats{};
+  if (!counts || !stats.full) return;
+  const BlockCounts& blocks = *operand.block_counts;
+  stats.underflow = blocks.lost();
+  stats.zeros_after = stats.zeros_before + blocks.lost();
   stats.below_min = stats.zeros_after;
   stats.subnormal = subnormal;
-  stats.overflow = counts.saturated;
+  stats.overflow = blocks.saturated;
   stats.above_edge = 0;
 }
 
@@ -152,16 +154,19 @@ BatchOperand::BatchOperand(const Context& context, const ProductGeometry& geomet
 
 std::size_t BatchOperand::bytes() const { return copies_ ? BytesOf(tensor_) : 0; }
 
-std::uint32_t BatchOperand::Largest(const Tensor& of, int rows) const {
+float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
   const Shape& shape = of.shape;
   std::vector<std::uint32_t> largest(
-      static_cast<std::size_t>(BlockCount(rows, BlockImages(shape))));
-  ForBlocks(context_, shape, rows,
+      static_cast<std::size_t>(BlockCount(pass.rows, BlockImages(shape))));
+  ForBlocks(context_, shape, pass.rows,
             [&](std::int64_t image, std::int64_t images, std::int64_t block, int) {
               largest[static_cast<std::size_t>(block)] =
                   context_.kernels.largest_stored(At(of, image), images * shape.per_image());
             });
-  return *std::max_element(largest.begin(), largest.end());
+  const float mine = OfBits(*std::max_element(largest.begin(), largest.end()));
+  Exchange* const exchange = pass.whole_rows > 0 ? context_.shared.rules : nullptr;
+  if (!IsShared(exchange)) return mine;
+  return static_cast<float>(LargestOfAll(*exchange, static_cast<double>(mine)));
 }
 
 // The Hadamard transform of whole groups of rows, in fp32 and, as Transformer Engine has it,
@@ -205,8 +210,7 @@ void BatchOperand::Make(const Pass& pass, std::byte* memory) {
 void BatchOperand::RoundValues(const Pass& pass, const Tensor& from) {
   const Shape& shape = from.shape;
   if (operand_.current != nullptr)
-    DecideCurrentScale(operand_, Largest(from, pass.rows),
-                       pass.whole_rows > 0 ? context_.shared.rules : nullptr);
+    operand_.current->scale = scaling::CurrentScale(operand_.rule, Largest(from, pass));
   ForBlocks(context_, shape, pass.rows,
             [&](std::int64_t image, std::int64_t images, std::int64_t block, int worker) {
               const std::int64_t values = images * shape.per_image();
@@ -220,7 +224,7 @@ void BatchOperand::RoundValues(const Pass& pass, const Tensor& from) {
 
 void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
   const Shape& shape = from.shape;
-  const bool counts = operand_.stats != nullptr && Counts(pass, operand_.style, operand_.stats);
+  const bool counts = CountsBlocks(pass, operand_);
   if (counts) {
     ForBlocks(context_, shape, pass.rows,
               [&](std::int64_t image, std::int64_t images, std::int64_t block, int) {
@@ -229,13 +233,7 @@ void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
               });
     stats_.Finish(pass);
   }
-  float amax = 0;
-  if (blocks_->asks_amax()) {
-    amax = OfBits(Largest(from, pass.rows));
-    Exchange* const exchange = pass.whole_rows > 0 ? context_.shared.rules : nullptr;
-    if (IsShared(exchange))
-      amax = static_cast<float>(LargestOfAll(*exchange, static_cast<double>(amax)));
-  }
+  const float amax = blocks_->asks_amax() ? Largest(from, pass) : 0;
   const std::int64_t row_images = shape.per_image() / row_values_;  // rows of an image
   const std::int64_t subnormal = blocks_->Run(
       pass, pass.rows * row_images, amax,
@@ -249,11 +247,7 @@ void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
         if (permutes_) Permute(values, range.rows, /*back=*/true);
         std::copy_n(values, range.rows * row_values_, tensor_.f32() + range.first * row_values_);
       });
-  if (!counts) {
-    if (operand_.stats != nullptr) *operand_.stats = TensorStats{};
-  } else if (operand_.stats->full) {
-    TakeBlockCounts(*operand_.block_counts, subnormal, *operand_.stats);
-  }
+  TakeBlockCounts(operand_, counts, subnormal);
 }
 
 void BatchOperand::Permute(float* values, std::int64_t images, bool back) const {

@@ -16,10 +16,6 @@ namespace ada::backend::cpu {
 // given. Data pointers stay those of what is stored.
 ProductSpec AsTaken(const ProductSpec& spec);
 
-// Sets the scale of an operand that has one of this very tensor. `largest`: bits of its largest
-// magnitude; exchange: of the processes that share it; null: there is one.
-void DecideCurrentScale(const OperandRounding& operand, std::uint32_t largest, Exchange* exchange);
-
 // Where the blocks of the operands of a layer lie. Blocks run along what the product sums over:
 // channels in y and dx (of the group; of a linear layer all values of an image, in PyTorch's
 // order), images and pixels in dw. Square blocks lie in the plane of both, so that they are the
@@ -30,8 +26,10 @@ OperandRows RowsOfBatch(const ProductGeometry& geometry, const Shape& shape, Ope
 // lie within one tap.
 OperandRows RowsOfWeights(const ProductGeometry& geometry, Operand operand, bool square);
 
-// What a block-scaled format counted, as the counts of a rounding that was inspected before.
-void TakeBlockCounts(const BlockCounts& counts, std::int64_t subnormal, TensorStats& stats);
+// Whether a pass counts an operand of a block-scaled format, of what is given as it is inspected.
+bool CountsBlocks(const Pass& pass, const OperandRounding& operand);
+// After its rounding: what the blocks counted, as the counts of a rounding. `counts`: CountsBlocks.
+void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t subnormal);
 
 // One operand made of a tensor of the batch.
 class BatchOperand {
@@ -45,7 +43,8 @@ class BatchOperand {
   const Tensor& tensor() const { return tensor_; }
 
  private:
-  std::uint32_t Largest(const Tensor& of, int rows) const;
+  // The largest magnitude, of all processes that share the tensor.
+  float Largest(const Tensor& of, const Pass& pass) const;
   Tensor Transformed(const Pass& pass) const;
   void RoundValues(const Pass& pass, const Tensor& from);
   void RoundInBlocks(const Pass& pass, const Tensor& from);

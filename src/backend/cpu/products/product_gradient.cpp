@@ -106,12 +106,7 @@ void ProductOp::StoreWeightGradient(const Pass& pass, float* gradient) {
 
 void ProductOp::RoundWeightGradient(const Pass& pass, std::int64_t first, std::int64_t n,
                                     std::int64_t segment) {
-  const TensorSpan dw{spec_.dw.f32() + first, Storage::kF32};
-  const Rounding rounding = dw_stats_.For(pass, segment);
-  if (dw_stats_.rounds())
-    context_.kernels.round(spec_.dw.f32() + first, 1.0f, dw, n, rounding);
-  else if (dw_stats_.wanted())
-    context_.kernels.inspect(dw, n, rounding);
+  dw_stats_.RoundInPlace(context_.kernels, pass, segment, spec_.dw.f32() + first, n);
 }
 
 // db is fp32; under `reference` it is rounded where dw is.

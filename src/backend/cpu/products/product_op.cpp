@@ -46,10 +46,10 @@ bool WantsMoments(const ProductSpec& spec) {
 }  // namespace
 
 ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const ProductSpec& spec,
-                     const ProductGeometry& geometry)
+                     ProductSpec taken, const ProductGeometry& geometry)
     : context_(context),
       spec_(spec),
-      taken_(AsTaken(spec)),
+      taken_(std::move(taken)),
       geometry_(geometry),
       chunk_(ChunkFor(spec, geometry, tiles)),
       weights_(context, geometry, spec, WantsMoments(spec)),

@@ -20,9 +20,9 @@ namespace ada::backend::cpu {
 
 class ProductOp final : public Op {
  public:
-  // tiles: null where there are none, or RefuseTiles names the layer.
+  // tiles: null where there are none, or RefuseTiles names the layer. taken: AsTaken(spec).
   ProductOp(const Context& context, const TileKernels* tiles, const ProductSpec& spec,
-            const ProductGeometry& geometry);
+            ProductSpec taken, const ProductGeometry& geometry);
   void Forward(const Pass& pass) override;
   void Backward(const Pass& pass) override;
   void RefreshWeights(const Pass& pass) override;
@@ -75,7 +75,7 @@ class ProductOp final : public Op {
                            std::int64_t segment);
 
   Context context_;
-  ProductSpec spec_, taken_;  // taken_: AsTaken
+  ProductSpec spec_, taken_;
   ProductGeometry geometry_;
   int chunk_;  // images
   WeightCopies weights_;

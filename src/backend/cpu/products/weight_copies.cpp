@@ -78,18 +78,19 @@ void WeightCopies::RoundStored(const Pass& pass) {
   stats_.Finish(pass);
 }
 
-std::uint32_t WeightCopies::Largest() const {
+float WeightCopies::Largest() const {
   const std::int64_t values = master_.shape.numel();
   std::vector<std::uint32_t> largest(static_cast<std::size_t>(Segments(values)));
   ForSegments(context_, values, [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
     largest[static_cast<std::size_t>(segment)] = context_.kernels.largest(plain() + first, n);
   });
-  return *std::max_element(largest.begin(), largest.end());
+  return OfBits(*std::max_element(largest.begin(), largest.end()));
 }
 
 void WeightCopies::RoundTaken(Taken& taken, const Pass& pass) {
   if (taken.blocks) return RoundInBlocks(taken, pass);
-  if (taken.operand.current != nullptr) DecideCurrentScale(taken.operand, Largest(), nullptr);
+  if (taken.operand.current != nullptr)
+    taken.operand.current->scale = scaling::CurrentScale(taken.operand.rule, Largest());
   ForSegments(context_, master_.shape.numel(),
               [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
                 context_.kernels.round(plain() + first, 1.0f,
@@ -102,7 +103,7 @@ void WeightCopies::RoundTaken(Taken& taken, const Pass& pass) {
 void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
   const OperandRounding& operand = taken.operand;
   const std::int64_t values = master_.shape.numel(), row = values / master_.shape.n;
-  const bool counts = operand.stats != nullptr && Counts(pass, operand.style, operand.stats);
+  const bool counts = CountsBlocks(pass, operand);
   if (counts) {
     ForSegments(context_, values,
                 [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
@@ -111,7 +112,7 @@ void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
                 });
     taken.stats.Finish(pass);
   }
-  const float amax = taken.blocks->asks_amax() ? OfBits(Largest()) : 0;
+  const float amax = taken.blocks->asks_amax() ? Largest() : 0;
   const std::int64_t subnormal = taken.blocks->Run(
       pass, master_.shape.n, amax, 0,
       [&](const RowRange& range, float* to) {
@@ -120,11 +121,7 @@ void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
       [&](const RowRange& range, float* from) {
         std::copy_n(from, range.rows * row, taken.values.data() + range.first * row);
       });
-  if (!counts) {
-    if (operand.stats != nullptr) *operand.stats = TensorStats{};
-  } else if (operand.stats->full) {
-    TakeBlockCounts(*operand.block_counts, subnormal, *operand.stats);
-  }
+  TakeBlockCounts(operand, counts, subnormal);
 }
 
 void WeightCopies::Refresh(const Pass& pass) {

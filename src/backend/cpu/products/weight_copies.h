@@ -50,7 +50,7 @@ class WeightCopies {
   void RoundStored(const Pass& pass);
   void RoundTaken(Taken& taken, const Pass& pass);
   void RoundInBlocks(Taken& taken, const Pass& pass);
-  std::uint32_t Largest() const;  // of the rounded weights
+  float Largest() const;  // magnitude of the rounded weights
   // The same values are multiplied in both products.
   bool Same(WeightUse one, WeightUse other) const { return plain(one) == plain(other); }
 

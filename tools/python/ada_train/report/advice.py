@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 
+from ada_train import program
 from ada_train.report.page import Section
 
 HOW = ("What each run's record asks for, at most five changes a run, as `ada-train advise` says them: "
@@ -12,12 +13,13 @@ HOW = ("What each run's record asks for, at most five changes a run, as `ada-tra
 MOST_RUNS = 12
 
 
-def program():
-    """The program beside this package, or on the path; None where there is none."""
-    here = os.path.dirname(os.path.realpath(__file__))
-    built = os.path.join(here, *[os.pardir] * 4, "build", "ada-train")
-    named = os.environ.get("ADA_TRAIN", built)
-    return named if os.access(named, os.X_OK) else shutil.which("ada-train")
+def _program():
+    """The program that run() would start, where it can be; None where there is none."""
+    try:
+        found = program.path()
+    except FileNotFoundError:
+        return None
+    return found if os.access(found, os.X_OK) else shutil.which("ada-train")
 
 
 def _lines(ada_train, folder):
@@ -39,7 +41,7 @@ def _item(line):
 
 def section(runs):
     """The section, of the first runs."""
-    ada_train = program()
+    ada_train = _program()
     if ada_train is None:
         text = ("<p class=\"absent\">The program is not here: <code>tools/build.sh</code> makes it, "
                 "and <code>ada-train advise RUN_DIR</code> tells.</p>")

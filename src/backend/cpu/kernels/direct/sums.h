@@ -22,14 +22,6 @@ inline constexpr bool kPairs = true;
 inline constexpr bool kPairs = false;
 #endif
 
-// Of fp32 values.
-ADA_INLINE Floats FusedMultiplyAdd(Floats a, Floats b, Floats sum) {
-#ifdef __AVX512F__
-  return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
-#else
-  return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
-#endif
-}
 // Of what records hold: values or pairs.
 ADA_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats sum) {
 #ifdef __AVX512BF16__

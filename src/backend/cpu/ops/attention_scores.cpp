@@ -1,0 +1,84 @@
+#include "backend/cpu/ops/attention_scores.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace ada::backend::cpu {
+namespace {
+
+// Counts so many zeros more (or fewer), of what is not in memory.
+void AddZeros(const Rounding& rounding, std::int64_t zeros) {
+  if (rounding.stats == nullptr) return;
+  BlockStats& stats = *rounding.stats;
+  stats.values += zeros;
+  if (rounding.count) stats.zeros += zeros, stats.below_min += zeros;
+  if (rounding.bins != nullptr) rounding.bins->zeros += static_cast<std::uint32_t>(zeros);
+  stats.rounded_min = std::min(stats.rounded_min, 0.0f);
+  stats.rounded_max = std::max(stats.rounded_max, 0.0f);
+}
+
+}  // namespace
+
+Tensor ScoreBlocks(const AttentionSizes& sizes, std::int64_t images, const NumberFormat& format) {
+  static std::byte nothing;
+  Tensor tensor;
+  tensor.shape = {images * sizes.heads * sizes.blocks(), 1, 1, AttentionSizes::kRows * sizes.keys};
+  tensor.format = format;
+  tensor.data = &nothing;
+  return tensor;
+}
+
+Pass ScoreRounding::PassOfBlocks(const Pass& pass) const {
+  Pass blocks = pass;
+  const std::int64_t each = sizes_.heads * sizes_.blocks();
+  blocks.rows = static_cast<int>(pass.rows * each);
+  blocks.first_row = pass.first_row * each;
+  return blocks;
+}
+
+// The number of the block's first value among [images, heads, queries, keys].
+std::int64_t ScoreRounding::FirstValue(const Pass& pass, const QueryBlock& block) const {
+  const std::int64_t head = (pass.first_row + block.image) * sizes_.heads + block.head;
+  return (head * sizes_.queries + block.first) * sizes_.keys;
+}
+
+void ScoreRounding::Drop(const Pass& pass, const QueryBlock& block, const float* in,
+                         float* out) const {
+  const std::int64_t first = FirstValue(pass, block);
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    float* row = out + r * block.width;
+    if (in != out) std::copy_n(in + r * block.width, block.width, row);
+    context_.kernels.dropout({row, Storage::kF32}, {row, Storage::kF32}, first + r * sizes_.keys,
+                             block.seen, dropout_, pass.seed ^ stream_, pass.draw,
+                             RoundOnly(kFp32));
+  }
+}
+
+void ScoreRounding::Round(const Pass& pass, const QueryBlock& block, const float* in, float factor,
+                          float* out, RoundingStats& stats, bool counts) const {
+  const std::int64_t number =
+      (block.image * sizes_.heads + block.head) * sizes_.blocks() + block.index;
+  Rounding rounding = stats.For(pass, number);
+  if (!counts)
+    rounding.count = rounding.moments = false, rounding.stats = nullptr, rounding.bins = nullptr;
+  if (rounding.stochastic) return RoundRows(pass, block, in, factor, out, rounding);
+  context_.kernels.round(in, factor, {out, Storage::kF32}, block.rows * block.width, rounding);
+  AddZeros(rounding, block.rows * (sizes_.keys - block.width));
+}
+
+// Where each value takes the random word of its place: in the order of [queries, keys].
+void ScoreRounding::RoundRows(const Pass& pass, const QueryBlock& block, const float* in,
+                              float factor, float* out, Rounding rounding) const {
+  rounding.first = static_cast<std::uint64_t>(FirstValue(pass, block));
+  std::vector<float> whole(static_cast<std::size_t>(block.rows * sizes_.keys));
+  for (std::int64_t r = 0; r < block.rows; ++r)
+    std::copy_n(in + r * block.width, block.seen, whole.data() + r * sizes_.keys);
+  context_.kernels.round(whole.data(), factor, {whole.data(), Storage::kF32},
+                         block.rows * sizes_.keys, rounding);
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    std::copy_n(whole.data() + r * sizes_.keys, block.seen, out + r * block.width);
+    std::fill(out + r * block.width + block.seen, out + (r + 1) * block.width, 0.0f);
+  }
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,39 @@
+// Scores of attention and what is of their shape: [queries, keys] of all heads, which are never in
+// memory whole. They are rounded, counted and dropped block by block (QueryBlock).
+#pragma once
+#include "backend/cpu/context.h"
+#include "backend/cpu/ops/attention_head.h"
+#include "backend/cpu/ops/rounding_stats.h"
+
+namespace ada::backend::cpu {
+
+// The blocks of all heads as a tensor of an image each, for RoundingStats; it has no memory.
+Tensor ScoreBlocks(const AttentionSizes& sizes, std::int64_t images, const NumberFormat& format);
+
+class ScoreRounding {
+ public:
+  // sizes: kept by reference.
+  ScoreRounding(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes)
+      : context_(context), sizes_(sizes), dropout_(spec.dropout), stream_(spec.stream) {}
+
+  // The blocks of a call as the images of ScoreBlocks.
+  Pass PassOfBlocks(const Pass& pass) const;
+  // Sets values of a block to zero by the mask, and divides the others by what stays of them.
+  void Drop(const Pass& pass, const QueryBlock& block, const float* in, float* out) const;
+  // out = round(in * factor) of the scores of a block, counted if `counts`. What no query of it
+  // sees is zero, and counted as such; what only fills its rows up is not. stats: of ScoreBlocks.
+  void Round(const Pass& pass, const QueryBlock& block, const float* in, float factor, float* out,
+             RoundingStats& stats, bool counts) const;
+
+ private:
+  std::int64_t FirstValue(const Pass& pass, const QueryBlock& block) const;
+  void RoundRows(const Pass& pass, const QueryBlock& block, const float* in, float factor,
+                 float* out, Rounding rounding) const;
+
+  Context context_;
+  const AttentionSizes& sizes_;
+  float dropout_;
+  std::uint64_t stream_;
+};
+
+}  // namespace ada::backend::cpu
