@@ -5,13 +5,11 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/host/host_stream.h"
-#include "backend/cuda/kernels/channel_totals.h"
 #include "backend/cuda/kernels/join_lanes.h"
 #include "backend/values.h"
 
@@ -113,75 +111,6 @@ struct Chain {
   float* out;
 };
 
-// Random sums over parts of batch norms, and memory for what becomes of them.
-struct Parts {
-  Parts(HostStream& stream, std::int64_t channels, std::int64_t parts)
-      : cut(channels, std::max<std::int64_t>(parts * PixelParts(channels, 1000).part_pixels, 129)),
-        count(parts) {
-    for (float*& of : sums) {
-      of = Make<float>(stream, static_cast<std::size_t>(channels * parts));
-      const test::Values random =
-          test::Normal(static_cast<std::size_t>(channels * parts), 1, 7 + (of == sums[1] ? 1 : 0));
-      std::memcpy(of, random.data(), random.size() * sizeof(float));
-      for (std::size_t i = 0; of == sums[1] && i < random.size(); ++i) of[i] = std::fabs(of[i]);
-    }
-  }
-  // What `launch(of)` makes of them, as bytes of six vectors.
-  template <class Of, class LaunchOf>
-  std::vector<float> Results(HostStream& stream, LaunchOf&& launch) const {
-    const auto c = static_cast<std::size_t>(cut.channels);
-    float* all = Make<float>(stream, 6 * c);
-    for (std::size_t i = 0; i < 6 * c; ++i) all[i] = 1 + 0.01f * static_cast<float>(i);
-    launch(Made(all, static_cast<Of*>(nullptr)));
-    return {all, all + 6 * c};
-  }
-  BatchStatistics Made(float* all, BatchStatistics*) const {
-    const std::int64_t c = cut.channels;
-    BatchStatistics of;
-    of.cut = cut, of.parts = count;
-    of.pixels = (count - 1) * cut.part_pixels + 3;
-    of.part_mean = sums[0], of.part_m2 = sums[1];
-    of.to = {all, all + c, all + 2 * c, all + 3 * c, 1e-5};
-    of.running_mean = all + 4 * c, of.running_var = all + 5 * c;
-    of.momentum = 0.1;
-    return of;
-  }
-  ReduceGradient Made(float* all, ReduceGradient*) const {
-    const std::int64_t c = cut.channels;
-    ReduceGradient of;
-    of.channels = c, of.parts = count, of.pixels = count * cut.part_pixels;
-    of.sum_dy = sums[0], of.sum_dy_xhat = sums[1];
-    of.inverse = all, of.scale = all + c;
-    of.mean_dy = all + 2 * c, of.slope = all + 3 * c;
-    of.dgamma = all + 4 * c, of.dbeta = all + 5 * c;
-    of.accumulate = true;
-    return of;
-  }
-
-  PixelParts cut;
-  std::int64_t count;
-  float* sums[2] = {};
-};
-
-template <class Of>
-void CheckTotals(std::int64_t channels, std::int64_t parts) {
-  CAPTURE(channels);
-  CAPTURE(parts);
-  using Totals = ChannelTotalsKernel<Of, 128>;
-  const auto columns = static_cast<int>((channels + 63) / 64);
-  for (const bool reverse : {false, true}) {
-    HostStream stream;
-    stream.set_reverse(reverse);
-    const Parts of(stream, channels, parts);
-    const auto alone = of.Results<Of>(
-        stream, [&](const Of& kernel) { Launch(stream, kernel, ChannelLanes::Blocks(channels)); });
-    const auto last =
-        of.Results<Of>(stream, [&](const Of& kernel) { Launch(stream, Totals{kernel}, columns); });
-    CHECK(std::memcmp(alone.data(), last.data(), alone.size() * sizeof(float)) == 0);
-    CHECK(stream.guards_intact());
-  }
-}
-
 TEST_SUITE("cpu") {
   TEST_CASE("the last block of each column goes on, once, and leaves the counter as it was") {
     for (const bool reverse : {false, true})
@@ -211,14 +140,6 @@ TEST_SUITE("cpu") {
         CHECK(out[group] == sum);
       }
     }
-  }
-
-  TEST_CASE("a batch norm's channels: the last block's sums are those of a launch of its own") {
-    for (const std::int64_t channels : {1, 3, 16, 64, 100, 128})
-      for (const std::int64_t parts : {1, 5, 31, 32, 33, 64, 257}) {
-        CheckTotals<BatchStatistics>(channels, parts);
-        CheckTotals<ReduceGradient>(channels, parts);
-      }
   }
 }
 

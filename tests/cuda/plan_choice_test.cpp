@@ -37,20 +37,20 @@ TEST_SUITE("cpu") {
     using Order = std::vector<int>;
     CHECK(PlansToBuild(kEngines, {true, 0, false}) == Order{0, 2, 4, 1, 3});
     CHECK(PlansToBuild(kEngines, {true, 1, false}) == Order{2, 4});
-    CHECK(PlansToBuild(kRunTime, {true, 0, true}) == Order{0, 2, 3, 1});
   }
 
-  TEST_CASE("plans: scaled data gradients take the engine for sm_90 where there is one") {
+  TEST_CASE("plans: scaled data gradients take the engine for sm_90 or none") {
     using Order = std::vector<int>;
-    CHECK(PlansToBuild(kRunTime, {false, 0, true}) == Order{2, 0, 1, 3});
-    CHECK(PlansToBuild(kRunTime, {false, 2, true}) == Order{3});
-    CHECK(PlansToBuild(kEngines, {false, 0, true}) == Order{0, 1, 2, 3, 4});
-    CHECK(PrefersSm90(Request(ProductKind::kData, Storage::kF16, true)));
-    CHECK(PrefersSm90(Request(ProductKind::kData, Storage::kBF16, true)));
-    CHECK_FALSE(PrefersSm90(Request(ProductKind::kData, Storage::kF16, false)));
-    CHECK_FALSE(PrefersSm90(Request(ProductKind::kForward, Storage::kF16, true)));
-    CHECK_FALSE(PrefersSm90(Request(ProductKind::kWeights, Storage::kF16, false)));
-    CHECK_FALSE(PrefersSm90(Request(ProductKind::kData, Storage::kF32, true)));
+    CHECK(PlansToBuild(kRunTime, {false, 0, true}) == Order{2});
+    CHECK(PlansToBuild(kRunTime, {true, 0, true}) == Order{2});
+    CHECK(PlansToBuild(kRunTime, {false, 2, true}).empty());
+    CHECK(PlansToBuild(kEngines, {false, 0, true}).empty());
+    CHECK(NeedsSm90(Request(ProductKind::kData, Storage::kF16, true)));
+    CHECK(NeedsSm90(Request(ProductKind::kData, Storage::kBF16, true)));
+    CHECK_FALSE(NeedsSm90(Request(ProductKind::kData, Storage::kF16, false)));
+    CHECK_FALSE(NeedsSm90(Request(ProductKind::kForward, Storage::kF16, true)));
+    CHECK_FALSE(NeedsSm90(Request(ProductKind::kWeights, Storage::kF16, false)));
+    CHECK_FALSE(NeedsSm90(Request(ProductKind::kData, Storage::kF32, true)));
   }
 
   TEST_CASE("plans: the settings that a plan is made with are of its key") {

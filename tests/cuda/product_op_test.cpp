@@ -25,6 +25,13 @@ ProductCase Plain() {
   const std::array<int, 2> one = {1, 1}, three = {3, 3};
   return {"3x3", {4, 6, 6, 16}, 16, three, one, one, one, 1, true};
 }
+// A library multiplies the zeros of padding as well, and then dw is NaN where dy is infinite; the
+// CPU leaves them out.
+ProductCase Unpadded() {
+  ProductCase c = Plain();
+  c.padding = {0, 0};
+  return c;
+}
 
 }  // namespace
 
@@ -120,7 +127,7 @@ TEST_SUITE(ADA_SUITE) {
     OnBoth([&](Lab& lab, Findings& findings) {
       Settings settings;
       settings.method = LayerMethod::kExactRange;
-      const Layer layer(lab, Plain(), settings);
+      const Layer layer(lab, Unpadded(), settings);
       Values dy = Whole(layer.spec.y.shape.numel(), 1, 4);
       dy[5] = INFINITY;
       lab.Set(layer.spec.dy.tensor, dy);

@@ -18,9 +18,11 @@
 namespace ada::backend::test {
 namespace {
 
-ProductCase Convolution() {
+// Where values are infinite, without padding, whose zeros a library multiplies as well: dw would be
+// NaN where the CPU, which leaves them out, has a number.
+ProductCase Convolution(int padding = 1) {
   const std::array<int, 2> one = {1, 1}, three = {3, 3};
-  return {"conv", {4, 6, 6, 16}, 16, three, one, one, one, 1, false};
+  return {"conv", {4, 6, 6, 16}, 16, three, one, {padding, padding}, one, 1, false};
 }
 Settings Plain(const NumberFormat& format, float unit = 1) {
   Settings settings;
@@ -33,7 +35,7 @@ void CheckPasses(const Settings& settings, const std::vector<float>& bad = {}) {
   CAPTURE(FormatName(settings.format));
   CAPTURE(settings.unit);
   OnBoth([&](Lab& lab, Findings& findings) {
-    const Layer layer(lab, Convolution(), settings);
+    const Layer layer(lab, Convolution(bad.empty() ? 1 : 0), settings);
     const Tensor &x = layer.spec.x, &dy = layer.spec.dy.tensor;
     Values x_values = lab.Get(x), dy_values = lab.Get(dy);
     for (std::size_t i = 0; i < bad.size(); ++i)

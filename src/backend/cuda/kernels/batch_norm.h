@@ -78,26 +78,7 @@ struct BatchStatistics {
     }
   }
 
-  // The same as sums that follow each other (channel_totals.h): of means, then of squares.
-  ADA_HOST_DEVICE std::int64_t channel_count() const { return cut.channels; }
-  ADA_HOST_DEVICE float LoadFirst(std::int64_t part, std::int64_t c) const {
-    return part_mean[part * cut.channels + c];
-  }
-  ADA_HOST_DEVICE double First(std::int64_t part, float mean) const {
-    return PixelsOf(part) * static_cast<double>(mean);
-  }
   ADA_HOST_DEVICE double Total(double sum) const { return sum / count(); }
-  struct Moments {
-    float mean, m2;
-  };
-  ADA_HOST_DEVICE Moments LoadSecond(std::int64_t part, std::int64_t c) const {
-    const std::int64_t i = part * cut.channels + c;
-    return {part_mean[i], part_m2[i]};
-  }
-  ADA_HOST_DEVICE double Second(std::int64_t part, const Moments& of, double mean) const {
-    const double d = static_cast<double>(of.mean) - mean;
-    return static_cast<double>(of.m2) + PixelsOf(part) * d * d;
-  }
 
   ADA_HOST_DEVICE double count() const { return static_cast<double>(pixels); }
   ADA_HOST_DEVICE double PixelsOf(std::int64_t part) const {
@@ -105,16 +86,24 @@ struct BatchStatistics {
   }
   ADA_HOST_DEVICE double MeanOf(std::int64_t c, int lane) const {
     double sum = 0;
-    ForEvery(
-        lane, parts, ChannelLanes::kLanes, [&](std::int64_t part) { return LoadFirst(part, c); },
-        [&](std::int64_t part, float mean) { sum += First(part, mean); });
+    ForEvery<32>(
+        lane, parts, ChannelLanes::kLanes,
+        [&](std::int64_t part) { return part_mean[part * cut.channels + c]; },
+        [&](std::int64_t part, float mean) { sum += PixelsOf(part) * static_cast<double>(mean); });
     return sum;
   }
   ADA_HOST_DEVICE double SquaresOf(std::int64_t c, int lane, double mean) const {
     double sum = 0;
-    ForEvery(
-        lane, parts, ChannelLanes::kLanes, [&](std::int64_t part) { return LoadSecond(part, c); },
-        [&](std::int64_t part, const Moments& of) { sum += Second(part, of, mean); });
+    ForEvery<16>(
+        lane, parts, ChannelLanes::kLanes,
+        [&](std::int64_t part) {
+          const std::int64_t i = part * cut.channels + c;
+          return MeanAndSquares{part_mean[i], part_m2[i]};
+        },
+        [&](std::int64_t part, const MeanAndSquares& of) {
+          const double d = static_cast<double>(of.mean) - mean;
+          sum += static_cast<double>(of.m2) + PixelsOf(part) * d * d;
+        });
     return sum;
   }
   ADA_HOST_DEVICE void Finish(std::int64_t c, double mean, double m2) const {
@@ -170,23 +159,9 @@ struct ReduceGradient {
     }
   }
 
-  // The same as sums that follow each other (channel_totals.h): of dy, then of dy * xhat.
-  ADA_HOST_DEVICE std::int64_t channel_count() const { return channels; }
-  ADA_HOST_DEVICE float LoadFirst(std::int64_t part, std::int64_t c) const {
-    return sum_dy[part * channels + c];
-  }
-  ADA_HOST_DEVICE double First(std::int64_t, float of) const { return static_cast<double>(of); }
-  ADA_HOST_DEVICE double Total(double sum) const { return sum; }
-  ADA_HOST_DEVICE float LoadSecond(std::int64_t part, std::int64_t c) const {
-    return sum_dy_xhat[part * channels + c];
-  }
-  ADA_HOST_DEVICE double Second(std::int64_t, float of, double) const {
-    return static_cast<double>(of);
-  }
-
   ADA_HOST_DEVICE double SumOf(const float* sums, std::int64_t c, int lane) const {
     double sum = 0;
-    ForEvery(
+    ForEvery<32>(
         lane, parts, ChannelLanes::kLanes,
         [&](std::int64_t part) { return sums[part * channels + c]; },
         [&](std::int64_t, float of) { sum += static_cast<double>(of); });

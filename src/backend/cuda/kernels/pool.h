@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/eights.h"
+#include "backend/cuda/kernels/for_every.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "core/host_device.h"
 
@@ -75,6 +76,71 @@ struct MaxPoolForward {
   PoolGrid grid;
   TensorSpan x, y;
   std::uint16_t* index = nullptr;  // position in the window; null: evaluation
+};
+
+// MaxPoolForward where values are of 16 bits and 8 divides the channels: eight channels of a
+// window. For all eights of y, of which there are fewer than 2^32.
+template <Lies kLies>
+struct MaxPoolEights {
+  static bool Suits(const PoolGrid& grid, const TensorSpan& x, const TensorSpan& y,
+                    const std::uint16_t* index, std::int64_t values) {
+    return grid.c % 8 == 0 && HasEights(x) && HasEights(y) && IsOnSixteen(index) &&
+           values <= std::int64_t{0xffffffff};
+  }
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const auto eights = static_cast<std::uint32_t>(grid.c / 8);
+    const auto out_w = static_cast<std::uint32_t>(grid.out_w),
+               out_h = static_cast<std::uint32_t>(grid.out_h);
+    const std::uint32_t pixel = static_cast<std::uint32_t>(i) / eights, line = pixel / out_w,
+                        image = line / out_h;
+    const auto across = static_cast<int>(pixel - line * out_w),
+               down = static_cast<int>(line - image * out_h);
+    const PoolRange rows = Taps(down, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
+    const PoolRange columns = Taps(across, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
+    const int top = down * grid.stride_h - grid.pad_h, left = across * grid.stride_w - grid.pad_w;
+    const std::int64_t first =
+        image * grid.in() + (static_cast<std::uint32_t>(i) - pixel * eights) * 8;
+    const int width = columns.end - columns.begin;
+    const auto start = static_cast<std::uint32_t>(rows.begin * grid.kernel_w + columns.begin);
+    EightFloats best;
+    EightCodes codes{}, where;
+    for (float& of : best.of) of = -INFINITY;
+    for (std::uint32_t& pair : where.pair) pair = start | start << 16;
+    for (std::uint32_t& pair : codes.pair) pair = kLowest;
+    ForEvery<9>(
+        0, (rows.end - rows.begin) * width, 1,
+        [&](std::int64_t tap) {
+          const int r = rows.begin + static_cast<int>(tap) / width;
+          const int k = columns.begin + static_cast<int>(tap) % width;
+          return LoadEight(x, first + (std::int64_t{top + r} * grid.w + left + k) * grid.c);
+        },
+        [&](std::int64_t tap, const EightCodes& loaded) {
+          const int r = rows.begin + static_cast<int>(tap) / width;
+          const int k = columns.begin + static_cast<int>(tap) % width;
+          Take(loaded, static_cast<std::uint32_t>(r * grid.kernel_w + k), best, codes, where);
+        });
+    StoreEight(y, 8 * i, codes);
+    if (index != nullptr) reinterpret_cast<EightCodes*>(index)[i] = where;
+  }
+
+  PoolGrid grid;
+  TensorSpan x, y;
+  std::uint16_t* index = nullptr;  // position in the window; null: evaluation
+
+ private:
+  // -inf, twice.
+  static constexpr std::uint32_t kLowest = kLies == Lies::kF16 ? 0xfc00fc00u : 0xff80ff80u;
+  static ADA_HOST_DEVICE void Take(const EightCodes& loaded, std::uint32_t tap, EightFloats& best,
+                                   EightCodes& codes, EightCodes& where) {
+    const EightFloats value = Widened<kLies>(loaded);
+    for (int k = 0; k < 8; ++k) {
+      if (!(value.of[k] > best.of[k]) && value.of[k] == value.of[k]) continue;
+      const std::uint32_t half = k % 2 == 0 ? 0xffffu : 0xffff0000u;
+      best.of[k] = value.of[k];
+      codes.pair[k / 2] = (codes.pair[k / 2] & ~half) | (loaded.pair[k / 2] & half);
+      where.pair[k / 2] = (where.pair[k / 2] & ~half) | ((tap | tap << 16) & half);
+    }
+  }
 };
 
 // dx = the sum of the dy whose maximum lay here. For all values of dx. kKernel, kStride: of windows
@@ -209,10 +275,17 @@ struct AvgPoolMean {
     const MeanSide down = RowsOf(grid), across = ColumnsOf(grid);
     const PoolRange rows = down.Pixels(at.y), columns = across.Pixels(at.x);
     const std::int64_t image = at.image * grid.in() + at.c;
+    const int width = columns.end - columns.begin, taps = (rows.end - rows.begin) * width;
     float sum = 0;
-    for (int r = rows.begin; r < rows.end; ++r)
-      for (int k = columns.begin; k < columns.end; ++k)
-        sum = sum + Load(x, image + (std::int64_t{r} * grid.w + k) * grid.c);
+    ForEvery<16>(
+        0, taps, 1,
+        [&](std::int64_t tap) {
+          const int down_by = static_cast<int>(tap) / width;
+          const int right_by = static_cast<int>(tap) - down_by * width;
+          const std::int64_t row = rows.begin + down_by;
+          return Load(x, image + (row * grid.w + columns.begin + right_by) * grid.c);
+        },
+        [&](std::int64_t, float value) { sum = sum + value; });
     return sum / static_cast<float>(down.Counted(at.y) * across.Counted(at.x));
   }
 

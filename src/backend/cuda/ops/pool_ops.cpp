@@ -40,8 +40,13 @@ class CudaMaxPool final : public Op {
     if (index_ == nullptr) index_ = context.Allocate<std::uint16_t>(spec.y.shape.numel());
   }
   void Forward(const Pass& pass) override {
-    ForEach(context_.stream, pass.rows * spec_.y.shape.per_image(),
-            MaxPoolForward{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
+    const TensorSpan x = SpanOf(spec_.x), y = SpanOf(spec_.y);
+    const std::int64_t values = pass.rows * spec_.y.shape.per_image();
+    if (context_.stream.switches().plain && x.storage == y.storage &&
+        MaxPoolEights<Lies::kF16>::Suits(grid_, x, y, index_, values))
+      return x.storage == Storage::kF16 ? ByEights<Lies::kF16>(values)
+                                        : ByEights<Lies::kBF16>(values);
+    ForEach(context_.stream, values, MaxPoolForward{grid_, x, y, index_});
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
@@ -52,6 +57,11 @@ class CudaMaxPool final : public Op {
   }
 
  private:
+  template <Lies kLies>
+  void ByEights(std::int64_t values) {
+    ForEach(context_.stream, values / 8,
+            MaxPoolEights<kLies>{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
+  }
   bool HasWindows(int kernel, int stride) const {
     return grid_.kernel_h == kernel && grid_.kernel_w == kernel && grid_.stride_h == stride &&
            grid_.stride_w == stride;

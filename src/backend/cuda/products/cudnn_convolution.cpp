@@ -1,11 +1,14 @@
 // See cudnn_convolution.h.
 #include "backend/cuda/products/cudnn_convolution.h"
 
+#include <algorithm>
 #include <exception>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/products/cudnn_trial.h"
 #include "backend/cuda/products/plan_choice.h"
 #include "core/error.h"
 
@@ -61,7 +64,7 @@ class Convolution final : public Product {
 constexpr int kMostMeasured = 12;
 
 PlanChoice ChoiceOf(const CudnnContext& context, const ProductRequest& request) {
-  return {context.autotune, context.skip, PrefersSm90(request)};
+  return {context.autotune, context.skip, NeedsSm90(request)};
 }
 
 std::vector<std::string> PlanNames(const Graph& graph) {
@@ -72,57 +75,63 @@ std::vector<std::string> PlanNames(const Graph& graph) {
   return names;
 }
 
-// Builds the first `most` of the plans that can be built; the graph runs the last of them.
-bool BuildSome(const CudnnContext& context, const PlanChoice& choice, int most, Graph& graph) {
-  int built = 0;
-  for (const int plan : PlansToBuild(PlanNames(graph), choice)) {
-    if (graph.build_plan_at_index(context.handle, plan).is_good()) ++built;
-    if (built == most) break;
-  }
-  return built > 0;
+// Whether the plan does more than add up products, which is tried before it is taken.
+bool IsTried(const ProductRequest& r) {
+  return r.scale || (r.out != Storage::kF32 && !HasCodes(r));
 }
 
-// Runs all plans that are built, on memory of their own, and keeps the fastest.
-bool Measure(const CudnnContext& context, const ProductRequest& r, Graph& graph) {
-  const ProductShapes shapes = ShapesOf(r);
-  const auto bytes = [](const Shape& shape, std::size_t each) {
-    return static_cast<std::size_t>(shape.numel()) * each;
-  };
-  const std::array<std::size_t, 4> sizes = {
-      bytes(shapes.first, OperandBytes(r)), bytes(shapes.second, OperandBytes(r)),
-      bytes(shapes.out, BytesOf(r.out)),
-      static_cast<std::size_t>(graph.get_autotune_workspace_size())};
-  std::array<std::byte*, 4> memory = {};
-  const auto free = [&] {
-    for (std::byte* block : memory)
-      if (block != nullptr) context.stream.Free(block);
-  };
-  try {
-    for (std::size_t i = 0; i < sizes.size(); ++i) memory[i] = context.stream.Allocate(sizes[i]);
-    std::unordered_map<std::int64_t, void*> tensors = {
-        {kFirst, memory[0]}, {kSecond, memory[1]}, {kOut, memory[2]}};
-    if (HasEpilogue(r)) tensors[kScale] = const_cast<float*>(context.one);
-    const bool good = graph.autotune(context.handle, tensors, memory[3]).is_good();
-    context.stream.Synchronize();
-    free();
-    return good;
-  } catch (...) {
-    free();
-    throw;
-  }
+// What the plan that was built last does wrong; "": nothing.
+std::string FaultOf(const CudnnContext& context, const ProductRequest& r, Graph& graph) {
+  if (!IsTried(r)) return "";
+  PlanTrial trial(context, r, graph);
+  if (r.out != Storage::kF32 && !HasCodes(r) && !trial.KeepsOverflow()) return "gives no -inf";
+  return r.scale && !trial.Multiplies() ? "leaves out the scale" : "";
 }
 
-std::shared_ptr<Graph> Plan(const CudnnContext& context, const ProductRequest& r) {
+std::shared_ptr<Graph> Supported(const CudnnContext& context, const ProductRequest& r) {
   std::shared_ptr<Graph> graph = GraphOf(r);
   if (graph->validate().is_bad() || graph->build_operation_graph(context.handle).is_bad() ||
       graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad())
     return nullptr;
   graph->deselect_numeric_notes(Unwanted(r, context.deterministic));
   graph->deselect_workspace_greater_than(kMostWorkspace);
-  if (graph->check_support().is_bad()) return nullptr;
-  const PlanChoice choice = ChoiceOf(context, r);
-  if (!BuildSome(context, choice, context.autotune ? kMostMeasured : 1, *graph)) return nullptr;
-  return !context.autotune || Measure(context, r, *graph) ? graph : nullptr;
+  return graph->check_support().is_good() ? graph : nullptr;
+}
+
+// Builds the first `most` of the plans that can be built; the graph runs the last of them. Engines
+// that do something wrong are added to `unsound`, whose plans are not built.
+bool BuildSome(const CudnnContext& context, const ProductRequest& r, int most, Graph& graph,
+               std::vector<std::string>& unsound) {
+  const std::vector<std::string> names = PlanNames(graph);
+  int built = 0;
+  for (const int plan : PlansToBuild(names, ChoiceOf(context, r))) {
+    const std::string engine = EngineOf(names[static_cast<std::size_t>(plan)]);
+    if (std::find(unsound.begin(), unsound.end(), engine) != unsound.end()) continue;
+    if (graph.build_plan_at_index(context.handle, plan).is_bad()) continue;
+    if (const std::string fault = FaultOf(context, r, graph); !fault.empty()) {
+      unsound.push_back(engine);
+      context.diagnostics.push_back("cuDNN's " + engine + " " + fault + " for the " + Describe(r) +
+                                    " (" + KeyOf(r) + "): passed over");
+      continue;
+    }
+    if (++built == most) break;
+  }
+  return built > 0;
+}
+
+// All plans that are built are measured: where an unsound one is among them, all are built again.
+std::shared_ptr<Graph> Plan(const CudnnContext& context, const ProductRequest& r) {
+  std::vector<std::string> unsound;
+  for (;;) {
+    const std::shared_ptr<Graph> graph = Supported(context, r);
+    const std::size_t known = unsound.size();
+    if (graph == nullptr ||
+        !BuildSome(context, r, context.autotune ? kMostMeasured : 1, *graph, unsound))
+      return nullptr;
+    if (!context.autotune) return graph;
+    if (unsound.size() == known)
+      return PlanTrial(context, r, *graph).KeepFastest() ? graph : nullptr;
+  }
 }
 
 std::shared_ptr<Graph> FromCache(const CudnnContext& context, const std::string& key) {
@@ -142,7 +151,8 @@ std::shared_ptr<Graph> FromCache(const CudnnContext& context, const std::string&
 std::unique_ptr<Product> MakeConvolution(const CudnnContext& context,
                                          const ProductRequest& request) {
   const std::string key = KeyOf(request) + KeyOf(ChoiceOf(context, request)) +
-                          (context.deterministic ? ", deterministic" : "");
+                          (context.deterministic ? ", deterministic" : "") +
+                          (IsTried(request) ? ", tried" : "");
   std::shared_ptr<Graph> graph = FromCache(context, key);
   if (!graph) {
     graph = Plan(context, request);

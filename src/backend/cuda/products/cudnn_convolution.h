@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "backend/cuda/context.h"
 #include "backend/cuda/products/plan_cache.h"
@@ -19,9 +21,10 @@ struct CudnnContext {
   Stream& stream;
   Scratch& workspace;
   PlanCache& cache;
-  const float* one;  // 1.0, in backend memory
+  const float *one, *two;  // numbers in backend memory
   bool autotune, deterministic;
   int skip;  // of the engines that come first
+  std::vector<std::string>& diagnostics;
 };
 
 // Null where cuDNN has no plan.

@@ -70,9 +70,10 @@ class Constants {
   Constants(const Constants&) = delete;
   const float* one() const { return reinterpret_cast<const float*>(memory_); }
   const float* zero() const { return one() + 1; }
+  const float* two() const { return one() + 2; }
 
  private:
-  static constexpr float kValues[] = {1, 0};
+  static constexpr float kValues[] = {1, 0, 2};
   Stream& stream_;
   std::byte* memory_;
 };
@@ -90,9 +91,11 @@ class DeviceProducts final : public Products {
                  workspace_,
                  cache_,
                  constants_.one(),
+                 constants_.two(),
                  options.autotune,
                  options.deterministic,
-                 stream.switches().cudnn_skip},
+                 stream.switches().cudnn_skip,
+                 diagnostics_},
         cublas_(stream.switches().cublas) {}
 
   std::unique_ptr<Product> Make(const ProductRequest& request) override {
@@ -101,7 +104,12 @@ class DeviceProducts final : public Products {
   std::size_t workspace_bytes() const override {
     return workspace_.bytes() + matrices_.workspace_bytes();
   }
-  std::vector<std::string> TakeDiagnostics() override { return cache_.TakeDiagnostics(); }
+  std::vector<std::string> TakeDiagnostics() override {
+    std::vector<std::string> lines = cache_.TakeDiagnostics();
+    lines.insert(lines.end(), diagnostics_.begin(), diagnostics_.end());
+    diagnostics_.clear();
+    return lines;
+  }
 
  private:
   bool IsCublas(const ProductRequest& request) const {
@@ -113,6 +121,7 @@ class DeviceProducts final : public Products {
   Constants constants_;
   PlanCache cache_;
   CublasProducts matrices_;
+  std::vector<std::string> diagnostics_;
   CudnnContext context_;
   const bool cublas_;  // of convolutions; linear layers are always its own
 };

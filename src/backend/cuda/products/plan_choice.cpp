@@ -22,7 +22,7 @@ enum Step { kFirst, kLater, kNever };
 
 std::string EngineOf(const std::string& plan) { return plan.substr(0, plan.find('_')); }
 
-bool PrefersSm90(const ProductRequest& request) {
+bool NeedsSm90(const ProductRequest& request) {
   return request.kind == ProductKind::kData && request.scale && request.operands != Storage::kF32 &&
          !HasCodes(request);
 }
@@ -35,10 +35,9 @@ std::vector<int> PlansToBuild(const Names& plans, const PlanChoice& choice) {
     const std::size_t number = IndexOf(engines, engine);
     const bool is_new = number == engines.size();
     if (is_new) engines.push_back(engine);
-    const bool goes_first = choice.autotune ? is_new : choice.prefers_sm90 && engine == kSm90Engine;
-    steps.push_back(number < static_cast<std::size_t>(choice.skip) ? kNever
-                    : goes_first                                   ? kFirst
-                                                                   : kLater);
+    const bool is_out = number < static_cast<std::size_t>(choice.skip) ||
+                        (choice.only_sm90 && engine != kSm90Engine);
+    steps.push_back(is_out ? kNever : choice.autotune && is_new ? kFirst : kLater);
   }
   std::vector<int> order;
   for (const Step step : {kFirst, kLater})

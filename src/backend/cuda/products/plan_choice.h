@@ -2,7 +2,8 @@
 //
 // cuDNN names a plan by its engine and its settings ("eng67_k2=4_k13=0"). Products with an epilogue
 // (a scale, fp32 sums of 16-bit operands) are compiled at run time, by eng1 for sm_80, which its
-// heuristics put first, or by eng2 for sm_90 (wgmma), which comes last.
+// heuristics put first, or by eng2 for sm_90 (wgmma), which comes last. On an H200 eng1 of cuDNN
+// 9.14 gave data gradients that were not multiplied by the scale that lies on the device.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,10 +18,10 @@ std::string EngineOf(const std::string& plan);
 struct PlanChoice {
   bool autotune = false;  // several are measured
   int skip = 0;           // so many engines, of the first by the heuristics
-  bool prefers_sm90 = false;
+  bool only_sm90 = false;
 };
-// Whether the engine for sm_90 goes first where plans are not measured: for scaled data gradients.
-bool PrefersSm90(const ProductRequest& request);
+// Whether plans of the engine for sm_90 alone are taken: for scaled data gradients.
+bool NeedsSm90(const ProductRequest& request);
 
 // Indices of `plans`, which come best first by the heuristics, in the order in which they are to be
 // built. To be measured: one plan of each engine, then the others.
