@@ -354,7 +354,8 @@ struct ParallelConfig {
 };
 
 struct Config {
-  std::string name;  // default: the file's name
+  int schema_version = 1;  // of the file: what its keys mean
+  std::string name;        // default: the file's name
   std::uint64_t seed = 1;
   std::string output;  // default: runs/<name>
   Task task = Task::kClassification;

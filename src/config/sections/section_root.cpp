@@ -120,6 +120,9 @@ std::string ExpandPath(std::string& path) {
 Section RootSection(Config& config) {
   Section section;
   section.keys = {
+      Integer("schema_version", config.schema_version, FromTo(1, 1),
+              "of the keys in this file; this program reads version 1")
+          .WrittenIf([&config] { return config.schema_version != 1; }),
       Text("name", config.name, "name of the run", RefuseName)
           .Fits(kNamePattern)
           .Default("the file's name without its ending"),
