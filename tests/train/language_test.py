@@ -263,6 +263,12 @@ class LanguageTest(unittest.TestCase):
                 ((), "--prompt-tokens is missing"),
                 (("--prompt-tokens", "11"), "11 is no token of the model; expected 0 to 10"),
                 (("--prompt-tokens", "1,,x"), "--prompt-tokens: '1,,x'; expected whole numbers"),
+                (("--prompt-tokens", "1,,2"), "at character 3 there stands ,"),
+                (("--prompt-tokens", "1, ,2"), "at character 4 there stands ,"),
+                (("--prompt-tokens", ",2"), "at character 1 there stands ,"),
+                (("--prompt-tokens", "1,"), "at character 3 it ends"),
+                (("--prompt-tokens", "1, "), "at character 4 it ends"),
+                (("--prompt-tokens", "1 2x"), "at character 4 there stands x"),
                 (("--prompt-tokens", "1", "--tokens", "-1"), "--tokens"),
                 (("--prompt-tokens", "1", "--temperature", "-1"), "--temperature")):
             with self.subTest(arguments=arguments):
