@@ -64,6 +64,9 @@ class TokenRows final : public TokenSet {
     for (int i = 0; i < context(); ++i) out.tokens[i] = Token(*arrays_.tokens, at + i);
     for (int i = 0; i < context(); ++i) out.targets[i] = Target(out.tokens, at, i);
   }
+  std::string NameOf(std::int64_t index) const override {
+    return arrays_.tokens->tensor().place + ": row " + std::to_string(first_ + index);
+  }
   std::shared_ptr<const TokenSet> Part(std::int64_t first, std::int64_t count) const override {
     return std::make_shared<TokenRows>(arrays_, first_ + first, count, context(), vocabulary());
   }
