@@ -65,13 +65,18 @@ std::string ClassResults(const SplitTotals& split, bool color) {
          std::to_string(best.epoch) + ")";
 }
 
-// "validation loss 1.752, 2.528 bits per byte, perplexity 5.77, accuracy 47.20 % (best ...)".
+// "loss 1.752, 2.528 bits per byte, perplexity 5.77, accuracy 47.20 %".
+std::string TextResult(double loss, double accuracy, const SummaryFacts& facts, bool bold) {
+  std::string text = "loss " + Colored(bold, Color::kBold, Print("%.4g", loss));
+  if (facts.bytes) text += ", " + Print("%.4g", Bits(loss)) + " bits per byte";
+  return text + ", perplexity " + Print("%.4g", Perplexity(loss)) + ", accuracy " +
+         Percent(accuracy);
+}
+
+// The same of a split, and of which evaluation was the best.
 std::string TextResults(const SplitTotals& split, const SummaryFacts& facts, bool color) {
-  std::string text = "\n  " + Visible(split.last.split) + " loss " +
-                     Colored(color, Color::kBold, Print("%.4g", split.last.loss));
-  if (facts.bytes) text += ", " + Print("%.4g", Bits(split.last.loss)) + " bits per byte";
-  text += ", perplexity " + Print("%.4g", Perplexity(split.last.loss)) + ", accuracy " +
-          Percent(split.last.top1);
+  const std::string text = "\n  " + Visible(split.last.split) + " " +
+                           TextResult(split.last.loss, split.last.top1, facts, color);
   if (split.best.step == split.last.step) return text;
   return text + " (best loss " + Print("%.4g", split.best.loss) + " in epoch " +
          std::to_string(split.best.epoch) + ")";
@@ -97,9 +102,12 @@ std::string Results(const SummaryFacts& facts, const RunTotals& run, bool color)
     }
   }
   if (!std::isnan(run.epoch_loss())) {
-    text += "\n  training accuracy " + Percent(run.epoch_accuracy()) + ", loss " +
-            Print("%.4g", run.epoch_loss()) + " (mean of epoch " +
-            std::to_string(run.last().epoch) + ")";
+    const double loss = run.epoch_loss(), accuracy = run.epoch_accuracy();
+    text += "\n  training " +
+            (facts.tokens > 0
+                 ? TextResult(loss, accuracy, facts, false)
+                 : "accuracy " + Percent(accuracy) + ", loss " + Print("%.4g", loss)) +
+            " (mean of epoch " + std::to_string(run.last().epoch) + ")";
   }
   return text;
 }

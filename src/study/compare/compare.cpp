@@ -180,7 +180,8 @@ void Compare(const std::string& a, const std::string& b, std::ostream& out, bool
   PrintRun("A", a, config_a, out);
   PrintRun("B", b, config_b, out);
   PrintConfigs(config_a, config_b, out);
-  const RunResults results_a = ReadResults(a), results_b = ReadResults(b);
+  const RunResults results_a = ReadResults(a, config_a),
+                   results_b = ReadResults(b, config_b);
   PrintResults(results_a, results_b, out);
   const std::vector<LayerRecord> layers_a = ReadLayers(a), layers_b = ReadLayers(b);
   std::string parting;
