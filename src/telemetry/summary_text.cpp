@@ -8,6 +8,7 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "core/wrapped_text.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/language.h"
 #include "telemetry/no_gradient.h"
@@ -18,8 +19,7 @@ namespace ada::telemetry {
 namespace {
 
 constexpr std::size_t kTopLayers = 5;
-constexpr std::size_t kTerminalColumns = 80;  // that every terminal has
-constexpr std::size_t kLeastWords = 24;       // columns of the last one of a table
+constexpr std::size_t kLeastWords = 24;  // columns of the last one of a table
 
 std::string Print(const char* format, double value) { return Formatted(format, Printable(value)); }
 
@@ -104,9 +104,8 @@ std::string Results(const SummaryFacts& facts, const RunTotals& run, bool color)
   if (!std::isnan(run.epoch_loss())) {
     const double loss = run.epoch_loss(), accuracy = run.epoch_accuracy();
     text += "\n  training " +
-            (facts.tokens > 0
-                 ? TextResult(loss, accuracy, facts, false)
-                 : "accuracy " + Percent(accuracy) + ", loss " + Print("%.4g", loss)) +
+            (facts.tokens > 0 ? TextResult(loss, accuracy, facts, false)
+                              : "accuracy " + Percent(accuracy) + ", loss " + Print("%.4g", loss)) +
             " (mean of epoch " + std::to_string(run.last().epoch) + ")";
   }
   return text;
@@ -165,29 +164,10 @@ struct Cell {
 };
 using Row = std::vector<Cell>;
 
-// `text` in lines of at most `width` bytes, broken between words; those after the first begin with
-// `indent` blanks. A word that is longer stays whole.
-std::string InLines(const std::string& text, std::size_t width, std::size_t indent) {
-  std::string lines;
-  std::size_t used = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (used > 0 && used + 1 + word.size() > width) {
-      lines += "\n" + std::string(indent, ' ');
-      used = 0;
-    }
-    lines += (used > 0 ? " " : "") + word;
-    used += (used > 0 ? 1 : 0) + word.size();
-    at = end + 1;
-  }
-  return lines;
-}
-
 // A line of its own, and what belongs to it below.
 std::string Heading(const std::string& text) {
   constexpr std::size_t kIndent = 2;
-  return "\n" + InLines(text, kTerminalColumns - kIndent, kIndent);
+  return "\n" + Wrapped(text, kIndent, kTerminalWidth, kIndent);
 }
 
 // Rows as columns, two blanks between, the last one in as many lines as it takes.
@@ -200,15 +180,14 @@ std::string Table(const std::vector<Row>& rows, bool color) {
   }
   std::size_t before = 2;  // columns in front of the last one
   for (std::size_t i = 0; i + 1 < widths.size(); ++i) before += widths[i] + 2;
-  const std::size_t words =
-      std::max(kTerminalColumns - std::min(before, kTerminalColumns), kLeastWords);
+  const std::size_t width = std::max(kTerminalWidth, before + kLeastWords);
   std::string text;
   for (const Row& row : rows) {
     text += "\n  ";
     for (std::size_t i = 0; i < row.size(); ++i) {
       const bool last = i + 1 == row.size();
-      text +=
-          Colored(color, row[i].color, last ? InLines(row[i].text, words, before) : row[i].text);
+      text += Colored(color, row[i].color,
+                      last ? Wrapped(row[i].text, before, width, before) : row[i].text);
       if (!last) text += std::string(widths[i] - row[i].text.size() + 2, ' ');
     }
   }

@@ -493,9 +493,9 @@ TEST_SUITE("cpu") {
       place.tokens = tokens.data(), place.labels = targets.data();
       shuffled->Write(1, sample, place);
       const bool first = tokens[0] < 'a';
-      const std::string want = (first ? "a.txt" : "b.txt") +
-                               (": the sequence from token " +
-                                std::to_string(tokens[0] - (first ? '0' : 'a')) + " on");
+      const std::string want =
+          (first ? "a.txt" : "b.txt") +
+          (": the sequence from token " + std::to_string(tokens[0] - (first ? '0' : 'a')) + " on");
       CHECK(name_of(*shuffled, 1, sample) == want);
       files.insert(want[0]);
     }

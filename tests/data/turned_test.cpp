@@ -140,8 +140,16 @@ TEST_SUITE("cpu") {
       // A whole JPEG, its end included, in a segment after the first marker, as cameras write it.
       REQUIRE(plain.size() + 8 < 0xFFFF);
       const auto length = static_cast<std::uint16_t>(plain.size() + 8);
-      Bytes segment = {0xFF, 0xE1, static_cast<std::uint8_t>(length >> 8),
-                       static_cast<std::uint8_t>(length & 0xFF), 'E', 'x', 'i', 'f', 0, 0};
+      Bytes segment = {0xFF,
+                       0xE1,
+                       static_cast<std::uint8_t>(length >> 8),
+                       static_cast<std::uint8_t>(length & 0xFF),
+                       'E',
+                       'x',
+                       'i',
+                       'f',
+                       0,
+                       0};
       segment.insert(segment.end(), plain.begin(), plain.end());
       Bytes whole(plain.begin(), plain.begin() + 2);
       whole.insert(whole.end(), segment.begin(), segment.end());
@@ -160,8 +168,8 @@ TEST_SUITE("cpu") {
       }
       WriteFile(path, {whole.begin(), whole.end() - 1});
       CHECK(IsCutOff(path));
-      WriteFile(path, {whole.begin(), whole.begin() +
-                                          static_cast<std::ptrdiff_t>(2 + segment.size())});
+      WriteFile(path,
+                {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(2 + segment.size())});
       CHECK(IsCutOff(path));  // ends with the thumbnail's end
     }
   }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "study/compared.h"
-#include "study/text_table.h"
 
 namespace ada::study {
 namespace {
@@ -81,7 +80,8 @@ TEST_SUITE("cpu") {
     const auto mixed = Section(Compared(a, classes), "results");
     const auto found = [&](const std::string& begin, const std::string& last) {
       return std::any_of(mixed.begin(), mixed.end(), [&](const std::string& line) {
-        return line.find(begin) != std::string::npos && Words(line).at(Words(line).size() - 3) == last;
+        return line.find(begin) != std::string::npos &&
+               Words(line).at(Words(line).size() - 3) == last;
       });
     };
     CHECK(found("validation perplexity", "7.3891"));
@@ -96,19 +96,6 @@ TEST_SUITE("cpu") {
     CHECK(std::any_of(keys.begin(), keys.end(), [](const std::string& line) {
       return line.starts_with("  only B has scaling.preset pytorch");
     }));
-  }
-
-  TEST_CASE("words that are wrapped") {
-    const auto wrapped = [](const std::string& text, std::size_t indent, std::size_t width) {
-      std::ostringstream out;
-      PrintWrapped(text, indent, out, width);
-      return out.str();
-    };
-    CHECK(wrapped("", 2, 10) == "\n");
-    CHECK(wrapped("one two three", 2, 9) == "one two\n  three\n");
-    CHECK(wrapped("one two", 2, 7) == "one two\n");
-    CHECK(wrapped("  a  b   longer_than_this", 4, 10) == "  a  b\n    longer_than_this\n");
-    CHECK(wrapped("\xC3\xA4\xC3\xA4 b", 0, 4) == "\xC3\xA4\xC3\xA4 b\n");
   }
 }
 

@@ -94,8 +94,9 @@ TEST_SUITE("cpu") {
     CHECK(lines[2] == "validation: loss 2 nats  perplexity 7.389  accuracy 25.00 % (step 100)");
     state.bytes = true;
     lines = DrawWatch(state, {.width = 90});
-    CHECK(lines[2] == "validation: loss 2 nats  2.885 bits per byte  perplexity 7.389  accuracy "
-                      "25.00 % (step 100)");
+    CHECK(lines[2] ==
+          "validation: loss 2 nats  2.885 bits per byte  perplexity 7.389  accuracy "
+          "25.00 % (step 100)");
     const WrittenRun run("task: language\ndata: {dataset: text, path: nowhere}\n", true, "gpt2");
     run.Step(1, "2");
     WatchState seen;

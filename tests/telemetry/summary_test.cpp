@@ -101,8 +101,9 @@ TEST_SUITE("cpu") {
     CHECK(text.find(" in 2:05, 69299 tokens/s\n") != std::string::npos);
     CHECK(text.find("\n  validation loss 2, perplexity 7.389, accuracy 50.00 % (best loss 1.75 in "
                     "epoch 1)\n") != std::string::npos);
-    CHECK(text.find("\n  training loss 2, perplexity 7.389, accuracy 25.00 % (mean of epoch 1)\n") !=
-          std::string::npos);
+    CHECK(
+        text.find("\n  training loss 2, perplexity 7.389, accuracy 25.00 % (mean of epoch 1)\n") !=
+        std::string::npos);
     facts.bytes = true;
     CHECK(SummaryText(facts, TextRun(), {}).find("\n  training loss 2, 2.885 bits per byte, ") !=
           std::string::npos);

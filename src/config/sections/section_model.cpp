@@ -122,7 +122,7 @@ Section ModelSection(ModelConfig& model) {
   section.set_defaults = [&model, init = section.keys.back().section](const std::string& choice) {
     model.dropout = choice == "mobilenet_v2" ? 0.2 : 0;  // as in its paper's program
     const bool transformer = Contains(TransformerNames(), choice);
-    const InitScheme scheme = transformer              ? InitScheme::kNormal
+    const InitScheme scheme = transformer               ? InitScheme::kNormal
                               : Contains(kSsds, choice) ? InitScheme::kLecunUniform
                                                         : InitScheme::kHeNormal;
     constexpr double kStd = 0.02;  // GPT-2's

@@ -29,8 +29,7 @@ Judged JudgedBy(const RunResults& run, const std::string& split) {
     if (evaluation.last.split != split) continue;
     const double loss = evaluation.last.loss;
     if (run.language)
-      return {"loss",
-              Formatted("%.4g nats, perplexity %.4g", loss, telemetry::Perplexity(loss))};
+      return {"loss", Formatted("%.4g nats, perplexity %.4g", loss, telemetry::Perplexity(loss))};
     const telemetry::Metric metric =
         evaluation.decided_by_classes()
             ? telemetry::MetricsOf(*evaluation.last_all).front()

@@ -96,14 +96,19 @@ bool AddMetrics(const RunResults& a, const RunResults& b, const std::string& nam
 template <class Of>
 void AddText(const std::string& name, const Of& of, Numbers& numbers) {
   const auto row = [&](const char* what, double (*value)(const telemetry::SplitTotals&),
-                       int digits) { numbers.Row(name + what, Numbers::OfText(of(value)), digits); };
-  row(" loss, best", [](const auto& s) { return s.best.loss; }, 6);
+                       int digits) {
+    numbers.Row(name + what, Numbers::OfText(of(value)), digits);
+  };
+  row(
+      " loss, best", [](const auto& s) { return s.best.loss; }, 6);
   const Numbers::Value bits = of([](const auto& s) { return telemetry::Bits(s.last.loss); });
   numbers.Row(
       name + " bits per byte",
       [&](const RunResults& run) { return run.bytes ? bits(run) : std::nullopt; }, 6);
-  row(" perplexity", [](const auto& s) { return telemetry::Perplexity(s.last.loss); }, 4);
-  row(" accuracy %", [](const auto& s) { return 100 * s.last.top1; }, 3);
+  row(
+      " perplexity", [](const auto& s) { return telemetry::Perplexity(s.last.loss); }, 4);
+  row(
+      " accuracy %", [](const auto& s) { return 100 * s.last.top1; }, 3);
 }
 
 void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
@@ -189,10 +194,9 @@ void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out) {
       "training accuracy %, the same",
       [](const RunResults& r) { return 100 * r.totals.epoch_accuracy(); }, 3);
   AddSplits(a, b, numbers);
-  numbers.Row("images/s", Numbers::OfText([](const RunResults& r) {
-                return IfKnown(r.images_per_second);
-              }, false),
-              0);
+  numbers.Row(
+      "images/s",
+      Numbers::OfText([](const RunResults& r) { return IfKnown(r.images_per_second); }, false), 0);
   numbers.Row(
       "tokens/s", [](const RunResults& r) { return IfKnown(r.tokens_per_second); }, 0);
   numbers.Row(
