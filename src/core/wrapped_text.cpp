@@ -7,7 +7,15 @@ namespace ada {
 bool BeginsCodePoint(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 
 std::size_t TextWidth(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), BeginsCodePoint));
+  constexpr std::string_view kColor = "\033[";
+  std::size_t width = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text.substr(at).starts_with(kColor))
+      at = std::min(text.find('m', at), text.size());
+    else
+      width += BeginsCodePoint(text[at]) ? 1 : 0;
+  }
+  return width;
 }
 
 std::string Wrapped(std::string_view text, std::size_t indent, std::size_t width,

@@ -12,7 +12,8 @@ inline constexpr std::size_t kTerminalWidth = 80;
 
 // Returns whether `c` is the first byte of a UTF-8 code point.
 bool BeginsCodePoint(char c);
-// Returns the columns that `text` takes: its UTF-8 code points.
+// Returns the columns that `text` takes: its UTF-8 code points, but those of codes for colors
+// (core/color.h).
 std::size_t TextWidth(std::string_view text);
 
 // Returns `text` in lines of at most `width` columns, broken between words; all but the first begin

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 
 #include "core/color.h"
 #include "core/tensor_names.h"
@@ -19,7 +20,8 @@ namespace ada::telemetry {
 namespace {
 
 constexpr std::size_t kTopLayers = 5;
-constexpr std::size_t kLeastWords = 24;  // columns of the last one of a table
+constexpr std::size_t kIndent = 2, kGap = 2;  // of rows; between columns
+constexpr std::size_t kLeastWords = 24;       // columns of the last one of a table
 
 std::string Print(const char* format, double value) { return Formatted(format, Printable(value)); }
 
@@ -166,11 +168,11 @@ using Row = std::vector<Cell>;
 
 // A line of its own, and what belongs to it below.
 std::string Heading(const std::string& text) {
-  constexpr std::size_t kIndent = 2;
   return "\n" + Wrapped(text, kIndent, kTerminalWidth, kIndent);
 }
 
-// Rows as columns, two blanks between, the last one in as many lines as it takes.
+// Rows as columns, two blanks between, the last one in as many lines as it takes. Where names are
+// so long that it would have too little room, each stands on a line of its own, above its row.
 std::string Table(const std::vector<Row>& rows, bool color) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -178,17 +180,23 @@ std::string Table(const std::vector<Row>& rows, bool color) {
       widths[i] = std::max(widths[i], row[i].text.size());
     }
   }
-  std::size_t before = 2;  // columns in front of the last one
-  for (std::size_t i = 0; i + 1 < widths.size(); ++i) before += widths[i] + 2;
+  std::size_t before = kIndent;  // columns in front of the last one
+  for (std::size_t i = 0; i + 1 < widths.size(); ++i) before += widths[i] + kGap;
+  const bool apart = before + kLeastWords > kTerminalWidth;
+  if (apart) before += kIndent - widths[0] - kGap;
   const std::size_t width = std::max(kTerminalWidth, before + kLeastWords);
   std::string text;
   for (const Row& row : rows) {
     text += "\n  ";
     for (std::size_t i = 0; i < row.size(); ++i) {
+      if (apart && i == 0) {
+        text += row[i].text + "\n" + std::string(2 * kIndent, ' ');
+        continue;
+      }
       const bool last = i + 1 == row.size();
       text += Colored(color, row[i].color,
                       last ? Wrapped(row[i].text, before, width, before) : row[i].text);
-      if (!last) text += std::string(widths[i] - row[i].text.size() + 2, ' ');
+      if (!last) text += std::string(widths[i] - row[i].text.size() + kGap, ' ');
     }
   }
   return text;
@@ -258,8 +266,7 @@ std::string Layers(const LayerTotals& layers, bool color) {
   const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);
   std::string none;
   if (!dead.empty()) {
-    const std::string text = VisibleLines(NoGradientText(dead, dead.size(), 100));
-    none = "\n" + Colored(color, Color::kRed, text);
+    none = "\n" + Colored(color, Color::kRed, Visible(NoGradientText(dead, dead.size())));
   }
   return none + Losses(layers, color) + StillWeights(layers, color);
 }
@@ -307,6 +314,16 @@ std::string Files(const std::string& folder) {
          "  log.txt config.yaml checkpoints/" + some;
 }
 
+// Every line in the columns of a terminal; what goes on stands deeper.
+std::string Fitted(const std::string& text) {
+  std::istringstream lines(text);
+  std::string fitted;
+  for (std::string line; std::getline(lines, line);)
+    fitted += (fitted.empty() ? "" : "\n") +
+              Wrapped(line, std::min(line.find_first_not_of(' '), line.size()) + kIndent);
+  return fitted;
+}
+
 }  // namespace
 
 std::string ExplainLimit(const ScaleTotals& scale) {
@@ -328,8 +345,8 @@ std::string ExplainLimit(const ScaleTotals& scale) {
 
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
                         bool color) {
-  return FirstLine(facts, run, color) + Results(facts, run, color) + Layers(layers, color) +
-         Skips(run, color) + Broken(run, color) + Files(facts.folder);
+  return Fitted(FirstLine(facts, run, color) + Results(facts, run, color) + Layers(layers, color) +
+                Skips(run, color) + Broken(run, color) + Files(facts.folder));
 }
 
 }  // namespace ada::telemetry

@@ -21,6 +21,12 @@ TEST_SUITE("cpu") {
     CHECK(Wrapped("longer_than_this b", 4, 8, 4) == "longer_than_this\n    b");
   }
 
+  TEST_CASE("codes for colors take no columns") {
+    CHECK(TextWidth("\033[31mred\033[0m \xC3\xA4") == 5);
+    CHECK(TextWidth("\033[31") == 0);
+    CHECK(Wrapped("\033[31mred\033[0m and blue", 0, 12) == "\033[31mred\033[0m and blue");
+  }
+
   TEST_CASE("letters in lower case") {
     CHECK(LowerCase("ABC xyz.JPG-\xC3\x84[@") == "abc xyz.jpg-\xC3\x84[@");
     CHECK(LowerCase('Z') == 'z');

@@ -110,7 +110,8 @@ class Examples(unittest.TestCase):
         for command in commands:
             text = subprocess.run([BINARY, "help", command], capture_output=True, text=True,
                                   check=True).stdout
-            examples = re.findall(r"^  ada-train (.*)$", text, re.MULTILINE)
+            examples = re.findall(r"^  ada-train (.*)$", text.replace(" \\\n      ", " "),
+                                  re.MULTILINE)
             self.assertGreaterEqual(len(examples), 2, command)
             for line in examples:
                 with self.subTest(line=line):
