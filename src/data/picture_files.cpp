@@ -40,6 +40,10 @@ std::string PictureFiles::NameOf(std::int64_t image) const {
   return prefix_ + std::string(names_[image]);
 }
 
+PictureNeeds PictureFiles::HeaderOf(std::int64_t image) const {
+  return headers_.Of(image, NameOf(image), rules_);
+}
+
 Picture PictureFiles::Read(std::int64_t image, const ChoosePart& part) const {
   const std::string path = NameOf(image);
   const std::vector<std::uint8_t> file = ReadPictureFile(path);

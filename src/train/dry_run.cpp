@@ -134,10 +134,13 @@ constexpr data::FaultKind kTold[] = {data::FaultKind::kGrey, data::FaultKind::kP
                                      data::FaultKind::kEmptyClass};
 
 // What headers say of all files, into `out`. The first file that would end the run; empty: none.
-std::string TellOfHeaders(const config::Config& config, std::ostream& out) {
+// `known`: the data set as it was opened; null: it could not be.
+std::string TellOfHeaders(const config::Config& config, const data::Splits* known,
+                          std::ostream& out) {
   if (!data::FactsOf(config.data.dataset).decodes()) return "";
   telemetry::Log log;
-  const CheckedFiles checked = CheckFiles(config, /*decodes=*/false, /*progress=*/false, log);
+  const CheckedFiles checked =
+      CheckFiles(config, /*decodes=*/false, /*progress=*/false, log, known);
   std::vector<const data::FileFault*> ends;
   for (const data::FileFault& fault : checked.faults)
     if (fault.ends_run) ends.push_back(&fault);
@@ -163,7 +166,7 @@ data::DatasetInfo InspectOrTell(const config::Config& config, std::ostream& out)
   try {
     return InspectData(config);
   } catch (const DataError&) {
-    TellOfHeaders(config, out);
+    TellOfHeaders(config, nullptr, out);
     throw;
   }
 }
@@ -218,7 +221,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   if (weights && !weights->skipped.empty()) out << "note      " << weights->SkippedText() << '\n';
   const std::string warning = MemoryWarning(need, spec);
   if (!warning.empty()) out << "warning   " << warning << '\n';
-  const std::string unusable = TellOfHeaders(given, out);
+  const std::string unusable = TellOfHeaders(given, info.found.get(), out);
   if (!unusable.empty()) throw DataError(unusable);
 }
 
