@@ -281,6 +281,11 @@ class LanguageTest(unittest.TestCase):
         said = self.ada("generate", code=2).stderr.decode()
         self.assertIn("RUN is missing", said)
 
+    def test_a_check_of_a_text_counts_sequences(self):
+        done = self.ada("datasets", "--check", "net.yaml", config=TEXT)
+        self.assertRegex(done.stdout.decode(), r"\(sequences\) +\d+ +\d+")
+        self.assertNotIn("images", done.stdout.decode())
+
     def test_what_is_refused(self):
         said = self.ada("train", "net.yaml", "--set", "data.vocabulary=9", code=3,
                         config=ROWS).stderr.decode()
