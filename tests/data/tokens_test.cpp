@@ -401,6 +401,26 @@ TEST_SUITE("cpu") {
     CHECK(ReadSequence(last, 0).tokens == Tokens{4, 5, 6});
   }
 
+  TEST_CASE("large arrays are looked at by several threads, and the first fault is told") {
+    const testing::TempFolder folder;
+    constexpr std::int64_t kRows = 5000, kContext = 1000;  // several threads' parts
+    Bytes tokens(static_cast<std::size_t>(kRows * kContext), 3);
+    FileChoices choices;
+    const auto classes = [&] {
+      const std::string path =
+          WriteRows(folder, {{"train.tokens", DType::kU8, {kRows, kContext}, tokens}});
+      return OpenTokenTensors(path, choices).train.classes;
+    };
+    CHECK(classes() == 4);
+    tokens.back() = 200;
+    CHECK(classes() == 201);
+    tokens[4'200'017] = 90;
+    choices.vocabulary = 50;
+    CHECK(MessageOf(folder.path(), [&] { classes(); })
+              .ends_with("tensor train.tokens: element [4200, 17] is 90; expected 0 to 49, the "
+                         "vocabulary"));
+  }
+
   TEST_CASE("rows are shuffled: each once an epoch") {
     const testing::TempFolder folder;
     Bytes tokens;

@@ -167,8 +167,8 @@ class Examples(unittest.TestCase):
                                                 self.folder / "bin")
         shutil.copytree(self.folder / "runs/none", self.folder / "runs/fixed", dirs_exist_ok=True)
         text = (ROOT / "tools/README.md").read_text(encoding="utf-8")
-        blocks = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        lines = [line for block in blocks for line in commands_of(block)]
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        lines = [line for language, block in blocks if not language for line in commands_of(block)]
         self.assertGreater(len(lines), 15)
         ran = []
         for line in lines:
