@@ -75,10 +75,7 @@ class Columns(unittest.TestCase):
     def test_the_end_of_a_run(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "a.yaml").write_text(RUN)
-            done = subprocess.run([BINARY, "train", "a.yaml", "--output", "r", "--quiet"],
-                                  cwd=folder, capture_output=True, text=True, check=False)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            told = subprocess.run([BINARY, "train", "a.yaml", "--output", "s"], cwd=folder,
+            told = subprocess.run([BINARY, "train", "a.yaml", "--output", "r"], cwd=folder,
                                   capture_output=True, text=True, check=True).stdout
         self.assertIn("\n  encoder.layers.encoder_layer_11.self_attention.out_proj\n", told)
         self.assertEqual(wide(told), [])
