@@ -36,7 +36,7 @@ std::vector<std::string> ShellWords(const std::string& line) {
 }
 
 // A command line over several lines where one is too short, broken in front of options.
-std::string Command(const std::string& line) {
+std::string Example(const std::string& line) {
   if (TextWidth(line) <= kTerminalWidth) return line;
   constexpr char kContinued[] = " \\\n      ";
   constexpr std::size_t kIndent = 2, kDeeper = 6, kBackslash = 2;
@@ -74,7 +74,7 @@ std::string HelpFormat::make_footer(const CLI::App* app) const {
   std::istringstream lines(app->get_footer());
   std::string text;
   for (std::string line; std::getline(lines, line);)
-    text += (line.starts_with("  ada-train ") ? Command(line) : Wrapped(line, 0)) + "\n";
+    text += (line.starts_with("  ada-train ") ? Example(line) : Wrapped(line, 0)) + "\n";
   return text;
 }
 
