@@ -41,6 +41,7 @@ std::string PolicyWord(const std::string& layer, const graph::Graph& graph,
     const std::string::size_type dot = point.layer.rfind('.');
     const std::string within = dot == std::string::npos ? "" : point.layer.substr(dot + 1);
     if (!IsOfAttention(within) || point.layer.substr(0, dot) != layer) continue;
+    if (point.scaler->rule.method == scaling::LayerMethod::kPass) continue;  // hands S on
     const std::string word = RuleWord(*point.scaler, policy);
     const auto same = std::find_if(words.begin(), words.end(),
                                    [&](const auto& other) { return other.first == word; });

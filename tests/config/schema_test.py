@@ -288,7 +288,7 @@ class LayersTest(SchemaCase):
     def init(self, network, init):
         """Why the schema refuses a way to start, and the exit code of the program."""
         data = "task: detection\ndata: {dataset: voc, path: data}\n" if "ssd" in network else (
-            "task: language\ndata: {dataset: text, path: data}\n"
+            "task: language\ndata: {dataset: text, path: data, context: 8}\n"
             if "gpt2" in network or "llama" in network else "data: {dataset: mnist}\n")
         text = data + f"model: {{{network}, init: {init}}}\n"
         code = 0

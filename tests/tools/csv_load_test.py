@@ -215,11 +215,11 @@ class CsvLoadTest(unittest.TestCase):
             (folder / name / "events.csv").write_text(text)
         told = output(python, "-c", "import sys, duckdb\n"
                       "t = duckdb.sql(f\"from read_csv('{sys.argv[1]}/*/events.csv', header = true)\")\n"
-                      "print(*t.shape, *t.types)", folder)
-        rows, _ = expected(self.runs[0] / "events.csv")
-        kinds = {"integer": "BIGINT", "text": "VARCHAR"}
-        self.assertEqual(told.split(), [str(2 * rows), str(len(documented()["events"])),
-                                        *(kinds[kind] for kind in documented()["events"].values())])
+                      "print(*t.shape, *t.types[:2], *t.columns)", folder)
+        rows, width = expected(self.runs[0] / "events.csv")
+        self.assertGreater(rows, 0)
+        self.assertEqual(told.split(), [str(2 * rows), str(width), "BIGINT", "BIGINT",
+                                        *documented()["events"]])
 
     def test_r(self):
         if shutil.which("Rscript") is None:

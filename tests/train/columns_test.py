@@ -52,7 +52,8 @@ class Columns(unittest.TestCase):
             with self.subTest(command=command):
                 text = self.told(command, "--help")
                 self.assertEqual(wide(text), [])
-                self.assertEqual(text, self.told("help", command))
+                if command != "fetch":  # hands its words on
+                    self.assertEqual(text, self.told("help", command))
                 # What goes on behind a backslash is a line for a shell.
                 for line in re.findall(r"^.* \\\n.*$", text, re.MULTILINE):
                     self.assertRegex(line, r"^ +\S.* \\\n      \S")

@@ -154,7 +154,7 @@ class LanguageTest(unittest.TestCase):
         events = rows((self.folder / "run/events.csv").read_text())
         self.assertEqual([(e["step"], e["layer"]) for e in events if e["event"] == "no_targets"],
                          [("1", "loss"), ("4", "loss")])
-        self.assertIn(",no token of the batch has a target (all are -100): its loss and its "
+        self.assertIn("no token of the batch has a target (all are -100): its loss and its "
                       "gradients are given as 0", (self.folder / "run/events.csv").read_text())
         self.targets[:] = -100
         write_tensors(self.folder / "rows.safetensors", self.arrays)
