@@ -201,7 +201,7 @@ def main():
         print(f"from_torch.py: {remark}", file=sys.stderr)
     if options.check:
         problem = check.shapes_problem(options.check, os.path.join(folder, "net.yaml"), layers,
-                                       options.input)
+                                       options.input, ends.classes)
         if problem:
             fail(3, f"{name}: {problem}")
     count = sum(t.numel() for t, _ in layers.tensors().values()

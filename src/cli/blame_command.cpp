@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
@@ -17,8 +18,8 @@ namespace {
 struct BlameArguments {
   study::BlameOptions options;
   std::string metric = "loss", by = "layer";
-  std::int64_t steps = 0;
-  int threads = 0;
+  std::optional<std::int64_t> steps;
+  std::optional<int> threads;
   ViewFlags view;
 };
 
@@ -32,11 +33,10 @@ int Blame(BlameArguments& a) {
   a.options.by = a.by == "layer"   ? Options::By::kLayer
                  : a.by == "block" ? Options::By::kBlock
                                    : Options::By::kTensor;
-  if (a.steps != 0) a.options.steps = a.steps;
-  if (a.steps == 0) a.options.steps = a.metric == "loss" ? 20 : 1;
+  a.options.steps = a.steps.value_or(a.metric == "loss" ? 20 : 1);
   Checked(static_cast<double>(a.options.steps), 1, 1e6, "--steps", "a whole number, 1 to 1000000");
-  Checked(a.threads, 0, 1024, "--threads", "a whole number, 1 to 1024");
-  a.options.threads = a.threads;
+  if (a.threads) Checked(*a.threads, 1, 1024, "--threads", "a whole number, 1 to 1024");
+  a.options.threads = a.threads.value_or(0);
   a.options.view = a.view.View();
   telemetry::Log log(telemetry::LogLevel::kWarning);
   study::Blame(a.options, std::cout, log);

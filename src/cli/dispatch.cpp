@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "cli/shipped.h"
 #include "cli/terminal_text.h"
 #include "core/error.h"
@@ -100,7 +101,9 @@ int Dispatch(int argc, char** argv, parallel::World* world) {
   CLI::App app(kDescription);
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  const auto format = std::make_shared<HelpFormat>();
+  format->label("SUBCOMMAND", "COMMAND");
+  app.formatter(format);  // of commands that are added later, too
   const bool is_first = world == nullptr || world->rank() == 0;
   Commands commands = AddCommands(app, world, argc > 0 ? argv[0] : "ada-train");
   bool version = false;

@@ -103,7 +103,7 @@ void TakeTrace(ReplayArguments& a) {
   }
   constexpr char kCount[] = "a number from 1 to 1000000000";
   Checked(static_cast<double>(pattern.steps), 1, 1e9, "--steps", kCount);
-  if (pattern.every != 0) Checked(static_cast<double>(pattern.every), 1, 1e9, "--every", kCount);
+  if (a.every) Checked(static_cast<double>(*a.every), 1, 1e9, "--every", kCount);
   Checked(pattern.overflow, 0, 1, "--overflow", "a share of the attempts, 0 to 1");
 }
 

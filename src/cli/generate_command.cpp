@@ -1,4 +1,5 @@
 // generate: a text by the weights of a language model.
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -23,20 +24,30 @@ struct GenerateArguments : ConfigArguments {
   train::GenerateOptions options;
 };
 
-// "464,3290" or the same with blanks.
+// "464,3290": one comma, blanks or both between two numbers.
 std::vector<std::int64_t> TokensOf(const std::string& text) {
+  constexpr std::size_t kMostDigits = 9;
+  const auto skip = [&](std::size_t at, const char* what) {
+    return std::min(text.find_first_not_of(what, at), text.size());
+  };
+  const auto fail = [&](std::size_t at) {
+    const std::string found = at == text.size() ? "it ends" : "there stands " + text.substr(at, 1);
+    throw ConfigError("--prompt-tokens: '" + text +
+                      "'; expected whole numbers between commas, such as 464,3290; at character " +
+                      std::to_string(at + 1) + " " + found);
+  };
   std::vector<std::int64_t> tokens;
   std::size_t at = 0;
-  const auto fail = [&] {
-    throw ConfigError("--prompt-tokens: '" + text +
-                      "'; expected whole numbers between commas, such as 464,3290");
-  };
-  while (at < text.size()) {
-    const std::size_t end = text.find_first_not_of("0123456789", at);
-    if (end == at || std::min(end, text.size()) - at > 9) fail();
+  for (bool more = !text.empty(); more;) {
+    const std::size_t end = skip(at, "0123456789");
+    if (end == at || end - at > kMostDigits) fail(at);
     tokens.push_back(std::stoll(text.substr(at, end - at)));
-    at = text.find_first_not_of(", ", end);
-    if (end != std::string::npos && at == std::string::npos) fail();
+    at = skip(end, " ");
+    more = at < text.size();
+    if (more && text[at] == ',')
+      at = skip(at + 1, " ");
+    else if (more && at == end)
+      fail(at);
   }
   return tokens;
 }

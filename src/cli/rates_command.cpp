@@ -1,6 +1,7 @@
 // rates: the learning rate of each step, without data.
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
@@ -13,7 +14,8 @@ namespace {
 
 struct RatesArguments : ConfigArguments {
   std::string file;
-  std::int64_t steps_per_epoch = 0, every = 1;
+  std::optional<std::int64_t> steps_per_epoch;  // unset: those of the data set
+  std::int64_t every = 1;
 };
 
 int Rates(RatesArguments& a) {
@@ -21,11 +23,12 @@ int Rates(RatesArguments& a) {
   if (a.config.empty()) a.config = a.file;
   // With the most epochs that a run can have, steps are still counted in 64 bits.
   constexpr std::int64_t kMostStepsOfEpoch = 1'000'000'000'000;
-  if (a.steps_per_epoch < 0 || a.steps_per_epoch > kMostStepsOfEpoch || a.every < 1)
+  const std::int64_t asked = a.steps_per_epoch.value_or(1);
+  if (asked < 1 || asked > kMostStepsOfEpoch || a.every < 1)
     throw ConfigError(
         "--steps-per-epoch and --every: expected whole numbers from 1, steps of an epoch up to "
         "1000000000000");
-  train::PrintRates(ConfigOf(a), a.steps_per_epoch, a.every, std::cout);
+  train::PrintRates(ConfigOf(a), a.steps_per_epoch.value_or(0), a.every, std::cout);
   return 0;
 }
 

@@ -7,16 +7,10 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "core/lower_case.h"
+
 namespace ada {
 namespace {
-
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
 
 // Optimal string alignment: the restricted Damerau-Levenshtein distance, O(|a| |b|).
 std::size_t EditDistance(std::string_view a, std::string_view b) {

@@ -151,7 +151,7 @@ void BatchMaker::WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch
   out.labels = place(batch->labels, sizes_.labels);
   out.locations = place(batch->locations, sizes_.locations);
   if (!writer_->is_slow()) return writer_->Write(epoch, image, out);
-  WithMemory(writer_->NameOf(image), "make the network's input of it",
+  WithMemory(writer_->NameOf(epoch, image), "make the network's input of it",
              [&] { writer_->Write(epoch, image, out); });
 }
 
@@ -182,7 +182,8 @@ bool BatchMaker::WriteUsable(std::int64_t epoch, std::int64_t image, int row, Ba
     broken->row = row;
     if (known != broken_.end()) return false;
   }
-  if (Usable(image, writer_->NameOf(image), broken, [&] { WriteRow(epoch, image, row, batch); }))
+  if (Usable(image, writer_->NameOf(epoch, image), broken,
+             [&] { WriteRow(epoch, image, row, batch); }))
     return true;
   const std::lock_guard lock(mutex_);
   *broken = broken_.emplace(image, *broken).first->second;

@@ -18,9 +18,8 @@ PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
   PictureNeeds needs;
   try {
-    needs = NeedsOfPictureFile(dataset.store->NameOf(number), dataset.store->rules());
-    if (dataset.label_images)
-      needs.bytes += NeedsOfPictureFile(dataset.label_images->NameOf(number)).bytes;
+    needs = dataset.store->HeaderOf(number);
+    if (dataset.label_images) needs.bytes += dataset.label_images->DecodingBytesOf(number);
   } catch (const DataError&) {
   }
   return needs;

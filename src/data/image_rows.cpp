@@ -73,7 +73,9 @@ class ImageRows final : public RowWriter {
   RowSizes sizes() const override { return {images_.shape().numel(), 0, labels_, locations_}; }
   ImageShape shape() const override { return images_.shape(); }
   bool is_slow() const override { return images_.is_slow(); }
-  std::string NameOf(std::int64_t image) const override { return images_.NameOf(image); }
+  std::string NameOf(std::int64_t /*epoch*/, std::int64_t image) const override {
+    return images_.NameOf(image);
+  }
   void Prefetch(std::int64_t image) const override { images_.Prefetch(image); }
   void CheckUnchanged() const override { images_.CheckUnchanged(); }
   void Write(std::int64_t epoch, std::int64_t image, const RowPlace& out) const override;

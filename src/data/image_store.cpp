@@ -6,6 +6,10 @@
 
 namespace ada::data {
 
+PictureNeeds ImageStore::HeaderOf(std::int64_t image) const {
+  throw InternalError("ImageStore: " + NameOf(image) + " has no header");
+}
+
 Picture CutOut(const std::uint8_t* image, PictureSize size, int channels, const Box& part) {
   ADA_CHECK(part.top >= 0 && part.left >= 0 && part.top + part.height <= size.height &&
             part.left + part.width <= size.width);

@@ -25,6 +25,9 @@ class ImageStore {
   virtual Picture Read(std::int64_t image, const ChoosePart& part) const = 0;
   // How pictures in files are read.
   virtual PictureRules rules() const { return {}; }
+  // What the header of an image's file says; it is read once. DataError as Read. Only where images
+  // are files of their own.
+  virtual PictureNeeds HeaderOf(std::int64_t image) const;
   // All images, one after the other [images, h, w, c], as bytes or as fp32 values (not aligned),
   // where they lie in memory so; else null.
   virtual const std::uint8_t* Bytes() const { return nullptr; }

@@ -24,8 +24,10 @@ class LabelImages {
   // DataError naming the file: it cannot be read, is no 8-bit grey or palette PNG, or has a label
   // that is none of the classes (with the first such pixel).
   virtual Picture Read(std::int64_t image) const = 0;
-  // The size alone, from the file's header. DataError as above.
+  // The size alone, from the file's header, which is read once. DataError as above.
   virtual PictureSize SizeOf(std::int64_t image) const = 0;
+  // Memory while the label image is decoded, from its header.
+  virtual std::uint64_t DecodingBytesOf(std::int64_t image) const = 0;
 };
 
 }  // namespace ada::data

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
+
+#include "core/lower_case.h"
 
 namespace ada::data {
 
@@ -19,8 +20,8 @@ std::string_view NameList::operator[](std::int64_t i) const {
 }
 
 bool IsPictureName(std::string_view name) {
-  std::string lower(name.substr(name.size() - std::min<std::size_t>(name.size(), 5)));
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower =
+      LowerCase(name.substr(name.size() - std::min<std::size_t>(name.size(), 5)));
   constexpr std::array<std::string_view, 4> kEndings = {".jpg", ".jpeg", ".png", ".webp"};
   return std::any_of(kEndings.begin(), kEndings.end(),
                      [&](std::string_view ending) { return lower.ends_with(ending); });
@@ -37,6 +38,10 @@ PictureFiles::PictureFiles(std::string prefix, NameList names, const PictureRule
 
 std::string PictureFiles::NameOf(std::int64_t image) const {
   return prefix_ + std::string(names_[image]);
+}
+
+PictureNeeds PictureFiles::HeaderOf(std::int64_t image) const {
+  return headers_.Of(image, NameOf(image), rules_);
 }
 
 Picture PictureFiles::Read(std::int64_t image, const ChoosePart& part) const {

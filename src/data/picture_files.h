@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/image_store.h"
+#include "data/picture_headers.h"
 
 namespace ada::data {
 
@@ -37,11 +38,17 @@ class PictureFiles final : public ImageStore {
   std::string TitleOf(std::int64_t image) const override { return TitleOfFile(names_[image]); }
   Picture Read(std::int64_t image, const ChoosePart& part) const override;
   PictureRules rules() const override { return rules_; }
+  PictureNeeds HeaderOf(std::int64_t image) const override;
+  // What is known of an image's header already.
+  void KnowHeader(std::int64_t image, const PictureNeeds& needs) {
+    headers_.Remember(image, needs);
+  }
 
  private:
   std::string prefix_;
   NameList names_;
   PictureRules rules_;
+  PictureHeaders headers_;
 };
 
 }  // namespace ada::data

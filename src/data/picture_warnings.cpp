@@ -17,14 +17,14 @@ constexpr std::int64_t kMostHeaders = 10'000, kHeadersOfTask = 64;
 std::vector<std::string> WarningsOfPictures(const Dataset& dataset, const std::string& split) {
   if (dataset.images() == 0 || !FactsOf(dataset.name).decodes()) return {};
   const std::int64_t images = dataset.images(), looked = std::min(images, kMostHeaders);
-  const auto path_of = [&](std::int64_t i) {
-    return dataset.store->NameOf(dataset.NumberInFiles(dataset.SpreadImage(i, looked)));
+  const auto number_of = [&](std::int64_t i) {
+    return dataset.NumberInFiles(dataset.SpreadImage(i, looked));
   };
   std::vector<PictureTraits> traits(static_cast<std::size_t>(looked));
   RunRangesInParallel(looked, kHeadersOfTask, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       try {
-        traits[static_cast<std::size_t>(i)] = NeedsOfPictureFile(path_of(i)).traits;
+        traits[static_cast<std::size_t>(i)] = dataset.store->HeaderOf(number_of(i)).traits;
       } catch (const DataError&) {  // whoever decodes it says what is wrong
       }
     }
@@ -40,7 +40,8 @@ std::vector<std::string> WarningsOfPictures(const Dataset& dataset, const std::s
                     (looked < images ? " of " + std::to_string(looked) + " that were looked at"
                                      : std::string()) +
                     " " + (count == 1 ? surprise.one : surprise.many) + " (" +
-                    (count == 1 ? "" : "the first: ") + path_of(first) + "): " + surprise.what);
+                    (count == 1 ? "" : "the first: ") + dataset.store->NameOf(number_of(first)) +
+                    "): " + surprise.what);
   }
   return lines;
 }

@@ -39,8 +39,8 @@ class RowWriter {
   virtual bool is_slow() const { return false; }
   // Whether the samples of an epoch are drawn, instead of each being seen once.
   virtual bool draws() const { return false; }
-  // What a sample is called in a message.
-  virtual std::string NameOf(std::int64_t sample) const = 0;
+  // What a sample, as it is in `epoch`, is called in a message.
+  virtual std::string NameOf(std::int64_t epoch, std::int64_t sample) const = 0;
   // Brings a sample on its way from memory.
   virtual void Prefetch(std::int64_t /*sample*/) const {}
   // DataError where a mapped file was cut.

@@ -10,6 +10,10 @@ void TokenSet::ReadAt(std::int64_t /*place*/, const SequencePlace& /*out*/) cons
   throw InternalError("TokenSet: rows have no places");
 }
 
+std::string TokenSet::NameAt(std::int64_t /*place*/) const {
+  throw InternalError("TokenSet: rows have no places");
+}
+
 std::vector<std::int32_t> SampleOf(const TokenSet& tokens) {
   constexpr std::int64_t kMost = 1 << 22;
   const std::int64_t count = tokens.sequences(), context = tokens.context();

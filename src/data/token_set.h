@@ -33,6 +33,10 @@ class TokenSet {
   virtual void Read(std::int64_t index, const SequencePlace& out) const = 0;
   // The one that begins at `place`; only where there are places.
   virtual void ReadAt(std::int64_t place, const SequencePlace& out) const;
+  // What the same sequences are called in messages: the file that their first token lies in, and
+  // where in it.
+  virtual std::string NameOf(std::int64_t index) const = 0;
+  virtual std::string NameAt(std::int64_t place) const;
   // Sequences first .. first + count.
   virtual std::shared_ptr<const TokenSet> Part(std::int64_t first, std::int64_t count) const = 0;
   virtual std::vector<std::string> files() const = 0;

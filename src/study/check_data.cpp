@@ -37,15 +37,17 @@ void PrintFaultsAsCsv(const data::FileFaults& faults, std::ostream& out) {
 }
 
 // A row for each kind of fault: how many there are in each split, and what they do to a run.
-void PrintKinds(const train::CheckedFiles& checked, std::ostream& out) {
+// `samples`: what the splits are made of.
+void PrintKinds(const train::CheckedFiles& checked, const std::string& samples,
+                std::ostream& out) {
   std::vector<std::string> titles = {"fault"};
   for (const auto& split : checked.splits) titles.push_back(split.name);
   titles.emplace_back("the run");
   TextTable table(titles);
-  std::vector<std::string> images = {"(images)"};
-  for (const auto& split : checked.splits) images.push_back(std::to_string(split.images));
-  images.emplace_back("");
-  table.Row(images);
+  std::vector<std::string> counts = {"(" + samples + ")"};
+  for (const auto& split : checked.splits) counts.push_back(std::to_string(split.images));
+  counts.emplace_back("");
+  table.Row(counts);
   for (const data::FaultWord& word : data::kFaultWords) {
     std::vector<std::string> row = {std::string(word.word)};
     bool ends = false, any = false;
@@ -93,7 +95,7 @@ int CheckData(const config::Config& config, const CheckDataOptions& options, std
   if (options.csv) {
     PrintFaultsAsCsv(checked.faults, out);
   } else if (checked.refusal.empty()) {
-    PrintKinds(checked, out);
+    PrintKinds(checked, config.task == Task::kLanguage ? "sequences" : "images", out);
     PrintFaults(checked.faults, out);
   } else {
     PrintFaults(checked.faults, out);

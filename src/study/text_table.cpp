@@ -12,13 +12,7 @@ namespace {
 
 constexpr std::size_t kIndent = 2, kGap = 2, kNarrowest = 8;
 
-bool BeginsCodePoint(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
-
 }  // namespace
-
-std::size_t TextWidth(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), BeginsCodePoint));
-}
 
 std::string CutText(std::string_view text, std::size_t width) {
   std::string shown = Visible(text);
@@ -88,25 +82,7 @@ void PrintList(const std::vector<std::string>& words, std::size_t indent, std::o
 }
 
 void PrintWrapped(std::string_view text, std::size_t indent, std::ostream& out, std::size_t width) {
-  std::size_t used = 0,
-              blanks = 0;  // columns of this line; blanks that wait for a word behind them
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string_view word = text.substr(at, end - at);
-    at = end + 1;
-    if (!word.empty()) {
-      if (used > 0 && used + blanks + TextWidth(word) > width) {
-        out << '\n';
-        used = 0;
-        blanks = indent;
-      }
-      out << std::string(blanks, ' ') << word;
-      used += blanks + TextWidth(word);
-      blanks = 0;
-    }
-    ++blanks;
-  }
-  out << '\n';
+  out << Wrapped(text, indent, width) << '\n';
 }
 
 }  // namespace ada::study

@@ -1,5 +1,5 @@
-// Text for terminals: widths in columns of a terminal (one a code point), and tables with aligned
-// columns.
+// Text for terminals: fields in so many columns (core/wrapped_text.h), and tables with aligned
+// ones.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,13 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/wrapped_text.h"
+
 namespace ada::study {
 
-// Columns that every terminal has.
-inline constexpr std::size_t kTerminalWidth = 80;
-
-// Returns the columns that `text` takes: its UTF-8 code points.
-std::size_t TextWidth(std::string_view text);
 // Returns `text` in at most `width` columns, all of it visible (core/utf8.h); where it is cut it
 // ends in "..".
 std::string CutText(std::string_view text, std::size_t width);
@@ -56,8 +53,7 @@ class TextTable {
 void PrintList(const std::vector<std::string>& words, std::size_t indent, std::ostream& out,
                std::size_t width = TextTable::kWidth);
 
-// Prints `text` in lines of at most `width` columns, broken between words; all but the first begin
-// with `indent` blanks. A word that is longer stays whole, and so do blanks within a line.
+// Prints what Wrapped returns, and a line end.
 void PrintWrapped(std::string_view text, std::size_t indent, std::ostream& out,
                   std::size_t width = kTerminalWidth);
 

@@ -62,8 +62,7 @@ std::string CauseText(const LayerWithoutGradient& layer) {
   return "the last tensor with values was " + layer.died_at + ": " + layer.why;
 }
 
-std::string NoGradientText(const std::vector<LayerWithoutGradient>& dead, std::size_t names,
-                           std::size_t width) {
+std::string NoGradientText(const std::vector<LayerWithoutGradient>& dead, std::size_t names) {
   if (dead.empty()) return "";
   // Branches are told of where there is nothing worse.
   const auto chain = std::find_if(dead.begin(), dead.end(),
@@ -73,17 +72,8 @@ std::string NoGradientText(const std::vector<LayerWithoutGradient>& dead, std::s
       cause.died_at == kBranch ? "in a branch" : "it died at " + cause.died_at;
   std::string text = "no gradient: " + where + " (" + cause.why + "); " +
                      Counted(static_cast<std::int64_t>(dead.size()), "layer") + " without:";
-  std::size_t line = text.size();
-  const auto add = [&](const std::string& word) {
-    if (line + 1 + word.size() > width) {
-      text += "\n ";
-      line = 1;
-    }
-    text += " " + word;
-    line += 1 + word.size();
-  };
-  for (std::size_t i = 0; i < std::min(names, dead.size()); ++i) add(dead[i].layer);
-  if (dead.size() > names) add("and " + std::to_string(dead.size() - names) + " more");
+  for (std::size_t i = 0; i < std::min(names, dead.size()); ++i) text += " " + dead[i].layer;
+  if (dead.size() > names) text += " and " + std::to_string(dead.size() - names) + " more";
   return text;
 }
 

@@ -29,8 +29,6 @@ std::vector<LayerWithoutGradient> LayersWithoutGradient(const LayerTotals& layer
 std::string CauseText(const LayerWithoutGradient& layer);
 
 // One line: where the gradient died and why, and which layers have none (at most `names` of them).
-// With a width: as many lines as it takes, those behind the first indented.
-std::string NoGradientText(const std::vector<LayerWithoutGradient>& dead, std::size_t names,
-                           std::size_t width = SIZE_MAX);
+std::string NoGradientText(const std::vector<LayerWithoutGradient>& dead, std::size_t names);
 
 }  // namespace ada::telemetry

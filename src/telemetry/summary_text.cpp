@@ -3,11 +3,13 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 
 #include "core/color.h"
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "core/wrapped_text.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/language.h"
 #include "telemetry/no_gradient.h"
@@ -18,7 +20,7 @@ namespace ada::telemetry {
 namespace {
 
 constexpr std::size_t kTopLayers = 5;
-constexpr std::size_t kTerminalColumns = 80;  // that every terminal has
+constexpr std::size_t kIndent = 2, kGap = 2;  // of rows; between columns
 constexpr std::size_t kLeastWords = 24;       // columns of the last one of a table
 
 std::string Print(const char* format, double value) { return Formatted(format, Printable(value)); }
@@ -65,13 +67,18 @@ std::string ClassResults(const SplitTotals& split, bool color) {
          std::to_string(best.epoch) + ")";
 }
 
-// "validation loss 1.752, 2.528 bits per byte, perplexity 5.77, accuracy 47.20 % (best ...)".
+// "loss 1.752, 2.528 bits per byte, perplexity 5.77, accuracy 47.20 %".
+std::string TextResult(double loss, double accuracy, const SummaryFacts& facts, bool bold) {
+  std::string text = "loss " + Colored(bold, Color::kBold, Print("%.4g", loss));
+  if (facts.bytes) text += ", " + Print("%.4g", Bits(loss)) + " bits per byte";
+  return text + ", perplexity " + Print("%.4g", Perplexity(loss)) + ", accuracy " +
+         Percent(accuracy);
+}
+
+// The same of a split, and of which evaluation was the best.
 std::string TextResults(const SplitTotals& split, const SummaryFacts& facts, bool color) {
-  std::string text = "\n  " + Visible(split.last.split) + " loss " +
-                     Colored(color, Color::kBold, Print("%.4g", split.last.loss));
-  if (facts.bytes) text += ", " + Print("%.4g", Bits(split.last.loss)) + " bits per byte";
-  text += ", perplexity " + Print("%.4g", Perplexity(split.last.loss)) + ", accuracy " +
-          Percent(split.last.top1);
+  const std::string text = "\n  " + Visible(split.last.split) + " " +
+                           TextResult(split.last.loss, split.last.top1, facts, color);
   if (split.best.step == split.last.step) return text;
   return text + " (best loss " + Print("%.4g", split.best.loss) + " in epoch " +
          std::to_string(split.best.epoch) + ")";
@@ -97,9 +104,11 @@ std::string Results(const SummaryFacts& facts, const RunTotals& run, bool color)
     }
   }
   if (!std::isnan(run.epoch_loss())) {
-    text += "\n  training accuracy " + Percent(run.epoch_accuracy()) + ", loss " +
-            Print("%.4g", run.epoch_loss()) + " (mean of epoch " +
-            std::to_string(run.last().epoch) + ")";
+    const double loss = run.epoch_loss(), accuracy = run.epoch_accuracy();
+    text += "\n  training " +
+            (facts.tokens > 0 ? TextResult(loss, accuracy, facts, false)
+                              : "accuracy " + Percent(accuracy) + ", loss " + Print("%.4g", loss)) +
+            " (mean of epoch " + std::to_string(run.last().epoch) + ")";
   }
   return text;
 }
@@ -157,32 +166,13 @@ struct Cell {
 };
 using Row = std::vector<Cell>;
 
-// `text` in lines of at most `width` bytes, broken between words; those after the first begin with
-// `indent` blanks. A word that is longer stays whole.
-std::string InLines(const std::string& text, std::size_t width, std::size_t indent) {
-  std::string lines;
-  std::size_t used = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (used > 0 && used + 1 + word.size() > width) {
-      lines += "\n" + std::string(indent, ' ');
-      used = 0;
-    }
-    lines += (used > 0 ? " " : "") + word;
-    used += (used > 0 ? 1 : 0) + word.size();
-    at = end + 1;
-  }
-  return lines;
-}
-
 // A line of its own, and what belongs to it below.
 std::string Heading(const std::string& text) {
-  constexpr std::size_t kIndent = 2;
-  return "\n" + InLines(text, kTerminalColumns - kIndent, kIndent);
+  return "\n" + Wrapped(text, kIndent, kTerminalWidth, kIndent);
 }
 
-// Rows as columns, two blanks between, the last one in as many lines as it takes.
+// Rows as columns, two blanks between, the last one in as many lines as it takes. Where names are
+// so long that it would have too little room, each stands on a line of its own, above its row.
 std::string Table(const std::vector<Row>& rows, bool color) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -190,18 +180,23 @@ std::string Table(const std::vector<Row>& rows, bool color) {
       widths[i] = std::max(widths[i], row[i].text.size());
     }
   }
-  std::size_t before = 2;  // columns in front of the last one
-  for (std::size_t i = 0; i + 1 < widths.size(); ++i) before += widths[i] + 2;
-  const std::size_t words =
-      std::max(kTerminalColumns - std::min(before, kTerminalColumns), kLeastWords);
+  std::size_t before = kIndent;  // columns in front of the last one
+  for (std::size_t i = 0; i + 1 < widths.size(); ++i) before += widths[i] + kGap;
+  const bool apart = before + kLeastWords > kTerminalWidth;
+  if (apart) before += kIndent - widths[0] - kGap;
+  const std::size_t width = std::max(kTerminalWidth, before + kLeastWords);
   std::string text;
   for (const Row& row : rows) {
     text += "\n  ";
     for (std::size_t i = 0; i < row.size(); ++i) {
+      if (apart && i == 0) {
+        text += row[i].text + "\n" + std::string(2 * kIndent, ' ');
+        continue;
+      }
       const bool last = i + 1 == row.size();
-      text +=
-          Colored(color, row[i].color, last ? InLines(row[i].text, words, before) : row[i].text);
-      if (!last) text += std::string(widths[i] - row[i].text.size() + 2, ' ');
+      text += Colored(color, row[i].color,
+                      last ? Wrapped(row[i].text, before, width, before) : row[i].text);
+      if (!last) text += std::string(widths[i] - row[i].text.size() + kGap, ' ');
     }
   }
   return text;
@@ -271,8 +266,7 @@ std::string Layers(const LayerTotals& layers, bool color) {
   const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);
   std::string none;
   if (!dead.empty()) {
-    const std::string text = VisibleLines(NoGradientText(dead, dead.size(), 100));
-    none = "\n" + Colored(color, Color::kRed, text);
+    none = "\n" + Colored(color, Color::kRed, Visible(NoGradientText(dead, dead.size())));
   }
   return none + Losses(layers, color) + StillWeights(layers, color);
 }
@@ -320,6 +314,16 @@ std::string Files(const std::string& folder) {
          "  log.txt config.yaml checkpoints/" + some;
 }
 
+// Every line in the columns of a terminal; what goes on stands deeper.
+std::string Fitted(const std::string& text) {
+  std::istringstream lines(text);
+  std::string fitted;
+  for (std::string line; std::getline(lines, line);)
+    fitted += (fitted.empty() ? "" : "\n") +
+              Wrapped(line, std::min(line.find_first_not_of(' '), line.size()) + kIndent);
+  return fitted;
+}
+
 }  // namespace
 
 std::string ExplainLimit(const ScaleTotals& scale) {
@@ -341,8 +345,8 @@ std::string ExplainLimit(const ScaleTotals& scale) {
 
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
                         bool color) {
-  return FirstLine(facts, run, color) + Results(facts, run, color) + Layers(layers, color) +
-         Skips(run, color) + Broken(run, color) + Files(facts.folder);
+  return Fitted(FirstLine(facts, run, color) + Results(facts, run, color) + Layers(layers, color) +
+                Skips(run, color) + Broken(run, color) + Files(facts.folder));
 }
 
 }  // namespace ada::telemetry

@@ -75,12 +75,8 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
 // The class's name, its number where it has none.
 std::string ClassName(const std::vector<std::string>& names, int label);
 
-// Whether the smallest loss tells which evaluation is the best.
-bool DecidesByLoss(const config::Config& config);
 // Tokens of a sequence, which counts as an image of so many rows; 0: images are images.
 std::int64_t TokensOfSequence(const config::Config& config, const Shape& image);
-// Whether tokens are bytes of a text: of task language alone.
-bool TokensAreBytes(const config::Config& config);
 
 // What a checkpoint carries of the images. DataError where the list of names is damaged.
 InputFacts InputFactsOf(const config::Config& config, const RunData& data);

@@ -294,17 +294,8 @@ std::string ClassName(const std::vector<std::string>& names, int label) {
   return k < names.size() && !names[k].empty() ? names[k] : std::to_string(label);
 }
 
-bool DecidesByLoss(const config::Config& config) {
-  return config.evaluate.metric == config::BestMetric::kLoss || config.task == Task::kLanguage;
-}
-
 std::int64_t TokensOfSequence(const config::Config& config, const Shape& image) {
   return config.task == Task::kLanguage ? image.h : 0;
-}
-
-bool TokensAreBytes(const config::Config& config) {
-  return config.task == Task::kLanguage &&
-         data::FactsOf(config.data.dataset).origin == data::Origin::kText;
 }
 
 InputFacts InputFactsOf(const config::Config& config, const RunData& data) {

@@ -58,7 +58,7 @@ std::string FaultText(const data::FileFault& fault) {
 }
 
 CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progress,
-                        telemetry::Log& log) {
+                        telemetry::Log& log, const data::Splits* known) {
   CheckedFiles checked;
   data::Splits splits;
   try {
@@ -71,12 +71,14 @@ CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progres
   RunData names;
   names.class_names = splits.class_names;
   data::FileChecker checker(&checked.faults);
-  for (const auto& [name, dataset] :
-       {std::pair<const char*, const data::Dataset*>("train", &splits.train),
-        {"validation", &splits.validation},
-        {"test", &splits.test}}) {
+  using Split = data::Dataset data::Splits::*;
+  for (const auto& [name, split] : {std::pair<const char*, Split>("train", &data::Splits::train),
+                                    {"validation", &data::Splits::validation},
+                                    {"test", &data::Splits::test}}) {
+    const data::Dataset* dataset = &(splits.*split);
     if (dataset->images() == 0) continue;
     data::FileCheckSpec spec;
+    spec.known = known == nullptr ? nullptr : &(known->*split);
     spec.decodes = decodes;
     spec.skip_broken = config.data.on_broken == config::BrokenImages::kSkip;
     if (in_files) ExpectOneSize(config, splits.train, dataset == &splits.train, &spec);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/dataset.h"
 #include "data/file_fault.h"
 #include "telemetry/log.h"
 
@@ -21,9 +22,10 @@ struct CheckedFiles {
   std::string refusal;
 };
 
-// decodes: all of each file; false: headers. progress: the progress line, on a terminal.
+// decodes: all of each file; false: headers. progress: the progress line, on a terminal. `known`:
+// the same data set, opened before, whose headers are not read again; null: there is none.
 CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progress,
-                        telemetry::Log& log);
+                        telemetry::Log& log, const data::Splits* known = nullptr);
 
 // "split train: FILE: what is wrong".
 std::string FaultText(const data::FileFault& fault);

@@ -1,7 +1,10 @@
 // --dry-run: everything a run would make, made but not run: no memory of the network is touched.
+#include <algorithm>
 #include <ostream>
+#include <utility>
 
 #include "core/error.h"
+#include "core/tensor_names.h"
 #include "core/text.h"
 #include "graph/network/layer_table.h"
 #include "graph/network/weights_file.h"
@@ -17,20 +20,40 @@
 namespace ada::train {
 namespace {
 
-// What decides alpha in a layer, as a word for the table.
+// What decides an alpha: "adaptive: fixed 8".
+std::string RuleWord(const scaling::LayerScaler& scaler, const scaling::Policy& policy) {
+  const scaling::LayerMethod method = scaler.rule.method;
+  std::string word(policy.name());
+  if (method == scaling::LayerMethod::kPass || method == scaling::LayerMethod::kState) return word;
+  word += std::string(": ") + scaling::MethodName(method);
+  if (method == scaling::LayerMethod::kFixed) word += " " + ShortestText(scaler.rule.fixed_scale);
+  return word;
+}
+
+// What decides alpha in a layer, for the table; of attention each gradient within it that has an
+// alpha, together with those that are decided alike: "adaptive: exact_range (dv, ds, dq, dk)".
 std::string PolicyWord(const std::string& layer, const graph::Graph& graph,
                        const scaling::Policy& policy) {
-  std::string word = "-";
+  std::vector<std::pair<std::string, std::string>> words;  // and the gradients
   for (const graph::ScalePoint& point : graph.scales()) {
-    if (point.scaler == nullptr || point.layer != layer) continue;
-    const scaling::LayerMethod method = point.scaler->rule.method;
-    word = std::string(policy.name());
-    if (method == scaling::LayerMethod::kPass || method == scaling::LayerMethod::kState) continue;
-    word += std::string(": ") + scaling::MethodName(method);
-    if (method == scaling::LayerMethod::kFixed)
-      word += " " + ShortestText(point.scaler->rule.fixed_scale);
+    if (point.scaler == nullptr) continue;
+    if (point.layer == layer) return RuleWord(*point.scaler, policy);
+    const std::string::size_type dot = point.layer.rfind('.');
+    const std::string within = dot == std::string::npos ? "" : point.layer.substr(dot + 1);
+    if (!IsOfAttention(within) || point.layer.substr(0, dot) != layer) continue;
+    if (point.scaler->rule.method == scaling::LayerMethod::kPass) continue;  // hands S on
+    const std::string word = RuleWord(*point.scaler, policy);
+    const auto same = std::find_if(words.begin(), words.end(),
+                                   [&](const auto& other) { return other.first == word; });
+    if (same == words.end())
+      words.emplace_back(word, within);
+    else
+      same->second += ", " + within;
   }
-  return word;
+  std::string text;
+  for (const auto& [word, gradients] : words)
+    text += (text.empty() ? "" : ", ") + word + " (" + gradients + ")";
+  return text.empty() ? "-" : text;
 }
 
 // The layers between the images, which are rounded as they come, and the loss, whose dx the logs
@@ -112,10 +135,13 @@ constexpr data::FaultKind kTold[] = {data::FaultKind::kGrey, data::FaultKind::kP
                                      data::FaultKind::kEmptyClass};
 
 // What headers say of all files, into `out`. The first file that would end the run; empty: none.
-std::string TellOfHeaders(const config::Config& config, std::ostream& out) {
+// `known`: the data set as it was opened; null: it could not be.
+std::string TellOfHeaders(const config::Config& config, const data::Splits* known,
+                          std::ostream& out) {
   if (!data::FactsOf(config.data.dataset).decodes()) return "";
   telemetry::Log log;
-  const CheckedFiles checked = CheckFiles(config, /*decodes=*/false, /*progress=*/false, log);
+  const CheckedFiles checked =
+      CheckFiles(config, /*decodes=*/false, /*progress=*/false, log, known);
   std::vector<const data::FileFault*> ends;
   for (const data::FileFault& fault : checked.faults)
     if (fault.ends_run) ends.push_back(&fault);
@@ -141,7 +167,7 @@ data::DatasetInfo InspectOrTell(const config::Config& config, std::ostream& out)
   try {
     return InspectData(config);
   } catch (const DataError&) {
-    TellOfHeaders(config, out);
+    TellOfHeaders(config, nullptr, out);
     throw;
   }
 }
@@ -196,7 +222,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   if (weights && !weights->skipped.empty()) out << "note      " << weights->SkippedText() << '\n';
   const std::string warning = MemoryWarning(need, spec);
   if (!warning.empty()) out << "warning   " << warning << '\n';
-  const std::string unusable = TellOfHeaders(given, out);
+  const std::string unusable = TellOfHeaders(given, info.found.get(), out);
   if (!unusable.empty()) throw DataError(unusable);
 }
 

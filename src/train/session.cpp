@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "config/judged_by.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "telemetry/language.h"

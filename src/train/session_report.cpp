@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/judged_by.h"
 #include "core/text.h"
 #include "train/class_weights.h"
 #include "train/run.h"

@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 try:
@@ -263,6 +264,41 @@ class LayersTest(SchemaCase):
         self.assertTrue(self.refusals(data + "{zoo: lenet, hidden: [3]}"))
         self.assertEqual(self.refusals(data + "{" + one + ", classes: 10}"), [])
         self.assertEqual(self.refusals(data + "{zoo: mlp, hidden: [3]}"), [])
+
+
+    def test_how_weights_start_by_the_network(self):
+        for network, init in (("zoo: gpt2", "{std: 0.01}"), ("zoo: vit", "{scheme: normal}"),
+                              ("zoo: llama", "{scheme: normal, std: 0.5}"),
+                              ("zoo: llama", "{scheme: he_normal, gain: 2}"),
+                              ("zoo: lenet", "{gain: 2}"),
+                              ("zoo: ssd300", "{scheme: normal, std: 0.5}"),
+                              ("file: net.yaml", "{fan: out}")):
+            with self.subTest(network=network, init=init):
+                self.assertEqual(self.init(network, init), ([], 0))
+        for network, init in (("zoo: gpt2", "{gain: 2}"), ("zoo: gpt2", "{scheme: constant}"),
+                              ("zoo: lenet", "{std: 0.01}"), ("zoo: ssd300", "{std: 0.01}"),
+                              ("zoo: lenet", "{scheme: normal}"), ("zoo: vit", "{bound: 1}"),
+                              ("layers: [{name: a, kind: linear, features: classes}]",
+                               "{std: 0.01}")):
+            with self.subTest(network=network, init=init):
+                refusals, code = self.init(network, init)
+                self.assertTrue(refusals)
+                self.assertEqual(code, 2)
+
+    def init(self, network, init):
+        """Why the schema refuses a way to start, and the exit code of the program."""
+        data = "task: detection\ndata: {dataset: voc, path: data}\n" if "ssd" in network else (
+            "task: language\ndata: {dataset: text, path: data, context: 8}\n"
+            if "gpt2" in network or "llama" in network else "data: {dataset: mnist}\n")
+        text = data + f"model: {{{network}, init: {init}}}\n"
+        code = 0
+        if "file:" not in network:
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, "a.yaml")
+                path.write_text(text, encoding="utf-8")
+                code = subprocess.run([os.environ["ADA_BINARY"], "train", str(path), "--print-config"],
+                                      capture_output=True, check=False).returncode
+        return self.refusals(text), code
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ class LabelsInMemory final : public LabelImages {
     return labels_[static_cast<std::size_t>(image)];
   }
   PictureSize SizeOf(std::int64_t image) const override { return Read(image).size(); }
+  std::uint64_t DecodingBytesOf(std::int64_t) const override { return 0; }
 
  private:
   std::vector<Picture> labels_;

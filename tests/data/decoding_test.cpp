@@ -4,6 +4,7 @@
 #include "data/decoding_memory.h"
 #include "data/folder/folder_set.h"
 #include "data/images/jpeg_scans.h"
+#include "data/picture_warnings.h"
 #include "data/segmentation/camvid_set.h"
 #include "recorded_pictures.h"
 #include "tiny_truth.h"
@@ -69,7 +70,46 @@ TEST_SUITE("cpu") {
     CHECK(NeedOfDecoding(splits, 2).bytes == bytes(1) + bytes(3));
     CHECK(NeedOfDecoding(splits, 9).bytes == bytes(0) + bytes(1) + bytes(2) + bytes(3));
     WriteFile(folder / "train/a/1.png", {});  // its reader says what is wrong with it
-    CHECK(NeedOfDecoding(splits, 1).bytes == NeedsOfPictureFile(folder / "val/a/0.png").bytes);
+    CHECK(NeedOfDecoding(OpenFolder(folder.path()), 1).bytes ==
+          NeedsOfPictureFile(folder / "val/a/0.png").bytes);
+  }
+
+  TEST_CASE("headers are read once, whoever asks: the files may be gone the next time") {
+    const testing::TempFolder folder;
+    const auto turned = [&](const std::string& to) {
+      std::filesystem::create_directories(std::filesystem::path(folder / to).parent_path());
+      std::filesystem::copy_file(
+          std::string(ADA_SOURCE_DIR) + "/tests/golden/turned/files/exif6.jpg", folder / to);
+    };
+    turned("photos/train/a/0.jpg");
+    turned("photos/val/a/0.jpg");
+    const Splits photos = OpenFolder(folder / "photos");
+    const DecodingNeed need = NeedOfDecoding(photos, 1);
+    CHECK(need.bytes > 0);
+    std::filesystem::remove(folder / "photos/train/a/0.jpg");
+    CHECK(NeedOfDecoding(photos, 1).bytes == need.bytes);
+    const std::vector<std::string> lines = WarningsOfPictures(photos.train, "train");
+    REQUIRE(lines.size() == 1);
+    CHECK(lines[0].find("photos/train/a/0.jpg") != std::string::npos);
+    // Of label images too, and of the pictures by which they are turned.
+    turned("shapes/train/0.jpg");
+    turned("shapes/test/0.jpg");
+    const PictureNeeds needs = NeedsOfPictureFile(folder / "shapes/train/0.jpg");
+    for (const char* label : {"shapes/trainannot/0.png", "shapes/testannot/0.png"})
+      PutPicture(folder / label, {needs.stored.height, needs.stored.width, 1,
+                                  Bytes(static_cast<std::size_t>(needs.stored.height) *
+                                        static_cast<std::size_t>(needs.stored.width))});
+    FileChoices choices;
+    choices.class_names = {"ground"};
+    choices.pictures.applies_exif = true;
+    const Splits shapes = OpenCamvid(folder / "shapes", choices);
+    const PictureSize stands = {needs.stored.width, needs.stored.height};
+    CHECK(shapes.train.label_images->SizeOf(0) == stands);
+    std::filesystem::remove(folder / "shapes/train/0.jpg");
+    CHECK(shapes.train.label_images->Read(0).size() == stands);
+    std::filesystem::remove(folder / "shapes/trainannot/0.png");
+    CHECK(shapes.train.label_images->SizeOf(0) == stands);
+    CHECK(NeedOfDecoding(shapes, 1).bytes > 0);
   }
 
   TEST_CASE("decoding: a label image counts beside its picture; made-up images do not") {

@@ -13,6 +13,7 @@
 #include "data/dataset.h"
 #include "data/label_images.h"
 #include "data/loader.h"
+#include "data/row_writer.h"
 #include "data/tokens/token_files.h"
 #include "data/tokens/token_rows.h"
 #include "data/tokens/token_stream.h"
@@ -400,6 +401,26 @@ TEST_SUITE("cpu") {
     CHECK(ReadSequence(last, 0).tokens == Tokens{4, 5, 6});
   }
 
+  TEST_CASE("large arrays are looked at by several threads, and the first fault is told") {
+    const testing::TempFolder folder;
+    constexpr std::int64_t kRows = 5000, kContext = 1000;  // several threads' parts
+    Bytes tokens(static_cast<std::size_t>(kRows * kContext), 3);
+    FileChoices choices;
+    const auto classes = [&] {
+      const std::string path =
+          WriteRows(folder, {{"train.tokens", DType::kU8, {kRows, kContext}, tokens}});
+      return OpenTokenTensors(path, choices).train.classes;
+    };
+    CHECK(classes() == 4);
+    tokens.back() = 200;
+    CHECK(classes() == 201);
+    tokens[4'200'017] = 90;
+    choices.vocabulary = 50;
+    CHECK(MessageOf(folder.path(), [&] { classes(); })
+              .ends_with("tensor train.tokens: element [4200, 17] is 90; expected 0 to 49, the "
+                         "vocabulary"));
+  }
+
   TEST_CASE("rows are shuffled: each once an epoch") {
     const testing::TempFolder folder;
     Bytes tokens;
@@ -468,6 +489,41 @@ TEST_SUITE("cpu") {
     FileFaults faults;
     FileChecker(&faults).Check(splits.train, "train", {});
     CHECK(faults.empty());
+  }
+
+  TEST_CASE("a sequence is called by the file that it begins in, and by its place there") {
+    const testing::TempFolder folder;
+    WriteFile(folder / "a.txt", TextBytes("0123456789"));
+    WriteFile(folder / "b.txt", TextBytes("abcdefghijklmnopqrst"));
+    const Splits splits = Read("text", folder.path(), Windows(4));
+    LoaderSpec drawn = InOrder(1);
+    drawn.shuffle = true, drawn.seed = 3;
+    const auto ordered = MakeRowWriter(splits.train, InOrder(1));
+    const auto shuffled = MakeRowWriter(splits.train, drawn);
+    const auto name_of = [&](const RowWriter& rows, std::int64_t epoch, std::int64_t sample) {
+      return rows.NameOf(epoch, sample).substr(folder.path().size() + 1);
+    };
+    CHECK(name_of(*ordered, 0, 0) == "a.txt: the sequence from token 0 on");
+    CHECK(name_of(*ordered, 5, 2) == "a.txt: the sequence from token 8 on");
+    CHECK(name_of(*ordered, 0, 3) == "b.txt: the sequence from token 2 on");
+    std::set<char> files;
+    for (std::int64_t sample = 0; sample < 40; ++sample) {
+      Tokens tokens(4), targets(4);
+      RowPlace place;
+      place.tokens = tokens.data(), place.labels = targets.data();
+      shuffled->Write(1, sample, place);
+      const bool first = tokens[0] < 'a';
+      const std::string want =
+          (first ? "a.txt" : "b.txt") +
+          (": the sequence from token " + std::to_string(tokens[0] - (first ? '0' : 'a')) + " on");
+      CHECK(name_of(*shuffled, 1, sample) == want);
+      files.insert(want[0]);
+    }
+    CHECK(files.size() == 2);
+    const std::string rows = WriteRows(folder, {{"train.tokens", DType::kU8, {2, 3}, Bytes(6)}});
+    const Splits array = OpenTokenTensors(rows, {});
+    const auto of_array = MakeRowWriter(array.train, InOrder(1));
+    CHECK(name_of(*of_array, 0, 1).ends_with(": tensor train.tokens: row 1"));
   }
 
   TEST_CASE("a part of a text is its first or its last windows") {

@@ -131,6 +131,49 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("the end of a thumbnail is not the end of the picture") {
+    const testing::TempFolder folder;
+    const std::string path = folder / "photo.jpg";
+    for (const char* name : {"exif6.jpg", "exif3.jpg"}) {
+      CAPTURE(name);
+      const Bytes plain = ReadPictureFile(TurnedPath(std::string("files/") + name));
+      // A whole JPEG, its end included, in a segment after the first marker, as cameras write it.
+      REQUIRE(plain.size() + 8 < 0xFFFF);
+      const auto length = static_cast<std::uint16_t>(plain.size() + 8);
+      Bytes segment = {0xFF,
+                       0xE1,
+                       static_cast<std::uint8_t>(length >> 8),
+                       static_cast<std::uint8_t>(length & 0xFF),
+                       'E',
+                       'x',
+                       'i',
+                       'f',
+                       0,
+                       0};
+      segment.insert(segment.end(), plain.begin(), plain.end());
+      Bytes whole(plain.begin(), plain.begin() + 2);
+      whole.insert(whole.end(), segment.begin(), segment.end());
+      whole.insert(whole.end(), plain.begin() + 2, plain.end());
+      WriteFile(path, whole);
+      CHECK_FALSE(IsCutOff(path));
+      Bytes followed = whole;  // by bytes that some programs append
+      followed.resize(whole.size() + 100'000);
+      WriteFile(path, followed);
+      CHECK_FALSE(IsCutOff(path));
+      // From within the thumbnail to the last byte but one.
+      for (std::size_t size = segment.size() / 2; size < whole.size(); size += size / 50 + 1) {
+        CAPTURE(size);
+        WriteFile(path, {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)});
+        REQUIRE(IsCutOff(path));
+      }
+      WriteFile(path, {whole.begin(), whole.end() - 1});
+      CHECK(IsCutOff(path));
+      WriteFile(path,
+                {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(2 + segment.size())});
+      CHECK(IsCutOff(path));  // ends with the thumbnail's end
+    }
+  }
+
   TEST_CASE("WebP: what cannot be read says so") {
     const Bytes lossy = ReadPictureFile(TurnedPath("files/lossy.webp"));
     const Bytes head(lossy.begin(), lossy.begin() + 40);

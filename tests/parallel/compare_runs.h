@@ -63,6 +63,21 @@ log: {every: 1, statistics: [y, w, dx, dw, dy]}
 parallel: {sync_batch_norm: true}
 )";
 
+// A language model: attention with dropout, a tied weight. `data.path` is to be given: a text.
+inline constexpr char kWords[] = R"(
+name: words
+seed: 5
+device: {kind: cpu, threads: 1}
+task: language
+data: {dataset: text, context: 12, batch_size: 6, evaluate_batch_size: 4, validation: 0.2}
+model: {zoo: gpt2, layers: 2, heads: 2, width: 16, dropout: 0.1}
+precision: {format: fp16}
+scaling: {policy: adaptive, init_scale: 0.01}
+optimizer: {kind: adamw, lr: 0.003, no_decay: [vectors]}
+train: {max_steps: 6}
+log: {every: 1, statistics: [y, w, dx, dw, dy]}
+)";
+
 inline double NumberIn(const GoldenRow& row, const std::string& column) {
   return std::stod(row.at(column));
 }

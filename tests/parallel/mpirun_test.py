@@ -44,6 +44,21 @@ checkpoint: {every_steps: 5}
 """
 
 
+WORDS = """
+name: run
+seed: 7
+device: {{kind: cpu, threads: 1}}
+task: language
+data: {{dataset: text, path: {path}, context: 12, batch_size: 6, validation: 0.2}}
+model: {{zoo: gpt2, layers: 2, heads: 2, width: 16, dropout: 0.1}}
+precision: {{format: fp16}}
+scaling: {{policy: adaptive, init_scale: 0.01}}
+optimizer: {{kind: adamw, lr: 0.003}}
+train: {{max_steps: 8}}
+log: {{every: 1}}
+"""
+
+
 def versions():
     return subprocess.run([BINARY, "--version"], capture_output=True, text=True).stdout
 
@@ -126,6 +141,25 @@ class Mpirun(unittest.TestCase):
                 alphas = [[r["alpha"] for r in self.rows(run, "scales.csv") if r["step"] == "1"]
                           for run in ("alone", f"n{ranks}")]
                 self.assertEqual(*alphas)
+        self.run_it(3, output="again")
+        self.assertEqual(self.bytes_of("n3"), self.bytes_of("again"))
+
+    def test_a_language_model_computes_what_one_process_computes(self):
+        (self.folder / "run.yaml").write_text(WORDS.format(path=self.folder / "text.txt"))
+        (self.folder / "text.txt").write_bytes(b"the cat sat on the mat. a dog lay in the fog. " * 40)
+        self.run_it(0, output="alone")
+        for ranks in (2, 3):
+            with self.subTest(ranks=ranks):
+                self.run_it(ranks, output=f"n{ranks}")
+                mine, theirs = self.rows("alone"), self.rows(f"n{ranks}")
+                self.assertEqual(len(mine), len(theirs))
+                self.assertAlmostEqual(float(theirs[0]["loss"]) / float(mine[0]["loss"]), 1,
+                                       delta=1e-6)
+                first = [[(r["layer"], r["alpha"], r["scale_out"])
+                          for r in self.rows(run, "scales.csv") if r["step"] == "1"]
+                         for run in ("alone", f"n{ranks}")]
+                self.assertEqual(*first)
+                self.assertTrue(any(layer.endswith(".ds") for layer, *_ in first[0]))
         self.run_it(3, output="again")
         self.assertEqual(self.bytes_of("n3"), self.bytes_of("again"))
 

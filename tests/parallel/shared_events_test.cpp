@@ -73,6 +73,29 @@ TEST_SUITE("cpu") {
     CHECK(events.find("on rank 0") == std::string::npos);
   }
 
+  TEST_CASE("the dump of an event has the images and labels of all ranks") {
+    const TempFolder folder;
+    WriteSet(folder / "set.safetensors", 13);
+    const config::Overrides overrides = {{"data.path", folder / "set.safetensors"},
+                                         {"log.dump_on", "skip"}};
+    for (const int ranks : {1, 3}) {  // of 8 images: 3, 3 and 2
+      CAPTURE(ranks);
+      const std::string run = folder / std::to_string(ranks);
+      MustTrain(kTensors, run, ranks, {.overrides = overrides});
+      const auto dump = SafetensorsFile::Open(run + "/dump/skip-00000002.safetensors");
+      const auto set = SafetensorsFile::Open(folder / "set.safetensors");
+      REQUIRE(dump.Find("batch.images") != nullptr);
+      CHECK(dump.Find("batch.images")->shape == std::vector<std::int64_t>{8, 1, 6, 6});
+      CHECK(dump.Find("batch.labels")->shape == std::vector<std::int64_t>{8});
+      CHECK(dump.Find("conv.y")->shape == std::vector<std::int64_t>{8, 4, 6, 6});
+      const std::vector<float> all = set.ReadF32("train.images");
+      CHECK(dump.ReadF32("batch.images") == std::vector<float>(all.begin() + 8 * 36, all.end()));
+      std::vector<float> labels;
+      for (int i = 8; i < 16; ++i) labels.push_back(static_cast<float>(i % 3));
+      CHECK(dump.ReadF32("batch.labels") == labels);
+    }
+  }
+
   TEST_CASE("unequal images end all at the start") {
     const TempFolder folder;
     WriteSet(folder / "set.safetensors", -1);

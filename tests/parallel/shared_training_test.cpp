@@ -51,6 +51,31 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("a language model: the same losses, counts and decisions, and the same bytes again") {
+    const TempFolder folder;
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "the cat sat on the mat. a dog lay in the fog. ";
+    folder.Write("text.txt", text);
+    config::Overrides overrides = {{"data.path", folder / "text.txt"}};
+    MustTrain(kWords, folder / "one", 1, {.overrides = overrides});
+    for (const int ranks : {2, 3}) {
+      CAPTURE(ranks);
+      const std::string shared = folder / std::to_string(ranks);
+      MustTrain(kWords, shared, ranks, {.overrides = overrides});
+      CompareLosses(folder / "one", shared, 1e-6, 2e-3);
+      CompareCounts(folder / "one", shared, 2e-3);
+      CompareScales(folder / "one", shared);
+    }
+    MustTrain(kWords, folder / "again", 3, {.overrides = overrides});
+    CHECK(DifferentFiles(folder / "3", folder / "again").empty());
+    overrides.emplace_back("train.max_steps", "3");
+    MustTrain(kWords, folder / "parts", 3, {.overrides = overrides});
+    overrides.back().second = "6";
+    MustTrain(kWords, folder / "parts", 3, {.resume = true, .overrides = overrides});
+    const std::vector<std::string> different = DifferentFiles(folder / "3", folder / "parts");
+    CHECK(different == std::vector<std::string>{"evaluation.csv"});  // at its first end as well
+  }
+
   TEST_CASE("batch norms of each rank's own: it trains, and all have one state") {
     const TempFolder folder;
     MustTrain(kNorms, folder / "a", 3, {.overrides = {{"parallel.sync_batch_norm", "false"}}});

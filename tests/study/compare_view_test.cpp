@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "study/compared.h"
-#include "study/text_table.h"
 
 namespace ada::study {
 namespace {
@@ -46,6 +45,49 @@ TEST_SUITE("cpu") {
     CHECK(all.str().find("block1 ") != std::string::npos);
   }
 
+  TEST_CASE("language models: nats, bits a byte, perplexity, tokens a second") {
+    const std::string text = "task: language\ndata: {dataset: text, path: nowhere}\n";
+    const WrittenRun a(text, true, "gpt2"), b(text, true, "gpt2"), classes;
+    for (const WrittenRun* run : {&a, &b}) {
+      run->Step(1, "2");
+      run->Append("evaluation.csv", "1,1,validation,500,2,0.5,0.875\n");
+    }
+    b.Append("evaluation.csv", "2,1,validation,500,3,0.75,0.875\n");
+    b.files().Write("summary.json",
+                    R"({"status": "finished", "seconds": 2, "images_per_second": 10.0,
+                        "tokens_per_second": 1280})");
+    const auto lines = Compared(a, b);
+    const auto results = Section(lines, "results");
+    const auto has = [&](const std::vector<std::string>& words) {
+      return std::any_of(results.begin(), results.end(),
+                         [&](const std::string& line) { return Words(line) == words; });
+    };
+    CHECK(has({"validation", "loss", "2", "3", "+1"}));
+    CHECK(has({"validation", "loss,", "best", "2", "2", "0"}));
+    CHECK(has({"validation", "bits", "per", "byte", "2.88539", "4.328085", "+1.442695"}));
+    CHECK(has({"validation", "perplexity", "7.3891", "20.0855", "+12.6965"}));
+    CHECK(has({"validation", "accuracy", "%", "50", "75", "+25"}));
+    CHECK(has({"training", "perplexity,", "the", "same", "7.3891", "7.3891", "0"}));
+    CHECK(has({"tokens/s", "-", "1280", "-"}));
+    for (const std::string& line : results) {
+      CHECK(line.find("top-") == std::string::npos);
+      CHECK(line.find("images/s") == std::string::npos);
+    }
+    CHECK(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.starts_with("in short: validation loss 2 nats, perplexity 7.389 (A), 3 nats,");
+    }));
+    classes.Append("evaluation.csv", "1,1,validation,500,1,0.25,0.875\n");
+    const auto mixed = Section(Compared(a, classes), "results");
+    const auto found = [&](const std::string& begin, const std::string& last) {
+      return std::any_of(mixed.begin(), mixed.end(), [&](const std::string& line) {
+        return line.find(begin) != std::string::npos &&
+               Words(line).at(Words(line).size() - 3) == last;
+      });
+    };
+    CHECK(found("validation perplexity", "7.3891"));
+    CHECK(found("validation top-1 %, best", "-"));
+  }
+
   TEST_CASE("keys that one run alone has stand below the table") {
     const WrittenRun a, b("scaling: {policy: dynamic}\n");
     const auto keys = Section(Compared(a, b), "configuration: ");
@@ -54,19 +96,6 @@ TEST_SUITE("cpu") {
     CHECK(std::any_of(keys.begin(), keys.end(), [](const std::string& line) {
       return line.starts_with("  only B has scaling.preset pytorch");
     }));
-  }
-
-  TEST_CASE("words that are wrapped") {
-    const auto wrapped = [](const std::string& text, std::size_t indent, std::size_t width) {
-      std::ostringstream out;
-      PrintWrapped(text, indent, out, width);
-      return out.str();
-    };
-    CHECK(wrapped("", 2, 10) == "\n");
-    CHECK(wrapped("one two three", 2, 9) == "one two\n  three\n");
-    CHECK(wrapped("one two", 2, 7) == "one two\n");
-    CHECK(wrapped("  a  b   longer_than_this", 4, 10) == "  a  b\n    longer_than_this\n");
-    CHECK(wrapped("\xC3\xA4\xC3\xA4 b", 0, 4) == "\xC3\xA4\xC3\xA4 b\n");
   }
 }
 

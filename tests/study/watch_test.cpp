@@ -81,6 +81,30 @@ TEST_SUITE("cpu") {
           "r  ended without a summary (killed?)  runs/r");
   }
 
+  TEST_CASE("a language model: tokens a second, nats, perplexity, bits a byte") {
+    WatchState state = Network(1);
+    state.language = true;
+    state.Add(telemetry::TimingRow{.step = 200, .images_per_second = 96, .tokens = 12288});
+    state.Add(telemetry::EvaluationRow{
+        .step = 100, .epoch = 1, .split = "validation", .images = 10, .loss = 2, .top1 = 0.25});
+    auto lines = DrawWatch(state, {.width = 80});
+    CHECK(lines[0] == "r  running  12.3k tokens/s  runs/r");
+    CHECK(lines[1] ==
+          "step 200  epoch 2  loss 1.25 nats  perplexity 3.49  lr 0.1  S 1024  skipped 1");
+    CHECK(lines[2] == "validation: loss 2 nats  perplexity 7.389  accuracy 25.00 % (step 100)");
+    state.bytes = true;
+    lines = DrawWatch(state, {.width = 90});
+    CHECK(lines[2] ==
+          "validation: loss 2 nats  2.885 bits per byte  perplexity 7.389  accuracy "
+          "25.00 % (step 100)");
+    const WrittenRun run("task: language\ndata: {dataset: text, path: nowhere}\n", true, "gpt2");
+    run.Step(1, "2");
+    WatchState seen;
+    WatchFeed(run.path()).Look(seen);
+    CHECK(seen.language);
+    CHECK(seen.bytes);
+  }
+
   TEST_CASE("how long the run will be, as its progress line says") {
     struct Case {
       std::int64_t epochs, max_steps;

@@ -232,6 +232,42 @@ class WatchTest(unittest.TestCase):
         self.assertFalse(terminal.alternate)
         self.assertTrue(terminal.cursor)
 
+    def test_q_quits_and_gives_the_keys_back(self):
+        for key in (b"q", b"Q"):
+            with self.subTest(key=key):
+                run = self.fake()
+                run.step(1, 0.5)
+                terminal = self.watch(run)
+                before = termios.tcgetattr(terminal.master)[3]
+                terminal.sees("conv1")
+                raw = termios.ICANON | termios.ECHO
+                self.assertEqual(before & raw, raw)
+                self.assertEqual(termios.tcgetattr(terminal.master)[3] & raw, 0)
+                os.write(terminal.master, b"x\n ")  # other keys do nothing, and are not shown
+                run.step(2, 0.5)
+                self.assertTrue(terminal.sees("step 2 "))
+                self.assertNotIn("x\r\n", terminal.raw)
+                os.write(terminal.master, key)
+                terminal.wait_for(lambda t: not t.alternate)
+                terminal.wait_for(lambda t: t.text().count("conv1") > 0)
+                _, status = os.waitpid(terminal.pid, 0)
+                self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+                self.assertEqual(termios.tcgetattr(terminal.master)[3], before)
+                self.assertTrue(terminal.cursor)
+                self.assertIn("running", terminal.text())  # the last table stays
+                os.close(terminal.master)
+
+    def test_without_keys_of_its_own_it_goes_on(self):
+        run = self.fake()
+        run.step(1, 0.5)
+        with self.plainly(run, stdin="q\n") as program:
+            program.stdout.readline()
+            run.step(2, 0.5)
+            run.finish()
+            text = program.stdout.read()
+        self.assertEqual(program.returncode, 0)
+        self.assertIn("finished", text)
+
     def test_a_stopped_program_gives_the_terminal_back_until_it_goes_on(self):
         run = self.fake()
         run.step(1, 0.5)
@@ -284,10 +320,14 @@ class WatchTest(unittest.TestCase):
         run.finish()
         self.assertEqual(terminal.finish(), 0)
 
-    def plainly(self, run, *arguments, **environment):
-        return subprocess.Popen([BINARY, "watch", str(run.path), "--interval", "0.1", *arguments],
-                                stdout=subprocess.PIPE, text=True, encoding="utf-8",
-                                env={**os.environ, "LC_ALL": "C", **environment})
+    def plainly(self, run, *arguments, stdin="", **environment):
+        program = subprocess.Popen([BINARY, "watch", str(run.path), "--interval", "0.1", *arguments],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                   encoding="utf-8",
+                                   env={**os.environ, "LC_ALL": "C", **environment})
+        program.stdin.write(stdin)
+        program.stdin.close()
+        return program
 
     def test_plain_lines_without_a_terminal(self):
         run = self.fake()

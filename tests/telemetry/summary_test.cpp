@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/wrapped_text.h"
 #include "temp_folder.h"
 
 using namespace ada::telemetry;
@@ -100,8 +102,13 @@ TEST_SUITE("cpu") {
     const std::string text = SummaryText(facts, TextRun(), {});
     CHECK(text.find(" in 2:05, 69299 tokens/s\n") != std::string::npos);
     CHECK(text.find("\n  validation loss 2, perplexity 7.389, accuracy 50.00 % (best loss 1.75 in "
-                    "epoch 1)\n") != std::string::npos);
+                    "epoch\n    1)\n") != std::string::npos);
+    CHECK(
+        text.find("\n  training loss 2, perplexity 7.389, accuracy 25.00 % (mean of epoch 1)\n") !=
+        std::string::npos);
     facts.bytes = true;
+    CHECK(SummaryText(facts, TextRun(), {}).find("\n  training loss 2, 2.885 bits per byte, ") !=
+          std::string::npos);
     CHECK(SummaryText(facts, TextRun(), {})
               .find("validation loss 2, 2.885 bits per byte, perplexity 7.389, accuracy") !=
           std::string::npos);
@@ -140,6 +147,24 @@ files: runs/demo
     for (const std::string text = SummaryText(Facts(), Run(), Layers());
          const std::string& line : LinesOf(text))
       CHECK(line.size() <= 80);
+  }
+
+  TEST_CASE("long names: every line has its 80 columns, in colors too") {
+    SummaryFacts facts = Facts();
+    facts.name = "a_name_that_says_what_the_run_was_for";
+    facts.tokens = 128, facts.bytes = true;
+    LayerTotals layers;
+    const std::string name = "encoder.layers.encoder_layer_11.self_attention.out_proj";
+    layers.AddUnderflow(name, "dx", 1.0 / 3, Stats(999));
+    layers.AddUnderflow(name, "update.in_proj_weight", 1, Stats(999));
+    layers.AddUnderflow("fc", "dw", 1, Stats(5));
+    for (int i = 0; i < 30; ++i)
+      layers.AddUnderflow("layer" + std::to_string(i), "dx", 1, Stats(1000));
+    const std::vector<std::string> lines = LinesOf(SummaryText(facts, TextRun(), layers));
+    for (const std::string& line : lines) CHECK_MESSAGE(line.size() <= 80, line);
+    CHECK(std::count(lines.begin(), lines.end(), "  " + name) == 1);  // of updates
+    std::istringstream colored(SummaryText(facts, TextRun(), layers, true));
+    for (std::string line; std::getline(colored, line);) CHECK(ada::TextWidth(line) <= 80);
   }
 
   TEST_CASE("a run that ends within an epoch says so, instead of the epochs before") {

@@ -204,6 +204,23 @@ class CsvLoadTest(unittest.TestCase):
         # Of a file without rows DuckDB takes the header for a row unless told otherwise.
         self.same(lambda paths: in_duckdb(python, paths), header_only=False)
 
+    def test_duckdb_over_several_runs_of_which_one_has_no_events(self):
+        python = first_python("duckdb")
+        if python is None:
+            self.skipTest("no Python with duckdb (ADA_BENCH_PYTHON may name one)")
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        events = (self.runs[0] / "events.csv").read_text()
+        for name, text in (("a", events.splitlines()[0] + "\n"), ("b", events), ("c", events)):
+            (folder / name).mkdir()
+            (folder / name / "events.csv").write_text(text)
+        told = output(python, "-c", "import sys, duckdb\n"
+                      "t = duckdb.sql(f\"from read_csv('{sys.argv[1]}/*/events.csv', header = true)\")\n"
+                      "print(*t.shape, *t.types[:2], *t.columns)", folder)
+        rows, width = expected(self.runs[0] / "events.csv")
+        self.assertGreater(rows, 0)
+        self.assertEqual(told.split(), [str(2 * rows), str(width), "BIGINT", "BIGINT",
+                                        *documented()["events"]])
+
     def test_r(self):
         if shutil.which("Rscript") is None:
             self.skipTest("R is not installed")

@@ -76,6 +76,16 @@ class Sequences(unittest.TestCase):
                 if name != "ViT":
                     self.assertIn("task: language", out)
 
+    @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
+    def test_check_compares_the_shapes_with_the_programs(self):
+        names = ["GPT", "Rotary", "MultiHead", "ViT"]
+        commands = [["from_torch", f"{MODULE}:{name}", *(["--input", "32"] if name == "ViT" else
+                                                         ["--tokens", TOKENS]), "--output", name,
+                     "--check", os.path.realpath(BINARY)] for name in names]
+        for name, (code, _, told) in zip(names, torch_commands.run_all(commands, self.folder)):
+            with self.subTest(name):
+                self.assertEqual(code, 0, told)
+
     def test_what_does_not_come_over_says_why(self):
         for name, (code, _, told) in convert(list(REFUSED), self.folder).items():
             with self.subTest(name):

@@ -140,7 +140,7 @@ class EveryKey(unittest.TestCase):
                 elif isinstance(value, list) and admitted:
                     chosen = tasks
                 elif admitted or value in (None, "word"):
-                    chosen = [tasks[number % 3]]
+                    chosen = [tasks[number % len(tasks)]]
                 else:
                     chosen = []
                 for task in chosen:

@@ -27,6 +27,13 @@ SKIPPED = {
     r"--config FILE": "a file of one's own",
     r"^fetch ": "a network, or a package of Debian's",
 }
+# The same of the tools' page.
+NOT_HERE = {
+    r"torch|load_state_dict": "torch, and networks of other packages",
+    r"photos\.yaml|step\.yaml|run\.yaml|ssd\.yaml|to_onnx|vgg": "a network that torch has made",
+    r"runs/segnet": "a SegNet",
+    r"^ctest|test_core": "the folder of a build",
+}
 CONFIG = """
 name: {name}
 data: {{dataset: synthetic, synthetic: {{height: 12, width: 12, channels: 3, classes: 4, train: 160,
@@ -45,6 +52,28 @@ device: {{kind: cpu, threads: 1}}
 NAMES = ("fashion_quickstart", "resnet20_cifar", "resnet20_cifar_quick", "lenet_fashion")
 
 
+def commands_of(block):
+    """The commands of a block of text: what follows `$`, or all its lines where there is none."""
+    block = block.replace("\\\n", " ")
+    lines = block.splitlines()
+    shell = [line[2:] for line in lines if line.startswith("$ ")]
+    return [re.split(r"\s{2,}#\s", line)[0].strip() for line in shell or lines]
+
+
+def has_module(name):
+    return subprocess.run(["/usr/bin/python3", "-c", f"import {name}"], capture_output=True,
+                          check=False).returncode == 0
+
+
+def is_there(line):
+    """Whether the program that a line begins with is there, and what it imports."""
+    if line.startswith("python3 -c"):
+        return all(has_module(name) for name in re.findall(r"import (\w+)", line))
+    if line.startswith("tools/report.py"):
+        return has_module("pandas") and has_module("matplotlib")
+    return line.startswith("tools/") or shutil.which(line.split()[0]) is not None
+
+
 def png(side):
     """A picture of side x side, 8 bits RGB."""
     pixels = b"".join(bytes((x * 3 + y) % 256 for x in range(3 * side)) for y in range(side))
@@ -61,6 +90,9 @@ class Examples(unittest.TestCase):
         (folder / "configs").mkdir()
         for name in NAMES:
             (folder / f"configs/{name}.yaml").write_text(CONFIG.format(name=name), encoding="utf-8")
+        fixed = CONFIG.format(name="lenet_fashion").replace("policy: adaptive",
+                                                             "policy: fixed, scale: 1024")
+        (folder / "configs/lenet_fashion.yaml").write_text(fixed, encoding="utf-8")
         for name in ("mine", "a"):
             (folder / f"{name}.yaml").write_text(CONFIG.format(name=name), encoding="utf-8")
         (folder / "overflows.csv").write_text("overflow\n" + "0\n0\n1\n" * 20, encoding="utf-8")
@@ -110,7 +142,8 @@ class Examples(unittest.TestCase):
         for command in commands:
             text = subprocess.run([BINARY, "help", command], capture_output=True, text=True,
                                   check=True).stdout
-            examples = re.findall(r"^  ada-train (.*)$", text, re.MULTILINE)
+            examples = re.findall(r"^  ada-train (.*)$", text.replace(" \\\n      ", " "),
+                                  re.MULTILINE)
             self.assertGreaterEqual(len(examples), 2, command)
             for line in examples:
                 with self.subTest(line=line):
@@ -129,14 +162,33 @@ class Examples(unittest.TestCase):
             with self.subTest(line=line):
                 self.run_line(line)
 
-    @unittest.skipUnless(os.environ.get("ADA_SLOW"), "draws reports: ADA_SLOW=1")
-    def test_reports_of_the_tools_page(self):
-        (self.folder / "seen").mkdir(exist_ok=True)
-        done = subprocess.run([sys.executable, str(ROOT / "tools/report.py"), "runs/none",
-                               "runs/adaptive", "-o", "report.html"], cwd=self.folder,
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("What to do", (self.folder / "report.html").read_text(encoding="utf-8"))
+    def test_commands_of_the_tools_page(self):
+        """From a folder like the tree's root; what needs torch, networks or data sets is passed over."""
+        for name in ("tools", "build"):
+            if not (self.folder / name).exists():
+                (self.folder / name).symlink_to(ROOT / "tools" if name == "tools" else
+                                                self.folder / "bin")
+        shutil.copytree(self.folder / "runs/none", self.folder / "runs/fixed", dirs_exist_ok=True)
+        text = (ROOT / "tools/README.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        lines = [line for language, block in blocks if not language for line in commands_of(block)]
+        self.assertGreater(len(lines), 15)
+        ran, path = [], "/usr/bin:" + os.environ["PATH"]  # of the Python that has_module asks
+        for line in lines:
+            if any(re.search(pattern, line) for pattern in NOT_HERE) or not is_there(line):
+                continue
+            with self.subTest(line=line):
+                done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=self.folder,
+                                      env={**os.environ, "ADA_TRAIN": BINARY, "PATH": path},
+                                      text=True,
+                                      capture_output=True, timeout=250, check=False)
+                self.assertEqual(done.returncode, 0, f"{line}\n{done.stderr[-2000:]}")
+                ran.append(line.split()[0])
+        self.assertIn("tools/sweep.sh", ran)
+        self.assertIn("awk", ran)
+        if has_module("pandas") and has_module("matplotlib"):
+            self.assertEqual(ran.count("tools/report.py"), 2)
+            self.assertIn("What to do", (self.folder / "report.html").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -154,6 +154,8 @@ class LanguageTest(unittest.TestCase):
         events = rows((self.folder / "run/events.csv").read_text())
         self.assertEqual([(e["step"], e["layer"]) for e in events if e["event"] == "no_targets"],
                          [("1", "loss"), ("4", "loss")])
+        self.assertIn("no token of the batch has a target (all are -100): its loss and its "
+                      "gradients are given as 0", (self.folder / "run/events.csv").read_text())
         self.targets[:] = -100
         write_tensors(self.folder / "rows.safetensors", self.arrays)
         said = self.ada("evaluate", "run", code=3).stderr.decode()
@@ -263,6 +265,12 @@ class LanguageTest(unittest.TestCase):
                 ((), "--prompt-tokens is missing"),
                 (("--prompt-tokens", "11"), "11 is no token of the model; expected 0 to 10"),
                 (("--prompt-tokens", "1,,x"), "--prompt-tokens: '1,,x'; expected whole numbers"),
+                (("--prompt-tokens", "1,,2"), "at character 3 there stands ,"),
+                (("--prompt-tokens", "1, ,2"), "at character 4 there stands ,"),
+                (("--prompt-tokens", ",2"), "at character 1 there stands ,"),
+                (("--prompt-tokens", "1,"), "at character 3 it ends"),
+                (("--prompt-tokens", "1, "), "at character 4 it ends"),
+                (("--prompt-tokens", "1 2x"), "at character 4 there stands x"),
                 (("--prompt-tokens", "1", "--tokens", "-1"), "--tokens"),
                 (("--prompt-tokens", "1", "--temperature", "-1"), "--temperature")):
             with self.subTest(arguments=arguments):
@@ -272,6 +280,11 @@ class LanguageTest(unittest.TestCase):
         self.assertIn("is a language model; `ada-train generate` goes on with a text", said)
         said = self.ada("generate", code=2).stderr.decode()
         self.assertIn("RUN is missing", said)
+
+    def test_a_check_of_a_text_counts_sequences(self):
+        done = self.ada("datasets", "--check", "net.yaml", config=TEXT)
+        self.assertRegex(done.stdout.decode(), r"\(sequences\) +\d+ +\d+")
+        self.assertNotIn("images", done.stdout.decode())
 
     def test_what_is_refused(self):
         said = self.ada("train", "net.yaml", "--set", "data.vocabulary=9", code=3,

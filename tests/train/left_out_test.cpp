@@ -40,8 +40,9 @@ TEST_SUITE("cpu") {
     CHECK(Broken(folder / "run", "left out of split test: " + test) == std::set<std::string>{test});
     CHECK(Contains(skipped.err, "split train: " + train + ": is text"));
     CHECK(Contains(skipped.err, "split test: " + test + ": is text"));
-    CHECK(Contains(skipped.out, "2 images left out because they cannot be read (events.csv): " +
-                                    test + ", " + train));
+    CHECK(Contains(skipped.out, "2 images left out because they cannot be read (events.csv):"));
+    CHECK(Contains(skipped.out, test + ","));
+    CHECK(Contains(skipped.out, train));
     for (const Arguments& command :
          {Arguments{"evaluate", "run"},
           Arguments{"predict", "shapes/test/image100.png", "--checkpoint", "run"},

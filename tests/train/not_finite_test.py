@@ -102,6 +102,7 @@ device: {kind: cpu, threads: 1}
         # 8 images of 64 values, of which every 16th overflows.
         self.assertEqual([first[key] for key in ("layer", "tensor", "format", "numel", "overflow")],
                          ["input", "y", "fp16", "512", "32"])
+        said = " ".join(said.split())  # in lines of 80 columns
         self.assertIn("finished without training anything", said)
         self.assertIn("not finite from step 1 on, first tensor input (largest magnitude 70000): a "
                       "loss scale does not help", said)

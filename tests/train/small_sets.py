@@ -1,4 +1,5 @@
-"""Small sets of pictures in the layouts of a folder, CamVid and VOC, as files, and runs on them."""
+"""Small sets of pictures in the layouts of a folder, CamVid and VOC, a text, as files, and runs on
+them."""
 import pathlib
 import random
 import sys
@@ -74,7 +75,26 @@ scaling: {policy: adaptive}
 train: {epochs: 50, max_steps: 2}
 output: run
 """
-RUNS = {"classification": FOLDER_RUN, "segmentation": PIXEL_RUN, "detection": BOX_RUN}
+WORD_RUN = """
+task: language
+seed: 3
+device: {kind: cpu, threads: 1}
+data:
+  dataset: text
+  path: words
+  context: 8
+  batch_size: 4
+  evaluate_batch_size: 4
+  validation: 0.2
+  workers: 0
+model: {zoo: llama, layers: 1, heads: 2, kv_heads: 1, width: 8, hidden: 12}
+precision: {format: fp16}
+scaling: {policy: adaptive}
+train: {epochs: 50, max_steps: 2}
+output: run
+"""
+RUNS = {"classification": FOLDER_RUN, "segmentation": PIXEL_RUN, "detection": BOX_RUN,
+        "language": WORD_RUN}
 
 
 def picture(label, number):
@@ -127,8 +147,16 @@ def write_voc(path, classes=CLASSES, trainval=6, test=3):
         (folder / "ImageSets/Main" / f"{split}.txt").write_text("\n".join(names) + "\n")
 
 
+def write_words(path):
+    """A folder with a text of some sequences."""
+    folder = pathlib.Path(path)
+    folder.mkdir(parents=True)
+    (folder / "text.txt").write_bytes(b"the cat sat on the mat. a dog lay in the fog. " * 6)
+
+
 def write_all(folder):
-    """The three sets, and the files of the runs on them: TASK.yaml."""
+    """The four sets, and the files of the runs on them: TASK.yaml."""
+    write_words(folder / "words")
     write_folder(folder / "photos")
     write_camvid(folder / "shapes")
     write_voc(folder / "boxes")

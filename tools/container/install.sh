@@ -11,6 +11,7 @@ cd "$source"
 apt-mark showmanual | sort >/tmp/before.txt
 tools/setup.sh
 tools/build.sh --no-tests
+rm -f build/ada-train_*.deb # of another version, which a copied tree may hold
 (cd build && cmake --build . --target ada_c_api && cpack -G DEB)
 apt-get install -q -y "$source"/build/ada-train_*.deb
 apt-mark showmanual | sort | comm -13 /tmp/before.txt - | grep -vxE 'ada-train|python3|dataset-fashion-mnist' |

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "core/lower_case.h"
 #include "core/text.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
@@ -326,10 +327,7 @@ const ForeignName kWords[] = {
 
 std::string Plain(const std::string& name) {
   std::string plain;
-  for (const char c : name) {
-    const bool upper = c >= 'A' && c <= 'Z';
-    plain += upper ? static_cast<char>(c - 'A' + 'a') : c == '-' ? '_' : c;
-  }
+  for (const char c : name) plain += c == '-' ? '_' : LowerCase(c);
   return plain;
 }
 

@@ -77,6 +77,9 @@ struct Section {
   std::string discriminator;  // empty: none
   Names choices;
   std::string default_choice;  // empty: the discriminator must be given
+  // default_choice and what keys are required for are what set_defaults of the section around this
+  // one makes of them.
+  bool starts_by_outer = false;
   // A list that stands for a choice of its own name. Choices may know a number of this name.
   std::string alternative;
   std::optional<std::string> chosen;  // the choice, where a section around this one makes it

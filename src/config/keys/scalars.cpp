@@ -3,10 +3,11 @@
 #include "config/keys/scalars.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
+
+#include "core/lower_case.h"
 
 namespace ada::config {
 namespace {
@@ -22,16 +23,9 @@ std::size_t SkipDigits(std::string_view text, std::size_t at) {
   return at;
 }
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
-
 Spelling Classify(std::string_view text) {
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
-  const std::string lower = Lower(text);
+  const std::string lower = LowerCase(text);
   for (const char* word : {".inf", ".nan", "inf", "nan", "infinity"}) {
     if (lower == word) return Spelling::kNotFinite;
   }
@@ -209,7 +203,7 @@ std::string ReadText(const YamlNode& node, std::string& value) {
 
 YamlNode TextNode(const std::string& text) {
   YamlNode node = Scalar(text);
-  const std::string lower = Lower(text);
+  const std::string lower = LowerCase(text);
   for (const char* word : {"true", "false", "yes", "no", "on", "off", "y", "n"}) {
     node.quoted = node.quoted || lower == word;
   }

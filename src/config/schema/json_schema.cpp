@@ -68,7 +68,7 @@ class SchemaMaker {
     if (!section.not_both.keys.empty()) {
       json["not"] = {{"required", section.not_both.keys}};
     }
-    const Json branches = BranchesOf(section);
+    const Json branches = section.starts_by_outer ? Json::array() : BranchesOf(section);
     if (!branches.empty()) json["allOf"] = branches;
     return json;
   }

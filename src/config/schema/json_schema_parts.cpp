@@ -108,6 +108,36 @@ Json NumberJson(double value) {
   return value;
 }
 
+// The rules of `key`'s section, which depend on the choice that `section` makes: those of most
+// choices, unless it is one of a group of others.
+Json RulesByChoice(const Section& section, const Key& key) {
+  const auto rules_by = [&](const std::string& choice) {
+    section.set_defaults(choice);
+    return BranchesOf(*key.section);
+  };
+  const auto within = [&key](const Json& rules) {
+    return Json{{"properties", {{key.name, {{"allOf", rules}}}}}};
+  };
+  const Json usual = rules_by(section.alternative);
+  std::vector<std::pair<Json, Names>> groups;
+  for (const std::string& choice : section.choices) {
+    const Json rules = rules_by(choice);
+    if (rules == usual) continue;
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&](const auto& group) { return group.first == rules; });
+    if (same == groups.end())
+      groups.push_back({rules, {choice}});
+    else
+      same->second.push_back(choice);
+  }
+  Json rule = within(rules_by(section.alternative));
+  for (const auto& [rules, choices] : groups)
+    rule = {{"if", ConditionJson(section.discriminator, choices, section.default_choice)},
+            {"then", within(rules)},
+            {"else", rule}};
+  return rule;
+}
+
 }  // namespace
 
 SchemaJson RangeJson(const char* type, const Range& range) {
@@ -183,6 +213,8 @@ SchemaJson BranchesOf(const Section& section) {
                                           section.default_second_choice)},
                      {"then", ConsequenceJson(branch)}});
   }
+  for (const Key& key : section.keys)
+    if (key.section && key.section->starts_by_outer) rules.push_back(RulesByChoice(section, key));
   return rules;
 }
 

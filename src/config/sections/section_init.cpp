@@ -91,6 +91,7 @@ void CheckInit(const InitConfig& init, const YamlNode& map, const ReadContext& c
 Section InitSection(InitConfig& init) {
   Section section;
   section.path = "model.init";
+  section.starts_by_outer = true;
   section.where = &init.where;
   SetSchemes(section);
   section.keys = DistributionKeys(init);
@@ -127,13 +128,13 @@ Section InitSection(InitConfig& init) {
   return section;
 }
 
-void StartNormal(Section& section, InitConfig& init, double std) {
-  init.scheme = InitScheme::kNormal;
+void StartBy(InitScheme scheme, double std, Section& section, InitConfig& init) {
+  const bool normal = scheme == InitScheme::kNormal;
+  init.scheme = scheme;
   init.std = std;
-  section.default_choice = "normal";
-  for (Key& key : section.keys) {
-    if (key.name == "std") key.required_for.clear();
-  }
+  section.default_choice = normal ? "normal" : "he_normal";
+  for (Key& key : section.keys)
+    if (key.name == "std") key.required_for = normal ? Names{} : Names{"normal"};
 }
 
 }  // namespace ada::config

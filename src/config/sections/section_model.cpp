@@ -121,11 +121,13 @@ Section ModelSection(ModelConfig& model) {
   section.keys.push_back(Nested("init", InitSection(model.init), "how the weights start"));
   section.set_defaults = [&model, init = section.keys.back().section](const std::string& choice) {
     model.dropout = choice == "mobilenet_v2" ? 0.2 : 0;  // as in its paper's program
-    const bool ssd = Contains(kSsds, choice);
-    model.init.scheme = ssd ? InitScheme::kLecunUniform : InitScheme::kHeNormal;
-    if (!Contains(TransformerNames(), choice)) return;
-    model.transformer = TransformerDefaults(choice);
-    StartNormal(*init, model.init, 0.02);  // GPT-2's
+    const bool transformer = Contains(TransformerNames(), choice);
+    const InitScheme scheme = transformer               ? InitScheme::kNormal
+                              : Contains(kSsds, choice) ? InitScheme::kLecunUniform
+                                                        : InitScheme::kHeNormal;
+    constexpr double kStd = 0.02;  // GPT-2's
+    StartBy(scheme, transformer ? kStd : InitRule().std, *init, model.init);
+    if (transformer) model.transformer = TransformerDefaults(choice);
   };
   section.check = [&model](const YamlNode& map, const ReadContext& context) {
     if (Contains(TransformerNames(), model.zoo)) CheckTransformer(model.transformer, map, context);

@@ -20,8 +20,9 @@ std::vector<Key> TransformerKeys(TransformerConfig& transformer);
 void CheckTransformer(const TransformerConfig& transformer, const YamlNode& map,
                       const ReadContext& context);
 Section InitSection(InitConfig& init);
-// Makes a normal distribution the default of a section that InitSection gave for `init`.
-void StartNormal(Section& section, InitConfig& init, double std);
+// Makes `scheme` the default of a section that InitSection gave for `init`; `std` is that of a
+// normal distribution, which then need not be given.
+void StartBy(InitScheme scheme, double std, Section& section, InitConfig& init);
 Section LayerSection(LayerConfig& layer);  // one entry of model.layers
 Section PrecisionSection(PrecisionConfig& precision);
 Section FormatSection(NumberFormat& format);      // a format as a map

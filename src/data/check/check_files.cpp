@@ -46,6 +46,22 @@ bool Try(const std::string& file, bool ends_run, std::vector<FileFault>* faults,
   return false;
 }
 
+// Whether both have the same file with this number.
+bool HasSame(const Dataset* known, const Dataset& dataset, std::int64_t number) {
+  return known != nullptr && known->store && number < known->store->images() &&
+         known->store->NameOf(number) == dataset.store->NameOf(number);
+}
+
+PictureNeeds HeaderOf(const Dataset& dataset, const Dataset* known, std::int64_t number) {
+  return (HasSame(known, dataset, number) ? *known : dataset).store->HeaderOf(number);
+}
+
+PictureSize LabelSizeOf(const Dataset& dataset, const Dataset* known, std::int64_t number) {
+  const bool same = HasSame(known, dataset, number) && known->label_images &&
+                    known->label_images->NameOf(number) == dataset.label_images->NameOf(number);
+  return (same ? *known : dataset).label_images->SizeOf(number);
+}
+
 void RequireEnd(const std::string& file) {
   if (IsCutOff(file))
     throw FaultyFile(FaultKind::kCut, file + ": the file is cut off; the picture is damaged");
@@ -81,7 +97,7 @@ void FileChecker::CheckRange(const Dataset& dataset, const FileCheckSpec& spec, 
     const std::string file = dataset.store->NameOf(number);
     PictureSize size;
     const bool usable = Try(file, ends_run, &looked.faults, [&] {
-      const PictureNeeds needs = NeedsOfPictureFile(file, rules);
+      const PictureNeeds needs = HeaderOf(dataset, spec.known, number);
       size = needs.size;
       if (spec.decodes) {
         const std::vector<std::uint8_t> bytes = ReadPictureFile(file);
@@ -111,7 +127,7 @@ void FileChecker::CheckRange(const Dataset& dataset, const FileCheckSpec& spec, 
         looked.classes.assign(std::size_t{kMostPixelClasses} + 1, false);
         for (const std::uint8_t value : read.pixels) looked.classes[value] = true;
       } else {
-        labels = dataset.label_images->SizeOf(number);
+        labels = LabelSizeOf(dataset, spec.known, number);
         RequireEnd(label);
       }
       if (usable && labels != size)

@@ -18,6 +18,8 @@ struct FileCheckSpec {
   PictureSize wanted = {};
   std::function<PictureSize(PictureSize)> after = {};
   std::vector<std::string> class_names = {};
+  // The same split, opened before: it may have read headers; null: none.
+  const Dataset* known = nullptr;
   std::function<void(std::int64_t done)> progress = {};  // images of the split
 };
 

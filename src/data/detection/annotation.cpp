@@ -1,6 +1,5 @@
 #include "data/detection/annotation.h"
 
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -8,6 +7,7 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
+#include "core/lower_case.h"
 #include "core/machine_error.h"
 #include "core/utf8.h"
 #include "data/detection/xml_text.h"
@@ -131,8 +131,7 @@ class AnnotationReader {
   }
 
   bool ReadDifficult(const pugi::xml_node& node) const {
-    std::string text = TextIn(node);
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::string text = LowerCase(TextIn(node));
     if (text.empty() || text == "0" || text == "false" || text == "unspecified") return false;
     if (text == "1" || text == "true") return true;
     Fail(node.offset_debug(), "<difficult> is " + Shown(text) + ", neither 0 nor 1");

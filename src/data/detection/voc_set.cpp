@@ -46,8 +46,9 @@ struct FaultList {
 struct VocImage {
   ListedImage listed;
   Annotation annotation;
-  PictureSize size;                   // of the picture
-  std::optional<BrokenImage> broken;  // it is left out
+  PictureSize size;                    // of the picture
+  std::optional<PictureNeeds> header;  // of its file; unset: it cannot be read
+  std::optional<BrokenImage> broken;   // it is left out
 };
 
 Annotation ReadBoxes(const std::string& xml) {
@@ -92,6 +93,7 @@ void ReadVocImage(const PictureRules& rules, VocImage* image) {
   try {
     picture = NeedsOfPictureFile(image->listed.picture, rules);
     image->size = picture.size;
+    image->header = picture;
   } catch (const DataError&) {
     if (said == PictureSize{}) throw;
     image->size = said;  // whoever decodes the picture says what is wrong with it
@@ -244,7 +246,14 @@ Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
   faults.AddTo(note);
   dataset.height = objects->front().size.height, dataset.width = objects->front().size.width;
   dataset.labels.resize(objects->size());
-  dataset.store = std::make_shared<PictureFiles>("", std::move(files), choices.pictures);
+  const auto store = std::make_shared<PictureFiles>("", std::move(files), choices.pictures);
+  std::int64_t number = 0;
+  for (const VocImage& image : images) {
+    if (image.broken) continue;
+    if (image.header) store->KnowHeader(number, *image.header);
+    ++number;
+  }
+  dataset.store = store;
   dataset.objects = std::move(objects);
   return dataset;
 }

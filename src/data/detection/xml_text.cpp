@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cstdint>
 #include <iterator>
 #include <utility>
 
 #include "core/error.h"
+#include "core/lower_case.h"
 #include "core/utf8.h"
 #include "data/detection/encodings.h"
 
@@ -69,9 +69,7 @@ std::string DeclaredEncoding(std::string_view text) {
   const std::size_t open = declaration.find_first_of("\"'", key);
   if (open == std::string_view::npos) return "";
   const std::size_t close = declaration.find(declaration[open], open + 1);
-  std::string name(declaration.substr(open + 1, close - open - 1));
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return name;
+  return LowerCase(declaration.substr(open + 1, close - open - 1));
 }
 
 // Encodings whose files do not begin with <?xml in ASCII: what declares them and does is not in

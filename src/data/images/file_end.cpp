@@ -2,23 +2,47 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "data/images/formats.h"
+#include "data/images/jpeg_markers.h"
 
 namespace ada::data {
 namespace {
 
-// Searches from the end, where the marker of the end stands in a whole file.
+// Where a JPEG's first scan begins, after the segments of its header; where it has no scan, where
+// its end stands; the file's size where it ends before either.
+std::uint64_t FirstScanOf(const OpenPicture& file) {
+  constexpr std::uint64_t kLook = 64, kStart = 2;
+  for (std::uint64_t at = kStart; at < file.size();) {
+    const std::vector<std::uint8_t> piece = file.Piece(at, kLook);
+    std::size_t in_piece = 0;
+    const std::optional<std::uint8_t> marker = NextMarker(piece, &in_piece);
+    if (!marker) {  // the piece may end in the middle of one
+      at += std::max<std::uint64_t>(piece.size(), 2) - 1;
+      continue;
+    }
+    at += in_piece;
+    if (*marker == kJpegScan) return at;
+    if (*marker == kJpegEnd) return at - 2;
+    if (StandsAlone(*marker)) continue;
+    const std::vector<std::uint8_t> length = file.Piece(at, 2);
+    if (length.size() < 2) break;
+    at += length[0] * std::uint64_t{256} + length[1];
+  }
+  return file.size();
+}
+
+// Searches from the end, where the marker of the end stands in a whole file, back to the first
+// scan: the segments before it are walked over, as a thumbnail in them has an end of its own.
 bool HasJpegEnd(const OpenPicture& file) {
   constexpr std::uint64_t kPiece = 64 << 10;
-  constexpr std::uint8_t kEnd[] = {0xFF, 0xD9};
-  for (std::uint64_t end = file.size(); end > 0;) {
-    const std::uint64_t begin = end > kPiece ? end - kPiece : 0;
-    const std::vector<std::uint8_t> piece = file.Piece(begin, end - begin + 1);
-    if (std::search(piece.begin(), piece.end(), std::begin(kEnd), std::end(kEnd)) != piece.end())
-      return true;
+  const std::uint64_t first = FirstScanOf(file);
+  for (std::uint64_t end = file.size(); end > first;) {
+    const std::uint64_t begin = std::max(first, end - std::min(end, kPiece));
+    if (HasEndMarker(file.Piece(begin, end - begin + 1))) return true;
     end = begin;
   }
   return false;

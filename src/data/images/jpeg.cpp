@@ -17,6 +17,7 @@
 #include "core/machine_error.h"
 #include "data/file_fault.h"
 #include "data/images/formats.h"
+#include "data/images/jpeg_markers.h"
 #include "data/images/jpeg_scans.h"
 #include "data/images/orientation.h"
 
@@ -218,13 +219,9 @@ class JpegReader {
                     ": the picture is made to take time, or damaged; save it anew or leave it out");
   }
 
-  // Whether the marker of the end stands anywhere behind the header, searched from the back.
+  // Whether the marker of the end stands anywhere after the header, which ends at the first scan.
   bool EndIsThere() const {
-    const std::uint8_t* begin = source_.next_input_byte;
-    const std::uint8_t* at = begin + source_.bytes_in_buffer;
-    for (at -= std::min<std::ptrdiff_t>(2, at - begin); at > begin; --at)
-      if (at[0] == 0xFF && at[1] == 0xD9) return true;
-    return false;
+    return HasEndMarker({source_.next_input_byte, source_.bytes_in_buffer});
   }
 
   // Reads the rows of `box` into `out`; `to_end`: also those below it, for the errors in them.

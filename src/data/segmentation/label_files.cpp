@@ -100,14 +100,13 @@ void LabelFiles::FailAt(std::int64_t image, const Picture& picture, std::size_t 
 }
 
 int LabelFiles::OrientationFor(std::int64_t image, PictureSize labels) const {
-  const PictureRules rules = pictures_->rules();
-  if (!rules.applies_exif) return 1;
-  const PictureNeeds picture = NeedsOfPictureFile(pictures_->NameOf(image), rules);
+  if (!pictures_->rules().applies_exif) return 1;
+  const PictureNeeds picture = pictures_->HeaderOf(image);
   return labels != picture.size && labels == picture.stored ? picture.traits.orientation : 1;
 }
 
 PictureSize LabelFiles::SizeOf(std::int64_t image) const {
-  const PictureSize stored = SizeInPictureFile(NameOf(image));
+  const PictureSize stored = HeaderOf(image).stored;
   return Turned(stored, OrientationFor(image, stored));
 }
 

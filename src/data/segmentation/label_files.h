@@ -11,6 +11,7 @@
 #include "data/label_images.h"
 #include "data/label_values.h"
 #include "data/picture_files.h"
+#include "data/picture_headers.h"
 
 namespace ada::data {
 
@@ -30,8 +31,10 @@ class LabelFiles final : public LabelImages {
   std::string NameOf(std::int64_t image) const override { return std::string(files_[image]); }
   Picture Read(std::int64_t image) const override;
   PictureSize SizeOf(std::int64_t image) const override;
+  std::uint64_t DecodingBytesOf(std::int64_t image) const override { return HeaderOf(image).bytes; }
 
  private:
+  PictureNeeds HeaderOf(std::int64_t image) const { return headers_.Of(image, NameOf(image), {}); }
   Picture ReadValues(std::int64_t image) const;
   Picture ReadColors(std::int64_t image) const;
   // The orientation that the label image has to take on; 1: it stays.
@@ -40,6 +43,7 @@ class LabelFiles final : public LabelImages {
                            const std::string& label) const;
 
   NameList files_;
+  PictureHeaders headers_;  // as they are stored
   PixelClasses classes_;
   std::shared_ptr<const ImageStore> pictures_;
   std::array<std::uint8_t, 256> class_of_{};  // of a label in a file; kIgnoredPixel also: none

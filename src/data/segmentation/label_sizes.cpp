@@ -37,7 +37,7 @@ void RequirePair(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
   PictureSize picture, labels;
   try {
-    picture = SizeInPictureFile(dataset.store->NameOf(number), dataset.store->rules());
+    picture = dataset.store->HeaderOf(number).size;
     labels = dataset.label_images->SizeOf(number);
   } catch (const DataError&) {
     return;

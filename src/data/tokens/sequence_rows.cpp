@@ -40,14 +40,14 @@ class SequenceRows final : public RowWriter {
   }
   ImageShape shape() const override { return {tokens_.context(), 1, 1}; }
   bool draws() const override { return places_ > 0; }
-  std::string NameOf(std::int64_t sample) const override {
-    return tokens_.files().front() + ": sequence " + std::to_string(sample);
+  std::string NameOf(std::int64_t epoch, std::int64_t sample) const override {
+    return draws() ? tokens_.NameAt(PlaceOf(epoch, sample)) : tokens_.NameOf(sample);
   }
   void CheckUnchanged() const override { tokens_.CheckUnchanged(); }
   void Write(std::int64_t epoch, std::int64_t sample, const RowPlace& out) const override {
     const SequencePlace place{out.tokens, out.labels};
     if (draws())
-      tokens_.ReadAt(DrawWindow(seed_, epoch, sample, places_), place);
+      tokens_.ReadAt(PlaceOf(epoch, sample), place);
     else
       tokens_.Read(sample, place);
   }
@@ -57,6 +57,10 @@ class SequenceRows final : public RowWriter {
   }
 
  private:
+  std::int64_t PlaceOf(std::int64_t epoch, std::int64_t sample) const {
+    return DrawWindow(seed_, epoch, sample, places_);
+  }
+
   const TokenSet& tokens_;
   const std::uint64_t seed_;
   const std::int64_t places_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/run_in_parallel.h"
 #include "core/text.h"
 #include "data/label_images.h"
 #include "data/tensors/integers.h"
@@ -16,6 +17,8 @@
 
 namespace ada::data {
 namespace {
+
+constexpr std::int64_t kElementsOfTask = 1 << 20;  // that one thread looks at
 
 // One tensor of whole numbers, and where its elements lie.
 class IntegerTensor {
@@ -63,6 +66,9 @@ class TokenRows final : public TokenSet {
     const std::int64_t at = (first_ + index) * context();
     for (int i = 0; i < context(); ++i) out.tokens[i] = Token(*arrays_.tokens, at + i);
     for (int i = 0; i < context(); ++i) out.targets[i] = Target(out.tokens, at, i);
+  }
+  std::string NameOf(std::int64_t index) const override {
+    return arrays_.tokens->tensor().place + ": row " + std::to_string(first_ + index);
   }
   std::shared_ptr<const TokenSet> Part(std::int64_t first, std::int64_t count) const override {
     return std::make_shared<TokenRows>(arrays_, first_ + first, count, context(), vocabulary());
@@ -118,19 +124,34 @@ Arrays ReadArrays(const TensorFile& file, const std::string& split) {
   return arrays;
 }
 
-// The largest number of both; DataError where one is not below `limit`.
+// The largest of elements begin .. end; DataError at the first that is not below `limit`, unless it
+// says that there is no target, which `may_be_ignored` allows.
+std::int64_t LargestOf(const IntegerTensor& tensor, std::int64_t begin, std::int64_t end,
+                       std::int64_t limit, bool may_be_ignored) {
+  std::int64_t largest = 0;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::optional<std::int64_t> value = tensor.At(i, limit);
+    if (!value && !(may_be_ignored && tensor.IsIgnored(i)))
+      tensor.Refuse(i, "0 to " + std::to_string(limit - 1) + ", the vocabulary" +
+                           (may_be_ignored ? ", or -100 for none" : ""));
+    largest = std::max(largest, value.value_or(0));
+  }
+  return largest;
+}
+
+// The largest number of tokens and targets; DataError where one is not below `limit`.
 std::int64_t LargestOf(const Arrays& arrays, std::int64_t limit) {
   std::int64_t largest = 0;
   for (const auto& tensor : {arrays.tokens, arrays.targets}) {
     if (!tensor) continue;
-    for (std::int64_t i = 0; i < tensor->numel(); ++i) {
-      const std::optional<std::int64_t> value = tensor->At(i, limit);
-      const bool target = tensor == arrays.targets;
-      if (!value && !(target && tensor->IsIgnored(i)))
-        tensor->Refuse(i, "0 to " + std::to_string(limit - 1) + ", the vocabulary" +
-                              (target ? ", or -100 for none" : ""));
-      largest = std::max(largest, value.value_or(0));
-    }
+    const std::int64_t count = tensor->numel();
+    std::vector<std::int64_t> of_task(
+        static_cast<std::size_t>((count + kElementsOfTask - 1) / kElementsOfTask));
+    RunRangesInParallel(count, kElementsOfTask, [&](std::int64_t begin, std::int64_t end) {
+      of_task[static_cast<std::size_t>(begin / kElementsOfTask)] =
+          LargestOf(*tensor, begin, end, limit, tensor == arrays.targets);
+    });
+    for (const std::int64_t one : of_task) largest = std::max(largest, one);
   }
   return largest;
 }

@@ -28,6 +28,11 @@ struct Pieces {
     for (const auto& file : files) begins.push_back(begins.back() + file->count());
   }
   std::int64_t count() const { return begins.back(); }
+  // The file that has a token; `token` is below count().
+  std::size_t PieceAt(std::int64_t token) const {
+    return static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), token) -
+                                    begins.begin() - 1);
+  }
 };
 
 class TokenStream final : public TokenSet {
@@ -53,6 +58,12 @@ class TokenStream final : public TokenSet {
     std::copy(out.tokens + 1, out.tokens + context(), out.targets);
     Copy(begin_ + place + context(), 1, out.targets + context() - 1);
   }
+  std::string NameOf(std::int64_t index) const override { return NameAt(index * context()); }
+  std::string NameAt(std::int64_t place) const override {
+    const std::size_t at = pieces_->PieceAt(begin_ + place);
+    return pieces_->files[at]->path() + ": the sequence from token " +
+           std::to_string(begin_ + place - pieces_->begins[at]) + " on";
+  }
   std::shared_ptr<const TokenSet> Part(std::int64_t first, std::int64_t count) const override {
     const std::int64_t begin = begin_ + first * context();
     const std::int64_t end = count == 0 ? begin : begin + count * context() + 1;
@@ -70,12 +81,9 @@ class TokenStream final : public TokenSet {
 
  private:
   void Copy(std::int64_t from, std::int64_t count, std::int32_t* out) const {
-    const std::vector<std::int64_t>& begins = pieces_->begins;
-    auto at = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), from) -
-                                       begins.begin() - 1);
-    for (; count > 0; ++at) {
+    for (std::size_t at = pieces_->PieceAt(from); count > 0; ++at) {
       const TokenFile& file = *pieces_->files[at];
-      const std::int64_t first = from - begins[at];
+      const std::int64_t first = from - pieces_->begins[at];
       const std::int64_t here = std::min(count, file.count() - first);
       file.Read(first, here, vocabulary(), out);
       from += here, out += here, count -= here;

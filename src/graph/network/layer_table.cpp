@@ -11,8 +11,9 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-constexpr std::array<const char*, 11> kTensors = {
-    "y", "w", "dy", "dx", "dw", "forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"};
+constexpr auto kTensors =
+    std::to_array<const char*>({"p", "y", "w", "dy", "dx", "dx2", "dv", "ds", "dq", "dk", "dw",
+                                "forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"});
 
 std::string Mflop(double value) {
   char text[32];

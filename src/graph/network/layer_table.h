@@ -28,7 +28,7 @@ struct LayerRow {
 
 // What the table shows of a layer beside its row.
 struct LayerNotes {
-  // The formats of what it rounds, by tensor (y, w, dy, dx, dw, and operands).
+  // The formats of what it rounds, by tensor (core/tensor_names.h).
   std::vector<std::pair<std::string, AnyFormat>> formats;
   std::string policy;
 };

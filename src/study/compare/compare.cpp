@@ -19,7 +19,7 @@ constexpr std::size_t kMostKey = 32;
 constexpr std::size_t kMostValue = (kTerminalWidth - kMostKey - 2 - 2 * 2) / 2;
 
 bool WithinCharacter(const std::string& text, std::size_t at) {
-  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+  return at < text.size() && !BeginsCodePoint(text[at]);
 }
 
 // Two values that differ, in at most `width` columns each: of what both begin with, as much goes as
@@ -180,7 +180,7 @@ void Compare(const std::string& a, const std::string& b, std::ostream& out, bool
   PrintRun("A", a, config_a, out);
   PrintRun("B", b, config_b, out);
   PrintConfigs(config_a, config_b, out);
-  const RunResults results_a = ReadResults(a), results_b = ReadResults(b);
+  const RunResults results_a = ReadResults(a, config_a), results_b = ReadResults(b, config_b);
   PrintResults(results_a, results_b, out);
   const std::vector<LayerRecord> layers_a = ReadLayers(a), layers_b = ReadLayers(b);
   std::string parting;

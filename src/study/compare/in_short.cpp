@@ -5,6 +5,7 @@
 #include "core/utf8.h"
 #include "study/compare/parts.h"
 #include "study/text_table.h"
+#include "telemetry/language.h"
 
 namespace ada::study {
 namespace {
@@ -19,17 +20,21 @@ std::optional<std::string> CommonSplit(const RunResults& a, const RunResults& b)
   return common;
 }
 
-// What a run is judged by on a split, in percent, and what that is called.
+// What a run is judged by on a split: what that is called, and how much it is.
 struct Judged {
-  std::string name = "top-1";
-  double percent = NAN;
+  std::string name, text;
 };
 Judged JudgedBy(const RunResults& run, const std::string& split) {
   for (const auto& evaluation : run.totals.evaluations()) {
     if (evaluation.last.split != split) continue;
-    if (!evaluation.decided_by_classes()) return {"top-1", 100 * evaluation.last.top1};
-    const telemetry::Metric metric = telemetry::MetricsOf(*evaluation.last_all).front();
-    return {metric.name, 100 * metric.value};
+    const double loss = evaluation.last.loss;
+    if (run.language)
+      return {"loss", Formatted("%.4g nats, perplexity %.4g", loss, telemetry::Perplexity(loss))};
+    const telemetry::Metric metric =
+        evaluation.decided_by_classes()
+            ? telemetry::MetricsOf(*evaluation.last_all).front()
+            : telemetry::Metric{.key = "", .name = "top-1", .value = evaluation.last.top1};
+    return {metric.name, Formatted("%.2f %%", 100 * metric.value)};
   }
   return {};
 }
@@ -62,9 +67,8 @@ std::string InShort(const RunResults& a, const RunResults& b,
   std::string text = "in short: ";
   if (const auto split = CommonSplit(a, b)) {
     const Judged of_a = JudgedBy(a, *split), of_b = JudgedBy(b, *split);
-    text += Visible(*split) + " " + of_a.name + " " + Formatted("%.2f %%", of_a.percent) +
-            " (A), " + (of_b.name == of_a.name ? "" : of_b.name + " ") +
-            Formatted("%.2f %%", of_b.percent) + " (B); ";
+    text += Visible(*split) + " " + of_a.name + " " + of_a.text + " (A), " +
+            (of_b.name == of_a.name ? "" : of_b.name + " ") + of_b.text + " (B); ";
   } else if (a.totals.steps() > 0 && b.totals.steps() > 0) {
     text += "training loss " + Formatted("%.4g", a.totals.epoch_loss()) + " (A), " +
             Formatted("%.4g", b.totals.epoch_loss()) + " (B); ";

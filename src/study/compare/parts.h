@@ -23,12 +23,16 @@ std::vector<KeyDifference> ConfigDifferences(const config::Config& a, const conf
 
 struct RunResults {
   std::string state;            // as RunState says
+  bool language = false;        // the task
+  bool bytes = false;           // tokens are bytes
   telemetry::RunTotals totals;  // from the CSVs, so that a run that goes on has them as well
-  double seconds = 0, images_per_second = 0;  // of summary.json; 0: none yet
+  // Of summary.json; 0: none yet.
+  double seconds = 0, images_per_second = 0, tokens_per_second = 0;
 };
 
-// Reads them from the folder; throws DataError for files that are missing or broken.
-RunResults ReadResults(const std::string& folder);
+// Reads them from the folder of a run with this configuration; throws DataError for files that are
+// missing or broken.
+RunResults ReadResults(const std::string& folder, const config::Config& config);
 
 // Prints a table of both and the differences.
 void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out);

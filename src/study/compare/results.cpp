@@ -7,11 +7,13 @@
 #include <set>
 #include <vector>
 
+#include "config/judged_by.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "study/compare/parts.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
+#include "telemetry/language.h"
 
 namespace ada::study {
 namespace {
@@ -33,6 +35,12 @@ class Numbers {
       : a_(a), b_(b), table_(table) {}
 
   using Value = std::function<std::optional<double>(const RunResults&)>;
+  // The same, asked of language models alone, or of all other runs.
+  static Value OfText(const Value& value, bool language = true) {
+    return [value, language](const RunResults& run) {
+      return run.language == language ? value(run) : std::nullopt;
+    };
+  }
   // No row where neither run has such a number.
   void Row(const std::string& what, const Value& value, int digits) {
     const std::optional<double> a = value(a_), b = value(b_);
@@ -83,6 +91,26 @@ bool AddMetrics(const RunResults& a, const RunResults& b, const std::string& nam
   return !metrics.empty();
 }
 
+// Rows of what language models are judged by on a split; `of`: from a function of the split's
+// totals to one of a run.
+template <class Of>
+void AddText(const std::string& name, const Of& of, Numbers& numbers) {
+  const auto row = [&](const char* what, double (*value)(const telemetry::SplitTotals&),
+                       int digits) {
+    numbers.Row(name + what, Numbers::OfText(of(value)), digits);
+  };
+  row(
+      " loss, best", [](const auto& s) { return s.best.loss; }, 6);
+  const Numbers::Value bits = of([](const auto& s) { return telemetry::Bits(s.last.loss); });
+  numbers.Row(
+      name + " bits per byte",
+      [&](const RunResults& run) { return run.bytes ? bits(run) : std::nullopt; }, 6);
+  row(
+      " perplexity", [](const auto& s) { return telemetry::Perplexity(s.last.loss); }, 4);
+  row(
+      " accuracy %", [](const auto& s) { return 100 * s.last.top1; }, 3);
+}
+
 void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
   std::set<std::string> splits;
   for (const RunResults* run : {&a, &b}) {
@@ -97,9 +125,13 @@ void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
     };
     numbers.Row(name + " loss", of([](const auto& s) { return s.last.loss; }), 6);
     if (AddMetrics(a, b, name, numbers)) continue;
-    numbers.Row(name + " top-1 %", of([](const auto& s) { return 100 * s.last.top1; }), 3);
-    numbers.Row(name + " top-1 %, best", of([](const auto& s) { return 100 * s.best.top1; }), 3);
-    numbers.Row(name + " top-5 %", of([](const auto& s) { return 100 * s.last.top5; }), 3);
+    AddText(name, of, numbers);
+    const auto row = [&](const char* what, double (*value)(const telemetry::SplitTotals&)) {
+      numbers.Row(name + what, Numbers::OfText(of(value), false), 3);
+    };
+    row(" top-1 %", [](const auto& s) { return 100 * s.last.top1; });
+    row(" top-1 %, best", [](const auto& s) { return 100 * s.best.top1; });
+    row(" top-5 %", [](const auto& s) { return 100 * s.last.top5; });
   }
 }
 
@@ -114,9 +146,12 @@ double NumberOf(const nlohmann::json& summary, const char* key) {
 
 }  // namespace
 
-RunResults ReadResults(const std::string& folder) {
+RunResults ReadResults(const std::string& folder, const config::Config& config) {
   RunResults run;
   run.state = RunState(folder);
+  run.language = config.task == Task::kLanguage;
+  run.bytes = config::TokensAreBytes(config);
+  run.totals.DecideByLoss(config::DecidesByLoss(config));
   EachRow<StepRow>(folder, [&](const StepRow& row) { run.totals.Add(row); });
   EachRow<EvaluationRow>(folder, [&](const EvaluationRow& row) {
     run.totals.Add(row);
@@ -129,6 +164,7 @@ RunResults ReadResults(const std::string& folder) {
   if (const nlohmann::json summary = ReadSummary(folder); summary.is_object()) {
     run.seconds = NumberOf(summary, "seconds");
     run.images_per_second = NumberOf(summary, "images_per_second");
+    run.tokens_per_second = NumberOf(summary, "tokens_per_second");
   }
   return run;
 }
@@ -150,12 +186,19 @@ void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out) {
   numbers.Row(
       "training loss, mean of the last epoch",
       [](const RunResults& r) { return r.totals.epoch_loss(); }, 6);
+  numbers.Row("training perplexity, the same", Numbers::OfText([](const RunResults& r) {
+                return telemetry::Perplexity(r.totals.epoch_loss());
+              }),
+              4);
   numbers.Row(
       "training accuracy %, the same",
       [](const RunResults& r) { return 100 * r.totals.epoch_accuracy(); }, 3);
   AddSplits(a, b, numbers);
   numbers.Row(
-      "images/s", [](const RunResults& r) { return IfKnown(r.images_per_second); }, 0);
+      "images/s",
+      Numbers::OfText([](const RunResults& r) { return IfKnown(r.images_per_second); }, false), 0);
+  numbers.Row(
+      "tokens/s", [](const RunResults& r) { return IfKnown(r.tokens_per_second); }, 0);
   numbers.Row(
       "seconds", [](const RunResults& r) { return IfKnown(r.seconds); }, 1);
   table.Print(out, kTerminalWidth);

@@ -194,9 +194,10 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     PrintList(others, 2, out);
   }
   const auto dead = telemetry::LayersWithoutGradient(needs.totals);
-  if (!dead.empty())
-    out << "In the last logged step:\n"
-        << VisibleLines(telemetry::NoGradientText(dead, dead.size(), 100)) << '\n';
+  if (!dead.empty()) {
+    out << "In the last logged step:\n";
+    PrintWrapped(Visible(telemetry::NoGradientText(dead, dead.size())), 2, out);
+  }
   std::vector<std::string> silent;
   for (const TensorNeeds& t : needs.tensors)
     if (t.carries_s() && t.silent()) silent.push_back(t.name());

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/lower_case.h"
 #include "study/replay/parts.h"
 
 namespace ada::study {
@@ -28,17 +29,10 @@ std::optional<double> CountAfter(std::string_view line, std::string_view key) {
   return count && *count >= 0 && *count <= kMostAttempts ? count : std::nullopt;
 }
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-
 class LogReader {
  public:
   void Take(std::string_view text) {
-    const std::string line = Lower(text);
+    const std::string line = LowerCase(text);
     if (line.find("overflow") != std::string::npos &&
         line.find("skipping step") != std::string::npos)
       return Overflow(line);

@@ -37,6 +37,7 @@ struct WatchState {
   std::string name, folder;
   std::string status = "running";          // as RunState says
   std::int64_t epochs = 0, max_steps = 0;  // of the configuration; 0: not known, no limit
+  bool language = false, bytes = false;    // of the task; tokens are bytes
   std::int64_t epoch_steps = 0;  // steps of an epoch; 0: not known until the second begins
   StepRow step;                  // the last; step 0: none yet
   TimingRow timing;              // the last; step 0: none yet

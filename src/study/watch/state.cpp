@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "config/judged_by.h"
 #include "core/error.h"
 #include "study/watch/parts.h"
 #include "telemetry/progress_text.h"
@@ -121,6 +122,8 @@ void WatchFeed::ReadConfig(WatchState& state) {
     state.name = config.name;
     state.epochs = config.train.epochs;
     state.max_steps = config.train.max_steps;
+    state.language = config.task == Task::kLanguage;
+    state.bytes = config::TokensAreBytes(config);
     configured_ = true;
   } catch (const Error&) {  // not there yet, or of another version: the table does without it
   }

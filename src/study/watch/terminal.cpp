@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/lower_case.h"
 #include "core/system_call.h"
 #include "study/watch/parts.h"
 
@@ -35,10 +35,8 @@ bool LocaleIsUtf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(name);
     if (value == nullptr || *value == '\0') continue;
-    std::string locale(value);
+    std::string locale = LowerCase(std::string_view(value));
     std::erase(locale, '-');
-    std::transform(locale.begin(), locale.end(), locale.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return locale.find("utf8") != std::string::npos;
   }
   return false;

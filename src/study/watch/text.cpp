@@ -10,6 +10,7 @@
 #include "core/utf8.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"
+#include "telemetry/language.h"
 #include "telemetry/no_gradient.h"
 #include "telemetry/progress_text.h"
 
@@ -43,16 +44,19 @@ struct Line {
   bool wraps = false;  // it is shown whole, in as many lines as it takes
 };
 
-// "  1234 img/s  left 1:02:03", as far as it is known.
+// "  1234 img/s  left 1:02:03", as far as it is known; of a language model "  12.3k tokens/s".
 std::string Pace(const WatchState& s) {
   if (s.timing.step == 0 || s.status != "running") return "";
-  std::string pace = "  " + telemetry::FormatCount(s.timing.images_per_second) + " img/s";
+  const bool tokens = !std::isnan(s.timing.tokens);
+  std::string pace = "  " +
+                     telemetry::FormatCount(tokens ? s.timing.tokens : s.timing.images_per_second) +
+                     (tokens ? " tokens/s" : " img/s");
   if (s.seconds_left() >= 0) pace += "  left " + telemetry::FormatDuration(s.seconds_left());
   return pace;
 }
 
 // Lines that wrap as several.
-std::vector<Line> Wrapped(const std::vector<Line>& lines, std::size_t width) {
+std::vector<Line> InPieces(const std::vector<Line>& lines, std::size_t width) {
   constexpr std::size_t kIndent = 2;
   std::vector<Line> wrapped;
   for (const Line& line : lines) {
@@ -60,16 +64,28 @@ std::vector<Line> Wrapped(const std::vector<Line>& lines, std::size_t width) {
       wrapped.push_back(line);
       continue;
     }
-    std::ostringstream text;
-    PrintWrapped(line.text, kIndent, text, width);
-    std::istringstream pieces(text.str());
+    std::istringstream pieces(Wrapped(line.text, kIndent, width));
     for (std::string piece; std::getline(pieces, piece);) wrapped.push_back({piece, line.color});
   }
   return wrapped;
 }
 
-// "top-1 91.20 %", or what decides of the classes: "mIoU 45.10 %".
+// "loss 1.752  acc 47.2 %"; of a language model "loss 1.752 nats  perplexity 5.77".
+std::string Fit(const WatchState& s) {
+  const std::string loss = Formatted("loss %.4g", s.step.loss);
+  return s.language ? loss + Formatted(" nats  perplexity %.4g", telemetry::Perplexity(s.step.loss))
+                    : loss + Formatted("  acc %.1f %%", 100 * s.step.accuracy);
+}
+
+// "top-1 91.20 %", or what decides of the classes: "mIoU 45.10 %"; of a language model
+// "2.528 bits per byte  perplexity 5.77  accuracy 47.20 %".
 std::string Judgement(const WatchState& s) {
+  if (s.language) {
+    const double loss = s.evaluation.loss;
+    return (s.bytes ? Formatted("%.4g bits per byte  ", telemetry::Bits(loss)) : "") +
+           Formatted("perplexity %.4g  accuracy %.2f %%", telemetry::Perplexity(loss),
+                     100 * s.evaluation.top1);
+  }
   const bool known = s.classes.step == s.evaluation.step && s.classes.split == s.evaluation.split;
   const std::vector<telemetry::Metric> metrics =
       known ? telemetry::MetricsOf(s.classes) : std::vector<telemetry::Metric>();
@@ -85,16 +101,16 @@ std::vector<Line> Header(const WatchState& s) {
     return lines;
   }
   lines.push_back({OutOf("step", s.step.step, s.steps_in_all()) + "  " +
-                   OutOf("epoch", s.step.epoch, s.epochs_in_all()) +
-                   Formatted("  loss %.4g  acc %.1f %%  lr %.4g  S ", s.step.loss,
-                             100 * s.step.accuracy, s.step.lr) +
-                   ShortestText(s.step.scale) + "  skipped " + std::to_string(s.skipped)});
+                   OutOf("epoch", s.step.epoch, s.epochs_in_all()) + "  " + Fit(s) +
+                   Formatted("  lr %.4g  S ", s.step.lr) + ShortestText(s.step.scale) +
+                   "  skipped " + std::to_string(s.skipped)});
   if (s.finiteness.since() > 0) lines.push_back({s.finiteness.Text(), Color::kRed});
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
   if (s.evaluation.step > 0)
-    lines.push_back({s.evaluation.split + Formatted(": loss %.4g  ", s.evaluation.loss) +
-                     Judgement(s) + " (step " + std::to_string(s.evaluation.step) + ")"});
+    lines.push_back({s.evaluation.split + Formatted(": loss %.4g", s.evaluation.loss) +
+                     (s.language ? " nats  " : "  ") + Judgement(s) + " (step " +
+                     std::to_string(s.evaluation.step) + ")"});
   if (s.event.step > 0)
     lines.push_back({"last event: step " + std::to_string(s.event.step) + ", " + s.event.event +
                          ": " + Visible(s.event.message),
@@ -203,7 +219,7 @@ std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf
 }
 
 std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options) {
-  std::vector<Line> lines = Wrapped(Header(state), options.width);
+  std::vector<Line> lines = InPieces(Header(state), options.width);
   if (!state.layers.empty()) {
     const std::size_t around = lines.size() + 2;  // titles and legend
     std::size_t room = state.layers.size();

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "config/judged_by.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/judged_by.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "core/utf8.h"

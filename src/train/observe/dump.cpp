@@ -97,7 +97,7 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
   std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));
   backend_.Read(seen.value, pass.rows, values.data());
   const std::int64_t rows =
-      GatherRows(values, pass.rows, seen.scale != nullptr ? *seen.scale : 1.0F);
+      GatherRows(values, shape.per_image(), seen.scale != nullptr ? *seen.scale : 1.0F);
   Item& item = items_[seen.layer + "." + seen.tensor];
   const bool flat = shape.h == 1 && shape.w == 1 && (seen.layer == "loss" || IsLinear(seen.layer));
   item.dims = flat ? std::vector<std::int64_t>{rows, shape.c}
@@ -107,11 +107,12 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
   item.values = AsPyTorch(values, shape);
 }
 
-// The rows of all processes, one process's after the other's, with the scale of the first; returns
-// how many.
-std::int64_t Dump::GatherRows(std::vector<float>& values, std::int64_t rows, float scale) const {
+// `values` become the rows, of `per_row` values each, of all processes, one process's after the
+// other's, with the scale of the first; a process may have none. Returns how many rows that are.
+std::int64_t Dump::GatherRows(std::vector<float>& values, std::int64_t per_row, float scale) const {
+  const auto size = static_cast<std::size_t>(per_row);
+  const auto rows = static_cast<std::int64_t>(values.size() / size);
   if (team_ == nullptr) return rows;
-  const auto size = values.size() / static_cast<std::size_t>(rows);
   const std::vector<std::int64_t> counts = backend::GatherAll(team_->all(), rows);
   const std::vector<float> scales = backend::GatherAll(team_->all(), scale);
   const auto most = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
@@ -173,19 +174,23 @@ void Dump::AddFactors(const graph::LayerRow& batch_norm) {
 }
 
 void Dump::EndMicroBatch(const MicroBatch& batch) {
-  if (!Waits() || batch.rows.images == nullptr) return;
+  if (!Waits() || config_.task == Task::kLanguage) return;
   const Shape& image = graph_.input_shape();
-  const std::int64_t rows = batch.pass.rows;
-  const std::vector<float> images(batch.rows.images, batch.rows.images + rows * image.per_image());
+  const auto all_of = [&](const auto* mine, std::int64_t per_row) {
+    std::vector<float> values(mine, mine + batch.pass.rows * per_row);
+    GatherRows(values, per_row, 1);
+    return values;
+  };
+  const std::vector<float> images = all_of(batch.rows.images, image.per_image());
+  const auto rows = static_cast<std::int64_t>(images.size()) / image.per_image();
   Item& item = items_["batch.images"];
   item.dims = {rows, image.c, image.h, image.w};
   item.values = AsPyTorch(images, image);
   item.format = FormatName(kFp32);
-  const std::int32_t* labels = batch.rows.targets.labels;
-  if (config_.task != Task::kClassification || labels == nullptr) return;
+  if (config_.task != Task::kClassification) return;
   Item& of_images = items_["batch.labels"];
   of_images.dims = {rows};
-  of_images.values.assign(labels, labels + rows);
+  of_images.values = all_of(batch.rows.targets.labels, 1);
   of_images.format = FormatName(kFp32);
 }
 

@@ -23,8 +23,8 @@ namespace ada::train {
 // With log.dump_on the first step with that event also writes
 // <folder>/dump/skip-00000100.safetensors (or alert-...): the same tensors of the layer that the
 // event names, among them its inputs, and the batch: batch.images [n, c, h, w] as the network got
-// them (of the last micro-batch), and where an image has one label batch.labels, [n]. Until then
-// every step is observed.
+// them (of the last micro-batch, of all processes), and where an image has one label batch.labels,
+// [n]; a batch of tokens is not written. Until then every step is observed.
 class Dump : public StepObserver {
  public:
   // All must outlive the dump. OutputError where a file cannot be written. `team`: of several
@@ -53,7 +53,7 @@ class Dump : public StepObserver {
   bool Takes(const std::string& layer) const { return Waits() || Matches(layer); }
   template <class Wanted>
   void WriteFile(const char* prefix, const Wanted& wanted);
-  std::int64_t GatherRows(std::vector<float>& values, std::int64_t rows, float scale) const;
+  std::int64_t GatherRows(std::vector<float>& values, std::int64_t per_row, float scale) const;
   bool IsLinear(const std::string& layer) const;
   void AddWeights(const backend::Pass& pass);
   bool ChoosesScale(const std::string& layer) const;

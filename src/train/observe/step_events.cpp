@@ -57,8 +57,8 @@ void StepEvents::Loss(const StepResult& r, const EventTensor& first) {
 void StepEvents::Targets(const StepResult& r) {
   if (config_.task != Task::kLanguage || r.terms > 0) return;
   const std::string message =
-      "no token of the batch has a target (all are -100): its loss is given as 0, its gradients "
-      "are";
+      "no token of the batch has a target (all are -100): its loss and its gradients are given as "
+      "0, and nothing is learned of it";
   Add(r, "no_targets", {"loss", "", "0"}, message);
   Tell(r, message);
 }
