@@ -171,7 +171,8 @@ typedef struct {
   const int64_t* dims;
 } ada_operand;
 /* Quantizes fp32 values in the processor's memory; decoded (may be the same) and figures may be
-   NULL. 1 where the operand's dims make no sense. */
+   NULL. 1 where rank (2 to 16), dims (1 or more each, 2^40 values at most) or groups (which divide
+   the channels) make no sense: nothing is written. */
 ADA_API int32_t ada_operand_quantize(const ada_block_format* format, const ada_operand* operand,
                                      const float* values, float* decoded,
                                      ada_block_figures* figures);

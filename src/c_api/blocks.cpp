@@ -34,16 +34,30 @@ ada_block_format* NewBlockFormat(const std::string& text) {
                     "or a map such as {element: fp4_e2m1, rule: rceil}");
 }
 
+constexpr std::int32_t kMostAxes = 16;
+constexpr std::int64_t kMostValues = std::int64_t{1} << 40;
+
 OperandPlace PlaceOf(const ada_operand& operand) {
   OperandPlace place;
   place.weight = operand.weight != 0, place.linear = operand.linear != 0;
   place.groups = operand.groups;
   place.along_channels = operand.along_channels != 0;
+  if (operand.rank < 2 || operand.rank > kMostAxes || operand.dims == nullptr)
+    throw ConfigError("an operand has two axes or more, " + std::to_string(kMostAxes) +
+                      " at most; got " + std::to_string(operand.rank));
   place.dims.assign(operand.dims, operand.dims + operand.rank);
-  const bool enough = place.dims.size() >= 2;
-  const std::int64_t channels = enough ? place.dims[place.weight ? 0 : 1] : 0;
-  if (!enough || place.groups < 1 || (!place.linear && channels % place.groups != 0))
-    throw ConfigError("an operand has two axes or more, and channels that its groups divide");
+  std::int64_t values = 1;
+  for (const std::int64_t size : place.dims) {
+    if (size < 1 || size > kMostValues / values)
+      throw ConfigError(
+          "an operand's axes are 1 or more, and hold 2^40 values at most; got an axis of " +
+          std::to_string(size));
+    values *= size;
+  }
+  const std::int64_t channels = place.dims[place.weight ? 0 : 1];
+  if (place.groups < 1 || (!place.linear && channels % place.groups != 0))
+    throw ConfigError("groups divide the channels of an operand; got " +
+                      std::to_string(place.groups) + " of " + std::to_string(channels));
   if (place.linear) place.groups = 1;
   return place;
 }

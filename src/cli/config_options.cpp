@@ -106,6 +106,13 @@ config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint)
   return config;
 }
 
+config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights) {
+  config::Config config = FilledConfigOf(a, weights);
+  if (!config.precision.schedule.empty())
+    config.precision = config::PrecisionAt(config.precision, train::StepOfWeights(weights));
+  return config;
+}
+
 std::string WeightsAt(const std::string& path, bool best) {
   if (IsFolder(path)) return train::CheckpointOfRun(path, best);
   if (best) throw ConfigError("--best: " + path + " is no folder; expected that of a run");

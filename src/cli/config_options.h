@@ -45,6 +45,10 @@ config::Config ConfigOf(ConfigArguments& a);
 // configuration, where `a` names none.
 config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint = "");
 
+// The same of weights that are evaluated (empty: the network as it starts), with the precision that
+// precision.schedule gives the step of their checkpoint.
+config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights);
+
 // The file of weights that `path` means: itself, or in a run's folder the newest checkpoint, or the
 // best. Throws ConfigError where the best is asked for of what is no folder.
 std::string WeightsAt(const std::string& path, bool best);

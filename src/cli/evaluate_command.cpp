@@ -64,7 +64,7 @@ int Evaluate(EvaluateArguments& a) {
   a.options.progress = !a.no_progress;
   telemetry::Log log;
   const std::string checkpoint = a.run.empty() ? "" : CheckpointOf(a, log);
-  const config::Config config = FilledConfigOf(a, checkpoint);
+  const config::Config config = EvaluatedConfigOf(a, checkpoint);
   CheckEvaluateOutputs(a, checkpoint, config);
   train::Evaluate(config, checkpoint, a.options, std::cout, log);
   return 0;

@@ -73,7 +73,7 @@ int Generate(GenerateArguments& a) {
   o.seed = static_cast<std::uint64_t>(
       WholeNumber(a.seed, 0, kLargestSeed, "--seed", "expected a whole number from 0 to 2^53"));
   const std::string path = WeightsAt(a.run, a.best);
-  const config::Config config = FilledConfigOf(a, path);
+  const config::Config config = EvaluatedConfigOf(a, path);
   telemetry::Log log;
   train::Generate(config, path, o, std::cout, log);
   return 0;

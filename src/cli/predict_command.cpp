@@ -51,7 +51,7 @@ int Predict(PredictArguments& a) {
   if (a.json) a.options.format = train::PredictFormat::kJson;
   const std::string path = WeightsAt(a.checkpoint, a.best);
   CheckPredictOutputs(a, path);
-  const config::Config config = FilledConfigOf(a, path);
+  const config::Config config = EvaluatedConfigOf(a, path);
   a.options.asks_data = !a.config.empty() || ChangesData(OverridesOf(a.set));
   telemetry::Log log;
   train::Predict(config, path, a.photos, a.options, std::cout, log);

@@ -1,4 +1,5 @@
 // what-if, recommend, advise, compare, watch: what reads the folder of a run.
+#include <algorithm>
 #include <cfloat>
 #include <iostream>
 #include <memory>
@@ -6,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/view.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "study/commands.h"
 
@@ -29,42 +31,52 @@ void AddFolder(CLI::App& app, std::string& folder, const char* what) {
   app.add_option("RUN_DIR", folder, what)->type_name("");
 }
 
-// Of the tensors in a dump, formats alone are judged.
-int WhatIfOfDump(const WhatIfArguments& a) {
-  const char* other = !a.folder.empty()   ? "RUN_DIR"
-                      : a.scale           ? "--scale"
+bool AnyOfBlocks(const std::vector<AnyFormat>& formats) {
+  return std::any_of(formats.begin(), formats.end(), [](const AnyFormat& format) {
+    return std::holds_alternative<BlockFormat>(format);
+  });
+}
+
+// Of the tensors in a dump, formats alone are judged. what: says that it is one.
+int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::string& dump,
+                 const std::vector<AnyFormat>& formats) {
+  const char* other = a.scale             ? "--scale"
                       : !a.policy.empty() ? "--policy"
                       : !a.set.empty()    ? "--set"
                                           : nullptr;
   if (other != nullptr)
-    throw ConfigError("--dump " + a.dump + ": judges formats of the file's operands; leave out " +
-                      other);
-  if (a.formats.empty())
-    throw ConfigError("--dump " + a.dump + ": expected --format FORMAT, once or several times");
-  study::WhatIfDumpOptions options;
-  options.dump = a.dump;
-  for (const std::string& format : a.formats)
-    options.formats.push_back(config::ReadAnyFormat(format));
-  options.view = a.view.View();
-  study::WhatIfDump(options, std::cout);
+    throw ConfigError(what + ": judges formats of the file's operands; leave out " + other);
+  study::WhatIfDump({dump, formats, a.view.View()}, std::cout);
   return 0;
 }
 
 int WhatIf(WhatIfArguments& a) {
+  std::vector<AnyFormat> formats;
+  for (const std::string& format : a.formats) formats.push_back(config::ReadAnyFormat(format));
   if (!a.dump.empty()) {
     TakeOperand(a.folder, a.set);
-    return WhatIfOfDump(a);
+    const std::string what = "--dump " + a.dump;
+    if (!a.folder.empty())
+      throw ConfigError(what + ": judges formats of the file's operands; leave out RUN_DIR");
+    if (formats.empty())
+      throw ConfigError(what + ": expected --format FORMAT, once or several times");
+    return WhatIfOfDump(a, what, a.dump, formats);
   }
   RequireOperand(a.folder, a.set, "RUN_DIR", "what-if");
+  if (AnyOfBlocks(formats)) {
+    const std::string dump = study::NewestDump(a.folder);
+    std::cerr << "blocks are judged in " << dump << '\n';
+    return WhatIfOfDump(a, "--format " + FormatName(formats.front()), dump, formats);
+  }
   if (a.policy.empty() && !a.set.empty())
     throw ConfigError("--set " + a.set.front() +
                       ": changes a policy, and --policy names none; expected both or neither");
   study::WhatIfOptions options;
   options.folder = a.folder;
-  if (a.formats.size() > 1)
+  if (formats.size() > 1)
     throw ConfigError("--format " + a.formats[1] +
-                      ": a run is judged by one format; several are for --dump");
-  if (!a.formats.empty()) options.format = config::ReadFormat(a.formats.front());
+                      ": a run is judged by one plain format; several are for dumps");
+  if (!formats.empty()) options.format = std::get<NumberFormat>(formats.front());
   if (a.scale)
     options.scale = Checked(*a.scale, FLT_TRUE_MIN, FLT_MAX, "--scale",
                             "a positive number that fp32 can hold, for example 1024");
@@ -106,7 +118,7 @@ Command AddWhatIf(CLI::App& app) {
   command
       ->add_option("--format", a->formats,
                    "instead of each tensor's own; a name or '{exponent: 4, mantissa: 3}'; of a\n"
-                   "dump also block-scaled ones, and several")
+                   "dump several. Block-scaled ones are judged in the run's newest dump")
       ->type_name("FORMAT")
       ->allow_extra_args(false);
   command->add_option("--scale", a->scale, "that every tensor would carry (default: its own)")

@@ -214,6 +214,16 @@ enum class PrecisionRecipe {
   kDeepSeekV3,
   kMxfp4Hadamard,
 };
+// One entry of `precision.schedule`: what is different from a step on; unset: as before.
+struct PrecisionSwitchConfig : RoleFormatsConfig {
+  std::int64_t from_step = 0;
+  std::optional<NumberFormat> format;
+  std::vector<LayerPrecisionConfig> layers;  // follow those before
+  std::optional<RoundingKind> rounding;
+  std::optional<PrecisionRecipe> recipe;  // then `operands` replace those before as a whole
+  OperandsConfig operands;
+  Location where;
+};
 struct PrecisionConfig : RoleFormatsConfig {
   PrecisionPreset preset = PrecisionPreset::kNone;
   PrecisionRecipe recipe = PrecisionRecipe::kNone;
@@ -224,6 +234,7 @@ struct PrecisionConfig : RoleFormatsConfig {
   OperandsConfig operands;
   OverflowKind overflow = OverflowKind::kDefault;
   KeptFormatConfig masters, optimizer_state;
+  std::vector<PrecisionSwitchConfig> schedule;  // by rising from_step
 };
 
 // One entry of `optimizer.groups`; a factor that is not set: as an earlier match has it, else 1.
@@ -307,13 +318,18 @@ struct DetectionConfig {
   double draw = 0.6;     // score from which a box is drawn
   Location where;
 };
-// One entry of log.what_if: another choice, judged from the histograms of each logged step.
+// One entry of log.what_if: another choice, judged from the histograms of a step; of a block-scaled
+// format from the operands of products themselves.
 struct WhatIfConfig {
-  std::string name;                    // of the scenario in what_if.csv; empty: made of the rest
-  std::optional<NumberFormat> format;  // unset: each tensor's own
-  std::optional<double> scale;         // that every tensor would carry; unset: its own
+  std::string name;                 // of the scenario in what_if.csv; empty: made of the rest
+  std::optional<AnyFormat> format;  // unset: each tensor's own
+  std::optional<double> scale;      // that every tensor would carry; unset: its own
   std::optional<scaling::Settings> scaling;  // a policy instead of a scale
   Location where;
+
+  const BlockFormat* block_format() const {
+    return format ? std::get_if<BlockFormat>(&*format) : nullptr;
+  }
 };
 // The event by which a dump of the tensors around it is written.
 enum class DumpOn { kNever, kSkip, kAlert };

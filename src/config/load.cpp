@@ -116,8 +116,13 @@ void FillDefaults(Config& config) {
   LogConfig& log = config.log;
   if (!log.histogram_every) log.histogram_every = SparseHistograms(log.every);
   PrecisionConfig& p = config.precision;
-  if (!p.weight_gradients && scaling::MakePolicy(config.scaling)->FollowsReference())
-    p.weight_gradients = p.gradients.value_or(p.format);
+  if (p.weight_gradients || !scaling::MakePolicy(config.scaling)->FollowsReference()) return;
+  p.weight_gradients = p.gradients.value_or(p.format);
+  for (PrecisionSwitchConfig& change : p.schedule) {
+    const PrecisionConfig at = PrecisionAt(p, change.from_step);
+    if (!change.weight_gradients && (change.format || change.gradients))
+      change.weight_gradients = at.gradients.value_or(at.format);
+  }
 }
 
 std::int64_t MaxRetries(const TrainConfig& train) {

@@ -75,6 +75,15 @@ void FillScalingDefaults(scaling::Settings& scaling, TrainConfig& train);
 // gradients' format, as the authors' program has them, unless they are set.
 void FillDefaults(Config& config);
 
+// What holds in a step, from 1: precision.schedule applied, and then empty.
+PrecisionConfig PrecisionAt(const PrecisionConfig& precision, std::int64_t step);
+// The last step in which the same holds as in `step`, as precision.schedule says.
+std::int64_t LastStepAsAt(const PrecisionConfig& precision, std::int64_t step);
+
+// What such an entry changes, as its keys in one line: "{format: bf16, recipe: none}". Operands
+// that a recipe gives are not listed.
+std::string TextOf(const PrecisionSwitchConfig& change);
+
 // Attempts that may follow the first of a step.
 std::int64_t MaxRetries(const TrainConfig& train);
 

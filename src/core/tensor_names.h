@@ -19,6 +19,10 @@ inline bool IsOfAttention(std::string_view tensor) {
 inline bool IsDx(std::string_view tensor) {
   return tensor == "dx" || tensor == "dx2" || IsOfAttention(tensor);
 }
+// Whether it is a gradient of the loss, by a tensor of the batch or by a weight.
+inline bool IsGradient(std::string_view tensor) {
+  return IsDx(tensor) || tensor == "dy" || tensor == "dw";
+}
 // The tensor that a part belongs to: "update" of "update.weight".
 inline std::string_view WholeTensor(std::string_view tensor) {
   return tensor.substr(0, tensor.find('.'));

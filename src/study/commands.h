@@ -156,6 +156,9 @@ struct WhatIfDumpOptions {
 // layer or tensors that do not fit.
 void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out);
 
+// The dump of the last step that a run has dumped (log.dump_every). DataError where it has none.
+std::string NewestDump(const std::string& folder);
+
 // recommend: the scales and formats that the record of a run speaks for, with the reasons and a
 // YAML fragment that can be used at once.
 struct RecommendOptions {

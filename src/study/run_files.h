@@ -9,6 +9,7 @@
 
 namespace ada::study {
 
+using telemetry::BlockRow;
 using telemetry::ClassRow;
 using telemetry::EvaluationRow;
 using telemetry::EventRow;

@@ -1,6 +1,9 @@
 // what-if --dump: what formats would lose of the operands of a dump's products.
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <functional>
+#include <numeric>
 #include <ostream>
 
 #include "config/load.h"
@@ -11,6 +14,7 @@
 #include "core/utf8.h"
 #include "study/blocks/block_words.h"
 #include "study/commands.h"
+#include "study/run_files.h"
 #include "study/text_table.h"
 #include "what_if/operand_judge.h"
 
@@ -72,7 +76,14 @@ ProductTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
   layer.w = Stored(file, name + ".w");
   layer.x = Stored(file, name + ".x");
   layer.dy = Stored(file, name + ".dy");
-  layer.linear = layer.w.dims.size() == 2;
+  // A linear layer takes an image as one row, or each of its tokens.
+  const auto one_row = [](const StoredTensor& tensor, std::int64_t width) {
+    if (!tensor || tensor.dims.size() < 2) return true;
+    return std::accumulate(tensor.dims.begin() + 1, tensor.dims.end(), std::int64_t{1},
+                           std::multiplies<>()) == width;
+  };
+  layer.linear = layer.w.dims.size() == 2 && one_row(layer.x, layer.w.dims[1]) &&
+                 one_row(layer.dy, layer.w.dims[0]);
   if (!layer.linear) layer.groups = GroupsOf(file, layer);
   const std::string refusal = what_if::RefuseShapes(layer);
   if (!refusal.empty()) throw DataError(file.path() + ": layer " + Shown(name) + ": " + refusal);
@@ -94,6 +105,22 @@ void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
 }
 
 }  // namespace
+
+std::string NewestDump(const std::string& folder) {
+  RequireRun(folder);
+  std::string newest;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder + "/dump", error)) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".safetensors"))
+      newest = std::max(newest, file.path().string());
+  }
+  if (newest.empty())
+    throw DataError(folder +
+                    ": has no dump, and histograms do not know the blocks of a format; run again "
+                    "with log.dump_every, or with the formats in log.what_if");
+  return newest;
+}
 
 void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
   const SafetensorsFile file = SafetensorsFile::Open(options.dump);

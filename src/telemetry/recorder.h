@@ -40,7 +40,11 @@ class Recorder {
     layers_.Add(row);
   }
   void WhatIf(const WhatIfRow& row) { logs_->WhatIf(row); }
-  void Probe(const ProbeRow& row) { logs_->Probe(row); }
+  void WhatIf(const WhatIfBlockRow& row) { logs_->WhatIf(row); }
+  void Probe(const ProbeRow& row) {
+    logs_->Probe(row);
+    layers_.Add(row);
+  }
   void Classes(const ClassRow& row);
   void Confusion(const ConfusionRow& row) { logs_->Confusion(row); }
   void Losses(const LossRow& row) { logs_->Losses(row); }

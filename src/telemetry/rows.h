@@ -170,6 +170,26 @@ inline constexpr auto kColumns<WhatIfRow> = std::to_array<Column<WhatIfRow>>({
     {"overflow_unsure", &WhatIfRow::overflow_unsure},
 });
 
+// What a scenario with a block-scaled format would have done to one operand in one step.
+struct WhatIfBlockRow : BlockFigures {
+  static constexpr char kFile[] = "what_if_blocks.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, tensor, scenario, format;
+  double scale = 1;  // S that the values carry
+};
+template <>
+inline constexpr auto kColumns<WhatIfBlockRow> =
+    Joined(std::to_array<Column<WhatIfBlockRow>>({
+               {"step", &WhatIfBlockRow::step, kKey},
+               {"epoch", &WhatIfBlockRow::epoch},
+               {"layer", &WhatIfBlockRow::layer, kKey},
+               {"tensor", &WhatIfBlockRow::tensor, kKey},
+               {"scenario", &WhatIfBlockRow::scenario, kKey},
+               {"format", &WhatIfBlockRow::format},
+               {"scale", &WhatIfBlockRow::scale, kExact},
+           }),
+           BlockColumns<WhatIfBlockRow>());
+
 // One tensor of a probe step beside the same tensor computed in fp32 from the same weights and
 // batch. All values are without scale.
 struct ProbeRow {
@@ -184,6 +204,8 @@ struct ProbeRow {
   double sqnr_db = NAN;      // 10 log10(mean of fp32^2 / mse); inf where they are equal
   double cosine = NAN;       // of the angle between the two; NaN where one is zero
   double lost_pct = NAN;     // of `nonzero`; RunLogs fills it in
+  // Of a gradient: its norm in fp32 beside that of the run's errors; inf where the two are equal.
+  double norm_over_noise = NAN;
 };
 template <>
 inline constexpr auto kColumns<ProbeRow> = std::to_array<Column<ProbeRow>>({
@@ -200,6 +222,7 @@ inline constexpr auto kColumns<ProbeRow> = std::to_array<Column<ProbeRow>>({
     {"mse", &ProbeRow::mse, kEmptyNan},
     {"sqnr_db", &ProbeRow::sqnr_db, kEmptyNan},
     {"cosine", &ProbeRow::cosine, kEmptyNan},
+    {"norm_over_noise", &ProbeRow::norm_over_noise, kEmptyNan},
 });
 
 // Something that a reader of the run should know of.

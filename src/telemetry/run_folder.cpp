@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
 constexpr const char* kLock = ".lock";
 const std::vector<std::string> kFiles = {
-    "steps.csv",   "scales.csv",  "underflow.csv", "events.csv",  "evaluation.csv",
-    "timing.csv",  "classes.csv", "confusion.csv", "losses.csv",  "histograms.csv",
-    "what_if.csv", "probes.csv",  "blocks.csv",    "config.yaml", "summary.json",
-    "log.txt",     "blame.json"};
+    "steps.csv",    "scales.csv",  "underflow.csv",      "events.csv", "evaluation.csv",
+    "timing.csv",   "classes.csv", "confusion.csv",      "losses.csv", "histograms.csv",
+    "what_if.csv",  "probes.csv",  "what_if_blocks.csv", "blocks.csv", "config.yaml",
+    "summary.json", "log.txt",     "blame.json"};
 const std::vector<std::string> kFolders = {"checkpoints", "dump", kEventFolder};
 
 bool HasExtension(const fs::path& path, std::initializer_list<const char*> extensions) {

@@ -116,6 +116,7 @@ struct RunLogs::Files {
         timing(folder + "/" + TimingRow::kFile, Header<TimingRow>(), KeepTiming(folder, lengths)),
         histograms(OpenOptional<HistogramRow>(folder, lengths, choice.histograms)),
         what_if(OpenOptional<WhatIfRow>(folder, lengths, choice.what_if)),
+        what_if_blocks(OpenOptional<WhatIfBlockRow>(folder, lengths, choice.what_if_blocks)),
         probes(OpenOptional<ProbeRow>(folder, lengths, choice.probes)),
         blocks(OpenOptional<BlockRow>(folder, lengths, choice.blocks)),
         classes(OpenOptional<ClassRow>(folder, lengths, choice.classes)),
@@ -124,7 +125,8 @@ struct RunLogs::Files {
 
   CsvFile steps, scales, underflow, events, evaluation, timing;
   // Null: not written.
-  std::unique_ptr<CsvFile> histograms, what_if, probes, blocks, classes, confusion, losses;
+  std::unique_ptr<CsvFile> histograms, what_if, what_if_blocks, probes, blocks, classes, confusion,
+      losses;
 };
 
 void CheckLogs(const std::string& folder, const Lengths& lengths) {
@@ -135,6 +137,7 @@ void CheckLogs(const std::string& folder, const Lengths& lengths) {
   Check<EvaluationRow>(folder, lengths);
   CheckOptional<HistogramRow>(folder, lengths);
   CheckOptional<WhatIfRow>(folder, lengths);
+  CheckOptional<WhatIfBlockRow>(folder, lengths);
   CheckOptional<ProbeRow>(folder, lengths);
   CheckOptional<BlockRow>(folder, lengths);
   CheckOptional<ClassRow>(folder, lengths);
@@ -219,6 +222,11 @@ void RunLogs::WhatIf(const WhatIfRow& row) {
   files_->what_if->Add(FieldsOf(row));
 }
 
+void RunLogs::WhatIf(const WhatIfBlockRow& row) {
+  ADA_CHECK(files_->what_if_blocks != nullptr);
+  files_->what_if_blocks->Add(FieldsOf(row));
+}
+
 void RunLogs::Probe(ProbeRow row) {
   ADA_CHECK(files_->probes != nullptr);
   row.lost_pct = PercentOf(row.lost, row.nonzero);
@@ -248,8 +256,8 @@ void RunLogs::Timing(const TimingRow& row) { files_->timing.Add(FieldsOf(row)); 
 
 void RunLogs::Flush() {
   Files& f = *files_;
-  for (CsvFile* file : {f.histograms.get(), f.what_if.get(), f.probes.get(), f.blocks.get(),
-                        f.classes.get(), f.confusion.get(), f.losses.get()}) {
+  for (CsvFile* file : {f.histograms.get(), f.what_if.get(), f.what_if_blocks.get(), f.probes.get(),
+                        f.blocks.get(), f.classes.get(), f.confusion.get(), f.losses.get()}) {
     if (file != nullptr) file->Flush();
   }
   // steps.csv last: a row there means that the other files know its step.
@@ -263,6 +271,7 @@ Lengths RunLogs::Sync() {
   Lengths lengths;
   if (f.histograms) lengths[HistogramRow::kFile] = f.histograms->Sync();
   if (f.what_if) lengths[WhatIfRow::kFile] = f.what_if->Sync();
+  if (f.what_if_blocks) lengths[WhatIfBlockRow::kFile] = f.what_if_blocks->Sync();
   if (f.probes) lengths[ProbeRow::kFile] = f.probes->Sync();
   if (f.blocks) lengths[BlockRow::kFile] = f.blocks->Sync();
   if (f.classes) lengths[ClassRow::kFile] = f.classes->Sync();

@@ -19,7 +19,7 @@ namespace ada::telemetry {
 // resumed run asks for and its checkpoint does not know starts afresh; one that is neither asked
 // for nor known is deleted where it lies in the folder.
 struct LogChoice {
-  bool histograms = false, what_if = false, probes = false, blocks = false;
+  bool histograms = false, what_if = false, what_if_blocks = false, probes = false, blocks = false;
   bool classes = false, confusion = false, losses = false;
   bool best_by_loss = false;  // of the totals: the evaluation with the smallest loss is the best
 };
@@ -61,6 +61,7 @@ class RunLogs {
                  const std::string& tensor, double scale, const ExponentBins& bins);
   void Blocks(const BlockRow& row);
   void WhatIf(const WhatIfRow& row);
+  void WhatIf(const WhatIfBlockRow& row);
   void Probe(ProbeRow row);
   void Classes(const ClassRow& row);
   void Confusion(const ConfusionRow& row);

@@ -303,8 +303,8 @@ std::string Broken(const RunTotals& run, bool color) {
 std::string Files(const std::string& folder) {
   std::string some;
   for (const std::string name :
-       {"classes.csv", "confusion.csv", "losses.csv", "histograms.csv", "what_if.csv", "probes.csv",
-        "blocks.csv", "dump/", "tensorboard/"}) {
+       {"classes.csv", "confusion.csv", "losses.csv", "histograms.csv", "what_if.csv",
+        "what_if_blocks.csv", "probes.csv", "blocks.csv", "dump/", "tensorboard/"}) {
     std::error_code error;  // what cannot be looked at is not named
     const bool empty = std::filesystem::is_empty(folder + "/" + name, error);
     if (!error && !empty) some += (some.empty() ? "\n  " : " ") + name;

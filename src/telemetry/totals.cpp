@@ -191,9 +191,16 @@ void LayerTotals::RebuildFrom(const std::string& folder) {
   std::error_code error;
   if (std::filesystem::exists(folder + "/" + BlockRow::kFile, error))
     EachRow<BlockRow>(folder, [this](const BlockRow& row) { Add(row); });
+  if (std::filesystem::exists(folder + "/" + ProbeRow::kFile, error))
+    EachRow<ProbeRow>(folder, [this](const ProbeRow& row) { Add(row); });
 }
 
 void LayerTotals::Add(const BlockRow& row) {
+  noise_[{row.layer, row.tensor}] = AsLogged(row.norm_over_noise);
+}
+
+void LayerTotals::Add(const ProbeRow& row) {
+  if (std::isnan(row.norm_over_noise)) return;  // of no gradient
   noise_[{row.layer, row.tensor}] = AsLogged(row.norm_over_noise);
 }
 

@@ -104,9 +104,12 @@ class LayerTotals {
   void Add(const TensorRow& row);
   void Add(const ScaleRow& row);
   void Add(const BlockRow& row);
-  // norm_over_noise of the last row of blocks.csv; inf where there is none.
+  void Add(const ProbeRow& row);
+  // norm_over_noise of the last row of blocks.csv, or of a tensor of probes.csv; inf where there is
+  // none.
   double NoiseBefore(const std::string& layer, const std::string& tensor) const;
-  // Starts from the rows of scales.csv, underflow.csv and, where it is there, blocks.csv in
+  // Starts from the rows of scales.csv, underflow.csv and, where they are there, blocks.csv and
+  // probes.csv in
   // `folder`, already cut to the lengths of the checkpoint. Throws DataError with file and line.
   void RebuildFrom(const std::string& folder);
 

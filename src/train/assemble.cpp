@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "graph/network/precision.h"
 #include "graph/network/shapes.h"
+#include "train/observe/operand_what_if.h"
 #include "train/shared/devices.h"
 
 namespace ada::train {
@@ -89,7 +90,7 @@ bool Mixes(const config::Config& config) {
 bool WatchesEverything(const config::Config& config) {
   const config::LogConfig& log = config.log;
   return log.dump_every > 0 || log.dump_on != config::DumpOn::kNever ||
-         (log.probe_every > 0 && Contains(log.statistics, "y"));
+         (log.probe_every > 0 && Contains(log.statistics, "y")) || OperandWhatIf::Wanted(log);
 }
 
 bool ProbesGradients(const config::Config& config) {

@@ -90,8 +90,8 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& d
 // Whether training images may be mixed and have two labels.
 bool Mixes(const config::Config& config);
 
-// Whether the run observes tensors that a fused op never stores (dumps, probes of y): then nothing
-// is fused, which changes no bit.
+// Whether the run observes tensors that a fused op never stores (dumps, probes of y, operands of
+// log.what_if): then nothing is fused, which changes no bit.
 bool WatchesEverything(const config::Config& config);
 // Whether it observes every dx that is rounded (probes of dx): then no batch norm is left to the
 // layer that reads it, which changes no bit.

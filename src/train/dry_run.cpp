@@ -3,6 +3,7 @@
 #include <ostream>
 #include <utility>
 
+#include "config/load.h"
 #include "core/error.h"
 #include "core/tensor_names.h"
 #include "core/text.h"
@@ -172,12 +173,31 @@ data::DatasetInfo InspectOrTell(const config::Config& config, std::ostream& out)
   }
 }
 
+// Tells the formats from each switch of the precision on; returns the bytes of the largest graph.
+std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, std::ostream& out) {
+  std::uint64_t largest = 0;
+  for (const config::PrecisionSwitchConfig& change : whole.precision.schedule) {
+    config::Config config = whole;
+    config.precision = config::PrecisionAt(whole.precision, change.from_step);
+    const ChosenBackend chosen = MakeBackend(config.device);
+    const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
+    const graph::GraphSpec spec = TrainGraph(config, image, *policy);
+    const auto graph = graph::Graph::Build(spec, *chosen.backend);
+    out << "from step " << change.from_step << " on: " << config::TextOf(change) << '\n';
+    for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
+    largest = std::max<std::uint64_t>(largest, chosen.backend->allocated_bytes());
+  }
+  return largest;
+}
+
 }  // namespace
 
 void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(given.device);
   const data::DatasetInfo info = InspectOrTell(given, out);
-  const config::Config config = Completed(given, info);
+  const config::Config completed = Completed(given, info);
+  config::Config config = completed;
+  config.precision = config::PrecisionAt(completed.precision, 1);
   const Shape image{1, info.height, info.width, info.channels};
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const graph::GraphSpec spec = TrainGraph(config, image, *policy);
@@ -186,6 +206,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   MemoryNeed need = LeastNeed(config, info, spec);
   if (!chosen.has_own_memory) RefuseMemory(need, spec, kFarTooMuch);
   const auto graph = graph::Graph::Build(spec, *chosen.backend);
+  const std::uint64_t of_graph = chosen.backend->allocated_bytes();
   optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
                              OptimizedParameters(config.optimizer, *graph), config.train.clip_norm);
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());
@@ -199,9 +220,10 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
     weights = graph::CoverOf(graph::OpenWeights(init), init, graph->parameters());
 
   for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
+  const std::uint64_t of_largest = std::max(of_graph, TellOfSwitches(completed, image, out));
   need.has_own_memory = chosen.has_own_memory;
   need.resident_images = ResidentBytes(config, info, chosen);
-  need.network = chosen.backend->allocated_bytes();
+  need.network = chosen.backend->allocated_bytes() + of_largest - of_graph;
   need.checkpoint = CheckpointBytes(config, *graph);
   const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
   out << "device    " << chosen.reason << '\n'
@@ -216,7 +238,8 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
         << MeasuredText(MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend),
                         config, image, per_epoch)
         << std::endl;
-  for (const std::string& line : IdlePatterns(config, *graph)) out << "warning   " << line << '\n';
+  for (const std::string& line : IdlePatterns(completed, *graph, TotalSteps(config, per_epoch)))
+    out << "warning   " << line << '\n';
   if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
   if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';
   if (weights && !weights->skipped.empty()) out << "note      " << weights->SkippedText() << '\n';

@@ -48,10 +48,14 @@ class Finder {
 
 }  // namespace
 
-std::vector<std::string> IdlePatterns(const config::Config& config, const graph::Graph& graph) {
+std::vector<std::string> IdlePatterns(const config::Config& config, const graph::Graph& graph,
+                                      std::int64_t total_steps) {
   Finder finder(graph);
   for (const auto& entry : config.precision.layers)
     finder.OnLayers("precision.layers[].match", entry.match, entry.where);
+  for (const config::PrecisionSwitchConfig& change : config.precision.schedule)
+    for (const auto& entry : change.layers)
+      finder.OnLayers("precision.schedule[].layers[].match", entry.match, entry.where);
   const config::LogConfig& log = config.log;
   if (log.dump_every > 0)
     for (std::size_t i = 0; i < log.dump_where.size(); ++i)
@@ -72,6 +76,11 @@ std::vector<std::string> IdlePatterns(const config::Config& config, const graph:
   for (const config::InitParametersConfig& entry : config.model.init.parameters)
     finder.OnParameters("model.init.parameters[].match", entry.match, entry.where);
   std::vector<std::string> lines = finder.Take();
+  for (const config::PrecisionSwitchConfig& change : config.precision.schedule)
+    if (change.from_step > total_steps)
+      lines.push_back(ToString(change.where) +
+                      ": precision.schedule[].from_step: " + std::to_string(change.from_step) +
+                      " never comes, the run has " + Counted(total_steps, "step"));
   const config::InitConfig& init = config.model.init;
   if (init.zero_gamma && graph.last_norms().empty())
     lines.push_back(ToString(init.where) +

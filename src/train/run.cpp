@@ -130,14 +130,44 @@ std::string TextOf(const Team& team, const config::Config& config, const SharedG
          std::to_string(shared.buckets()) + " buckets";
 }
 
+// What the steps of one precision are trained with, where precision.schedule has several. Memory of
+// a backend is its own until it dies, so each has another one.
+struct Stretch {
+  ChosenBackend chosen;
+  config::Config config;  // with the precision of these steps
+  std::int64_t last_step = 0;
+  std::unique_ptr<scaling::Policy> policy;
+  graph::GraphSpec spec;  // refers to the members before it
+  std::unique_ptr<graph::Graph> graph;
+
+  explicit Stretch(ChosenBackend backend) : chosen(std::move(backend)) {}
+  Stretch(const Stretch&) = delete;
+
+  // Of `step`, with a policy that has not decided anything.
+  void Plan(const config::Config& whole, std::int64_t step, const Shape& image, const Team* team) {
+    config = whole;
+    config.precision = config::PrecisionAt(whole.precision, step);
+    last_step = config::LastStepAsAt(whole.precision, step);
+    policy = scaling::MakePolicy(config.scaling);
+    spec = TrainGraph(config, image, *policy);
+    spec.input.n = static_cast<int>(LargestPart(spec.input.n, team));
+  }
+  // DeviceError where it needs more memory than there is.
+  void Build(MemoryNeed& need) {
+    graph = graph::Graph::Build(spec, *chosen.backend);
+    need.network = chosen.backend->allocated_bytes() + OptimizerBytes(config, *graph);
+    need.checkpoint = CheckpointBytes(config, *graph);
+    RefuseMemory(need, spec);
+  }
+};
+
 }  // namespace
 
 int Train(const config::Config& given, const RunOptions& options, telemetry::Log& log) {
   KeepFoldersOfData(given);
   const std::unique_ptr<Team> team = TeamOf(given, options.world);
   if (team) CheckConfigsAlike(given, *team);
-  const ChosenBackend chosen = BackendOf(given.device, team.get());
-  backend::Backend& backend = *chosen.backend;
+  auto stretch = std::make_unique<Stretch>(BackendOf(given.device, team.get()));
   const data::DatasetInfo info = InspectData(given);
   if (options.resume) RequireClassesOfRun(given, info);
   config::Config config = Completed(given, info);
@@ -145,13 +175,11 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     CheckParts(config, info.train, *team);
     config.parallel.ranks = team->ranks();
   }
-  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
-  graph::GraphSpec spec =
-      TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy);
-  spec.input.n = LargestPart(spec.input.n, team.get());
-  MemoryNeed need = LeastNeed(config, info, spec);
-  need.has_own_memory = chosen.has_own_memory;
-  RefuseMemory(need, spec);
+  const Shape image{1, info.height, info.width, info.channels};
+  stretch->Plan(config, 1, image, team.get());
+  MemoryNeed need = LeastNeed(config, info, stretch->spec);
+  need.has_own_memory = stretch->chosen.has_own_memory;
+  RefuseMemory(need, stretch->spec);
   // What the data say of the network's loss comes before the network.
   std::optional<RunData> read;
   ClassWeights weights;
@@ -162,60 +190,85 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
       weights = ComputeClassWeights(config, *read);
     }
     config.train.class_weights.values = weights.values;
-    spec = TrainGraph(config, spec.input, *policy);
-    spec.input.n = LargestPart(spec.input.n, team.get());
+    stretch->Plan(config, 1, image, team.get());
   }
   std::future<RunData> reading;
   if (!read) reading = StartReading(config, info, options);
-  const auto graph = graph::Graph::Build(spec, backend);
-  need.network = backend.allocated_bytes() + OptimizerBytes(config, *graph);
-  need.checkpoint = CheckpointBytes(config, *graph);
-  RefuseMemory(need, spec);
-  const std::string warning = MemoryWarning(need, spec);
+  stretch->Build(need);
 
   // Whatever can still fail comes before an old run is deleted.
   const bool writes = !team || team->writes();
   std::optional<telemetry::RunFolder> folder;
   if (writes && !options.overwrite) folder.emplace(config.output, OnExistingOf(options));
+  const std::int64_t total = TotalSteps(config, StepsPerEpoch(config, info.train));
   Continuation continuation;
   if (options.resume) {
-    const std::int64_t total = TotalSteps(config, StepsPerEpoch(config, info.train));
     continuation = FindContinuation(
         folder ? folder->state() : telemetry::InspectRunFolder(config.output), config, total, log);
     if (continuation.from) CheckRanks(given, *continuation.from, team.get());
     if (continuation.done) return 0;
   }
+  std::optional<ResumePoint>& from = continuation.from;
+  const auto switch_after = [&](std::int64_t step) {
+    stretch.reset();
+    stretch = std::make_unique<Stretch>(BackendOf(given.device, team.get()));
+    stretch->Plan(config, step + 1, image, team.get());
+    stretch->Build(need);
+  };
+  if (from && from->state.step >= stretch->last_step && from->state.step < total)
+    switch_after(from->state.step);
+  const std::string warning = MemoryWarning(need, stretch->spec);
   const RunData data = read ? std::move(*read) : reading.get();
-  Session session({config, config.output, backend, data, *graph, *policy, log, options.progress,
-                   chosen.threads, team.get(), options.program},
-                  continuation.from);
+
+  const SignalWatch signals;
+  std::optional<Session> session;
+  const auto begin = [&](const std::optional<Elapsed>& before) {
+    session.emplace(
+        SessionParts{config, stretch->config, stretch->last_step, signals, before, config.output,
+                     *stretch->chosen.backend, data, *stretch->graph, *stretch->policy, log,
+                     options.progress, stretch->chosen.threads, team.get(), options.program},
+        from);
+  };
+  begin(std::nullopt);
   if (team)
-    CheckAlike(data, *graph, backend, continuation.from ? continuation.from->state.step : -1,
+    CheckAlike(data, *stretch->graph, *stretch->chosen.backend, from ? from->state.step : -1,
                *team);
-  if (!writes) return session.Run();
-  // The state to go on from is in memory: only now is anything of an old run cut or deleted.
-  if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
-  log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
-  log.Info(config.name + ": " + chosen.reason);
-  if (team) {
-    log.Info(parallel::DescribeProcesses(team->world()) + "; " + team->world().Library());
-    log.Info(TextOf(*team, config, *session.shared()));
+  if (writes) {
+    // The state to go on from is in memory: only now is anything of an old run cut or deleted.
+    if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
+    log.OpenFile(folder->path() + "/log.txt", from.has_value());
+    log.Info(config.name + ": " + stretch->chosen.reason);
+    if (team) {
+      log.Info(parallel::DescribeProcesses(team->world()) + "; " + team->world().Library());
+      log.Info(TextOf(*team, config, *session->shared()));
+    }
+    if (!warning.empty()) log.Warning(warning);
+    if (!data.note.empty()) log.Info(data.note);
+    for (const std::string& line : data.warnings) log.Warning(line);
+    if (!weights.text.empty()) log.Info(weights.text);
+    for (const std::string& line : weights.warnings) log.Warning(line);
+    for (const std::string& line : IdlePatterns(config, *stretch->graph, total)) log.Warning(line);
+    if (from) {
+      WarnOfOtherBackend(*from, *stretch->chosen.backend, log);
+      WarnOfOtherData(from->state, data, log);
+    }
+    folder->MarkUnfinished();
+    WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));
+    session->OpenLogs();
+    session->NoteLeftOut(weights.left_out);
   }
-  if (!warning.empty()) log.Warning(warning);
-  if (!data.note.empty()) log.Info(data.note);
-  for (const std::string& line : data.warnings) log.Warning(line);
-  if (!weights.text.empty()) log.Info(weights.text);
-  for (const std::string& line : weights.warnings) log.Warning(line);
-  for (const std::string& line : IdlePatterns(config, *graph)) log.Warning(line);
-  if (continuation.from) {
-    WarnOfOtherBackend(*continuation.from, backend, log);
-    WarnOfOtherData(continuation.from->state, data, log);
+  for (;;) {
+    const std::optional<int> code = session->Run();
+    if (code) return *code;
+    const std::int64_t step = stretch->last_step;
+    const Elapsed elapsed = session->elapsed();
+    session.reset();  // it uses the stretch
+    const std::string stem = CheckpointStem(config.output + "/checkpoints", step);
+    from = ResumePoint{stem, ReadCheckpointState(stem)};
+    switch_after(step);
+    begin(elapsed);
+    if (writes) session->OpenLogs();
   }
-  folder->MarkUnfinished();
-  WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));
-  session.OpenLogs();
-  session.NoteLeftOut(weights.left_out);
-  return session.Run();
 }
 
 }  // namespace ada::train

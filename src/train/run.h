@@ -97,6 +97,9 @@ std::string DataSource(const config::DataConfig& data);
 
 // The configuration that a checkpoint was written with, as YAML. DataError, also of weights alone.
 std::string CheckpointConfig(const std::string& checkpoint);
+// The step after which a checkpoint was written; of weights alone the last that there could be, of
+// an empty path (the network as it starts) 1. DataError.
+std::int64_t StepOfWeights(const std::string& path);
 
 // Program, compiler, backends and libraries: "name value" lines of --version.
 struct Version {

@@ -12,7 +12,7 @@
 
 namespace ada::train {
 
-int Session::Run() {
+std::optional<int> Session::Run() {
   ReportStart();
   LogDiagnostics();
   const bool may_reside =
@@ -40,6 +40,10 @@ int Session::Run() {
   }
   if (checkpoint_step_ != trainer_.steps()) Checkpoint();
   progress_.Clear();
+  if (end == End::kSwitch) {
+    if (p_.team != nullptr) p_.team->GatherText("");  // nobody reads before it is written
+    return std::nullopt;
+  }
   if (end != End::kSignal) FailTraining(end);
   Summarise(telemetry::RunStatus::kInterrupted);
   const int signal = signal_;
@@ -71,7 +75,8 @@ void Session::FailTraining(End end) {
 }
 
 Session::End Session::Loop() {
-  while (trainer_.steps() < total_steps_) {
+  const std::int64_t last = std::min(total_steps_, p_.last_step);
+  while (trainer_.steps() < last) {
     const StepResult r = trainer_.Step();
     images_ += r.images;
     timed_images_ += r.images;
@@ -95,12 +100,12 @@ Session::End Session::Loop() {
     if (most > 0 && trainer_.skips_in_a_row() >= most) return End::kSkips;
     if (outside.time_is_up) return trainer_.steps() < total_steps_ ? End::kTime : End::kFinished;
   }
-  return End::kFinished;
+  return last < total_steps_ ? End::kSwitch : End::kFinished;
 }
 
 Session::Outside Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;
-  const Outside mine{signals_.signal(), limit > 0 && Seconds() >= limit};
+  const Outside mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
   if (p_.team == nullptr) return mine;
   Outside agreed;
   for (const Outside& one : backend::GatherAll(p_.team->all(), mine)) {

@@ -1,5 +1,5 @@
-// One run from its first or next step to its end: the loop over epochs with evaluation,
-// checkpoints, limits and signals around Trainer::Step.
+// One run from its first or next step to its end, or to a switch of its precision: the loop over
+// epochs with evaluation, checkpoints, limits and signals around Trainer::Step.
 #pragma once
 #include <map>
 #include <memory>
@@ -28,9 +28,20 @@
 
 namespace ada::train {
 
+// How long a run takes so far, in this process, and what of it was training.
+struct Elapsed {
+  double start = 0;  // telemetry::SteadySeconds of the run
+  double training_seconds = 0;
+  std::int64_t images = 0;
+};
+
 // What a session is made of; all of it outlives the session.
 struct SessionParts {
-  const config::Config& config;
+  const config::Config& whole;   // of the run
+  const config::Config& config;  // the same with the precision of this session's steps
+  std::int64_t last_step;        // with which its precision ends
+  const SignalWatch& signals;
+  std::optional<Elapsed> before;  // of the run's sessions before this one, in this process
   std::string folder;
   backend::Backend& backend;
   const RunData& data;
@@ -59,13 +70,16 @@ class Session {
   // Writes down, when a run begins, which images its splits go without and which its class weights
   // were found without; warns of them whenever it is called. Before Run.
   void NoteLeftOut(const std::vector<data::BrokenImage>& of_weights);
-  // The exit code, in every process of the run. Throws TrainingError after train.stop_after_skips
-  // skipped steps in a row and where the policy ends the run.
-  int Run();
+  // The exit code, in every process of the run; nothing where precision.schedule changes the
+  // precision of the next step: its checkpoint is written, from which another session goes on.
+  // Throws TrainingError after train.stop_after_skips skipped steps in a row and where the policy
+  // ends the run.
+  std::optional<int> Run();
+  Elapsed elapsed() const { return {start_, training_seconds_, images_}; }
   const SharedGradients* shared() const { return shared_.get(); }  // null: of one process
 
  private:
-  enum class End { kFinished, kTime, kSkips, kPolicy, kSignal };
+  enum class End { kFinished, kTime, kSkips, kPolicy, kSignal, kSwitch };
   // What ends a loop from outside, as all processes see it after a step.
   struct Outside {
     int signal = 0;
@@ -80,6 +94,7 @@ class Session {
   End Loop();
   void Timing(const StepResult& result);
   void ReportStart();
+  void ReportSwitch();
   void LogDiagnostics();
   void ShowProgress(const StepResult& result);
   bool EvaluationDue(const StepResult& result) const;
@@ -113,9 +128,10 @@ class Session {
   telemetry::Recorder recorder_;
   Batches batches_;
   optim::Optimizer optimizer_;
-  std::unique_ptr<Probe> probe_;             // null: log.probe_every is 0
-  std::unique_ptr<Dump> dump_;               // null: nothing is dumped
-  std::unique_ptr<SharedGradients> shared_;  // null where the run has one process
+  std::unique_ptr<Probe> probe_;                    // null: log.probe_every is 0
+  std::unique_ptr<Dump> dump_;                      // null: nothing is dumped
+  std::unique_ptr<OperandWhatIf> operand_what_if_;  // null: log.what_if has no block-scaled format
+  std::unique_ptr<SharedGradients> shared_;         // null where the run has one process
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;
@@ -127,7 +143,6 @@ class Session {
   std::unique_ptr<graph::Graph> average_graph_;
   telemetry::Progress progress_;
   InputFacts input_facts_;
-  SignalWatch signals_;
   int signal_ = 0;  // that ended the loop
   // parallel.statistics: local: states of layers of the other processes, by their names in
   // checkpoints.

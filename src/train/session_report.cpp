@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "config/judged_by.h"
+#include "config/load.h"
 #include "core/text.h"
 #include "train/class_weights.h"
 #include "train/run.h"
@@ -110,11 +111,26 @@ void Session::ReportStart() {
     recorder_.Event({1, 1, "class_weights", "", "", values,
                      "weights of the classes in the loss, by median frequency"});
   }
+  ReportSwitch();
   if (!start_scale_) return;
   const std::string scale = ShortestText(start_scale_->scale);
   const std::string message = "the run starts with S = " + scale + ": " + start_scale_->reason;
   recorder_.Event({1, 1, "init_scale", "", "", scale, message});
   p_.log.Info("init_scale: auto: " + message);
+}
+
+// A resumed session whose first step is the first after the switch says it again: the logs end
+// before it.
+void Session::ReportSwitch() {
+  const std::int64_t step = trainer_.steps() + 1;
+  for (const config::PrecisionSwitchConfig& change : p_.whole.precision.schedule) {
+    if (change.from_step != step || step > total_steps_) continue;
+    const std::string message =
+        "precision.schedule: from step " + std::to_string(step) + " on " + config::TextOf(change);
+    recorder_.Event({step, (step - 1) / steps_per_epoch_ + 1, "precision", "", "",
+                     FormatName(p_.config.precision.format), message});
+    p_.log.Info(message);
+  }
 }
 
 void Session::ShowProgress(const StepResult& r) {

@@ -35,7 +35,9 @@ telemetry::WhatIfRow RowOf(const HistogramOfTensor& tensor, const NumberFormat& 
 }  // namespace
 
 Scenario::Scenario(const config::WhatIfConfig& config, const config::ModelConfig& model)
-    : name_(NameFor(config)), format_(config.format), scale_(config.scale) {
+    : name_(NameFor(config)), scale_(config.scale) {
+  ADA_CHECK(config.block_format() == nullptr);
+  if (config.format) format_ = std::get<NumberFormat>(*config.format);
   if (config.scale && config.scaling) {
     const bool placed = !config.where.file.empty() || config.where.line != 0;
     throw ConfigError((placed ? ToString(config.where) + ": " : "") + "scenario " + name_ +

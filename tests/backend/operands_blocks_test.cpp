@@ -190,61 +190,66 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("operands in blocks: along what each product sums over, in every kind of layer") {
-    const std::array<BlockFormat, kOperands> formats = {
+    BlockFormat torchao = Of(kFp4E2M1, BlockScale::kFp8E4M3, false), modelopt = torchao;
+    torchao.rule = BlockRule::kTorchao, modelopt.rule = BlockRule::kModelopt;
+    using Formats = std::array<BlockFormat, kOperands>;
+    const Formats kinds = {
         Mx(kFp8E4M3, BlockRule::kFloor),        Of(kFp4E2M1, BlockScale::kFp8E4M3, false),
         Mx(kFp6E2M3, BlockRule::kRceil),        Mx(kFp4E2M1, BlockRule::kEven),
         Of(kFp8E4M3, BlockScale::kFp32, false), Mx(kFp8E5M2, BlockRule::kCeil)};
-    for (const ProductCase& c : SmallProducts()) {
-      CAPTURE(c.name);
-      BlockBench b(c, kFp32, 8, 4);
-      std::array<Values, kOperands> taken;
-      std::array<BlockCounts, kOperands> counts;
-      for (std::size_t i = 0; i < kOperands; ++i) {
-        const auto operand = static_cast<Operand>(i);
-        b.Round(operand, formats[i]);
-        taken[i] =
-            Quantized(StoredOf(b.p.spec, operand), formats[i], LinesOf(c, operand), counts[i]);
+    const Formats rules = {torchao, modelopt, modelopt, torchao, torchao, modelopt};
+    for (const Formats& formats : {kinds, rules})
+      for (const ProductCase& c : SmallProducts()) {
+        CAPTURE(c.name);
+        BlockBench b(c, kFp32, 8, 4);
+        std::array<Values, kOperands> taken;
+        std::array<BlockCounts, kOperands> counts;
+        for (std::size_t i = 0; i < kOperands; ++i) {
+          const auto operand = static_cast<Operand>(i);
+          b.Round(operand, formats[i]);
+          taken[i] =
+              Quantized(StoredOf(b.p.spec, operand), formats[i], LinesOf(c, operand), counts[i]);
+        }
+        const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
+        Pass pass = MakePass(static_cast<int>(c.x.n));
+        pass.count = true;
+        b.p.Step(*op, pass);
+        const auto of = [&](Operand operand) -> const Values& { return taken[IndexOf(operand)]; };
+        const Values bias = c.bias ? Bench::Get(b.p.spec.b) : Values{};
+        const Values dy = Bench::Get(b.p.spec.dy.tensor);
+        NaiveProduct y = ComputeNaively(c, c.x.n, of(kForwardX), of(kForwardW), bias, dy);
+        NaiveProduct dx = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDxDy));
+        NaiveProduct dw = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDwDy));
+        for (Exact& sum : dx.dx) sum *= 4;
+        for (Exact& sum : dw.dw) sum *= 1.0 / 8;
+        for (Exact& sum : y.db) sum *= 1.0 / 8;
+        CheckTensor(b.p.spec.y, y.y);
+        CheckTensor(b.p.spec.dx.tensor, dx.dx);
+        CheckTensor(b.p.spec.dw, dw.dw);
+        if (c.bias) CheckTensor(b.p.spec.db, y.db);
+        for (std::size_t i = 0; i < kOperands; ++i) {
+          CAPTURE(kOperandNames[i]);
+          const BlockCounts &got = b.counts[i], &want = counts[i];
+          CHECK(got.numel == static_cast<std::int64_t>(taken[i].size()));
+          CHECK(got.blocks == want.blocks);
+          CHECK(got.zero_blocks == want.zero_blocks);
+          CHECK(got.lost_beside_largest == want.lost_beside_largest);
+          CHECK(got.lost_scale_floor == want.lost_scale_floor);
+          CHECK(got.lost_scale_rounding == want.lost_scale_rounding);
+          CHECK(got.saturated == want.saturated);
+          CHECK(got.at_floor == want.at_floor);
+          CHECK(got.log2_min == want.log2_min);
+          CHECK(got.log2_max == want.log2_max);
+          CHECK(got.sqnr_worst == doctest::Approx(want.sqnr_worst).epsilon(1e-12));
+          CHECK(got.noise == doctest::Approx(want.noise).epsilon(1e-12));
+          const TensorStats& stats = *b.p.spec.operands[i].stats;
+          CHECK(stats.full);
+          CHECK(stats.numel == got.numel);
+          CHECK(stats.underflow == want.lost());
+          CHECK(stats.overflow == want.saturated);
+          CHECK(stats.max_abs == AmaxOf(StoredOf(b.p.spec, static_cast<Operand>(i))));
+        }
       }
-      const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
-      Pass pass = MakePass(static_cast<int>(c.x.n));
-      pass.count = true;
-      b.p.Step(*op, pass);
-      const auto of = [&](Operand operand) -> const Values& { return taken[IndexOf(operand)]; };
-      const Values bias = c.bias ? Bench::Get(b.p.spec.b) : Values{};
-      const Values dy = Bench::Get(b.p.spec.dy.tensor);
-      NaiveProduct y = ComputeNaively(c, c.x.n, of(kForwardX), of(kForwardW), bias, dy);
-      NaiveProduct dx = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDxDy));
-      NaiveProduct dw = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDwDy));
-      for (Exact& sum : dx.dx) sum *= 4;
-      for (Exact& sum : dw.dw) sum *= 1.0 / 8;
-      for (Exact& sum : y.db) sum *= 1.0 / 8;
-      CheckTensor(b.p.spec.y, y.y);
-      CheckTensor(b.p.spec.dx.tensor, dx.dx);
-      CheckTensor(b.p.spec.dw, dw.dw);
-      if (c.bias) CheckTensor(b.p.spec.db, y.db);
-      for (std::size_t i = 0; i < kOperands; ++i) {
-        CAPTURE(kOperandNames[i]);
-        const BlockCounts &got = b.counts[i], &want = counts[i];
-        CHECK(got.numel == static_cast<std::int64_t>(taken[i].size()));
-        CHECK(got.blocks == want.blocks);
-        CHECK(got.zero_blocks == want.zero_blocks);
-        CHECK(got.lost_beside_largest == want.lost_beside_largest);
-        CHECK(got.lost_scale_floor == want.lost_scale_floor);
-        CHECK(got.lost_scale_rounding == want.lost_scale_rounding);
-        CHECK(got.saturated == want.saturated);
-        CHECK(got.at_floor == want.at_floor);
-        CHECK(got.log2_min == want.log2_min);
-        CHECK(got.log2_max == want.log2_max);
-        CHECK(got.sqnr_worst == doctest::Approx(want.sqnr_worst).epsilon(1e-12));
-        CHECK(got.noise == doctest::Approx(want.noise).epsilon(1e-12));
-        const TensorStats& stats = *b.p.spec.operands[i].stats;
-        CHECK(stats.full);
-        CHECK(stats.numel == got.numel);
-        CHECK(stats.underflow == want.lost());
-        CHECK(stats.overflow == want.saturated);
-        CHECK(stats.max_abs == AmaxOf(StoredOf(b.p.spec, static_cast<Operand>(i))));
-      }
-    }
   }
 
   TEST_CASE("operands in blocks: a transform leaves the products of convolutions what they are") {

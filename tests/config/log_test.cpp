@@ -83,7 +83,7 @@ TEST_SUITE("cpu") {
     CHECK(log.tensorboard);
     REQUIRE(log.what_if.size() == 2);
     CHECK(log.what_if[0].name == "all");
-    CHECK(log.what_if[0].format == kFp8E5M2);
+    CHECK(log.what_if[0].format == AnyFormat(kFp8E5M2));
     CHECK(log.what_if[0].scale == 3);
     CHECK_FALSE(log.what_if[0].scaling.has_value());
     CHECK(ToString(log.what_if[0].where) == "log.yaml:13:7");

@@ -54,6 +54,9 @@ TEST_SUITE("cpu") {
     CHECK(refused(Nvfp4(), [](BlockFormat& f) {
             f.rule = BlockRule::kFourOverSix, f.tensor_scale = false;
           }) == "rule four_over_six needs tensor_scale: true");
+    CHECK(refused(Nvfp4(), [](BlockFormat& f) {
+            f.rule = BlockRule::kModelopt, f.tensor_scale = false;
+          }) == "rule modelopt needs tensor_scale: true");
   }
 
   TEST_CASE("codes of elements are those of the formats' tables") {

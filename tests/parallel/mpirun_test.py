@@ -221,6 +221,33 @@ class Mpirun(unittest.TestCase):
             time.sleep(0.02)
         self.fail("waited in vain")
 
+    def test_operands_with_histories_and_a_switch_of_precision(self):
+        """Scales of whole tensors, kept in checkpoints: a run that stopped in front of its switch,
+        at it or after it has the bytes of one that never stopped; one process has the same scales."""
+        keys = ("--set", "precision={format: bf16, operands: {x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2,"
+                " tensor_scaling: {kind: delayed, history: 3}}, schedule: [{from_step: 8, recipe: "
+                "te_nvfp4}]}", "log.statistics=[operands]", "scaling={policy: fixed, scale: 256}")
+        self.run_it(2, *keys)
+        want = self.bytes_of("run")
+        self.assertIn("blocks.csv", want)
+        for steps in (5, 7, 8, 11):
+            with self.subTest(steps=steps):
+                output = f"cut{steps}"
+                self.run_it(2, *keys, f"train.max_steps={steps}", output=output)
+                self.run_it(2, *keys, "train.max_steps=0", "--resume", output=output)
+                got = self.bytes_of(output)
+                del got["evaluation.csv"]  # it has a row more, of the earlier end
+                self.assertEqual(got, {n: b for n, b in want.items() if n != "evaluation.csv"})
+        self.run_it(0, *keys, output="alone")
+        scales = [{(r["layer"], r["tensor"]): float(r["scale"])
+                   for r in self.rows(run, "underflow.csv") if r["step"] == "7"}
+                  for run in ("run", "alone")]
+        self.assertEqual(set(scales[0]), set(scales[1]))
+        for key, scale in scales[0].items():
+            self.assertAlmostEqual(scale / scales[1][key], 1, delta=0.05, msg=key)
+        events = [(r["step"], r["event"]) for r in self.rows("run", "events.csv")]
+        self.assertEqual(events.count(("8", "precision")), 1)
+
     def test_a_killed_rank_ends_all_and_the_run_goes_on_to_the_same_bytes(self):
         moments = int(os.environ.get("ADA_MPI_KILLS", "3"))
         epochs, steps = ["--epochs", "20"], 400

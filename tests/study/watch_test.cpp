@@ -54,6 +54,34 @@ TEST_SUITE("cpu") {
     CHECK(Sparkline({0, 50}, 5, true) == "▁█");
   }
 
+  TEST_CASE("operands in blocks: a column of marks, the worst operand, the widest scales") {
+    WatchState state = Network(2);
+    const auto add = [&](const char* layer, const char* tensor, double sqnr, double low) {
+      BlockRow row;
+      row.step = 200, row.layer = layer, row.tensor = tensor;
+      row.sqnr_db = sqnr, row.scale_log2_min = low, row.scale_log2_max = 2;
+      state.Add(row);
+    };
+    add("layer1", "forward.x", 35, -3);
+    add("layer1", "dw.dy", 4, 1);
+    add("layer2", "dx.w", INFINITY, -20);
+    const std::vector<std::string> lines = DrawWatch(state, {.width = 80});
+    CHECK(std::vector<std::string>(lines.begin() + 2, lines.end()) ==
+          std::vector<std::string>{
+              "operands: layer1.dw.dy 4.0 dB is the worst; widest scales: layer2.dx.w, log2",
+              "  -20..2",
+              "layer       scale  underf.%  limit      SQNR    last logged steps, to step 200",
+              "layer1       1024     0.100  -          .    #  :",
+              "layer2       1024     0.200  -             _    -",
+              "underflow % of dx, up to _ 0  . 0.01  : 0.1  - 1  = 3  + 10  * 30  # 100  ! inf",
+              "SQNR dB (y: x w, dx: dy w, dw: x dy) _ 40 . 30 : 25 - 20 = 15 + 10 * 4.8 # less"});
+    // A later step has its own worst.
+    BlockRow later;
+    later.step = 300, later.layer = "layer2", later.tensor = "forward.w", later.sqnr_db = 12;
+    state.Add(later);
+    CHECK(DrawWatch(state, {.width = 80})[2].starts_with("operands: layer2.forward.w 12.0 dB"));
+  }
+
   TEST_CASE("the picture") {
     WatchState state = Network(2);
     state.epochs = 4;

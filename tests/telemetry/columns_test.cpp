@@ -91,6 +91,7 @@ TEST_SUITE("cpu") {
     CheckDocumented<TensorRow>();
     CheckDocumented<HistogramRow>();
     CheckDocumented<WhatIfRow>();
+    CheckDocumented<WhatIfBlockRow>();
     CheckDocumented<ProbeRow>();
     CheckDocumented<BlockRow>();
     CheckDocumented<EventRow>();

@@ -67,7 +67,7 @@ TEST_SUITE("cpu") {
       RunLogs logs(folder.path(), {}, kEverything);
       logs.WhatIf({3, 1, "fc", "dx", "dynamic", "fp8_e4m3", 65536, 1.0 / 3, 12.5, 0.125, 40});
       logs.WhatIf({4, 1, "fc", "dx", "dynamic", "fp16", 1, NAN, 0, NAN, 0});  // all values zero
-      logs.Probe({3, 1, "fc", "dw", "fp32", 1, 1000, 800, 200, 1e-9, 30.25, 0.875});
+      logs.Probe({3, 1, "fc", "dw", "fp32", 1, 1000, 800, 200, 1e-9, 30.25, 0.875, NAN, 1.5});
       logs.Probe({4, 1, "fc", "dx", "fp16", 0.1, 10, 10, 0, 0, INFINITY, 1});
       logs.Probe({5, 1, "fc", "dx", "fp16", 1, 10, 0, 0, NAN, NAN, NAN});
     }
@@ -77,10 +77,11 @@ TEST_SUITE("cpu") {
           "3,1,fc,dx,dynamic,fp8_e4m3,65536.0,0.333333333,12.5,0.125,40\n"
           "4,1,fc,dx,dynamic,fp16,1.0,,0.0,,0\n");
     CHECK(folder.Read("probes.csv") ==
-          "step,epoch,layer,tensor,format,scale,numel,nonzero,lost,lost_pct,mse,sqnr_db,cosine\n"
-          "3,1,fc,dw,fp32,1.0,1000,800,200,25.0,1e-09,30.25,0.875\n"
-          "4,1,fc,dx,fp16,0.1,10,10,0,0.0,0.0,inf,1.0\n"
-          "5,1,fc,dx,fp16,1.0,10,0,0,,,,\n");
+          "step,epoch,layer,tensor,format,scale,numel,nonzero,lost,lost_pct,mse,sqnr_db,cosine,"
+          "norm_over_noise\n"
+          "3,1,fc,dw,fp32,1.0,1000,800,200,25.0,1e-09,30.25,0.875,1.5\n"
+          "4,1,fc,dx,fp16,0.1,10,10,0,0.0,0.0,inf,1.0,\n"
+          "5,1,fc,dx,fp16,1.0,10,0,0,,,,,\n");
   }
 
   TEST_CASE("optional files: there where they are asked for") {

@@ -75,6 +75,28 @@ class BlocksTest(unittest.TestCase):
             quantized(native.BlockFormat("mxfp4"), np.zeros(3, np.float32), weight=False,
                       linear=True, along=True)
 
+    def test_axes_that_make_no_sense(self):
+        form = native.BlockFormat("mxfp4")
+        table = [((), "two axes or more"), ((4,), "two axes or more"), ((4, -4), "an axis of -4"),
+                 ((-2, -2), "an axis of -2"), ((0, 4), "an axis of 0"),
+                 ((1 << 40, 1 << 40), "2\\^40 values at most"), ((1 << 62, 4), "at most"),
+                 ((2,) * 17, "16 at most")]
+        value = np.zeros(16, np.float32)
+        for dims, message in table:
+            with self.subTest(dims=dims), self.assertRaisesRegex(ValueError, message):
+                form.quantize(value.ctypes.data, value.ctypes.data, dims, weight=False, linear=True,
+                              along=True)
+        for groups in (0, -1, 3):
+            with self.subTest(groups=groups), self.assertRaisesRegex(ValueError, "groups divide"):
+                form.quantize(value.ctypes.data, value.ctypes.data, (2, 4, 2), weight=False,
+                              linear=False, along=True, groups=groups)
+        for rank in (-1, 1 << 30):
+            place = native.Operand(0, 1, 1, 0, 1, rank, (native.c_int64 * 2)(4, 4))
+            with self.subTest(rank=rank):
+                self.assertEqual(1, native.library().ada_operand_quantize(
+                    form._handle, native.byref(place), value.ctypes.data, value.ctypes.data, None))
+                self.assertIn("two axes or more", native.error())
+
     def test_names(self):
         self.assertEqual(native.BlockFormat("{element: fp4_e2m1}").name, "mxfp4")
         self.assertEqual(native.BlockFormat("nvfp4").name, "nvfp4")

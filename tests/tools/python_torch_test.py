@@ -267,7 +267,28 @@ class RecordTest(unittest.TestCase):
             self.assertEqual(int(found["dw.x"]["blocks"]), 3 * 40)  # of 33 images 16, 16 and 1
             lost = (self.converted(folder, dy, 0) == 0) & (dy != 0)
             self.assertEqual(int(found["dw.dy"]["lost"]), int(lost.sum()))
+            self.assertIn("precision: {format: fp32, operands: nvfp4}",
+                          (folder / "run/config.yaml").read_text())
         self.assertNotIn("forward", vars(layer))  # as it was before
+
+    def test_operands_in_the_configuration(self):
+        """As ada-train reads it: `compare` with a run of other operands names the key."""
+        form = "{element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}"
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            for name, operands in (("a", {"forward": {"x": "nvfp4", "w": form}, "dw": "mxfp4"}),
+                                   ("b", {"x": "mxfp4"})):
+                net = nn.Sequential(nn.Linear(4, 3))
+                with ada_train.torch.record(net, torch.optim.SGD(net.parameters(), 0.1),
+                                            folder / name, every=1, operands=operands) as recorder:
+                    net(torch.randn(5, 4)).sum().backward()
+                    recorder.step(0.0)
+            self.assertIn(f"operands: {{forward: {{x: nvfp4, w: {form}}}, dx: {{dy: none, w: none}},"
+                          " dw: {x: mxfp4, dy: mxfp4}}", (folder / "a/config.yaml").read_text())
+            done = subprocess.run([BINARY, "compare", folder / "a", folder / "b"],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("precision.operands.forward.x", done.stdout)
 
     def test_operands_that_are_refused(self):
         table = [("mxfp9", "expected mxfp8_e4m3"), ({"y": "nvfp4"}, "keys of x, w, dy"),

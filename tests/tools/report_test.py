@@ -265,6 +265,77 @@ class PageTest(unittest.TestCase):
 
 
 @unittest.skipUnless(PACKAGES, "python3-pandas, python3-matplotlib or python3-yaml is missing")
+class OperandsTest(unittest.TestCase):
+    """Runs with operands in block-scaled formats."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def make_run(self, name, worst):
+        """`worst`: dB of fc.dw.dy at step 20; all others have 30 dB."""
+        run = make_run(self.folder / name, name)
+        lines = ["step,epoch,layer,tensor,format,lost_pct_nonzero,scale_log2_min,scale_log2_max,"
+                 "scale_log2_mean,scale_log2_std,sqnr_db,sqnr_mean_db,sqnr_worst_db,norm_over_noise"]
+        for step in STEPS:
+            for layer in ("fc", "bn1"):
+                for operand in ("forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"):
+                    here = (layer, operand, step) == ("fc", "dw.dy", 20)
+                    db = worst if here else 30
+                    noise = 10 ** (db / 20) if operand.endswith("dy") else ""
+                    lines.append(f"{step},1,{layer},{operand},nvfp4,1,{-40 if here else -12},3,-4,2,"
+                                 f"{db},{db},{db},{noise}")
+        (run / "blocks.csv").write_text("\n".join(lines) + "\n")
+        return run
+
+    def test_section_and_pictures(self):
+        a, b = self.make_run("a", 4), self.make_run("b", 20)
+        page = self.folder / "page.html"
+        done = run_tool(a, b, "-o", page, "--png", self.folder / "png")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        text = page.read_text()
+        sections = re.findall(r'<section id="(\w+)">', text)
+        self.assertEqual(sections, SECTIONS[:9] + ["operands"] + SECTIONS[9:])
+        made = {path.stem: path.read_bytes() for path in (self.folder / "png").iterdir()}
+        self.assertEqual(set(made), PICTURES | {"operand_sqnr", "operand_scales"})
+        for name in ("operand_sqnr", "operand_scales"):
+            (width, height), pixels = png_pixels(made[name])
+            self.assertGreater(width, 1200)
+            self.assertGreater(len(set(pixels)), 40)
+        # (30 * 3 + 4) / 4 dB; 10^(4/20) = 1.58 is below the square root of 3.
+        for words in ("a: fc.dw.dy is worst with 23.5 dB on average; the norm of fc.dw.dy is 1.58 "
+                      "times that of its errors at step 20, the least of all gradients; below √3 "
+                      "training is said to stall",
+                      "b: fc.dw.dy is worst with 27.5 dB on average; the norm of fc.dw.dy is 10 "
+                      "times that of its errors at step 20, the least of all gradients.",
+                      "a: the scales of fc.dw.dy lie furthest apart, 43 powers of two at step 20"):
+            self.assertTrue(words in text, words)
+
+    def test_runs_without(self):
+        page = self.folder / "page.html"
+        done = run_tool(make_run(self.folder / "c", "c"), "-o", page)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertFalse('id="operands"' in page.read_text())
+        with_some = self.make_run("a", 4)
+        done = run_tool(with_some, self.folder / "c", "-o", page)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue("No rows of blocks.csv" in page.read_text())
+
+    def test_the_gauge_of_probes(self):
+        run = make_run(self.folder / "run")
+        lines = (run / "probes.csv").read_text().splitlines()
+        noise = {"loss": "inf", "fc": "1.5", "bn1": "12"}
+        lines = [lines[0] + ",norm_over_noise"] + [
+            line + "," + noise[line.split(",")[2]] for line in lines[1:]]
+        (run / "probes.csv").write_text("\n".join(lines) + "\n")
+        page = self.folder / "page.html"
+        done = run_tool(run, "-o", page)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue("the norm of fc.dx is 1.5 times that of its errors at step 1, the least of "
+                        "all gradients; below √3 training is said to stall" in page.read_text())
+
+
+@unittest.skipUnless(PACKAGES, "python3-pandas, python3-matplotlib or python3-yaml is missing")
 class RobustTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())

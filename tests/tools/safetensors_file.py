@@ -14,9 +14,19 @@ def write(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+def _header(data):
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:end]), end
+
+
 def read(path):
     data = path.read_bytes()
-    end = 8 + struct.unpack("<Q", data[:8])[0]
+    header, end = _header(data)
     return {name: (entry["shape"], data[end + entry["data_offsets"][0]:
                                         end + entry["data_offsets"][1]])
-            for name, entry in json.loads(data[8:end]).items() if name != "__metadata__"}
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def metadata(path):
+    """The texts that a file carries beside its tensors."""
+    return _header(path.read_bytes())[0].get("__metadata__", {})

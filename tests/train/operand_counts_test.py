@@ -38,7 +38,7 @@ precision: {format: bf16, operands: %s}
 scaling: {policy: fixed, scale: 64}
 optimizer: {kind: sgd, lr: 0.05, momentum: 0.9}
 train: {max_steps: 4}
-log: {every: 2, statistics: [operands, dx], dump_every: 2%s}
+log: {every: 2, statistics: [operands, dx, dw], dump_every: 2%s}
 """
 PRODUCTS = {"forward.x": "x", "forward.w": "w", "dx.dy": "dy", "dx.w": "w", "dw.x": "x",
             "dw.dy": "dy"}
@@ -174,6 +174,149 @@ class OperandCounts(unittest.TestCase):
 
     def test_mxfp4(self):
         self.check_blocks("mxfp4", "fp4_e2m1")
+
+    def test_what_if_while_it_runs(self):
+        """Formats of log.what_if, judged on operands that are not rounded: what NumPy counts, what
+        blocks.csv has of a format that is the run's own, and what `what-if --dump` says."""
+        asked = ", histogram_every: 2, what_if: [{format: mxfp4}, {format: nvfp4}, {format: %s}]"
+        rceil = "{element: fp8_e4m3, rule: rceil}"
+        out = self.run_program("none", more=asked % rceil)
+        judged = {(r["step"], r["scenario"], r["layer"], r["tensor"]): r
+                  for r in rows(out / "what_if_blocks.csv")}
+        self.assertEqual(len(judged), 3 * 3 * 16)
+        dump = self.dump(out, 4)
+        for layer in GROUPS:
+            for operand, tensor in PRODUCTS.items():
+                if layer == "conv1" and operand.startswith("dx"):
+                    self.assertNotIn(("4", "format=mxfp4", layer, operand), judged)
+                    continue
+                row = judged["4", "format=mxfp4", layer, operand]
+                want, scales, signal, noise = count_mx(
+                    lines_of(dump[f"{layer}.{tensor}"], layer, operand), "fp4_e2m1")
+                for key, value in want.items():
+                    self.assertEqual(int(row[key]), value, (layer, operand, key))
+                self.assertEqual(float(row["scale_log2_max"]), scales.max())
+                self.assertAlmostEqual(float(row["sqnr_db"]), 10 * math.log10(signal / noise), 5)
+                self.assertEqual(float(row["scale"]), 64 if tensor == "dy" else 1)
+        done = subprocess.run([BINARY, "what-if", str(out), "--csv", "--format", "nvfp4",
+                               "--format", rceil], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("step-00000004.safetensors", done.stderr)
+        checked = 0
+        for row in csv.DictReader(done.stdout.splitlines()):
+            known = judged.get(("4", f"format={row['format'].replace(',', '')}", row["layer"],
+                                row["tensor"]))
+            if known is None:  # of a layer without dx
+                self.assertEqual((row["layer"], row["tensor"][:2]), ("conv1", "dx"))
+                continue
+            self.assertEqual(float(known["scale"]), float(row.pop("scale")))
+            self.assertEqual({k: known[k] for k in row}, row)
+            checked += 1
+        self.assertEqual(checked, 2 * 16)
+        brief = {(r["step"], r["scenario"], r["layer"], r["tensor"]): r
+                 for r in rows(out / "what_if.csv") if "." in r["tensor"]}
+        self.assertEqual(set(brief), set(judged))
+        for key, row in brief.items():
+            self.assertEqual(float(row["underflow_pct_nonzero"] or -1),
+                             float(judged[key]["lost_pct_nonzero"] or -1))
+            self.assertEqual(float(row["overflow"]), float(judged[key]["saturated"]))
+        # Of step 1 the tensors in front of every product are the same, rounded operands or not.
+        own = self.run_program("mxfp4")
+        for row in rows(own / "blocks.csv"):
+            if row["step"] == "1" and row["layer"] == "conv1" and row["tensor"] == "forward.x":
+                known = judged["1", "format=mxfp4", "conv1", "forward.x"]
+                self.assertEqual({k: row[k] for k in row if k in known}, {
+                    k: known[k] for k in row if k in known})
+        # A run that is observed computes what one that is not computes.
+        plain = self.run_program("none")
+        self.assertEqual((out / "steps.csv").read_bytes(), (plain / "steps.csv").read_bytes())
+
+    def test_recommended(self):
+        """recommend: the narrowest format that serves all operands."""
+        asked = (", histogram_every: 2, what_if: [{format: mxfp8_e4m3}, {format: mxfp4}, "
+                 "{format: fp8_block128}]")
+        out = self.run_program("none", more=asked)
+        done = subprocess.run([BINARY, "recommend", str(out)], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lost = {}
+        for row in rows(out / "what_if_blocks.csv"):
+            bad = float(row["lost_pct_nonzero"] or 0) > 0.1 or (
+                row["tensor"].endswith("dy") and float(row["sqnr_db"]) < 10 * math.log10(3))
+            lost.setdefault(row["format"], set())
+            if bad:
+                lost[row["format"]].add((row["layer"], row["tensor"]))
+        lines = done.stdout.split("Block-scaled operands")[1].splitlines()
+        order = [line.split()[0] for line in lines[1:4]]
+        self.assertEqual(order, ["mxfp4", "fp8_block128", "mxfp8_e4m3"])
+        serving = [name for name in order if not lost[name]]
+        for name, line in zip(order, lines[1:4]):
+            text = f"{len(lost[name])} of 16 operands" if lost[name] else "serves all 16 operands"
+            self.assertIn(text, line)
+        self.assertIn(f"operands: {serving[0]}}}" if serving else "none serves all", lines[4])
+
+    def test_block_scales_of_a_dump(self):
+        """The stored scales are those by the rule; after a transform they are what blocks.csv has."""
+        dump = self.dump(self.run_program("mxfp8_e4m3"), 4)
+        for layer in GROUPS:
+            for operand, tensor in PRODUCTS.items():
+                name = f"{layer}.{operand}.scales"
+                if layer == "conv1" and operand.startswith("dx"):
+                    self.assertNotIn(name, dump)
+                    continue
+                got = np.concatenate([part.ravel() for part in dump[name]])
+                _, scales, _, _ = count_mx(lines_of(dump[f"{layer}.{tensor}"], layer, operand),
+                                           "fp8_e4m3")
+                got = np.log2(got[got > 2.0 ** -127].astype(np.float64))
+                self.assertEqual(sorted(got), sorted(scales), name)
+        recipe = ("{x: nvfp4, w: {element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}, dy: nvfp4, "
+                  "hadamard: {products: [dw], size: 16, signs: random}}")
+        out = self.run_program(recipe)
+        blocks = {(r["layer"], r["tensor"]): r for r in rows(out / "blocks.csv") if r["step"] == "4"}
+        path = out / "dump/step-00000004.safetensors"
+        read = safetensors_file.read(path)
+        metadata = safetensors_file.metadata(path)
+        for (layer, operand), row in blocks.items():
+            name = f"{layer}.{operand}.scales"
+            shape, values = read[name]
+            scales = np.frombuffer(values, np.float32)
+            self.assertEqual(math.prod(shape), scales.size)
+            self.assertEqual(metadata["format:" + name], row["format"])
+            amax = np.float32(metadata["amax:" + name])
+            decoded = scales * amax * (np.float32(1) / np.float32(2688))
+            log2 = np.log2(decoded[decoded > 0].astype(np.float64))
+            self.assertEqual(scales.size, int(row["blocks"]), name)
+            self.assertAlmostEqual(float(row["scale_log2_min"]), log2.min(), 5, name)
+            self.assertAlmostEqual(float(row["scale_log2_max"]), log2.max(), 5, name)
+            self.assertAlmostEqual(float(row["scale_log2_mean"]), log2.mean(), 5, name)
+
+    def test_gradient_noise(self):
+        """An event where a gradient's norm over its noise comes to be below sqrt(3): operands whose
+        scales have no tensor scale lose small gradients, and dw of a probe is beside fp32's."""
+        out = self.run_program(
+            "{dy: {element: fp4_e2m1, scale: fp8_e4m3, tensor_scale: false}}",
+            more=", probe_every: 2", options=("--set", "scaling.scale=0.25"))
+        limit, want, before = math.sqrt(3), [], {}
+        table = [r for r in rows(out / "blocks.csv") if r["norm_over_noise"]]
+        table += [r for r in rows(out / "probes.csv") if r["tensor"] == "dw"]
+        self.assertEqual({r["tensor"] for r in table}, {"dx.dy", "dw.dy", "dw"})
+        for row in table:
+            key = row["layer"], row["tensor"]
+            now = float(row["norm_over_noise"])
+            if now < limit <= before.get(key, math.inf):
+                want.append((row["step"], *key, now))
+            before[key] = now
+        got = [(r["step"], r["layer"], r["tensor"], float(r["value"])) for r in rows(out / "events.csv")
+               if r["event"] == "gradient_noise"]
+        self.assertEqual(sorted(got), sorted(want))
+        self.assertTrue(any(tensor == "dw" for _, _, tensor, _ in want), want)
+        self.assertTrue(any(tensor == "dw.dy" for _, _, tensor, _ in want), want)
+        for row in rows(out / "probes.csv"):
+            gradient = row["tensor"] in ("dx", "dy", "dw")
+            self.assertEqual(row["norm_over_noise"] != "", gradient and row["sqnr_db"] != "")
+            if gradient and row["sqnr_db"] not in ("", "inf"):
+                self.assertAlmostEqual(20 * math.log10(float(row["norm_over_noise"])),
+                                       float(row["sqnr_db"]), 5)
 
     def test_current_scale(self):
         """Plain formats under a scale of the tensor of this very step."""

@@ -26,6 +26,21 @@ std::string RecipeNetwork() {
   return text;
 }
 
+// The small network with switches of its precision: scales of tensors that stay, go and come, an
+// alpha under other formats.
+std::string SwitchedNetwork() {
+  std::string text = kSmallNetwork;
+  const std::string format = "{format: fp16";
+  text.insert(text.find(format) + format.size(), R"(,
+  tensor_scaling: {kind: delayed, history: 4},
+  operands: {x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2, tensor_scaling: {kind: delayed, history: 3}},
+  schedule: [{from_step: 4, gradients: bf16, recipe: te_nvfp4},
+             {from_step: 9, recipe: none, layers: [{match: conv*, format: bf16}]},
+             {from_step: 13, format: fp32,
+              operands: {x: fp8_e5m2, tensor_scaling: {kind: delayed, history: 2}}}])");
+  return text;
+}
+
 // Every kind of state there is: a scale that falls and grows with skipped steps, Adam's moments and
 // counts, a schedule that skipped steps hold, a fixed layer.
 const std::map<std::string, std::string> kVariants = {
@@ -54,6 +69,11 @@ log:
     - {scaling: {policy: layerwise_dynamic, init_scale: 1e9, growth_interval: 4}}
     - {scaling: {policy: adaptive}}
   alert_underflow_pct: 0.1
+)"},
+    {"switched", SwitchedNetwork() + R"(
+scaling: {policy: dynamic, init_scale: 1e9, growth_interval: 4}
+train: {epochs: 3, accumulate: 2}
+log: {every: 2, statistics: [y, dx, operands], probe_every: 5, dump_every: 6}
 )"},
     {"recipe", RecipeNetwork() + R"(
 scaling: {policy: dynamic, init_scale: 1e9, growth_interval: 4}

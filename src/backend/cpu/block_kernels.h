@@ -8,7 +8,7 @@
 
 namespace ada::backend::cpu {
 
-// x = element(x * encode) * decode, value by value.
+// x = element(x * encode) * decode, value by value; `divides`: element(x / decode) * decode.
 struct BlockRoundArgs {
   float* x = nullptr;
   const float *encode = nullptr, *decode = nullptr;
@@ -16,6 +16,9 @@ struct BlockRoundArgs {
   NumberFormat element;  // saturates
   // A scaled value that is zero or NaN becomes +0.
   bool plain_zeros = false;
+  bool nan_is_zero = false;  // a scaled NaN becomes +0
+  bool divides = false;
+  bool drops_sign = false;  // a result of -0 is +0
   // Value i takes random word first + i of (key, draw).
   bool stochastic = false;
   std::uint64_t key = 0, draw = 0, first = 0;

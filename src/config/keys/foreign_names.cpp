@@ -39,6 +39,9 @@ constexpr std::string_view kHistory =
     "that is history in precision: {tensor_scaling: {kind: delayed, history: 16}}";
 constexpr std::string_view kAmax =
     "that is amax in precision: {tensor_scaling: {kind: delayed, amax: max}}";
+constexpr std::string_view kStaysInTraining =
+    "it is the same for the whole training; an entry may change format, its roles, layers, "
+    "rounding, recipe and operands";
 constexpr std::string_view kOptimWrapper =
     "its optimizer is the section optimizer, clip_grad is train.clip_norm, accumulative_counts is "
     "train.accumulate; AmpOptimWrapper is precision: {format: fp16, preset: autocast} with "
@@ -162,6 +165,9 @@ const ForeignName kKeys[] = {
     {"precision", "", "fp8 fp8_format fp8_recipe recipe", kDelayedFp8},
     {"precision", "", "amax_history_len amax_history", kHistory},
     {"precision", "", "amax_compute_algo", kAmax},
+    {"precision.schedule[]", "", "preset tensor_scaling overflow masters optimizer_state schedule",
+     kStaysInTraining},
+    {"precision.schedule[]", "", "step start start_step begin at from", "from_step"},
     {"precision.tensor_scaling", "", "amax_history_len history_len length", "history"},
     {"precision.tensor_scaling", "", "amax_compute_algo", "amax"},
     {"precision.tensor_scaling", "", "fp8_format", kDelayedFp8},

@@ -101,10 +101,14 @@ void FillEpochs(Config& config, const YamlNode& root) {
 
 // alpha goes into dy before its product there, which takes what is stored.
 void CheckOperands(const Config& config, const YamlNode& root, Problems& problems) {
-  const std::vector<LayerPrecisionConfig>& layers = config.precision.layers;
-  const bool given = config.precision.operands.given() ||
-                     std::any_of(layers.begin(), layers.end(),
-                                 [](const auto& layer) { return layer.operands.given(); });
+  const auto gives = [](const auto& part) {
+    return part.operands.given() ||
+           std::any_of(part.layers.begin(), part.layers.end(),
+                       [](const auto& layer) { return layer.operands.given(); });
+  };
+  const PrecisionConfig& precision = config.precision;
+  const bool given =
+      gives(precision) || std::any_of(precision.schedule.begin(), precision.schedule.end(), gives);
   if (!given || !config.scaling.reference || !problems.Clean({"scaling.reference"})) return;
   problems.Add(At(root, "scaling", "reference"), "scaling.reference",
                "the original program, which `reference` follows, has no precision.operands; leave "

@@ -110,9 +110,8 @@ const EnumNames<PrecisionRecipe>& RecipeNames() {
   return names;
 }
 
-void FillFromRecipe(PrecisionConfig& precision) {
-  const OperandsConfig from = OperandsOf(precision.recipe);
-  OperandsConfig& to = precision.operands;
+void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& to) {
+  const OperandsConfig from = OperandsOf(recipe);
   for (std::size_t i = 0; i < kOperands; ++i)
     if (!to.by_operand[i]) to.by_operand[i] = from.by_operand[i];
   if (!to.tensor_scaling) to.tensor_scaling = from.tensor_scaling;

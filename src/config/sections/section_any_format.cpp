@@ -11,7 +11,7 @@ std::string BlockFormatMisplaced(const YamlNode& node) {
   if (!named && !IsBlockMap(node)) return "";
   return (named ? "'" + node.text + "': " : std::string()) +
          "a block-scaled format cannot stand here; it can in precision.operands, for what products "
-         "multiply, and in convert, inspect and what-if --dump";
+         "multiply, in log.what_if, and in convert, inspect and what-if";
 }
 
 std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_only,

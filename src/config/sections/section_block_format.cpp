@@ -11,9 +11,10 @@ namespace {
 const EnumNames<BlockScale> kBlockScales = {
     {"e8m0", BlockScale::kE8M0}, {"fp8_e4m3", BlockScale::kFp8E4M3}, {"fp32", BlockScale::kFp32}};
 const EnumNames<BlockRule> kBlockRules = {
-    {"floor", BlockRule::kFloor}, {"ceil", BlockRule::kCeil},
-    {"even", BlockRule::kEven},   {"rceil", BlockRule::kRceil},
-    {"te", BlockRule::kTe},       {"four_over_six", BlockRule::kFourOverSix}};
+    {"floor", BlockRule::kFloor},     {"ceil", BlockRule::kCeil},
+    {"even", BlockRule::kEven},       {"rceil", BlockRule::kRceil},
+    {"te", BlockRule::kTe},           {"four_over_six", BlockRule::kFourOverSix},
+    {"torchao", BlockRule::kTorchao}, {"modelopt", BlockRule::kModelopt}};
 const EnumNames<BlockError> kBlockErrors = {{"mae", BlockError::kMae}, {"mse", BlockError::kMse}};
 
 Key ElementKey(NumberFormat& element) {
@@ -104,7 +105,7 @@ Section BlockFormatSection(BlockFormat& format) {
       Choice("scale", format.scale, kBlockScales, "how the scale of a block is kept"),
       Choice("rule", format.rule, kBlockRules,
              "how the scale follows from the block's largest magnitude; e8m0: floor, ceil, even or "
-             "rceil; fp8_e4m3: te or four_over_six; fp32: te")
+             "rceil; fp8_e4m3: te, four_over_six, torchao or modelopt; fp32: te")
           .Default("floor; scale fp8_e4m3, fp32: te"),
       Switch("tensor_scale", format.tensor_scale, "the tensor has an fp32 scale as well")
           .For({"fp8_e4m3"})

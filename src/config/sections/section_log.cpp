@@ -48,7 +48,9 @@ Section WhatIfSection(WhatIfConfig& what_if) {
       Text("name", what_if.name, "its name in what_if.csv", RefuseScenarioName)
           .Fits(kScenarioPattern)
           .Default("made of the rest"),
-      FormatKey("format", what_if.format, "format to which every tensor would be rounded")
+      AnyFormatKey("format", what_if.format,
+                   "format to which every tensor would be rounded; a block-scaled one: every "
+                   "operand of convolutions and linear layers")
           .Default("each tensor's own"),
       Number("scale", what_if.scale, ScaleRange(), "scale that every tensor would carry")
           .Default("each tensor's own"),
@@ -57,6 +59,13 @@ Section WhatIfSection(WhatIfConfig& what_if) {
   section.needs_one = {{"format", "scale", "scaling"},
                        "changes nothing; expected format, scale or scaling"};
   section.not_both = {{"scale", "scaling"}, "give either scale or scaling, not both"};
+  section.check = [&what_if](const YamlNode& map, const ReadContext& context) {
+    if (what_if.block_format() == nullptr) return;
+    for (const char* key : {"scale", "scaling"})
+      if (const Entry* entry = map.FindEntry(key))
+        context.problems.Add(entry->key, Join(context.path, key),
+                             "a block-scaled format has scales of its own; leave it out");
+  };
   return section;
 }
 

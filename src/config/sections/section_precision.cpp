@@ -66,42 +66,6 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
   return key;
 }
 
-std::vector<Key> RoleKeys(RoleFormatsConfig& roles) {
-  return {
-      FormatKey("activations", roles.activations, "format of the input and of all outputs y")
-          .Default("as `format`"),
-      FormatKey("weights", roles.weights, "format of the copies of weights that are multiplied")
-          .Default("as `format`"),
-      FormatKey("gradients", roles.gradients, "format of the gradients dx and dy")
-          .Default("as `format`"),
-      FormatKey("weight_gradients", roles.weight_gradients,
-                "format of dw, rounded after the division by the scale")
-          .Default("fp32"),
-  };
-}
-
-Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
-  Section section;
-  section.path = "precision.layers[]";
-  section.where = &layer.where;
-  section.keys = {
-      Text("match", layer.match, "glob on layer names; the last match wins, key by key").Required(),
-      FormatKey("format", layer.format, "format of activations, weights and gradients"),
-  };
-  for (Key& key : RoleKeys(layer)) section.keys.push_back(std::move(key));
-  section.keys.push_back(Choice("probabilities", layer.probabilities, kWithinAttention,
-                                "of attention: as what they are multiplied with the values"));
-  section.keys.push_back(Choice("score_gradients", layer.score_gradients, kWithinAttention,
-                                "of attention: as what they are multiplied with keys and queries"));
-  section.keys.push_back(LayerOperandsKey(layer.operands));
-  for (Key& key : section.keys) {
-    if (!key.required) key.default_text = "as in `precision`";
-    if (key.name == "probabilities" || key.name == "score_gradients")
-      key.default_text = "as the layer says";
-  }
-  return section;
-}
-
 // of_operands: theirs may be of this very tensor, too.
 Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
   const Names delayed = {"delayed"}, scaled = {"current", "delayed"};
@@ -199,6 +163,42 @@ YamlNode FormatNode(NumberFormat format) {
 }
 
 const EnumNames<RoundingKind>& RoundingNames() { return kRoundings; }
+
+std::vector<Key> RoleKeys(RoleFormatsConfig& roles) {
+  return {
+      FormatKey("activations", roles.activations, "format of the input and of all outputs y")
+          .Default("as `format`"),
+      FormatKey("weights", roles.weights, "format of the copies of weights that are multiplied")
+          .Default("as `format`"),
+      FormatKey("gradients", roles.gradients, "format of the gradients dx and dy")
+          .Default("as `format`"),
+      FormatKey("weight_gradients", roles.weight_gradients,
+                "format of dw, rounded after the division by the scale")
+          .Default("fp32"),
+  };
+}
+
+Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
+  Section section;
+  section.path = "precision.layers[]";
+  section.where = &layer.where;
+  section.keys = {
+      Text("match", layer.match, "glob on layer names; the last match wins, key by key").Required(),
+      FormatKey("format", layer.format, "format of activations, weights and gradients"),
+  };
+  for (Key& key : RoleKeys(layer)) section.keys.push_back(std::move(key));
+  section.keys.push_back(Choice("probabilities", layer.probabilities, kWithinAttention,
+                                "of attention: as what they are multiplied with the values"));
+  section.keys.push_back(Choice("score_gradients", layer.score_gradients, kWithinAttention,
+                                "of attention: as what they are multiplied with keys and queries"));
+  section.keys.push_back(LayerOperandsKey(layer.operands));
+  for (Key& key : section.keys) {
+    if (!key.required) key.default_text = "as in `precision`";
+    if (key.name == "probabilities" || key.name == "score_gradients")
+      key.default_text = "as the layer says";
+  }
+  return section;
+}
 
 Section OperandScalingSection(TensorScalingConfig& scaling) {
   return TensorScalingSection(scaling, /*of_operands=*/true);
@@ -317,10 +317,12 @@ Section PrecisionSection(PrecisionConfig& precision) {
              "operands as another program or paper has them, with `format` bf16 "
              "unless it is given; keys of `operands` beat it")
           .WrittenIf([&precision] { return precision.recipe != PrecisionRecipe::kNone; }));
+  section.keys.push_back(PrecisionScheduleKey(precision));
   section.check = [&precision](const YamlNode& map, const ReadContext& context) {
     CheckPreset(precision, map, context);
-    FillFromRecipe(precision);
+    FillFromRecipe(precision.recipe, precision.operands);
     if (precision.recipe != PrecisionRecipe::kNone && !map.Find("format")) precision.format = kBf16;
+    CheckPrecisionSchedule(precision, map, context);
   };
   return section;
 }

@@ -33,7 +33,13 @@ Key OperandsKey(OperandsConfig& operands);
 Key LayerOperandsKey(OperandsConfig& operands);
 // What precision.recipe may be, and what it sets of the operands that are not given.
 const EnumNames<PrecisionRecipe>& RecipeNames();
-void FillFromRecipe(PrecisionConfig& precision);
+void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& operands);
+// The key precision.schedule, and what its entries ask of each other and of the section.
+Key PrecisionScheduleKey(PrecisionConfig& precision);
+void CheckPrecisionSchedule(const PrecisionConfig& precision, const YamlNode& map,
+                            const ReadContext& context);
+std::vector<Key> RoleKeys(RoleFormatsConfig& roles);
+Section LayerPrecisionSection(LayerPrecisionConfig& layer);  // one entry of precision.layers
 Section OperandScalingSection(TensorScalingConfig& scaling);
 Section ScalingSection(scaling::Settings& scaling);
 Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& policy);

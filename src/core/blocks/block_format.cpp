@@ -14,9 +14,9 @@ BlockFormat Mx(const NumberFormat& element) {
 bool Knows(BlockScale scale, BlockRule rule) {
   switch (scale) {
     case BlockScale::kE8M0:
-      return rule != BlockRule::kTe && rule != BlockRule::kFourOverSix;
+      return rule < BlockRule::kTe;
     case BlockScale::kFp8E4M3:
-      return rule == BlockRule::kTe || rule == BlockRule::kFourOverSix;
+      return rule >= BlockRule::kTe;
     case BlockScale::kFp32:
       return rule == BlockRule::kTe;
   }
@@ -57,6 +57,8 @@ std::string RefuseBlockFormat(const BlockFormat& format) {
     return "only scale fp8_e4m3 has a tensor_scale";
   if (format.power_of_two && format.scale != BlockScale::kFp32)
     return "power_of_two is for scale fp32";
+  if (format.rule == BlockRule::kModelopt && !format.tensor_scale)
+    return "rule modelopt needs tensor_scale: true";
   if (format.rule != BlockRule::kFourOverSix) return {};
   if (!format.tensor_scale) return "rule four_over_six needs tensor_scale: true";
   if (format.element != kFp4E2M1) return "rule four_over_six is for elements of fp4_e2m1";
@@ -90,8 +92,8 @@ std::string_view ToString(BlockScale scale) {
 }
 
 std::string_view ToString(BlockRule rule) {
-  constexpr std::array<std::string_view, 6> kWords = {"floor", "ceil", "even",
-                                                      "rceil", "te",   "four_over_six"};
+  constexpr std::array<std::string_view, 8> kWords = {
+      "floor", "ceil", "even", "rceil", "te", "four_over_six", "torchao", "modelopt"};
   return kWords[static_cast<std::size_t>(rule)];
 }
 

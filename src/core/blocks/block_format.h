@@ -14,8 +14,17 @@ namespace ada {
 // How the scale of a block is kept: a power of two in 8 bits, an fp8 number, or an fp32 number.
 enum class BlockScale : std::uint8_t { kE8M0, kFp8E4M3, kFp32 };
 // How the scale follows from the largest magnitude of a block. e8m0 knows the first four, the
-// others know kTe (Transformer Engine's rule), fp8_e4m3 also kFourOverSix.
-enum class BlockRule : std::uint8_t { kFloor, kCeil, kEven, kRceil, kTe, kFourOverSix };
+// others know kTe (Transformer Engine's rule), fp8_e4m3 also those after it.
+enum class BlockRule : std::uint8_t {
+  kFloor,
+  kCeil,
+  kEven,
+  kRceil,
+  kTe,
+  kFourOverSix,
+  kTorchao,
+  kModelopt
+};
 // By which error kFourOverSix chooses between its two scales.
 enum class BlockError : std::uint8_t { kMae, kMse };
 

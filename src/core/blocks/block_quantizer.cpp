@@ -100,8 +100,8 @@ void QuantizeBlocks(const BlockFormat& format, const BlockLayout& layout, float 
     const BlockFactor factor = FactorOfTile(grid, tensor, tile, values);
     if (output.scales != nullptr) output.scales[block] = factor.stored;
     EachValue(layout, tile, [&](std::int64_t to, std::size_t at) {
-      const float element = RoundElement(grid, values[at] * factor.encode);
-      decoded[at] = element * factor.decode;
+      const float element = RoundElement(grid, Scaled(grid, factor, values[at]));
+      decoded[at] = ValueOf(grid, factor, element);
       if (output.values != nullptr) output.values[to] = decoded[at];
       if (output.codes != nullptr) output.codes[to] = ElementCodeOf(format.element, element);
     });

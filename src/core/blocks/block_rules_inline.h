@@ -5,6 +5,7 @@
 //          torchao/prototype/mx_formats (to_mx)
 //   te     Transformer Engine at d0067d0: NVFP4QuantizerRef, BlockwiseQuantizerReference; scale
 //          fp8_e4m3 without a tensor scale: torchao 0.18.0, nvfp4_quantize
+//   torchao   the latter with a tensor scale; modelopt: nvidia-modelopt 0.47.0, NVFP4QTensor
 #pragma once
 #include <cstdint>
 
@@ -25,6 +26,10 @@ struct BlockGrid {
   BlockRule rule = BlockRule::kFloor;
   BlockError error = BlockError::kMae;
   bool tensor_scale = false, power_of_two = false;
+  bool plain_zeros = false;     // elements of zeros and NaN are +0
+  bool nan_is_zero = false;     // those of NaN alone
+  bool divides = false;         // an element is of x / decode, not of x * encode
+  bool drops_sign = false;      // the value of an element -0 is +0
   int top_exponent = 0;         // of the largest element
   float top = 0;                // the largest element
   float top_reciprocal = 0;     // fp32(1 / top)
@@ -44,6 +49,9 @@ ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format
   grid.scale = GridOf(NumberFormat{4, 3, 7, false, true, true, true});
   grid.kind = format.scale, grid.rule = format.rule, grid.error = format.error;
   grid.tensor_scale = format.tensor_scale, grid.power_of_two = format.power_of_two;
+  grid.plain_zeros = format.tensor_scale && format.rule != BlockRule::kTorchao;
+  grid.nan_is_zero = format.tensor_scale && !grid.plain_zeros;
+  grid.divides = grid.drops_sign = format.rule == BlockRule::kModelopt;
   grid.top = OfBits(grid.element.largest);
   grid.top_exponent = static_cast<int>(grid.element.largest >> 23) - 127;
   grid.top_reciprocal = 1.0f / grid.top;
@@ -65,6 +73,12 @@ ADA_HOST_DEVICE static inline TensorFactor TensorFactorOf(const BlockGrid& grid,
   TensorFactor factor;
   factor.amax = amax;
   if (!grid.tensor_scale) return factor;
+  if (grid.rule == BlockRule::kTorchao || grid.rule == BlockRule::kModelopt) {
+    factor.decode = amax / grid.tensor_top;
+    factor.encode = 1.0f / factor.decode;
+    factor.bounded = !(factor.encode > 0 && factor.encode <= OfBits(kLargestFp32Bits));
+    return factor;
+  }
   const float exact = grid.tensor_top / amax, largest = OfBits(kLargestFp32Bits);
   factor.encode = exact > largest ? largest : exact;
   if (factor.encode == 0) factor.encode = 1;
@@ -73,8 +87,8 @@ ADA_HOST_DEVICE static inline TensorFactor TensorFactorOf(const BlockGrid& grid,
   return factor;
 }
 
-// The scale of one block. An element is RoundElement(grid, x * encode), its value the element times
-// `decode`.
+// The scale of one block. An element is RoundElement(grid, Scaled(grid, factor, x)), its value
+// ValueOf(grid, factor, element).
 struct BlockFactor {
   float stored = 1;  // the scale as it is kept: on the grid of its kind
   float encode = 1, decode = 1;
@@ -137,15 +151,31 @@ ADA_HOST_DEVICE static inline BlockFactor SixFactorOf(const BlockGrid& grid,
   return StoredFactorOf(grid, tensor, amax / grid.top * tensor.encode);
 }
 
+// Not below `least`; NaN stays.
+ADA_HOST_DEVICE static inline float StoredAtLeast(const BlockGrid& grid, float wanted,
+                                                  float least) {
+  return RoundToGrid(grid.scale, wanted < least ? least : wanted);
+}
+ADA_HOST_DEVICE static inline BlockFactor ModeloptFactorOf(const BlockGrid& grid,
+                                                           const TensorFactor& tensor, float amax) {
+  const float least = PowerOfTwo(-9);
+  float wanted = amax / (grid.top * tensor.decode);
+  if (wanted == 0) wanted = 1;
+  const float stored = StoredAtLeast(grid, wanted, least);
+  const float decode = stored * tensor.decode;
+  return {stored, 1.0f / decode, decode, stored <= least, stored >= 448.0f};
+}
+
 ADA_HOST_DEVICE static inline BlockFactor Fp8FactorOf(const BlockGrid& grid,
                                                       const TensorFactor& tensor, float amax) {
-  if (grid.tensor_scale)
+  if (grid.rule == BlockRule::kModelopt) return ModeloptFactorOf(grid, tensor, amax);
+  const bool torchao = grid.rule == BlockRule::kTorchao;
+  if (grid.tensor_scale && !torchao)
     return StoredFactorOf(grid, tensor, amax * (tensor.encode * grid.top_reciprocal));
   const float least = PowerOfTwo(-6);
-  float wanted = amax / grid.top;
-  if (wanted < least) wanted = least;
-  const float stored = RoundToGrid(grid.scale, wanted);
-  return {stored, 1.0f / stored, stored, stored <= least, stored >= 448.0f};
+  const float stored = StoredAtLeast(grid, amax / grid.top / tensor.decode, least);
+  return {stored, tensor.encode / stored, stored * tensor.decode, stored <= least,
+          stored >= 448.0f};
 }
 
 // --- fp32 ----------------------------------------------------------------------------------------
@@ -176,10 +206,21 @@ ADA_HOST_DEVICE static inline BlockFactor BlockFactorOf(const BlockGrid& grid,
   return Fp8FactorOf(grid, tensor, amax);
 }
 
-// The nearest element to a scaled value, ties to even; beyond the largest one it is that. Under a
-// tensor scale zeros and NaN become +0, while a negative value that vanishes becomes -0.
+ADA_HOST_DEVICE static inline float Scaled(const BlockGrid& grid, const BlockFactor& factor,
+                                           float x) {
+  return grid.divides ? x / factor.decode : x * factor.encode;
+}
+ADA_HOST_DEVICE static inline float ValueOf(const BlockGrid& grid, const BlockFactor& factor,
+                                            float element) {
+  const float value = element * factor.decode;
+  return grid.drops_sign ? value + 0.0f : value;
+}
+
+// The nearest element to a scaled value, ties to even; beyond the largest one it is that. Under
+// plain_zeros zeros and NaN become +0, while a negative value that vanishes becomes -0.
 ADA_HOST_DEVICE static inline float RoundElement(const BlockGrid& grid, float scaled) {
-  if (grid.tensor_scale && !(scaled < 0) && !(scaled > 0)) return 0;
+  if (grid.plain_zeros && !(scaled < 0) && !(scaled > 0)) return 0;
+  if (grid.nan_is_zero && scaled != scaled) return 0;
   return RoundToGrid(grid.element, scaled);
 }
 
@@ -187,7 +228,7 @@ ADA_HOST_DEVICE static inline float RoundElement(const BlockGrid& grid, float sc
 ADA_HOST_DEVICE static inline float FourOverSixError(const BlockGrid& grid,
                                                      const TensorFactor& tensor,
                                                      const BlockFactor& factor, float x) {
-  const float element = RoundElement(grid, x * factor.encode);
+  const float element = RoundElement(grid, Scaled(grid, factor, x));
   const float difference = element * factor.stored * tensor.amax / grid.tensor_top - x;
   return grid.error == BlockError::kMse ? difference * difference
                                         : OfBits(MagnitudeBits(difference));

@@ -58,26 +58,54 @@ std::vector<float> Turned(const std::vector<float>& values, const OperandPlace& 
   return turned;
 }
 
+const BlockLayout& LayoutIn(const Plane& plane, const BlockFormat& format,
+                            const OperandPlace& place) {
+  return place.along_channels || format.square ? plane.across : plane.down;
+}
+
+Plane PlaneOf(const OperandPlace& place) {
+  return place.weight ? PlaneOfWeights(place) : PlaneOfBatch(place);
+}
+
+bool Turns(const OperandPlace& place) { return !place.weight && !place.linear; }
+
 }  // namespace
 
 void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
-                     const std::vector<float>& values, float* decoded, BlockCounts* counts) {
-  const Plane plane = place.weight ? PlaneOfWeights(place) : PlaneOfBatch(place);
-  const bool turns = !place.weight && !place.linear;
-  std::vector<float> turned = turns ? Turned(values, place, false) : std::vector<float>();
-  const std::vector<float>& from = turns ? turned : values;
+                     const std::vector<float>& values, float* decoded, BlockCounts* counts,
+                     std::optional<float> of_tensor) {
+  const Plane plane = PlaneOf(place);
+  std::vector<float> turned = Turns(place) ? Turned(values, place, false) : std::vector<float>();
+  const std::vector<float>& from = Turns(place) ? turned : values;
   std::vector<float> to(decoded == nullptr ? 0 : values.size());
-  const float amax = AmaxOf(values);
-  const bool across = place.along_channels || format.square;
+  const float amax = of_tensor ? *of_tensor : AmaxOf(values);
   for (std::int64_t i = 0; i < plane.count; ++i) {
     QuantizedBlocks output;
     if (decoded != nullptr) output.values = to.data() + i * plane.size;
-    QuantizeBlocks(format, across ? plane.across : plane.down, amax, bf16,
-                   from.data() + i * plane.size, output, counts);
+    QuantizeBlocks(format, LayoutIn(plane, format, place), amax, bf16, from.data() + i * plane.size,
+                   output, counts);
   }
   if (decoded == nullptr) return;
-  if (turns) to = Turned(to, place, true);
+  if (Turns(place)) to = Turned(to, place, true);
   std::copy(to.begin(), to.end(), decoded);
+}
+
+OperandScales ScalesOfOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
+                              const std::vector<float>& values, float amax) {
+  const Plane plane = PlaneOf(place);
+  const std::vector<float> from = Turns(place) ? Turned(values, place, false) : values;
+  const BlockLayout& layout = LayoutIn(plane, format, place);
+  OperandScales scales;
+  scales.dims = {plane.count * layout.matrices, layout.block_rows(format),
+                 layout.blocks_per_row(format)};
+  const std::int64_t blocks = layout.blocks(format);
+  scales.values.resize(static_cast<std::size_t>(plane.count * blocks));
+  for (std::int64_t i = 0; i < plane.count; ++i) {
+    QuantizedBlocks output;
+    output.scales = scales.values.data() + i * blocks;
+    QuantizeBlocks(format, layout, amax, bf16, from.data() + i * plane.size, output, nullptr);
+  }
+  return scales;
 }
 
 }  // namespace ada

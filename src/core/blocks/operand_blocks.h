@@ -2,6 +2,7 @@
 // input channels, dx = dy w over output channels, dw = x dy over images and pixels.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/blocks/block_quantizer.h"
@@ -20,10 +21,21 @@ struct OperandPlace {
   std::vector<std::int64_t> dims;
 };
 
-// Quantizes an operand under one scale of the tensor, if its format has one. No block holds values
+// Quantizes an operand under one scale of the tensor, if its format has one; `amax` is the largest
+// magnitude of that tensor, unset: of `values`. No block holds values
 // of two groups, or of two taps. `bf16`: the values are kept as bf16. `decoded`, unless null, is
 // written in the layout of `values` and may be the same; counts, unless null, are added to.
 void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
-                     const std::vector<float>& values, float* decoded, BlockCounts* counts);
+                     const std::vector<float>& values, float* decoded, BlockCounts* counts,
+                     std::optional<float> amax = {});
+
+// The stored scales of an operand's blocks, [groups or taps, lines, blocks of a line]; of weights
+// groups stand before taps. `amax`: of the tensor.
+struct OperandScales {
+  std::vector<std::int64_t> dims;
+  std::vector<float> values;
+};
+OperandScales ScalesOfOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
+                              const std::vector<float>& values, float amax);
 
 }  // namespace ada

@@ -1,6 +1,7 @@
 // The history of largest magnitudes and its exact text.
 #include "scaling/rules/tensor_scale.h"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -39,6 +40,14 @@ std::vector<float> ReadHistory(const StateMap& state, const std::string& tensor)
   return history;
 }
 
+// newest: the last of the history.
+void TakeScale(const TensorScaleHistory& history, float newest, TensorScaler& scaler) {
+  const TensorScaleRule& rule = history.rule;
+  const float seen = rule.amax == Amax::kMostRecent ? newest : LargestOf(history.amax);
+  const float scale = DelayedScale(rule, seen, scaler.scale);
+  if (std::isfinite(scale) && scale > 0) scaler.scale = scale;
+}
+
 }  // namespace
 
 void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& scaler) {
@@ -51,9 +60,7 @@ void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& sc
     history.amax[static_cast<std::size_t>(history.next)] = amax;
   }
   history.next = (history.next + 1) % rule.history;
-  const float seen = rule.amax == Amax::kMostRecent ? amax : LargestOf(history.amax);
-  const float scale = DelayedScale(rule, seen, scaler.scale);
-  if (std::isfinite(scale) && scale > 0) scaler.scale = scale;
+  TakeScale(history, amax, scaler);
 }
 
 StateMap SaveTensorScale(const TensorScaleHistory& history, const TensorScaler& scaler) {
@@ -82,6 +89,22 @@ void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorSca
   scaler.scale = static_cast<float>(scale);
   history.amax = std::move(amax);
   history.next = static_cast<std::int32_t>(next);
+}
+
+void AdoptTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
+                      TensorScaler& scaler) {
+  ExpectKeys(state, "tensor " + tensor, {"scale", "next", "amax"});
+  // A ring that is not full begins with its oldest magnitude; in a full one the next place is it.
+  TensorScaleHistory saved = history;
+  const auto size = static_cast<std::int32_t>(ReadHistory(state, tensor).size());
+  saved.rule.history = ReadInteger(state, "next") == size ? size + 1 : size;
+  LoadTensorScale(state, tensor, saved, scaler);
+  if (size > 0)
+    std::rotate(saved.amax.begin(), saved.amax.begin() + saved.next % size, saved.amax.end());
+  const std::int32_t kept = std::min(size, history.rule.history);
+  history.amax.assign(saved.amax.end() - kept, saved.amax.end());
+  history.next = kept % history.rule.history;
+  if (kept > 0) TakeScale(history, history.amax.back(), scaler);
 }
 
 }  // namespace ada::scaling

@@ -74,4 +74,9 @@ StateMap SaveTensorScale(const TensorScaleHistory& history, const TensorScaler& 
 void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
                      TensorScaler& scaler);
 
+// The same of a tensor whose rule may have been another one when `state` was saved: the newest
+// magnitudes that the rule takes are kept, and the scale is what they give.
+void AdoptTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
+                      TensorScaler& scaler);
+
 }  // namespace ada::scaling

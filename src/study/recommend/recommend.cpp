@@ -36,6 +36,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   out << '\n';
   PrintRecommendation(options, needs, advice, out);
   out << '\n';
+  PrintOperandFormats(options, out);
   PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
   const std::string fragment = FragmentOf(advice.config, !advice.changes.empty());
   out << "\n# Put these sections in place of those of the run's configuration:\n"

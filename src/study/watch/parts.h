@@ -3,6 +3,7 @@
 #pragma once
 #include <termios.h>
 
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/operands.h"
 #include "study/run_files.h"
 #include "telemetry/csv_reader.h"
 #include "telemetry/totals.h"
@@ -27,10 +29,24 @@ struct WatchedLayer {
   double underflow_pct = NAN;  // of its values other than zero; NaN: there are none, or not logged
   bool broken = false;         // values overflowed, or were not finite when they came
   std::string limit;           // which rule decided; empty: the layer computes no scale
+  // SQNR in dB of its operands in block-scaled formats, by Operand; NaN: it is none.
+  std::array<double, kOperands> sqnr = NoSqnr();
   // underflow_pct of the last logged steps, oldest first; infinite: the tensor was broken.
   std::deque<double> history;
 
   double mean_pct() const;  // of the history; 0 where there is none
+  static std::array<double, kOperands> NoSqnr() {
+    std::array<double, kOperands> none;
+    none.fill(NAN);
+    return none;
+  }
+};
+
+// Operands in block-scaled formats in the last logged step that has some.
+struct WatchedBlocks {
+  std::int64_t step = 0;   // 0: none
+  BlockRow worst, widest;  // the least SQNR; the widest range of scales
+  void Add(const BlockRow& row);
 };
 
 struct WatchState {
@@ -48,7 +64,8 @@ struct WatchState {
   EvaluationRow evaluation;          // the last; step 0: none
   ClassRow classes;                  // of it, the row of all classes; step 0: none
   std::vector<WatchedLayer> layers;  // in the order of the logs
-  telemetry::LayerTotals totals;     // of the gradients, for layers that get none
+  WatchedBlocks blocks;
+  telemetry::LayerTotals totals;  // of the gradients, for layers that get none
   telemetry::Finiteness finiteness;
 
   // How long the run will be, as its progress line says; 0: not known.
@@ -60,6 +77,7 @@ struct WatchState {
   void Add(const StepRow& row);
   void Add(const TensorRow& row);  // of dx, dy and dw
   void Add(const ScaleRow& row);
+  void Add(const BlockRow& row);
   void Add(const TimingRow& row);
   void Add(const EventRow& row) {
     event = row;
@@ -93,11 +111,13 @@ class WatchFeed {
   bool Apply(std::int64_t up_to, WatchState& state);
 
   std::string folder_;
-  telemetry::CsvFollower steps_, scales_, underflow_, timing_, events_, evaluation_, classes_;
+  telemetry::CsvFollower steps_, scales_, underflow_, blocks_, timing_, events_, evaluation_,
+      classes_;
   // Read, but not yet shown.
   std::deque<StepRow> step_rows_;
   std::deque<ScaleRow> scale_rows_;
   std::deque<TensorRow> tensor_rows_;  // of gradients
+  std::deque<BlockRow> block_rows_;
   std::deque<TimingRow> timing_rows_;
   std::deque<EventRow> event_rows_;
   std::deque<EvaluationRow> evaluation_rows_;

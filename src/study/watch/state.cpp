@@ -105,11 +105,27 @@ void WatchState::Add(const ScaleRow& row) {
   if (layer.history.empty()) layer.scale = row.scale_out;  // dx is not logged
 }
 
+void WatchedBlocks::Add(const BlockRow& row) {
+  const auto width = [](const BlockRow& of) { return of.scale_log2_max - of.scale_log2_min; };
+  const bool is_first = row.step != step;
+  step = row.step;
+  if (is_first || !(row.sqnr_db >= worst.sqnr_db)) worst = row;
+  if (is_first || !(width(row) <= width(widest))) widest = row;
+}
+
+void WatchState::Add(const BlockRow& row) {
+  const auto operand = std::find(kOperandNames.begin(), kOperandNames.end(), row.tensor);
+  if (operand == kOperandNames.end()) return;
+  blocks.Add(row);
+  Layer(row.layer).sqnr[static_cast<std::size_t>(operand - kOperandNames.begin())] = row.sqnr_db;
+}
+
 WatchFeed::WatchFeed(std::string folder)
     : folder_(std::move(folder)),
       steps_(folder_ + "/" + StepRow::kFile),
       scales_(folder_ + "/" + ScaleRow::kFile, kScalesWindow),
       underflow_(folder_ + "/" + TensorRow::kFile, kUnderflowWindow),
+      blocks_(folder_ + "/" + BlockRow::kFile, kUnderflowWindow),
       timing_(folder_ + "/" + TimingRow::kFile),
       events_(folder_ + "/" + EventRow::kFile),
       evaluation_(folder_ + "/" + EvaluationRow::kFile),
@@ -136,6 +152,7 @@ void WatchFeed::ReadFiles() {
   EachNewRow<TensorRow>(underflow_, [&](const TensorRow& row) {
     if (row.tensor != "y" && row.tensor != "w") tensor_rows_.push_back(row);
   });
+  EachNewRow<BlockRow>(blocks_, [&](const BlockRow& row) { block_rows_.push_back(row); });
   EachNewRow<TimingRow>(timing_, [&](const TimingRow& row) { timing_rows_.push_back(row); });
   EachNewRow<EventRow>(events_, [&](const EventRow& row) { event_rows_.push_back(row); });
   EachNewRow<EvaluationRow>(evaluation_,
@@ -151,6 +168,7 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
   bool any = Take(step_rows_, up_to, state);
   any |= Take(tensor_rows_, up_to, state);  // before the scales: it has the loss, and every layer
   any |= Take(scale_rows_, up_to, state);
+  any |= Take(block_rows_, up_to, state);
   any |= Take(timing_rows_, up_to, state);
   any |= Take(event_rows_, up_to, state);
   any |= Take(evaluation_rows_, up_to, state);
@@ -158,8 +176,8 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
 }
 
 bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
-  const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_,     &underflow_, &timing_,
-                                                      &events_, &evaluation_, &classes_};
+  const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_, &underflow_,  &blocks_,
+                                                      &timing_, &events_, &evaluation_, &classes_};
   bool changed = false;
   if (std::any_of(files.begin(), files.end(),
                   [](telemetry::CsvFollower* file) { return file->Changed(); })) {
@@ -168,6 +186,7 @@ bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
     state.folder = folder;
     for (telemetry::CsvFollower* file : files) file->Restart();
     step_rows_.clear(), scale_rows_.clear(), tensor_rows_.clear();
+    block_rows_.clear();
     timing_rows_.clear(), event_rows_.clear(), evaluation_rows_.clear(), class_rows_.clear();
     configured_ = false;
     changed = true;

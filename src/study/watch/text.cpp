@@ -8,6 +8,7 @@
 
 #include "core/color.h"
 #include "core/utf8.h"
+#include "study/blocks/block_words.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"
 #include "telemetry/language.h"
@@ -28,6 +29,37 @@ constexpr std::array<const char*, 8> kAscii = {"_", ".", ":", "-", "=", "+", "*"
 std::size_t LevelOf(double pct) {
   return static_cast<std::size_t>(std::lower_bound(kLevels.begin(), kLevels.end(), pct) -
                                   kLevels.begin());
+}
+
+// Lower ends of the levels of SQNR, in dB; the last is sqrt(3) between norms, below which training
+// is said to stall (step_events.h).
+constexpr std::array<double, 7> kSqnrLevels = {40, 30, 25, 20, 15, 10, 4.8};
+
+std::string SqnrMarks(const WatchedLayer& layer, bool utf8) {
+  const auto& marks = utf8 ? kBlocks : kAscii;
+  std::string text;
+  for (const double db : layer.sqnr) {
+    const auto level = std::find_if(kSqnrLevels.begin(), kSqnrLevels.end(),
+                                    [db](double low) { return db >= low; });
+    text += std::isnan(db) ? " " : marks[static_cast<std::size_t>(level - kSqnrLevels.begin())];
+  }
+  return text;
+}
+
+std::string SqnrLegend(bool utf8) {
+  const auto& marks = utf8 ? kBlocks : kAscii;
+  std::string text = "SQNR dB (y: x w, dx: dy w, dw: x dy)";
+  for (std::size_t i = 0; i < kSqnrLevels.size(); ++i)
+    text += std::string(" ") + marks[i] + " " + ShortestText(kSqnrLevels[i]);
+  return text + " " + marks.back() + " less";
+}
+
+// The operand that rounding hurts most, and the one whose scales lie furthest apart.
+std::string BlocksText(const WatchedBlocks& blocks) {
+  return "operands: " + blocks.worst.layer + "." + blocks.worst.tensor + " " +
+         DecibelText(blocks.worst.sqnr_db) +
+         " dB is the worst; widest scales: " + blocks.widest.layer + "." + blocks.widest.tensor +
+         ", log2 " + ScalesText(blocks.widest);
 }
 
 std::string OutOf(const char* what, std::int64_t value, std::int64_t all) {
@@ -107,6 +139,7 @@ std::vector<Line> Header(const WatchState& s) {
   if (s.finiteness.since() > 0) lines.push_back({s.finiteness.Text(), Color::kRed});
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
+  if (s.blocks.step > 0) lines.push_back({BlocksText(s.blocks), Color::kPlain, true});
   if (s.evaluation.step > 0)
     lines.push_back({s.evaluation.split + Formatted(": loss %.4g", s.evaluation.loss) +
                      (s.language ? " nats  " : "  ") + Judgement(s) + " (step " +
@@ -157,7 +190,9 @@ class Table {
     for (const std::size_t i : shown) {
       name_ = std::max(name_, std::min(TextWidth(state.layers[i].name), kMostName));
     }
-    const std::size_t others = kScaleWidth + kPctWidth + kLimitWidth + 4 * 2;
+    has_blocks_ = state.blocks.step > 0;
+    const std::size_t others =
+        (has_blocks_ ? kOperands + 2 : 0) + kScaleWidth + kPctWidth + kLimitWidth + 4 * 2;
     if (options.width > others + name_ + kLeastSparkline) {
       sparkline_ = options.width - others - name_;
     }
@@ -165,7 +200,7 @@ class Table {
 
   Line Titles() const {
     const std::string past = "last logged steps, to step " + std::to_string(state_.logged_step);
-    return {Text("layer", "scale", "underf.%", "limit", sparkline_ == 0 ? "" : past)};
+    return {Text("layer", "scale", "underf.%", "limit", "SQNR", sparkline_ == 0 ? "" : past)};
   }
   // Red: at least half of the gradient is lost; yellow: a tenth.
   Line Row(const WatchedLayer& layer) const {
@@ -173,24 +208,26 @@ class Table {
     const Color color = layer.broken || dead || layer.underflow_pct >= 50 ? Color::kRed
                         : layer.underflow_pct >= 10                       ? Color::kYellow
                                                                           : Color::kPlain;
-    return {
-        Text(layer.name, ScaleText(layer.scale, kScaleWidth, 3),
-             layer.broken ? "inf, NaN"
-             : dead       ? "all zero"
-                          : PctText(layer.underflow_pct),
-             layer.limit.empty() ? "-" : layer.limit, Sparkline(layer.history, sparkline_, utf8_)),
-        color};
+    return {Text(layer.name, ScaleText(layer.scale, kScaleWidth, 3),
+                 layer.broken ? "inf, NaN"
+                 : dead       ? "all zero"
+                              : PctText(layer.underflow_pct),
+                 layer.limit.empty() ? "-" : layer.limit, SqnrMarks(layer, utf8_),
+                 Sparkline(layer.history, sparkline_, utf8_)),
+            color};
   }
 
  private:
   std::string Text(const std::string& name, const std::string& scale, const std::string& pct,
-                   const std::string& limit, const std::string& past) const {
+                   const std::string& limit, const std::string& sqnr,
+                   const std::string& past) const {
     return PaddedText(name, name_) + "  " + PaddedText(scale, kScaleWidth, true) + "  " +
-           PaddedText(pct, kPctWidth, true) + "  " + PaddedText(limit, kLimitWidth) + "  " + past;
+           PaddedText(pct, kPctWidth, true) + "  " + PaddedText(limit, kLimitWidth) + "  " +
+           (has_blocks_ ? PaddedText(sqnr, kOperands) + "  " : "") + past;
   }
 
   const WatchState& state_;
-  bool utf8_;
+  bool utf8_, has_blocks_ = false;
   std::size_t name_ = 5, sparkline_ = 0;
 };
 
@@ -221,7 +258,8 @@ std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf
 std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options) {
   std::vector<Line> lines = InPieces(Header(state), options.width);
   if (!state.layers.empty()) {
-    const std::size_t around = lines.size() + 2;  // titles and legend
+    const bool has_blocks = state.blocks.step > 0;
+    const std::size_t around = lines.size() + (has_blocks ? 3 : 2);  // titles and legends
     std::size_t room = state.layers.size();
     if (options.height > 0 && around + room > options.height) {
       room = options.height > around + 1 ? options.height - around - 1 : 0;
@@ -232,6 +270,7 @@ std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& o
     for (const std::size_t i : shown) lines.push_back(table.Row(state.layers[i]));
     if (shown.size() < state.layers.size()) lines.push_back({Hidden(state, shown)});
     lines.push_back({Legend(options.utf8)});
+    if (has_blocks) lines.push_back({SqnrLegend(options.utf8)});
   }
   if (options.height > 0 && lines.size() > options.height) lines.resize(options.height);
   std::vector<std::string> drawn;

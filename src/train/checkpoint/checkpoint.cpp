@@ -95,12 +95,15 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
   }
 }
 
-void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph) {
+void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph,
+                      bool switched) {
   for (const graph::ScaledTensor& t : graph.scaled_tensors()) {
     const auto found = state.tensors.find(t.name);
+    if (found == state.tensors.end() && switched) continue;
     if (found == state.tensors.end())
       Damaged(StemOf(path) + ".json", "no scale of tensor " + t.name);
-    scaling::LoadTensorScale(found->second, t.name, t.scale->history, *t.scale->own_scale.host);
+    const auto load = switched ? scaling::AdoptTensorScale : scaling::LoadTensorScale;
+    load(found->second, t.name, t.scale->history, *t.scale->own_scale.host);
   }
   graph.SendTensorScales();
 }

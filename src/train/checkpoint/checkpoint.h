@@ -57,7 +57,10 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
                            const std::string& prefix = "");
 
 // Puts the scales of tensors where they belong. DataError where one is missing or not usable.
-void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph);
+// switched: the precision changes after the checkpoint; then a tensor that it does not have starts
+// afresh, and others keep their histories.
+void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph,
+                      bool switched = false);
 
 // Steps of the checkpoints in `folder`, newest first; a missing folder has none.
 struct CheckpointSteps {

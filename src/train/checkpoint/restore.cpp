@@ -9,11 +9,11 @@ std::string OfProcess(const std::string& layer, int rank) {
   return layer + "@" + std::to_string(rank);
 }
 
-void RestoreParts(const ResumePoint& from, int rank, graph::Graph& graph,
+void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph& graph,
                   optim::Optimizer& optimizer, scaling::Policy& policy, backend::Backend& backend) {
   const CheckpointState& s = from.state;
   LoadCheckpointTensors(from.stem, graph, &optimizer, backend);
-  LoadTensorScales(from.stem, s, graph);
+  LoadTensorScales(from.stem, s, graph, switched);
   optimizer.set_updates(s.updates);
   policy.LoadState(s.policy);
   for (const graph::ScalePoint& point : graph.scales()) {

@@ -15,8 +15,8 @@ std::string OfProcess(const std::string& layer, int rank);
 
 // Weights, running statistics, optimizer state, scales of tensors, the policy and each layer's own
 // state become those of `from`. `rank`: of the process, where each decides on its own (else 0).
-// DataError where the checkpoint lacks one of them.
-void RestoreParts(const ResumePoint& from, int rank, graph::Graph& graph,
+// switched: as of LoadTensorScales. DataError where the checkpoint lacks one of them.
+void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph& graph,
                   optim::Optimizer& optimizer, scaling::Policy& policy, backend::Backend& backend);
 
 }  // namespace ada::train

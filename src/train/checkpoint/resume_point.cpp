@@ -6,11 +6,19 @@
 namespace ada::train {
 namespace {
 
+// Switches that have not come yet may be changed.
+config::Config WithoutLaterSwitches(config::Config config, std::int64_t step) {
+  std::erase_if(config.precision.schedule,
+                [step](const auto& change) { return change.from_step > step; });
+  return config;
+}
+
 void CheckConfig(const CheckpointState& state, const std::string& stem,
                  const config::Config& config) {
   config::Config stored = config::LoadText(state.config, stem + ".json (config)", {}).config;
   config::FillDefaults(stored);
-  const std::vector<std::string> conflicts = config::ResumeConflicts(stored, config);
+  const std::vector<std::string> conflicts = config::ResumeConflicts(
+      WithoutLaterSwitches(stored, state.step), WithoutLaterSwitches(config, state.step));
   if (conflicts.empty()) return;
   std::string message =
       "--resume: the configuration differs from the run's in what may not change:";

@@ -25,6 +25,7 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
   const config::LogConfig& log = config.log;
   return {.histograms = log.histogram_every > 0,
           .what_if = !log.what_if.empty(),
+          .what_if_blocks = OperandWhatIf::Wanted(log),
           .probes = log.probe_every > 0,
           .blocks = Contains(log.statistics, "operands"),
           .classes = JudgesClasses(config.task),
@@ -64,11 +65,14 @@ InputFacts FactsForCheckpoints(const SessionParts& p) {
   }
 }
 
-std::vector<StepObserver*> ObserversOf(Probe* probe, Dump* dump) {
-  std::vector<StepObserver*> all;
-  if (probe != nullptr) all.push_back(probe);
-  if (dump != nullptr) all.push_back(dump);
-  return all;
+std::unique_ptr<OperandWhatIf> MakeOperandWhatIf(const SessionParts& p) {
+  if (!OperandWhatIf::Wanted(p.config.log)) return nullptr;
+  return std::make_unique<OperandWhatIf>(p.config, p.graph, p.backend, p.team);
+}
+
+std::vector<StepObserver*> Existing(std::vector<StepObserver*> observers) {
+  std::erase(observers, nullptr);
+  return observers;
 }
 
 }  // namespace
@@ -98,18 +102,21 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
                  parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
       probe_(MakeProbe(parts)),
       dump_(MakeDump(parts)),
+      operand_what_if_(MakeOperandWhatIf(parts)),
       shared_(MakeShared(parts)),
       step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
-                probe_.get(), parts.team),
+                probe_.get(), operand_what_if_.get(), parts.team),
       steps_per_epoch_(batches_.batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, batches_, parts.policy, optimizer_, step_log_,
-               ObserversOf(probe_.get(), dump_.get()), total_steps_, parts.team, shared_.get()),
+               Existing({probe_.get(), dump_.get(), operand_what_if_.get()}), total_steps_,
+               parts.team, shared_.get()),
       evaluator_(parts.config, parts.data.image, parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       input_facts_(FactsForCheckpoints(parts)),
-      start_(telemetry::SteadySeconds()),
-      last_timing_(start_) {
+      start_(parts.before ? parts.before->start : telemetry::SteadySeconds()),
+      last_timing_(telemetry::SteadySeconds()) {
+  if (p_.before) training_seconds_ = p_.before->training_seconds, images_ = p_.before->images;
   if (KeepsAverage(p_.config))
     average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
   if (JudgesClasses(p_.config.task)) class_names_ = NamesOfClasses(p_.config, p_.data);
@@ -150,7 +157,10 @@ void Session::Restore(const ResumePoint& from) {
   const CheckpointState& s = from.state;
   telemetry::CheckLogs(p_.folder, s.lengths);
   const bool own_states = p_.team != nullptr && !p_.team->writes();
-  RestoreParts(from, own_states ? p_.team->rank() : 0, p_.graph, optimizer_, p_.policy, p_.backend);
+  const bool switched =
+      p_.last_step > s.step && config::LastStepAsAt(p_.whole.precision, s.step) == s.step;
+  RestoreParts(from, own_states ? p_.team->rank() : 0, switched, p_.graph, optimizer_, p_.policy,
+               p_.backend);
   if (average_)
     LoadCheckpointTensors(from.stem, average_->graph(), nullptr, p_.backend, kAveragePrefix);
   step_log_.LoadScenarios(s.scenarios);
@@ -192,7 +202,7 @@ CheckpointState Session::State() {
   s.lengths = recorder_.Sync();
   s.input = input_facts_;
   s.data_facts = p_.data.facts;
-  s.config = config::ToYaml(p_.config);
+  s.config = config::ToYaml(p_.whole);
   s.backend = p_.backend.Describe();
   s.version = Versions().front().value;
   return s;

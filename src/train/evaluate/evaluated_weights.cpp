@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -62,6 +63,12 @@ void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& g
     log.Info(path +
              ": the moving average of the weights (train.ema) is evaluated; --set "
              "evaluate.weights=trained evaluates those that were trained");
+}
+
+std::int64_t StepOfWeights(const std::string& path) {
+  if (path.empty()) return 1;
+  const std::optional<CheckpointState> state = StateOfCheckpoint(path);
+  return state ? std::max<std::int64_t>(state->step, 1) : std::numeric_limits<std::int64_t>::max();
 }
 
 std::string CheckpointConfig(const std::string& checkpoint) {

@@ -67,6 +67,8 @@ ForkSource::ForkSource(config::Config config, std::optional<ResumePoint> from)
     : from_(std::move(from)) {
   const data::DatasetInfo info = InspectData(config);
   config_ = Quiet(Completed(std::move(config), info));
+  switched_ = config::LastStepAsAt(config_.precision, step()) == step();
+  config_.precision = config::PrecisionAt(config_.precision, step() + 1);
   data_ = ReadData(config_, info);
   if (!ComputesClassWeights(config_)) return;
   std::vector<double>& weights = config_.train.class_weights.values;
@@ -124,7 +126,7 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   Trainer trainer(config, *graph, batches, *policy, optimizer, step_log, {}, total);
   if (from_) {
     const CheckpointState& s = from_->state;
-    RestoreParts(*from_, 0, *graph, optimizer, *policy, backend);
+    RestoreParts(*from_, 0, switched_, *graph, optimizer, *policy, backend);
     // A run that is finished has no rate left: its forks have that of its last steps.
     const std::int64_t schedule =
         std::min(s.schedule_steps, std::max<std::int64_t>(total - spec.steps, 0));

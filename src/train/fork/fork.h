@@ -45,6 +45,7 @@ class ForkSource {
   // Of the start of a training with this configuration.
   static ForkSource OfConfig(const config::Config& config);
 
+  // Its precision is that of the step after step(), which all steps of a fork have.
   const config::Config& config() const { return config_; }
   std::int64_t step() const { return from_ ? from_->state.step : 0; }
   std::string stem() const { return from_ ? from_->stem : ""; }  // of the checkpoint; "": none
@@ -59,6 +60,7 @@ class ForkSource {
 
   config::Config config_;
   std::optional<ResumePoint> from_;
+  bool switched_ = false;  // precision.schedule: the precision changes after step()
   RunData data_;
 };
 

@@ -11,23 +11,11 @@
 #include "core/text.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/weight_values.h"
+#include "train/observe/pytorch_layout.h"
 #include "train/observe/step_log.h"
 
 namespace ada::train {
 namespace {
-
-// [rows, h, w, c] -> [rows, c, h, w]
-std::vector<float> AsPyTorch(const std::vector<float>& in, const Shape& shape) {
-  std::vector<float> out;
-  out.reserve(in.size());
-  const auto pixels = static_cast<std::size_t>(shape.h * shape.w);
-  const auto channels = static_cast<std::size_t>(shape.c);
-  const std::size_t image = pixels * channels;
-  for (std::size_t first = 0; first < in.size(); first += image)
-    for (std::size_t c = 0; c < channels; ++c)
-      for (std::size_t p = 0; p < pixels; ++p) out.push_back(in[first + p * channels + c]);
-  return out;
-}
 
 const char* EventPrefix(const config::Config& config) {
   return config.log.dump_on == config::DumpOn::kSkip ? "skip" : "alert";
@@ -37,7 +25,12 @@ const char* EventPrefix(const config::Config& config) {
 
 Dump::Dump(const config::Config& config, std::string folder, const graph::Graph& graph,
            backend::Backend& backend, Team* team)
-    : config_(config), folder_(std::move(folder)), graph_(graph), backend_(backend), team_(team) {}
+    : config_(config),
+      folder_(std::move(folder)),
+      graph_(graph),
+      backend_(backend),
+      team_(team),
+      operands_(config, graph, team) {}
 
 bool Dump::Due(std::int64_t step) const { return IsDue(config_.log.dump_every, step) || Waits(); }
 
@@ -85,9 +78,16 @@ void Dump::AddWeights(const backend::Pass& pass) {
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     if (point.tensor != "w" || !Takes(point.layer)) continue;
     const graph::Parameter& weight = *WeightOf(graph_, point.layer);
-    items_[point.layer + ".w"] = {weight.dims,
-                                  RoundedWeights(weight, point, stochastic, pass, backend_),
-                                  FormatName(point.format), 1};
+    std::vector<float> values = RoundedWeights(weight, point, stochastic, pass, backend_);
+    AddScales(point.layer, operands_.OfWeight(point.layer, point.format, values), 1);
+    items_[point.layer + ".w"] = {weight.dims, std::move(values), FormatName(point.format)};
+  }
+}
+
+void Dump::AddScales(const std::string& layer, const std::vector<DumpedScales>& all, double scale) {
+  for (const DumpedScales& of : all) {
+    Item& item = items_[layer + "." + of.operand + ".scales"];
+    item = {of.scales.dims, of.scales.values, of.format, scale, layer, of.amax};
   }
 }
 
@@ -96,6 +96,8 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
   const Shape& shape = seen.value.shape;
   std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));
   backend_.Read(seen.value, pass.rows, values.data());
+  AddScales(seen.layer, operands_.OfBatch(seen, pass, values),
+            seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1);
   const std::int64_t rows =
       GatherRows(values, shape.per_image(), seen.scale != nullptr ? *seen.scale : 1.0F);
   Item& item = items_[seen.layer + "." + seen.tensor];
@@ -170,7 +172,7 @@ void Dump::AddFactors(const graph::LayerRow& batch_norm) {
     factors[static_cast<std::size_t>(c)] *=
         backend::InverseDeviation(squares / count, batch_norm.eps);
   }
-  items_[batch_norm.name + ".factor"] = {{channels}, std::move(factors), FormatName(kFp32), 1};
+  items_[batch_norm.name + ".factor"] = {{channels}, std::move(factors), FormatName(kFp32)};
 }
 
 void Dump::EndMicroBatch(const MicroBatch& batch) {
@@ -233,10 +235,11 @@ void Dump::WriteFile(const char* prefix, const Wanted& wanted) {
   for (const graph::LayerRow& layer : graph_.layers())
     if (wanted(layer.name)) Describe(layer, metadata);
   for (const auto& [name, item] : items_) {
-    if (!wanted(name.substr(0, name.rfind('.')))) continue;
+    if (!wanted(item.layer.empty() ? name.substr(0, name.rfind('.')) : item.layer)) continue;
     writer.Add(name, item.dims, item.values);
     metadata["format:" + name] = item.format;
     metadata["scale:" + name] = ShortestText(item.scale);
+    if (item.amax) metadata["amax:" + name] = ShortestText(static_cast<double>(*item.amax));
   }
   writer.SetMetadata(std::move(metadata));
   const std::string folder = folder_ + "/dump";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "train/observe/operand_scales.h"
 #include "train/observe/step_observer.h"
 #include "train/shared/team.h"
 
@@ -19,6 +20,11 @@ namespace ada::train {
 // ("chooses_scale:LAYER", true or false) and a convolution's "stride:LAYER" ("2x2") and
 // "groups:LAYER". Of a batch norm whose scale is chosen also LAYER.factor, [c]: gamma / sqrt(var +
 // eps), which is to its rule what w is to a convolution's.
+//
+// Of each operand in a block-scaled format (precision.operands) also LAYER.forward.x.scales and so
+// on: the stored scales of its blocks, [groups or taps, lines, blocks of a line], with
+// "format:LAYER.forward.x.scales" and, of a format with a scale of the tensor, the largest
+// magnitude that this follows from as "amax:LAYER.forward.x.scales".
 //
 // With log.dump_on the first step with that event also writes
 // <folder>/dump/skip-00000100.safetensors (or alert-...): the same tensors of the layer that the
@@ -45,6 +51,8 @@ class Dump : public StepObserver {
     std::vector<float> values;
     std::string format;
     double scale = 1;
+    std::string layer = {};          // empty: the name without its last part
+    std::optional<float> amax = {};  // of block scales
   };
   bool Matches(const std::string& layer) const;
   bool Waits() const;  // for the event of log.dump_on
@@ -53,6 +61,7 @@ class Dump : public StepObserver {
   bool Takes(const std::string& layer) const { return Waits() || Matches(layer); }
   template <class Wanted>
   void WriteFile(const char* prefix, const Wanted& wanted);
+  void AddScales(const std::string& layer, const std::vector<DumpedScales>& all, double scale);
   std::int64_t GatherRows(std::vector<float>& values, std::int64_t per_row, float scale) const;
   bool IsLinear(const std::string& layer) const;
   void AddWeights(const backend::Pass& pass);
@@ -65,6 +74,7 @@ class Dump : public StepObserver {
   const graph::Graph& graph_;
   backend::Backend& backend_;
   Team* team_;
+  const DumpedOperands operands_;
   std::int64_t step_ = 0;
   mutable std::optional<bool> waits_;  // unset: not asked yet
   std::map<std::string, Item> items_;  // by LAYER.tensor

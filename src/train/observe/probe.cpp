@@ -66,6 +66,7 @@ void Probe::Sums::Fill(telemetry::ProbeRow& row) const {
   row.sqnr_db = 10 * std::log10(fp32_square / error_square);
   if (error_square == 0) row.sqnr_db = INFINITY;
   row.cosine = product / std::sqrt(run_square * fp32_square);
+  if (IsGradient(row.tensor)) row.norm_over_noise = std::sqrt(fp32_square / error_square);
 }
 
 Probe::Probe(const config::Config& config, const Shape& image, graph::Graph& graph,

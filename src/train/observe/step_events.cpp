@@ -90,15 +90,13 @@ bool StepEvents::Underflow(const StepResult& r, const CountedTensor& at, const T
 }
 
 // Source of the limit: arXiv 2505.19115, where training stalls below it.
-void StepEvents::Noise(const StepResult& r, const telemetry::BlockRow& row) {
-  const double limit = std::sqrt(3.0), now = row.norm_over_noise;
-  if (!(now < limit)) return;
-  const double before = recorder_.layers().NoiseBefore(row.layer, row.tensor);
-  if (before < limit) return;
-  const std::string message = row.layer + "." + row.tensor + ": its norm is " + Brief(now) +
-                              " times that of its rounding's errors in " + row.format +
-                              "; below sqrt(3) training is said to stall";
-  Add(r, "gradient_noise", {row.layer, row.tensor, NineDigits(now)}, message);
+void StepEvents::Noise(const StepResult& r, const std::string& layer, const std::string& tensor,
+                       double norm_over_noise, const std::string& of_errors) {
+  const double limit = std::sqrt(3.0);
+  if (!(norm_over_noise < limit) || recorder_.layers().NoiseBefore(layer, tensor) < limit) return;
+  const std::string message = layer + "." + tensor + ": its norm is " + Brief(norm_over_noise) +
+                              " times " + of_errors + "; below sqrt(3) training is said to stall";
+  Add(r, "gradient_noise", {layer, tensor, NineDigits(norm_over_noise)}, message);
   Tell(r, message);
 }
 

@@ -45,8 +45,10 @@ class StepEvents {
   void LearningRate(const StepResult& result);
   // underflow_alert: a tensor passes log.alert_underflow_pct from below. Returns whether it does.
   bool Underflow(const StepResult& result, const CountedTensor& tensor, const TensorStats& stats);
-  // gradient_noise: the norm of a gradient falls below sqrt(3) times that of its rounding's errors.
-  void Noise(const StepResult& result, const telemetry::BlockRow& row);
+  // gradient_noise: the norm of a gradient falls below sqrt(3) times that of its errors, which
+  // `of_errors` names ("that of its rounding's errors in nvfp4"). Before the row is recorded.
+  void Noise(const StepResult& result, const std::string& layer, const std::string& tensor,
+             double norm_over_noise, const std::string& of_errors);
   // no_gradient: a layer of which dx or dw has no value left; `before`: those that had none in the
   // logged step before. Called when the rows of the step are recorded.
   void NoGradient(const StepResult& result,

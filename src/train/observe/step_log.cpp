@@ -50,17 +50,18 @@ bool IsDue(std::int64_t every, std::int64_t step) {
 
 StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
                  telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
-                 const Team* team)
+                 const OperandWhatIf* operands, const Team* team)
     : config_(config),
       graph_(graph),
       policy_(policy),
       recorder_(recorder),
       events_(config, recorder, log),
       probe_(probe),
+      operands_(operands),
       team_(team),
       layer_roundings_(LayerRoundings(graph)) {
   for (const config::WhatIfConfig& entry : config.log.what_if)
-    scenarios_.emplace_back(entry, config.model);
+    if (entry.block_format() == nullptr) scenarios_.emplace_back(entry, config.model);
 }
 
 bool StepLog::Logs(std::int64_t step) const {
@@ -185,7 +186,10 @@ StepNews StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update)
     WriteUpdates(r);
     WriteTransport(r);
     WriteProbe(r);
-    if (TakesHistograms(r.step)) WriteHistograms(r);
+    if (TakesHistograms(r.step)) {
+      WriteHistograms(r);
+      WriteOperandsWhatIf(r);
+    }
   }
   for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
   if (r.overflow) events_.Overflow(r, first);
@@ -250,7 +254,8 @@ void StepLog::WriteBlocks(const StepResult& r, const graph::RoundingPoint& p,
   row.layer = p.layer, row.tensor = p.tensor;
   row.format = FormatName(p.named_format());
   if (CarriesS(p.tensor)) row.norm_over_noise = std::sqrt(counts.signal / counts.noise);
-  events_.Noise(r, row);
+  events_.Noise(r, row.layer, row.tensor, row.norm_over_noise,
+                "that of its rounding's errors in " + row.format);
   recorder_.Blocks(row);
 }
 
@@ -286,6 +291,9 @@ void StepLog::WriteProbe(const StepResult& r) {
   if (probe_ == nullptr || !probe_->Due(r.step)) return;
   for (telemetry::ProbeRow row : probe_->rows()) {
     row.step = r.step, row.epoch = r.epoch;
+    if (row.tensor == "dw")
+      events_.Noise(r, row.layer, row.tensor, row.norm_over_noise,
+                    "that of its difference from the fp32 gradient");
     recorder_.Probe(row);
   }
 }
@@ -304,6 +312,23 @@ void StepLog::WriteHistograms(const StepResult& r) {
   for (what_if::Scenario& scenario : scenarios_)
     for (const telemetry::WhatIfRow& row : scenario.Judge(r.step, r.epoch, tensors))
       recorder_.WhatIf(row);
+}
+
+// All of it in a file of its own, and what the other scenarios' rows have among those.
+void StepLog::WriteOperandsWhatIf(const StepResult& r) {
+  if (operands_ == nullptr) return;
+  for (telemetry::WhatIfBlockRow row : operands_->rows()) {
+    row.step = r.step, row.epoch = r.epoch;
+    recorder_.WhatIf(row);
+    telemetry::WhatIfRow brief;
+    brief.step = row.step, brief.epoch = row.epoch;
+    brief.layer = row.layer, brief.tensor = row.tensor;
+    brief.scenario = row.scenario, brief.format = row.format, brief.scale = row.scale;
+    brief.underflow_pct_nonzero = row.lost_pct_nonzero;
+    brief.overflow = static_cast<double>(row.saturated);
+    brief.underflow_unsure_pct = 0;
+    recorder_.WhatIf(brief);
+  }
 }
 
 std::map<std::string, scaling::StateMap> StepLog::SaveScenarios() const {

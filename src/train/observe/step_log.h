@@ -14,6 +14,7 @@
 #include "telemetry/log.h"
 #include "telemetry/recorder.h"
 #include "train/observe/layer_overflow.h"
+#include "train/observe/operand_what_if.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_events.h"
 #include "train/observe/step_observer.h"
@@ -36,11 +37,11 @@ struct UpdateRow {
 
 class StepLog {
  public:
-  // `probe`: null where there are none. `team`: null where the run has one process; of several one
-  // writes.
+  // `probe`, `operands`: null where there are none. `team`: null where the run has one process; of
+  // several one writes.
   StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
           telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
-          const Team* team = nullptr);
+          const OperandWhatIf* operands = nullptr, const Team* team = nullptr);
 
   // A step of log.every, or one that is probed, dumped or has histograms.
   bool Logs(std::int64_t step) const;
@@ -87,6 +88,7 @@ class StepLog {
   std::string WhoHas(std::size_t point) const;
   void WriteProbe(const StepResult& result);
   void WriteHistograms(const StepResult& result);
+  void WriteOperandsWhatIf(const StepResult& result);
   telemetry::ProbeError ErrorOf(const StepResult& result, const graph::RoundingPoint& point) const;
 
   const config::Config& config_;
@@ -95,9 +97,10 @@ class StepLog {
   telemetry::Recorder& recorder_;
   StepEvents events_;
   const Probe* probe_;
+  const OperandWhatIf* operands_;
   const Team* team_;
   std::vector<LayerRounding> layer_roundings_;
-  std::deque<what_if::Scenario> scenarios_;       // one a log.what_if entry
+  std::deque<what_if::Scenario> scenarios_;       // one a log.what_if entry of no blocks
   std::vector<TensorStats> sums_;                 // by rounding point, with several micro-batches
   std::vector<BlockCounts> block_sums_;           // the same, of those in block-scaled formats
   std::vector<ExponentBins> bin_sums_;            // the same, where histograms are taken

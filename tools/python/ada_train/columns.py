@@ -32,7 +32,8 @@ TABLES = {
     "probes": {
         "step": "integer", "epoch": "integer", "layer": "text", "tensor": "text", "format": "text",
         "scale": "scale", "numel": "integer", "nonzero": "integer", "lost": "integer",
-        "lost_pct": "number?", "mse": "number?", "sqnr_db": "number?", "cosine": "number?"},
+        "lost_pct": "number?", "mse": "number?", "sqnr_db": "number?", "cosine": "number?",
+        "norm_over_noise": "number?"},
     "blocks": {
         "step": "integer", "epoch": "integer", "layer": "text", "tensor": "text", "format": "text",
         "numel": "integer", "zeros": "integer", "inf": "integer", "nan": "integer",
@@ -43,6 +44,17 @@ TABLES = {
         "scale_log2_max": "number?", "scale_log2_mean": "number?", "scale_log2_std": "number?",
         "scale_floor": "integer", "scale_ceiling": "integer", "sqnr_db": "number?",
         "sqnr_mean_db": "number?", "sqnr_worst_db": "number?", "norm_over_noise": "number?"},
+    "what_if_blocks": {
+        "step": "integer", "epoch": "integer", "layer": "text", "tensor": "text",
+        "scenario": "text", "format": "text", "scale": "scale",
+        "numel": "integer", "zeros": "integer", "inf": "integer", "nan": "integer",
+        "lost": "integer", "lost_pct_nonzero": "number?", "lost_beside_largest": "integer",
+        "lost_scale_rounding": "integer", "lost_scale_floor": "integer",
+        "lost_tensor_scale": "integer", "saturated": "integer", "blocks": "integer",
+        "zero_blocks": "integer", "broken_blocks": "integer", "scale_log2_min": "number?",
+        "scale_log2_max": "number?", "scale_log2_mean": "number?", "scale_log2_std": "number?",
+        "scale_floor": "integer", "scale_ceiling": "integer", "sqnr_db": "number?",
+        "sqnr_mean_db": "number?", "sqnr_worst_db": "number?"},
     "events": {
         "step": "integer", "epoch": "integer", "event": "text", "layer": "text", "tensor": "text",
         "value": "text", "message": "text"},

@@ -5,13 +5,13 @@ matplotlib's settings; in a notebook the figure is shown where it is a cell's la
 figure.savefig("file.png") writes it. A ValueError says what a run would have to log."""
 from ada_train.report import heads as report_heads
 from ada_train.report import (groups, layers, load, pictures_classes, pictures_compared,
-                              pictures_layers, pictures_study, pictures_training, pictures_values,
-                              style)
+                              pictures_layers, pictures_operands, pictures_study,
+                              pictures_training, pictures_values, style)
 from ada_train.report.load import MADE_BY
 
 __all__ = ["training", "scale", "scale_spread", "underflow", "underflow_worst",
            "underflow_difference", "limits", "histograms", "histograms_time", "probe_error",
-           "probe_lost", "what_if", "events", "timing", "metric", "classes", "confusion", "heads"]
+           "probe_lost", "operand_sqnr", "operand_scales", "what_if", "events", "timing", "metric", "classes", "confusion", "heads"]
 
 
 def _as_drawn(runs):
@@ -104,6 +104,18 @@ def probe_lost(*runs, tensor="dx", seeds="each"):
     """The share of each layer's values that were truly lost, layers x probe steps."""
     return _figure("probe_lost", runs, "probes", pictures_study.probes, _LAYERS, tensor,
                    seeds)
+
+
+def operand_sqnr(*runs, seeds="each"):
+    """The mean SQNR of each operand in blocks, layers x operands."""
+    return _figure("operand_sqnr", runs, "blocks", pictures_operands.operands, ("order",),
+                   seeds=seeds)
+
+
+def operand_scales(*runs, seeds="each"):
+    """How far the scales of an operand's blocks lie apart, by layer."""
+    return _figure("operand_scales", runs, "blocks", pictures_operands.operands, ("order",),
+                   seeds=seeds)
 
 
 def what_if(*runs, tensor="dx", seeds="each"):

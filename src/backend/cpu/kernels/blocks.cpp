@@ -7,15 +7,17 @@ namespace {
 
 TensorSpan SpanOf(const float* values) { return {const_cast<float*>(values), Storage::kF32}; }
 
-template <bool kStochastic>
+template <bool kStochastic, bool kDivides>
 void RoundAll(const BlockRoundArgs& args) {
   const Grid grid(args.element);
   const TensorSpan x = SpanOf(args.x), encode = SpanOf(args.encode), decode = SpanOf(args.decode);
   ForValues(
       args.n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
         constexpr bool kTail = decltype(tail)::value;
+        const F factor = LoadAt<ModeF32, kTail>(decode, i, lanes);
+        const F value = LoadAt<ModeF32, kTail>(x, i, lanes);
         const F scaled =
-            LoadAt<ModeF32, kTail>(x, i, lanes) * LoadAt<ModeF32, kTail>(encode, i, lanes);
+            kDivides ? value / factor : value * LoadAt<ModeF32, kTail>(encode, i, lanes);
         F r;
         if constexpr (kStochastic)
           r = RoundStochasticallyToGrid(
@@ -24,12 +26,17 @@ void RoundAll(const BlockRoundArgs& args) {
         else
           r = RoundToGrid(scaled, grid);
         if (args.plain_zeros) r = Select((scaled < F{}) | (scaled > F{}), r, F{});
-        StoreAt<ModeF32, kTail>(x, i, lanes, r * LoadAt<ModeF32, kTail>(decode, i, lanes));
+        if (args.nan_is_zero) r = Select(scaled == scaled, r, F{});
+        const F product = r * factor;
+        StoreAt<ModeF32, kTail>(x, i, lanes, args.drops_sign ? product + F{} : product);
       });
 }
 
 void RoundBlocks(const BlockRoundArgs& args) {
-  args.stochastic ? RoundAll<true>(args) : RoundAll<false>(args);
+  if (args.divides)
+    args.stochastic ? RoundAll<true, true>(args) : RoundAll<false, true>(args);
+  else
+    args.stochastic ? RoundAll<true, false>(args) : RoundAll<false, false>(args);
 }
 
 void LargestEach(const float* x, std::uint32_t* largest, std::int64_t n) {

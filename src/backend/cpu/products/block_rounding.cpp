@@ -135,7 +135,8 @@ void BlockRounding::Count(const RowRange& range, const TensorFactor& tensor, con
       const BlockFactor four = FourFactorOf(grid_, tensor, OfBits(largest));
       const auto gives = [&](const BlockFactor& of) {
         for (std::size_t i = 0; i < values.size(); ++i)
-          if (BitsOf(RoundElement(grid_, values[i] * of.encode) * of.decode) != BitsOf(decoded[i]))
+          if (BitsOf(ValueOf(grid_, of, RoundElement(grid_, Scaled(grid_, of, values[i])))) !=
+              BitsOf(decoded[i]))
             return false;
         return true;
       };
@@ -155,7 +156,9 @@ std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
   std::vector<Part> parts(counts ? ranges.size() : 0);
   BlockRoundArgs args;
   args.element = format_.element, args.element.saturate = true;
-  args.plain_zeros = format_.tensor_scale;
+  args.plain_zeros = grid_.plain_zeros, args.divides = grid_.divides;
+  args.nan_is_zero = grid_.nan_is_zero;
+  args.drops_sign = grid_.drops_sign;
   args.stochastic = operand_.style.stochastic && pass.training;
   args.key = pass.seed ^ operand_.style.stream, args.draw = pass.draw;
   context_.pool.For(static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i, int worker) {

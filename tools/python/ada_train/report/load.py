@@ -19,10 +19,10 @@ COLUMNS = {
     "scales": "step layer scale_in alpha scale_out limit",
     "underflow": "step layer tensor format scale numel zeros_before zeros_after underflow "
                  "underflow_pct_nonzero overflow inf nan",
-    "blocks": "step layer tensor format lost_pct_nonzero scale_log2_min scale_log2_max sqnr_db "
-              "sqnr_mean_db sqnr_worst_db norm_over_noise",
+    "blocks": "step layer tensor format lost_pct_nonzero scale_log2_min scale_log2_max "
+              "scale_log2_mean scale_log2_std sqnr_db sqnr_mean_db sqnr_worst_db norm_over_noise",
     "histograms": "step layer tensor scale exponent count",
-    "probes": "step layer tensor format scale lost_pct mse sqnr_db cosine",
+    "probes": "step layer tensor format scale lost_pct mse sqnr_db cosine norm_over_noise",
     "what_if": "step layer tensor scenario underflow_pct_nonzero overflow underflow_unsure_pct",
     "events": "step epoch event layer tensor value message",
     "classes": "step split class count iou accuracy ap_07 ap",
@@ -50,8 +50,10 @@ MADE_BY = {
 
 MOST_STEP = 1e12  # as src/telemetry/csv_reader.h has it
 LARGEST = 3.5e38
-INFINITE = {"loss", "grad_norm", "scale", "scale_in", "alpha", "scale_out", "mse", "sqnr_db"}
-SIGNED = {"loss", "sqnr_db", "cosine"}
+INFINITE = {"loss", "grad_norm", "scale", "scale_in", "alpha", "scale_out", "mse", "sqnr_db",
+            "sqnr_mean_db", "sqnr_worst_db", "norm_over_noise"}
+SIGNED = {"loss", "sqnr_db", "sqnr_mean_db", "sqnr_worst_db", "cosine", "scale_log2_min",
+          "scale_log2_max", "scale_log2_mean"}
 
 
 class Unreadable(Exception):

@@ -4,6 +4,7 @@ from matplotlib import colors
 
 from ada_train.report import layers, style
 from ada_train.report.pictures_layers import heat_maps, lost_bar, lost_norm, shown
+from ada_train.report.pictures_operands import noise_sentence
 from ada_train.report.style import Picture
 
 TEXT_CELLS = 40  # rows of a table picture that still have their numbers written in
@@ -21,7 +22,8 @@ def _probe_sentence(runs, tables, tensor):
         text = f"{run.label}: {means.idxmin()} is worst with {means.min():.1f} dB on average"
         if lost:
             text += f", {lost[0][0]} truly loses most, {style.percent(lost[0][1])}"
-        parts.append(text)
+        noise = noise_sentence(run.probes)
+        parts.append(text + (f"; {noise}" if noise else ""))
     return style.sentences(parts)
 
 

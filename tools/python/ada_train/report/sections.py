@@ -2,8 +2,8 @@
 import html
 
 from ada_train.report import (advice, heads, layers, overview, pictures_classes, pictures_compared,
-                              pictures_layers, pictures_runs, pictures_study, pictures_training,
-                              pictures_values, predictions, style, tasks)
+                              pictures_layers, pictures_operands, pictures_runs, pictures_study,
+                              pictures_training, pictures_values, predictions, style, tasks)
 from ada_train.report.load import MADE_BY
 from ada_train.report.page import Section
 
@@ -99,6 +99,11 @@ PARTS = [
      "Gradients of probe steps beside the same gradients in fp32, from the same weights and batch. "
      "10 dB more: a tenth of the error's energy; at 0 dB the error is as large as the gradient.",
      "probes", pictures_study.probes, ("tensor", "order", "last")),
+    ("operands", "Operands in blocks",
+     "What the products of convolutions and linear layers multiply, rounded to block-scaled formats: "
+     "the signal beside the noise of each operand, as the mean over the logged steps, and the scales "
+     "of its blocks: their mean, thick one standard deviation, thin the smallest to the largest.",
+     "blocks", pictures_operands.operands, ("order",)),
     ("what_if", "What if",
      "Mean underflow under other formats, scales and policies, judged from the histograms of the "
      "same steps; first column: the run itself.", "what_if", pictures_study.what_if,
@@ -111,16 +116,18 @@ PARTS = [
 ]
 # Sections of segmentation and detection, and the one that only segmentation has.
 OF_TASKS, OF_PIXELS = ("classes", "confusion", "heads"), "confusion"
+OF_BLOCKS = "operands"  # the section of runs with operands in blocks
 NO_PICTURES = ("<p class=\"absent\">No pictures: <code>ada-train evaluate RUN_DIR --predictions "
                "RUN_DIR/predictions</code> makes them; --predictions FOLDER names others.</p>")
 
 
 def _wanted(runs):
-    """The parts that these runs have: those of their tasks."""
+    """The parts that these runs have: those of their tasks, and of operands in blocks."""
     others = tasks.others(runs)
     pixels = any(len(run.tables["confusion"]) for run in runs)
-    return [part for part in PARTS if part[0] not in OF_TASKS
-            or (others and (pixels or part[0] != OF_PIXELS))]
+    blocks = any(len(run.tables["blocks"]) for run in runs)
+    return [part for part in PARTS if (part[0] not in OF_TASKS
+            or (others and (pixels or part[0] != OF_PIXELS))) and (part[0] != OF_BLOCKS or blocks)]
 
 
 def _predictions(runs, folders):

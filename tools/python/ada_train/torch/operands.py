@@ -44,6 +44,17 @@ def formats_of(operands):
     return made
 
 
+def text_of(formats):
+    """What formats_of gave, as `precision.operands` of a configuration says it."""
+    names = {operand: "none" if form is None else form.name for operand, form in formats.items()}
+    if len(set(names.values())) == 1:
+        return names["forward.x"]
+    products = [product + ": {" + ", ".join(f"{tensor}: {names[f'{product}.{tensor}']}"
+                                            for tensor in tensors) + "}"
+                for product, tensors in _PRODUCTS.items()]
+    return "{" + ", ".join(products) + "}"
+
+
 def takes(module):
     """Whether the module's operands can be rounded: nn.Linear and nn.Conv2d themselves."""
     return type(module) in (nn.Linear, nn.Conv2d)

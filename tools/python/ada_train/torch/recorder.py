@@ -15,6 +15,7 @@ from ada_train.torch.clock import Clock
 from ada_train.torch.emulate import Emulation, roles_of
 from ada_train.torch.layers import is_product
 from ada_train.torch.operands import formats_of as operands_of
+from ada_train.torch.operands import text_of as operands_text
 from ada_train.torch.watching import Watching, due, layers_of
 
 ALERT_PCT = 50  # the default of log.alert_underflow_pct
@@ -63,6 +64,7 @@ class Recorder:
                              + ", ".join(TENSORS))
         names = layers_of(model, [layers] if isinstance(layers, str) else list(layers))
         taken = None if operands is None else operands_of(operands)
+        self._operands = taken
         self._roles = roles_of(*formats, always=taken is not None)
         if self._roles is not None:
             Emulation.check(model)
@@ -233,12 +235,15 @@ class Recorder:
     # --- The run ---
 
     def _precision(self):
-        if self._roles is not None:
-            usual = self._roles["activations"].name
-            return {"format": usual, **{
-                role: form.name for role, form in self._roles.items()
-                if form.name != ("fp32" if role == "weight_gradients" else usual)}}
-        return {"format": formats.of(*sorted(self._watching.dtypes, key=str)).name}
+        if self._roles is None:
+            return {"format": formats.of(*sorted(self._watching.dtypes, key=str)).name}
+        usual = self._roles["activations"].name
+        keys = {"format": usual, **{
+            role: form.name for role, form in self._roles.items()
+            if form.name != ("fp32" if role == "weight_gradients" else usual)}}
+        if self._operands is not None:
+            keys["operands"] = operands_text(self._operands)
+        return keys
 
     def _write_config(self):
         """In the first step, and again as the run has more epochs than were known."""

@@ -1,0 +1,101 @@
+// What the record says of block-scaled formats for operands: those of log.what_if, and the run's
+// own.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <ostream>
+
+#include "config/load.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "study/blocks/block_words.h"
+#include "study/recommend/parts.h"
+#include "study/run_files.h"
+
+namespace ada::study {
+namespace {
+
+// Bits of a value with its part of the block's scale.
+double BitsOf(const BlockFormat& format) {
+  const int scale = format.scale == BlockScale::kFp32 ? 32 : 8;
+  const double shared = format.square ? std::pow(format.block, 2) : format.block;
+  return 1 + format.element.exponent_bits + format.element.mantissa_bits + scale / shared;
+}
+
+// A format on all operands that were seen with it.
+struct JudgedFormat {
+  std::string format;
+  double bits = 0;
+  double lost_pct = 0, sqnr_db = INFINITY;  // the worst of a row
+  std::string lost_by, sqnr_by;
+  std::set<std::string> operands, failing;  // LAYER.operand
+
+  void Add(const telemetry::BlockFigures& row, const std::string& layer, const std::string& tensor,
+           double target) {
+    const std::string name = layer + "." + tensor;
+    operands.insert(name);
+    if (row.lost_pct_nonzero > lost_pct) lost_pct = row.lost_pct_nonzero, lost_by = name;
+    if (row.sqnr_db < sqnr_db) sqnr_db = row.sqnr_db, sqnr_by = name;
+    // A gradient of which the noise is too large a part stalls the training (step_events.h).
+    const bool noisy = tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(3.0);
+    if (row.lost_pct_nonzero > 100 * target || noisy || row.inf + row.nan > 0) failing.insert(name);
+  }
+};
+
+std::vector<JudgedFormat> JudgedOf(const RecommendOptions& options) {
+  std::map<std::string, JudgedFormat> all;
+  const auto add = [&](const telemetry::BlockFigures& row, const std::string& format,
+                       const std::string& layer, const std::string& tensor) {
+    JudgedFormat& judged = all[format];
+    if (judged.format.empty()) {
+      judged.format = format;
+      const AnyFormat read = config::ReadAnyFormat(format);
+      if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsOf(*block);
+    }
+    judged.Add(row, layer, tensor, options.underflow_target);
+  };
+  using Asked = telemetry::WhatIfBlockRow;
+  using Own = telemetry::BlockRow;
+  if (HasFile(options.folder, Asked::kFile))
+    EachRow<Asked>(options.folder,
+                   [&](const Asked& row) { add(row, row.format, row.layer, row.tensor); });
+  if (HasFile(options.folder, Own::kFile))
+    EachRow<Own>(options.folder,
+                 [&](const Own& row) { add(row, row.format, row.layer, row.tensor); });
+  std::vector<JudgedFormat> judged;
+  for (auto& [name, one] : all) judged.push_back(std::move(one));
+  std::stable_sort(judged.begin(), judged.end(),
+                   [](const JudgedFormat& a, const JudgedFormat& b) { return a.bits < b.bits; });
+  return judged;
+}
+
+void PrintJudged(const JudgedFormat& judged, std::ostream& out) {
+  out << "  " << Visible(judged.format) << Formatted(" (%.3g bits): ", judged.bits);
+  if (judged.failing.empty())
+    out << "serves all " << judged.operands.size() << " operands";
+  else
+    out << judged.failing.size() << " of " << judged.operands.size() << " operands lose too much";
+  if (judged.lost_pct > 0)
+    out << Formatted("; %.3g %% lost at most", judged.lost_pct) << " (" << Visible(judged.lost_by)
+        << ")";
+  out << "; SQNR at least " << DecibelText(judged.sqnr_db) << " dB (" << Visible(judged.sqnr_by)
+      << ")\n";
+}
+
+}  // namespace
+
+void PrintOperandFormats(const RecommendOptions& options, std::ostream& out) {
+  const std::vector<JudgedFormat> judged = JudgedOf(options);
+  if (judged.empty()) return;
+  out << "Block-scaled operands, the narrowest first:\n";
+  for (const JudgedFormat& one : judged) PrintJudged(one, out);
+  const auto best = std::find_if(judged.begin(), judged.end(),
+                                 [](const JudgedFormat& one) { return one.failing.empty(); });
+  if (best == judged.end())
+    out << "  none serves all; precision.layers may leave layers out (operands: none)\n\n";
+  else
+    out << "  narrow enough and no more: precision: {operands: " << Visible(best->format)
+        << "}\n\n";
+}
+
+}  // namespace ada::study

@@ -1,0 +1,137 @@
+#include "train/observe/operand_scales.h"
+
+#include <algorithm>
+
+#include "backend/hadamard.h"
+#include "core/random.h"
+#include "core/tensor_names.h"
+#include "train/checkpoint/weight_values.h"
+#include "train/observe/pytorch_layout.h"
+
+namespace ada::train {
+namespace {
+
+bool AlongChannels(Operand operand) {
+  return operand != Operand::kDxW && operand != Operand::kDwX && operand != Operand::kDwDy;
+}
+
+// Of rows of `width` values, as the transform of a product's operands is (backend/hadamard.h).
+std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
+                               const backend::HadamardSigns& signs, const NumberFormat& kept) {
+  const std::int64_t rows = std::ssize(values) / width;
+  for (std::int64_t row = 0; row + backend::kHadamardSize <= rows; row += backend::kHadamardSize) {
+    float* first = values.data() + row * width;
+    backend::HadamardInPlace(signs, first, width, width);
+    for (std::int64_t i = 0; i < backend::kHadamardSize * width; ++i)
+      first[i] = RoundTo(kept, first[i]);
+  }
+  return values;
+}
+
+}  // namespace
+
+DumpedOperands::DumpedOperands(const config::Config& config, const graph::Graph& graph, Team* team)
+    : team_(team) {
+  std::map<std::string, const graph::LayerRow*> rows;
+  for (const graph::LayerRow& row : graph.layers()) rows[row.name] = &row;
+  for (const graph::RoundingPoint& point : graph.roundings()) {
+    if (!point.block || !IsOperand(point.tensor)) continue;
+    const graph::Parameter* weight = WeightOf(graph, point.layer);
+    if (weight == nullptr) continue;
+    Layer& layer = layers_[point.layer];
+    const graph::LayerRow& row = *rows.at(point.layer);
+    layer.weight = weight->dims, layer.groups = row.groups;
+    const bool single = weight->dims.size() == 2 || (weight->dims[2] == 1 && weight->dims[3] == 1);
+    layer.pointwise = single && row.stride == std::array{1, 1};
+    const auto which =
+        static_cast<Operand>(std::find(kOperandNames.begin(), kOperandNames.end(), point.tensor) -
+                             kOperandNames.begin());
+    const graph::OperandRule rule =
+        graph::OperandsOf(config.precision, point.layer).rules[IndexOf(which)];
+    layer.rounded[which] = {*point.block, rule.hadamard, rule.random_signs};
+  }
+}
+
+std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
+                                                   const NumberFormat& stored,
+                                                   const std::vector<float>& values) const {
+  std::vector<DumpedScales> all;
+  const auto found = layers_.find(layer);
+  if (found == layers_.end()) return all;
+  for (const auto& [operand, rounded] : found->second.rounded) {
+    if (!IsWeight(operand)) continue;
+    OperandPlace place;
+    place.weight = true, place.linear = found->second.weight.size() == 2;
+    place.groups = found->second.groups, place.dims = found->second.weight;
+    place.along_channels = AlongChannels(operand);
+    const float amax = AmaxOf(values);
+    all.push_back(
+        {NameOf(operand), FormatName(rounded.format),
+         ScalesOfOperand(rounded.format, place, StorageFor(stored) == Storage::kBF16, values, amax),
+         amax});
+  }
+  return all;
+}
+
+std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& seen,
+                                                  const backend::Pass& pass,
+                                                  const std::vector<float>& values) const {
+  std::vector<DumpedScales> all;
+  const auto found = layers_.find(seen.layer);
+  const bool is_x = seen.tensor == "x";
+  if (found == layers_.end() || !(is_x || seen.tensor == "dy")) return all;
+  const Layer& layer = found->second;
+  const Shape& shape = seen.value.shape;
+  const bool bf16 = StorageFor(seen.value.format) == Storage::kBF16;
+  for (const auto& [operand, rounded] : layer.rounded) {
+    if (IsWeight(operand) || std::string(NameOf(operand)).ends_with(".x") != is_x) continue;
+    OperandPlace place;
+    place.linear =
+        layer.weight.size() == 2 && shape.per_image() == (is_x ? layer.weight[1] : layer.weight[0]);
+    place.groups = layer.groups, place.along_channels = AlongChannels(operand);
+    place.dims = {pass.rows, shape.c, shape.h, shape.w};
+    std::vector<float> rows = values;
+    if (rounded.hadamard > 0) {
+      const backend::HadamardSigns signs =
+          rounded.random_signs
+              ? backend::RandomSigns(pass.seed ^ StreamId("signs:" + seen.layer), pass.draw)
+              : backend::kFixedSigns;
+      const std::int64_t width = layer.pointwise && !place.linear ? shape.c : shape.per_image();
+      rows = Transformed(std::move(rows), width, signs, bf16 ? kBf16 : kFp32);
+    }
+    rows = AsPyTorch(rows, shape);
+    float amax = AmaxOf(rows);
+    if (team_ != nullptr && team_->decides_together())
+      amax = static_cast<float>(backend::LargestOfAll(team_->all(), static_cast<double>(amax)));
+    OperandScales scales = ScalesOfOperand(rounded.format, place, bf16, rows, amax);
+    Join(place, seen.scale != nullptr ? *seen.scale : 1.0F, scales);
+    all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), amax});
+  }
+  return all;
+}
+
+// Puts those of all processes together, as if they carried the S of the first.
+void DumpedOperands::Join(const OperandPlace& place, float factor, OperandScales& scales) const {
+  if (team_ == nullptr) return;
+  const std::size_t axis = place.along_channels ? 1 : 2;
+  const std::vector<std::int64_t> counts = backend::GatherAll(team_->all(), scales.dims[axis]);
+  const std::vector<float> factors = backend::GatherAll(team_->all(), factor);
+  const std::int64_t outer = axis == 1 ? scales.dims[0] : scales.dims[0] * scales.dims[1];
+  const std::int64_t inner = axis == 1 ? scales.dims[2] : 1;
+  const std::int64_t most = outer * inner * *std::max_element(counts.begin(), counts.end());
+  scales.values.resize(static_cast<std::size_t>(most));
+  const std::vector<float> all = backend::GatherAll(team_->all(), scales.values);
+  scales.values.clear();
+  scales.dims[axis] = 0;
+  for (const std::int64_t count : counts) scales.dims[axis] += count;
+  for (std::int64_t i = 0; i < outer; ++i) {
+    for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+      const std::int64_t size = counts[rank] * inner;
+      const float* from = all.data() + static_cast<std::int64_t>(rank) * most + i * size;
+      for (std::int64_t k = 0; k < size; ++k)
+        scales.values.push_back(from[k] * (factors[0] / factors[rank]));
+    }
+  }
+}
+
+}  // namespace ada::train

@@ -1,0 +1,55 @@
+// The block scales of a layer's operands, for dumps: what the products of a pass had, computed from
+// the stored tensors by the same rules.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "core/blocks/operand_blocks.h"
+#include "graph/graph.h"
+#include "train/shared/team.h"
+
+namespace ada::train {
+
+// Scales of one operand, as of ScalesOfOperand. Of several processes those of all: lines of the
+// batch one process's after the other's, and where blocks run along the batch, blocks.
+struct DumpedScales {
+  std::string operand;  // forward.x
+  std::string format;
+  OperandScales scales;
+  float amax = 0;  // of the tensor that is rounded
+};
+
+class DumpedOperands {
+ public:
+  // All must outlive it; `team`: null where the run has one process.
+  DumpedOperands(const config::Config& config, const graph::Graph& graph, Team* team);
+
+  // Of a weight in PyTorch's order.
+  std::vector<DumpedScales> OfWeight(const std::string& layer, const NumberFormat& stored,
+                                     const std::vector<float>& values) const;
+  // Of the tensor x or dy of a layer: `values` [rows, h, w, c] as they lie in memory, under S =
+  // `scale`. With a team every process calls it.
+  std::vector<DumpedScales> OfBatch(const graph::ObservedTensor& seen, const backend::Pass& pass,
+                                    const std::vector<float>& values) const;
+
+ private:
+  struct Rounded {
+    BlockFormat format;
+    int hadamard = 0;
+    bool random_signs = false;
+  };
+  struct Layer {
+    std::vector<std::int64_t> weight;  // dims of w
+    std::int64_t groups = 1;
+    bool pointwise = false;              // a transform is of pixels, not of images
+    std::map<Operand, Rounded> rounded;  // those in block-scaled formats
+  };
+  void Join(const OperandPlace& place, float factor, OperandScales& scales) const;
+
+  Team* team_;
+  std::map<std::string, Layer> layers_;
+};
+
+}  // namespace ada::train

@@ -1,0 +1,131 @@
+#include "train/observe/operand_what_if.h"
+
+#include <algorithm>
+
+#include "core/run_in_parallel.h"
+#include "train/checkpoint/weight_values.h"
+#include "train/observe/pytorch_layout.h"
+#include "train/observe/step_log.h"
+
+namespace ada::train {
+
+OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& graph,
+                             backend::Backend& backend, Team* team)
+    : config_(config), graph_(graph), backend_(backend), team_(team) {
+  for (const config::WhatIfConfig& entry : config.log.what_if)
+    if (const BlockFormat* format = entry.block_format()) asked_.push_back({entry.name, *format});
+  for (const graph::LayerRow& layer : graph.layers()) {
+    const graph::Parameter* weight = WeightOf(graph, layer.name);
+    if (weight == nullptr) continue;
+    by_layer_[layer.name] = products_.size();
+    products_.push_back({layer.name, weight->dims, layer.groups});
+  }
+  for (const graph::RoundingPoint& point : graph.roundings()) {
+    const auto found = by_layer_.find(point.layer);
+    if (point.tensor == "dx" && found != by_layer_.end()) products_[found->second].has_dx = true;
+  }
+}
+
+bool OperandWhatIf::Wanted(const config::LogConfig& log) {
+  return std::any_of(log.what_if.begin(), log.what_if.end(),
+                     [](const auto& entry) { return entry.block_format() != nullptr; });
+}
+
+bool OperandWhatIf::Due(std::int64_t step) const {
+  return IsDue(config_.log.histogram_every.value_or(0), step);
+}
+
+bool OperandWhatIf::Exists(const Product& product, Operand operand) const {
+  return product.has_dx || (operand != Operand::kDxDy && operand != Operand::kDxW);
+}
+
+// Weights are the same in every process: the first one counts them.
+void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
+  counts_.assign(asked_.size() * products_.size() * kOperands, BlockCounts());
+  if (team_ != nullptr && !team_->writes()) return;
+  const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
+  for (const graph::RoundingPoint& point : graph_.roundings()) {
+    const auto found = by_layer_.find(point.layer);
+    if (point.tensor != "w" || found == by_layer_.end()) continue;
+    const Product& product = products_[found->second];
+    const std::vector<float> values =
+        RoundedWeights(*WeightOf(graph_, point.layer), point, stochastic, pass, backend_);
+    OperandPlace place;
+    place.weight = true, place.linear = product.weight.size() == 2;
+    place.groups = product.groups, place.dims = product.weight;
+    Judge(found->second, {Operand::kForwardW, Operand::kDxW}, place,
+          StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values));
+  }
+}
+
+void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) {
+  const auto found = by_layer_.find(seen.layer);
+  const bool is_x = seen.tensor == "x";
+  if (found == by_layer_.end() || !(is_x || seen.tensor == "dy")) return;
+  Product& product = products_[found->second];
+  const Shape& shape = seen.value.shape;
+  std::vector<float> stored(static_cast<std::size_t>(pass.rows * shape.per_image()));
+  backend_.Read(seen.value, pass.rows, stored.data());
+  const std::vector<float> values = AsPyTorch(stored, shape);
+  float amax = AmaxOf(values);
+  if (team_ != nullptr && team_->decides_together())
+    amax = static_cast<float>(backend::LargestOfAll(team_->all(), static_cast<double>(amax)));
+  OperandPlace place;
+  // A linear layer takes an image as one row, or each of its tokens.
+  place.linear = product.weight.size() == 2 &&
+                 shape.per_image() == (is_x ? product.weight[1] : product.weight[0]);
+  place.groups = product.groups, place.dims = {pass.rows, shape.c, shape.h, shape.w};
+  if (!is_x) product.scale = seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1;
+  const std::vector<Operand> operands = is_x ? std::vector{Operand::kForwardX, Operand::kDwX}
+                                             : std::vector{Operand::kDxDy, Operand::kDwDy};
+  Judge(found->second, operands, place, StorageFor(seen.value.format) == Storage::kBF16, values,
+        amax);
+}
+
+void OperandWhatIf::Judge(std::size_t product, const std::vector<Operand>& operands,
+                          OperandPlace place, bool bf16, const std::vector<float>& values,
+                          float amax) {
+  std::vector<std::function<void()>> tasks;
+  for (std::size_t i = 0; i < asked_.size(); ++i) {
+    for (const Operand operand : operands) {
+      if (!Exists(products_[product], operand)) continue;
+      place.along_channels =
+          operand != Operand::kDxW && operand != Operand::kDwX && operand != Operand::kDwDy;
+      BlockCounts& counts = CountsOf(i, product, operand);
+      tasks.push_back([this, i, place, bf16, amax, &values, &counts] {
+        BlockCounts more;
+        QuantizeOperand(asked_[i].format, place, bf16, values, nullptr, &more, amax);
+        counts.Add(more);
+      });
+    }
+  }
+  RunInParallel(tasks);
+}
+
+void OperandWhatIf::End() {
+  if (team_ != nullptr) {
+    const std::vector<BlockCounts> all = backend::GatherAll(team_->all(), counts_);
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      counts_[i] = BlockCounts();
+      for (std::size_t at = i; at < all.size(); at += counts_.size()) counts_[i].Add(all[at]);
+    }
+  }
+  rows_.clear();
+  for (std::size_t i = 0; i < asked_.size(); ++i) {
+    for (std::size_t p = 0; p < products_.size(); ++p) {
+      for (std::size_t o = 0; o < kOperands; ++o) {
+        const auto operand = static_cast<Operand>(o);
+        if (!Exists(products_[p], operand)) continue;
+        telemetry::WhatIfBlockRow row;
+        row.Take(CountsOf(i, p, operand));
+        row.layer = products_[p].layer, row.tensor = NameOf(operand);
+        row.scenario = asked_[i].scenario, row.format = FormatName(asked_[i].format);
+        const bool is_dy = operand == Operand::kDxDy || operand == Operand::kDwDy;
+        row.scale = is_dy ? products_[p].scale : 1;
+        rows_.push_back(std::move(row));
+      }
+    }
+  }
+}
+
+}  // namespace ada::train

@@ -1,0 +1,118 @@
+"""Pictures of operands in block-scaled formats: what rounding leaves of them, and how far the scales
+of their blocks lie apart."""
+import math
+
+import numpy
+from matplotlib import colors
+
+from ada_train.report import layers, style
+from ada_train.report.pictures_layers import shown
+from ada_train.report.style import Picture
+
+OPERANDS = ["forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"]
+STALLS = math.sqrt(3)  # arXiv 2505.19115
+TEXT_CELLS = 40  # rows of a heat map that still have their numbers written in
+
+
+def noise_sentence(table, column="norm_over_noise"):
+    """The least norm over noise of a table's gradients; empty where none is known."""
+    known = table[table[column].notna() & numpy.isfinite(table[column])]
+    if not len(known):
+        return ""
+    row = known.loc[known[column].idxmin()]
+    text = (f"the norm of {row['layer']}.{row['tensor']} is {style.digits(row[column], 3)} times "
+            f"that of its errors at step {int(row['step']):,}, the least of all gradients")
+    return text + ("; below √3 training is said to stall" if row[column] < STALLS else "")
+
+
+def _means(table, names, column):
+    """Layers x operands: the mean of a column over the logged steps."""
+    rows, at = layers.codes(table["layer"], names), layers.codes(table["tensor"], OPERANDS)
+    value = table[column].to_numpy()
+    known = (rows >= 0) & (at >= 0) & numpy.isfinite(value)
+    cell, size = (rows * len(OPERANDS) + at)[known], len(names) * len(OPERANDS)
+    count = numpy.bincount(cell, minlength=size)
+    mean = numpy.full(size, numpy.nan)
+    numpy.divide(numpy.bincount(cell, weights=value[known], minlength=size), count, out=mean,
+                 where=count > 0)
+    return mean.reshape(len(names), len(OPERANDS))
+
+
+def _sqnr_sentence(runs, tables, grids, names):
+    parts = []
+    for run, table, mean in zip(runs, tables, grids):
+        if not numpy.isfinite(mean).any():
+            parts.append(f"{run.label}: no operand with an error")
+            continue
+        row, column = numpy.unravel_index(numpy.nanargmin(mean), mean.shape)
+        text = (f"{run.label}: {names[row]}.{OPERANDS[column]} is worst with "
+                f"{mean[row, column]:.1f} dB on average")
+        noise = noise_sentence(table)
+        parts.append(text + (f"; {noise}" if noise else ""))
+    return style.sentences(parts)
+
+
+def _sqnr(runs, tables, names):
+    grids = [_means(table, names, "sqnr_db") for table in tables]
+    figure, axes = style.panels(len(runs), style.layers_height(len(names)) + 0.6)
+    norm = colors.Normalize(0, 50)
+    for number, (run, ax, mean) in enumerate(zip(runs, axes, grids)):
+        mesh = style.heat(ax, numpy.arange(len(OPERANDS) + 1), mean, "viridis", norm)
+        if len(names) <= TEXT_CELLS:
+            for (row, column), value in numpy.ndenumerate(mean):
+                if numpy.isfinite(value):
+                    ax.text(column + 0.5, row, f"{value:.0f}", ha="center", va="center",
+                            fontsize=7, color="white" if norm(value) < 0.55 else "#222222")
+        style.layer_axis(ax, names, number % style.PER_ROW == 0)
+        ax.set_xticks(numpy.arange(len(OPERANDS)) + 0.5, OPERANDS, rotation=35, ha="right")
+        ax.set_xlabel("operand")
+        style.panel_title(ax, run.label, len(runs))
+    style.color_bar(figure, mesh, axes, "SQNR (dB)", extend="both")
+    return Picture("operand_sqnr", figure, _sqnr_sentence(runs, tables, grids, names),
+                   "SQNR by layer and operand")
+
+
+def _spread_sentence(runs, tables):
+    parts = []
+    for run, table in zip(runs, tables):
+        width = table["scale_log2_max"] - table["scale_log2_min"]
+        if not width.notna().any():
+            parts.append(f"{run.label}: no block with a scale")
+            continue
+        row = table.loc[width.idxmax()]
+        parts.append(f"{run.label}: the scales of {row['layer']}.{row['tensor']} lie furthest "
+                     f"apart, {style.digits(float(width.max()), 3)} powers of two at step "
+                     f"{int(row['step']):,}")
+    return style.sentences(parts)
+
+
+def _spread(runs, tables, names):
+    figure, axes = style.panels(len(runs), style.layers_height(len(names)) + 0.6, sharex=True)
+    handles = []
+    for number, (run, ax, table) in enumerate(zip(runs, axes, tables)):
+        mean, deviation = (_means(table, names, c) for c in ("scale_log2_mean", "scale_log2_std"))
+        ends = [_means(table, names, c) for c in ("scale_log2_min", "scale_log2_max")]
+        handles = []
+        for i in range(len(OPERANDS)):
+            there = numpy.isfinite(mean[:, i])
+            y = numpy.flatnonzero(there) + (i - 2.5) * 0.13
+            at, around = mean[there, i], deviation[there, i]
+            color = style.color(i)
+            ax.hlines(y, ends[0][there, i], ends[1][there, i], color=color, lw=0.8)
+            ax.hlines(y, at - around, at + around, color=color, lw=2.6)
+            handles.append(ax.plot(at, y, "o", ms=2.5, color=color)[0])
+        style.layer_axis(ax, names, number % style.PER_ROW == 0)
+        style.powers_axis(ax.xaxis, 6)
+        ax.set_xlabel("scales of blocks")
+        style.panel_title(ax, run.label, len(runs))
+    style.legend_above(figure, handles, OPERANDS)
+    return Picture("operand_scales", figure, _spread_sentence(runs, tables),
+                   "spread of the scales of blocks")
+
+
+def operands(runs, order):
+    tables = [run.blocks for run in runs]
+    names = shown(order, tables)
+    if not names:
+        return []
+    return [_sqnr(runs, tables, names), _spread(runs, tables, names)]
