@@ -168,6 +168,37 @@ struct GeluTanh {
   ADA_ACTIVATION static double Inner(double x) { return kFactor * (x + kCubic * x * x * x); }
 };
 
+// ln(1 + e^(beta x)) / beta; above the threshold of beta x it is x itself, as in PyTorch.
+struct Softplus {
+  static constexpr char kKind[] = "softplus";
+  float beta = 1, threshold = 20;
+  ADA_ACTIVATION float Value(float x) const {
+    const double factor = beta, wide = factor * static_cast<double>(x);
+    const double rest = LogarithmOfOnePlus(Exponential(wide < 0 ? wide : -wide));
+    const auto soft = static_cast<float>(((wide > 0 ? wide : 0) + rest) / factor);
+    return wide > static_cast<double>(threshold) ? x : soft;
+  }
+  ADA_ACTIVATION float Slope(float x) const {
+    const double wide = static_cast<double>(beta) * static_cast<double>(x);
+    const auto slope = static_cast<float>(LogisticOf(wide));
+    return wide > static_cast<double>(threshold) ? 1.0f : slope;
+  }
+};
+
+// x where it is positive, else alpha (e^x - 1).
+struct Elu {
+  static constexpr char kKind[] = "elu";
+  float alpha = 1;
+  ADA_ACTIVATION float Value(float x) const {
+    const double below = ExponentialLessOne(static_cast<double>(x > 0 ? 0.0f : x));
+    return x > 0 ? x : static_cast<float>(static_cast<double>(alpha) * below);
+  }
+  ADA_ACTIVATION float Slope(float x) const {
+    const double power = Exponential(static_cast<double>(x > 0 ? 0.0f : x));
+    return x > 0 ? 1.0f : static_cast<float>(static_cast<double>(alpha) * power);
+  }
+};
+
 // dy times the slope at x.
 template <class Function>
 ADA_ACTIVATION static inline float DxOf(const Function& function, float x, float dy) {
@@ -183,9 +214,9 @@ inline constexpr bool kPassesDy =
 
 // Each<Function>... of all functions.
 template <template <class> class Each>
-using ForActivations =
-    std::tuple<Each<Sigmoid>, Each<Silu>, Each<Tanh>, Each<Hardtanh>, Each<Relu6>, Each<LeakyRelu>,
-               Each<Hardsigmoid>, Each<Hardswish>, Each<Gelu>, Each<GeluTanh>>;
+using ForActivations = std::tuple<Each<Sigmoid>, Each<Silu>, Each<Tanh>, Each<Hardtanh>,
+                                  Each<Relu6>, Each<LeakyRelu>, Each<Hardsigmoid>, Each<Hardswish>,
+                                  Each<Gelu>, Each<GeluTanh>, Each<Softplus>, Each<Elu>>;
 
 #undef ADA_ACTIVATION
 

@@ -62,4 +62,20 @@ ADA_HOST_DEVICE static inline double Logarithm(double x) {
   return n * 0x1.62e42feep-1 + (n * 0x1.a39ef35793c76p-33 + t * sum);
 }
 
+// ln(1 + x) to some 2^-47 of it, for 0 <= x <= 1: 2 atanh(x / (2 + x)) by its series. A NaN stays.
+ADA_HOST_DEVICE static inline double LogarithmOfOnePlus(double x) {
+  const double t = x / (2 + x), square = t * t;
+  constexpr int kTerms = 15;
+  double sum = 0;
+  for (int k = kTerms - 1; k >= 0; --k) sum = sum * square + 2.0 / (2 * k + 1);
+  return t * sum;
+}
+
+// e^x - 1 to some 2^-40 of it, for x <= 0; near 0 the first terms of its series. A NaN stays.
+ADA_HOST_DEVICE static inline double ExponentialLessOne(double x) {
+  double series = 1;
+  for (int k = 8; k >= 2; --k) series = 1 + series * x / k;
+  return x > -0x1p-5 ? x * series : Exponential(x) - 1;
+}
+
 }  // namespace ada::backend

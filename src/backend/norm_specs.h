@@ -44,6 +44,11 @@ struct BatchNormSpec {
 struct ChannelScaleSpec : WeightedLayerSpec {
   static constexpr char kKind[] = "channel_scale";
 };
+// y = round(x where it is positive, else x * w), w [1, 1, 1, c] of each channel or of [1] for all;
+// dx = round(dy where x is positive, else dy * w); dw = sum(dy * x where x is not positive) / S.
+struct PreluSpec : WeightedLayerSpec {
+  static constexpr char kKind[] = "prelu";
+};
 // y = round(x * factor + offset) by channel, of constants; dx = round(dy * factor). Both are fp32
 // vectors.
 struct AffineSpec : RoundedLayerSpec {

@@ -53,6 +53,14 @@ struct Conv2dSpec : ProductSpec {
   std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int groups = 1;
 };
+// A convolution the other way round: y is what the data gradient of the convolution with these
+// weights and this window, from y to x, makes of x; dx is that convolution of dy. w: [in, kh, kw,
+// out / groups] in Shape's words, bytes as PyTorch's [in, out / groups, kh, kw].
+struct ConvTranspose2dSpec : ProductSpec {
+  static constexpr char kKind[] = "conv_transpose2d";
+  std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int groups = 1;
+};
 // A spatial x is flattened in the order channel, row, column; where y is spatial too, each position
 // of x is mapped by w [out, 1, 1, in].
 struct LinearSpec : ProductSpec {
@@ -107,6 +115,18 @@ struct AvgPoolSpec : RoundedLayerSpec {
 // Every pixel scale x scale times; dx = round(fp32 sum over the copies, row by row).
 struct UpsampleSpec : LayerSpec {
   static constexpr char kKind[] = "upsample";
+  int scale = 2;
+};
+// y = round(the mean of the four pixels around each place, by their distances; interpolation.h); dx
+// = round(fp32 sum of what each pixel had a part in, row by row).
+struct BilinearSpec : RoundedLayerSpec {
+  static constexpr char kKind[] = "upsample";
+  bool align_corners = false;
+};
+// Channel c r^2 + i r + j of pixel (h, w) becomes channel c of pixel (h r + i, w r + j), r = scale;
+// dx: the values of dy where they came from.
+struct PixelShuffleSpec : LayerSpec {
+  static constexpr char kKind[] = "pixel_shuffle";
   int scale = 2;
 };
 struct AddSpec {  // y = round(left-to-right fp32 sum); its backward is an alias, not an op
@@ -218,13 +238,14 @@ struct VariantOf<std::tuple<Activations...>, Specs...> {
   using Type = std::variant<Specs..., Activations...>;
 };
 using OpSpec =
-    VariantOf<ForActivations<ActivationSpec>, Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec,
-              MaxPoolSpec, MaxUnpoolSpec, AvgPoolSpec, AddSpec, ConcatSpec, ConcatBoxesSpec,
-              ScaleSpec, ShortcutSpec, SliceSpec, AffineSpec, FlattenSpec, DropoutSpec,
-              UpsampleSpec, MultiplySpec, StochasticDepthSpec, ChannelScaleSpec, LayerNormSpec,
-              RmsNormSpec, GroupNormSpec, L2NormalizeSpec, LrnSpec, EmbeddingSpec,
-              PositionEmbeddingSpec, ClassTokenSpec, RopeSpec, AttentionSpec, SelectSpec,
-              SoftmaxSpec, BranchSumSpec>::Type;
+    VariantOf<ForActivations<ActivationSpec>, Conv2dSpec, ConvTranspose2dSpec, LinearSpec,
+              BatchNormSpec, ReluSpec, MaxPoolSpec, MaxUnpoolSpec, AvgPoolSpec, AddSpec, ConcatSpec,
+              ConcatBoxesSpec, ScaleSpec, ShortcutSpec, SliceSpec, AffineSpec, FlattenSpec,
+              DropoutSpec, UpsampleSpec, BilinearSpec, PixelShuffleSpec, MultiplySpec,
+              StochasticDepthSpec, ChannelScaleSpec, PreluSpec, LayerNormSpec, RmsNormSpec,
+              GroupNormSpec, L2NormalizeSpec, LrnSpec, EmbeddingSpec, PositionEmbeddingSpec,
+              ClassTokenSpec, RopeSpec, AttentionSpec, SelectSpec, SoftmaxSpec,
+              BranchSumSpec>::Type;
 
 // --- The start of a graph, whose op does more than an Op; its end: loss_specs.h. ---
 

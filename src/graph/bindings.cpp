@@ -52,7 +52,7 @@ backend::RoundingStyle Bindings::ValueStyle(int value) const {
 }
 
 const scaling::TensorScaler* Bindings::OwnScale(int value) const {
-  while (value > 0 && !network->nodes[value - 1].kind->rounds_output)
+  while (value > 0 && !network->nodes[value - 1].rounds_output())
     value = network->nodes[value - 1].inputs[0];
   return ValueStyle(value).own_scale;
 }

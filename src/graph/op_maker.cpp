@@ -87,7 +87,7 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
     const Parameter& parameter = b_.ParameterOf(op.node, i);
     parts.parameters.push_back({parameter.value, parameter.gradient});
   }
-  if (n.kind->rounds_output) parts.rounded_y = RoundedValue(op.node + 1);
+  if (n.rounds_output()) parts.rounded_y = RoundedValue(op.node + 1);
   if (op.chooses_scale) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
   parts.y_largest_left = b_.plan->largest_takers[op.output] >= 0;

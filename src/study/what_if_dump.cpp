@@ -61,12 +61,13 @@ StoredTensor Stored(const SafetensorsFile& file, const std::string& name) {
   return tensor;
 }
 
-// The groups of a convolution: what the metadata say, else what x or the shapes tell.
+// The groups of a convolution: what the metadata say, else what x (transposed: dy) tells.
 std::int64_t GroupsOf(const SafetensorsFile& file, const ProductTensors& layer) {
   const std::string key = "groups:" + layer.layer;
   if (!MetadataOf(file, key).empty()) return MetadataNumber<std::int64_t>(file, key);
-  const bool known = layer.x && layer.x.dims.size() > 1 && layer.w.dims[1] > 0;
-  return known ? std::max<std::int64_t>(1, layer.x.dims[1] / layer.w.dims[1]) : 1;
+  const StoredTensor& grouped = layer.transposed ? layer.dy : layer.x;
+  const bool known = grouped && grouped.dims.size() > 1 && layer.w.dims[1] > 0;
+  return known ? std::max<std::int64_t>(1, grouped.dims[1] / layer.w.dims[1]) : 1;
 }
 
 // A layer by its NAME.w, of two axes or more.
@@ -84,6 +85,7 @@ ProductTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
   };
   layer.linear = layer.w.dims.size() == 2 && one_row(layer.x, layer.w.dims[1]) &&
                  one_row(layer.dy, layer.w.dims[0]);
+  layer.transposed = MetadataOf(file, "kind:" + name) == "conv_transpose2d";
   if (!layer.linear) layer.groups = GroupsOf(file, layer);
   const std::string refusal = what_if::RefuseShapes(layer);
   if (!refusal.empty()) throw DataError(file.path() + ": layer " + Shown(name) + ": " + refusal);

@@ -55,10 +55,11 @@ std::string RefuseShapes(const ProductTensors& t) {
     for (std::size_t i = 2; t.linear && i < tensor.dims.size(); ++i) count *= tensor.dims[i];
     return count;
   };
-  if (t.x && t.w && channels(t.x) != t.w.dims[1] * t.groups)
-    return "x and w have different numbers of input channels";
-  if (t.dy && t.w && channels(t.dy) != t.w.dims[0])
-    return "dy and w have different numbers of output channels";
+  const StoredTensor &whole = t.transposed ? t.x : t.dy, &grouped = t.transposed ? t.dy : t.x;
+  const char* const sides[] = {"x and w have different numbers of input channels",
+                               "dy and w have different numbers of output channels"};
+  if (grouped && t.w && channels(grouped) != t.w.dims[1] * t.groups) return sides[t.transposed];
+  if (whole && t.w && channels(whole) != t.w.dims[0]) return sides[!t.transposed];
   if (t.x && t.dy && t.x.dims[0] != t.dy.dims[0]) return "x and dy are of different batches";
   return {};
 }
@@ -71,9 +72,9 @@ std::vector<OperandRow> JudgeOperands(const ProductTensors& t, const AnyFormat& 
     rows.push_back(OperandRowOf(t, name, tensor, place, format));
   };
   add("forward.x", t.x, true);
-  add("forward.w", t.w, true);
+  add("forward.w", t.w, !t.transposed);
   add("dx.dy", t.dy, true);
-  add("dx.w", t.w, false);
+  add("dx.w", t.w, t.transposed);
   add("dw.x", t.x, false);
   add("dw.dy", t.dy, false);
   return rows;

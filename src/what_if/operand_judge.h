@@ -20,10 +20,11 @@ struct StoredTensor {
 };
 
 // A linear layer or convolution: x and dy [n, channels, pixels...] (of a linear layer all values of
-// an image are its features), w [out, in / groups, taps...].
+// an image are its features), w [out, in / groups, taps...] or, of a transposed convolution, [in,
+// out / groups, taps...].
 struct ProductTensors {
   std::string layer;
-  bool linear = true;
+  bool linear = true, transposed = false;
   std::int64_t groups = 1;
   StoredTensor x, w, dy;
 };

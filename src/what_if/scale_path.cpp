@@ -19,7 +19,7 @@ ScalePath::ScalePath(const config::ModelConfig& model, bool scales_batch_norms) 
     ADA_CHECK(kind != nullptr);
     node.chooses = kind->Chooses(scales_batch_norms);
     node.trained = kind->is_trained();
-    node.rounds_output = kind->rounds_output;
+    node.rounds_output = kind->RoundsOutput(layer);
     for (const std::string& input : layer.inputs) node.inputs.push_back(values.at(input));
     if (node.inputs.empty()) node.inputs.push_back(index);
     const bool before = std::any_of(node.inputs.begin(), node.inputs.end(),

@@ -80,6 +80,16 @@ Expected GeluTanhAt(float x) {
   return Both(wide * s, s + (e == 0 ? 0 : slope * e / ((1 + e) * (1 + e))));
 }
 
+Expected SoftplusAt(float x) {
+  const Wide wide = 2 * static_cast<Wide>(x), e = std::exp(-std::fabs(wide));
+  if (wide > 10) return {x, 1};
+  return Both((std::max(wide, Wide{0}) + std::log1p(e)) / 2, wide < 0 ? e / (1 + e) : 1 / (1 + e));
+}
+Expected EluAt(float x) {
+  const Wide wide = x;
+  return x > 0 ? Expected{x, 1} : Both(0.75L * std::expm1(wide), 0.75L * std::exp(wide));
+}
+
 template <class Function>
 void CheckActivation(const Kind& kind, Expected (*expected)(float), const Function& function = {}) {
   CAPTURE(kind.name);
@@ -137,6 +147,8 @@ TEST_SUITE("cpu") {
       CheckActivation<Tanh>(kind, TanhAt);
       CheckActivation<Gelu>(kind, GeluAt);
       CheckActivation<GeluTanh>(kind, GeluTanhAt);
+      CheckActivation<Softplus>(kind, SoftplusAt, {2, 10});
+      CheckActivation<Elu>(kind, EluAt, {0.75f});
     }
   }
 
@@ -184,6 +196,8 @@ TEST_SUITE("cpu") {
     same(values_of(Hardsigmoid()), {1, 0, nan});
     same(values_of(Hardswish()), {inf, nan, nan});
     same(values_of(Gelu()), {inf, nan, nan});
+    same(values_of(Softplus()), {inf, 0, nan});
+    same(values_of(Elu()), {inf, -1, nan});
   }
 
   TEST_CASE("sigmoid and silu of what is not finite") {

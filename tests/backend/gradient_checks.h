@@ -69,6 +69,8 @@ class GradientChecks {
     Layer(ActivationSpec<Tanh>(), same, x);
     Layer(ActivationSpec<Gelu>(), same, x);
     Layer(ActivationSpec<GeluTanh>(), same, x);
+    Layer(ActivationSpec<Softplus>(), same, x);
+    Layer(ActivationSpec<Elu>(), same, Apart(same));
     // Values away from corners: multiples of 1/16 and 1/32 more.
     Layer(ActivationSpec<Relu6>(), same, Apart(same));
     Layer(ActivationSpec<Hardtanh>(), same, Apart(same));
@@ -88,6 +90,11 @@ class GradientChecks {
     UpsampleSpec larger;
     larger.scale = 3;
     Layer(larger, {3, 18, 18, 10}, x);
+    for (const bool align_corners : {false, true}) {
+      BilinearSpec smooth;
+      smooth.align_corners = align_corners;
+      Layer(smooth, {3, 18, 18, 10}, x);
+    }
     Layer(DropoutSpec(), same, x);
     Layer(shortcut, {3, 3, 3, 20}, x);
     SliceSpec slice;
@@ -160,6 +167,17 @@ class GradientChecks {
     const auto by = Step(*op, factors.y, weights);
     by.Check("dx", factors.x, factors.dx.tensor, bench_.Fetched(factors.dx.scale));
     by.Check("dw", factors.w, factors.dw, 1);
+    for (const std::int64_t slopes : {1, 10}) {
+      PreluSpec sloped;
+      const Values of_y = Plain(sloped);
+      bench_.Set(sloped.x, Apart(kShape));
+      sloped.w = bench_.Vector(Random({1, 1, 1, slopes}, 3));
+      sloped.dw = bench_.Vector(Values(static_cast<std::size_t>(slopes)));
+      const auto slope = bench_->Make(sloped);
+      const auto differences = Step(*slope, sloped.y, of_y);
+      differences.Check("dx", sloped.x, sloped.dx.tensor, bench_.Fetched(sloped.dx.scale));
+      differences.Check("dw", sloped.w, sloped.dw, 1);
+    }
     UnitNorm(LayerNormSpec());
     GroupNormSpec groups;
     groups.groups = 5;

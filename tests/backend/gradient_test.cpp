@@ -29,13 +29,14 @@ constexpr std::size_t kMost = 60;
 
 TEST_SUITE("cpu") {
   TEST_CASE("gradients: convolutions and linear layers") {
-    for (const ProductCase& c : SmallProducts()) {
-      CAPTURE(c.name);
-      OpenBench bench;
-      const ProductBench p(bench, c, kFp32, 4, 2);
-      const Values weights = Times(Bench::Get(p.spec.dy.tensor), 0.25f);
-      GradientChecks(bench, kMost).Product(*p.MakeOp(bench), p.spec, weights);
-    }
+    for (const auto& cases : {SmallProducts(), TransposedProducts()})
+      for (const ProductCase& c : cases) {
+        CAPTURE(c.name);
+        OpenBench bench;
+        const ProductBench p(bench, c, kFp32, 4, 2);
+        const Values weights = Times(Bench::Get(p.spec.dy.tensor), 0.25f);
+        GradientChecks(bench, kMost).Product(*p.MakeOp(bench), p.spec, weights);
+      }
   }
 
   TEST_CASE("gradients: batch norm, alone and with sum and relu") {

@@ -15,13 +15,24 @@ struct ProductCase {
   std::array<int, 2> kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int groups = 1;
   bool bias = false, linear = false;
+  // The convolution from y to x the other way round; rows and columns more of y.
+  bool transposed = false;
+  std::array<int, 2> output_padding = {0, 0};
 
   Shape y() const {
+    if (transposed) return {x.n, Enlarged(0, x.h), Enlarged(1, x.w), out};
     const std::int64_t h = x.h + 2 * padding[0] - dilation[0] * (kernel[0] - 1) - 1;
     const std::int64_t w = x.w + 2 * padding[1] - dilation[1] * (kernel[1] - 1) - 1;
     return {x.n, h / stride[0] + 1, w / stride[1] + 1, out};
   }
-  Shape w() const { return {out, kernel[0], kernel[1], x.c / groups}; }
+  Shape w() const {
+    if (transposed) return {x.c, kernel[0], kernel[1], out / groups};
+    return {out, kernel[0], kernel[1], x.c / groups};
+  }
+  std::int64_t Enlarged(std::size_t axis, std::int64_t size) const {
+    return (size - 1) * stride[axis] - 2 * padding[axis] + dilation[axis] * (kernel[axis] - 1) + 1 +
+           output_padding[axis];
+  }
 };
 inline ProductCase LinearCase(const std::string& name, const Shape& x, std::int64_t out,
                               bool bias) {
@@ -31,10 +42,37 @@ inline ProductCase LinearCase(const std::string& name, const Shape& x, std::int6
   return c;
 }
 
+inline ProductCase Transposed(ProductCase c, const std::array<int, 2>& output_padding = {0, 0}) {
+  c.transposed = true, c.output_padding = output_padding;
+  return c;
+}
+
+// The same of a transposed convolution: each value of x goes to a window of y. w is [in, out /
+// groups, kh, kw].
+template <class Body>
+void ForTransposedProducts(const ProductCase& c, std::int64_t rows, Body&& product) {
+  const Shape y = c.y();
+  const std::int64_t in = c.x.c, group_in = in / c.groups, group_out = c.out / c.groups;
+  for (std::int64_t xi = 0; xi < rows * c.x.per_image(); ++xi) {
+    const std::int64_t i = xi % in, ix = xi / in % c.x.w, iy = xi / in / c.x.w % c.x.h;
+    const std::int64_t n = xi / c.x.per_image();
+    for (std::int64_t kh = 0; kh < c.kernel[0]; ++kh)
+      for (std::int64_t kw = 0; kw < c.kernel[1]; ++kw) {
+        const std::int64_t h = iy * c.stride[0] - c.padding[0] + kh * c.dilation[0];
+        const std::int64_t w = ix * c.stride[1] - c.padding[1] + kw * c.dilation[1];
+        if (h < 0 || h >= y.h || w < 0 || w >= y.w) continue;
+        for (std::int64_t o = 0; o < group_out; ++o)
+          product(xi, ((i * group_out + o) * c.kernel[0] + kh) * c.kernel[1] + kw,
+                  ((n * y.h + h) * y.w + w) * c.out + i / group_in * group_out + o);
+      }
+  }
+}
+
 // product(xi, wi, yi) for each product of the layer: y[yi] gets x[xi] * w[wi]. x and y are NHWC, w
 // is [out, in / groups, kh, kw] as in PyTorch.
 template <class Body>
 void ForProducts(const ProductCase& c, std::int64_t rows, Body&& product) {
+  if (c.transposed) return ForTransposedProducts(c, rows, product);
   const Shape y = c.y();
   const std::int64_t in = c.x.c / c.groups, group_out = c.out / c.groups;
   for (std::int64_t n = 0; n < rows; ++n)
@@ -116,11 +154,16 @@ struct ProductBench {
       static_cast<ProductSpec&>(linear) = spec;
       return bench->Make(linear);
     }
-    Conv2dSpec conv;
+    return product.transposed ? bench->Make(WindowOf<ConvTranspose2dSpec>())
+                              : bench->Make(WindowOf<Conv2dSpec>());
+  }
+  template <class Spec>
+  Spec WindowOf() const {
+    Spec conv;
     static_cast<ProductSpec&>(conv) = spec;
     conv.stride = product.stride, conv.padding = product.padding;
     conv.dilation = product.dilation, conv.groups = product.groups;
-    return bench->Make(conv);
+    return conv;
   }
   // One step of `op` over the pass's rows.
   void Step(Op& op, const Pass& pass) const {
@@ -162,6 +205,22 @@ inline std::vector<ProductCase> SmallProducts() {
           LinearCase("linear of one", {5, 1, 1, 1}, 1, true),
           LinearCase("linear of images", {5, 4, 3, 16}, 10, true),
           LinearCase("linear of odd images", {3, 3, 5, 7}, 10, false)};
+}
+
+inline std::vector<ProductCase> TransposedProducts() {
+  const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3}, no = {0, 0};
+  return {
+      Transposed({"2x2, stride 2", {5, 4, 5, 16}, 16, two, two, no, one, 1, true}),
+      Transposed({"3x3, stride 2, one row more", {4, 5, 4, 10}, 17, three, two, one, one, 1}, one),
+      Transposed({"4x4, stride 2", {3, 4, 4, 17}, 3, {4, 4}, two, one, one, 1, true}),
+      Transposed({"3x3, stride 1", {4, 6, 5, 16}, 8, three, one, one, one, 1, false}),
+      Transposed({"1x1", {5, 3, 4, 3}, 7, one, one, no, one, 1, true}),
+      Transposed({"1x1, padded", {2, 5, 5, 6}, 4, one, one, one, one, 1, false}),
+      Transposed({"stride beyond the kernel", {3, 4, 3, 5}, 4, two, three, no, one, 1, true}, two),
+      Transposed({"dilation 2", {3, 5, 4, 6}, 10, three, two, one, two, 1, true}, {1, 0}),
+      Transposed({"2 groups", {4, 4, 5, 16}, 10, three, two, one, one, 2, true}, {0, 1}),
+      Transposed({"depthwise", {4, 4, 5, 16}, 16, two, two, no, one, 16, true}),
+      Transposed({"kernel 2x5, stride 1x2", {3, 4, 5, 3}, 10, {2, 5}, {1, 2}, {1, 2}, one, 1})};
 }
 
 }  // namespace ada::backend::test

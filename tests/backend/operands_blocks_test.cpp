@@ -49,8 +49,10 @@ std::vector<Places> LinesOf(const ProductCase& c, Operand operand) {
   const std::int64_t in = c.x.c / c.groups, out = c.out / c.groups;
   const std::int64_t taps = std::int64_t{c.kernel[0]} * c.kernel[1];
   if (IsWeight(operand)) {
-    const auto at = [&](std::int64_t o, std::int64_t i, std::int64_t t) {
-      return (o * in + i) * taps + t;
+    // By group, output and input within it, and tap.
+    const auto at = [&](std::int64_t g, std::int64_t o, std::int64_t i, std::int64_t t) {
+      const std::int64_t row = c.transposed ? (g * in + i) * out + o : (g * out + o) * in + i;
+      return row * taps + t;
     };
     if (c.linear) {  // all values of an image are one axis
       for (std::int64_t k = 0; k < (operand == kForwardW ? c.out : in * taps); ++k) {
@@ -66,7 +68,7 @@ std::vector<Places> LinesOf(const ProductCase& c, Operand operand) {
         for (std::int64_t k = 0; k < (operand == kForwardW ? out : in); ++k) {
           Places line;
           for (std::int64_t j = 0; j < (operand == kForwardW ? in : out); ++j)
-            line.push_back(operand == kForwardW ? at(g * out + k, j, t) : at(g * out + j, k, t));
+            line.push_back(operand == kForwardW ? at(g, k, j, t) : at(g, j, k, t));
           lines.push_back(line);
         }
     return lines;
@@ -198,8 +200,10 @@ TEST_SUITE("cpu") {
         Mx(kFp6E2M3, BlockRule::kRceil),        Mx(kFp4E2M1, BlockRule::kEven),
         Of(kFp8E4M3, BlockScale::kFp32, false), Mx(kFp8E5M2, BlockRule::kCeil)};
     const Formats rules = {torchao, modelopt, modelopt, torchao, torchao, modelopt};
+    std::vector<ProductCase> cases = SmallProducts();
+    for (const ProductCase& c : TransposedProducts()) cases.push_back(c);
     for (const Formats& formats : {kinds, rules})
-      for (const ProductCase& c : SmallProducts()) {
+      for (const ProductCase& c : cases) {
         CAPTURE(c.name);
         BlockBench b(c, kFp32, 8, 4);
         std::array<Values, kOperands> taken;

@@ -71,7 +71,9 @@ struct OperandBench {
 
 TEST_SUITE("cpu") {
   TEST_CASE("operands: each product takes its own, of every kind of layer") {
-    for (const ProductCase& c : SmallProducts()) {
+    std::vector<ProductCase> cases = SmallProducts();
+    for (const ProductCase& c : TransposedProducts()) cases.push_back(c);
+    for (const ProductCase& c : cases) {
       for (const NumberFormat& stored : {kBf16, kFp16, kFp32}) {
         CAPTURE(c.name);
         CAPTURE(FormatName(stored));

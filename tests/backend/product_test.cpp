@@ -65,6 +65,16 @@ TEST_SUITE("cpu") {
       }
   }
 
+  TEST_CASE("products: transposed convolutions, whole batches and tails") {
+    for (const ProductCase& c : TransposedProducts())
+      for (const Kind& kind : MainKinds()) {
+        CheckStep(c, kind.format, static_cast<int>(c.x.n));
+        CheckStep(c, kind.format, 1);
+      }
+    CheckStep(Transposed({"chunks", {11, 16, 16, 16}, 16, {2, 2}, {2, 2}, {0, 0}, {1, 1}, 1, true}),
+              kFp16, 10);
+  }
+
   TEST_CASE("products: several chunks and groups, the last one partial") {
     const std::array<int, 2> one = {1, 1}, three = {3, 3};
     const ProductCase wide{"chunks of 4", {11, 32, 32, 16}, 16, three, one, one, one, 1, true};
@@ -93,8 +103,8 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("products: accumulate adds the unscaled gradients, else they are replaced") {
-    for (const std::size_t index : {2u, 19u, 20u}) {
-      const ProductCase c = SmallProducts()[index];
+    for (const ProductCase& c :
+         {SmallProducts()[2], SmallProducts()[19], SmallProducts()[20], TransposedProducts()[0]}) {
       CAPTURE(c.name);
       Bench bench;
       ProductBench p(bench, c, kFp16, 4, 1);
@@ -129,8 +139,8 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("products: without dx no scaler is asked; without dy the op only evaluates") {
-    for (const std::size_t index : {0u, 20u, 23u}) {
-      const ProductCase c = SmallProducts()[index];
+    for (const ProductCase& c :
+         {SmallProducts()[0], SmallProducts()[20], SmallProducts()[23], TransposedProducts()[0]}) {
       CAPTURE(c.name);
       Bench bench;
       ProductBench p(bench, c, kFp16, 2, 4);

@@ -202,7 +202,9 @@ const ProductCase& Middle() {  // blocks of 4 images, chunks of several
 
 TEST_SUITE("cpu") {
   TEST_CASE("recomputed: every kind of product, with and without relu") {
-    for (const ProductCase& c : SmallProducts())
+    std::vector<ProductCase> cases = SmallProducts();
+    for (const ProductCase& c : TransposedProducts()) cases.push_back(c);
+    for (const ProductCase& c : cases)
       for (const bool relu : {true, false}) {
         CAPTURE(c.name);
         CAPTURE(relu);

@@ -30,7 +30,8 @@ scaling::Observation Observe(Tools& tools, const Tensor& dy, const Values& w, in
   scaling::Observation seen;
   const auto row = static_cast<std::int64_t>(w.size()) / dy.shape.c;
   cpu::ObserveProducts(cpu::MagnitudesOfImages(tools.context, dy, rows),
-                       cpu::MagnitudesOfRows(tools.context, w.data(), dy.shape.c, row), seen);
+                       cpu::MagnitudesOfRows(tools.context, w.data(), {1, 1, dy.shape.c, row}),
+                       seen);
   return seen;
 }
 
@@ -59,6 +60,30 @@ TEST_SUITE("cpu") {
           CHECK(seen.product_min == want.min);
           CHECK(seen.product_max == want.max);
         }
+  }
+
+  TEST_CASE("observed products: weights of transposed convolutions lie by input") {
+    constexpr std::int64_t kGroups = 2, kInputs = 3, kOutputs = 5, kTaps = 4;
+    const Shape shape{3, 4, 4, kGroups * kOutputs};
+    const Values dy = Sparse(static_cast<std::size_t>(shape.numel()), 1e-3, 1);
+    Values w = Sparse(kGroups * kInputs * kOutputs * kTaps, 0.1, 2);
+    Values by_output;
+    for (std::int64_t o = 0; o < shape.c; ++o)
+      for (std::int64_t i = 0; i < kInputs; ++i)
+        for (std::int64_t t = 0; t < kTaps; ++t) {
+          const std::int64_t row = (o / kOutputs * kInputs + i) * kOutputs + o % kOutputs;
+          by_output.push_back(w[static_cast<std::size_t>(row * kTaps + t)]);
+        }
+    Tools tools(2);
+    Bench bench;
+    const Tensor t = bench.Make(shape, kFp32, dy);
+    scaling::Observation seen;
+    cpu::ObserveProducts(
+        cpu::MagnitudesOfImages(tools.context, t, 3),
+        cpu::MagnitudesOfRows(tools.context, w.data(), {kGroups, kInputs, kOutputs, kTaps}), seen);
+    const ProductRange want = RangeOf(dy, by_output, shape.c);
+    CHECK(seen.product_min == want.min);
+    CHECK(seen.product_max == want.max);
   }
 
   TEST_CASE("observed products: none at all, and gradients that are not finite") {

@@ -70,6 +70,7 @@ std::vector<ProductCase> CutProducts() {
           {"stride 2", {39, 16, 16, 10}, 20, three, two, one, one, 1, false},
           {"1x1", {70, 8, 8, 32}, 17, one, one, no, one, 1, false},
           {"depthwise", {40, 16, 16, 16}, 16, three, one, one, one, 16, false},
+          Transposed({"transposed", {39, 8, 8, 16}, 10, two, two, no, one, 1, true}),
           LinearCase("linear", {3000, 1, 1, 64}, 33, true)};
 }
 
@@ -160,6 +161,17 @@ TEST_SUITE("cpu") {
       norm.dgamma = bench.Vector(Values(18)), norm.dbeta = bench.Vector(Values(18));
       run(bench, bytes, norm);
       bytes.Add(norm.dx), bytes.Add(norm.dgamma), bytes.Add(norm.dbeta);
+      PreluSpec sloped;
+      fill(bench, sloped);
+      sloped.w = bench.Vector({0.25f}), sloped.dw = bench.Vector({0});
+      run(bench, bytes, sloped);
+      bytes.Add(sloped.dx), bytes.Add(sloped.dw);
+      BilinearSpec smooth;
+      smooth.x = factors.x, smooth.dx = bench.MakeGradient(shape, kFp16);
+      smooth.y = bench.Make({23, 32, 32, 18}, kFp16), smooth.y_stats = bench.Stats();
+      smooth.dy = bench.MakeGradient(smooth.y.shape, kFp16, Normal(4 * n, 1, 6), 2);
+      run(bench, bytes, smooth);
+      bytes.Add(smooth.dx);
       ActivationSpec<Gelu> gelu;
       fill(bench, gelu);
       run(bench, bytes, gelu);

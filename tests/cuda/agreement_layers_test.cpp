@@ -76,6 +76,8 @@ void CheckElementwise(const Roles& r, const Shape& x, bool wild) {
   CheckPlain("hardswish", r, ActivationSpec<Hardswish>{}, x, x, true, make, wild);
   CheckPlain("gelu", r, ActivationSpec<Gelu>{}, x, x, true, make, wild);
   CheckPlain("gelu tanh", r, ActivationSpec<GeluTanh>{}, x, x, true, make, wild);
+  CheckPlain("softplus", r, ActivationSpec<Softplus>{}, x, x, true, make, wild);
+  CheckPlain("elu", r, ActivationSpec<Elu>{}, x, x, true, make, wild);
   StochasticDepthSpec depth;
   depth.rate = 0.3f, depth.stream = 9;
   CheckPlain("stochastic depth", r, depth, x, x, true, make, wild);
@@ -94,6 +96,19 @@ void CheckElementwise(const Roles& r, const Shape& x, bool wild) {
         return b.Make(s);
       },
       wild);
+  for (const std::int64_t slopes : {std::int64_t{1}, x.c})
+    CheckPlain(
+        "prelu", r, PreluSpec{}, x, x, true,
+        [&](Backend& b, PreluSpec s) {
+          s.w = vector(b, slopes, 1), s.dw = vector(b, slopes, 2);
+          return b.Make(s);
+        },
+        wild);
+  for (const bool align_corners : {false, true}) {
+    BilinearSpec smooth;
+    smooth.align_corners = align_corners;
+    CheckPlain("bilinear", r, smooth, x, {x.n, 3 * x.h, 3 * x.w, x.c}, true, make, wild);
+  }
   CheckPlain(
       "affine", r, AffineSpec{}, x, x, true,
       [&](Backend& b, AffineSpec s) {
@@ -131,6 +146,10 @@ void CheckShapes(const Roles& r, const Shape& x) {
   slice.first = static_cast<int>(x.c / 2);
   CheckPlain("slice", exact, slice, x, {x.n, x.h, x.w, x.c - x.c / 2}, false,
              [&](Backend& b, const SliceSpec& s) { return b.Make(unrounded(s)); });
+  PixelShuffleSpec shuffle;
+  if (x.c % 4 == 0)
+    CheckPlain("pixel shuffle", exact, shuffle, x, {x.n, 2 * x.h, 2 * x.w, x.c / 4}, false,
+               [&](Backend& b, const PixelShuffleSpec& s) { return b.Make(unrounded(s)); });
   CheckPlain("flatten", exact, FlattenSpec{}, x, {x.n, 1, 1, x.per_image()}, false,
              [&](Backend& b, const FlattenSpec& s) { return b.Make(unrounded(s)); });
 }

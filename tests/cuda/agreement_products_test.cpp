@@ -22,11 +22,13 @@ std::unique_ptr<Op> MakeOp(Agreement& both, const ProductCase& c, const ProductS
     static_cast<ProductSpec&>(linear) = spec;
     return both.lab->Make(linear);
   }
-  Conv2dSpec conv;
-  static_cast<ProductSpec&>(conv) = spec;
-  conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
-  conv.groups = c.groups;
-  return both.lab->Make(conv);
+  const auto windowed = [&](auto conv) {
+    static_cast<ProductSpec&>(conv) = spec;
+    conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
+    conv.groups = c.groups;
+    return both.lab->Make(conv);
+  };
+  return c.transposed ? windowed(ConvTranspose2dSpec()) : windowed(Conv2dSpec());
 }
 
 scaling::LayerScaler ScalerOf(const ProductCase& c, const Roles& r, const Rule& rule) {
@@ -79,7 +81,8 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("agreement: products of every shape") {
     const std::vector<Roles>& roles = AllRoles();
     std::size_t i = 0;
-    for (const auto& cases : {SmallProducts(), SomeTileProducts(), RandomProducts(12, 2e5, 9)})
+    for (const auto& cases :
+         {SmallProducts(), TransposedProducts(), SomeTileProducts(), RandomProducts(12, 2e5, 9)})
       for (const ProductCase& c : cases) CheckProduct(c, roles[i++ % 3], {});
   }
 
@@ -95,7 +98,8 @@ TEST_SUITE(ADA_SUITE) {
 
   TEST_CASE("agreement: products under every rule, ours and the authors'") {
     using scaling::LayerMethod;
-    const ProductCase conv = SmallProducts()[2], linear = SmallProducts()[20];
+    const ProductCase conv = SmallProducts()[2], linear = SmallProducts()[20],
+                      transposed = TransposedProducts()[8];
     for (const LayerMethod method :
          {LayerMethod::kPass, LayerMethod::kFixed, LayerMethod::kApproxRange,
           LayerMethod::kLognormal, LayerMethod::kAbsRange, LayerMethod::kElementWiseRange,
@@ -109,6 +113,7 @@ TEST_SUITE(ADA_SUITE) {
           for (const std::size_t role : {1, 2, 3}) {
             CAPTURE(role);
             CheckProduct(conv, AllRoles()[role], {method, reference, power_of_two}, 1e-6);
+            CheckProduct(transposed, AllRoles()[role], {method, reference, power_of_two}, 1e-6);
             CheckProduct(linear, AllRoles()[role], {method, reference, power_of_two}, 1e-5);
           }
         }

@@ -18,13 +18,14 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("gradients: convolutions and linear layers") {
     Settings settings;
     settings.format = kFp32;
-    for (const ProductCase& c : SmallProducts()) {
-      CAPTURE(c.name);
-      Lab lab(MakeBackendUnderTest());
-      const Layer layer(lab, c, settings);
-      const Values weights = Times(lab.Get(layer.spec.dy.tensor), 1 / settings.scale);
-      GradientChecks(lab, kMost).Product(*layer.op, layer.spec, weights);
-    }
+    for (const auto& cases : {SmallProducts(), TransposedProducts()})
+      for (const ProductCase& c : cases) {
+        CAPTURE(c.name);
+        Lab lab(MakeBackendUnderTest());
+        const Layer layer(lab, c, settings);
+        const Values weights = Times(lab.Get(layer.spec.dy.tensor), 1 / settings.scale);
+        GradientChecks(lab, kMost).Product(*layer.op, layer.spec, weights);
+      }
   }
 
   TEST_CASE("gradients: batch norm, alone and with sum and relu") {

@@ -71,11 +71,13 @@ struct Layer {
       op = lab->Make(linear);
       return;
     }
-    Conv2dSpec conv;
-    static_cast<ProductSpec&>(conv) = spec;
-    conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
-    conv.groups = c.groups;
-    op = lab->Make(conv);
+    const auto windowed = [&](auto conv) {
+      static_cast<ProductSpec&>(conv) = spec;
+      conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
+      conv.groups = c.groups;
+      return lab->Make(conv);
+    };
+    op = c.transposed ? windowed(ConvTranspose2dSpec()) : windowed(Conv2dSpec());
   }
   void SetScaler(const ProductCase& c) {
     scaling::LayerScaler scaler;

@@ -96,6 +96,10 @@ class FakeBackend : public backend::Backend {
     convolutions.push_back(s);
     return Product(s);
   }
+  std::unique_ptr<Op> OpOf(const backend::ConvTranspose2dSpec& s) {
+    if (s.recomputed && declines_consumer(s)) return nullptr;
+    return Product(s);
+  }
   std::unique_ptr<Op> OpOf(const backend::LinearSpec& s) {
     if (s.recomputed && declines_consumer(s)) return nullptr;
     linears.push_back(s);
@@ -111,6 +115,7 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<Op> OpOf(const backend::ConcatBoxesSpec& s) { return Join(s); }
   std::unique_ptr<Op> OpOf(const backend::MultiplySpec& s);
   std::unique_ptr<Op> OpOf(const backend::ChannelScaleSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::PreluSpec& s);
   std::unique_ptr<Op> OpOf(const backend::LayerNormSpec& s) { return UnitNorm(s); }
   std::unique_ptr<Op> OpOf(const backend::GroupNormSpec& s) { return UnitNorm(s); }
   std::unique_ptr<Op> OpOf(const backend::L2NormalizeSpec& s);
@@ -118,6 +123,11 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<Op> OpOf(const backend::MaxUnpoolSpec& s);
   std::unique_ptr<Op> OpOf(const backend::StochasticDepthSpec& s) { return Rounded(s); }
   std::unique_ptr<Op> OpOf(const backend::UpsampleSpec& s) { return Linear(s); }
+  std::unique_ptr<Op> OpOf(const backend::BilinearSpec& s) { return Rounded(s); }
+  std::unique_ptr<Op> OpOf(const backend::PixelShuffleSpec& s) {
+    RequireExact(s);
+    return Linear(s);
+  }
   std::unique_ptr<Op> OpOf(const backend::ReluSpec& s) {
     relus.push_back(s);
     RequireExact(s);

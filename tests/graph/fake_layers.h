@@ -61,6 +61,20 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ChannelScaleSpec& s)
   return MakeOp(forward, backward);
 }
 
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::PreluSpec& s) {
+  const auto forward = [s] {
+    const Symbol y = Hash("prelu", {test::Read(s.x), test::Read(s.w)});
+    Write(s.y, y);
+    Count(s.y_stats, s.y, y);
+  };
+  const auto backward = [s] {
+    const Symbol x = test::Read(s.x), dy = ReadGradient(s.dy);
+    Write(s.dw, Hash("prelu dw", {x, dy}));
+    WriteGradient(s.dx, Hash("prelu dx", {x, test::Read(s.w), dy}), *s.dy.scale);
+  };
+  return MakeOp(forward, backward);
+}
+
 inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::AffineSpec& s) {
   const auto forward = [s] {
     const Symbol y = Hash("affine", {test::Read(s.x), test::Read(s.factor), test::Read(s.offset)});

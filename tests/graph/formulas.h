@@ -12,6 +12,11 @@ inline std::string Formula(const backend::Conv2dSpec& s) {
                  {1.0 * s.stride[0], 1.0 * s.stride[1], 1.0 * s.padding[0], 1.0 * s.padding[1],
                   1.0 * s.dilation[0], 1.0 * s.dilation[1], 1.0 * s.groups});
 }
+inline std::string Formula(const backend::ConvTranspose2dSpec& s) {
+  return Numbers("conv_transpose2d",
+                 {1.0 * s.stride[0], 1.0 * s.stride[1], 1.0 * s.padding[0], 1.0 * s.padding[1],
+                  1.0 * s.dilation[0], 1.0 * s.dilation[1], 1.0 * s.groups});
+}
 inline std::string Formula(const backend::LinearSpec&) { return "linear"; }
 template <typename PoolSpec>
 std::string PoolFormula(const char* name, const PoolSpec& s) {
@@ -36,6 +41,12 @@ inline std::string Formula(const backend::AvgPoolSpec& s) {
 inline std::string Formula(const backend::UpsampleSpec& s) {
   return Numbers("upsample", {1.0 * s.scale});
 }
+inline std::string Formula(const backend::BilinearSpec& s) {
+  return s.align_corners ? "bilinear, corners" : "bilinear";
+}
+inline std::string Formula(const backend::PixelShuffleSpec& s) {
+  return Numbers("pixel_shuffle", {1.0 * s.scale});
+}
 inline std::string Formula(const backend::StochasticDepthSpec& s) {
   return Numbers(s.batch ? "stochastic_depth batch" : "stochastic_depth row", {s.rate}) +
          std::to_string(s.stream);
@@ -56,6 +67,12 @@ inline std::string Formula(const backend::ActivationSpec<backend::Hardtanh>& s) 
 }
 inline std::string Formula(const backend::ActivationSpec<backend::LeakyRelu>& s) {
   return Numbers("leaky_relu", {s.function.slope});
+}
+inline std::string Formula(const backend::ActivationSpec<backend::Softplus>& s) {
+  return Numbers("softplus", {s.function.beta, s.function.threshold});
+}
+inline std::string Formula(const backend::ActivationSpec<backend::Elu>& s) {
+  return Numbers("elu", {s.function.alpha});
 }
 inline std::string Formula(const backend::ActivationSpec<backend::GeluTanh>&) {
   return "gelu tanh";

@@ -106,6 +106,41 @@ inline config::ModelConfig WithActivations() {
                 Layer("pool", "global_avg_pool"), Linear("fc", 10)});
 }
 
+// A decoder: transposed convolutions, the one behind a batch norm that it may compute anew, means
+// between pixels, channels that become pixels; functions with slopes, one of them trained.
+inline config::ModelConfig WithDecoder() {
+  const auto with = [](config::LayerConfig layer, auto change) {
+    change(layer);
+    return layer;
+  };
+  const auto transposed = [&](const char* name, int channels) {
+    return with(Conv(name, channels), [](auto& l) {
+      l.kind = "conv_transpose2d", l.kernel = l.stride = {2, 2}, l.padding = {0, 0};
+    });
+  };
+  return Model({Conv("c1", 4),
+                with(Layer("a1", "prelu"), [](auto& l) { l.per_channel = true; }),
+                Window("p1", "max_pool", 2, 2),
+                Conv("c2", 8),
+                with(Layer("a2", "elu"), [](auto& l) { l.alpha = 0.5; }),
+                Conv("c3", 8),
+                Layer("b3", "batch_norm"),
+                Layer("r3", "relu"),
+                transposed("t1", 4),
+                Layer("b4", "batch_norm"),
+                Layer("r4", "relu"),
+                with(Layer("u1", "upsample", {"a2"}),
+                     [](auto& l) { l.mode = "bilinear", l.align_corners = true; }),
+                with(Layer("s1", "pixel_shuffle", {"c3"}), [](auto& l) { l.scale = 2; }),
+                Layer("joined", "concat", {"r4", "u1", "s1", "a1"}),
+                with(Layer("a3", "softplus"), [](auto& l) { l.beta = 2, l.threshold = 5; }),
+                Layer("a4", "prelu"),
+                with(Layer("u2", "upsample"), [](auto& l) { l.mode = "bilinear", l.scale = 3; }),
+                Conv("c5", 4),
+                Layer("pool", "global_avg_pool"),
+                Linear("fc", 10)});
+}
+
 // Gates on either side, of both sizes and of one value twice; norms of units, factors, dropped
 // images, windows that do not fit, larger images.
 inline config::ModelConfig WithGates() {
@@ -217,6 +252,7 @@ inline std::vector<TestNetwork> AllNetworks() {
   all.push_back({"with casts", WithCasts(), {5, 6, 6, 3}});
   all.push_back({"with concat", WithConcat(), {5, 6, 6, 3}});
   all.push_back({"with gates", WithGates(), {5, 6, 7, 3}});
+  all.push_back({"with a decoder", WithDecoder(), {5, 6, 8, 3}});
   all.push_back({"with activations", WithActivations(), {5, 6, 6, 3}});
   all.push_back({"with unpooling", WithUnpooling(), {5, 9, 7, 3}});
   all.push_back({"with two outputs", WithTwoOutputs(), {5, 1, 12, 3}, Task::kDetection});

@@ -59,13 +59,18 @@ class ReferenceStep {
   static bool Is(const Node& node, const char* kind) { return node.config.kind == kind; }
   static bool IsActivation(const Node& node) {
     return Contains({"relu6", "hardtanh", "leaky_relu", "sigmoid", "tanh", "silu", "hardsigmoid",
-                     "hardswish", "gelu"},
+                     "hardswish", "gelu", "softplus", "elu"},
                     node.config.kind);
   }
   static bool IsUnitNorm(const Node& node) {
     return Is(node, "layer_norm") || Is(node, "group_norm");
   }
-  static bool IsProduct(const Node& node) { return Is(node, "conv2d") || Is(node, "linear"); }
+  static bool IsProduct(const Node& node) {
+    return Is(node, "conv2d") || Is(node, "conv_transpose2d") || Is(node, "linear");
+  }
+  static bool IsBilinear(const Node& node) {
+    return Is(node, "upsample") && node.config.mode == "bilinear";
+  }
   // The pooling whose positions a max_unpool takes, and what that noted.
   const Node& PoolOf(const Node& node) const {
     for (const Node& other : network_.nodes)
@@ -104,8 +109,8 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) const {
     return Numbers(name, {1.0 * c.kernel[0], 1.0 * c.kernel[1], 1.0 * c.stride[0],
                           1.0 * c.stride[1], 1.0 * c.padding[0], 1.0 * c.padding[1]});
   };
-  if (c.kind == "conv2d") {
-    return Numbers("conv2d",
+  if (c.kind == "conv2d" || c.kind == "conv_transpose2d") {
+    return Numbers(c.kind.c_str(),
                    {1.0 * c.stride[0], 1.0 * c.stride[1], 1.0 * c.padding[0], 1.0 * c.padding[1],
                     1.0 * c.dilation[0], 1.0 * c.dilation[1], 1.0 * c.groups});
   }
@@ -121,6 +126,11 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) const {
     return Numbers("avg_pool", {h, w, h, w, 0, 0});
   }
   if (c.kind == "slice") return Numbers("slice", {1.0 * c.first});
+  if (IsBilinear(node)) return c.align_corners ? "bilinear, corners" : "bilinear";
+  if (c.kind == "pixel_shuffle") return Numbers("pixel_shuffle", {1.0 * c.scale});
+  if (c.kind == "softplus")
+    return Numbers("softplus", {static_cast<float>(c.beta), static_cast<float>(c.threshold)});
+  if (c.kind == "elu") return Numbers("elu", {static_cast<float>(c.alpha)});
   if (c.kind == "upsample") return Numbers("upsample", {1.0 * c.scale});
   if (c.kind == "stochastic_depth") {
     return Numbers(("stochastic_depth " + c.mode).c_str(), {static_cast<float>(c.rate)}) +
@@ -159,7 +169,7 @@ inline Symbol ReferenceStep::Forward(const Node& node) {
   } else if (Is(node, "batch_norm") || IsUnitNorm(node)) {
     x.push_back(P(node, "weight"));
     x.push_back(P(node, "bias"));
-  } else if (Is(node, "channel_scale") || Is(node, "l2_normalize")) {
+  } else if (Is(node, "channel_scale") || Is(node, "l2_normalize") || Is(node, "prelu")) {
     x.push_back(P(node, "weight"));
   } else if (Is(node, "affine")) {
     x.push_back(P(node, "factor"));
@@ -169,8 +179,8 @@ inline Symbol ReferenceStep::Forward(const Node& node) {
   }
   const Symbol y = Is(node, "add") ? AddSymbol(x) : Hash(FormulaOf(node), x);
   const bool exact = Is(node, "relu") || Is(node, "max_pool") || Is(node, "flatten") ||
-                     Is(node, "shortcut") || Is(node, "upsample") || Is(node, "max_unpool") ||
-                     Is(node, "slice");
+                     Is(node, "shortcut") || (Is(node, "upsample") && !IsBilinear(node)) ||
+                     Is(node, "pixel_shuffle") || Is(node, "max_unpool") || Is(node, "slice");
   if (!exact) Note(node.config.name, "y", {y, 1});
   return y;
 }
@@ -213,7 +223,8 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
     }
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale * alpha};
   }
-  if (IsUnitNorm(node)) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+  if (IsUnitNorm(node) || Is(node, "prelu"))
+    return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
   if (Is(node, "l2_normalize")) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
   if (Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
   if (Is(node, "max_unpool")) return {Hash(f, {PositionsFor(node), dy.symbol}), dy.scale};
@@ -259,7 +270,7 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
     r_.gradients[name + ".bias"] = Hash(f + " dbeta", {dy.symbol});
   } else if (Is(node, "l2_normalize")) {
     r_.gradients[name + ".weight"] = Hash(f + " dgamma", {x, dy.symbol});
-  } else if (Is(node, "channel_scale")) {
+  } else if (Is(node, "channel_scale") || Is(node, "prelu")) {
     r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
   }
   if (IsProduct(node)) {
@@ -275,8 +286,9 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   const bool overlap = node.config.kernel[0] > node.config.stride[0] ||
                        node.config.kernel[1] > node.config.stride[1];
   const bool exact = Is(node, "relu") || Is(node, "flatten") || Is(node, "shortcut") ||
-                     Is(node, "slice") || Is(node, "relu6") || Is(node, "hardtanh") ||
-                     Is(node, "max_unpool") || (Is(node, "max_pool") && !overlap);
+                     Is(node, "slice") || Is(node, "pixel_shuffle") || Is(node, "relu6") ||
+                     Is(node, "hardtanh") || Is(node, "max_unpool") ||
+                     (Is(node, "max_pool") && !overlap);
   if (!exact) Note(name, "dx", dx);
   gradients_[node.inputs[0]].push_back(dx);
 }

@@ -43,7 +43,40 @@ const std::vector<WindowCase> kWindows = {
     {{13, 10}, {1, 1}, {0, 0}, {1, 1}, 1, 1}, {{4, 4}, {2, 1}, {1, 2}, {3, 2}, 3, 8},
 };
 
+struct TransposedCase {
+  std::array<int, 2> kernel, stride, padding, output_padding, dilation;
+  std::int64_t h, w;  // of the output for an input of 7 x 5
+};
+// h, w from torch.nn.ConvTranspose2d on zeros(1, 4, 7, 5).
+const std::vector<TransposedCase> kTransposed = {
+    {{3, 3}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, 7, 5},
+    {{2, 2}, {2, 2}, {0, 0}, {0, 0}, {1, 1}, 14, 10},
+    {{3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 14, 10},
+    {{4, 4}, {2, 2}, {1, 1}, {0, 0}, {1, 1}, 14, 10},
+    {{5, 3}, {1, 2}, {2, 0}, {0, 1}, {1, 1}, 7, 12},
+    {{3, 3}, {2, 1}, {0, 1}, {1, 0}, {2, 3}, 18, 9},
+    {{1, 1}, {3, 3}, {0, 0}, {2, 2}, {1, 1}, 21, 15},
+};
+
 TEST_SUITE("cpu") {
+  TEST_CASE("windows of transposed convolutions") {
+    for (const TransposedCase& c : kTransposed) {
+      LayerConfig conv = Layer("c", "conv_transpose2d");
+      conv.channels = 6, conv.kernel = c.kernel, conv.stride = c.stride;
+      conv.padding = c.padding, conv.output_padding = c.output_padding;
+      conv.dilation = c.dilation, conv.groups = 2;
+      const Network network = Resolve(Model({conv, Linear("fc", 10)}), {1, 7, 5, 4});
+      const Node& node = network.nodes[0];
+      CHECK(node.output == Shape{1, c.h, c.w, 6});
+      CHECK(node.parameters[0].dims == std::vector<std::int64_t>{4, 3, c.kernel[0], c.kernel[1]});
+      CHECK(node.trained_numel() == 4 * 3 * c.kernel[0] * c.kernel[1] + 6);
+      CHECK(node.mflop == doctest::Approx(2e-6 * 7 * 5 * 4 * 3 * c.kernel[0] * c.kernel[1]));
+      const Fans fans = node.kind->fans(node.config);
+      CHECK(fans.exact == 3 * c.kernel[0] * c.kernel[1]);
+      CHECK(fans.reference == 6 * c.kernel[0] * c.kernel[1]);
+    }
+  }
+
   TEST_CASE("windows") {
     for (const WindowCase& c : kWindows) {
       LayerConfig conv = Conv("c", 6);
@@ -104,29 +137,42 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("shapes of gates, norms, adaptive means and larger images") {
-    const Network network = Resolve(
-        Model({Conv("c", 4), Layer("g", "global_avg_pool"), Layer("first", "multiply", {"g", "c"}),
-               Layer("second", "multiply", {"first", "g"}),
-               Layer("same", "multiply", {"second", "second"}), Layer("n", "layer_norm"),
-               With(Layer("q", "group_norm"), [](auto& l) { l.groups = 2; }),
-               Layer("s", "channel_scale"), Layer("d", "stochastic_depth"),
-               With(Layer("u", "upsample"), [](auto& l) { l.scale = 3; }),
-               With(Layer("a", "adaptive_avg_pool"),
-                    [](auto& l) {
-                      l.size = {7, 2};
-                    }),
-               With(Layer("e", "adaptive_avg_pool"),
-                    [](auto& l) {
-                      l.size = {7, 1};
-                    }),
-               Linear("fc", 10)}),
-        {1, 11, 8, 3});
+    const Network network =
+        Resolve(Model({Conv("c", 4),
+                       Layer("g", "global_avg_pool"),
+                       Layer("first", "multiply", {"g", "c"}),
+                       Layer("second", "multiply", {"first", "g"}),
+                       Layer("same", "multiply", {"second", "second"}),
+                       Layer("n", "layer_norm"),
+                       With(Layer("q", "group_norm"), [](auto& l) { l.groups = 2; }),
+                       Layer("s", "channel_scale"),
+                       Layer("d", "stochastic_depth"),
+                       With(Layer("u", "upsample"), [](auto& l) { l.scale = 3; }),
+                       With(Layer("b", "upsample"), [](auto& l) { l.mode = "bilinear"; }),
+                       With(Layer("p", "pixel_shuffle"), [](auto& l) { l.scale = 2; }),
+                       Layer("w", "prelu"),
+                       Layer("x", "elu"),
+                       Layer("y", "softplus"),
+                       Conv("z", 4),
+                       With(Layer("v", "prelu"), [](auto& l) { l.per_channel = true; }),
+                       With(Layer("a", "adaptive_avg_pool"),
+                            [](auto& l) {
+                              l.size = {7, 2};
+                            }),
+                       With(Layer("e", "adaptive_avg_pool"),
+                            [](auto& l) {
+                              l.size = {7, 1};
+                            }),
+                       Linear("fc", 10)}),
+                {1, 11, 8, 3});
     std::vector<std::string> found;
     for (const Node& node : network.nodes) found.push_back(ToString(node.output));
-    CHECK(found == std::vector<std::string>{"11x8x4", "4", "11x8x4", "11x8x4", "11x8x4", "11x8x4",
-                                            "11x8x4", "11x8x4", "11x8x4", "33x24x4", "7x2x4",
-                                            "7x1x4", "10"});
-    CHECK(network.trained_numel() == 112 + 8 + 8 + 4 + (7 * 4 * 10 + 10));
+    CHECK(found == std::vector<std::string>{"11x8x4",   "4",        "11x8x4",   "11x8x4",
+                                            "11x8x4",   "11x8x4",   "11x8x4",   "11x8x4",
+                                            "11x8x4",   "33x24x4",  "66x48x4",  "132x96x1",
+                                            "132x96x1", "132x96x1", "132x96x1", "132x96x4",
+                                            "132x96x4", "7x2x4",    "7x1x4",    "10"});
+    CHECK(network.trained_numel() == 112 + 8 + 8 + 4 + 1 + (9 * 4 + 4) + 4 + (7 * 4 * 10 + 10));
   }
 
   TEST_CASE("refusals") {
@@ -226,6 +272,19 @@ TEST_SUITE("cpu") {
         {Model({At(With(Layer("u", "upsample"), [](auto& l) { l.scale = 1000000; }), 5), fc}),
          at + "u: its output would have 1.92e+14 values, expected at most 2^40; use fewer channels "
               "or features, or smaller images"},
+        {Model({At(With(Conv("c", 4),
+                        [](auto& l) {
+                          l.kind = "conv_transpose2d", l.padding = {5, 1};
+                        }),
+                   5),
+                fc}),
+         at + "c: padding 5x1 leaves nothing of an output of 10x10 (input 8x8x3, kernel 3x3)"},
+        {Model(
+             {At(With(Conv("c", 4), [](auto& l) { l.kind = "conv_transpose2d", l.groups = 2; }), 5),
+              fc}),
+         at + "c: groups 2 must divide the input's channels 3 (input 8x8x3) and the output's 4"},
+        {Model({At(With(Layer("p", "pixel_shuffle"), [](auto& l) { l.scale = 2; }), 5), fc}),
+         at + "p: the input's channels 3 (input 8x8x3) must be a multiple of scale^2, 4"},
         {Model({At(With(Layer("s", "shortcut"), [](auto& l) { l.channels = 2; }), 5), fc}),
          at + "s: a shortcut only adds channels: input 8x8x3, channels 2"},
         {Model(

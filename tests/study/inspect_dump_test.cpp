@@ -104,6 +104,34 @@ TEST_SUITE("cpu") {
     CHECK(Contains(reference.out, "depthwise,approx_range,144,"));
   }
 
+  TEST_CASE("a dump's scales are the run's: transposed convolutions, whose weight lies by input") {
+    const TempFolder folder;
+    std::string network = kNetwork;
+    network.insert(network.find("    - {name: pool"),
+                   "    - {name: up, kind: conv_transpose2d, channels: 12, kernel: 3, stride: 2, "
+                   "groups: 4}\n");
+    for (const std::string method : {"approx_range", "element_wise_range"}) {
+      CAPTURE(method);
+      Arguments run = WriteConfig(folder, method, network);
+      Arguments scaling = kScaling;
+      std::replace(scaling.begin(), scaling.end(), std::string("scaling.method=approx_range"),
+                   "scaling.method=" + method);
+      ADA_REQUIRE_EXIT(Run(With(With(run, scaling), {"scaling.policy=adaptive"}), folder.path()),
+                       0);
+      const GoldenRow chosen = ByLayer(ReadCsv(folder / (method + "/scales.csv"))).at("up");
+      const std::string dump = folder / (method + "/dump/step-00000001.safetensors");
+      const Outcome o = Run(
+          With({"inspect", dump, "--csv", "scales", "--tensors", "up.dy"}, scaling), folder.path());
+      ADA_REQUIRE_EXIT(o, 0);
+      folder.Write("scales.csv", o.out);
+      const GoldenRow found = ByLayer(ReadCsv(folder / "scales.csv")).at("up");
+      CHECK(found.at("fan") == "27");  // 12 outputs in 4 groups, 9 taps; no stride divides them
+      for (const char* column : {"scale_in", "unbound", "alpha", "scale_out"})
+        CHECK(std::stod(found.at(column)) ==
+              doctest::Approx(std::stod(chosen.at(column))).epsilon(1e-6));
+    }
+  }
+
   TEST_CASE("a dump's scales are the run's: batch norms that choose one") {
     const TempFolder folder;
     Arguments run = WriteConfig(folder, "run", kNetwork);

@@ -52,7 +52,7 @@ def matrices(layer, operand, square):
     if which == "w":
         taps = values.reshape(values.shape[0], values.shape[1], -1)
         parts = [tap for group in np.split(taps, groups) for tap in np.moveaxis(group, 2, 0)]
-        down = product == "dx"
+        down = product == ("forward" if layer.get("transposed") else "dx")
     else:
         parts = np.split(pixels_first(values, layer["linear"]), groups, 1)
         down = product == "dw"
@@ -68,13 +68,16 @@ class WhatIfDump(unittest.TestCase):
                      "dy": tensor(random, 3, 8, 5, 4), "groups": 2, "linear": False},
             "depth": {"x": tensor(random, 2, 6, 7, 7), "w": tensor(random, 6, 1, 3, 3),
                       "dy": tensor(random, 2, 6, 7, 7), "groups": 6, "linear": False},
+            "up": {"x": tensor(random, 2, 8, 3, 4), "w": tensor(random, 8, 5, 3, 2),
+                   "dy": tensor(random, 2, 10, 7, 8), "groups": 2, "linear": False,
+                   "transposed": True},
             "fc": {"x": tensor(random, 37, 3, 4, 5), "w": tensor(random, 50, 60),
                    "dy": tensor(random, 37, 50), "groups": 1, "linear": True},
         }
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         tensors = {f"{name}.{which}": ("F32", layer[which])
                    for name, layer in self.layers.items() for which in ("x", "w", "dy")}
-        cases.save(self.folder / "dump.safetensors", tensors)
+        cases.save(self.folder / "dump.safetensors", tensors, {"kind:up": "conv_transpose2d"})
 
     def rows(self, *formats):
         arguments = [part for form in formats for part in ("--format", form)]

@@ -172,6 +172,51 @@ def by(scale):
                          nn.Upsample(scale_factor=scale, mode="bilinear"))
 
 
+class Enlarged(Base):
+    def forward(self, x):
+        return self.end(F.interpolate(self.a(x), scale_factor=1.5, mode="bilinear"))
+
+
+class Decoder(nn.Module):
+    """What decoders and super-resolution have: slopes, transposed convolutions, pixel shuffle."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.slope = nn.Conv2d(3, 8, 3, 2, 1), nn.PReLU(8)
+        self.up = nn.ConvTranspose2d(8, 6, 3, (2, 2), 1, output_padding=(1, 1), groups=2, bias=False)
+        self.odd = nn.ConvTranspose2d(8, 2, (3, 5), 2, (2, 4), (1, 1), dilation=2)
+        self.act, self.one, self.shuffle = nn.ELU(0.5), nn.PReLU(init=0.1), nn.PixelShuffle(2)
+        self.soft, self.out = nn.Softplus(2, threshold=10), nn.ConvTranspose2d(18, 3, 1)
+
+    def forward(self, x):
+        x = self.slope(self.a(x))
+        large = [self.up(x), self.soft(self.shuffle(x)),
+                 F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
+                 self.one(self.odd(x))]
+        return self.out(self.act(torch.cat(large, 1)))
+
+
+class Read(nn.Module):
+    """Classes from all pixels of the decoder, and of a segmenter's."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder, self.segmenter = Decoder(), bilinear()
+        self.fc = nn.Linear(2 * 3 * 32 * 32, 10)
+
+    def forward(self, x):
+        return self.fc(torch.cat([self.decoder(x), self.segmenter(x)], 1).flatten(1))
+
+
+class SlopeOfTokens(Base):
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.PReLU(32)
+
+    def forward(self, x):
+        return self.end(self.slope(self.a(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+
+
 class Detector(nn.Module):
     """Two maps of features, the first one normalised as SSD does; 4 boxes a pixel, 5 classes."""
 

@@ -202,7 +202,11 @@ class FromTorch(unittest.TestCase):
             "Padded": "conv2d relu max_pool shortcut slice conv2d global_avg_pool linear",
             "Twice --untie": "conv2d conv2d relu conv2d relu global_avg_pool linear",
             "Segmenter": "conv2d relu max_pool conv2d upsample concat conv2d",
-            "bilinear": "conv2d relu max_pool conv2d upsample avg_pool avg_pool concat conv2d",
+            "bilinear": "conv2d relu max_pool conv2d upsample concat conv2d",
+            "bilinear --arg align=True": "conv2d relu max_pool conv2d upsample concat conv2d",
+            "transposed": "conv2d relu max_pool conv2d conv_transpose2d concat conv2d",
+            "Decoder": "conv2d prelu conv_transpose2d pixel_shuffle softplus upsample "
+                       "conv_transpose2d prelu concat elu conv_transpose2d",
             "by --arg scale=3": None, "by --arg scale=4": None,
             "Detector": None, "Outputs --no-aux": None}
         for name, (code, out, told) in self.modules(*kinds).items():
@@ -213,10 +217,14 @@ class FromTorch(unittest.TestCase):
                          if "kind: " in line]
                 if kinds[name]:
                     self.assertEqual(" ".join(found), kinds[name])
-                if name in ("Segmenter", "bilinear"):
+                if name in ("Segmenter", "bilinear", "transposed"):
                     self.assertIn("3 classes, task: segmentation", out)
                     self.assertIn("{name: out, kind: conv2d, channels: classes, kernel: 1}",
                                   self.net(name))
+                if name == "Decoder":
+                    self.assertIn("{name: out, kind: conv_transpose2d, channels: classes, kernel: "
+                                  "1}", self.net(name))
+                    self.assertIn("{name: slope, kind: prelu, per_channel: true}", self.net(name))
                 if name == "Detector":
                     self.assertIn("5 classes, task: detection", out)
                     self.assertIn("outputs: [concat, concat_2]", self.net(name))
@@ -226,9 +234,9 @@ class FromTorch(unittest.TestCase):
         wanted = {
             "Twice": "b: Conv2d: is called twice, the first time as b; layers cannot share weights; "
                      "--untie makes a layer of each call",
-            "bilinear --arg align=True": "up: Upsample: mode bilinear, align_corners=True, from "
-                                         "16x16 to 32x32; nearest and bilinear",
-            "transposed": "up: ConvTranspose2d: no layer is a transposed convolution: F.interpolate",
+            "Enlarged": "interpolate: mode bilinear, from 32x32 to 48x48 by 1.5; nearest and "
+                        "bilinear come over, by one whole number",
+            "SlopeOfTokens": "slope: PReLU: of a slope for each channel, which are not on axis 1",
             "Outputs": "2 of them in training (out [3, 10], aux [3, 8, 32, 32])",
             "ByValue": "bool: makes a number of what the network computed: forward depends on",
             "Standardized": "conv2d: its weight is computed",
@@ -249,7 +257,7 @@ class FromTorch(unittest.TestCase):
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_logits_are_those_of_pytorch(self):
-        for name in ("Constants", "Split", "Frozen", "Tokens", "Padded"):
+        for name in ("Constants", "Split", "Frozen", "Tokens", "Padded", "Read"):
             with self.subTest(name):
                 folder = self.folder / f"logits_{name}"
                 folder.mkdir()

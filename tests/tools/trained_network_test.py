@@ -67,11 +67,17 @@ class Detector(nn.Module):
 class Segmenter(nn.Module):
     def __init__(self):
         super().__init__()
-        self.a, self.out = nn.Conv2d(3, 8, 3, 1, 1), nn.Conv2d(8, 5, 1)
+        self.a, self.slope, self.one = nn.Conv2d(3, 8, 3, 1, 1), nn.PReLU(8), nn.PReLU()
+        self.up = nn.ConvTranspose2d(8, 4, 3, 2, 1, output_padding=1, groups=2)
+        self.odd = nn.ConvTranspose2d(8, 2, (2, 4), 2, (0, 1), bias=False)
+        self.out = nn.Conv2d(24, 5, 1)
 
     def forward(self, x):
-        x = F.max_pool2d(self.a(x), 2)
-        return self.out(F.interpolate(x, scale_factor=2, mode="bilinear"))
+        x = self.slope(F.max_pool2d(self.a(x), 2))
+        return self.out(torch.cat([
+            F.elu(self.up(x), 0.5), self.one(self.odd(x)), F.softplus(F.pixel_shuffle(x, 2), 2, 1),
+            *(F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=corners)
+              for corners in (False, True))], 1))
 
 
 class Shared(nn.Module):

@@ -191,6 +191,55 @@ TEST_SUITE("cpu") {
     CHECK(rounded == std::set<std::string>{"join.y", "gate.y", "gate.dx", "smooth.y", "smooth.dx"});
   }
 
+  TEST_CASE("decoders train in fp16 and fp8; threads change no byte") {
+    std::string text = SmallRun();
+    const std::string before = "    - {name: join, kind: add, inputs: [conv2, relu1]}\n";
+    const std::string join = R"(    - {name: slope, kind: prelu, per_channel: true}
+    - {name: small, kind: max_pool, kernel: 2}
+    - {name: deep, kind: conv2d, channels: 8, kernel: 3, padding: 1, bias: false}
+    - {name: norm, kind: batch_norm}
+    - {name: act, kind: relu}
+    - {name: up, kind: conv_transpose2d, channels: 8, kernel: 3, stride: 2, padding: 1, output_padding: 1, groups: 2}
+    - {name: soft, kind: softplus}
+    - {name: smooth, kind: upsample, mode: bilinear, align_corners: true, inputs: [small]}
+    - {name: bend, kind: elu, alpha: 0.5}
+    - {name: wide, kind: conv2d, channels: 16, kernel: 1, inputs: [small]}
+    - {name: shuffle, kind: pixel_shuffle, scale: 2}
+    - {name: joined, kind: concat, inputs: [soft, bend, shuffle]}
+    - {name: one, kind: conv2d, channels: 8, kernel: 1}
+    - {name: join, kind: add, inputs: [one, relu1]}
+)";
+    REQUIRE(text.find(before) != std::string::npos);
+    text.replace(text.find(before), before.size(), join);
+    const TempFolder folder;
+    for (const std::string format : {"fp16", "fp8_e5m2"}) {
+      CAPTURE(format);
+      for (const std::string threads : {"1", "3"}) {
+        const Arguments arguments =
+            With(WriteConfig(folder, threads + format, text),
+                 {"--set", "device.threads=" + threads, "--set", "name=run", "--set",
+                  "precision.format=" + format, "--set", "scaling.policy=adaptive", "--set",
+                  "log.statistics=[y, w, dw, dx]", "--set", "log.histogram_every=1"});
+        ADA_REQUIRE_EXIT(Run(arguments, folder.path()), 0);
+      }
+      CHECK(Differences(folder / ("1" + format), folder / ("3" + format)).empty());
+      const Table steps = ReadCsv(folder / ("1" + format + "/steps.csv"));
+      CHECK(Number(steps.back(), "loss") < 0.9 * Number(steps.front(), "loss"));
+    }
+    std::map<std::string, std::set<std::string>> rounded;
+    for (const GoldenRow& row : ReadCsv(folder / "1fp16/underflow.csv"))
+      rounded[row.at("layer")].insert(row.at("tensor"));
+    CHECK(rounded["up"] == std::set<std::string>{"w", "y", "dx", "dw"});
+    CHECK(rounded["smooth"] == std::set<std::string>{"y", "dx"});
+    CHECK(rounded["slope"] == std::set<std::string>{"y", "dx"});
+    CHECK(rounded.count("shuffle") == 0);
+    std::set<std::string> chooses;
+    for (const GoldenRow& row : ReadCsv(folder / "1fp16/scales.csv"))
+      chooses.insert(row.at("layer"));
+    CHECK(chooses.count("up") == 1);
+    CHECK(chooses.count("smooth") + chooses.count("slope") + chooses.count("soft") == 0);
+  }
+
   TEST_CASE("gates, norms, factors and dropped images train in fp16; threads change no byte") {
     std::string text = SmallRun();
     const std::string before = "    - {name: join, kind: add, inputs: [conv2, relu1]}\n";

@@ -126,6 +126,23 @@ def channel_scale(call, x, scale):
     return call.layer("channel_scale", [x], x, keys, tensors, name)
 
 
+def prelu(call, x, weight):
+    """The slope of all values, or of the channels on axis 1."""
+    if weight.numel() == 1:
+        x = call.pointwise_tensor(x)
+    else:
+        x = call.tensor(x)
+        if x.form == "pixels" or (x.form == "flat" and not x.is_vector):
+            call.refuse("of a slope for each channel, which are not on axis 1 here")
+    parameter = call.trained(weight, "slope")
+    first = parameter.detach().flatten()[0]
+    keys = {"per_channel": True} if weight.numel() > 1 else {}
+    if bool((parameter == first).all()) and float(first) != 0.25:
+        keys["value"] = shortest(first)
+    name = call.converter.weights.layer_name(call, parameter)
+    return call.layer("prelu", [x], x, keys, {"weight": (parameter, [weight.numel()])}, name)
+
+
 def scale_and_bias(call, x, bias):
     """x * factor + bias by channel, both trained: a 1x1 convolution of each channel alone. None: no
     such factor stands before."""

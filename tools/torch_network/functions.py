@@ -33,6 +33,16 @@ def gelu(call, x, approximate="none"):
     return call.pointwise("gelu", x, {"approximate": approximate} if approximate != "none" else {})
 
 
+def softplus(call, x, beta=1, threshold=20):
+    keys = {"beta": float(beta), "threshold": float(threshold)}
+    usual = {"beta": 1.0, "threshold": 20.0}
+    return call.pointwise("softplus", x, {k: v for k, v in keys.items() if v != usual[k]})
+
+
+def elu(call, x, alpha=1.0, inplace=False):
+    return call.pointwise("elu", x, {"alpha": float(alpha)} if alpha != 1 else {})
+
+
 def same(call, x, *unused, **unused_too):
     if call.result.dtype != torch.float32:
         call.refuse(f"to {call.result.dtype}; formats are ada-train's own business "
@@ -59,8 +69,8 @@ HANDLERS = {
     **{kind: pointwise(kind) for kind in
        ("relu", "relu6", "sigmoid", "tanh", "silu", "hardswish", "hardsigmoid")},
     "leaky_relu": leaky_relu, "hardtanh": hardtanh, "clamp": clamp, "clip": clamp, "gelu": gelu,
-    "clamp_min": clamp,
-    "conv2d": products.conv2d, "linear": products.linear,
+    "clamp_min": clamp, "softplus": softplus, "elu": elu, "prelu": arithmetic.prelu,
+    "conv2d": products.conv2d, "conv_transpose2d": products.conv_transpose2d, "linear": products.linear,
     "batch_norm": norms.batch_norm, "layer_norm": norms.layer_norm, "group_norm": norms.group_norm,
     "instance_norm": norms.instance_norm, "local_response_norm": norms.local_response_norm,
     "normalize": norms.normalize,
@@ -68,6 +78,7 @@ HANDLERS = {
     "adaptive_avg_pool2d": pools.adaptive_avg, "adaptive_max_pool2d": pools.adaptive_max,
     "pad": pools.pad, "amax": pools.largest, "max": pools.largest_and_where,
     "sum": pools.total, "interpolate": pools.upsample, "upsample": pools.upsample,
+    "pixel_shuffle": pools.pixel_shuffle,
     "add": arithmetic.add, "radd": arithmetic.add, "iadd": arithmetic.add,
     "sub": arithmetic.subtract, "subtract": arithmetic.subtract, "isub": arithmetic.subtract,
     "rsub": arithmetic.reversed_subtract, "mul": arithmetic.multiply, "neg": arithmetic.negative,
@@ -91,17 +102,17 @@ HANDLERS = {
         "squeeze", "unsqueeze", "getitem", "narrow", "select", "chunk", "split", "tensor_split",
         "split_with_sizes", "unbind", "index_select", "flip", "roll", "expand", "expand_as",
         "repeat_interleave", "repeat", "channel_shuffle", "native_channel_shuffle",
-        "pixel_shuffle", "pixel_unshuffle"), move),
+        "pixel_unshuffle"), move),
 }
 # What a refused function's author can do.
 ADVICE = {
-    "conv_transpose2d": "no layer is a transposed convolution: F.interpolate(x, scale_factor=2) and "
-                        "a convolution do the same work",
     "conv1d": "only two-dimensional convolutions; a kernel of 1 is nn.Linear or nn.Conv2d",
     "conv3d": "only two-dimensional convolutions",
-    "elu": "no layer for it; nn.SiLU and nn.GELU are near it",
+    "celu": "no layer for it; nn.ELU is the same where alpha is 1",
+    "selu": "no layer for it; nn.ELU is near it",
     "mish": "no layer for it; nn.SiLU is near it",
-    "prelu": "a slope that is trained; nn.LeakyReLU has one that is not",
+    "conv_transpose1d": "only two-dimensional convolutions",
+    "conv_transpose3d": "only two-dimensional convolutions",
     "einsum": "no layer multiplies two computed tensors as matrices but attention, which comes over "
               "as F.scaled_dot_product_attention, or as products by @, a softmax and a mask",
     "embedding_bag": "no layer adds up tokens; nn.Embedding comes over",

@@ -8,7 +8,8 @@ from .pending import Pending
 from .tokens import vectors_of
 
 KEEPS = ("relu", "relu6", "hardtanh", "leaky_relu", "dropout", "global_avg_pool", "sigmoid", "tanh",
-         "silu", "gelu", "hardswish", "hardsigmoid", "affine", "upsample", "avg_pool", "max_pool")
+         "silu", "gelu", "hardswish", "hardsigmoid", "elu", "softplus", "prelu", "affine", "upsample", "avg_pool",
+         "max_pool")
 
 
 def named_outputs(output):
@@ -153,5 +154,5 @@ class Output:
         while layer.kind in KEEPS and layer.inputs[0] in by_name:
             layer = by_name[layer.inputs[0]]
         for key in ("features", "channels"):
-            if layer.kind in ("linear", "conv2d") and layer.keys.get(key) == self.classes:
+            if layer.kind in ("linear", "conv2d", "conv_transpose2d") and layer.keys.get(key) == self.classes:
                 layer.keys[key] = "classes"

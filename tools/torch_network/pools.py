@@ -1,4 +1,4 @@
-"""Pools, and upsampling."""
+"""Pools, upsampling, channels that become pixels."""
 import dataclasses
 
 import torch
@@ -11,7 +11,7 @@ from .products import padded, window
 from .tokens import of_sequence
 from .views import channel_axis, like, whole
 
-NOT_NEGATIVE = ("relu", "relu6", "sigmoid", "hardsigmoid")  # zeros beside them do not win
+NOT_NEGATIVE = ("relu", "relu6", "sigmoid", "hardsigmoid", "softplus")  # zeros beside them do not win
 
 
 def pool_max(call, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
@@ -134,27 +134,22 @@ def upsample(call, x, size=None, scale_factor=None, mode="nearest", align_corner
         return x
     scale = made.height // x.height
     whole = (made.height, made.width) == (scale * x.height, scale * x.width)
+    if scale_factor is not None and not recompute_scale_factor and not align_corners:
+        whole = whole and pair(scale_factor) == [scale, scale]
     if whole and not antialias:
         if mode in ("nearest", "nearest-exact") or (x.is_vector and mode != "area"):
             return call.layer("upsample", [x], made, {"scale": scale})
-        if mode == "bilinear" and not align_corners:
-            return bilinear(call, x, made, scale)
+        if mode == "bilinear":
+            corners = {"align_corners": True} if align_corners else {}
+            return call.layer("upsample", [x], made, {"scale": scale, "mode": mode, **corners})
+    by = "" if scale_factor is None else f" by {scale_factor}"
     return call.refuse(
-        f"mode {mode}{', align_corners=True' if align_corners else ''}, from {x.height}x{x.width} "
-        f"to {made.height}x{made.width}; nearest and bilinear with align_corners=False come over, "
-        "by one whole number")
+        f"mode {mode}{', antialias' if antialias else ''}, from {x.height}x{x.width} to "
+        f"{made.height}x{made.width}{by}; nearest and bilinear come over, by one whole number")
 
 
-def bilinear(call, x, made, scale):
-    """Each pixel scale x scale times, then means over as many neighbors, which lie on the straight
-    lines between pixels; of an even scale halfway between the places wanted, so that means of two
-    follow. At the borders the first means count no zeros, where PyTorch repeats pixels."""
-    x = call.layer("upsample", [x], made, {"scale": scale})
-    even = 1 - scale % 2
-    wide = dataclasses.replace(made, height=made.height + even, width=made.width + even)
-    x = call.layer("avg_pool", [x], wide, {"kernel": scale, "stride": 1, "padding": scale // 2,
-                                           "count_include_pad": False})
-    return call.layer("avg_pool", [x], made, {"kernel": 2, "stride": 1}) if even else x
+def pixel_shuffle(call, x, upscale_factor):
+    return call.layer("pixel_shuffle", [call.images(x)], call.made(), {"scale": upscale_factor})
 
 
 def pad(call, x, pad, mode="constant", value=None):

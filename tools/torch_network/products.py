@@ -65,6 +65,26 @@ def conv2d(call, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1
     return call.weighted("conv2d", plain, call.made(), keys, tensors)
 
 
+def conv_transpose2d(call, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
+                     dilation=1):
+    x = call.images(x)
+    if any(more >= step for more, step in zip(pair(output_padding), pair(stride))):
+        call.refuse("output_padding of a stride or more: rows that no window reaches")
+    keys = {"channels": int(weight.shape[1]) * groups, "kernel": short(list(weight.shape[2:]))}
+    for name, value, usual in (("stride", stride, 1), ("padding", padding, 0),
+                               ("output_padding", output_padding, 0), ("dilation", dilation, 1)):
+        if pair(value) != [usual, usual]:
+            keys[name] = short(value)
+    if groups != 1:
+        keys["groups"] = groups
+    if bias is None:
+        keys["bias"] = False
+    tensors = {"weight": (weight, list(weight.shape))}
+    if bias is not None:
+        tensors["bias"] = (bias, [keys["channels"]])
+    return call.weighted("conv_transpose2d", x, call.made(), keys, tensors)
+
+
 def linear_of_tokens(call, x, features, keys, tensors):
     """A linear layer of each token; None: `x` is of no sequence."""
     found = of_sequence(call, x)

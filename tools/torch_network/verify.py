@@ -37,6 +37,20 @@ def conv2d(layer, x, _):
                     two(keys, "padding", 0), two(keys, "dilation", 1), keys.get("groups", 1))
 
 
+def conv_transpose2d(layer, x, _):
+    keys = layer.keys
+    return F.conv_transpose2d(x, tensor(layer, "weight"), tensor(layer, "bias"),
+                              two(keys, "stride", 1), two(keys, "padding", 0),
+                              two(keys, "output_padding", 0), keys.get("groups", 1),
+                              two(keys, "dilation", 1))
+
+
+def upsample(layer, x, _):
+    mode = layer.keys.get("mode", "nearest")
+    corners = None if mode == "nearest" else layer.keys.get("align_corners", False)
+    return F.interpolate(x, scale_factor=layer.keys["scale"], mode=mode, align_corners=corners)
+
+
 def batch_norm(layer, x, training):
     statistics = [layer.tensors[name][0] for name in ("running_mean", "running_var")]
     return F.batch_norm(x, *statistics, tensor(layer, "weight"), tensor(layer, "bias"), training,
@@ -140,7 +154,7 @@ def linear(layer, x, weight, of_tokens):
 
 
 ONE_INPUT = {
-    "conv2d": conv2d, "batch_norm": batch_norm, "layer_norm": layer_norm, "max_pool": pool,
+    "conv2d": conv2d, "conv_transpose2d": conv_transpose2d, "batch_norm": batch_norm, "layer_norm": layer_norm, "max_pool": pool,
     "avg_pool": pool, "dropout": dropout, "stochastic_depth": stochastic_depth,
     "embedding": embedding, "position_embedding": position_embedding, "class_token": class_token,
     "rms_norm": rms_norm, "rope": rope,
@@ -152,7 +166,10 @@ ONE_INPUT = {
     "l2_normalize": l2_normalize, "affine": affine, "slice": slice_of,
     "shortcut": shortcut, "lrn": lambda l, x, _: F.local_response_norm(x, **l.keys),
     "channel_scale": lambda l, x, _: x * tensor(l, "weight")[:, None, None],
-    "upsample": lambda l, x, _: F.interpolate(x, scale_factor=l.keys["scale"]),
+    "upsample": upsample, "prelu": lambda l, x, _: F.prelu(x, tensor(l, "weight")),
+    "pixel_shuffle": lambda l, x, _: F.pixel_shuffle(x, l.keys["scale"]),
+    "softplus": lambda l, x, _: F.softplus(x, **l.keys),
+    "elu": lambda l, x, _: F.elu(x, l.keys.get("alpha", 1.0)),
     "flatten": lambda l, x, _: x.flatten(1)[:, :, None, None],
     "leaky_relu": lambda l, x, _: F.leaky_relu(x, l.keys["slope"]),
     "hardtanh": lambda l, x, _: F.hardtanh(x, l.keys["min"], l.keys["max"]),

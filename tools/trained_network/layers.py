@@ -66,12 +66,22 @@ def windows(layer, height, width):
     return sides
 
 
+def windows_back(layer, height, width):
+    """Rows and columns that a transposed convolution gives."""
+    keys = [pair(layer.get(key, usual)) for key, usual in
+            (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0))]
+    return [(size - 1) * s - 2 * p + d * (k - 1) + 1 + more
+            for size, k, s, p, d, more in zip((height, width), *keys)]
+
+
 def shape_of(layer, inputs, shapes, by_name):
     """(channels, height, width) of what `layer` gives; `inputs`: the shapes of its inputs."""
     c, h, w = inputs[0]
     kind = layer["kind"]
     if kind == "conv2d":
         return (int(layer["channels"]), *windows(layer, h, w))
+    if kind == "conv_transpose2d":
+        return (int(layer["channels"]), *windows_back(layer, h, w))
     if kind == "linear":
         return int(layer["features"]), 1, 1
     if kind in ("max_pool", "avg_pool"):
@@ -92,6 +102,9 @@ def shape_of(layer, inputs, shapes, by_name):
     if kind == "upsample":
         scale = int(layer.get("scale", 2))
         return c, h * scale, w * scale
+    if kind == "pixel_shuffle":
+        scale = int(layer.get("scale", 2))
+        return c // scale ** 2, h * scale, w * scale
     if kind == "slice":
         return int(layer["channels"]), h, w
     if kind == "shortcut":

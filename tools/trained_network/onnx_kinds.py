@@ -21,6 +21,18 @@ def conv2d(g, layer, x):
                   dilations=pair(layer.get("dilation", 1)))
 
 
+def conv_transpose2d(g, layer, x):
+    channels, groups = int(layer["channels"]), int(layer.get("groups", 1))
+    shape = [g.shape_in(layer)[0], channels // groups, *pair(layer["kernel"])]
+    inputs = [x[0], g.weight(layer, "weight", shape)]
+    if layer.get("bias", True):
+        inputs.append(g.weight(layer, "bias", [channels]))
+    return g.node("ConvTranspose", inputs, layer["name"], kernel_shape=pair(layer["kernel"]),
+                  group=groups, strides=pair(layer.get("stride", 1)), pads=padded(layer),
+                  output_padding=pair(layer.get("output_padding", 0)),
+                  dilations=pair(layer.get("dilation", 1)))
+
+
 def linear(g, layer, x):
     c, h, w = g.shape_in(layer)
     features, name = int(layer["features"]), layer["name"]
@@ -153,6 +165,10 @@ def flatten(g, layer, x):
 def upsample(g, layer, x):
     name, scale = layer["name"], float(layer.get("scale", 2))
     scales = g.constant(f"{name}:scales", numpy.array([1, 1, scale, scale], numpy.float32))
+    if layer.get("mode") == "bilinear":
+        places = "align_corners" if layer.get("align_corners") else "half_pixel"
+        return g.node("Resize", [x[0], "", scales], name, mode="linear",
+                      coordinate_transformation_mode=places)
     return g.node("Resize", [x[0], "", scales], name, mode="nearest", nearest_mode="floor",
                   coordinate_transformation_mode="asymmetric")
 
@@ -192,8 +208,23 @@ def silu(g, layer, x):
     return g.node("Mul", [x[0], gate], layer["name"])
 
 
+def prelu(g, layer, x):
+    slopes = g.shape_in(layer)[0] if layer.get("per_channel") else 1
+    return g.node("PRelu", [x[0], g.weight(layer, "weight", [slopes, 1, 1])], layer["name"])
+
+
+def softplus(g, layer, x):
+    name = layer["name"]
+    numbers = [g.constant(f"{name}:{key}", numpy.array(float(layer.get(key, usual)), numpy.float32))
+               for key, usual in (("beta", 1), ("threshold", 20))]
+    wide = g.node("Mul", [x[0], numbers[0]], f"{name}:wide")
+    soft = g.node("Div", [g.node("Softplus", [wide], f"{name}:soft"), numbers[0]], f"{name}:out")
+    above = g.node("Greater", [wide, numbers[1]], f"{name}:above")
+    return g.node("Where", [above, x[0], soft], name)
+
+
 KINDS = {
-    "conv2d": conv2d, "linear": linear, "batch_norm": batch_norm, "layer_norm": layer_norm,
+    "conv2d": conv2d, "conv_transpose2d": conv_transpose2d, "linear": linear, "batch_norm": batch_norm, "layer_norm": layer_norm,
     "group_norm": group_norm, "l2_normalize": l2_normalize, "lrn": lrn, "max_pool": max_pool,
     "max_unpool": max_unpool, "avg_pool": avg_pool, "adaptive_avg_pool": adaptive_avg_pool,
     "global_avg_pool": plain("GlobalAveragePool"), "add": plain("Sum"),
@@ -204,6 +235,10 @@ KINDS = {
     "relu": plain("Relu"), "relu6": clipped(0, 6), "hardtanh": clipped(-1, 1),
     "sigmoid": plain("Sigmoid"), "tanh": plain("Tanh"), "silu": silu,
     "hardsigmoid": plain("HardSigmoid", alpha=1 / 6, beta=0.5), "hardswish": plain("HardSwish"),
+    "prelu": prelu, "softplus": softplus,
+    "elu": lambda g, layer, x: g.node("Elu", x, layer["name"], alpha=float(layer.get("alpha", 1))),
+    "pixel_shuffle": lambda g, layer, x: g.node("DepthToSpace", x, layer["name"], mode="CRD",
+                                                blocksize=int(layer.get("scale", 2))),
     "leaky_relu": lambda g, layer, x: g.node("LeakyRelu", x, layer["name"],
                                              alpha=float(layer.get("slope", 0.01))),
     "gelu": lambda g, layer, x: g.node("Gelu", x, layer["name"],

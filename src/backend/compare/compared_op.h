@@ -126,6 +126,8 @@ std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Spe
 
 // Those with such sums.
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Conv2dSpec& spec);
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair,
+                              const ConvTranspose2dSpec& spec);
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const LinearSpec& spec);
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const BatchNormSpec& spec);
 std::unique_ptr<InputOp> CompareOp(Comparison& comparison, OpPair<InputOp> pair,

@@ -133,6 +133,10 @@ class ComparedProduct final : public ComparedOp<Op> {
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Conv2dSpec& spec) {
   return std::make_unique<ComparedProduct>(comparison, std::move(pair), spec, WindowOf(spec));
 }
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair,
+                              const ConvTranspose2dSpec& spec) {
+  return std::make_unique<ComparedProduct>(comparison, std::move(pair), spec, WindowOf(spec));
+}
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const LinearSpec& spec) {
   return std::make_unique<ComparedProduct>(comparison, std::move(pair), spec, WindowOf(spec));
 }

@@ -9,12 +9,19 @@ std::array<std::int64_t, 2> Pair(const std::array<int, 2>& p) { return {p[0], p[
 
 }  // namespace
 
-Window WindowOf(const Conv2dSpec& spec) {
+template <class Spec>
+Window PlainWindowOf(const Spec& spec) {
   return {{spec.w.shape.h, spec.w.shape.w},
           Pair(spec.stride),
           Pair(spec.padding),
           Pair(spec.dilation),
           spec.groups};
+}
+Window WindowOf(const Conv2dSpec& spec) { return PlainWindowOf(spec); }
+Window WindowOf(const ConvTranspose2dSpec& spec) {
+  Window window = PlainWindowOf(spec);
+  window.transposed = true;
+  return window;
 }
 Window WindowOf(const LinearSpec& spec) {
   Window window;
@@ -73,38 +80,34 @@ bool ProductOperands::InputPixel(std::int64_t o, std::int64_t k, int axis, std::
 // As PyTorch's [out, in / groups, kh, kw].
 std::size_t ProductOperands::WIndex(std::int64_t o, std::int64_t c, std::int64_t kh,
                                     std::int64_t kw) const {
-  const std::int64_t in = spec_.x.shape.c / window_.groups;
+  const std::int64_t in = large().c / window_.groups;
   return At(((o * in + c) * window_.kernel[0] + kh) * window_.kernel[1] + kw);
 }
 
-Sum ProductOperands::Y(std::int64_t i) const {
-  const Shape &x = spec_.x.shape, &y = spec_.y.shape;
+Sum ProductOperands::Slide(const Values& images, std::int64_t i) const {
+  const Shape &x = large(), &y = small();
   const std::int64_t o = i % y.c, ow = i / y.c % y.w, oh = i / y.c / y.w % y.h,
                      n = i / y.per_image();
   const std::int64_t in = x.c / window_.groups, first = o / (y.c / window_.groups) * in;
-  const Values &values = Of(x_, spec_.x), &weights = W();
+  const Values& weights = W();
   Sum sum;
-  if (spec_.b) {
-    if (!b_) b_ = addresses_.Values(0, spec_.b, spec_.b.shape.n);
-    sum.Add(Wide((*b_)[At(o)]));
-  }
   std::int64_t h = 0, w = 0;
   for (std::int64_t kh = 0; kh < window_.kernel[0]; ++kh)
     for (std::int64_t kw = 0; kw < window_.kernel[1]; ++kw) {
       if (!InputPixel(oh, kh, 0, x.h, h) || !InputPixel(ow, kw, 1, x.w, w)) continue;
       for (std::int64_t c = 0; c < in; ++c)
-        sum.Add(Wide(values[At(((n * x.h + h) * x.w + w) * x.c + first + c)]) *
+        sum.Add(Wide(images[At(((n * x.h + h) * x.w + w) * x.c + first + c)]) *
                 Wide(weights[WIndex(o, c, kh, kw)]));
     }
   return sum;
 }
 
-Sum ProductOperands::Dx(std::int64_t i) const {
-  const Shape &x = spec_.x.shape, &y = spec_.y.shape;
+Sum ProductOperands::Spread(const Values& gradients, std::int64_t i) const {
+  const Shape &x = large(), &y = small();
   const std::int64_t c = i % x.c, w = i / x.c % x.w, h = i / x.c / x.w % x.h, n = i / x.per_image();
   const std::int64_t in = x.c / window_.groups, group_out = y.c / window_.groups,
                      first = c / in * group_out;
-  const Values &dy = ScaledDy(), &weights = W();
+  const Values& weights = W();
   Sum sum;
   for (std::int64_t kh = 0; kh < window_.kernel[0]; ++kh)
     for (std::int64_t kw = 0; kw < window_.kernel[1]; ++kw) {
@@ -115,29 +118,47 @@ Sum ProductOperands::Dx(std::int64_t i) const {
       const std::int64_t oh = up / window_.stride[0], ow = left / window_.stride[1];
       if (oh >= y.h || ow >= y.w) continue;
       for (std::int64_t o = first; o < first + group_out; ++o)
-        sum.Add(Wide(dy[At(((n * y.h + oh) * y.w + ow) * y.c + o)]) *
+        sum.Add(Wide(gradients[At(((n * y.h + oh) * y.w + ow) * y.c + o)]) *
                 Wide(weights[WIndex(o, c % in, kh, kw)]));
     }
   return sum;
 }
 
-Sum ProductOperands::Dw(std::int64_t i) const {
-  const Shape &x = spec_.x.shape, &y = spec_.y.shape;
+Sum ProductOperands::Correlate(const Values& images, const Values& gradients,
+                               std::int64_t i) const {
+  const Shape &x = large(), &y = small();
   const std::int64_t in = x.c / window_.groups;
   const std::int64_t kw = i % window_.kernel[1], kh = i / window_.kernel[1] % window_.kernel[0],
                      c = i / (window_.kernel[0] * window_.kernel[1]) % in,
                      o = i / (window_.kernel[0] * window_.kernel[1] * in);
   const std::int64_t first = o / (y.c / window_.groups) * in;
-  const Values &values = Of(x_, spec_.x), &dy = Of(dy_, spec_.dy.tensor);
   Sum sum;
   std::int64_t h = 0, w = 0;
   for (std::int64_t n = 0; n < pass_.rows; ++n)
     for (std::int64_t oh = 0; oh < y.h; ++oh)
       for (std::int64_t ow = 0; ow < y.w; ++ow)
         if (InputPixel(oh, kh, 0, x.h, h) && InputPixel(ow, kw, 1, x.w, w))
-          sum.Add(Wide(values[At(((n * x.h + h) * x.w + w) * x.c + first + c)]) *
-                  Wide(dy[At(((n * y.h + oh) * y.w + ow) * y.c + o)]));
+          sum.Add(Wide(images[At(((n * x.h + h) * x.w + w) * x.c + first + c)]) *
+                  Wide(gradients[At(((n * y.h + oh) * y.w + ow) * y.c + o)]));
   return sum;
+}
+
+Sum ProductOperands::Y(std::int64_t i) const {
+  const Values& x = Of(x_, spec_.x);
+  Sum sum = window_.transposed ? Spread(x, i) : Slide(x, i);
+  if (!spec_.b) return sum;
+  if (!b_) b_ = addresses_.Values(0, spec_.b, spec_.b.shape.n);
+  sum.Add(Wide((*b_)[At(i % spec_.y.shape.c)]));
+  return sum;
+}
+
+Sum ProductOperands::Dx(std::int64_t i) const {
+  return window_.transposed ? Slide(ScaledDy(), i) : Spread(ScaledDy(), i);
+}
+
+Sum ProductOperands::Dw(std::int64_t i) const {
+  const Values &x = Of(x_, spec_.x), &dy = Of(dy_, spec_.dy.tensor);
+  return window_.transposed ? Correlate(dy, x, i) : Correlate(x, dy, i);
 }
 
 Sum ProductOperands::Db(std::int64_t i) const {

@@ -13,8 +13,10 @@ namespace ada::backend::compare {
 struct Window {
   std::array<std::int64_t, 2> kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   std::int64_t groups = 1;
+  bool transposed = false;  // the window slides over y, its positions are x's
 };
 Window WindowOf(const Conv2dSpec& spec);
+Window WindowOf(const ConvTranspose2dSpec& spec);
 Window WindowOf(const LinearSpec& spec);
 
 // What the products of one call are made of, as the first backend has it. Read when first asked
@@ -44,6 +46,13 @@ class ProductOperands {
   bool InputPixel(std::int64_t o, std::int64_t k, int axis, std::int64_t size,
                   std::int64_t& i) const;
   std::size_t WIndex(std::int64_t o, std::int64_t c, std::int64_t kh, std::int64_t kw) const;
+  // The sums of a convolution from images of shape `large` to those of shape `small`: value i of
+  // its output, of its data gradient and of its weight gradient.
+  Sum Slide(const Values& images, std::int64_t i) const;
+  Sum Spread(const Values& gradients, std::int64_t i) const;
+  Sum Correlate(const Values& images, const Values& gradients, std::int64_t i) const;
+  const Shape& large() const { return window_.transposed ? spec_.y.shape : spec_.x.shape; }
+  const Shape& small() const { return window_.transposed ? spec_.x.shape : spec_.y.shape; }
 
   const AddressMap& addresses_;
   const ProductSpec& spec_;

@@ -30,10 +30,17 @@ ProductGeometry ShapesOf(const ProductSpec& spec) {
   g.data_gradient = static_cast<bool>(spec.dx);
   return g;
 }
-ProductGeometry GeometryOf(const Conv2dSpec& spec) {
+template <class Spec>
+ProductGeometry GeometryOfWindow(const Spec& spec) {
   ProductGeometry g = ShapesOf(spec);
   g.stride = spec.stride, g.padding = spec.padding, g.dilation = spec.dilation;
   g.groups = spec.groups;
+  return g;
+}
+ProductGeometry GeometryOf(const Conv2dSpec& spec) { return GeometryOfWindow(spec); }
+ProductGeometry GeometryOf(const ConvTranspose2dSpec& spec) {
+  ProductGeometry g = GeometryOfWindow(spec);
+  g.transposed = true;
   return g;
 }
 // Of a sequence it is a convolution of single pixels, in one row: tiles lie along rows.

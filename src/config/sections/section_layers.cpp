@@ -22,6 +22,14 @@ Names KindsWhere(const std::function<bool(const LayerKind&)>& holds) {
   return names;
 }
 
+// What `mode` may be, of all kinds.
+Names AllModes() {
+  Names modes;
+  for (const LayerKind& kind : graph::LayerKinds())
+    modes.insert(modes.end(), kind.modes.begin(), kind.modes.end());
+  return modes;
+}
+
 // A key that some kinds alone know, as their rows say.
 Key OfKinds(Key key) {
   const Names known =
@@ -85,6 +93,10 @@ void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext
   } else if (kind && layer.inputs.size() > 1) {
     add("inputs", WithArticle(layer.kind) + " has one input; got " + inputs);
   }
+  const YamlNode* mode = map.Find("mode");
+  const bool known = kind && Contains(kind->keys, "mode") && mode;
+  if (known && Contains(AllModes(), layer.mode) && !Contains(kind->modes, layer.mode))
+    add("mode", Expected(kind->modes[0] + " or " + kind->modes[1] + " for " + layer.kind, *mode));
   if (!kind || !kind->check) return;
   const graph::KeyProblem problem = kind->check(layer);
   if (!problem.message.empty()) add(problem.key, problem.message);
@@ -120,6 +132,8 @@ Section LayerSection(LayerConfig& layer) {
                   .Default("1; pooling: the kernel")),
       OfKinds(Pair("padding", layer.padding, FromTo(0, 1000),
                    "zeros on every side (max_pool: ignored cells)")),
+      OfKinds(Pair("output_padding", layer.output_padding, FromTo(0, 1000),
+                   "rows and columns more below and to the right of the output; less than stride")),
       OfKinds(Pair("dilation", layer.dilation, FromTo(1, 1000), "spacing of the kernel")),
       OfKinds(Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels")),
       OfKinds(Switch("bias", layer.bias, "add a trained constant per output")),
@@ -140,8 +154,16 @@ Section LayerSection(LayerConfig& layer) {
                        "the formula: with the normal distribution, or with a tanh near it")),
       OfKinds(
           Number("rate", layer.rate, FromBelow(0, 1), "share of values, or images, set to zero")),
-      OfKinds(WordText("mode", layer.mode, {"row", "batch"},
-                       "what is dropped together: an image, or all of a batch")),
+      OfKinds(WordText("mode", layer.mode, AllModes(),
+                       "stochastic_depth: what is dropped together, an image (row) or all of a "
+                       "batch; upsample: what a new pixel is, the nearest one or a mean of the "
+                       "four around it by their distances (bilinear)")
+                  .Default("row; upsample: nearest")
+                  .WrittenIf([&layer] { return layer.mode != "nearest"; })),
+      OfKinds(Switch("align_corners", layer.align_corners,
+                     "of bilinear: the centers of the outermost pixels stay in the corners; false: "
+                     "their edges do")
+                  .WrittenIf([&layer] { return layer.mode == "bilinear"; })),
       OfKinds(Switch("ceil_mode", layer.ceil_mode,
                      "one more window where the stride leaves a rest of the input")),
       OfKinds(
@@ -150,9 +172,11 @@ Section LayerSection(LayerConfig& layer) {
                    "of the output; lrn: channels that have a part in a sum")
                   .Default("required; lrn: 5")),
       OfKinds(
-          Integer("scale", layer.scale, FromTo(1, 1000), "how often each row and column stands")),
+          Integer("scale", layer.scale, FromTo(1, 1000), "rows and columns that each one becomes")),
       OfKinds(Number("value", layer.value, AnyNumber(), "of every factor before the first step")
-                  .Default("1.0e-06; l2_normalize: 20")),
+                  .Default("1.0e-06; l2_normalize: 20; prelu: 0.25")),
+      OfKinds(Switch("per_channel", layer.per_channel,
+                     "a trained slope for each channel; false: one for all")),
       OfKinds(Number("factor", layer.factor, AnyNumber(), "what every channel is multiplied by")),
       OfKinds(Number("offset", layer.offset, AnyNumber(), "and what is added then")),
       OfKinds(Integer("first", layer.first, FromTo(0, 999'999), "channel of the input")),
@@ -162,8 +186,14 @@ Section LayerSection(LayerConfig& layer) {
                      "whole windows, as ChainerCV's: an odd size comes back one larger, and rows "
                      "and columns that the pool did not give are cut off the input")),
       OfKinds(Number("alpha", layer.alpha, AtLeast(0),
-                     "factor of the mean of squares, `size` of them")),
-      OfKinds(Number("beta", layer.beta, AnyNumber(), "exponent of what values are divided by")),
+                     "lrn: factor of the mean of squares, `size` of them; elu: factor of e^x - 1 "
+                     "where x is negative")
+                  .Default("1.0e-04; elu: 1")),
+      OfKinds(Number("beta", layer.beta, AnyNumber(),
+                     "lrn: exponent of what values are divided by; softplus: factor of x, above 0")
+                  .Default("0.75; softplus: 1")),
+      OfKinds(Number("threshold", layer.threshold, AnyNumber(),
+                     "where beta x is above it, softplus is x")),
       OfKinds(Number("k", layer.k, Above(0), "added to that mean times alpha")),
       OfKinds(Integer("vocabulary", layer.vocabulary, FromTo(1, 100'000'000),
                       "tokens that it knows: 0, 1, ... below this")),
@@ -218,6 +248,9 @@ Section LayerSection(LayerConfig& layer) {
     if (misses("eps")) layer.eps = kind->eps;
     if (misses("value")) layer.value = kind->value;
     if (misses("size")) layer.size = {kind->size, kind->size};
+    if (misses("alpha")) layer.alpha = kind->alpha;
+    if (misses("beta")) layer.beta = kind->beta;
+    if (misses("mode")) layer.mode = kind->modes.front();
     CheckLayer(layer, map, context);
   };
   return section;

@@ -1,5 +1,5 @@
 // Functions of each value alone: relu, relu6, hardtanh, leaky_relu, sigmoid, tanh, silu,
-// hardsigmoid, hardswish, gelu.
+// hardsigmoid, hardswish, gelu, softplus, elu; and prelu, whose slope is trained.
 #include "core/text.h"
 #include "graph/layers/layer_kind.h"
 
@@ -42,6 +42,27 @@ backend::OpSpec GeluSpecOf(const OpParts& op) {
   return SpecOf<ActivationSpec<backend::Gelu>>(op);
 }
 
+backend::OpSpec SoftplusSpecOf(const OpParts& op) {
+  auto spec = SpecOf<ActivationSpec<backend::Softplus>>(op);
+  spec.function = {static_cast<float>(op.keys.beta), static_cast<float>(op.keys.threshold)};
+  return spec;
+}
+backend::OpSpec EluSpecOf(const OpParts& op) {
+  auto spec = SpecOf<ActivationSpec<backend::Elu>>(op);
+  spec.function.alpha = static_cast<float>(op.keys.alpha);
+  return spec;
+}
+
+// A slope for each channel, or one for all.
+std::vector<ParameterSpec> PreluParameters(const LayerKeys& keys, const LayerShapes& shapes) {
+  const std::int64_t slopes = keys.per_channel ? shapes.output.c : 1;
+  return {{"weight", {slopes}, {1, 1, 1, slopes}, true, keys.value}};
+}
+
+KeyProblem CheckSoftplus(const LayerKeys& keys) {
+  if (keys.beta > 0) return {};
+  return {"beta", "must be above 0 for softplus, which divides by it"};
+}
 KeyProblem CheckBounds(const LayerKeys& keys) {
   if (keys.min < keys.max) return {};
   return {"max", "must be above min, " + ShortestText(keys.min)};
@@ -52,6 +73,11 @@ KeyProblem CheckBounds(const LayerKeys& keys) {
 std::vector<LayerKind> ActivationKinds() {
   LayerKind hardtanh = WithKeys<backend::Hardtanh>({"min", "max"}, HardtanhSpecOf);
   hardtanh.check = CheckBounds;
+  LayerKind softplus = WithKeys<backend::Softplus>({"beta", "threshold"}, SoftplusSpecOf);
+  softplus.beta = 1, softplus.check = CheckSoftplus;
+  softplus.autocast_fp32 = true;
+  LayerKind elu = WithKeys<backend::Elu>({"alpha"}, EluSpecOf);
+  elu.alpha = 1;
   return {
       {.name = backend::ReluSpec::kKind,
        .infer = KeepShape,
@@ -69,6 +95,17 @@ std::vector<LayerKind> ActivationKinds() {
       FunctionKind<backend::Hardsigmoid>(),
       FunctionKind<backend::Hardswish>(),
       WithKeys<backend::Gelu>({"approximate"}, GeluSpecOf),
+      softplus,
+      elu,
+      {.name = backend::PreluSpec::kKind,
+       .keys = {"per_channel", "value"},
+       .value = 0.25,
+       .infer = KeepShape,
+       .parameters = PreluParameters,
+       .autocast_low = true,
+       .keeps_input = true,
+       .dx_in_place = true,
+       .spec = WeightedSpec<backend::PreluSpec>},
   };
 }
 

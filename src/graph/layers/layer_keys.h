@@ -12,6 +12,7 @@ struct LayerKeys {
   int features = 0;  // outputs
   // [height, width]
   std::array<int, 2> kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  std::array<int, 2> output_padding = {0, 0};  // rows and columns more of the output
   int groups = 1;
   bool bias = true;
   double rate = 0.5;
@@ -20,7 +21,8 @@ struct LayerKeys {
   double min = -1, max = 1;          // of the output
   double slope = 0.01;               // where the input is negative
   std::string approximate = "none";  // or tanh
-  std::string mode = "row";          // or batch
+  std::string mode = "row";          // or batch; of upsample: nearest or bilinear
+  bool align_corners = false;        // centers of the outermost pixels meet, not their edges
   bool ceil_mode = false;            // one more window where a stride does not fit
   bool count_include_pad = true;     // a mean counts padding as zeros
   std::array<int, 2> size = {1, 1};  // of the output: height, width; of lrn: channels, twice
@@ -31,7 +33,9 @@ struct LayerKeys {
   std::string pool;                  // the layer whose positions it takes
   bool whole = false;                // whole windows, where the pool's were cut
   double alpha = 1e-4, beta = 0.75, k = 1;
-  int values = 4;  // of a box
+  double threshold = 20;     // of beta x, above which softplus is x
+  bool per_channel = false;  // a slope for each channel
+  int values = 4;            // of a box
 
   // Of sequences.
   int vocabulary = 0;       // tokens

@@ -76,6 +76,9 @@ struct LayerKind {
   bool stride_is_kernel = false;           // where no stride is given
   double eps = 1e-5, value = 1e-6;         // where none is given
   int size = 1;                            // the same
+  double alpha = 1e-4, beta = 0.75;        // the same
+  // What `mode` may be; the first one where none is given.
+  std::vector<std::string> modes = {};
   // Finds what is wrong across keys, whatever the input's shape is. Null: nothing can be.
   KeyProblem (*check)(const LayerKeys& keys) = nullptr;
 
@@ -101,6 +104,7 @@ struct LayerKind {
   // its op finds itself.
   bool may_choose_scale = false;
   bool rounds_output = true;  // false: every value of the output is one of the input's, or zero
+  bool (*rounds_output_by)(const LayerKeys& keys) = nullptr;  // decides instead, where keys do
   // Whether its dx is rounded. Null: where the output is, and there is one input alone.
   bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
   Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
@@ -124,6 +128,9 @@ struct LayerKind {
 
   backend::OpSpec (*spec)(const OpParts& parts) = nullptr;
 
+  bool RoundsOutput(const LayerKeys& given) const {
+    return rounds_output_by != nullptr ? rounds_output_by(given) : rounds_output;
+  }
   bool is_trained() const { return parameters != nullptr && !constant; }
   bool Chooses(bool scales_batch_norms) const {
     return chooses_scale || (may_choose_scale && scales_batch_norms);

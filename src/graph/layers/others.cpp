@@ -1,5 +1,5 @@
-// Layers of no family: flatten, dropout, stochastic_depth, shortcut, slice, upsample, scale,
-// external.
+// Layers of no family: flatten, dropout, stochastic_depth, shortcut, slice, upsample,
+// pixel_shuffle, scale, external.
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/layers/layer_kind.h"
@@ -70,8 +70,32 @@ void InferUpsample(LayerKeys& keys, LayerShapes& shapes) {
   shapes.output = {1, in.h * keys.scale, in.w * keys.scale, in.c};
   RequireSize(shapes.output, "its output");
 }
+bool IsBilinear(const LayerKeys& keys) { return keys.mode == "bilinear"; }
+KeyProblem CheckUpsample(const LayerKeys& keys) {
+  if (!keys.align_corners || IsBilinear(keys)) return {};
+  return {"align_corners", "belongs to mode: bilinear alone"};
+}
 backend::OpSpec UpsampleSpecOf(const OpParts& op) {
+  if (IsBilinear(op.keys)) {
+    auto spec = SpecOf<backend::BilinearSpec>(op);
+    spec.align_corners = op.keys.align_corners;
+    return spec;
+  }
   auto spec = SpecOf<backend::UpsampleSpec>(op);
+  spec.scale = op.keys.scale;
+  return spec;
+}
+
+void InferPixelShuffle(LayerKeys& keys, LayerShapes& shapes) {
+  const Shape& in = shapes.input();
+  const std::int64_t scale = keys.scale, block = scale * scale;
+  Require(in.c % block == 0, "the input's channels " + std::to_string(in.c) + " (input " +
+                                 ToString(in) + ") must be a multiple of scale^2, " +
+                                 std::to_string(block));
+  shapes.output = {1, in.h * scale, in.w * scale, in.c / block};
+}
+backend::OpSpec PixelShuffleSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::PixelShuffleSpec>(op);
   spec.scale = op.keys.scale;
   return spec;
 }
@@ -91,15 +115,23 @@ std::vector<LayerKind> OtherKinds() {
        .spec = DropoutSpecOf},
       {.name = backend::StochasticDepthSpec::kKind,
        .keys = {"rate", "mode"},
+       .modes = {"row", "batch"},
        .infer = InferDropout,
        .spec = StochasticDepthSpecOf},
       {.name = backend::UpsampleSpec::kKind,
-       .keys = {"scale"},
+       .keys = {"scale", "mode", "align_corners"},
+       .modes = {"nearest", "bilinear"},
+       .check = CheckUpsample,
        .infer = InferUpsample,
-       .rounds_output = false,
-       .rounds_gradient = [](const LayerKeys& keys) { return keys.scale > 1; },
+       .rounds_output_by = IsBilinear,
+       .rounds_gradient = [](const LayerKeys& keys) { return keys.scale > 1 || IsBilinear(keys); },
        .autocast_fp32 = true,
        .spec = UpsampleSpecOf},
+      {.name = backend::PixelShuffleSpec::kKind,
+       .keys = {"scale"},
+       .infer = InferPixelShuffle,
+       .rounds_output = false,
+       .spec = PixelShuffleSpecOf},
       {.name = backend::ShortcutSpec::kKind,
        .keys = {"channels", "stride"},
        .required = {"channels"},

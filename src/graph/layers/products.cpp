@@ -1,4 +1,4 @@
-// Layers that multiply their input by a weight: conv2d, linear.
+// Layers that multiply their input by a weight: conv2d, conv_transpose2d, linear.
 #include "graph/layers/layer_kind.h"
 #include "graph/layers/windows.h"
 
@@ -17,7 +17,8 @@ Shape LinearWeight(const LayerKeys& keys, const LayerShapes& shapes) {
   return {keys.features, in.h, in.w, in.c};
 }
 
-void InferConv2d(LayerKeys& keys, LayerShapes& shapes) {
+// Throws ConfigError where groups do not divide the channels of both sides.
+void CheckChannels(const LayerKeys& keys, const LayerShapes& shapes) {
   const std::int64_t in = shapes.input().c, out = keys.channels;
   Require(out >= 1, "channels must be at least 1");
   Require(keys.groups >= 1, "groups must be at least 1");
@@ -25,9 +26,20 @@ void InferConv2d(LayerKeys& keys, LayerShapes& shapes) {
           "groups " + std::to_string(keys.groups) + " must divide the input's channels " +
               std::to_string(in) + " (input " + ToString(shapes.input()) + ") and the output's " +
               std::to_string(out));
-  shapes.output = Slide(keys, shapes.input(), out);
+}
+
+void InferConv2d(LayerKeys& keys, LayerShapes& shapes) {
+  CheckChannels(keys, shapes);
+  shapes.output = Slide(keys, shapes.input(), keys.channels);
   shapes.mflop = 2e-6 * static_cast<double>(shapes.output.numel()) *
                  static_cast<double>(WindowSize(keys, shapes.input()));
+}
+
+void InferConvTranspose2d(LayerKeys& keys, LayerShapes& shapes) {
+  CheckChannels(keys, shapes);
+  shapes.output = SlideBack(keys, shapes.input(), keys.channels);
+  shapes.mflop = 2e-6 * static_cast<double>(shapes.input().numel()) *
+                 static_cast<double>(WindowSize(keys, shapes.output));
 }
 
 // Of a sequence each position is mapped, else all values of an image together.
@@ -60,6 +72,14 @@ std::vector<ParameterSpec> Conv2dParameters(const LayerKeys& keys, const LayerSh
   return WithBias({"weight", {out, in, height, width}, {out, height, width, in}}, keys, out);
 }
 
+std::vector<ParameterSpec> ConvTranspose2dParameters(const LayerKeys& keys,
+                                                     const LayerShapes& shapes) {
+  const std::int64_t in = shapes.input().c, out = keys.channels / keys.groups;
+  const auto [height, width] = keys.kernel;
+  return WithBias({"weight", {in, out, height, width}, {in, height, width, out}}, keys,
+                  keys.channels);
+}
+
 std::vector<ParameterSpec> LinearParameters(const LayerKeys& keys, const LayerShapes& shapes) {
   const Shape weight = LinearWeight(keys, shapes);
   const ParameterSpec own = {"weight", {weight.n, weight.per_image()}, weight};
@@ -70,6 +90,12 @@ Fans Conv2dFans(const LayerKeys& keys) {
   const double fan = static_cast<double>(keys.channels) * keys.kernel[0] * keys.kernel[1];
   const double shared = static_cast<double>(keys.stride[0]) * keys.stride[1] * keys.groups;
   return {fan, fan / shared};
+}
+
+// Every value of dx meets the whole window.
+Fans ConvTranspose2dFans(const LayerKeys& keys) {
+  const double fan = static_cast<double>(keys.channels) * keys.kernel[0] * keys.kernel[1];
+  return {fan, fan / keys.groups};
 }
 
 Fans LinearFans(const LayerKeys& keys) {
@@ -103,8 +129,9 @@ Spec ProductSpecOf(const OpParts& op) {
   return spec;
 }
 
-backend::OpSpec Conv2dSpecOf(const OpParts& op) {
-  auto spec = ProductSpecOf<backend::Conv2dSpec>(op);
+template <class Spec>
+backend::OpSpec ConvolutionSpecOf(const OpParts& op) {
+  auto spec = ProductSpecOf<Spec>(op);
   spec.dilation = op.keys.dilation;
   spec.groups = op.keys.groups;
   return spec;
@@ -117,6 +144,16 @@ backend::OpSpec LinearSpecOf(const OpParts& op) { return ProductSpecOf<backend::
 KeyProblem CheckGroups(const LayerKeys& keys) {
   if (keys.channels % keys.groups == 0) return {};
   return {"groups", "must divide channels, " + std::to_string(keys.channels)};
+}
+
+// PyTorch also takes as many as a dilation is wide: rows that no window reaches.
+KeyProblem CheckTransposed(const LayerKeys& keys) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (keys.output_padding[i] < keys.stride[i]) continue;
+    return {"output_padding", "must be less than stride, " + std::to_string(keys.stride[i]) +
+                                  "; got " + std::to_string(keys.output_padding[i])};
+  }
+  return CheckGroups(keys);
 }
 
 }  // namespace
@@ -135,7 +172,21 @@ std::vector<LayerKind> ProductKinds() {
        .leaves_largest = true,
        .keeps_input = true,
        .sums_channels = true,
-       .spec = Conv2dSpecOf},
+       .spec = ConvolutionSpecOf<backend::Conv2dSpec>},
+      {.name = backend::ConvTranspose2dSpec::kKind,
+       .keys = {"channels", "kernel", "stride", "padding", "output_padding", "dilation", "groups",
+                "bias"},
+       .required = {"channels", "kernel"},
+       .check = CheckTransposed,
+       .infer = InferConvTranspose2d,
+       .parameters = ConvTranspose2dParameters,
+       .has_weight = true,
+       .chooses_scale = true,
+       .fans = ConvTranspose2dFans,
+       .leaves_largest = true,
+       .keeps_input = true,
+       .sums_channels = true,
+       .spec = ConvolutionSpecOf<backend::ConvTranspose2dSpec>},
       {.name = backend::LinearSpec::kKind,
        .keys = {"features", "bias", "weight_of"},
        .required = {"features"},

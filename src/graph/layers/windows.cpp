@@ -44,4 +44,22 @@ Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels, bo
   return output;
 }
 
+Shape SlideBack(const LayerKeys& keys, const Shape& input, std::int64_t channels) {
+  CheckWindow(keys);
+  const Extent size = {input.h, input.w};
+  Extent whole, output;
+  for (int d = 0; d < 2; ++d) {
+    whole[d] = (size[d] - 1) * keys.stride[d] +
+               std::int64_t{keys.dilation[d]} * (keys.kernel[d] - 1) + 1 + keys.output_padding[d];
+    output[d] = whole[d] - 2 * std::int64_t{keys.padding[d]};
+  }
+  Require(output[0] >= 1 && output[1] >= 1, "padding " + PairText(keys.padding) +
+                                                " leaves nothing of an output of " +
+                                                PairText(whole) + " (input " + ToString(input) +
+                                                ", kernel " + PairText(keys.kernel) + ")");
+  const Shape shape{1, output[0], output[1], channels};
+  RequireSize(shape, "its output");
+  return shape;
+}
+
 }  // namespace ada::graph

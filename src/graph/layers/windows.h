@@ -17,6 +17,11 @@ void CheckWindow(const LayerKeys& keys);
 // input.
 Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels, bool ceil = false);
 
+// The shape from which the window slides over `input` positions: (in - 1) stride - 2 padding +
+// effective kernel + output_padding, as PyTorch's transposed convolutions have it. Throws
+// ConfigError where padding leaves nothing of it.
+Shape SlideBack(const LayerKeys& keys, const Shape& input, std::int64_t channels);
+
 template <typename T>
 std::string PairText(const std::array<T, 2>& pair) {
   return std::to_string(pair[0]) + "x" + std::to_string(pair[1]);

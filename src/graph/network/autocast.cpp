@@ -27,9 +27,9 @@ std::vector<bool> AreForProducts(const Network& network) {
     const bool for_loss = network.IsOutput(static_cast<int>(value));
     all[value] = !readers.empty() && !for_loss &&
                  std::all_of(readers.begin(), readers.end(), [&](int reader) {
-                   const LayerKind& kind = *network.nodes[static_cast<std::size_t>(reader)].kind;
-                   return kind.has_weight || kind.autocast_low ||
-                          (!kind.rounds_output && all[static_cast<std::size_t>(reader) + 1]);
+                   const Node& node = network.nodes[static_cast<std::size_t>(reader)];
+                   return node.kind->has_weight || node.kind->autocast_low ||
+                          (!node.rounds_output() && all[static_cast<std::size_t>(reader) + 1]);
                  });
   }
   return all;

@@ -204,9 +204,11 @@ std::int64_t Node::trained_numel() const {
   return sum;
 }
 
+bool Node::rounds_output() const { return kind->RoundsOutput(config); }
+
 bool Node::rounds_gradient() const {
   if (kind->rounds_gradient) return kind->rounds_gradient(config);
-  return kind->rounds_output && !kind->joins;
+  return rounds_output() && !kind->joins;
 }
 
 bool Network::IsOutput(int value) const {

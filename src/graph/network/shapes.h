@@ -28,7 +28,8 @@ struct Node {
   double mflop = 0;  // of a product; forward, one image, a multiply-add counted as 2
 
   std::int64_t trained_numel() const;  // of its parameters, without running statistics
-  bool rounds_gradient() const;        // of its dx
+  bool rounds_output() const;
+  bool rounds_gradient() const;  // of its dx
   // The node whose first parameter it multiplies or gathers.
   int weight_owner(int self) const { return tied_to >= 0 ? tied_to : self; }
 };

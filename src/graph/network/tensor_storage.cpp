@@ -61,7 +61,7 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
         !autocast.empty() ? precision.formats_from(node.config.name, autocast[result.values.size()])
         : precision.formats_of ? precision.formats_of(node.config.name)
                                : precision.base;
-    if (node.kind->rounds_output) {
+    if (node.rounds_output()) {
       result.values.push_back(forward(formats.activations));
       result.gradients.push_back(backward(formats.gradients));
     } else {

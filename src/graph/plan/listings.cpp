@@ -120,7 +120,7 @@ class PointLister {
     const auto attention = b_.storage->attention.find(i);
     if (attention != b_.storage->attention.end() && attention->second.rounds_p)
       Add(i, "p", attention->second.p.format, &LayerStats::p);
-    if (node(i).kind->rounds_output) Add(i, "y", b_.storage->values[i + 1].format, &LayerStats::y);
+    if (node(i).rounds_output()) Add(i, "y", b_.storage->values[i + 1].format, &LayerStats::y);
   }
   void AddBackward() {
     const Plan& plan = *b_.plan;
@@ -170,8 +170,7 @@ class ObservationLister {
     if (!node.kind->joins && !node.kind->reads_tokens && op.recomputed < 0)
       seen.push_back({b_.NameOf(op.node), "x", b_.Value(node.inputs[0])});
     if (op.consumer >= 0) return;
-    seen.push_back(
-        {b_.NameOf(op.last()), "y", b_.Value(op.output), nullptr, last.kind->rounds_output});
+    seen.push_back({b_.NameOf(op.last()), "y", b_.Value(op.output), nullptr, last.rounds_output()});
   }
 
   void AddBackward(const OpPlan& op) {

@@ -69,6 +69,12 @@ Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& layer) {
   const TensorEntry* input = GivesShapes(x, layer) ? x : layer.dx;
   geometry.known = (!stride.empty() && !groups.empty()) || GivesShapes(input, layer);
   if (!groups.empty()) geometry.groups = groups.front();
+  const auto kind = file.metadata().find("kind:" + layer.name);
+  geometry.transposed = kind != file.metadata().end() && kind->second == "conv_transpose2d";
+  if (geometry.transposed) {
+    geometry.fits = layer.w->shape[0] % geometry.groups == 0;
+    return geometry;
+  }
   for (const std::int64_t step : stride) geometry.positions *= static_cast<double>(step);
   if (!GivesShapes(input, layer)) return geometry;
   const std::vector<std::int64_t>&w = layer.w->shape, &in = input->shape, &dy = layer.dy->shape;

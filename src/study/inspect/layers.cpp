@@ -30,8 +30,12 @@ std::string Described(const TensorEntry& entry) {
 void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
   const std::vector<std::int64_t>&dy = layer.dy->shape, &w = layer.w->shape;
   if (!IsFloat(layer.w->dtype)) Refuse(file, layer, "the weight must be a float tensor");
-  layer.outputs = w[0];
-  layer.fan_reference = static_cast<double>(w[0]);
+  const char* const fits = "a convolution with w [out, in, kh, kw] has dy [n, out, h, w]";
+  if (w.size() > 2 && dy.size() != w.size()) Refuse(file, layer, fits);
+  const Geometry geometry = w.size() > 2 ? GeometryOf(file, layer) : Geometry{};
+  layer.transposed = geometry.transposed, layer.groups = geometry.groups;
+  layer.outputs = layer.transposed ? w[1] * layer.groups : w[0];
+  layer.fan_reference = static_cast<double>(layer.outputs);
   for (std::size_t i = 2; i < w.size(); ++i) layer.fan_reference *= static_cast<double>(w[i]);
   layer.fan_exact = layer.fan_reference;
   if (layer.fan_reference == 0) Refuse(file, layer, "a weight has at least one output and one tap");
@@ -42,9 +46,7 @@ void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
     return;
   }
   layer.kind = FileLayer::Kind::kConvolution;
-  if (dy.size() != w.size() || dy[1] != w[0])
-    Refuse(file, layer, "a convolution with w [out, in, kh, kw] has dy [n, out, h, w]");
-  const Geometry geometry = GeometryOf(file, layer);
+  if (dy[1] != layer.outputs) Refuse(file, layer, fits);
   if (!geometry.fits)
     Refuse(file, layer,
            "the channels of x are those of w times the groups, which divide the outputs");
@@ -88,6 +90,20 @@ backend::cpu::ChannelMagnitudes ByOutput(const Values& values, std::int64_t outp
         found.max_bits[k] = std::max(found.max_bits[k], bits);
       }
   return found;
+}
+
+// The weights of a transposed convolution as another one's: [out, in / groups, taps].
+Values OutputFirst(const Values& w, const FileLayer& layer) {
+  const std::int64_t inputs = layer.w->shape[0] / layer.groups, outputs = layer.w->shape[1];
+  const auto taps = static_cast<std::int64_t>(w.size()) / (layer.w->shape[0] * outputs);
+  Values turned;
+  for (std::int64_t o = 0; o < layer.outputs; ++o)
+    for (std::int64_t i = 0; i < inputs; ++i) {
+      const std::int64_t row = (o / outputs * inputs + i) * outputs + o % outputs;
+      const auto first = w.begin() + row * taps;
+      turned.insert(turned.end(), first, first + taps);
+    }
+  return turned;
 }
 
 // Values of a tensor behind dimension `first`.
@@ -141,8 +157,10 @@ scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer
   seen.w = MomentsOf(w);
   if (dy.empty() || w.empty()) return seen;
   const bool linear = layer.kind == FileLayer::Kind::kLinear;
+  if (layer.transposed) w = OutputFirst(w, layer);
+  const std::int64_t inner = static_cast<std::int64_t>(w.size()) / layer.outputs;
   backend::cpu::ObserveProducts(ByOutput(dy, layer.outputs, linear ? 1 : Inner(*layer.dy, 2)),
-                                ByOutput(w, layer.outputs, Inner(*layer.w, 1)), seen);
+                                ByOutput(w, layer.outputs, inner), seen);
   return seen;
 }
 

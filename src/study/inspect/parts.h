@@ -77,6 +77,8 @@ struct FileLayer {
   const TensorEntry *dy = nullptr, *w = nullptr;  // w: of a batch norm its factors; of a cast null
   const TensorEntry* dx = nullptr;                // null where the file has none
   std::int64_t outputs = 0;                       // features or channels; 0 for a cast
+  bool transposed = false;                        // w [in, out / groups, k...]
+  std::int64_t groups = 1;                        // of a convolution
   // Length of the sums in dx: outputs times the kernel's size, for `exact` by groups and stride.
   double fan_reference = 1, fan_exact = 1;
   bool geometry_known = true;  // false: a convolution whose groups and stride are taken as 1
@@ -89,19 +91,21 @@ struct FileLayers {
 };
 
 // Returns the layers whose NAME.dy matches `glob`. w [out, in]: linear, dy [..., out]. w [out, in,
-// k...]: convolution, dy [n, out, ...] of w's rank. factor [c]: batch norm, dy [n, c, ...]. Throws
+// k...]: convolution, dy [n, out, ...] of w's rank; w [in, out / groups, k...] where a dump's
+// metadata ("kind:NAME") say that it is transposed. factor [c]: batch norm, dy [n, c, ...]. Throws
 // DataError naming both tensors where they do not fit, or where w is no float tensor.
 FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob);
 
 // What the sums in a convolution's dx are divided among.
 struct Geometry {
   std::int64_t groups = 1;
-  double positions = 1;  // the strides, multiplied
-  bool known = false;    // false: the file tells neither
-  bool fits = true;      // false: the input's channels are no multiple of w's
+  double positions = 1;  // the strides, multiplied; of a transposed convolution 1
+  bool transposed = false;
+  bool known = false;  // false: the file tells neither
+  bool fits = true;    // false: the input's channels are no multiple of w's
 };
-// From a dump's metadata ("groups:NAME", "stride:NAME" as "2x2"), else from the shapes of NAME.x or
-// NAME.dx beside dy and w. DataError where the metadata are no such numbers.
+// From a dump's metadata ("kind:NAME", "groups:NAME", "stride:NAME" as "2x2"), else from the shapes
+// of NAME.x or NAME.dx beside dy and w. DataError where the metadata are no such numbers.
 Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& convolution);
 
 // Whether a dump's metadata ("chooses_scale:NAME") say that the layer hands on the scale it gets.

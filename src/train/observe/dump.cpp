@@ -142,7 +142,7 @@ void Dump::Describe(const graph::LayerRow& layer,
                     std::map<std::string, std::string>& metadata) const {
   metadata["kind:" + layer.name] = layer.kind;
   metadata["chooses_scale:" + layer.name] = ChoosesScale(layer.name) ? "true" : "false";
-  if (layer.kind != "conv2d") return;
+  if (layer.kind != "conv2d" && layer.kind != "conv_transpose2d") return;
   metadata["stride:" + layer.name] =
       std::to_string(layer.stride[0]) + "x" + std::to_string(layer.stride[1]);
   metadata["groups:" + layer.name] = std::to_string(layer.groups);

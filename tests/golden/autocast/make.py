@@ -16,6 +16,7 @@ def kinds(empty, other):
     """`empty(sizes)`: a parameter in fp32; `other`: a value in fp16, of a second input."""
     return {
         "conv2d": lambda x: F.conv2d(x, empty(4, 8, 3, 3), empty(4)),
+        "conv_transpose2d": lambda x: F.conv_transpose2d(x, empty(8, 4, 2, 2), empty(4), 2),
         "linear": lambda x: F.linear(x.flatten(1), empty(4, 288), empty(4)),
         "batch_norm": lambda x: F.batch_norm(x, None, None, empty(8), empty(8), True),
         "layer_norm": lambda x: F.layer_norm(x.permute(0, 2, 3, 1), (8,), empty(8), empty(8)),
@@ -25,6 +26,7 @@ def kinds(empty, other):
         "relu": F.relu, "relu6": F.relu6, "hardtanh": F.hardtanh, "leaky_relu": F.leaky_relu,
         "sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": F.silu,
         "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish, "gelu": F.gelu,
+        "softplus": F.softplus, "elu": F.elu, "prelu": lambda x: F.prelu(x, empty(8)),
         "max_pool": lambda x: F.max_pool2d(x, 2),
         "avg_pool": lambda x: F.avg_pool2d(x, 2),
         "adaptive_avg_pool": lambda x: F.adaptive_avg_pool2d(x, 2),
@@ -37,6 +39,8 @@ def kinds(empty, other):
         "dropout": lambda x: F.dropout(x, 0.5),
         "stochastic_depth": lambda x: torchvision.ops.stochastic_depth(x, 0.5, "row"),
         "upsample": lambda x: F.interpolate(x, scale_factor=2, mode="nearest"),
+        "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+        "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2),
         "max_unpool": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
         "lrn": lambda x: F.local_response_norm(x, 5),
         "l2_normalize": lambda x: F.normalize(x) * empty(8, 1, 1),

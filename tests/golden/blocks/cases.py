@@ -28,9 +28,9 @@ def load(path):
     return tensors
 
 
-def save(path, tensors):
+def save(path, tensors, metadata=None):
     """Writes {name: (dtype, array)}."""
-    header, body = {}, b""
+    header, body = {"__metadata__": metadata} if metadata else {}, b""
     for name, (dtype, data) in tensors.items():
         raw = np.ascontiguousarray(data).tobytes()
         header[name] = {"dtype": dtype, "shape": list(data.shape),

@@ -51,10 +51,10 @@ const float* BatchNormRule::Decide(const Pass& pass, const std::vector<float>& f
     seen.w = MomentsOfAll(context_, factor_moments_, spec_.x.shape.c);
   }
   if (needs.products)
-    ObserveProducts(
-        MagnitudesOfImages(context_, spec_.dy.tensor, pass.rows),
-        MagnitudesOfAll(context_, MagnitudesOfRows(context_, factor.data(), spec_.x.shape.c, 1)),
-        seen);
+    ObserveProducts(MagnitudesOfImages(context_, spec_.dy.tensor, pass.rows),
+                    MagnitudesOfAll(context_, MagnitudesOfRows(context_, factor.data(),
+                                                               {1, 1, spec_.x.shape.c, 1})),
+                    seen);
   scaling::Decide(scaler, seen, *spec_.dy.scale);
   *spec_.dx.scale = scaler.decision.scale_out;
   tail_.Begin(&scaler);

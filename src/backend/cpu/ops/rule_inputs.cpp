@@ -87,14 +87,19 @@ ChannelMagnitudes MagnitudesOfAll(const Context& context, ChannelMagnitudes mine
 }
 
 ChannelMagnitudes MagnitudesOfRows(const Context& context, const float* weights,
-                                   std::int64_t channels, std::int64_t values) {
-  ChannelMagnitudes total(channels);
-  context.pool.For(channels, [&](std::int64_t c, int) {
+                                   const WeightRows& rows) {
+  ChannelMagnitudes total(rows.groups * rows.channels);
+  context.pool.For(rows.groups * rows.channels, [&](std::int64_t c, int) {
     std::uint32_t low = 0xffffffffu, high = 0;
-    for (const float* w = weights + c * values; w != weights + (c + 1) * values; ++w) {
-      const std::uint32_t bits = MagnitudeBits(*w);
-      low = std::min(low, bits - 1);
-      high = std::max(high, bits);
+    const std::int64_t group = c / rows.channels, channel = c % rows.channels;
+    for (std::int64_t input = 0; input < rows.inputs; ++input) {
+      const std::int64_t row = (group * rows.inputs + input) * rows.channels + channel;
+      for (const float* w = weights + row * rows.values; w != weights + (row + 1) * rows.values;
+           ++w) {
+        const std::uint32_t bits = MagnitudeBits(*w);
+        low = std::min(low, bits - 1);
+        high = std::max(high, bits);
+      }
     }
     total.min_bits[static_cast<std::size_t>(c)] = low;
     total.max_bits[static_cast<std::size_t>(c)] = high;

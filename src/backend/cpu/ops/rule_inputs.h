@@ -23,9 +23,13 @@ ChannelMagnitudes MagnitudesOfImages(const Context& context, const Tensor& tenso
 TensorMoments MomentsOfAll(const Context& context, const TensorMoments& mine, std::int64_t values);
 // The same of magnitudes.
 ChannelMagnitudes MagnitudesOfAll(const Context& context, ChannelMagnitudes mine);
-// Of weights in PyTorch's order: `channels` rows of `values` each.
+// Weights in PyTorch's order, [groups, inputs, channels, values]: what each of the `groups` *
+// `channels` output channels multiplies.
+struct WeightRows {
+  std::int64_t groups = 1, inputs = 1, channels = 1, values = 1;
+};
 ChannelMagnitudes MagnitudesOfRows(const Context& context, const float* weights,
-                                   std::int64_t channels, std::int64_t values);
+                                   const WeightRows& rows);
 
 // Sets product_min and product_max (over the channels in which both have non-zeros; 0: there is
 // none). Where dy is not finite, product_max is not either: NaN where dy holds one.

@@ -43,4 +43,11 @@ void StripTotals::Unscaled(std::int64_t rows, float scale, bool accumulate, floa
   }
 }
 
+void StripTotals::UnscaledOfAll(std::int64_t rows, float scale, bool accumulate, float* value) {
+  double total = 0;
+  for (const double channel : Of(0, rows)) total += channel;
+  const float sum = UnscaledSum(total, scale);
+  *value = accumulate ? *value + sum : sum;
+}
+
 }  // namespace ada::backend::cpu

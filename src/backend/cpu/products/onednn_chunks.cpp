@@ -55,7 +55,7 @@ std::int64_t OnednnChunks::layout_values() const {
       Aligned(static_cast<std::int64_t>(LayoutBytes(*gradient_layout_) / 4)));
 }
 std::int64_t OnednnChunks::partial_values() const {
-  return layout_values() + static_cast<std::int64_t>(Aligned(spec_.w.shape.n));
+  return layout_values() + static_cast<std::int64_t>(Aligned(spec_.y.shape.c));
 }
 
 void OnednnChunks::Reserve() {
@@ -106,7 +106,7 @@ bool OnednnChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const
   context_.kernels.accumulate(dw, partial,
                               static_cast<std::int64_t>(LayoutBytes(*gradient_layout_) / 4));
   if (spec_.b)
-    context_.kernels.accumulate(dw + layout_values(), partial + layout_values(), spec_.w.shape.n);
+    context_.kernels.accumulate(dw + layout_values(), partial + layout_values(), spec_.y.shape.c);
   return true;
 }
 
@@ -125,9 +125,9 @@ bool OnednnChunks::Sum(float* partials, std::int64_t count, float* dw, float* db
           context_.kernels.accumulate(partials + i * partial_values() + first, partials + first, n);
       });
   FromLayout(geometry_, *gradient_layout_, partials, dw);
-  if (db != nullptr) std::copy_n(partials + layout_values(), spec_.w.shape.n, db);
+  if (db != nullptr) std::copy_n(partials + layout_values(), spec_.y.shape.c, db);
   std::uint32_t largest = context_.kernels.largest(dw, spec_.w.shape.numel());
-  if (db != nullptr) largest = std::max(largest, context_.kernels.largest(db, spec_.w.shape.n));
+  if (db != nullptr) largest = std::max(largest, context_.kernels.largest(db, spec_.y.shape.c));
   return largest < kInfinityBits;
 }
 
@@ -136,7 +136,7 @@ void OnednnChunks::AddPlain(const float* dw, const float* db, bool first, float*
   ToLayout(geometry_, dw, *gradient_layout_, in_layout.data());
   if (first) std::fill_n(partial, partial_values(), 0.0f);
   context_.kernels.accumulate(in_layout.data(), partial, layout_values());
-  if (db != nullptr) context_.kernels.accumulate(db, partial + layout_values(), spec_.w.shape.n);
+  if (db != nullptr) context_.kernels.accumulate(db, partial + layout_values(), spec_.y.shape.c);
 }
 
 }  // namespace ada::backend::cpu

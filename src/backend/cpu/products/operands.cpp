@@ -90,7 +90,7 @@ OperandRows RowsOfBatch(const ProductGeometry& geometry, const Shape& shape, Ope
 OperandRows RowsOfWeights(const ProductGeometry& geometry, Operand operand, bool square) {
   OperandRows rows;
   rows.width = geometry.w.per_image();
-  rows.down = operand == Operand::kDxW && !square;
+  rows.down = operand == (geometry.transposed ? Operand::kForwardW : Operand::kDxW) && !square;
   if (rows.down || square) rows.group = geometry.w.n / geometry.groups;
   const std::int64_t taps = geometry.linear ? 1 : geometry.w.h * geometry.w.w;
   rows.matrices = taps, rows.matrix_stride = 1;

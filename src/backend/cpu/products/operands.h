@@ -22,8 +22,8 @@ ProductSpec AsTaken(const ProductSpec& spec);
 // same ones for each product.
 OperandRows RowsOfBatch(const ProductGeometry& geometry, const Shape& shape, Operand operand,
                         bool square);
-// Of weights in PyTorch's order: a row is an output channel. Blocks of the weights of a convolution
-// lie within one tap.
+// Of weights in PyTorch's order: a row is an output channel, or (transposed) an input channel.
+// Blocks of the weights of a convolution lie within one tap.
 OperandRows RowsOfWeights(const ProductGeometry& geometry, Operand operand, bool square);
 
 // Whether a pass counts an operand of a block-scaled format, of what is given as it is inspected.

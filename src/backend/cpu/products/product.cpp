@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/products/onednn_version.h"
+#include "backend/cpu/products/transposed_product.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -228,6 +229,7 @@ void Reorder(const memory::desc& from, const float* in, const memory::desc& to, 
 
 std::unique_ptr<Product> Product::Make(const ProductGeometry& g, int images,
                                        const WeightLayout* gradient) {
+  if (g.transposed) return MakeTransposed(g, images, Make(ConvolutionOf(g), images, gradient));
   return Guard(g.linear ? "make a linear layer" : "make a convolution", [&] {
     return g.linear ? MakeInnerProduct(g, images, gradient) : MakeConvolution(g, images, gradient);
   });

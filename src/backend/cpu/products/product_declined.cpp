@@ -53,7 +53,7 @@ void ProductOp::RedoBackward(const Pass& pass, std::int64_t per_group, float alp
 // From fp32 to the partial gradient of product_'s layout.
 void ProductOp::RedoWeights(ChunkProduct& product, const Chunk& chunk, float* partial) {
   std::vector<float> own(static_cast<std::size_t>(product.partial_values()));
-  std::vector<float> plain(static_cast<std::size_t>(spec_.w.shape.numel() + spec_.w.shape.n));
+  std::vector<float> plain(static_cast<std::size_t>(spec_.w.shape.numel() + spec_.y.shape.c));
   float* db = spec_.b ? plain.data() + spec_.w.shape.numel() : nullptr;
   product.WeightGradient(chunk, X(chunk, Reads::kBackward), Dy(chunk.image, Operand::kDwDy),
                          /*first=*/true, own.data());

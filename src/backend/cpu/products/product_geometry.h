@@ -12,6 +12,8 @@ struct ProductGeometry {
   bool linear = false;
   Shape x, y;  // of the whole tensors; n is ignored
   Shape w;     // {out, kh, kw, in / groups}; linear: {out, h, w, c}
+  // A convolution the other way round, from y to x; w is {in, kh, kw, out / groups}.
+  bool transposed = false;
   std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int groups = 1;
   bool bias = false;

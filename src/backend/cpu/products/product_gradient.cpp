@@ -114,7 +114,7 @@ void ProductOp::StoreBiasGradient(const Pass& pass, float* gradient) {
   const bool rounds = spec_.reference && !pass.part;
   const Rounding rounding = RoundOnly(spec_.reference ? spec_.dw_format : kFp32);
   const TensorSpan from{gradient, Storage::kF32}, db{spec_.db.f32(), Storage::kF32};
-  const std::int64_t n = spec_.w.shape.n;
+  const std::int64_t n = spec_.y.shape.c;
   if (rounds) context_.kernels.round(gradient, 1.0f, from, n, rounding);
   context_.kernels.unscale(gradient, *spec_.dy.scale, pass.accumulate, spec_.db.f32(), n);
   if (rounds) context_.kernels.round(spec_.db.f32(), 1.0f, db, n, rounding);
@@ -136,8 +136,8 @@ void ProductOp::FinishGradients(const Pass& pass) {
   dw_stats_.Finish(pass);
   if (!spec_.b || !spec_.reference) return;
   const TensorSpan db{spec_.db.f32(), Storage::kF32};
-  as_reference(spec_.db.f32(), spec_.w.shape.n);
-  context_.kernels.round(spec_.db.f32(), 1.0f, db, spec_.w.shape.n, RoundOnly(spec_.dw_format));
+  as_reference(spec_.db.f32(), spec_.y.shape.c);
+  context_.kernels.round(spec_.db.f32(), 1.0f, db, spec_.y.shape.c, RoundOnly(spec_.dw_format));
 }
 
 }  // namespace ada::backend::cpu

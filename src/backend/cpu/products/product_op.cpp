@@ -87,7 +87,7 @@ void ProductOp::Prepare(ChunkProduct& product, int rows) const {
   product.Prepare(rows - (chunks(rows) - 1) * chunk_);
   if (!geometry_.training) return;
   const std::int64_t partials = PartialsAtMost() * product.partial_values();
-  const std::int64_t plain = spec_.w.shape.numel() + spec_.w.shape.n;
+  const std::int64_t plain = spec_.w.shape.numel() + spec_.y.shape.c;
   context_.scratch.Reserve(0, WholeLines(static_cast<std::size_t>(partials) * 4) +
                                   WholeLines(static_cast<std::size_t>(plain) * 4));
 }
@@ -123,6 +123,15 @@ void ProductOp::Forward(const Pass& pass) {
   if (recomputed_) recomputed_->FinishForward(pass);
 }
 
+// By output channel, of the copy that is multiplied.
+ChannelMagnitudes ProductOp::MagnitudesOfWeights() const {
+  const Shape& w = spec_.w.shape;
+  if (!geometry_.transposed)
+    return MagnitudesOfRows(context_, weights_.plain(), {1, 1, w.n, w.per_image()});
+  const std::int64_t groups = geometry_.groups;
+  return MagnitudesOfRows(context_, weights_.plain(), {groups, w.n / groups, w.c, w.h * w.w});
+}
+
 float ProductOp::DecideAlpha(const Pass& pass) {
   if (!spec_.dx) return 1;
   ADA_CHECK(spec_.scaler != nullptr);
@@ -134,9 +143,7 @@ float ProductOp::DecideAlpha(const Pass& pass) {
     seen.w = weights_.moments();
   }
   if (needs.products) {
-    const std::int64_t out = spec_.w.shape.n;
-    ObserveProducts(MagnitudesOfImages(context_, spec_.dy.tensor, pass.rows),
-                    MagnitudesOfRows(context_, weights_.plain(), out, spec_.w.shape.numel() / out),
+    ObserveProducts(MagnitudesOfImages(context_, spec_.dy.tensor, pass.rows), MagnitudesOfWeights(),
                     seen);
   }
   scaling::Decide(*spec_.scaler, seen, *spec_.dy.scale);

@@ -43,6 +43,7 @@ class ProductOp final : public Op {
     return At(operands_.Of(operand), image);
   }
 
+  ChannelMagnitudes MagnitudesOfWeights() const;
   float DecideAlpha(const Pass& pass);
   bool BySlices() const;
   void RunBackward(const Pass& pass, std::int64_t per_group, float alpha);

@@ -48,6 +48,7 @@ int PartsOf(const NumberFormat& format) {
 
 const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
                         const ProductGeometry& geometry) {
+  if (geometry.transposed) return "it is transposed";
   if (kernels.depthwise_row != nullptr && IsNarrow(geometry)) return nullptr;
   // A record of a group holds few values where the group has few channels.
   const bool few = std::min(geometry.w.c, geometry.y.c / geometry.groups) < 16;

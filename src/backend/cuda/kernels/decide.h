@@ -60,7 +60,7 @@ struct ImageMagnitudesKernel {
   ChannelMagnitudes to;
 };
 
-// Of weights, [channels, values]: a block a channel.
+// Of weights, [channels / group, inputs, group, values]: a block a channel.
 struct RowMagnitudesKernel {
   static constexpr int kThreads = 256, kPhases = 1;
   struct Shared {};
@@ -69,14 +69,15 @@ struct RowMagnitudesKernel {
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     if (!scaling::NeedsOf(*scaler).products) return;
     MagnitudeRange range = {0, 0};
-    for (std::int64_t i = at.thread; i < values; i += kThreads)
-      range.Add(Load(w, at.block * values + i));
+    const std::int64_t first = at.block / group * inputs * group + at.block % group;
+    for (std::int64_t i = at.thread; i < values * inputs; i += kThreads)
+      range.Add(Load(w, (first + i / values * group) * values + i % values));
     range.Write(to, at.block);
   }
 
   const scaling::LayerScaler* scaler;
   TensorSpan w;
-  std::int64_t values;
+  std::int64_t values, inputs, group;
   ChannelMagnitudes to;
 };
 

@@ -32,6 +32,18 @@ struct ChannelProduct {
   std::uint32_t channels;
 };
 
+// Values, times the slope of their channel where `at` is not positive.
+struct SlopedValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const float value = Load(values, i);
+    return Load(at, i) > 0 ? value : value * w[static_cast<std::uint32_t>(i) % slopes];
+  }
+
+  TensorSpan values, at;
+  const float* w;
+  std::uint32_t slopes;  // as many as channels, or one
+};
+
 // x * factor + offset by channel; no offset where it is null.
 struct AffineValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {

@@ -20,6 +20,15 @@ struct ProductTerm {
   TensorSpan a, b;
 };
 
+// The same of b where it is not positive.
+struct BelowTerm {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const float at = Load(b, i);
+    return at > 0 ? 0.0f : Load(a, i) * at;
+  }
+  TensorSpan a, b;
+};
+
 // For all of images * strips * channels sums.
 template <class Term>
 struct StripSums {
@@ -57,6 +66,21 @@ struct ParameterSum {
   }
   const float* sums;
   std::int64_t strips, channels;  // strips: of all images of the call
+  const float* scale;
+  float* value;
+  bool accumulate;
+};
+
+// The same of all channels together, for one thread.
+struct WholeParameterSum {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const {
+    double total = 0;
+    for (std::int64_t c = 0; c < channels; ++c) total += SumOfStrips(sums, 0, strips, channels, c);
+    const float sum = UnscaledSum(total, *scale);
+    *value = accumulate ? *value + sum : sum;
+  }
+  const float* sums;
+  std::int64_t strips, channels;
   const float* scale;
   float* value;
   bool accumulate;

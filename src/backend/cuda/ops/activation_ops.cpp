@@ -73,5 +73,7 @@ template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Hardsig
 template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Hardswish>&);
 template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Gelu>&);
 template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<GeluTanh>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Softplus>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Elu>&);
 
 }  // namespace ada::backend::cuda

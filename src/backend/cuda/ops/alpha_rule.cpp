@@ -75,7 +75,9 @@ void AlphaRule::TakeProducts(const Pass& pass) const {
   Launch(stream_,
          ImageMagnitudesKernel{scaler_, SpanOf(dy_.tensor), pixels, shape.c, cuts, dy_magnitudes_},
          ImageMagnitudesKernel::Blocks(shape.c, cuts));
-  Launch(stream_, RowMagnitudesKernel{scaler_, weights_.rows, weights_.values, w_magnitudes_},
+  Launch(stream_,
+         RowMagnitudesKernel{scaler_, weights_.rows, weights_.values, weights_.inputs,
+                             weights_.group, w_magnitudes_},
          static_cast<int>(weights_.channels));
 }
 

@@ -17,8 +17,11 @@ namespace ada::backend::cuda {
 struct RuleWeights {
   const TensorMoments* moments = nullptr;
   TensorSpan rows;                        // the copy that is multiplied, by output channel
-  std::int64_t channels = 0, values = 0;  // rows, and values in one
+  std::int64_t channels = 0, values = 0;  // output channels, and values in a row
   bool own = false;                       // each of several processes has its own
+  // Of a transposed convolution a channel has `inputs` rows, those of `group` channels one after
+  // the other for each input.
+  std::int64_t inputs = 1, group = 1;
 };
 
 // Made with the op, where there is a dx. scaler: in memory of AllocateShared, its rule set and

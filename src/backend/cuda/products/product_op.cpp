@@ -3,6 +3,8 @@
 //   forward:   x, w --product--> sums --bias, round, count--> y
 //   backward:  x, dy --product--> sums --1 / S, round, count--> dw
 //              dy --product, w--> sums --alpha, round, count--> dx
+// (of a transposed convolution the products are those of the convolution that it transposes, with
+// x and dy in each other's places)
 //              (the authors' program:  dy --times alpha, round--> product --round, count--> dx)
 //
 // Sums are fp32 in scratch memory, or in the output itself where that is fp32; where at most the
@@ -10,6 +12,7 @@
 // nothing: who reads the output next notes its largest magnitude, or a kernel of this op does, of
 // the values as they are stored (backend/decisions.h). Kernels and plans read alpha and S where the
 // rule left them. dw is made beside dx and what follows it (beside.h).
+#include <type_traits>
 #include <utility>
 
 #include "backend/cuda/beside.h"
@@ -29,7 +32,9 @@ namespace {
 
 class ProductOp final : public Op {
  public:
-  ProductOp(const Context& context, const ProductSpec& spec, const ProductGeometry& geometry);
+  // transposed: `geometry` is of the convolution that the layer transposes.
+  ProductOp(const Context& context, const ProductSpec& spec, const ProductGeometry& geometry,
+            bool transposed);
   void Forward(const Pass& pass) override;
   void Backward(const Pass& pass) override;
   void RefreshWeights(const Pass& pass) override { weights_.Refresh(pass); }
@@ -43,6 +48,7 @@ class ProductOp final : public Op {
 
   Context context_;
   ProductSpec spec_;
+  bool transposed_;
   bool alpha_first_;  // dy is multiplied, not dx
   TensorMoments* w_moments_;
   WeightCopies weights_;
@@ -65,24 +71,27 @@ bool WantsMoments(const ProductSpec& spec, const Context& context) {
 }
 
 ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
-                     const ProductGeometry& geometry)
+                     const ProductGeometry& geometry, bool transposed)
     : context_(context),
       spec_(spec),
+      transposed_(transposed),
       alpha_first_(AlphaComesFirst(spec, context)),
       w_moments_(WantsMoments(spec, context) ? context.Allocate<TensorMoments>(1) : nullptr),
       weights_(context, spec, w_moments_),
       gradient_(context.beside.context(), spec),
       y_stats_(context, spec.y, spec.y_style, spec.y_stats),
       dx_stats_(context, spec.dx),
-      plans_(context, spec, geometry, weights_, alpha_first_) {
+      plans_(context, spec, geometry, transposed, weights_, alpha_first_) {
   if (spec.y_largest_left) y_stats_.LeaveLargest();
   if (spec.dx) {
     ADA_CHECK(spec.scaler != nullptr);
-    const std::int64_t out = spec.w.shape.n;
-    const TensorSpan rows{const_cast<float*>(weights_.plain()), Storage::kF32};
-    rule_ =
-        std::make_unique<AlphaRule>(context, spec.scaler, spec.dy, spec.dx,
-                                    RuleWeights{w_moments_, rows, out, spec.w.shape.numel() / out});
+    const Shape& w = spec.w.shape;
+    RuleWeights seen{
+        w_moments_, {const_cast<float*>(weights_.plain()), Storage::kF32}, w.n, w.per_image()};
+    if (transposed)
+      seen.channels = spec.y.shape.c, seen.values = w.h * w.w, seen.group = w.c,
+      seen.inputs = w.n * w.c / spec.y.shape.c;
+    rule_ = std::make_unique<AlphaRule>(context, spec.scaler, spec.dy, spec.dx, seen);
   }
   if (spec.b && spec.dy) context.beside.context().scratch.Reserve(gradient_.scratch_bytes());
   weights_.Seal();
@@ -114,9 +123,10 @@ void ProductOp::WeightGradients(const Pass& pass) {
   const Context& context = context_.beside.context();
   const PlannedProduct& weights = plans_.For(ProductKind::kWeights, pass.rows);
   std::byte* scratch = context.scratch.data();
-  gradient_.Store(
-      pass, weights.Run(context, SpanOf(spec_.x), SpanOf(spec_.dy.tensor), {}, nullptr, scratch),
-      weights.added_channels());
+  TensorSpan first = SpanOf(spec_.x), second = SpanOf(spec_.dy.tensor);
+  if (transposed_) std::swap(first, second);
+  gradient_.Store(pass, weights.Run(context, first, second, {}, nullptr, scratch),
+                  weights.added_channels());
   if (spec_.b) gradient_.StoreBias(pass, scratch);
 }
 
@@ -145,13 +155,18 @@ template <class Spec>
 std::unique_ptr<Op> MakeProduct(const Context& context, const Spec& spec) {
   RefuseOperands(spec, "the CUDA backend");
   if (spec.recomputed) return nullptr;
-  return std::make_unique<ProductOp>(context, spec, GeometryOf(spec));
+  constexpr bool kTransposed = std::is_same_v<Spec, ConvTranspose2dSpec>;
+  return std::make_unique<ProductOp>(context, spec, GeometryOf(spec), kTransposed);
 }
 
 }  // namespace
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& context, const Conv2dSpec& spec) {
+  return MakeProduct(context, spec);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const ConvTranspose2dSpec& spec) {
   return MakeProduct(context, spec);
 }
 template <>

@@ -1,6 +1,8 @@
 // See product_plans.h.
 #include "backend/cuda/products/product_plans.h"
 
+#include <utility>
+
 #include "backend/cuda/beside.h"
 #include "backend/decisions.h"
 
@@ -25,10 +27,12 @@ bool RoundsPlainly(const Tensor& tensor, const RoundingStyle& style, Storage ope
 }  // namespace
 
 ProductPlans::ProductPlans(const Context& context, const ProductSpec& spec,
-                           const ProductGeometry& geometry, WeightCopies& weights, bool alpha_first)
+                           const ProductGeometry& geometry, bool transposed, WeightCopies& weights,
+                           bool alpha_first)
     : context_(context),
       spec_(spec),
       geometry_(geometry),
+      transposed_(transposed),
       weights_(weights),
       alpha_first_(alpha_first) {
   const int rows = static_cast<int>(spec.x.shape.n);
@@ -43,6 +47,11 @@ const PlannedProduct& ProductPlans::For(ProductKind kind, int rows, bool rounded
   if (rounded || !pair.plain.rounded()) return pair.plain;
   if (!pair.sums) pair.sums = Make(kind, rows, true);
   return pair.sums;
+}
+
+ProductKind ProductPlans::AskedFor(ProductKind kind) const {
+  if (!transposed_ || kind == ProductKind::kWeights) return kind;
+  return kind == ProductKind::kForward ? ProductKind::kData : ProductKind::kForward;
 }
 
 PlanOutput ProductPlans::OutputOf(ProductKind kind, Storage operands) const {
@@ -76,8 +85,9 @@ std::array<ProductPlans::Coded, 2> ProductPlans::CodedOperands(ProductKind kind)
   if (!context_.options.fp8_hardware) return {};
   const Coded x = CodedOf(spec_.x, spec_.x_own_scale), dy = CodedDy(kind),
               w{Fp8Of(spec_.w_format), true, spec_.w_style.own_scale};
-  const std::array<Coded, 2> both = {kind == ProductKind::kData ? dy : x,
-                                     kind == ProductKind::kWeights ? dy : w};
+  std::array<Coded, 2> both = {kind == ProductKind::kData ? dy : x,
+                               kind == ProductKind::kWeights ? dy : w};
+  if (transposed_ && kind == ProductKind::kWeights) std::swap(both[0], both[1]);
   if (both[0].format == Fp8::kNone || both[1].format == Fp8::kNone) return {};
   if (both[0].known && both[1].known) return both;
   context_.remarks.Diagnose("layer " + spec_.layer + ": the " + NameOf(kind) +
@@ -101,12 +111,12 @@ PlannedProduct ProductPlans::Make(ProductKind kind, int rows, bool sums) const {
   const auto scale = [](const Coded& c) {
     return c.own_scale == nullptr ? nullptr : &c.own_scale->scale;
   };
-  PlannedProduct product(
-      ContextOf(kind), spec_.layer,
-      RequestsFor(kind, geometry_, rows, operands, output, {coded[0].format, coded[1].format}),
-      {scale(coded[0]), scale(coded[1])});
+  PlannedProduct product(ContextOf(kind), spec_.layer,
+                         RequestsFor(AskedFor(kind), geometry_, rows, operands, output,
+                                     {coded[0].format, coded[1].format}),
+                         {scale(coded[0]), scale(coded[1])});
   if (kind != ProductKind::kWeights) weights_.Packed(product.request().operands);
-  ReserveScratch(product);
+  ReserveScratch(kind, product);
   return product;
 }
 
@@ -119,22 +129,22 @@ std::size_t ProductPlans::scaled_bytes() const {
   return alpha_first_ ? Aligned(spec_.dy.tensor.bytes()) : 0;
 }
 
-void ProductPlans::ReserveScratch(const PlannedProduct& product) const {
+void ProductPlans::ReserveScratch(ProductKind kind, const PlannedProduct& product) const {
   const ProductRequest& request = product.request();
+  const Storage x = spec_.x.storage, dy = spec_.dy.tensor.storage;
   const auto reserve = [&](Storage first, Storage second, bool apart, std::size_t more) {
-    ContextOf(request.kind).scratch.Reserve(product.scratch_bytes(first, second, apart) + more);
+    ContextOf(kind).scratch.Reserve(product.scratch_bytes(first, second, apart) + more);
   };
   const auto sums = [&](const Tensor& tensor, const TensorStats* stats) {
     return tensor.storage != Storage::kF32 && (!product.rounded() || stats != nullptr);
   };
-  switch (request.kind) {
+  switch (kind) {
     case ProductKind::kForward:
-      return reserve(spec_.x.storage, request.operands, sums(spec_.y, spec_.y_stats), 0);
+      return reserve(x, request.operands, sums(spec_.y, spec_.y_stats), 0);
     case ProductKind::kWeights:
-      return reserve(spec_.x.storage, spec_.dy.tensor.storage, true, 0);
+      return transposed_ ? reserve(dy, x, true, 0) : reserve(x, dy, true, 0);
     case ProductKind::kData:
-      return reserve(spec_.dy.tensor.storage, request.operands,
-                     sums(spec_.dx.tensor, spec_.dx.stats), scaled_bytes());
+      return reserve(dy, request.operands, sums(spec_.dx.tensor, spec_.dx.stats), scaled_bytes());
   }
 }
 

@@ -16,9 +16,10 @@ namespace ada::backend::cuda {
 class ProductPlans {
  public:
   // Plans what passes over all images need. alpha_first: dy is multiplied by alpha, not dx.
-  // `weights` packs its copy in the storages that plans read.
+  // transposed: `geometry` is of the convolution that the layer transposes. `weights` packs its
+  // copy in the storages that plans read.
   ProductPlans(const Context& context, const ProductSpec& spec, const ProductGeometry& geometry,
-               WeightCopies& weights, bool alpha_first);
+               bool transposed, WeightCopies& weights, bool alpha_first);
 
   // rounded: of the output no more than the largest magnitude is measured in this call, so that a
   // plan may round it.
@@ -31,6 +32,8 @@ class ProductPlans {
     PlannedProduct plain;  // for calls that measure the least
     PlannedProduct sums;   // for the others, where `plain` rounds; else empty
   };
+  // Which product of `geometry_` the layer's is.
+  ProductKind AskedFor(ProductKind kind) const;
   PlanOutput OutputOf(ProductKind kind, Storage operands) const;
   PlannedProduct Make(ProductKind kind, int rows, bool sums) const;
   // An operand that a device may read as codes of 8 bits: it is fp8, and whether it has a scale of
@@ -46,11 +49,12 @@ class ProductPlans {
   std::array<Coded, 2> CodedOperands(ProductKind kind) const;
   const Context& ContextOf(ProductKind kind) const;
   // Also for the sums of calls that measure more.
-  void ReserveScratch(const PlannedProduct& product) const;
+  void ReserveScratch(ProductKind kind, const PlannedProduct& product) const;
 
   Context context_;
   ProductSpec spec_;
   ProductGeometry geometry_;
+  bool transposed_;
   WeightCopies& weights_;
   bool alpha_first_;
   std::map<std::tuple<ProductKind, int>, Pair> plans_;

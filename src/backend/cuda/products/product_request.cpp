@@ -31,6 +31,15 @@ std::string Text(const std::array<int, 2>& pair) {
   return std::to_string(pair[0]) + "x" + std::to_string(pair[1]);
 }
 
+template <class Spec>
+ProductGeometry WindowGeometry(const Spec& spec, const Shape& x, const Shape& y) {
+  ProductGeometry g;
+  g.x = x, g.w = spec.w.shape, g.y = y;
+  g.stride = spec.stride, g.padding = spec.padding, g.dilation = spec.dilation;
+  g.groups = spec.groups;
+  return g;
+}
+
 }  // namespace
 
 const char* NameOf(ProductKind kind) {
@@ -40,11 +49,11 @@ const char* NameOf(ProductKind kind) {
 }
 
 ProductGeometry GeometryOf(const Conv2dSpec& spec) {
-  ProductGeometry g;
-  g.x = spec.x.shape, g.w = spec.w.shape, g.y = spec.y.shape;
-  g.stride = spec.stride, g.padding = spec.padding, g.dilation = spec.dilation;
-  g.groups = spec.groups;
-  return g;
+  return WindowGeometry(spec, spec.x.shape, spec.y.shape);
+}
+
+ProductGeometry GeometryOf(const ConvTranspose2dSpec& spec) {
+  return WindowGeometry(spec, spec.y.shape, spec.x.shape);
 }
 
 ProductGeometry GeometryOf(const LinearSpec& spec) {

@@ -23,6 +23,8 @@ struct ProductGeometry {
   friend bool operator==(const ProductGeometry&, const ProductGeometry&) = default;
 };
 ProductGeometry GeometryOf(const Conv2dSpec& spec);
+// Of the convolution from y to x whose data gradient the layer is.
+ProductGeometry GeometryOf(const ConvTranspose2dSpec& spec);
 ProductGeometry GeometryOf(const LinearSpec& spec);
 // Whether all three products are of two matrices: of linear layers, and of convolutions that look
 // at each pixel by itself.

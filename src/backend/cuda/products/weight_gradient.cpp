@@ -65,7 +65,7 @@ void WeightGradient::Finish(const Pass& pass) const {
   else if (stats_.wanted())
     stats_.Count(pass, dw);
   if (!spec_.b || !spec_.reference) return;
-  ForEach(context_.stream, spec_.w.shape.n,
+  ForEach(context_.stream, spec_.y.shape.c,
           RoundBiasSum{{spec_.db.f32(), spec_.dy.scale, grid}, spec_.db.f32()});
 }
 

@@ -50,16 +50,23 @@ def _pair(value):
     return list(value) if isinstance(value, (tuple, list)) else [value, value]
 
 
+def _window(module):
+    return {"channels": module.out_channels, "kernel": _pair(module.kernel_size),
+            "stride": _pair(module.stride), "padding": _pair(module.padding),
+            "dilation": _pair(module.dilation), "groups": module.groups,
+            "bias": module.bias is not None}
+
+
 def _keys(module):
     """The kind of ada-train that the module is, with its keys; `external` where it is none."""
     if isinstance(module, nn.Linear):
         return {"kind": "linear", "features": module.out_features, "bias": module.bias is not None}
     if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros" and not isinstance(
             module.padding, str):
-        return {"kind": "conv2d", "channels": module.out_channels,
-                "kernel": _pair(module.kernel_size), "stride": _pair(module.stride),
-                "padding": _pair(module.padding), "dilation": _pair(module.dilation),
-                "groups": module.groups, "bias": module.bias is not None}
+        return {"kind": "conv2d", **_window(module)}
+    if isinstance(module, nn.ConvTranspose2d):
+        return {"kind": "conv_transpose2d", **_window(module),
+                "output_padding": _pair(module.output_padding)}
     if isinstance(module, nn.BatchNorm2d) and module.affine:
         return {"kind": "batch_norm", "eps": float(module.eps)}
     return {"kind": "external"}
