@@ -12,7 +12,8 @@ import re
 import sys
 
 # Not compiled together: kernels (once per instruction set), and what nvcc compiles.
-ALONE = ("backend/cpu/kernels/", "backend/cuda/", "data/images/kernels/")
+ALONE = ("backend/cpu/kernels/", "backend/cpu/matmul/kernels/", "backend/cuda/",
+         "data/images/kernels/")
 # Rooms below others, as CMakeLists.txt has them.
 INNER = ("graph/layers", "backend/cpu", "backend/compare")
 

@@ -17,7 +17,7 @@ TEXT
 }
 
 # Files that include NVIDIA's headers stand in no compile_commands.json of a build without CUDA.
-nvidia='src/backend/cuda/\(device/\|products/cu\(dnn\|blas\)_\)'
+nvidia='src/backend/cuda/\(device/\|matmul/cu\(dnn\|blas\)_\)'
 all_sources() { find src tests -name '*.cpp' | grep -v "$nvidia" | sort; }
 changed_sources() {
   { git diff --name-only --relative HEAD -- src tests 2>/dev/null &&
@@ -42,6 +42,7 @@ skip() { echo "[skipped] $1" >&2; }
 
 run tools/check_arrows.py
 run tools/check_names.py
+run tools/check_words.py
 while IFS= read -r script; do # syntax only, no __pycache__
   run python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$script"
 done < <(find tools data/scripts tests -name '*.py')

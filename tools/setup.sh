@@ -70,7 +70,7 @@ fetch_wheel() {
     python3 -m zipfile -e "$1"/*.whl "$1/wheel"
 }
 
-# What the CUDA backend is built with, behind all else.
+# What the CUDA backend is built with, after all else.
 setup_cuda() {
   local toolkit frontend=build-cudnn-frontend temporary
   PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null || die "nvcc is missing." \

@@ -87,7 +87,7 @@ tools/build.sh "${build[@]}"
 built=$SECONDS
 
 run=(ctest --test-dir "$folder" --verbose --parallel "$(parallel_jobs)" "${select[@]}" "${only[@]}")
-# ThreadSanitizer of g++ 12 cannot live with the address randomisation of newer kernels.
+# ThreadSanitizer of g++ 12 cannot live with the address randomization of newer kernels.
 if [ "$folder" = build-tsan ] && setarch -R true 2>/dev/null; then run=(setarch -R "${run[@]}"); fi
 
 status=0

@@ -100,7 +100,7 @@ def missing_files(data_set, target):
 def tar_of_deb(path):
     """The tar file with a Debian package's files, in memory: a member of an ar archive."""
     content = path.read_bytes()
-    at = 8  # behind the magic string
+    at = 8  # after the magic string
     while content.startswith(b"!<arch>\n") and at + 60 <= len(content):
         name, size = content[at:at + 16].decode("ascii", "replace").strip(), content[at + 48:at + 58]
         if not size.strip().isdigit():

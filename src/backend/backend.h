@@ -3,7 +3,7 @@
 // formulas and counts are fixed by the specs (and src/README.md), the same in every backend.
 //
 // A backend works in the order in which it is called, but need not have worked when a call returns:
-// the host reads what ops wrote after Fetch and Synchronize. Ops use backend memory alone.
+// the host reads what ops wrote after Fetch and Synchronize. Ops use only backend memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +54,7 @@ class Backend {
     std::byte* memory = Allocate(bytes);
     return {memory, memory, bytes};
   }
-  // Backend to host, behind the work asked for so far; to be read after the next Synchronize.
+  // Backend to host, after the work asked for so far; to be read after the next Synchronize.
   virtual void Fetch(const SharedMemory& /*memory*/) {}
   // Host to backend, before the work asked for from now on. The host's bytes may change at once
   // when it returns.

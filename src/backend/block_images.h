@@ -16,16 +16,16 @@ inline std::int64_t PowerOfTwoBelow(std::int64_t x) {
 
 // Images whose columns lie side by side so that 16 of them make a tile of a CPU's matrix unit: 1,
 // 2, 4, 8 or 16.
-inline int ImagesTogether(std::int64_t width) {
-  int together = 1;
-  while (width * together <= 8) together *= 2;
-  return together;
+inline int InterleavedImages(std::int64_t width) {
+  int interleaved = 1;
+  while (width * interleaved <= 8) interleaved *= 2;
+  return interleaved;
 }
 // Images in a reduction block: the power of two that gives at most 16,384 values, but no fewer than
-// ImagesTogether.
+// InterleavedImages.
 inline int BlockImages(const Shape& shape) {
   const std::int64_t images = std::max<std::int64_t>(1, 16384 / shape.per_image());
-  return std::max(static_cast<int>(PowerOfTwoBelow(images)), ImagesTogether(shape.w));
+  return std::max(static_cast<int>(PowerOfTwoBelow(images)), InterleavedImages(shape.w));
 }
 
 }  // namespace ada::backend

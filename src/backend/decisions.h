@@ -19,7 +19,7 @@ namespace ada::backend {
 // --- Rounding ---
 
 // A gradient as it is rounded; without stats its values are exact and kept as they are: in fp32
-// they may lie on a grid that has a scale of its own, 16 bits hold what they hold.
+// they may lie on a grid that has a per-tensor scale, 16 bits hold what they hold.
 inline Tensor RoundedTensorOf(const Gradient& g) {
   Tensor tensor = g.tensor;
   if (g.stats == nullptr && tensor.storage == Storage::kF32) tensor.format = kFp32;
@@ -45,18 +45,18 @@ inline bool Counts(const Pass& pass, const RoundingStyle& style, const TensorSta
 // product then is free to have a library round. What is stored tells what those who ask want to
 // know: rounding to nearest keeps order, so it is the rounded largest magnitude, and infinite or
 // NaN where a value left the format or was so before. Whether a tensor's values tell that:
-inline bool TellsLargest(const Tensor& tensor, const RoundingStyle& style) {
+inline bool TellsAmax(const Tensor& tensor, const RoundingStyle& style) {
   return tensor.storage != Storage::kF32 && tensor.format == FormatOf(tensor.storage) &&
-         !style.stochastic && style.own_scale == nullptr;
+         !style.stochastic && style.per_tensor_scale == nullptr;
 }
 // Whether this pass leaves it, where passes may; by whoever writes and whoever reads alike.
-inline bool LeavesLargest(const Pass& pass, const RoundingStyle& style, const TensorStats* stats,
-                          const TensorMoments* moments = nullptr) {
+inline bool DefersAmax(const Pass& pass, const RoundingStyle& style, const TensorStats* stats,
+                       const TensorMoments* moments = nullptr) {
   return stats != nullptr && moments == nullptr && !Counts(pass, style, stats);
 }
 
 // What batch norm's first rounding is of: with an addend nobody stores it.
-inline Tensor NormalisedTensorOf(const BatchNormSpec& spec) {
+inline Tensor NormalizedTensorOf(const BatchNormSpec& spec) {
   Tensor y = spec.out;
   if (spec.addend) y.format = spec.y_format;
   return y;
@@ -87,7 +87,7 @@ inline void CheckWindow(const MaxPoolSpec& spec) {
 }
 
 // Throws ConfigError where products would take operands of their own, which `who` does not know.
-inline void RefuseOperands(const ProductSpec& spec, const char* who) {
+inline void RefuseOperands(const MatmulSpec& spec, const char* who) {
   if (AnyRounds(spec.operands))
     throw ConfigError("layer " + spec.layer + ": precision.operands: " + who +
                       " takes operands as they are stored; the CPU backend rounds them");
@@ -104,10 +104,10 @@ inline bool KeepsOrder(const Gradient& g) {
 // u_max: the magnitude that branches and sum must not reach.
 inline double BranchBound(const BranchSumSpec& spec) {
   const NumberFormat& format = spec.sum.tensor.format;
-  // The authors know fp16's range alone, be the gradients fp16 or fp32.
+  // The authors know only fp16's range, be the gradients fp16 or fp32.
   if (spec.reference) return std::min(format.largest(), kFp16.largest());
   // A scale of the tensor's own keeps its values in range.
-  return (spec.sum.style.own_scale != nullptr ? kFp32 : format).largest();
+  return (spec.sum.style.per_tensor_scale != nullptr ? kFp32 : format).largest();
 }
 
 // The largest magnitude of one branch, as stored; infinite or NaN where it holds such.
@@ -117,8 +117,8 @@ ADA_HOST_DEVICE static inline double LargestOf(const TensorMoments& moments) {
   const double high = std::fabs(static_cast<double>(moments.max));
   return low < high ? high : low;
 }
-// The same of a branch that KeepsOrder, of the largest magnitude before rounding; own: its own
-// scale.
+// The same of a branch that KeepsOrder, of the largest magnitude before rounding; own: its
+// per-tensor scale.
 ADA_HOST_DEVICE static inline double LargestOf(const NumberGrid& grid, float before, float own) {
   return std::fabs(static_cast<double>(RoundToGrid(grid, before) / own));
 }

@@ -26,7 +26,7 @@ ADA_HOST_DEVICE static inline double Exponential(double x) {
   return sum * __builtin_bit_cast(double, power);
 }
 
-// The same by products alone, several times as quick, and not to the same bits.
+// The same by multiplications only, several times as quick, and not to the same bits.
 ADA_HOST_DEVICE static inline double QuickExponential(double x) {
   if (x != x) return x;
   x = Held(x);

@@ -17,7 +17,7 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual int ranks() const = 0;  // 1: there is nobody to talk to now
   // all: what each process gave as `mine`, `bytes` each, in the order of processes.
-  virtual void Gather(const void* mine, std::size_t bytes, void* all) = 0;
+  virtual void AllGather(const void* mine, std::size_t bytes, void* all) = 0;
 };
 
 // By what they are for; null: what a process has itself is all there is.
@@ -35,7 +35,7 @@ template <class T>
 std::vector<T> GatherAll(Exchange& exchange, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
   std::vector<T> all(static_cast<std::size_t>(exchange.ranks()));
-  exchange.Gather(&mine, sizeof mine, all.data());
+  exchange.AllGather(&mine, sizeof mine, all.data());
   return all;
 }
 // The same of as many values; those of process r begin at r * mine.size().
@@ -43,7 +43,7 @@ template <class T>
 std::vector<T> GatherAll(Exchange& exchange, const std::vector<T>& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
   std::vector<T> all(static_cast<std::size_t>(exchange.ranks()) * mine.size());
-  exchange.Gather(mine.data(), mine.size() * sizeof(T), all.data());
+  exchange.AllGather(mine.data(), mine.size() * sizeof(T), all.data());
   return all;
 }
 
@@ -62,7 +62,7 @@ struct MomentsPart {
   TensorMoments moments;
   double values = 0;
 };
-// Of the values of all parts; part(i) is that of process i.
+// Joins the moments of the values of all parts; part(i) is that of process i.
 template <class PartOf>
 ADA_HOST_DEVICE TensorMoments JoinedMoments(int parts, PartOf&& part) {
   TensorMoments total;
@@ -82,7 +82,7 @@ ADA_HOST_DEVICE TensorMoments JoinedMoments(int parts, PartOf&& part) {
   if (count > 0) total.mean /= count, total.mean_square /= count;
   return total;
 }
-// Of the values of all, of which this process has `values`.
+// Joins the moments of the values of all processes, of which this one has `values`.
 inline TensorMoments JoinMoments(Exchange& exchange, const TensorMoments& mine, double values) {
   const std::vector<MomentsPart> all = GatherAll(exchange, MomentsPart{mine, values});
   struct Parts {

@@ -44,7 +44,7 @@ ADA_HOST_DEVICE static inline ChannelGradient ChannelGradientOf(double dy, doubl
 
 // --- Norms of a unit of values: a pixel's channels, or a group of an image's ---
 
-// Sums over a unit: value i of a run of neighbouring channels goes to lane i % 16, run by run, in
+// Sums over a unit: value i of a run of neighboring channels goes to lane i % 16, run by run, in
 // double; then the lanes are added in their order.
 inline constexpr int kUnitLanes = 16;
 ADA_HOST_DEVICE static inline double SumOfLanes(const double* lanes, std::int64_t step = 1) {
@@ -63,8 +63,8 @@ ADA_HOST_DEVICE static inline float UnitDx(float g, float xhat, float inverse, f
   return ((g - mean_g) - xhat * mean_ghat) * inverse;
 }
 
-// Of a unit over its Euclidean norm nothing is subtracted: its mean and mean_g are 0, and mean_ghat
-// is sum(g * x) / norm.
+// Nothing is subtracted from a unit that is divided by its Euclidean norm: its mean and mean_g are
+// 0, and mean_ghat is sum(g * x) / norm.
 ADA_HOST_DEVICE static inline float InverseLength(double norm, double eps) {
   return static_cast<float>(1 / (norm + eps));
 }
@@ -72,7 +72,7 @@ ADA_HOST_DEVICE static inline float AlongUnit(double product, float norm) {
   return norm > 0 ? static_cast<float>(product / static_cast<double>(norm)) : 0.0f;
 }
 
-// --- Local response normalisation (LrnSpec), in double; alpha: over size ---
+// --- Local response normalization (LrnSpec), in double; alpha: over size ---
 
 struct LrnFactors {
   double alpha, beta, k;

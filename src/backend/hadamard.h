@@ -1,7 +1,7 @@
-// The Hadamard transform of operands: each 16 values along what a product sums over become
-// H diag(signs) v / 4, so that outliers are spread and the product stays what it was. They are 16
+// The Hadamard transform of operands: each 16 values along what a product sums over become H
+// diag(signs) v / 4, so that outliers are spread and the product stays what it was. They are 16
 // rows, one after the other: images of a linear layer, positions of a sequence, pixels of a 1x1
-// convolution. Of other convolutions they are 16 images at one place, the same for x and dy, since
+// convolution. For other convolutions they are 16 images at one place, the same for x and dy, since
 // a tap meets other pixels of x than of dy. What is left over of a batch stays as it is. Source:
 // Transformer Engine at d0067d0, NVFP4QuantizerRef (16-point, Sylvester's matrix, these signs);
 // torchao at 36027d8, reference_rht.
@@ -27,7 +27,7 @@ inline HadamardSigns RandomSigns(std::uint64_t key, std::uint64_t draw) {
   return signs;
 }
 
-// Of 16 values, `step` apart, `lanes` of them beside each other: in place.
+// Transforms 16 values that lie `step` apart, for `lanes` adjacent columns, in place.
 inline void HadamardInPlace(const HadamardSigns& signs, float* values, std::int64_t step,
                             std::int64_t lanes) {
   for (std::int64_t i = 0; i < kHadamardSize; ++i)

@@ -41,7 +41,7 @@ struct InterpolatedAxis {
     const BetweenPixels between = At(o);
     return between.at == i ? between.below : between.at + 1 == i ? between.above : 0.0f;
   }
-  // The first place that lies at or behind pixel i - 1 (and, of i + 2, the first one that pixel i
+  // The first place that lies at or after pixel i - 1 (and, of i + 2, the first one that pixel i
   // has no part in, where there are some).
   ADA_HOST_DEVICE std::int64_t FirstFrom(std::int64_t i) const {
     if (i <= 0) return 0;

@@ -25,7 +25,7 @@ struct ClassLossSpec {
 };
 
 // Softmax cross-entropy of pixels, or of tokens, which are pixels of an image one pixel wide: the
-// sum of weight[label] * CE over the labelled ones, over Pass::loss_terms of them (not over their
+// sum of weight[label] * CE over the labeled ones, over Pass::loss_terms of them (not over their
 // weights, which torch's mean divides by).
 struct PixelLossSpec {
   static constexpr char kKind[] = "loss";

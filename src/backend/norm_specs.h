@@ -1,4 +1,4 @@
-// Specs of layers that normalise, and of factors by channel.
+// Specs of layers that normalize, and of factors by channel.
 #pragma once
 #include <cstdint>
 
@@ -23,13 +23,13 @@ struct BatchNormSpec {
   bool relu = false;
   float eps = 1e-5f, momentum = 0.1f;
   ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
-  // Of the rounding that made x, which leaves x's largest magnitude to this op (decisions.h); null:
-  // it does not.
+  // Statistics of the rounding that made x, which defers the amax of x to this op (decisions.h);
+  // null: it does not.
   TensorStats* x_stats = nullptr;
   RoundingStyle x_style;
   TensorStats* y_stats = nullptr;
   TensorStats* sum_stats = nullptr;  // with addend
-  NumberFormat y_format = kFp32;     // of the normalised values before `addend`; without: out's
+  NumberFormat y_format = kFp32;     // of the normalized values before `addend`; without: out's
   RoundingStyle y_style, sum_style;
   Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
   Gradient dx;  // may lie where dy lies
@@ -63,7 +63,7 @@ struct AffineSpec : RoundedLayerSpec {
 // pixel (layer_norm), or a group of an image's channels over all pixels (group_norm). With
 // g = dy * gamma: dx = round((g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)), with dy's
 // scale; dgamma = sum(dy * xhat) / S, dbeta = sum(dy) / S.
-struct UnitNormSpec : RoundedLayerSpec {
+struct GroupedNormSpec : RoundedLayerSpec {
   Tensor gamma, beta, dgamma, dbeta;
   float eps = 1e-5f;
   void Visit(auto&& visit) {
@@ -71,15 +71,15 @@ struct UnitNormSpec : RoundedLayerSpec {
     visit(gamma, beta, dgamma, dbeta);
   }
 };
-struct LayerNormSpec : UnitNormSpec {
+struct LayerNormSpec : GroupedNormSpec {
   static constexpr char kKind[] = "layer_norm";
 };
 // The same of a pixel's channels, without a mean and without beta: y = round(x / sqrt(mean(x^2) +
 // eps) * gamma); dx = round((g - xhat * mean(g * xhat)) / sqrt(mean(x^2) + eps)).
-struct RmsNormSpec : UnitNormSpec {
+struct RmsNormSpec : GroupedNormSpec {
   static constexpr char kKind[] = "rms_norm";
 };
-struct GroupNormSpec : UnitNormSpec {
+struct GroupNormSpec : GroupedNormSpec {
   static constexpr char kKind[] = "group_norm";
   int groups = 1;
 };
@@ -87,10 +87,10 @@ struct GroupNormSpec : UnitNormSpec {
 // |x| = sqrt(sum(x^2)). With g = dy * gamma and hat = x / (|x| + eps): dx = round((g - hat * (sum(g
 // * x) / |x|)) / (|x| + eps)), the sum's term 0 where |x| is; dgamma = sum(dy * hat) / S. There is
 // no beta.
-struct L2NormalizeSpec : UnitNormSpec {
+struct L2NormalizeSpec : GroupedNormSpec {
   static constexpr char kKind[] = "l2_normalize";
 };
-// Local response normalisation: with s = k + alpha / size * (the sum of x^2 over channels c - size
+// Local response normalization: with s = k + alpha / size * (the sum of x^2 over channels c - size
 // / 2 .. c + (size - 1) / 2 of the pixel), y = round(x * s^-beta); dx = round(dy * s^-beta - 2 *
 // alpha / size * beta * x * (the sum of dy * x * s^(-beta - 1) over the channels whose sums hold
 // c)). Computed in double, with the functions of activations.h.

@@ -15,7 +15,7 @@ struct Pass {
   bool training = true;     // false: running statistics, no dropout
   bool count = false;       // fill every field of the TensorStats, not only max_abs
   bool accumulate = false;  // add to dw and db instead of replacing them (later micro-batches)
-  // What the loss is a mean over, of all micro-batches: images; labelled pixels; positive default
+  // What the loss is a mean over, of all micro-batches: images; labeled pixels; positive default
   // boxes. 0: the gradients are zero.
   std::int64_t loss_terms = 0;
   float loss_scale = 1;              // S of the loss's gradients
@@ -37,14 +37,15 @@ class Op {
   virtual ~Op() = default;
   virtual void Forward(const Pass& pass) = 0;
   virtual void Backward(const Pass& pass) = 0;
-  // Masters changed: make the low-precision copies anew. Of `pass`: count, bins, seed, draw.
+  // Masters changed: makes the low-precision copies anew. It reads count, bins, seed and draw of
+  // `pass`.
   virtual void RefreshWeights(const Pass& /*pass*/) {}
   // After the last Backward of a batch whose passes were `part`s: dw and db hold the sums of all
   // processes by now, and are rounded and counted.
   virtual void FinishGradients(const Pass& /*pass*/) {}
 };
 
-// Loss and hits of one call, summed over its terms: images; labelled pixels; positive default
+// Loss and hits of one call, summed over its terms: images; labeled pixels; positive default
 // boxes.
 struct LossResult {
   double loss_sum = 0;      // of their losses, weights and label smoothing included
@@ -65,7 +66,7 @@ struct SecondLabels {
     return labels == nullptr ? SecondLabels{} : SecondLabels{labels + row, shares + row};
   }
 };
-// What the outputs of a batch are judged by, in host memory.
+// The targets of a batch, in host memory.
 struct Targets {
   // [rows, labels of an image], each a class: one; one a pixel, row by row, a negative one being
   // ignored; one a default box, 0 being the background and a negative one ignored.
@@ -77,8 +78,8 @@ struct Targets {
 };
 class LossOp : public Op {
  public:
-  // Of the next calls, copied before it returns. A label that is no class is a mistake of the
-  // caller.
+  // Sets the targets of the next calls; they are copied before it returns. A label that is no class
+  // is a mistake of the caller.
   virtual void SetTargets(const Targets& targets, int rows) = 0;
   // The sums of all Forwards since the last one whose Pass::accumulate was false, that one
   // included; each Forward's own sum is added as a whole. Waits for them.

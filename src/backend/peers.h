@@ -13,8 +13,8 @@ class Peers {
   virtual int rank() const = 0;   // from 0
   virtual int ranks() const = 0;  // more than 1
   // Messages between hosts; see parallel/communicator.h.
-  virtual void Gather(const void* mine, std::size_t bytes, void* all) = 0;
-  virtual void Exchange(const void* mine, std::size_t bytes, void* parts) = 0;
+  virtual void AllGather(const void* mine, std::size_t bytes, void* all) = 0;
+  virtual void AllToAll(const void* mine, std::size_t bytes, void* parts) = 0;
   // Returns when done() is true. DeviceError that names who does not answer where that takes longer
   // than a process may keep the others waiting. Not collective.
   virtual void WaitUntil(const std::function<bool()>& done) = 0;

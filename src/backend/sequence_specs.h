@@ -37,7 +37,7 @@ struct PositionEmbeddingSpec : WeightedLayerSpec {
 struct ClassTokenSpec : WeightedLayerSpec {
   static constexpr char kKind[] = "class_token";
 };
-// Of each head the first `rotary` values are turned in pairs, by angle t * base^(-2 i / rotary) of
+// The first `rotary` values of each head are turned in pairs, by angle t * base^(-2 i / rotary) of
 // pair i at position t: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), rounded; values i and i +
 // rotary / 2, or (interleaved) 2 i and 2 i + 1. Angles are in double, cos and sin fp32. dx: by the
 // angles negated, rounded.
@@ -47,9 +47,10 @@ struct RopeSpec : RoundedLayerSpec {
   double base = 10000;
   bool interleaved = false;
 };
-// Of B images, H query heads, K = kv_heads of keys and values, G = H / K, width d, c = 1 / sqrt(d);
-// query head h reads key head h / G. x: queries [B, Tq, H d], keys and values [B, Tk, K d], or all
-// three side by side in one tensor. causal: key j is visible to query i where j <= i.
+// There are B images, H query heads, K = kv_heads of keys and values, G = H / K, width d, c = 1 /
+// sqrt(d); query head h reads key head h / G. x: queries [B, Tq, H d], keys and values [B, Tk, K
+// d], or all three one after the other in one tensor. causal: key j is visible to query i where j
+// <= i.
 //
 //   s  = c q k^T                                            fp32, never stored
 //   p  = softmax(s) over the visible keys, 0 elsewhere      p_r = round(p) if rounds_p, else p

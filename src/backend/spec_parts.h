@@ -36,19 +36,19 @@ void ForEachPointer(Part& part, const Visitor& visit) {
 // --- Parts of specs. Pointers to TensorStats, TensorMoments, ExponentBins, scalers, decisions and
 // scales are of SharedMemory::backend. ---
 
-// How values are rounded to their tensor's format, beside the format itself.
+// How values are rounded to their tensor's format, in addition to the format itself.
 struct RoundingStyle {
   bool stochastic = false;   // value i of the tensor takes random word i of (seed ^ stream, draw)
   std::uint64_t stream = 0;  // tells rounding points apart
   // A scale of the tensor's own: stored value = round(x * scale) / scale, in fp32 storage; counts
   // are of x * scale. Null: none. The graph updates it between steps.
-  const scaling::TensorScaler* own_scale = nullptr;
+  const scaling::TensorScaler* per_tensor_scale = nullptr;
   // False: a pass that counts fills only numel and max_abs of the TensorStats all the same.
   bool counted = true;
   // Filled in a pass that says so, of the values before rounding without any scale (the gradient's
   // S times the tensor's own). Null: not wanted.
   ExponentBins* bins = nullptr;
-  void Visit(auto&& visit) { visit(own_scale, bins); }
+  void Visit(auto&& visit) { visit(per_tensor_scale, bins); }
 };
 
 // A gradient: the tensor, the scale S it carries, and what its rounding lost. Optional parts are
@@ -61,7 +61,7 @@ struct Gradient {
   // False: of the moments only mean_square and the larger of |min| and |max| need hold.
   bool all_moments = true;
   RoundingStyle style;
-  bool largest_left = false;  // to the op that reads the gradient next (decisions.h)
+  bool amax_deferred = false;  // to the op that reads the gradient next (decisions.h)
   explicit operator bool() const { return static_cast<bool>(tensor); }
   void Visit(auto&& visit) { visit(tensor, scale, stats, moments, style); }
 };
@@ -105,7 +105,8 @@ struct RecomputedNorm {
 };
 
 // How a product takes an operand: rounded once more from what is stored, or as it is. Its style's
-// own scale is divided out again: the values that are multiplied are round(x * scale) / scale.
+// per-tensor scale is divided out again: the values that are multiplied are round(x * scale) /
+// scale.
 struct OperandRounding {
   bool rounds = false;
   NumberFormat format = kFp32;       // of blocks: of their elements
@@ -116,8 +117,8 @@ struct OperandRounding {
   bool random_signs = false;       // of the transform, drawn anew in every pass
   std::uint64_t signs_stream = 0;  // the same for both operands
   RoundingStyle style;
-  // The style's own scale where it is this tensor's: the op writes it, CurrentScale of the largest
-  // magnitude of what is stored. Null: the scale is as it stands.
+  // The style's per-tensor scale where it is this tensor's: the op writes it, CurrentScale of the
+  // largest magnitude of what is stored. Null: the scale is as it stands.
   scaling::TensorScaler* current = nullptr;
   scaling::TensorScaleRule rule;  // of `current`
   TensorStats* stats = nullptr;
@@ -148,7 +149,7 @@ struct RoundedLayerSpec : LayerSpec {
     visit(y_stats, y_style);
   }
 };
-// Those with one fp32 weight beside.
+// Those with one fp32 weight as well.
 struct WeightedLayerSpec : RoundedLayerSpec {
   Tensor w, dw;
   void Visit(auto&& visit) {

@@ -22,20 +22,20 @@ namespace ada::backend {
 // to w_format, dw (after the division) to dw_format. Under rule.reference: dx = round(dgrad(
 // round(alpha * dy), w)), alpha * dy in dy's format. With `recomputed`, x is its z (no data), and
 // dx, once rounded and noted, is masked in place.
-struct ProductSpec : RoundedLayerSpec {
+struct MatmulSpec : RoundedLayerSpec {
   // w: [out, kh, kw, in/groups] in Shape's words; bytes lie as PyTorch's [out, in, kh, kw].
   Tensor w, b;
   RecomputedNorm recomputed;  // empty: x is stored
-  // The scale of its own that x carries: RoundingStyle::own_scale of whoever rounded it. Null:
-  // none, or (where x lies in fp32 though its format needs less) not known.
-  const scaling::TensorScaler* x_own_scale = nullptr;
+  // The per-tensor scale that x carries: RoundingStyle::per_tensor_scale of whoever rounded it.
+  // Null: none, or (where x lies in fp32 though its format needs less) not known.
+  const scaling::TensorScaler* x_per_tensor_scale = nullptr;
   TensorStats* w_stats = nullptr;  // rounding of the copy that is multiplied
   NumberFormat w_format = kFp32, dw_format = kFp32;
   RoundingStyle w_style, dw_style;
-  bool reference = false;       // the authors' program: dw, db = round(round(gradient) / S)
-  ChannelMoments y_moments;     // optional
-  bool y_largest_left = false;  // to BatchNormSpec::x_stats of the op behind it (decisions.h)
-  bool adds_dw = false;         // an op that ran before has written its part of dw in this pass
+  bool reference = false;        // the authors' program: dw, db = round(round(gradient) / S)
+  ChannelMoments y_moments;      // optional
+  bool y_amax_deferred = false;  // to BatchNormSpec::x_stats of the op after it (decisions.h)
+  bool adds_dw = false;          // an op that ran before has written its part of dw in this pass
   Tensor dw, db;
   TensorStats* dw_stats = nullptr;
   scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
@@ -44,11 +44,11 @@ struct ProductSpec : RoundedLayerSpec {
   OperandRoundings operands;
   void Visit(auto&& visit) {
     RoundedLayerSpec::Visit(visit);
-    visit(w, b, recomputed, x_own_scale, w_stats, w_style, dw_style, y_moments, dw, db, dw_stats,
-          scaler, operands);
+    visit(w, b, recomputed, x_per_tensor_scale, w_stats, w_style, dw_style, y_moments, dw, db,
+          dw_stats, scaler, operands);
   }
 };
-struct Conv2dSpec : ProductSpec {
+struct Conv2dSpec : MatmulSpec {
   static constexpr char kKind[] = "conv2d";
   std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int groups = 1;
@@ -56,14 +56,14 @@ struct Conv2dSpec : ProductSpec {
 // A convolution the other way round: y is what the data gradient of the convolution with these
 // weights and this window, from y to x, makes of x; dx is that convolution of dy. w: [in, kh, kw,
 // out / groups] in Shape's words, bytes as PyTorch's [in, out / groups, kh, kw].
-struct ConvTranspose2dSpec : ProductSpec {
+struct ConvTranspose2dSpec : MatmulSpec {
   static constexpr char kKind[] = "conv_transpose2d";
   std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int groups = 1;
 };
 // A spatial x is flattened in the order channel, row, column; where y is spatial too, each position
 // of x is mapped by w [out, 1, 1, in].
-struct LinearSpec : ProductSpec {
+struct LinearSpec : MatmulSpec {
   static constexpr char kKind[] = "linear";
 };
 
@@ -92,7 +92,7 @@ struct MaxPoolSpec : LayerSpec {  // dx.stats only where windows overlap
 };
 // y = 0 but where a pool found its maxima: these values are x's. dx: the values of dy there, as
 // they are. Windows are the pool's, of x's upper left corner where that is larger than `pooled` or
-// the other way round, and do not overlap; dx is 0 behind them.
+// the other way round, and do not overlap; dx is 0 after them.
 struct MaxUnpoolSpec : LayerSpec {
   static constexpr char kKind[] = "max_unpool";
   std::array<int, 2> kernel, stride, padding = {0, 0};
@@ -104,7 +104,7 @@ struct MaxUnpoolSpec : LayerSpec {
   }
 };
 // The mean over a window, padding counted as zeros (PyTorch's default) or, with count_padding
-// false, left out. What lies behind the padding is never counted. adaptive: window i of n over a
+// false, left out. What lies after the padding is never counted. adaptive: window i of n over a
 // side of `size` is [floor(i size / n), ceil((i + 1) size / n)); kernel, stride and padding are not
 // read.
 struct AvgPoolSpec : RoundedLayerSpec {

@@ -64,8 +64,8 @@ ADA_HOST_DEVICE static inline void FinishStats(double sum, double square, std::u
   stats.l2 = std::sqrt(square);
 }
 
-// Of sums over stored values and their extremes; size_only: mean_square and the largest magnitude,
-// as max and -min.
+// Makes moments from sums over stored values and their extremes; size_only: only mean_square and
+// the largest magnitude, as max and -min.
 ADA_HOST_DEVICE static inline TensorMoments MomentsOf(double values, double sum, double square,
                                                       float min, float max, std::uint32_t min_bits,
                                                       bool size_only) {

@@ -44,11 +44,11 @@ ADA_HOST_DEVICE static inline float RoundKept(const NumberGrid& grid, bool stoch
   return RoundRandomlyToGrid(grid, x, Philox(key, how.draw, at / 4)[at % 4]);
 }
 
-// What became of one kind of value. Of the changes that the rule asked for, in fp32 (with AdamW's
+// What became of one kind of value. For the changes that the rule asked for, in fp32 (with AdamW's
 // decay): `zeros` asked for nothing, `lost` for something, and the weight stayed what it was;
 // `overflow`: the new weight lies beyond its format's largest value, `subnormal`: below its
-// smallest normal one; sums and extremes are of the changes asked for. Of values as they are kept:
-// the same words as at every other rounding. Zero bytes are a start, but for min_bits.
+// smallest normal one; sums and extremes are of the changes asked for. For values as they are kept
+// the words mean what they mean at every other rounding. Zero bytes are a start, but for min_bits.
 struct UpdateCounts {
   std::int64_t values, zeros, lost, below, subnormal, overflow, inf, nan;
   double sum, square, l1;

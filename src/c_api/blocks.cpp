@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "c_api/texts.h"
+#include "c_api/handles.h"
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
 #include "config/yaml/problems.h"

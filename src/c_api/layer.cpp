@@ -1,5 +1,5 @@
 // The decisions of one layer, and of branches that meet, behind the C interface.
-#include "c_api/texts.h"
+#include "c_api/handles.h"
 
 namespace ada::c_api {
 namespace {

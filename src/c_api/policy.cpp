@@ -1,6 +1,6 @@
 // Policies behind the C interface: a section of the configuration becomes the object that trains.
 
-#include "c_api/texts.h"
+#include "c_api/handles.h"
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
 #include "config/yaml/problems.h"

@@ -38,7 +38,7 @@ Commands AddRatesCommands(CLI::App& app);
 Commands AddFileCommands(CLI::App& app);
 // picture: one picture as the loader makes it.
 Commands AddPictureCommands(CLI::App& app);
-// score: detections and label images judged by the truth.
+// score: metrics of detections and label images.
 Commands AddScoreCommands(CLI::App& app);
 // what-if, recommend, advise, compare, watch: folders of runs.
 Commands AddRunCommands(CLI::App& app);

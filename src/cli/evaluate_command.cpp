@@ -34,7 +34,7 @@ std::string CheckpointOf(const EvaluateArguments& a, telemetry::Log& log) {
   return path;
 }
 
-// Of segmentation and detection --predictions is a folder.
+// In segmentation and detection --predictions is a folder.
 void CheckEvaluateOutputs(const EvaluateArguments& a, const std::string& checkpoint,
                           const config::Config& config) {
   const std::string &predictions = a.options.predictions, &outputs = a.options.outputs;

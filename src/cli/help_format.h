@@ -6,8 +6,8 @@
 namespace ada::cli {
 
 // Line ends within a description are blanks: it is broken anew, to the right of the names. Examples
-// that are too long go on behind a backslash, as a shell takes them. The program stands in the
-// usage without its folder.
+// that are too long go on after a backslash, as a shell takes them. The program stands in the usage
+// without its folder.
 class HelpFormat : public CLI::Formatter {
  public:
   std::string make_description(const CLI::App* app) const override;

@@ -37,7 +37,7 @@ bool AnyOfBlocks(const std::vector<AnyFormat>& formats) {
   });
 }
 
-// Of the tensors in a dump, formats alone are judged. what: says that it is one.
+// For the tensors of a dump only formats are judged. what: says that it is one.
 int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::string& dump,
                  const std::vector<AnyFormat>& formats) {
   const char* other = a.scale             ? "--scale"

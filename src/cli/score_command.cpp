@@ -1,4 +1,4 @@
-// score: detections and label images of any program, judged by the truth.
+// score: metrics of detections and label images of any program.
 #include <iostream>
 #include <memory>
 

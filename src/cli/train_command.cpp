@@ -71,7 +71,7 @@ telemetry::LogLevel LevelOf(const TrainArguments& a) {
   return telemetry::ParseLogLevel(a.log_level);
 }
 
-// The folder behind --resume, without slashes at its end; "": none. What follows --resume may be
+// The folder after --resume, without slashes at its end; "": none. What follows --resume may be
 // FILE; then it becomes a.config. Where FILE is not given it is the folder's configuration.
 std::string TakeResumeFolder(TrainArguments& a) {
   std::string folder = a.resume_from;
@@ -122,7 +122,8 @@ config::Loaded LoadFor(TrainArguments& a) {
 }
 
 int Train(TrainArguments& a, parallel::World* world, const std::string& program) {
-  // Of several processes the first speaks; what ends one of the others is told all the same.
+  // With several processes only the first one prints; an error that ends one of the others is
+  // printed all the same.
   const bool is_first = world == nullptr || world->rank() == 0;
   telemetry::Log log(is_first ? LevelOf(a) : telemetry::LogLevel::kError);
   const config::Loaded loaded = LoadFor(a);

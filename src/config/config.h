@@ -31,7 +31,7 @@ struct DeviceConfig {
   DeviceKind kind = DeviceKind::kAuto;
   int index = 0;    // of `cuda:1`
   int threads = 0;  // 0: one per core
-  // Of cuda alone.
+  // Keys of device cuda.
   bool autotune = false, deterministic = true;
   Fp8Products fp8 = Fp8Products::kEmulated;
   bool compare = false;  // with the CPU, op by op
@@ -69,7 +69,7 @@ struct DataConfig {
   data::PictureRules pictures;           // the keys exif and sixteen_bit
   data::ArrayLayout layout = data::ArrayLayout::kAuto;
   SplitsConfig splits;
-  // Of sets of tokens.
+  // Keys of data sets of tokens.
   std::string tokens = "bytes";                      // text: what its tokens are
   data::TokenType element = data::TokenType::kAuto;  // tokens: of a file's numbers
   int vocabulary = 0;                                // tokens, tensors; 0: as the files have
@@ -143,7 +143,7 @@ struct ModelConfig {
   double dropout = 0;                    // 0: none
   bool plain = false;                    // vgg: without batch norm
   double width = 1;                      // segnet, ssd: factor of the channels
-  bool batch_norm = false;               // ssd: behind every convolution but those of the heads
+  bool batch_norm = false;               // ssd: after every convolution but those of the heads
   bool cast = false;                     // segnet, ssd: a `scale` layer before the loss
   TransformerConfig transformer;         // gpt2, llama, vit
   std::vector<LayerConfig> layers;       // `repeat` already expanded
@@ -162,7 +162,7 @@ enum class WithinAttention { kRounded, kFp32 };
 enum class RoundingKind { kNearest, kStochastic };
 enum class OverflowKind { kDefault, kFormat, kSaturate };
 struct TensorScalingConfig : scaling::TensorScaleRule {
-  enum class Kind { kNone, kCurrent, kDelayed } kind = Kind::kNone;  // kCurrent: of operands alone
+  enum class Kind { kNone, kCurrent, kDelayed } kind = Kind::kNone;  // kCurrent: only for operands
 };
 // How products take one operand: rounded once more, or (`format` unset) as it is stored.
 struct OperandConfig {
@@ -185,7 +185,7 @@ struct OperandsConfig {
   std::array<std::optional<OperandConfig>, kOperands> by_operand;  // by Operand
   std::optional<TensorScalingConfig> tensor_scaling;
   std::optional<HadamardConfig> hadamard;
-  std::optional<SparedConfig> spared;  // of `precision` alone
+  std::optional<SparedConfig> spared;  // only in `precision`
   bool given() const;
 };
 // `precision.layers`: last match wins, key by key; a role's key beats `format` of the same entry.
@@ -257,13 +257,13 @@ struct OptimizerConfig : backend::UpdateRule {
 
 enum class OnOverflow { kPreset, kSkip, kRetry };  // kPreset: what the preset does, else skip
 enum class ScheduleOnSkip { kAdvance, kHold };
-// An average of the weights over the updates, beside them; decay 0: none.
+// An average of the weights over the updates, in addition to them; decay 0: none.
 struct EmaConfig {
   double decay = 0;        // share of the average that stays
   std::int64_t every = 1;  // updates between two steps of the average
   bool warmup = false;     // decay: at most (1 + n) / (10 + n) after n steps of the average
 };
-// What each labelled pixel counts in the loss, by its class; segmentation alone.
+// What each labeled pixel counts in the loss, by its class; segmentation only.
 struct ClassWeightsConfig {
   enum class Kind { kNone, kMedianFrequency, kGiven } kind = Kind::kNone;
   std::vector<double> values;  // kGiven: one a class
@@ -287,7 +287,7 @@ enum class EvaluatedWeights { kEma, kTrained, kBoth };
 enum class BatchNormStatistics {
   kRunning,     // the running averages of training
   kRecomputed,  // the training images, by the weights that are evaluated
-  kReference,   // the mean of the running averages behind each of their batches, as ChainerCV
+  kReference,   // the mean of the running averages after each of their batches, as ChainerCV
 };
 // What decides which evaluation is the best.
 enum class BestMetric {
@@ -309,7 +309,7 @@ struct DefaultBoxesConfig {
 };
 struct DetectionConfig {
   DefaultBoxesConfig boxes;
-  std::vector<double> variances = {0.1, 0.2};  // of centres, of sizes
+  std::vector<double> variances = {0.1, 0.2};  // of centers, of sizes
   double negatives = 3;  // boxes of background in the loss for each with an object
   double score = 0.01;   // detections below it are dropped
   double nms = 0.45;     // overlap from which the less likely of two boxes is dropped
@@ -356,7 +356,7 @@ struct CheckpointConfig {
 
 // How gradients travel between processes.
 enum class GradientTransport { kFp32, kBf16, kFp16 };
-// Of which values the rules of layers decide: those of all processes, or of each its own.
+// The values from which the rules of layers decide: those of all processes, or each process's own.
 enum class SharedStatistics { kGlobal, kLocal };
 // Several processes that train one network, each with its part of every batch.
 struct ParallelConfig {

@@ -37,9 +37,9 @@ struct LoadedScaling {
   TrainConfig train;
   std::vector<std::string> notes;  // as in Loaded
 };
-// Of a file that is a whole configuration (its other sections are not looked at), or holds only
-// `scaling:`, or is only what stands below it. Overrides set keys of `scaling` and `train`. Throws
-// ConfigError as Load does.
+// Loads from a file that is a whole configuration (its other sections are not looked at), holds
+// only `scaling:`, or holds only what stands below it. Overrides set keys of `scaling` and `train`.
+// Throws ConfigError as Load does.
 LoadedScaling LoadScaling(const std::string& path, const Overrides& overrides);
 LoadedScaling LoadScalingText(const std::string& text, const std::string& name,
                               const Overrides& overrides);
@@ -52,7 +52,7 @@ struct AdaptiveOverrides {
 };
 AdaptiveOverrides ReadAdaptive(const Overrides& overrides);
 
-// A format as it stands behind `precision.format`: a name or a YAML map. Throws ConfigError whose
+// A format as it stands after `precision.format`: a name or a YAML map. Throws ConfigError whose
 // lines begin with "--format".
 NumberFormat ReadFormat(const std::string& yaml_text);
 // The same, or a block-scaled format.
@@ -88,9 +88,9 @@ std::string TextOf(const PrecisionSwitchConfig& change);
 std::int64_t MaxRetries(const TrainConfig& train);
 
 // What a scenario of log.what_if is called where it has no name, from what the entry says, without
-// commas: "scale=1024", "format=fp8_e5m2 scale=8", "policy=dynamic preset=apex". Of `scaling` the
-// policy and what differs from that policy as it is when nothing is given: call it before defaults
-// are filled in.
+// commas: "scale=1024", "format=fp8_e5m2 scale=8", "policy=dynamic preset=apex". From `scaling` it
+// takes the policy and what differs from that policy's defaults: call it before defaults are filled
+// in.
 std::string NameOf(const WhatIfConfig& what_if);
 
 // One line for each key that differs, but for those that are free to: "key: one's -> the other's".

@@ -1,4 +1,4 @@
-// Sizes of the zoo's transformers, gpt2, llama and vit: the keys of `model` that they alone have.
+// Sizes of the zoo's transformers, gpt2, llama and vit: the keys of `model` that only they have.
 #pragma once
 #include <optional>
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace ada::config {
 
-// The angles of rotary positions; llama alone.
+// The angles of rotary positions; llama only.
 struct RopeConfig {
   std::string pairing = "half";  // or interleaved
   double base = 10000;

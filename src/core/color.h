@@ -1,4 +1,4 @@
-// Colour on terminals: whether a stream gets it, and text that has it.
+// Color on terminals: whether a stream gets it, and text that has it.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,13 +11,13 @@ enum class ColorChoice { kAuto, kAlways, kNever };
 void SetColorChoice(ColorChoice choice);
 // Says whether the terminal at `descriptor` can move its cursor: it is one, and no dumb one.
 bool CanMoveCursor(int descriptor);
-// Says whether text for `descriptor` is coloured. Under kAuto: on such a terminal, unless the
+// Says whether text for `descriptor` is colored. Under kAuto: on such a terminal, unless the
 // environment has a NO_COLOR that is not empty (no-color.org).
 bool HasColor(int descriptor);
 
 enum class Color { kPlain, kBold, kDim, kRed, kGreen, kYellow };
 
-// Returns `text`, which must be visible (core/utf8.h), in this colour; as it is where `on` is
+// Returns `text`, which must be visible (core/utf8.h), in this color; as it is where `on` is
 // false.
 std::string Colored(bool on, Color color, std::string_view text);
 

@@ -16,7 +16,7 @@ struct Threshold {
   int exponent;
   double place;
 };
-// Of x, where x * scale has the threshold `at`.
+// The threshold of x, where x * scale has the threshold `at`.
 Threshold Unscaled(double at, double scale) {
   int at_exponent = 0, scale_exponent = 0;
   const double a = std::frexp(at, &at_exponent), s = std::frexp(scale, &scale_exponent);

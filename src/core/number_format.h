@@ -1,5 +1,5 @@
 // Number formats as plain values: how many bits, which bias, what lies beyond the largest number.
-// Conversion here is the scalar definition that every vectorised kernel must agree with bit for
+// Conversion here is the scalar definition that every vectorized kernel must agree with bit for
 // bit.
 #pragma once
 #include <cstdint>
@@ -41,7 +41,7 @@ inline constexpr NumberFormat kBf16{8, 7, 127};
 inline constexpr NumberFormat kCb16{6, 9, 31};
 inline constexpr NumberFormat kFp8E4M3{4, 3, 7, false};
 inline constexpr NumberFormat kFp8E5M2{5, 2, 15};
-// Of 6 and 4 bits, as OCP Microscaling Formats 1.0 defines them.
+// Formats of 6 and 4 bits, as OCP Microscaling Formats 1.0 defines them.
 inline constexpr NumberFormat kFp6E2M3{2, 3, 1, false, false};
 inline constexpr NumberFormat kFp6E3M2{3, 2, 3, false, false};
 inline constexpr NumberFormat kFp4E2M1{2, 1, 1, false, false};
@@ -66,7 +66,7 @@ inline constexpr int kMostBitsOfOdd = 21;
 // where every finite value has a nearest one in `format` (fp32). fp16: 65520.
 float OverflowThreshold(const NumberFormat& format);
 
-// Stochastic rounding: of the two neighbours of `x` the upper (in magnitude) with the probability
+// Stochastic rounding: of the two neighbors of `x` the upper (in magnitude) with the probability
 // of x's place between them, decided by the 32 bits of `random`; exact values stay. From the
 // largest value on as RoundTo, which also decides what overflows.
 float RoundStochastically(const NumberFormat& format, float x, std::uint32_t random);

@@ -106,7 +106,7 @@ ADA_HOST_DEVICE static constexpr std::uint32_t OverflowBits(const ScaledInteger&
          (largest.integer % 2 == 0 ? 1 : 0);
 }
 
-// Of a format that RefuseFormat accepts.
+// The grid of a format that RefuseFormat accepts.
 ADA_HOST_DEVICE static constexpr NumberGrid GridOf(const NumberFormat& f) {
   constexpr std::uint32_t kSmallestNormal = 0x800000u;  // of fp32
   const int lowest = LowestExponentOf(f), spacing = lowest - f.mantissa_bits;

@@ -32,7 +32,7 @@ std::byte* FromHeap(std::size_t bytes) {
 }  // namespace
 
 // kPage is a multiple of every size that a page may have. A mapping is as large as asked for plus
-// one huge page; what lies before the first border of a huge page and behind the block goes back.
+// one huge page; what lies before the first border of a huge page and after the block goes back.
 // Nothing is reserved: whether all of it will fit is asked elsewhere, before any of it is used.
 std::byte* AllocatePages(std::size_t bytes, PageKind kind) {
   CheckSize(bytes);

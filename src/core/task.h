@@ -11,8 +11,9 @@ enum class Task : std::uint8_t {
   kLanguage,        // a token of each token of a text; softmax cross-entropy by token
 };
 
-// Whether what a network says is judged class by class, beside its loss: by label images or boxes.
-constexpr bool JudgesClasses(Task task) {
+// Whether predictions are measured class by class, in addition to the loss: by label images or
+// boxes.
+constexpr bool MeasuresClasses(Task task) {
   return task == Task::kSegmentation || task == Task::kDetection;
 }
 

@@ -12,7 +12,7 @@ namespace ada {
 inline bool IsOperand(std::string_view tensor) {
   return tensor.find('.') != std::string_view::npos;
 }
-// Of attention, each with a scale decision of its own: LAYER.ds.
+// Tensors of attention, each with a scale decision of its own: LAYER.ds.
 inline bool IsOfAttention(std::string_view tensor) {
   return tensor == "ds" || tensor == "dq" || tensor == "dk" || tensor == "dv";
 }

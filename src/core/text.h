@@ -10,7 +10,7 @@
 namespace ada {
 
 // The member of `known` with the fewest edits to `name` (insertion, deletion, substitution,
-// exchange of neighbours; letter case counts nothing), the first of equals. "" where all are more
+// exchange of neighbors; letter case counts nothing), the first of equals. "" where all are more
 // than a third of the longer name (at least one edit) away.
 std::string NearestName(std::string_view name, const std::vector<std::string>& known);
 
@@ -50,7 +50,7 @@ std::string FirstNames(const std::vector<std::string>& names, std::size_t most);
 // `word` as it has to be typed on a command line: in quotes where a shell reads it otherwise.
 std::string ShellWord(const std::string& word);
 
-// "512 B", "1.5 KiB", "2.3 GiB": at most one digit behind the point.
+// "512 B", "1.5 KiB", "2.3 GiB": at most one digit after the point.
 std::string HumanBytes(std::uint64_t bytes);
 
 }  // namespace ada

@@ -1,4 +1,4 @@
-// One image from stored bytes to a network's input: pad and crop, flip, normalise. Pure functions;
+// One image from stored bytes to a network's input: pad and crop, flip, normalize. Pure functions;
 // the loader decides which image, core/image_placement.h where it lies, this file what becomes of
 // it.
 #pragma once

@@ -13,15 +13,16 @@ namespace ada::data {
 struct BrokenImage {
   int row = 0;             // of the batch, as it was to be
   std::int64_t image = 0;  // of the data set
-  std::string file;        // the picture, or what holds its truth
+  std::string file;        // the picture, or what holds its labels
   std::string message;
   FaultKind kind = FaultKind::kUnreadable;
 };
 
 // A file of an image that is not its picture cannot be used.
-class BrokenTruth : public FaultyFile {
+class BrokenLabels : public FaultyFile {
  public:
-  BrokenTruth(std::string file, const std::string& message, FaultKind kind = FaultKind::kUnreadable)
+  BrokenLabels(std::string file, const std::string& message,
+               FaultKind kind = FaultKind::kUnreadable)
       : FaultyFile(kind, message), file_(std::move(file)) {}
   const std::string& file() const { return file_; }
 
@@ -36,7 +37,7 @@ bool Usable(std::int64_t image, const std::string& picture, BrokenImage* broken,
   try {
     use();
     return true;
-  } catch (const BrokenTruth& error) {
+  } catch (const BrokenLabels& error) {
     *broken = {0, image, error.file(), error.what(), error.kind()};
   } catch (const FaultyFile& error) {
     *broken = {0, image, picture, error.what(), error.kind()};

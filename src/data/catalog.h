@@ -60,7 +60,7 @@ struct DatasetFacts {
 
   int per_image() const { return height * width * channels; }
   bool has_path() const { return origin != Origin::kSeed && origin != Origin::kOtherProgram; }
-  // Whether it holds no images, but tokens alone.
+  // Whether it holds only tokens and no images.
   bool has_tokens() const { return origin == Origin::kText || origin == Origin::kTokens; }
   // Whether its images stay in files of their own that are decoded one by one.
   bool decodes() const {

@@ -1,5 +1,5 @@
 // The binary version of CIFAR-10 and CIFAR-100: records of one label byte (CIFAR-100: coarse, then
-// fine) and 3 x 1024 pixels, a plane a colour, row by row
+// fine) and 3 x 1024 pixels, a plane a color, row by row
 // (https://www.cs.toronto.edu/~kriz/cifar.html). Not the Python or Matlab versions.
 #pragma once
 #include <cstdint>

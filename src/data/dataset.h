@@ -1,4 +1,4 @@
-// Labelled images: in memory, read from the files of a data set or made from the seed, or in a
+// Labeled images: in memory, read from the files of a data set or made from the seed, or in a
 // store that is read image by image. Or sequences of tokens. The loader turns them into batches.
 #pragma once
 #include <array>
@@ -29,10 +29,11 @@ inline constexpr int kMostClasses = 65'536;
 
 struct Dataset {
   std::string name;
-  // Of an image as it is stored; where each has a size of its own (a folder), of the first.
+  // The shape of an image as it is stored; where each has a size of its own (a folder), that of the
+  // first.
   int height = 0, width = 0, channels = 0, classes = 0;
   PixelBytes pixels = {};  // [images, height, width, channels], where there is no store
-  // [images]; zeros where the truth of an image is a label image or boxes.
+  // [images]; zeros where the labels of an image are a label image or boxes.
   std::vector<Label> labels = {};
   // What holds the images where they are not in `pixels`, and which of them are this set's, image
   // by image; none picked: from `first` on.
@@ -40,8 +41,8 @@ struct Dataset {
   std::vector<std::uint32_t> picked = {};
   std::int64_t first = 0;  // of the files' images; after SplitLast also where there is no store
   bool by_class = false;   // sorted by class: a part of it is spread over all of it
-  // The truth of segmentation and that of detection, by numbers in the files (NumberInFiles); null
-  // where a label says all.
+  // The labels of segmentation and those of detection, by numbers in the files (NumberInFiles);
+  // null where a label says all.
   std::shared_ptr<const LabelImages> label_images = {};
   std::shared_ptr<const std::vector<ImageObjects>> objects = {};
   // Language: the sequences, each of which counts as an image of [context, 1, 1] where images are
@@ -96,7 +97,7 @@ struct HeldBack {
   double share = 0;  // above 0 and below 1; 0: `count`
   std::uint64_t seed = 0;
   bool any() const { return count > 0 || share > 0; }
-  // Of so many images: of a share at least one, and not all.
+  // How many of so many images these are: a share is at least one image, and not all.
   std::int64_t Of(std::int64_t images) const;
 };
 
@@ -154,8 +155,8 @@ DatasetInfo Inspect(const std::string& name, const std::string& path,
 std::vector<std::string> ClassNames(const std::string& name, const std::string& folder);
 
 // Keeps the first `count` images (0, or more than there are: all) / splits the last `count` off
-// (ConfigError where none would be left). Of n images sorted by class, those kept or split off are
-// spread evenly: numbers floor((2 j + 1) n / (2 count)) for j in 0..count-1.
+// (ConfigError where none would be left). With n images sorted by class, those kept or split off
+// are spread evenly: numbers floor((2 j + 1) n / (2 count)) for j in 0..count-1.
 void Limit(Dataset& dataset, std::int64_t count);
 Dataset SplitLast(Dataset& dataset, std::int64_t count);
 // Splits off what `held_back` says: SplitLast, or of each class (of a set without labels: of all)

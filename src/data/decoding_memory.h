@@ -12,9 +12,9 @@ struct DecodingNeed {
   std::string largest;      // "FILE (500 x 375 pixels)"
 };
 
-// Of sets whose pictures lie in files; nothing for others. A set of more than 10,000 pictures is
-// judged by so many of them, evenly spread. What cannot be read counts nothing: whoever decodes it
-// says what is wrong.
+// What sets need whose pictures lie in files; nothing for others. A set of more than 10,000
+// pictures is judged by so many of them, evenly spread. What cannot be read counts nothing: whoever
+// decodes it says what is wrong.
 DecodingNeed NeedOfDecoding(const Splits& splits, int workers);
 
 }  // namespace ada::data

@@ -12,11 +12,11 @@
 namespace ada::data {
 
 enum class FaultKind : std::uint8_t {
-  kUnreadable,  // no picture, damaged, missing, or its truth is
+  kUnreadable,  // no picture, damaged, missing, or its labels are
   kCut,         // the file ends before its pixels do
-  kSize,        // another size than the others, or than its truth has
-  kSixteenBit,  // grey that is cut at 255
-  kGrey,        // grey among colors
+  kSize,        // another size than the others, or than its labels have
+  kSixteenBit,  // gray that is cut at 255
+  kGray,        // gray among colors
   kExif,        // turned by EXIF, which is not applied
   kPalette,
   kAlpha,
@@ -43,7 +43,7 @@ inline constexpr auto kFaultWords = std::to_array<FaultWord>({
     {FaultKind::kSixteenBit, "sixteen_bit"},
     {FaultKind::kExif, "exif"},
     {FaultKind::kDuplicate, "duplicate"},
-    {FaultKind::kGrey, "grey"},
+    {FaultKind::kGray, "grey"},
     {FaultKind::kPalette, "palette"},
     {FaultKind::kAlpha, "alpha"},
     {FaultKind::kNotRead, "not_read"},

@@ -1,6 +1,6 @@
-// What is done with an image beside moving and mirroring it, in this order: training takes a random
-// resized crop, or resizes and crops; then colours are changed and, when it is normalised, a box is
-// erased. Evaluation resizes and crops at the centre.
+// What is done with an image besides moving and mirroring it, in this order: training takes a
+// random resized crop, or resizes and crops; then colors are changed and, when it is normalized, a
+// box is erased. Evaluation resizes and crops at the center.
 #pragma once
 #include <optional>
 
@@ -25,14 +25,14 @@ struct RandomResizedCrop {
 struct ImageChanges {
   ResizeTo resize = {};
   PictureSize center_crop = {};  // 0: none; with random_crop the size that is cut
-  // Of training. The crop replaces resize and center_crop.
+  // Changes of training images. The crop replaces resize and center_crop.
   std::optional<RandomResizedCrop> random_resized_crop = {};
   std::optional<ColorJitterSpec> color_jitter = {};
   std::optional<RandomErasingSpec> random_erasing = {};
   // After resize: both sides times a random factor. What the network sees is cut from a random
   // place of that; where it is smaller it lies anywhere, and the rest is black and has no label.
   std::optional<Range> random_scale = {};
-  // Of images with boxes; replaces all of these but resize.to, the size of the result.
+  // Changes of images with boxes; they replace all of these but resize.to, the size of the result.
   std::optional<SsdChangesSpec> ssd = {};
 
   bool crops() const { return center_crop.height > 0; }

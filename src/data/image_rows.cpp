@@ -1,4 +1,4 @@
-// Rows of batches that are images: an image and its truth, changed together.
+// Rows of batches that are images: an image and its labels, changed together.
 
 #include <algorithm>
 #include <array>
@@ -33,7 +33,7 @@ void CheckDetection(const LoaderSpec& spec, const ImageShape& shape) {
                       "; the network's default boxes are for " + SizeText({input, input}));
 }
 
-void CheckTruth(const Dataset& dataset, const LoaderSpec& spec, const ImageShape& shape) {
+void CheckTargets(const Dataset& dataset, const LoaderSpec& spec, const ImageShape& shape) {
   const Task task = dataset.task();
   if (task == Task::kClassification) {
     ADA_CHECK(!spec.changes.ssd && !spec.coder);
@@ -86,8 +86,8 @@ class ImageRows final : public RowWriter {
   // DataError where the picture that was read is not of the size that they are for.
   const ImageObjects& ObjectsOf(std::int64_t image, PictureSize read) const;
   // Those that SSD's changes make; returns the boxes that are left, in pixels of the input.
-  std::vector<vision::LabelledBox> WriteSsd(std::int64_t epoch, std::int64_t image,
-                                            float* out) const;
+  std::vector<vision::LabeledBox> WriteSsd(std::int64_t epoch, std::int64_t image,
+                                           float* out) const;
 
   const Dataset& dataset_;
   const LoaderSpec& spec_;
@@ -97,7 +97,7 @@ class ImageRows final : public RowWriter {
 
 ImageRows::ImageRows(const Dataset& dataset, const LoaderSpec& spec)
     : dataset_(dataset), spec_(spec), images_(dataset, spec) {
-  CheckTruth(dataset, spec, shape());
+  CheckTargets(dataset, spec, shape());
   if (dataset.task() == Task::kSegmentation) {
     labels_ = std::int64_t{shape().height} * shape().width;
   } else if (dataset.task() == Task::kDetection) {
@@ -140,11 +140,11 @@ void ImageRows::WriteLabels(std::int64_t image, const ShownPart& part, std::int3
   ShowLabels(part, ReadLabels(dataset_, number, part.stored), labels);
 }
 
-std::vector<vision::LabelledBox> ImageRows::WriteSsd(std::int64_t epoch, std::int64_t image,
-                                                     float* out) const {
+std::vector<vision::LabeledBox> ImageRows::WriteSsd(std::int64_t epoch, std::int64_t image,
+                                                    float* out) const {
   const std::int64_t number = dataset_.NumberInFiles(image);
   Picture picture = dataset_.store->Read(number, WholeOf);
-  std::vector<vision::LabelledBox> boxes = TrainingBoxes(ObjectsOf(image, picture.size()));
+  std::vector<vision::LabeledBox> boxes = TrainingBoxes(ObjectsOf(image, picture.size()));
   RandomStream random = StreamFor(spec_.seed, kSsdStream, epoch, image);
   StreamDraws draws(&random);
   const SsdChanges changes = DrawSsdChanges(*spec_.changes.ssd, picture.size(), boxes, &draws);

@@ -1,5 +1,5 @@
-// One image from a data set to a network's input: decoded, resized, cropped, flipped, coloured,
-// normalised, erased, as a LoaderSpec says. A pure function of (data set, spec, epoch, image).
+// One image from a data set to a network's input: decoded, resized, cropped, flipped, colored,
+// normalized, erased, as a LoaderSpec says. A pure function of (data set, spec, epoch, image).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -30,7 +30,7 @@ ChangesProblem ProblemOfChanges(const Dataset& dataset, const LoaderSpec& spec, 
 std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
                                 const ImageShape& shape, const std::string& name);
 
-// Where an image goes: its normalised values, or its bytes.
+// Where an image goes: its normalized values, or its bytes.
 struct ImageValues {
   float* values = nullptr;
   std::uint8_t* bytes = nullptr;

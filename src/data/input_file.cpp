@@ -19,7 +19,7 @@ namespace ada::data {
 namespace {
 
 constexpr std::size_t kBufferBytes = 256 * 1024;
-// How far data behind what was expected is unpacked to say where it ends: it may be made to have
+// How far data after what was expected is unpacked to say where it ends: it may be made to have
 // none.
 constexpr std::uint64_t kLookedAhead = std::uint64_t{16} << 20;
 // Deflate packs no better than 1032:1 (zlib's technical notes); a claim beyond that is false.

@@ -40,7 +40,7 @@ class InputFile {
                                const std::string& reason) const;
   std::size_t ReadPacked(Stream& stream, std::span<std::uint8_t> to) const;
   std::size_t ReadSome(Stream& stream, std::span<std::uint8_t> to) const;
-  // Stops unpacking behind `most`.
+  // Stops unpacking after `most`.
   std::uint64_t UnpackedSize(std::uint64_t most) const;
   bool TrailerAgrees(std::uint64_t bytes) const;
   std::unique_ptr<Stream> Open() const;

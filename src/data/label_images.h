@@ -1,4 +1,4 @@
-// The truth of segmentation: a label image for each image of a data set.
+// The labels of segmentation: a label image for each image of a data set.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@ namespace ada::data {
 // kNoLabel.
 inline constexpr std::uint8_t kIgnoredPixel = 255;
 inline constexpr std::int32_t kNoLabel = -1;
-// Of a set with label images.
+// The most classes of a set with label images.
 inline constexpr int kMostPixelClasses = 255;
 
 // Safe from several threads. `image` counts the images of the files, as Dataset::NumberInFiles
@@ -21,7 +21,7 @@ class LabelImages {
   virtual ~LabelImages() = default;
   virtual std::string NameOf(std::int64_t image) const = 0;  // in messages: its file
   // One channel, in the file's own size: a class below the data set's `classes`, or kIgnoredPixel.
-  // DataError naming the file: it cannot be read, is no 8-bit grey or palette PNG, or has a label
+  // DataError naming the file: it cannot be read, is no 8-bit gray or palette PNG, or has a label
   // that is none of the classes (with the first such pixel).
   virtual Picture Read(std::int64_t image) const = 0;
   // The size alone, from the file's header, which is read once. DataError as above.

@@ -11,7 +11,7 @@ namespace ada::data {
 inline constexpr char kIgnoredName[] = "ignored";
 
 struct LabelValues {
-  // In the order given: a value of a grey or palette PNG (0 to 255), or a color 0xRRGGBB; and the
+  // In the order given: a value of a gray or palette PNG (0 to 255), or a color 0xRRGGBB; and the
   // class, which several may have.
   std::vector<std::pair<std::uint32_t, std::string>> classes = {};
   bool by_color = false;

@@ -1,4 +1,4 @@
-// Batches from a data set: shuffling, augmentation and normalisation on worker threads. Every batch
+// Batches from a data set: shuffling, augmentation and normalization on worker threads. Every batch
 // is a pure function of (seed, epoch, index), whatever the threads do.
 #pragma once
 #include <cstdint>
@@ -24,8 +24,8 @@ enum class OnBroken : std::uint8_t {
   kLeaveOut,  // the batch has a row less, and may have none
 };
 
-// Of each batch the part that one of several processes takes: of every `micro` rows (0: of all) the
-// share of number `index` of `of`, as ShareOf has it.
+// The part of each batch that one of several processes takes: the share of number `index` of `of`
+// in every `micro` rows (0: in all), as ShareOf has it.
 struct BatchPart {
   int index = 0, of = 1, micro = 0;
 };
@@ -34,7 +34,7 @@ struct LoaderSpec {
   int batch_size = 128;
   BatchPart part = {};
   bool shuffle = false, drop_last = false;
-  int pad = 0;  // black pixels (0 before normalising) around it, to crop from;
+  int pad = 0;  // black pixels (0 before normalizing) around it, to crop from;
                 // without random_crop it changes nothing
   bool random_crop = false, horizontal_flip = false;
   std::vector<double> mean, std;  // per channel; empty: pixels / 255, fp32 values as they are
@@ -49,12 +49,12 @@ struct LoaderSpec {
   // Makes the targets of a set with boxes: needed there, and null elsewhere.
   std::shared_ptr<const vision::BoxCoder> coder = {};
 };
-// Whether images of a batch are bytes until they are normalised: not where they are fp32 in their
-// files, or are erased or mixed, which is done to normalised values.
+// Whether images of a batch are bytes until they are normalized: not where they are fp32 in their
+// files, or are erased or mixed, which is done to normalized values.
 bool ComeAsBytes(const Dataset& dataset, const LoaderSpec& spec);
 
 struct Batch {
-  std::vector<float> images;              // [rows, h, w, c], normalised
+  std::vector<float> images;              // [rows, h, w, c], normalized
   std::vector<std::uint8_t> bytes = {};   // LoaderSpec::as_bytes: instead, as they are before that
   std::vector<std::int32_t> tokens = {};  // language: instead, [rows, context]
   // [rows, labels of an image]: its class; the class of each pixel, or the target of each token
@@ -69,7 +69,7 @@ struct Batch {
                                        // are drawn, how many drawings of the epoch came before
   int rows = 0;
   int whole_rows = 0;  // of all parts; but for broken images that are left out
-  // Of a batch that was mixed: each row's second label and the share of its first; else empty.
+  // For a batch that was mixed each row's second label and the share of its first; else empty.
   std::vector<std::int32_t> second_labels = {};
   std::vector<float> shares = {};
   std::vector<BrokenImage> broken = {};  // in the order of their rows; replaced or left out

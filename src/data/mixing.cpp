@@ -26,7 +26,7 @@ double LogGammaDrawFromOne(RandomStream& random, double alpha) {
       return std::log(d * v);
   }
 }
-// Of a number from Gamma(alpha, 1), alpha < 1, whose logarithm is log + log_uniform / alpha.
+// Parts of a number from Gamma(alpha, 1), alpha < 1, whose logarithm is log + log_uniform / alpha.
 struct GammaParts {
   double log = 0, log_uniform = 0;
 };

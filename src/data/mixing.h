@@ -33,8 +33,8 @@ struct MixDraw {
 MixDraw DrawMix(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
                 const MixedShape& shape);
 
-// Mixes the batch's images, in fp32 behind their normalisation, as drawn, and fills in
-// second_labels and shares; where nothing is drawn they become empty.
+// Mixes the batch's images, in fp32 after their normalization, as drawn, and fills in second_labels
+// and shares; where nothing is drawn they become empty.
 void MixBatch(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
               const MixedShape& shape, Batch* batch);
 

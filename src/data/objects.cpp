@@ -4,11 +4,11 @@
 
 namespace ada::data {
 
-std::vector<vision::LabelledBox> TrainingBoxes(const ImageObjects& objects) {
-  std::vector<vision::LabelledBox> boxes;
+std::vector<vision::LabeledBox> TrainingBoxes(const ImageObjects& objects) {
+  std::vector<vision::LabeledBox> boxes;
   const auto height = static_cast<float>(objects.size.height);
   const auto width = static_cast<float>(objects.size.width);
-  for (vision::LabelledBox object : objects.boxes) {
+  for (vision::LabeledBox object : objects.boxes) {
     vision::Box& box = object.box;
     box = {std::max(box.y0, 0.0f), std::max(box.x0, 0.0f), std::min(box.y1, height),
            std::min(box.x1, width)};

@@ -1,4 +1,4 @@
-// The truth of detection: the boxes of each image of a data set.
+// The labels of detection: the boxes of each image of a data set.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,11 +13,11 @@ struct ImageObjects {
   PictureSize size;  // of the image in its file
   // All boxes in pixels from 0, as the file has them: difficult ones, those without area and those
   // that reach beyond the image included, for a metric counts them. Training takes TrainingBoxes.
-  std::vector<vision::LabelledBox> boxes;
+  std::vector<vision::LabeledBox> boxes;
 };
 
 // What training sees of an image's boxes: cut off at the image's edges; without the difficult ones
 // and those of which nothing is left (no area, inverted, outside).
-std::vector<vision::LabelledBox> TrainingBoxes(const ImageObjects& objects);
+std::vector<vision::LabeledBox> TrainingBoxes(const ImageObjects& objects);
 
 }  // namespace ada::data

@@ -1,4 +1,4 @@
-// One row of a batch: what the network sees of a sample, and its truth. A pure function of (data
+// One row of a batch: what the network sees of a sample, and its labels. A pure function of (data
 // set, spec, epoch, sample). Which of the two kinds of rows a batch has is known here alone.
 #pragma once
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace ada::data {
 
 // How many values a row has of each kind.
 struct RowSizes {
-  std::int64_t image = 0;  // normalised values, or bytes
+  std::int64_t image = 0;  // normalized values, or bytes
   std::int64_t tokens = 0;
   std::int64_t labels = 1, locations = 0;
 };
 
 // Where a row goes; what a row has none of is null.
 struct RowPlace {
-  float* values = nullptr;         // of an image: normalised,
+  float* values = nullptr;         // of an image: normalized,
   std::uint8_t* bytes = nullptr;   // or its bytes
   std::int32_t* tokens = nullptr;  // of a sequence
   std::int32_t* labels = nullptr;
@@ -33,7 +33,7 @@ class RowWriter {
   virtual ~RowWriter() = default;
 
   virtual RowSizes sizes() const = 0;
-  // Of an image as the network takes it, or {context, 1, 1}.
+  // The shape of an image as the network takes it, or {context, 1, 1}.
   virtual ImageShape shape() const = 0;
   // Whether several threads should make one batch.
   virtual bool is_slow() const { return false; }
@@ -45,10 +45,10 @@ class RowWriter {
   virtual void Prefetch(std::int64_t /*sample*/) const {}
   // DataError where a mapped file was cut.
   virtual void CheckUnchanged() const = 0;
-  // Writes a sample as it is in `epoch`. Safe from several threads. DataError: it or its truth
+  // Writes a sample as it is in `epoch`. Safe from several threads. DataError: it or its labels
   // cannot be read, or they do not fit together.
   virtual void Write(std::int64_t epoch, std::int64_t sample, const RowPlace& out) const = 0;
-  // Of a batch's labels, those that its loss is a mean over.
+  // How many of a batch's labels its loss is a mean over.
   virtual std::int64_t TermsOf(const std::vector<std::int32_t>& labels) const = 0;
 };
 

@@ -32,29 +32,29 @@ std::int64_t ShowLabels(const ShownPart& part, const Picture& labels, std::int32
       PlacesOf(window.top, window.height, part.resized.height, box.top, box.height, false);
   const std::vector<int> columns =
       PlacesOf(window.left, window.width, part.resized.width, box.left, box.width, part.flip);
-  std::int64_t labelled = 0;
+  std::int64_t labeled = 0;
   for (const int row : rows) {
     const std::uint8_t* in = labels.pixels.data() + std::int64_t{std::max(row, 0)} * labels.width;
     for (const int column : columns) {
       const std::uint8_t label = row < 0 || column < 0 ? kIgnoredPixel : in[column];
-      labelled += label != kIgnoredPixel;
+      labeled += label != kIgnoredPixel;
       *out++ = label == kIgnoredPixel ? kNoLabel : label;
     }
   }
-  return labelled;
+  return labeled;
 }
 
-std::vector<vision::LabelledBox> ShowBoxes(const ShownPart& part,
-                                           const std::vector<vision::LabelledBox>& boxes) {
-  std::vector<vision::LabelledBox> moved = boxes;
-  for (vision::LabelledBox& object : moved) {
+std::vector<vision::LabeledBox> ShowBoxes(const ShownPart& part,
+                                          const std::vector<vision::LabeledBox>& boxes) {
+  std::vector<vision::LabeledBox> moved = boxes;
+  for (vision::LabeledBox& object : moved) {
     const vision::Box in_box = Translated(object.box, static_cast<float>(-part.box.top),
                                           static_cast<float>(-part.box.left));
     object.box = ResizedBox(in_box, {part.box.height, part.box.width}, part.resized);
   }
   moved = CropBoxes(moved, part.window);
   if (part.flip)
-    for (vision::LabelledBox& object : moved) object.box = Mirrored(object.box, part.window.width);
+    for (vision::LabeledBox& object : moved) object.box = Mirrored(object.box, part.window.width);
   return moved;
 }
 

@@ -19,13 +19,13 @@ struct ShownPart {
 };
 
 // The labels of the part, from a label image of the stored picture's size (one channel): each pixel
-// has that of the pixel in which its centre lies (nearest, as PIL's), kNoLabel for kIgnoredPixel
+// has that of the pixel in which its center lies (nearest, as PIL's), kNoLabel for kIgnoredPixel
 // and beside the picture. `out`: [window.height, window.width]. Returns how many have a label.
 std::int64_t ShowLabels(const ShownPart& part, const Picture& labels, std::int32_t* out);
 
-// The boxes of the part, in its pixels; those whose centre it does not show, and those of which
+// The boxes of the part, in its pixels; those whose center it does not show, and those of which
 // nothing is left, are gone.
-std::vector<vision::LabelledBox> ShowBoxes(const ShownPart& part,
-                                           const std::vector<vision::LabelledBox>& boxes);
+std::vector<vision::LabeledBox> ShowBoxes(const ShownPart& part,
+                                          const std::vector<vision::LabeledBox>& boxes);
 
 }  // namespace ada::data

@@ -8,7 +8,7 @@
 
 namespace ada::data {
 
-// What people call the split that a training is judged by while it goes on.
+// What people call the split on which a training is evaluated while it goes on.
 const std::vector<std::string>& ValidationNames();
 
 struct SplitsOfSet {

@@ -14,13 +14,13 @@
 namespace ada::data {
 namespace {
 
-// A class is a colour and a triangle wave across the image: a network can tell classes apart by the
+// A class is a color and a triangle wave across the image: a network can tell classes apart by the
 // mean of a channel as well as by texture.
 struct ChannelPattern {
-  int colour = 0;
+  int color = 0;
   std::uint32_t step_y = 0, step_x = 0, phase = 0;  // turns, in units of 2^-32
 };
-constexpr int kColourLow = 64, kColourRange = 128;
+constexpr int kColorLow = 64, kColorRange = 128;
 constexpr int kWaveHeight = 56;  // the wave goes from -56 to 56
 constexpr int kNoiseGain = 40;   // / 256; the sum of four bytes deviates by 147.8: noise by 23
 constexpr double kMostBytes = 64.0 * (1 << 30);
@@ -35,7 +35,7 @@ std::uint32_t StepFrom(std::uint32_t word) {
   return static_cast<std::uint32_t>((word * (2 * kMost + 1) >> 32) - kMost);
 }
 
-// The classes' colours are spread evenly over each channel, in an order of the channel's own.
+// The classes' colors are spread evenly over each channel, in an order of the channel's own.
 std::vector<ChannelPattern> MakePatterns(const SyntheticSpec& spec, std::uint64_t seed) {
   const auto channels = static_cast<std::size_t>(spec.channels);
   std::vector<ChannelPattern> patterns(static_cast<std::size_t>(spec.classes) * channels);
@@ -45,7 +45,7 @@ std::vector<ChannelPattern> MakePatterns(const SyntheticSpec& spec, std::uint64_
     for (std::size_t label = 0; label < order.size(); ++label) {
       const auto words = Philox(seed, kPatternStream, label << 32 | c);
       patterns[label * channels + c] = {
-          kColourLow + static_cast<int>((2 * order[label] + 1) * kColourRange / (2 * order.size())),
+          kColorLow + static_cast<int>((2 * order[label] + 1) * kColorRange / (2 * order.size())),
           StepFrom(words[0]), StepFrom(words[1]), words[2]};
     }
   }
@@ -61,7 +61,7 @@ int Triangle(std::uint32_t turn) {
 int PatternAt(const ChannelPattern& pattern, int y, int x) {
   const std::uint32_t turn = pattern.phase + pattern.step_y * static_cast<std::uint32_t>(y) +
                              pattern.step_x * static_cast<std::uint32_t>(x);
-  return pattern.colour + Triangle(turn) * kWaveHeight / 256;
+  return pattern.color + Triangle(turn) * kWaveHeight / 256;
 }
 
 // [classes, h, w, c]: the images before noise.

@@ -43,7 +43,7 @@ backend::Gradient Bindings::Grad(int index) const {
   }
   if (gradient.moments) result.moments = moments.backend + index;
   result.all_moments = gradient.all_moments;
-  result.largest_left = gradient.largest_left;
+  result.amax_deferred = gradient.amax_deferred;
   return result;
 }
 
@@ -51,10 +51,10 @@ backend::RoundingStyle Bindings::ValueStyle(int value) const {
   return styles->Of(value == 0 ? "input" : NameOf(value - 1), "y", storage->values[value]);
 }
 
-const scaling::TensorScaler* Bindings::OwnScale(int value) const {
+const scaling::TensorScaler* Bindings::PerTensorScale(int value) const {
   while (value > 0 && !network->nodes[value - 1].rounds_output())
     value = network->nodes[value - 1].inputs[0];
-  return ValueStyle(value).own_scale;
+  return ValueStyle(value).per_tensor_scale;
 }
 
 TensorStats* Bindings::ValueStats(int value) const {

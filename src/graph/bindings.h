@@ -11,8 +11,8 @@
 
 namespace ada::graph {
 
-// What is pointed to is the graph's. Of what is shared with the host, specs get the backend's
-// address, lists the host's.
+// What is pointed to is the graph's. Where memory is shared with the host, specs get the backend's
+// address and lists the host's.
 struct Bindings {
   const Network* network = nullptr;
   const Plan* plan = nullptr;
@@ -41,10 +41,10 @@ struct Bindings {
   backend::Gradient Grad(int gradient) const;  // empty for -1
   // At the host's address.
   const float* ScaleOf(int gradient) const { return scales.host + plan->gradients[gradient].scale; }
-  // Of a value that is rounded, by the layer that makes it (0: the network's input).
+  // The style of a value that is rounded, by the layer that makes it (0: the network's input).
   backend::RoundingStyle ValueStyle(int value) const;
-  // The scale of its own that a value carries, from whoever rounded it; null: none.
-  const scaling::TensorScaler* OwnScale(int value) const;
+  // The per-tensor scale that a value carries, from whoever rounded it; null: none.
+  const scaling::TensorScaler* PerTensorScale(int value) const;
   TensorStats* ValueStats(int value) const;  // null in a graph that does not train
   const Parameter& ParameterOf(int node, std::size_t index) const {
     return (*parameters)[static_cast<std::size_t>(parameters_of[node][index])];

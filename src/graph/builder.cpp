@@ -75,7 +75,7 @@ void Builder::Bind() {
   bindings_.scalers = graph_->scalers_;
 }
 
-// Beside the plan, as images are: filled before the pass begins.
+// Outside of the plan, as images are: filled before the pass begins.
 void Builder::BindTokens() {
   Tensor& tokens = graph_->tokens_;
   tokens.shape = spec_.input;
@@ -273,7 +273,7 @@ std::vector<int> Builder::GradientsOf(int node) const {
 void Builder::MakeEnds(OpMaker& maker) {
   graph_->loss_ = maker.MakeLoss(spec_);
   if (network_.reads_tokens()) return;
-  Tensor& images = graph_->images_;  // fp32, beside the plan: filled before the pass begins
+  Tensor& images = graph_->images_;  // fp32, outside of the plan: filled before the pass begins
   images.shape = spec_.input;
   images.data = backend_.Allocate(images.bytes());
   graph_->input_ = maker.MakeInput(images);

@@ -1,5 +1,5 @@
 // Builds a Graph: checks the network, makes parameters, asks for each layer's rule, plans,
-// allocates and lets the backend make the ops. Used by Graph::Build alone.
+// allocates and lets the backend make the ops. Only Graph::Build uses it.
 #pragma once
 #include <memory>
 #include <vector>

@@ -8,7 +8,7 @@
 namespace ada::graph {
 namespace {
 
-// Beside what each node has: one block is one copy where the host fetches it.
+// In addition to what each node has: one block is one copy where the host fetches it.
 constexpr std::size_t kResultsBlock = 64 << 10, kBinsBlock = 256 << 10, kScalesBlock = 4 << 10;
 
 std::uint64_t NextNumber() {

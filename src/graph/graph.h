@@ -47,14 +47,14 @@ struct GraphSpec {
   double negatives = 3;              // detection: background boxes a positive one, in the loss
   bool reads_background = false;     // MultiboxLossSpec's
   RuleFor rule_for;                  // training only; none: every alpha is 1
-  bool scales_batch_norms = false;   // they ask for a rule too, and their dx have own scales
+  bool scales_batch_norms = false;   // they ask for a rule too, and their dx have per-tensor scales
   bool scales_attention = true;      // the gradients within attention ask for rules of their own
   bool reference = false;  // branch sums and the logit gradient as in the authors' program
   // Under `reference`: whether the gradients that meet at this layer's output are brought to one
   // scale before they are summed. None: all are.
   std::function<bool(const std::string& layer)> rescales_branches;
-  // Of y w dx dw dy: tensors whose TensorStats are filled in full in a pass that counts, and those
-  // of which ExponentBins are taken.
+  // Out of y w dx dw dy, the tensors whose TensorStats are filled in full in a pass that counts,
+  // and those of which ExponentBins are taken.
   std::vector<std::string> counted = {"y", "w", "dx", "dw", "dy"};
   std::vector<std::string> histograms;
 };
@@ -63,9 +63,10 @@ struct GraphSpec {
 class GradientTaker {
  public:
   virtual ~GradientTaker() = default;
-  // Of the last op that ran; indices of Graph::parameters. The backend may still be at work on it.
+  // Takes the parameters of the last op that ran; indices of Graph::parameters. The backend may
+  // still be at work on it.
   virtual void Take(const std::vector<int>& parameters) = 0;
-  // Whether the backend sums as part of the pass. Then the pass calls Finish at its end, behind
+  // Whether the backend sums as part of the pass. Then the pass calls Finish at its end, after
   // which gradients are sums, and finishes them; and Take and Finish may be replayed.
   virtual bool sums_in_pass() const { return false; }
   virtual void Finish() = 0;
@@ -79,8 +80,8 @@ class Graph {
   static std::unique_ptr<Graph> Build(const GraphSpec& spec, backend::Backend& backend,
                                       const Graph* share = nullptr);
 
-  // Images [rows, h, w, c] and what the task's loss judges them by, both copied before it returns;
-  // rows at most input.n.
+  // Images [rows, h, w, c] and the targets of the task's loss, both copied before it returns; rows
+  // at most input.n.
   void SetBatch(const float* images, const backend::Targets& targets, int rows);
   // Images with a label each (second: or two, GraphSpec::mixes).
   void SetBatch(const float* images, const std::int32_t* labels, int rows,
@@ -119,11 +120,13 @@ class Graph {
   // of all roundings become those of all rows, in the lists below, until the next Collect. Where
   // processes decided about scales on their own, values are brought to the scale of the first.
   void Join(backend::Exchange& exchange, const backend::Pass& pass);
-  // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.
+  // Call it after masters or tensor scales of weights changed. It reads count, bins, seed and draw
+  // of `pass`.
   void RefreshWeights(const backend::Pass& pass);
   // Sums over all Forwards since the last whose pass did not accumulate. Waits for them.
   backend::LossResult Result() { return loss_->Result(); }
-  // Waits for all that was asked for; then the lists below tell what ops wrote. Of `pass`: bins.
+  // Waits for all that was asked for; then the lists below tell what ops wrote. It reads bins of
+  // `pass`.
   void Collect(const backend::Pass& pass);
   // The caller changed scalers of layers, or of tensors: ops see them from now on. To be called
   // when all passes have been collected.
@@ -135,7 +138,7 @@ class Graph {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<RoundingPoint>& roundings() const { return roundings_; }  // execution order
   const std::vector<ScalePoint>& scales() const { return scales_; }
-  // Tensors with a scale of their own (delayed scaling), in a fixed order; empty where there are
+  // Tensors with a per-tensor scale (delayed scaling), in a fixed order; empty where there are
   // none. With `share`, the scalers of y and w are the other graph's.
   const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
   const NumberFormat& input_format() const { return input_format_; }  // of the rounded images
@@ -143,7 +146,7 @@ class Graph {
   // What the loss is of, valid after Forward: the logits; or locations, then scores.
   const std::vector<Tensor>& outputs() const { return outputs_; }
   const Tensor& logits() const { return outputs_.back(); }  // or the scores
-  // Of the logits, or scores: those of one image, pixel or box.
+  // How many logits or scores one image, pixel or box has.
   int classes() const { return static_cast<int>(outputs_.back().shape.c); }
 
   ~Graph();

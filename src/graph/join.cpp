@@ -81,7 +81,7 @@ void JoinStats(backend::Exchange& exchange, std::vector<RoundingPoint>& points) 
   }
 }
 
-// Sums of what points count beside their statistics, where they have it.
+// Sums of what points count besides their statistics, where they have it.
 template <class Counts>
 void JoinSums(backend::Exchange& exchange, const std::vector<RoundingPoint>& points,
               const Counts* RoundingPoint::*counts) {

@@ -17,7 +17,7 @@ namespace ada::graph {
 
 // A scale of a tensor's own (delayed scaling), and what it is made of.
 struct TensorScale {
-  SharedArray<scaling::TensorScaler> own_scale;
+  SharedArray<scaling::TensorScaler> per_tensor_scale;
   scaling::TensorScaleHistory history;
 };
 
@@ -29,20 +29,21 @@ struct RoundingPoint {
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
   const float* scale;
-  // The tensor's own scale (delayed or current), which its values carry beside `scale`; null: none.
-  scaling::TensorScaler* own_scale = nullptr;
+  // The tensor's scale (delayed or current), which its values carry in addition to `scale`; null:
+  // none.
+  scaling::TensorScaler* per_tensor_scale = nullptr;
   const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
-  // Of an operand in a block-scaled format, of whose elements `format` is; null: it is plain.
+  // The block-scaled format of an operand, whose elements have `format`; null: it is plain.
   std::optional<BlockFormat> block = {};
   const BlockCounts* blocks = nullptr;
   AnyFormat named_format() const { return block ? AnyFormat(*block) : AnyFormat(format); }
-  // Of several processes that share the batch the one that holds the largest magnitude (Graph::Join
-  // of the last pass); a weight is everyone's: -1.
+  // With several processes that share the batch, the one that holds the largest magnitude
+  // (Graph::Join of the last pass); a weight is everyone's: -1.
   int largest_at = -1;
   // The factor that its values carry.
   double carried() const {
     return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *
-           (own_scale != nullptr ? static_cast<double>(own_scale->scale) : 1.0);
+           (per_tensor_scale != nullptr ? static_cast<double>(per_tensor_scale->scale) : 1.0);
   }
 };
 
@@ -76,7 +77,7 @@ struct ScalePoint {
   scaling::LayerScaler* scaler;  // null at a branch point
 };
 
-// A tensor with a scale of its own: "conv1.y", "input.y", "loss.dx". stats of its last rounding
+// A tensor with a per-tensor scale: "conv1.y", "input.y", "loss.dx". stats of its last rounding
 // (max_abs is of x * scale); null in an evaluation graph.
 struct ScaledTensor {
   std::string name;

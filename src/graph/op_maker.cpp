@@ -43,8 +43,8 @@ backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
   return norm;
 }
 
-// Of a tied weight the copy is its owner's; dw is whole, and then rounded and counted, where the
-// owner, whose backward pass comes last, has added its part.
+// A tied weight's copy is its owner's; dw is whole, and then rounded and counted, where the owner,
+// whose backward pass comes last, has added its part.
 void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
   const int owner = node(op).weight_owner(op.node);
   parts.w = RoundedOf(owner, "w", b_.storage->weights[owner], &LayerStats::w);
@@ -53,7 +53,7 @@ void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
   for (int i = op.node + 1; i < static_cast<int>(b_.network->nodes.size()); ++i)
     parts.adds_dw = parts.adds_dw || b_.network->nodes[i].weight_owner(i) == owner;
   if (node(op).kind->reads_tokens) return;
-  parts.x_own_scale = b_.OwnScale(node(op).inputs[0]);
+  parts.x_per_tensor_scale = b_.PerTensorScale(node(op).inputs[0]);
   for (std::size_t i = 0; i < kOperands; ++i) {
     parts.operands[i] = b_.styles->OperandOf(b_.NameOf(op.node), static_cast<Operand>(i),
                                              b_.storage->operands[op.node]);
@@ -90,9 +90,9 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
   if (n.rounds_output()) parts.rounded_y = RoundedValue(op.node + 1);
   if (op.chooses_scale) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
-  parts.y_largest_left = b_.plan->largest_takers[op.output] >= 0;
+  parts.y_amax_deferred = b_.plan->amax_takers[op.output] >= 0;
   if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
-  if (b_.plan->largest_takers[n.inputs[0]] == op.node) parts.left_x = RoundedValue(n.inputs[0]);
+  if (b_.plan->amax_takers[n.inputs[0]] == op.node) parts.left_x = RoundedValue(n.inputs[0]);
   parts.positions = b_.positions[n.pool < 0 ? op.node : n.pool];
   if (n.pool >= 0) parts.pooled = b_.network->nodes[n.pool].output;
   if (n.kind->has_weight || n.kind->gathers_weight) AddWeight(op, parts);

@@ -28,7 +28,8 @@ class OpMaker {
   void AddAttention(const OpPlan& op, OpParts& parts) const;
   RoundedTo RoundedOf(int node, const char* tensor, const TensorStorage& storage,
                       TensorStats LayerStats::*stats) const;
-  // Of a batch norm whose chain ends in value `z`, for both its op and the consumer's.
+  // The recomputed norm of a batch norm whose chain ends in value `z`, for both its op and the
+  // consumer's.
   backend::RecomputedNorm Recomputed(int batch_norm, int z) const;
 
   const Bindings& b_;

@@ -6,14 +6,15 @@
 
 namespace ada::graph {
 
-RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& own_scales,
-                               SharedArena& results, SharedArena& bins)
+RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share,
+                               SharedArena& per_tensor_scales, SharedArena& results,
+                               SharedArena& bins)
     : training_(spec.training),
       stochastic_(spec.precision.stochastic && spec.training),
       counted_(spec.counted),
       histograms_(spec.training ? spec.histograms : std::vector<std::string>{}),
       rule_(spec.precision.tensor_scale),
-      own_scales_(own_scales),
+      per_tensor_scales_(per_tensor_scales),
       results_(results),
       bins_arena_(bins) {
   if (!share) return;
@@ -27,7 +28,7 @@ TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFor
   if (const auto found = shared_.find(name); found != shared_.end()) return scale = found->second;
   owned_.push_back(std::make_unique<TensorScale>());
   scale = owned_.back().get();
-  scale->own_scale = own_scales_.Add<scaling::TensorScaler>();
+  scale->per_tensor_scale = per_tensor_scales_.Add<scaling::TensorScaler>();
   scale->history.rule = rule;
   scale->history.rule.format_max = format.largest();
   return scale;
@@ -39,8 +40,8 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   style.stochastic = stochastic_ && stored_as.format != kFp32;
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
-  if (stored_as.has_own_scale)
-    style.own_scale = FindOrMake(name, stored_as.format, rule_)->own_scale.backend;
+  if (stored_as.has_per_tensor_scale)
+    style.per_tensor_scale = FindOrMake(name, stored_as.format, rule_)->per_tensor_scale.backend;
   style.counted = Contains(counted_, StatisticOf(tensor));
   if (Contains(histograms_, StatisticOf(tensor)) && layer != "input")
     style.bins = FindOrMakeBins(name);
@@ -64,12 +65,13 @@ backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Ope
   rounding.rule = operands.scaling;
   rounding.rule.format_max = rule.format.largest();
   if (operands.scaling.kind == Kind::kDelayed) {
-    rounding.style.own_scale = FindOrMake(name, rule.format, rounding.rule)->own_scale.backend;
+    rounding.style.per_tensor_scale =
+        FindOrMake(name, rule.format, rounding.rule)->per_tensor_scale.backend;
     return rounding;
   }
   SharedArray<scaling::TensorScaler>& scale = current_[name];
   if (scale.count == 0) scale = results_.Add<scaling::TensorScaler>();
-  rounding.style.own_scale = rounding.current = scale.backend;
+  rounding.style.per_tensor_scale = rounding.current = scale.backend;
   return rounding;
 }
 

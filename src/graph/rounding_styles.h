@@ -14,13 +14,14 @@ namespace ada::graph {
 // Tensors are named as in the logs: layer ("input" and "loss" are two) and y, w, dx, dw or dy.
 class RoundingStyles {
  public:
-  // Of `spec`: precision, training, counted, histograms. Stochastic, and with histograms, only
-  // where it trains. Own scales of `share` (may be null) serve this graph too, under the same
-  // names; it must outlive this graph. What is made here lies in the arenas.
-  RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& own_scales,
+  // It reads precision, training, counted and histograms of `spec`. Rounding is stochastic, and
+  // histograms are taken, only where it trains. Per-tensor scales of `share` (may be null) serve
+  // this graph too, under the same names; it must outlive this graph. What is made here lies in the
+  // arenas.
+  RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& per_tensor_scales,
                  SharedArena& results, SharedArena& bins);
 
-  // The style of one tensor. Its own scale, where it has one, is made at the first call.
+  // The style of one tensor. Its per-tensor scale, where it has one, is made at the first call.
   backend::RoundingStyle Of(const std::string& layer, const std::string& tensor,
                             const TensorStorage& stored_as);
   // The same of how a product takes an operand; without counts.
@@ -45,7 +46,7 @@ class RoundingStyles {
   const bool training_, stochastic_;
   const std::vector<std::string> counted_, histograms_;
   const scaling::TensorScaleRule rule_;
-  SharedArena &own_scales_, &results_, &bins_arena_;
+  SharedArena &per_tensor_scales_, &results_, &bins_arena_;
   std::map<std::string, TensorScale*> shared_, scales_;  // by "layer.tensor"
   std::vector<std::unique_ptr<TensorScale>> owned_;
   std::map<std::string, SharedArray<ExponentBins>> bins_;  // by "layer.tensor"

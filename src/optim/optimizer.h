@@ -43,12 +43,13 @@ class Optimizer {
             const std::vector<OptimizedParameter>& parameters, double clip_norm,
             std::vector<backend::WatchedRounding> watched = {});
 
-  // Behind a backward pass: where a watched rounding left its format, the next Update will change
+  // After a backward pass: where a watched rounding left its format, the next Update will change
   // nothing.
   void Look() { op_->Look(); }
   // Asks for the norm of all gradients as they stand (unscaled, before clipping and decay) and for
-  // the update, clipped, of all parameters; waits for nothing. Of `plan`: step.lr, step.seed,
-  // on_overflow, sanitize_to (where on_overflow is kSanitize: positive and finite), largest, count.
+  // the update, clipped, of all parameters; waits for nothing. It reads, of `plan`: step.lr,
+  // step.seed, on_overflow, sanitize_to (where on_overflow is kSanitize: positive and finite),
+  // largest, count.
   void Update(backend::UpdatePlan plan);
   // What came of the last Update. Waits for it, and counts the update if there was one: to be
   // called before the next.

@@ -27,7 +27,7 @@ struct Schedule {
   double power = 1;             // poly
   double min_lr = 0;            // cosine, cosine_restarts, linear, poly: the rate at the end
   double length = 0;            // cosine, linear, poly, one_cycle: 0: `total_steps`
-  // cosine, behind its length: at min_lr, or back up and down again as torch's formula goes on.
+  // cosine, after its length: at min_lr, or back up and down again as torch's formula goes on.
   enum class Beyond { kHold, kClimb } beyond = Beyond::kHold;
   double period = 0;      // cosine_restarts: length of the first period (T_0)
   int period_factor = 1;  // of each period to the one before it (T_mult)
@@ -44,7 +44,7 @@ struct Schedule {
     std::int64_t steps = 0;
     double lr = 0;       // constant, linear
     bool counts = true;  // constant, linear: its steps count for the schedule, which else begins
-                         // behind it
+                         // after it
     bool by_name() const { return kind != Kind::kConstant && kind != Kind::kLinear; }
   } warmup;
 };

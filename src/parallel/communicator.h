@@ -13,10 +13,10 @@ class Communicator {
 
   // all: what each process gave as `mine`, `bytes` each, in the order of ranks. DeviceError where a
   // process does not come in time, or cannot be reached.
-  virtual void Gather(const void* mine, std::size_t bytes, void* all) = 0;
+  virtual void AllGather(const void* mine, std::size_t bytes, void* all) = 0;
   // mine: a part of `bytes` for each process, in the order of ranks; parts: what each process had
   // for this one, in that order. DeviceError as above.
-  virtual void Exchange(const void* mine, std::size_t bytes, void* parts) = 0;
+  virtual void AllToAll(const void* mine, std::size_t bytes, void* parts) = 0;
 };
 
 }  // namespace ada::parallel

@@ -16,18 +16,18 @@ constexpr std::int64_t kLine = 16;  // values of a cache line: slices begin at w
 
 std::int64_t RoundedUp(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
-// Of n values, a multiple of the ranks. parts: n values; own: a slice.
+// Sums n values, a multiple of the ranks. parts: n values; own: a slice.
 void SumSlices(Communicator& communicator, float* values, std::int64_t n, float* parts,
                float* own) {
   const std::int64_t slice = n / communicator.ranks();
   const std::size_t bytes = static_cast<std::size_t>(slice) * sizeof(float);
-  communicator.Exchange(values, bytes, parts);
+  communicator.AllToAll(values, bytes, parts);
   std::copy_n(parts, slice, own);
   for (int rank = 1; rank < communicator.ranks(); ++rank) {
     const float* part = parts + rank * slice;
     for (std::int64_t i = 0; i < slice; ++i) own[i] += part[i];
   }
-  communicator.Gather(own, bytes, values);
+  communicator.AllGather(own, bytes, values);
 }
 
 double SteadyNow() {
@@ -213,7 +213,7 @@ void GradientSums::State::SumNarrow(std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = 0; i < end - begin; ++i)
     sent[static_cast<std::size_t>(i)] =
         Narrow(begin + i, values[static_cast<std::size_t>(begin + i)]);
-  communicator.Exchange(sent.data(), bytes, codes.data());
+  communicator.AllToAll(sent.data(), bytes, codes.data());
   std::fill_n(own.begin(), slice, 0.0f);
   for (int rank = 0; rank < communicator.ranks(); ++rank)
     for (std::int64_t i = 0; i < slice; ++i)
@@ -221,7 +221,7 @@ void GradientSums::State::SumNarrow(std::int64_t begin, std::int64_t end) {
   const std::int64_t mine = begin + communicator.rank() * slice;
   for (std::int64_t i = 0; i < slice; ++i)
     sent[static_cast<std::size_t>(i)] = Narrow(mine + i, own[static_cast<std::size_t>(i)]);
-  communicator.Gather(sent.data(), bytes, codes.data());
+  communicator.AllGather(sent.data(), bytes, codes.data());
   for (std::int64_t i = 0; i < end - begin; ++i)
     values[static_cast<std::size_t>(begin + i)] = Wide(codes[static_cast<std::size_t>(i)]);
 }

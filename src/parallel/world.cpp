@@ -49,7 +49,7 @@ int CoresOf(World& world) {
   CPU_ZERO(&mine);
   sched_getaffinity(0, sizeof mine, &mine);
   std::vector<cpu_set_t> all(static_cast<std::size_t>(world.ranks()));
-  world.small().Gather(&mine, sizeof mine, all.data());
+  world.small().AllGather(&mine, sizeof mine, all.data());
   double cores = 0;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (!CPU_ISSET(core, &mine)) continue;

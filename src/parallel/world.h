@@ -1,5 +1,5 @@
 // The processes that a launcher (mpirun, srun) started together, and this one's place among them. A
-// build without MPI knows one process alone.
+// build without MPI knows only one process.
 #pragma once
 #include <functional>
 #include <memory>

@@ -47,7 +47,7 @@ struct ConvertOptions {
   AnyFormat format = kFp16;
   double scale = 1;           // factor before rounding; it stays in the file
   std::string tensors = "*";  // glob: the float tensors that are converted
-  // Of block-scaled formats: the axis along which blocks run, from the end where negative (unset:
+  // For block-scaled formats: the axis along which blocks run, from the end where negative (unset:
   // the last), and whether scales and codes are written too.
   std::optional<int> axis;
   bool save_scales = false;
@@ -214,9 +214,9 @@ struct AssignOptions {
 // what a training throws, and OutputError.
 void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log);
 
-// compare: two runs side by side in a terminal of 80 columns: differences of the configurations,
-// metrics, scale and underflow per layer side by side, the first step at which the runs part, and
-// all that in short. Of many layers those that differ most, or `all`; of different networks the
+// compare shows two runs side by side in a terminal of 80 columns: differences of the
+// configurations, metrics, scale and underflow per layer, the first step at which the runs part,
+// and all that in short. It shows the layers that differ most, or `all`; for different networks the
 // layers that lose most. Throws DataError where one of them is no run.
 void Compare(const std::string& a, const std::string& b, std::ostream& out, bool all = false);
 

@@ -22,10 +22,10 @@ std::string PaddedText(std::string_view text, std::size_t width, bool right = fa
 // significant digits; "-" for NaN.
 std::string ScaleText(double scale, std::size_t width, int digits);
 
-// Returns a share with four digits behind the point; "-" for NaN.
+// Returns a share with four digits after the point; "-" for NaN.
 std::string ShareText(double share);
 
-// Returns a percentage with three digits behind the point; "-" for NaN.
+// Returns a percentage with three digits after the point; "-" for NaN.
 std::string PctText(double pct);
 
 // Rows of fields below a line of titles: the first column (or all, by `left`) to the left, others

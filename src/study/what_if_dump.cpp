@@ -21,8 +21,8 @@
 namespace ada::study {
 namespace {
 
+using what_if::MatmulTensors;
 using what_if::OperandRow;
-using what_if::ProductTensors;
 using what_if::StoredTensor;
 
 std::string MetadataOf(const SafetensorsFile& file, const std::string& key) {
@@ -62,7 +62,7 @@ StoredTensor Stored(const SafetensorsFile& file, const std::string& name) {
 }
 
 // The groups of a convolution: what the metadata say, else what x (transposed: dy) tells.
-std::int64_t GroupsOf(const SafetensorsFile& file, const ProductTensors& layer) {
+std::int64_t GroupsOf(const SafetensorsFile& file, const MatmulTensors& layer) {
   const std::string key = "groups:" + layer.layer;
   if (!MetadataOf(file, key).empty()) return MetadataNumber<std::int64_t>(file, key);
   const StoredTensor& grouped = layer.transposed ? layer.dy : layer.x;
@@ -71,8 +71,8 @@ std::int64_t GroupsOf(const SafetensorsFile& file, const ProductTensors& layer) 
 }
 
 // A layer by its NAME.w, of two axes or more.
-ProductTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
-  ProductTensors layer;
+MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
+  MatmulTensors layer;
   layer.layer = name;
   layer.w = Stored(file, name + ".w");
   layer.x = Stored(file, name + ".x");
@@ -132,7 +132,7 @@ void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
   std::size_t layers = 0;
   for (const TensorEntry& entry : file.entries()) {
     if (!entry.name.ends_with(".w") || !IsFloat(entry.dtype) || entry.shape.size() < 2) continue;
-    const ProductTensors layer = LayerOf(file, entry.name.substr(0, entry.name.size() - 2));
+    const MatmulTensors layer = LayerOf(file, entry.name.substr(0, entry.name.size() - 2));
     ++layers;
     for (const AnyFormat& format : options.formats) {
       for (OperandRow& row : what_if::JudgeOperands(layer, format)) {

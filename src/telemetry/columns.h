@@ -1,5 +1,5 @@
-// The columns of a CSV file are one table: each name stands beside the member of the row that holds
-// it. rows.h has the tables; what is here writes rows and reads them by such a table.
+// The columns of a CSV file are one table: each name stands next to the member of the row that
+// holds it. rows.h has the tables; what is here writes rows and reads them by such a table.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,8 @@ struct Column {
   unsigned traits = 0;
 };
 
-// The table of a row is an array of Column<Row> in the order of the file; it stands beside the row.
+// The table of a row is an array of Column<Row> in the order of the file; it stands next to the
+// row.
 template <class Row>
 inline constexpr std::nullptr_t kColumns = nullptr;
 

@@ -100,7 +100,7 @@ bool CsvReader::Fill() {
   return !more->empty();
 }
 
-// Stands behind the first `offset` bytes, and remembers the last of them.
+// Stands after the first `offset` bytes, and remembers the last of them.
 void CsvReader::GoTo(std::int64_t offset) {
   const std::int64_t from = std::max<std::int64_t>(0, offset - kRemembered);
   buffer_.clear();
@@ -110,7 +110,7 @@ void CsvReader::GoTo(std::int64_t offset) {
   Consume(std::min(buffer_.size(), static_cast<std::size_t>(offset - from)));
 }
 
-// Goes on behind `bytes` more of the buffer.
+// Goes on after `bytes` more of the buffer.
 void CsvReader::Consume(std::size_t bytes) {
   const auto from = buffer_.begin() + static_cast<std::ptrdiff_t>(start_);
   line_ += std::count(from, from + static_cast<std::ptrdiff_t>(bytes), '\n');
@@ -118,7 +118,7 @@ void CsvReader::Consume(std::size_t bytes) {
   offset_ += static_cast<std::int64_t>(bytes);
 }
 
-// Goes behind the next line end, or to the end of the file.
+// Goes after the next line end, or to the end of the file.
 void CsvReader::SkipLine() {
   while (buffer_.find('\n', start_) == std::string::npos) {
     Consume(buffer_.size() - start_);
@@ -148,7 +148,7 @@ void CsvReader::CheckHeader() {
     Fail(std::to_string(header_.size()) + " columns, expected at most " +
          std::to_string(kMostColumns));
   }
-  // Columns without a name, as spreadsheets leave them behind the last, are not asked for.
+  // Columns without a name, as spreadsheets leave them after the last, are not asked for.
   std::vector<std::string> names = header_;
   std::erase(names, "");
   const std::string twice = FirstTwice(names);

@@ -66,7 +66,7 @@ class CsvReader {
   friend class CsvFollower;
   static constexpr std::size_t kRemembered = 256;  // bytes by which a follower knows what it read
 
-  // Goes on behind the first `offset` bytes of a file with this header (empty: begins anew); rows
+  // Goes on after the first `offset` bytes of a file with this header (empty: begins anew); rows
   // that are not as they should be are passed over.
   CsvReader(std::string path, std::vector<std::string> header, std::int64_t offset);
   void Open();

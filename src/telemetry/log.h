@@ -35,7 +35,7 @@ class Log {
   bool Shows(LogLevel level) const;  // on the console
 
   // Says what a command was run for: a message of level info, but for the stream of results.
-  // `colored` is the same text for a terminal with colours. Returns whether somebody reads it:
+  // `colored` is the same text for a terminal with colors. Returns whether somebody reads it:
   // false for a closed pipe. Throws OutputError where it cannot be written; a stream that was
   // closed from the start gets nothing.
   bool Result(const std::string& text, const std::string& colored);
@@ -48,7 +48,7 @@ class Log {
   // takes it away. Nothing happens where the console is no terminal.
   void SetStatus(const std::string& line);
   bool terminal() const;
-  bool color() const;  // whether the console has colours
+  bool color() const;  // whether the console has colors
   int width() const;   // columns of the terminal now; 80 where it does not say
 
  private:

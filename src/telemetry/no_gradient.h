@@ -13,7 +13,7 @@ namespace ada::telemetry {
 struct LayerWithoutGradient {
   std::string layer,
       tensor;  // of which all values are zero: dx, or dw where dx has some or is none
-  // The last tensor before it that still had values; else "loss". "branch": tensors behind it have
+  // The last tensor before it that still had values; else "loss". "branch": tensors after it have
   // values: the gradient goes on past it.
   std::string died_at;
   // Whether those values were lost there by rounding; else the network itself made zeros of them.
@@ -25,7 +25,7 @@ struct LayerWithoutGradient {
 // order of execution, as the logs have them.
 std::vector<LayerWithoutGradient> LayersWithoutGradient(const LayerTotals& layers);
 
-// Of one layer, for the message of its event.
+// The cause for one layer, for the message of its event.
 std::string CauseText(const LayerWithoutGradient& layer);
 
 // One line: where the gradient died and why, and which layers have none (at most `names` of them).

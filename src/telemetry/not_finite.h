@@ -35,7 +35,7 @@ class Finiteness {
   // The first step of those, up to the last one, in which loss or gradients were not finite; 0: the
   // last one is fine, or it is one of the few skipped steps by which a policy finds its scale.
   std::int64_t since() const;
-  // Of that step. Its step is since().
+  // The first tensor of that step. Its step is since().
   FirstNotFinite first() const;
   // "not finite from step N on, first tensor T: ..."; empty where since() is 0.
   std::string Text() const;

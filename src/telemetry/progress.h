@@ -57,7 +57,7 @@ class Progress {
   // The time since the last step does not count as training (evaluation, checkpoint). `activity` is
   // shown instead of the numbers; empty: nothing new.
   void Pause(const std::string& activity = "");
-  // Of the last Update, smoothed, with rate and time left.
+  // The state of the last Update, smoothed, with rate and time left.
   const ProgressState& state() const { return state_; }
   void Clear() { line_.Clear(); }  // the next Update draws it again
 

@@ -20,7 +20,7 @@ class RateMeter {
 };
 
 // Smooths what is different with each batch: a mean over all values so far, in which each weighs 2
-// % less than the one behind it. A value that is not finite is shown as it is, and not remembered.
+// % less than the one after it. A value that is not finite is shown as it is, and not remembered.
 class Smoothed {
  public:
   void Add(double value);
@@ -53,7 +53,7 @@ std::string FormatCount(double value);
 std::string FormatDuration(double seconds);
 // "epoch 3/164  step 1234/64124  loss 1.234  acc 56.7%  scale 16  skipped 2  541 img/s  left
 // 1:02:03" in at most `width` columns: scale goes first, then skipped, accuracy, epoch, loss and
-// step; rate and time left stay. `color`: for a terminal that has colours.
+// step; rate and time left stay. `color`: for a terminal that has colors.
 std::string FormatProgress(const ProgressState& state, int width = std::numeric_limits<int>::max(),
                            bool color = false);
 // "evaluating test  3200/10000 images  541 img/s  left 0:12" in at most `width` columns.

@@ -1,6 +1,6 @@
 // The rows of a run's CSV files: what each holds, and under which columns. Writing, reading,
-// `watch`, `what-if` and the other commands all take the columns from here; README.md beside this
-// file says in words what each means. A new column is a member and a line of the table.
+// `watch`, `what-if` and the other commands all take the columns from here; README.md in this
+// folder says in words what each means. A new column is a member and a line of the table.
 #pragma once
 #include <array>
 #include <cmath>
@@ -108,7 +108,7 @@ struct BlockRow : BlockFigures {
   static constexpr char kFile[] = "blocks.csv";
   std::int64_t step = 0, epoch = 0;
   std::string layer, tensor, format;
-  double norm_over_noise = NAN;  // of a gradient: its norm beside that of the rounding's errors
+  double norm_over_noise = NAN;  // of a gradient: its norm over that of the rounding's errors
 };
 template <>
 inline constexpr auto kColumns<BlockRow> = Joined(Joined(std::to_array<Column<BlockRow>>({
@@ -190,8 +190,8 @@ inline constexpr auto kColumns<WhatIfBlockRow> =
            }),
            BlockColumns<WhatIfBlockRow>());
 
-// One tensor of a probe step beside the same tensor computed in fp32 from the same weights and
-// batch. All values are without scale.
+// One tensor of a probe step compared with the same tensor computed in fp32 from the same weights
+// and batch. All values are without scale.
 struct ProbeRow {
   static constexpr char kFile[] = "probes.csv";
   std::int64_t step = 0, epoch = 0;
@@ -204,7 +204,7 @@ struct ProbeRow {
   double sqnr_db = NAN;      // 10 log10(mean of fp32^2 / mse); inf where they are equal
   double cosine = NAN;       // of the angle between the two; NaN where one is zero
   double lost_pct = NAN;     // of `nonzero`; RunLogs fills it in
-  // Of a gradient: its norm in fp32 beside that of the run's errors; inf where the two are equal.
+  // For a gradient: its norm in fp32 beside that of the run's errors; inf where the two are equal.
   double norm_over_noise = NAN;
 };
 template <>
@@ -265,7 +265,7 @@ inline constexpr auto kColumns<EvaluationRow> = std::to_array<Column<EvaluationR
 });
 
 // What an evaluation says of one class, or (kAllClasses) of all of them together: segmentation and
-// detection. What is not of the task is unset; NaN: nothing to judge.
+// detection. What is not of the task is unset; NaN: nothing to measure.
 struct ClassRow {
   static constexpr char kFile[] = "classes.csv";
   std::int64_t step = 0, epoch = 0;

@@ -83,7 +83,7 @@ std::unique_ptr<CsvFile> OpenOptional(const std::string& folder, const Lengths& 
 
 double UnderflowPct(const TensorStats& stats) {
   const std::int64_t not_zero = stats.numel - stats.zeros_before;
-  // Of numbers none of which is finite nothing can be said.
+  // Nothing can be said where no number is finite.
   return stats.inf + stats.nan == not_zero ? NAN : PercentOf(stats.underflow, not_zero);
 }
 

@@ -41,7 +41,7 @@ void CheckLogs(const std::string& folder, const std::map<std::string, std::int64
 class RunLogs {
  public:
   // `lengths` maps file names to bytes to keep, from a checkpoint; where it is empty the files
-  // start afresh. timing.csv, which no checkpoint records, is cut behind the last step that
+  // start afresh. timing.csv, which no checkpoint records, is cut after the last step that
   // steps.csv keeps. Throws OutputError with the system's reason; DataError where the files are not
   // those of the checkpoint: none of them has been cut then.
   RunLogs(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,

@@ -39,7 +39,7 @@ EventHistogram ExponentHistogram(const ExponentBins& bins);
 
 class TensorBoard {
  public:
-  // Starts a new file, behind those that are there. `first_step`: the first step to come; beyond 1
+  // Starts a new file, after those that are there. `first_step`: the first step to come; beyond 1
   // (a run is resumed) TensorBoard is told to drop what earlier files say from there on. Throws
   // OutputError, as Flush does.
   TensorBoard(const std::string& run_folder, std::int64_t first_step);

@@ -74,7 +74,7 @@ void RunTotals::Add(const ClassRow& row) {
   const std::vector<Metric> now = MetricsOf(logged);
   if (now.empty()) return;
   split->last_all = logged;
-  // Nothing to judge is worse than anything.
+  // A metric without anything to measure is worse than any other.
   const bool better = by_loss_
                           ? split->best.step == logged.step
                           : !split->best_all ||

@@ -21,7 +21,7 @@ namespace ada::telemetry {
 // class accuracy and pixel accuracy; of detection mAP as in 2007, which decides, and by area.
 struct Metric {
   const char *key, *name;  // in summary.json; in texts
-  double value;            // a share, 0 to 1; NaN: nothing to judge
+  double value;            // a share, 0 to 1; NaN: nothing to measure
 };
 std::vector<Metric> MetricsOf(const ClassRow& all);
 
@@ -39,7 +39,7 @@ class RunTotals {
   void DecideByLoss(bool by_loss) { by_loss_ = by_loss; }
   void Add(const StepRow& row);
   void Add(const EvaluationRow& row);
-  void Add(const ClassRow& row);  // behind its evaluation
+  void Add(const ClassRow& row);  // after its evaluation
   void Add(const TimingRow& row) { seconds_ += row.seconds; }
   void Add(const EventRow& row);
   // Starts from the CSVs in `folder`, already cut to a checkpoint. Throws DataError with file and
@@ -79,7 +79,7 @@ struct TensorTotals {
   std::int64_t broken_rows = 0;  // with values that were not finite, or are not any more
   double last_scale = 1;
   double last_pct = 0;  // underflow_pct_nonzero of the last row; 0 where it is empty
-  // Of the last row: whether all values were zero as they came, and as they were rounded.
+  // Whether all values of the last row were zero as they came, and as they were rounded.
   bool came_empty = false, left_empty = false;
   std::string last_format;
   double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }

@@ -10,8 +10,8 @@
 #include "core/text.h"
 #include "graph/network/precision.h"
 #include "graph/network/shapes.h"
+#include "train/distributed/devices.h"
 #include "train/observe/operand_what_if.h"
-#include "train/shared/devices.h"
 
 namespace ada::train {
 namespace {
@@ -49,7 +49,7 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device, Team* team) {
   int index = device.index;
   std::string why_not;
   if (team != nullptr && device.kind != DeviceKind::kCpu) {
-    const SharedDevice own = FindDevice(device, *team);
+    const DeviceOfSeveral own = FindDevice(device, *team);
     index = own.index, why_not = own.why_not;
     if (!is_auto && !why_not.empty()) throw DeviceError("device.kind: cuda: " + why_not);
   } else if (is_auto) {

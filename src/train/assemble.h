@@ -14,8 +14,8 @@
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
 #include "train/data_facts.h"
+#include "train/distributed/team.h"
 #include "train/input_facts.h"
-#include "train/shared/team.h"
 
 namespace ada::train {
 
@@ -46,7 +46,7 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info);
 struct RunData {
   data::Dataset train, validation, test;
   Shape image;                             // that the network takes; n is 1
-  std::vector<double> mean, std;           // of the normalisation; empty: none
+  std::vector<double> mean, std;           // of the normalization; empty: none
   std::vector<std::string> class_names;    // where the files say them
   std::string note;                        // what the user should know of the files; mostly empty
   std::vector<std::string> warnings = {};  // and should not overlook
@@ -63,7 +63,7 @@ std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInf
 std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::Dataset& validation,
                                         const data::Dataset& test);
 // What reading makes of pictures without being asked, from their headers, and classes that no pixel
-// has: what RunData::warnings has beside those of the files' listing.
+// has: what RunData::warnings has besides those of the files' listing.
 std::vector<std::string> WarningsOfFiles(const config::Config& config, const data::Dataset& train,
                                          const data::Dataset& validation, const data::Dataset& test,
                                          const std::vector<std::string>& class_names);
@@ -82,7 +82,7 @@ std::int64_t TokensOfSequence(const config::Config& config, const Shape& image);
 InputFacts InputFactsOf(const config::Config& config, const RunData& data);
 
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
-// mean, std: of the normalisation, as in RunData.
+// mean, std: of the normalization, as in RunData.
 data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
                                   const std::vector<double>& std);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);

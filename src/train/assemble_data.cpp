@@ -11,14 +11,14 @@
 #include "data/image_writer.h"
 #include "data/segmentation/label_sizes.h"
 #include "train/assemble.h"
-#include "train/judge/prediction.h"
+#include "train/metrics/prediction.h"
 
 namespace ada::train {
 namespace {
 
 constexpr int kMostWorkers = 8;  // unless data.workers says more
 // Batches ahead where several workers make one together: more would only take memory.
-constexpr int kSharedAhead = 2, kSharedAheadOfEvaluation = 1;
+constexpr int kDistributedAhead = 2, kDistributedAheadOfEvaluation = 1;
 
 [[noreturn]] void FailKey(const config::Config& config, const char* key,
                           const std::string& problem) {
@@ -49,7 +49,7 @@ data::LoaderSpec TrainChanges(const config::Config& config) {
   spec.horizontal_flip = d.augment.horizontal_flip;
   spec.changes = d.changes;
   if (d.on_broken == config::BrokenImages::kSkip) spec.on_broken = data::OnBroken::kReplace;
-  if (spec.changes.any() || data::FactsOf(d.dataset).decodes()) spec.prefetch = kSharedAhead;
+  if (spec.changes.any() || data::FactsOf(d.dataset).decodes()) spec.prefetch = kDistributedAhead;
   return spec;
 }
 
@@ -324,7 +324,8 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vecto
   spec.batch_size = config.data.evaluate_batch_size;
   spec.mean = mean;
   spec.std = std;
-  spec.prefetch = TrainChanges(config).prefetch == kSharedAhead ? kSharedAheadOfEvaluation : 2;
+  spec.prefetch =
+      TrainChanges(config).prefetch == kDistributedAhead ? kDistributedAheadOfEvaluation : 2;
   if (config.data.on_broken == config::BrokenImages::kSkip)
     spec.on_broken = data::OnBroken::kLeaveOut;
   return spec;

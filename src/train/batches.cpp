@@ -59,7 +59,7 @@ void ResidentData::Seek(std::int64_t epoch, std::int64_t index) {
   next_ = epoch * batches_per_epoch_ + index;
 }
 
-// Of every micro-batch its share.
+// The rows of this process: its share of every micro-batch.
 int ResidentData::RowsOfPart(int rows) const {
   const int micro = part_.micro > 0 ? part_.micro : std::max(rows, 1);
   std::int64_t count = 0;
@@ -142,7 +142,7 @@ Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
     resident_->Fill(resident_batch_, first, rows, graph.image_memory(), graph.label_memory());
     return {};
   }
-  // Of the values of all rows, those from row `first` on.
+  // The values of all rows from row `first` on.
   const auto from = [&](const auto& values) {
     return values.data() + static_cast<std::int64_t>(values.size()) / batch_->rows * first;
   };

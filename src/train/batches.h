@@ -108,8 +108,9 @@ class Batches {
   };
   // Rows first..first + rows of the present batch become what `graph` reads in its next pass.
   Rows Feed(graph::Graph& graph, int first, int rows);
-  // Of the next batch, as far as it is made already, the first `rows` rows go to the backend while
-  // that works on the present one. For speed alone; only one Batches may do so with one graph.
+  // The first `rows` rows of the next batch, as far as it is made already, go to the backend while
+  // that works on the present one. This is only for speed; only one Batches may do so with one
+  // graph.
   void SendAhead(graph::Graph& graph, int rows);
 
  private:

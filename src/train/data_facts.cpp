@@ -32,7 +32,7 @@ std::vector<std::int64_t> CountByClass(const data::Dataset& split) {
     return counts;
   }
   for (const data::ImageObjects& image : *split.objects)
-    for (const vision::LabelledBox& box : image.boxes) add(box.label);
+    for (const vision::LabeledBox& box : image.boxes) add(box.label);
   return counts;
 }
 
@@ -91,7 +91,7 @@ void HashFiles(const data::Dataset& split, FactsHasher* hasher) {
 void HashBoxes(const data::Dataset& split, FactsHasher* hasher) {
   for (const data::ImageObjects& image : *split.objects) {
     hasher->Add(image.name);
-    for (const vision::LabelledBox& of : image.boxes) {
+    for (const vision::LabeledBox& of : image.boxes) {
       for (const float side : {of.box.y0, of.box.x0, of.box.y1, of.box.x1}) hasher->Number(side);
       hasher->Number(of.label);
       hasher->Number(of.difficult);
@@ -109,7 +109,7 @@ void HashTokens(const data::TokenSet& tokens, FactsHasher* hasher) {
   hasher->Bytes(std::as_bytes(std::span(sample)));
 }
 
-// Of tensors the pixels are not looked at: reading them all would take as long as an epoch.
+// The pixels of tensors are not looked at: reading them all would take as long as an epoch.
 void HashSplit(const data::Dataset& split, FactsHasher* hasher) {
   for (const int size : {split.height, split.width, split.channels, split.classes})
     hasher->Number(size);

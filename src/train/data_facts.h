@@ -1,5 +1,5 @@
-// What a checkpoint remembers of its data set beside the names of classes, so that a run which goes
-// on with other files says so.
+// What a checkpoint remembers of its data set besides the names of classes, so that a run which
+// goes on with other files says so.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,8 +21,8 @@ struct DataFacts {
   std::string hash;  // of the names and sizes of all files, of labels and boxes
 };
 
-// Of the splits as the files have them (before data.limit); of images in memory, all their bytes;
-// of tokens, a sample. `validation`: where the files say it.
+// Facts about the splits as the files have them (before data.limit): all bytes of images in memory,
+// a sample of tokens. `validation`: where the files say it.
 DataFacts DataFactsOf(const data::Dataset& train, const data::Dataset& test,
                       const data::Dataset& validation = {});
 

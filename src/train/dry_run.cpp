@@ -11,11 +11,11 @@
 #include "graph/network/weights_file.h"
 #include "train/check_files.h"
 #include "train/evaluate/evaluator.h"
-#include "train/idle_patterns.h"
 #include "train/measure.h"
 #include "train/memory_need.h"
 #include "train/run.h"
 #include "train/session.h"
+#include "train/unused_globs.h"
 #include "train/weight_average.h"
 
 namespace ada::train {
@@ -85,7 +85,7 @@ bool MayReside(const config::Config& config, const data::DatasetInfo& info) {
                     : !spec.changes.any() && !spec.changes.crops();
 }
 
-// Of images that the device will keep, each split where it fits.
+// The bytes of images that the device will keep, each split where it fits.
 std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInfo& info,
                             const ChosenBackend& chosen) {
   if (!chosen.has_own_memory || !MayReside(config, info)) return 0;
@@ -119,7 +119,7 @@ std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& 
   return notes;
 }
 
-// What there is to train on and to judge by.
+// What there is to train on and to evaluate on.
 std::string SamplesText(const config::Config& config, const data::DatasetInfo& info) {
   const std::string train = std::to_string(info.train) + " training";
   const std::string test = " and " + std::to_string(info.test) + " test ";
@@ -132,7 +132,7 @@ std::string SamplesText(const config::Config& config, const data::DatasetInfo& i
 }
 
 // Faults that nothing else tells of when only headers are read, one line a kind.
-constexpr data::FaultKind kTold[] = {data::FaultKind::kGrey, data::FaultKind::kPalette,
+constexpr data::FaultKind kTold[] = {data::FaultKind::kGray, data::FaultKind::kPalette,
                                      data::FaultKind::kEmptyClass};
 
 // What headers say of all files, into `out`. The first file that would end the run; empty: none.
@@ -238,7 +238,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
         << MeasuredText(MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend),
                         config, image, per_epoch)
         << std::endl;
-  for (const std::string& line : IdlePatterns(completed, *graph, TotalSteps(config, per_epoch)))
+  for (const std::string& line : UnusedGlobs(completed, *graph, TotalSteps(config, per_epoch)))
     out << "warning   " << line << '\n';
   if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
   if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';

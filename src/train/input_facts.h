@@ -11,7 +11,7 @@ namespace ada::train {
 
 struct InputFacts {
   Shape image;                           // that the network takes; n is 1
-  std::vector<double> mean, std;         // of the normalisation, by channel; empty: none
+  std::vector<double> mean, std;         // of the normalization, by channel; empty: none
   std::vector<std::string> class_names;  // empty: nobody says them
 };
 

@@ -12,7 +12,7 @@
 namespace ada::train {
 namespace {
 
-// Normal numbers, as normalised images are, or any tokens, and every class in turn: of images, of
+// Normal numbers, as normalized images are, or any tokens, and every class in turn: of images, of
 // pixels, of tokens, of one default box in a hundred, which is about what objects take.
 struct MadeUpBatch {
   MadeUpBatch(Task task, int rows, const Shape& image, const graph::Graph& graph)

@@ -42,8 +42,8 @@ std::string LargestPartsText(const MemoryNeed& need, const graph::GraphSpec& gra
              : tensors + "; the largest picture to decode: " + need.decoding.largest;
 }
 
-// Of an image's targets in a batch, and of the outputs of a network for it that an evaluation reads
-// back to judge them; 0 for classification, whose are small.
+// The bytes of an image's targets in a batch, and of the outputs of a network for it that an
+// evaluation reads back; 0 for classification, where both are small.
 struct TaskBytes {
   std::uint64_t targets = 0, outputs = 0;
 };
@@ -53,11 +53,11 @@ TaskBytes BytesOfTask(const config::Config& config, const data::DatasetInfo& inf
       graph::Resolve(config.model, {1, info.height, info.width, info.channels}, config.task);
   TaskBytes bytes;
   for (const int output : network.outputs)
-    if (JudgesClasses(config.task))
+    if (MeasuresClasses(config.task))
       bytes.outputs +=
           sizeof(float) * static_cast<std::uint64_t>(network.shape(output).per_image());
   const Shape& last = network.shape(network.outputs.back());
-  // A label, and in detection four numbers beside it.
+  // A label, and in detection four numbers more.
   const std::uint64_t values = config.task == Task::kDetection ? 5 : 1;
   bytes.targets = sizeof(float) * values * static_cast<std::uint64_t>(last.h * last.w);
   return bytes;

@@ -21,13 +21,13 @@ struct MemoryNeed {
   std::uint64_t OnHost() const;
 };
 
-// Of the images of all splits that are held in memory; 0 where they stay in files.
+// The bytes of the images of all splits that are held in memory; 0 where they stay in files.
 std::uint64_t BytesOfImages(const data::DatasetInfo& info);
-// Of the data alone. batch_size: of the batches that are made ahead.
+// The need of the data only. batch_size: that of the batches that are made ahead.
 MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size);
 
 // The same with the least that a network takes: parameters, their gradients and optimizer state. It
-// asks for shapes alone.
+// asks only for shapes.
 MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info,
                      const graph::GraphSpec& graph);
 

@@ -14,12 +14,12 @@
 #include "core/text.h"
 #include "telemetry/run_folder.h"
 #include "train/class_weights.h"
+#include "train/distributed/consistency_check.h"
 #include "train/evaluate/kept_inputs.h"
-#include "train/idle_patterns.h"
 #include "train/known_classes.h"
 #include "train/memory_need.h"
 #include "train/session.h"
-#include "train/shared/alike.h"
+#include "train/unused_globs.h"
 
 namespace ada::train {
 namespace {
@@ -121,13 +121,14 @@ void CheckRanks(const config::Config& given, const ResumePoint& from, const Team
                     ": go on with as many, or say --set parallel.ranks=" + std::to_string(now));
 }
 
-std::string TextOf(const Team& team, const config::Config& config, const SharedGradients& shared) {
+std::string TextOf(const Team& team, const config::Config& config,
+                   const DistributedGradients& distributed) {
   const int micro = config.data.batch_size / config.train.accumulate;
   const ada::Share largest = ShareOf(micro, team.ranks(), 0);
   return std::to_string(largest.count) + " of " + std::to_string(micro) +
          " images a process; gradients of " +
-         HumanBytes(static_cast<std::uint64_t>(shared.bytes())) + " in " +
-         std::to_string(shared.buckets()) + " buckets";
+         HumanBytes(static_cast<std::uint64_t>(distributed.bytes())) + " in " +
+         std::to_string(distributed.buckets()) + " buckets";
 }
 
 // What the steps of one precision are trained with, where precision.schedule has several. Memory of
@@ -143,7 +144,7 @@ struct Stretch {
   explicit Stretch(ChosenBackend backend) : chosen(std::move(backend)) {}
   Stretch(const Stretch&) = delete;
 
-  // Of `step`, with a policy that has not decided anything.
+  // For `step`, with a policy that has not decided anything.
   void Plan(const config::Config& whole, std::int64_t step, const Shape& image, const Team* team) {
     config = whole;
     config.precision = config::PrecisionAt(whole.precision, step);
@@ -166,7 +167,7 @@ struct Stretch {
 int Train(const config::Config& given, const RunOptions& options, telemetry::Log& log) {
   KeepFoldersOfData(given);
   const std::unique_ptr<Team> team = TeamOf(given, options.world);
-  if (team) CheckConfigsAlike(given, *team);
+  if (team) CheckConfigConsistency(given, *team);
   auto stretch = std::make_unique<Stretch>(BackendOf(given.device, team.get()));
   const data::DatasetInfo info = InspectData(given);
   if (options.resume) RequireClassesOfRun(given, info);
@@ -231,8 +232,8 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   };
   begin(std::nullopt);
   if (team)
-    CheckAlike(data, *stretch->graph, *stretch->chosen.backend, from ? from->state.step : -1,
-               *team);
+    CheckConsistency(data, *stretch->graph, *stretch->chosen.backend, from ? from->state.step : -1,
+                     *team);
   if (writes) {
     // The state to go on from is in memory: only now is anything of an old run cut or deleted.
     if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
@@ -240,14 +241,14 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     log.Info(config.name + ": " + stretch->chosen.reason);
     if (team) {
       log.Info(parallel::DescribeProcesses(team->world()) + "; " + team->world().Library());
-      log.Info(TextOf(*team, config, *session->shared()));
+      log.Info(TextOf(*team, config, *session->distributed()));
     }
     if (!warning.empty()) log.Warning(warning);
     if (!data.note.empty()) log.Info(data.note);
     for (const std::string& line : data.warnings) log.Warning(line);
     if (!weights.text.empty()) log.Info(weights.text);
     for (const std::string& line : weights.warnings) log.Warning(line);
-    for (const std::string& line : IdlePatterns(config, *stretch->graph, total)) log.Warning(line);
+    for (const std::string& line : UnusedGlobs(config, *stretch->graph, total)) log.Warning(line);
     if (from) {
       WarnOfOtherBackend(*from, *stretch->chosen.backend, log);
       WarnOfOtherData(from->state, data, log);

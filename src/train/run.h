@@ -40,14 +40,14 @@ void Preview(const config::Config& config, const std::string& path, std::ostream
 
 struct EvaluateOptions {
   // CSV file, one row an image; of segmentation and detection a folder
-  // (judge/prediction_folder.h); empty: none.
+  // (metrics/prediction_folder.h); empty: none.
   std::string predictions;
   std::string outputs;     // safetensors file, the logits of split test; empty: none
   bool per_class = false;  // rows of classes instead of splits
   bool progress = true;    // the progress line, on a terminal
 };
 // Prints split,images,loss,top1,top5 of a checkpoint as CSV, or
-// split,class,name,images,top1,top5,precision (of other tasks: judge/task_report.h). `weights`:
+// split,class,name,images,top1,top5,precision (of other tasks: metrics/task_report.h). `weights`:
 // either file of a checkpoint, or a safetensors file that has every parameter of the network;
 // empty: the network as model.init leaves it.
 void Evaluate(const config::Config& config, const std::string& weights,
@@ -58,14 +58,14 @@ struct PredictOptions {
   int top = 5;  // classes that are named
   PredictFormat format = PredictFormat::kText;
   bool asks_data = false;   // the data set says what images and classes are, not the checkpoint
-  std::string predictions;  // folder (judge/prediction_folder.h); empty: none
+  std::string predictions;  // folder (metrics/prediction_folder.h); empty: none
 };
 // Prints the likeliest classes of each photo, or of each picture in a folder that stands in a
-// photo's place (JPEG, PNG, WebP; of other tasks judge/photo_report.h), which is resized and
+// photo's place (JPEG, PNG, WebP; of other tasks metrics/photo_report.h), which is resized and
 // cropped as images of an evaluation; where the configuration says nothing of that, as small as
-// covers the network's input, and its centre. `weights`: as of Evaluate, not empty. Where they are
-// a checkpoint that knows its images the data set is not looked at. Of several photos those that
-// cannot be read are left out with a warning; DataError where none can.
+// covers the network's input, and its center. `weights`: as in Evaluate, not empty. Where they are
+// a checkpoint that knows its images the data set is not looked at. Photos that cannot be read are
+// left out with a warning where there are several; DataError where none can.
 void Predict(const config::Config& config, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log);

@@ -34,18 +34,18 @@ std::optional<int> Session::Run() {
     }
     if (writes()) recorder_.Sync();
     progress_.Clear();
-    const bool read = Summarise(end == End::kFinished ? telemetry::RunStatus::kFinished
+    const bool read = Summarize(end == End::kFinished ? telemetry::RunStatus::kFinished
                                                       : telemetry::RunStatus::kStopped);
     return read ? 0 : 128 + SIGPIPE;
   }
   if (checkpoint_step_ != trainer_.steps()) Checkpoint();
   progress_.Clear();
   if (end == End::kSwitch) {
-    if (p_.team != nullptr) p_.team->GatherText("");  // nobody reads before it is written
+    if (p_.team != nullptr) p_.team->AllGatherText("");  // nobody reads before it is written
     return std::nullopt;
   }
   if (end != End::kSignal) FailTraining(end);
-  Summarise(telemetry::RunStatus::kInterrupted);
+  Summarize(telemetry::RunStatus::kInterrupted);
   const int signal = signal_;
   const std::string why = signal == SIGPIPE ? "by a closed pipe: nobody reads the output any more"
                                             : "by signal " + std::to_string(signal);
@@ -61,7 +61,7 @@ std::string Session::ResumeCommand() const {
 }
 
 void Session::FailTraining(End end) {
-  Summarise(telemetry::RunStatus::kStopped);
+  Summarize(telemetry::RunStatus::kStopped);
   if (end == End::kPolicy)
     throw TrainingError("stopped by policy " + std::string(p_.policy.name()) + " at step " +
                         std::to_string(trainer_.steps()) + ": " + policy_end_);
@@ -165,21 +165,21 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
 
 void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
                            const data::Dataset& dataset, bool decides_best) {
-  const std::unique_ptr<Judge> judge =
-      MakeJudge(p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
+  const std::unique_ptr<Metrics> metrics =
+      MakeMetrics(p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
   const EvaluationResult e = [&] {
     telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images(),
                                            telemetry::SteadySeconds, TokensOfSample());
-    Onlookers onlookers;
-    onlookers.judge = judge.get();
+    EvaluationCallbacks callbacks;
+    callbacks.metrics = metrics.get();
     const std::int64_t ranks = p_.team == nullptr ? 1 : p_.team->ranks();
-    onlookers.after_batch = [&](std::int64_t images) {
+    callbacks.after_batch = [&](std::int64_t images) {
       progress.Update(std::min(images * ranks, dataset.images()));
     };
-    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), onlookers, p_.team);
+    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), callbacks, p_.team);
   }();
   NoteBroken(split, BrokenOfAll(e.broken));
-  if (p_.team != nullptr && judge) JoinJudges(*p_.team, *judge);
+  if (p_.team != nullptr && metrics) JoinMetrics(*p_.team, *metrics);
   if (!writes()) return;
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
@@ -188,12 +188,12 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
   std::string hits = Formatted("top-1 %.2f%%", 100 * e.top1);
   if (evaluator.graph().classes() > kMostTrivial) hits += Formatted("  top-5 %.2f%%", 100 * e.top5);
   if (TokensOfSample() > 0) hits = TextHits(e);
-  if (judge) {
-    const Verdict verdict = judge->Finish();
-    RecordVerdict(split, verdict);
-    score = verdict.score();
+  if (metrics) {
+    const MetricsResult metrics_result = metrics->Finish();
+    RecordMetrics(split, metrics_result);
+    score = metrics_result.score();
     hits.clear();
-    for (const telemetry::Metric& metric : telemetry::MetricsOf(verdict.all()))
+    for (const telemetry::Metric& metric : telemetry::MetricsOf(metrics_result.all()))
       hits += (hits.empty() ? "" : "  ") +
               (metric.name + Formatted(" %.2f%%", telemetry::Printable(100 * metric.value)));
   }
@@ -218,13 +218,13 @@ std::string Session::TextHits(const EvaluationResult& e) const {
                           telemetry::Printable(telemetry::Perplexity(e.loss)), 100 * e.top1);
 }
 
-void Session::RecordVerdict(const std::string& split, const Verdict& verdict) {
+void Session::RecordMetrics(const std::string& split, const MetricsResult& metrics_result) {
   const std::int64_t step = trainer_.steps(), epoch = (step - 1) / steps_per_epoch_ + 1;
-  for (telemetry::ClassRow row : verdict.classes) {
+  for (telemetry::ClassRow row : metrics_result.classes) {
     row.step = step, row.epoch = epoch, row.split = split;
     recorder_.Classes(row);
   }
-  for (telemetry::ConfusionRow row : verdict.confusion) {
+  for (telemetry::ConfusionRow row : metrics_result.confusion) {
     row.step = step, row.epoch = epoch, row.split = split;
     recorder_.Confusion(row);
   }

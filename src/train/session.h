@@ -14,14 +14,14 @@
 #include "train/assemble.h"
 #include "train/batches.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/distributed/distributed_gradients.h"
+#include "train/distributed/team.h"
 #include "train/evaluate/evaluator.h"
 #include "train/evaluate/norm_statistics.h"
 #include "train/input_facts.h"
 #include "train/observe/dump.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_log.h"
-#include "train/shared/shared_gradients.h"
-#include "train/shared/team.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "train/weight_average.h"
@@ -76,7 +76,9 @@ class Session {
   // ends the run.
   std::optional<int> Run();
   Elapsed elapsed() const { return {start_, training_seconds_, images_}; }
-  const SharedGradients* shared() const { return shared_.get(); }  // null: of one process
+  const DistributedGradients* distributed() const {
+    return distributed_.get();
+  }  // null: of one process
 
  private:
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal, kSwitch };
@@ -88,7 +90,7 @@ class Session {
   Outside Agreed() const;
   std::string ResumeCommand() const;  // as it must be typed
   bool writes() const { return p_.team == nullptr || p_.team->writes(); }
-  // Of all processes, in their order.
+  // Broken images of all processes, in their order.
   std::vector<data::BrokenImage> BrokenOfAll(const std::vector<data::BrokenImage>& mine);
   void GatherLayerStates();
   End Loop();
@@ -112,7 +114,7 @@ class Session {
   std::int64_t TokensOfSample() const { return TokensOfSequence(p_.config, p_.data.image); }
   std::string TextHits(const EvaluationResult& result) const;
   // The rows of classes.csv and confusion.csv.
-  void RecordVerdict(const std::string& split, const Verdict& verdict);
+  void RecordMetrics(const std::string& split, const MetricsResult& metrics_result);
   void DecideBest(double score);
   void Checkpoint();
   void WriteState(const std::string& stem);
@@ -121,7 +123,7 @@ class Session {
   void ChooseStart();
   [[noreturn]] void FailTraining(End end);
   // Returns whether somebody reads the summary: false for a closed pipe.
-  bool Summarise(telemetry::RunStatus status);
+  bool Summarize(telemetry::RunStatus status);
   double Seconds() const;
 
   SessionParts p_;
@@ -131,13 +133,13 @@ class Session {
   std::unique_ptr<Probe> probe_;                    // null: log.probe_every is 0
   std::unique_ptr<Dump> dump_;                      // null: nothing is dumped
   std::unique_ptr<OperandWhatIf> operand_what_if_;  // null: log.what_if has no block-scaled format
-  std::unique_ptr<SharedGradients> shared_;         // null where the run has one process
+  std::unique_ptr<DistributedGradients> distributed_;  // null where the run has one process
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;
   Evaluator evaluator_;
   std::unique_ptr<WeightAverage> average_;  // null: train.ema.decay is 0
-  std::vector<std::string> class_names_;    // of tasks that are judged by classes
+  std::vector<std::string> class_names_;    // of tasks whose metrics are by class
   // Null: evaluate.recompute_batch_norm is false. Those of the average need a graph that trains.
   std::unique_ptr<NormStatistics> norms_, average_norms_;
   std::unique_ptr<graph::Graph> average_graph_;

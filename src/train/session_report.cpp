@@ -80,7 +80,7 @@ std::vector<data::BrokenImage> Session::BrokenOfAll(const std::vector<data::Brok
                       image.message.size()) +
             image.file + image.message;
   std::vector<data::BrokenImage> all;
-  for (const std::string& of_rank : p_.team->GatherText(text))
+  for (const std::string& of_rank : p_.team->AllGatherText(text))
     for (std::size_t at = 0; at < of_rank.size();) {
       const auto number = [&] {
         const std::size_t begin = at;
@@ -145,7 +145,7 @@ void Session::ShowProgress(const StepResult& r) {
   progress_.Update(s, r.images, limit > 0 ? limit - Seconds() : -1);
 }
 
-bool Session::Summarise(telemetry::RunStatus status) {
+bool Session::Summarize(telemetry::RunStatus status) {
   if (!writes()) return true;
   telemetry::SummaryFacts f;
   f.name = p_.config.name;
@@ -167,9 +167,10 @@ bool Session::Summarise(telemetry::RunStatus status) {
   f.log_every = p_.config.log.every;
   f.processor = telemetry::CpuModel();
   f.threads = p_.threads;
-  if (shared_ && !shared_->sums_in_pass() && training_seconds_ > 0)
+  if (distributed_ && !distributed_->sums_in_pass() && training_seconds_ > 0)
     p_.log.Info(Formatted("waited %.1f %% of the time for sums of gradients (%d processes)",
-                          100 * shared_->waited_seconds() / training_seconds_, p_.team->ranks()));
+                          100 * distributed_->waited_seconds() / training_seconds_,
+                          p_.team->ranks()));
   for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);
   telemetry::WriteSummary(f, recorder_.run(), recorder_.layers());
   return p_.log.Result(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()),

@@ -25,7 +25,7 @@ double Now() {
 Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
                  scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
                  std::vector<StepObserver*> observers, std::int64_t total_steps, Team* team,
-                 SharedGradients* shared)
+                 DistributedGradients* distributed)
     : config_(config),
       graph_(graph),
       batches_(batches),
@@ -34,7 +34,7 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       log_(log),
       observers_(std::move(observers)),
       team_(team),
-      shared_(shared),
+      distributed_(distributed),
       steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
       retry_(config::MaxRetries(config.train)),
@@ -115,7 +115,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
                                     static_cast<double>(batches_.whole_rows()));
     const std::vector<std::int64_t> all = backend::GatherAll(team_->all(), terms_);
     terms_ = std::accumulate(all.begin(), all.end(), std::int64_t{0});
-    shared_->Begin(pass.loss_scale);
+    distributed_->Begin(pass.loss_scale);
     if (several) graph_.ForgetGradientCounts();
   }
   pass.loss_terms = terms_;
@@ -132,9 +132,9 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     fed += pass.rows;
     graph_.Forward(pass, observers_.active());
     Lap(seconds_.forward);
-    graph_.Backward(pass, observers_.active(), last ? shared_ : nullptr);
+    graph_.Backward(pass, observers_.active(), last ? distributed_ : nullptr);
     joined_ = false;
-    if (team_ != nullptr && !shared_->sums_in_pass()) JoinGradients(pass, last);
+    if (team_ != nullptr && !distributed_->sums_in_pass()) JoinGradients(pass, last);
     if (team_ != nullptr && (several || observers_.active() != nullptr)) JoinCounts(pass);
     if (request_.layers) optimizer_.Look();
     if (team_ == nullptr && (several || observers_.active() != nullptr)) graph_.Collect(pass);
@@ -148,7 +148,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   Lap(seconds_.log);
 }
 
-// Of a micro-batch of `rows` the rows of this process.
+// The rows of this process in a micro-batch of `rows` rows.
 ada::Share Trainer::PartOf(int rows) const {
   return team_ != nullptr ? ShareOf(rows, team_->ranks(), team_->rank()) : ada::Share{0, rows};
 }
@@ -157,8 +157,8 @@ ada::Share Trainer::PartOf(int rows) const {
 // backend has not made them so.
 void Trainer::JoinGradients(const backend::Pass& pass, bool last) {
   if (last) {
-    shared_->JoinStatistics(batches_.rows(), batches_.whole_rows());
-    shared_->Finish();
+    distributed_->JoinStatistics(batches_.rows(), batches_.whole_rows());
+    distributed_->Finish();
     graph_.FinishGradients(pass);
   }
   JoinCounts(pass);
@@ -182,8 +182,9 @@ scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   team_ == nullptr ? graph_.Collect(pass) : JoinCounts(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
   if (log_.CountsUpdates(step_)) log_.TakeUpdates(optimizer_.Stats());
-  if (shared_ != nullptr && shared_->narrow() && r.logged)
-    log_.TakeTransport(shared_->LostInTransport(), shared_->format(), shared_->scale());
+  if (distributed_ != nullptr && distributed_->narrow() && r.logged)
+    log_.TakeTransport(distributed_->LostInTransport(), distributed_->format(),
+                       distributed_->scale());
   scaling::ScaleUpdate update = policy_.Update(OutcomeOf(r, outcome));
   ADA_CHECK((update.action != scaling::Action::kSkip) == outcome.updated);
   return update;
@@ -243,11 +244,11 @@ void Trainer::Finish(StepResult& r, const scaling::ScaleUpdate& update) {
   skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
 }
 
-// Largest unscaled magnitude of each tensor with a scale of its own; a NaN stays.
+// Largest unscaled magnitude of each tensor with a per-tensor scale; a NaN stays.
 void Trainer::ObserveTensorScales(bool first) {
   const auto& tensors = graph_.scaled_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const float amax = tensors[i].stats->max_abs / tensors[i].scale->own_scale.host->scale;
+    const float amax = tensors[i].stats->max_abs / tensors[i].scale->per_tensor_scale.host->scale;
     float& largest = tensor_amax_[i];
     if (first || std::isnan(amax) || amax > largest) largest = amax;
   }
@@ -258,7 +259,7 @@ void Trainer::UpdateTensorScales() {
   const auto& tensors = graph_.scaled_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i)
     scaling::UpdateTensorScale(tensors[i].scale->history, tensor_amax_[i],
-                               *tensors[i].scale->own_scale.host);
+                               *tensors[i].scale->per_tensor_scale.host);
   if (!tensors.empty()) graph_.SendTensorScales();
 }
 

@@ -13,9 +13,9 @@
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
 #include "train/batches.h"
+#include "train/distributed/distributed_gradients.h"
 #include "train/observe/step_log.h"
 #include "train/observe/step_observer.h"
-#include "train/shared/shared_gradients.h"
 
 namespace ada::train {
 
@@ -47,7 +47,7 @@ class Trainer {
   Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
           scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
           std::vector<StepObserver*> observers, std::int64_t total_steps, Team* team = nullptr,
-          SharedGradients* shared = nullptr);
+          DistributedGradients* distributed = nullptr);
 
   StepResult Step();
 
@@ -89,7 +89,7 @@ class Trainer {
   StepLog& log_;
   StepObservers observers_;
   Team* team_;
-  SharedGradients* shared_;
+  DistributedGradients* distributed_;
   std::int64_t terms_ = 0;  // of the present batch, of all processes
   bool joined_ = false;     // so are the counts of the present pass
   std::int64_t steps_per_epoch_, total_steps_;

@@ -42,7 +42,8 @@ Evaluator& WeightAverage::evaluator() {
   graph::Graph& graph = evaluator_.graph();
   for (const graph::ScaledTensor& to : graph.scaled_tensors())
     for (const graph::ScaledTensor& from : trained_.scaled_tensors())
-      if (from.name == to.name) *to.scale->own_scale.host = *from.scale->own_scale.host;
+      if (from.name == to.name)
+        *to.scale->per_tensor_scale.host = *from.scale->per_tensor_scale.host;
   if (!graph.scaled_tensors().empty()) graph.SendTensorScales();
   return evaluator_;
 }

@@ -1,5 +1,5 @@
-// The exponential moving average of a network's weights (train.ema), beside the network that is
-// trained: its parameters and running statistics, and what evaluates them.
+// The exponential moving average of a network's weights (train.ema), in addition to the network
+// that is trained: its parameters and running statistics, and what evaluates them.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace ada::train {
 
-// What is behind the name of a split whose images the average judged.
+// What is after the name of a split whose images the average judged.
 inline constexpr char kAverageSplit[] = "_ema";
 
 // Whether a run keeps an average, and whether it is evaluated.
@@ -29,7 +29,7 @@ class WeightAverage {
   WeightAverage(const config::Config& config, const Shape& image, backend::Backend& backend,
                 const graph::Graph& trained);
   void Start();  // the average is the weights
-  // Behind update number `updates` (from 1), for every `train.ema.every`-th of which it moves.
+  // After update number `updates` (from 1), for every `train.ema.every`-th of which it moves.
   void AfterUpdate(std::int64_t updates);
   // Holds the average; scales of tensors are the trained network's present ones.
   Evaluator& evaluator();

@@ -31,7 +31,7 @@ Nearest NearestOf(const Box& box, const std::vector<Box>& others) {
   return nearest;
 }
 
-// `values` with NaN as 0, each replaced by the largest of those behind it.
+// `values` with NaN as 0, each replaced by the largest of those after it.
 std::vector<double> Falling(const std::vector<double>& values) {
   std::vector<double> falling(values.size());
   double largest = 0;
@@ -75,14 +75,14 @@ double MeanBy(std::span<const ClassPrecision> classes, Value value) {
 AveragePrecision::AveragePrecision(int classes, float overlap)
     : overlap_(overlap), classes_(static_cast<std::size_t>(classes)) {}
 
-void AveragePrecision::Add(std::span<const LabelledBox> truth,
+void AveragePrecision::Add(std::span<const LabeledBox> ground_truth,
                            std::span<const Detection> detections) {
   std::vector<double> scores;
   for (const Detection& detection : detections) scores.push_back(detection.score);
-  Add(truth, detections, scores);
+  Add(ground_truth, detections, scores);
 }
 
-void AveragePrecision::Add(std::span<const LabelledBox> truth,
+void AveragePrecision::Add(std::span<const LabeledBox> ground_truth,
                            std::span<const Detection> detections, std::span<const double> scores) {
   ADA_CHECK(scores.size() == detections.size());
   std::vector<char> seen(classes_.size(), 0);
@@ -90,20 +90,20 @@ void AveragePrecision::Add(std::span<const LabelledBox> truth,
     ADA_CHECK(label >= 0 && label < classes());
     seen[static_cast<std::size_t>(label)] = 1;
   };
-  for (const LabelledBox& box : truth) see(box.label);
+  for (const LabeledBox& box : ground_truth) see(box.label);
   for (const Detection& box : detections) see(box.label);
   for (std::size_t label = 0; label < seen.size(); ++label) {
-    if (seen[label] != 0) AddClass(static_cast<int>(label), truth, detections, scores);
+    if (seen[label] != 0) AddClass(static_cast<int>(label), ground_truth, detections, scores);
   }
 }
 
-void AveragePrecision::AddClass(int label, std::span<const LabelledBox> truth,
+void AveragePrecision::AddClass(int label, std::span<const LabeledBox> ground_truth,
                                 std::span<const Detection> detections,
                                 std::span<const double> all_scores) {
   Class& of_class = classes_[static_cast<std::size_t>(label)];
   std::vector<Box> boxes;
   std::vector<char> difficult;
-  for (const LabelledBox& box : truth) {
+  for (const LabeledBox& box : ground_truth) {
     if (box.label != label) continue;
     boxes.push_back(WithLastPixels(box.box));
     difficult.push_back(box.difficult ? 1 : 0);
@@ -119,19 +119,19 @@ void AveragePrecision::AddClass(int label, std::span<const LabelledBox> truth,
   std::vector<char> taken(boxes.size(), 0);
   for (const std::int32_t i : ByFallingScore(scores)) {
     const auto at = static_cast<std::size_t>(i);
-    int verdict = 0;
+    int outcome = 0;
     if (!boxes.empty()) {
       const Nearest nearest = NearestOf(found[at], boxes);
       if (!(nearest.overlap < overlap_)) {
-        verdict = difficult[nearest.index] != 0 ? -1 : taken[nearest.index] != 0 ? 0 : 1;
+        outcome = difficult[nearest.index] != 0 ? -1 : taken[nearest.index] != 0 ? 0 : 1;
         taken[nearest.index] = 1;
       }
     }
-    of_class.found.push_back({scores[at], verdict});
+    of_class.found.push_back({scores[at], outcome});
   }
 }
 
-// Of each class: how many positives, how many detections, and these.
+// For each class how many positives, how many detections, and these.
 std::string AveragePrecision::Save() const {
   std::string saved;
   const auto put = [&saved](const void* from, std::size_t bytes) {
@@ -172,9 +172,9 @@ PrecisionRecall AveragePrecision::Curve(int label) const {
   PrecisionRecall curve;
   std::int64_t right = 0, wrong = 0;
   for (const std::int32_t i : ByFallingScore(scores)) {
-    const int verdict = of_class.found[static_cast<std::size_t>(i)].verdict;
-    if (verdict == 1) ++right;
-    if (verdict == 0) ++wrong;
+    const int outcome = of_class.found[static_cast<std::size_t>(i)].outcome;
+    if (outcome == 1) ++right;
+    if (outcome == 0) ++wrong;
     curve.precision.push_back(static_cast<double>(right) / static_cast<double>(right + wrong));
     if (of_class.positives > 0)
       curve.recall.push_back(static_cast<double>(right) / static_cast<double>(of_class.positives));

@@ -1,4 +1,4 @@
-// Average precision as the PASCAL VOC challenge judges detections (Everingham et al., IJCV 2010,
+// Average precision as the PASCAL VOC challenge measures detections (Everingham et al., IJCV 2010,
 // section 4.2), in the roundings and orders of ChainerCV's eval_detection_voc.
 #pragma once
 #include <cstdint>
@@ -18,28 +18,28 @@ struct PrecisionRecall {
 
 struct ClassPrecision {
   std::int64_t detections = 0;
-  std::int64_t positives = 0;  // boxes of the truth that are not difficult
+  std::int64_t positives = 0;  // labeled boxes that are not difficult
   double ap_07 = 0;  // the mean of 11 precisions, at recalls that are multiples of 0.1 (np.arange)
   double ap = 0;     // the area below the falling curve; both NaN where there is no positive
 };
 
-// Judges image by image. A box covers its last pixels too: sides are one longer than the
-// difference of its corners. In an image, a class's detections come by falling score; each takes
-// the box that it overlaps most (from `overlap` on, the first of equal ones): right if no other
-// took it before, wrong if one did, and nothing if it is difficult.
+// Counts image by image. A box covers its last pixels too: sides are one longer than the difference
+// of its corners. In an image, a class's detections come by falling score; each takes the box that
+// it overlaps most (from `overlap` on, the first of equal ones): right if no other took it before,
+// wrong if one did, and nothing if it is difficult.
 class AveragePrecision {
  public:
   explicit AveragePrecision(int classes, float overlap = 0.5F);
 
   // An image: boxes in its pixels from 0. Labels lie in 0..classes - 1.
-  void Add(std::span<const LabelledBox> truth, std::span<const Detection> detections);
+  void Add(std::span<const LabeledBox> ground_truth, std::span<const Detection> detections);
   // Does the same with these scores instead of the detections' own: fp32 may make equal what a file
   // tells apart.
-  void Add(std::span<const LabelledBox> truth, std::span<const Detection> detections,
+  void Add(std::span<const LabeledBox> ground_truth, std::span<const Detection> detections,
            std::span<const double> scores);
 
   // What it has seen as bytes for another process of this program, and that of another one, whose
-  // images lie behind this one's, added.
+  // images lie after this one's, added.
   std::string Save() const;
   void Append(const std::string& saved);
 
@@ -50,13 +50,13 @@ class AveragePrecision {
  private:
   struct Found {
     double score;
-    int verdict;  // 1 right, 0 wrong, -1 neither
+    int outcome;  // 1 right, 0 wrong, -1 neither
   };
   struct Class {
     std::int64_t positives = 0;
     std::vector<Found> found;
   };
-  void AddClass(int label, std::span<const LabelledBox> truth,
+  void AddClass(int label, std::span<const LabeledBox> ground_truth,
                 std::span<const Detection> detections, std::span<const double> scores);
 
   float overlap_;

@@ -15,8 +15,8 @@ struct BasicBox {
 };
 using Box = BasicBox<float>;
 
-// A box of the truth. Labels count classes from 0; the background is none of them.
-struct LabelledBox {
+// A labeled box. Labels count classes from 0; the background is none of them.
+struct LabeledBox {
   Box box;
   int label = 0;
   bool difficult = false;  // VOC's mark: kept out of training, neither right nor wrong in a metric
@@ -25,7 +25,7 @@ struct LabelledBox {
 // A box that a network found.
 struct Detection {
   Box box;
-  int label = 0;  // as in LabelledBox
+  int label = 0;  // as in LabeledBox
   float score = 0;
 };
 

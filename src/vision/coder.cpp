@@ -87,14 +87,14 @@ BoxCoder::Match BoxCoder::BestFree(const Box& box, std::span<const std::int32_t>
 }
 
 // Returns the box of each default box, -1 for none.
-std::vector<std::int32_t> BoxCoder::MatchBoxes(std::span<const LabelledBox> truth,
+std::vector<std::int32_t> BoxCoder::MatchBoxes(std::span<const LabeledBox> ground_truth,
                                                double overlap) const {
   std::vector<std::int32_t> matched(centers_.size(), -1), nearest(centers_.size(), -1);
   std::vector<double> largest(centers_.size(), 0);
-  std::vector<Match> best(truth.size());
-  for (std::size_t j = 0; j < truth.size(); ++j) {
+  std::vector<Match> best(ground_truth.size());
+  for (std::size_t j = 0; j < ground_truth.size(); ++j) {
     Match& own = best[j];
-    VisitOverlaps(truth[j].box, [&](std::int32_t at, double iou) {
+    VisitOverlaps(ground_truth[j].box, [&](std::int32_t at, double iou) {
       const auto i = static_cast<std::size_t>(at);
       if (iou > largest[i]) {
         largest[i] = iou;
@@ -115,7 +115,7 @@ std::vector<std::int32_t> BoxCoder::MatchBoxes(std::span<const LabelledBox> trut
     if (best.empty() || !(best[leader].overlap > kLeastOverlap)) break;
     std::int32_t& place = matched[static_cast<std::size_t>(best[leader].at)];
     if (place >= 0) {
-      best[leader] = BestFree(truth[leader].box, matched);
+      best[leader] = BestFree(ground_truth[leader].box, matched);
     } else {
       place = static_cast<std::int32_t>(leader);
       best[leader] = {};
@@ -136,19 +136,19 @@ void BoxCoder::EncodeOne(const Box& box, const CenterBox& center, float* locatio
   location[3] = static_cast<float>(std::log(w / center.w) / spec_.size_variance);
 }
 
-void BoxCoder::Encode(std::span<const LabelledBox> truth, float* locations, std::int32_t* labels,
-                      const EncodeSpec& spec) const {
+void BoxCoder::Encode(std::span<const LabeledBox> ground_truth, float* locations,
+                      std::int32_t* labels, const EncodeSpec& spec) const {
   std::fill_n(locations, centers_.size() * 4, 0.0F);
   std::fill_n(labels, centers_.size(), 0);
-  if (truth.empty()) return;
-  const std::vector<std::int32_t> matched = MatchBoxes(truth, spec.overlap);
+  if (ground_truth.empty()) return;
+  const std::vector<std::int32_t> matched = MatchBoxes(ground_truth, spec.overlap);
   for (std::size_t i = 0; i < matched.size(); ++i) {
     if (matched[i] >= 0) {
-      const LabelledBox& box = truth[static_cast<std::size_t>(matched[i])];
+      const LabeledBox& box = ground_truth[static_cast<std::size_t>(matched[i])];
       EncodeOne(box.box, centers_[i], locations + 4 * i);
       labels[i] = box.label + 1;
     } else if (spec.last_box_on_background) {
-      EncodeOne(truth.back().box, centers_[i], locations + 4 * i);
+      EncodeOne(ground_truth.back().box, centers_[i], locations + 4 * i);
     }
   }
 }

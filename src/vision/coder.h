@@ -39,13 +39,13 @@ class BoxCoder {
 
   // The targets of an image: `locations` [boxes, 4] (cy, cx, log h, log w, each relative to its
   // default box and divided by its variance) and `labels` [boxes], 0 for background, else 1 more
-  // than the box's label. `truth` is in pixels of the network's input.
+  // than the box's label. `ground_truth` is in pixels of the network's input.
   //
   // First, of all pairs that are left the one with the largest IoU is matched, until none is above
   // 1e-6 (of equal ones the first default box, then the first box): each box gets a default box.
   // Then each default box without one takes the box that it overlaps most, from `overlap` on.
   // Boxes without area, inverted ones and those with NaN match nothing.
-  void Encode(std::span<const LabelledBox> truth, float* locations, std::int32_t* labels,
+  void Encode(std::span<const LabeledBox> ground_truth, float* locations, std::int32_t* labels,
               const EncodeSpec& spec = {}) const;
 
   // What a network found, in pixels of its input, not clipped: class by class, in each by falling
@@ -64,7 +64,8 @@ class BoxCoder {
   template <class Visit>
   void VisitOverlaps(const Box& box, Visit visit) const;
   Match BestFree(const Box& box, std::span<const std::int32_t> taken) const;
-  std::vector<std::int32_t> MatchBoxes(std::span<const LabelledBox> truth, double overlap) const;
+  std::vector<std::int32_t> MatchBoxes(std::span<const LabeledBox> ground_truth,
+                                       double overlap) const;
   void EncodeOne(const Box& box, const CenterBox& center, float* location) const;
 
   DefaultBoxSpec spec_;

@@ -30,19 +30,20 @@ void Confusion::Grow(int classes) {
   classes_ = classes;
 }
 
-void Confusion::Add(std::span<const std::int32_t> truth, std::span<const std::int32_t> prediction) {
-  ADA_CHECK(truth.size() == prediction.size());
+void Confusion::Add(std::span<const std::int32_t> ground_truth,
+                    std::span<const std::int32_t> prediction) {
+  ADA_CHECK(ground_truth.size() == prediction.size());
   std::int32_t largest = -1, smallest = 0;
-  for (std::size_t i = 0; i < truth.size(); ++i) {
-    largest = std::max({largest, truth[i], prediction[i]});
+  for (std::size_t i = 0; i < ground_truth.size(); ++i) {
+    largest = std::max({largest, ground_truth[i], prediction[i]});
     smallest = std::min(smallest, prediction[i]);
   }
   ADA_CHECK(smallest == 0);
   Grow(largest + 1);
   const auto classes = static_cast<std::size_t>(classes_);
-  for (std::size_t i = 0; i < truth.size(); ++i) {
-    if (truth[i] < 0) continue;
-    ++counts_[static_cast<std::size_t>(truth[i]) * classes +
+  for (std::size_t i = 0; i < ground_truth.size(); ++i) {
+    if (ground_truth[i] < 0) continue;
+    ++counts_[static_cast<std::size_t>(ground_truth[i]) * classes +
               static_cast<std::size_t>(prediction[i])];
   }
 }
@@ -59,19 +60,19 @@ void Confusion::Append(const std::string& saved) {
   while (static_cast<std::size_t>(classes) * static_cast<std::size_t>(classes) < counts.size())
     ++classes;
   Grow(classes);
-  for (int truth = 0; truth < classes; ++truth)
+  for (int ground_truth = 0; ground_truth < classes; ++ground_truth)
     for (int prediction = 0; prediction < classes; ++prediction)
-      counts_[static_cast<std::size_t>(truth * classes_ + prediction)] +=
-          counts[static_cast<std::size_t>(truth * classes + prediction)];
+      counts_[static_cast<std::size_t>(ground_truth * classes_ + prediction)] +=
+          counts[static_cast<std::size_t>(ground_truth * classes + prediction)];
 }
 
 std::int64_t Confusion::Pixels() const {
   return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
 }
 
-std::int64_t Confusion::PixelsOf(int truth) const {
+std::int64_t Confusion::PixelsOf(int ground_truth) const {
   std::int64_t sum = 0;
-  for (int c = 0; c < classes_; ++c) sum += Count(truth, c);
+  for (int c = 0; c < classes_; ++c) sum += Count(ground_truth, c);
   return sum;
 }
 

@@ -12,7 +12,7 @@ struct DefaultBoxSpec {
   std::vector<int> grids;                    // cells along each side
   std::vector<double> steps;                 // pixels from one cell to the next
   std::vector<double> sizes;                 // of each grid's boxes, in pixels; one more than grids
-  std::vector<std::vector<double>> aspects;  // ratios beside 1; each gives two boxes, r and 1 / r
+  std::vector<std::vector<double>> aspects;  // ratios besides 1; each gives two boxes, r and 1 / r
   double center_variance = 0.1, size_variance = 0.2;  // encoded values are divided by these
 
   int BoxesOfCell(std::size_t grid) const { return 2 + 2 * static_cast<int>(aspects[grid].size()); }

@@ -108,7 +108,7 @@ void DrawText(RgbView picture, int y, int x, std::string_view text, Rgb color, R
   }
 }
 
-void DrawLabelledBox(RgbView picture, const Box& box, int label, std::string_view caption) {
+void DrawLabeledBox(RgbView picture, const Box& box, int label, std::string_view caption) {
   const int side = std::min(picture.height, picture.width);
   const int zoom = std::max(1, side / 400), thickness = 1 + side / 300;
   const Rgb color = LabelColor(label);

@@ -1,4 +1,4 @@
-// Draws on pictures what was found in them: boxes with captions, and labels of pixels as colours.
+// Draws on pictures what was found in them: boxes with captions, and labels of pixels as colors.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -19,7 +19,7 @@ struct Rgb {
   friend bool operator==(const Rgb&, const Rgb&) = default;
 };
 
-// The colour of a class; neighbouring labels are far apart. Black is none of them: it stands for
+// The color of a class; neighboring labels are far apart. Black is none of them: it stands for
 // pixels without a label.
 Rgb LabelColor(int label);
 // Black or white, whichever is read better on `ground`.
@@ -37,12 +37,12 @@ int TextWidth(std::string_view text, int zoom = 1);
 void DrawText(RgbView picture, int y, int x, std::string_view text, Rgb color, Rgb ground,
               int zoom = 1);
 
-// A box of its class's colour with a caption, such as "car 0.87", above it; below its upper edge
+// A box of its class's color with a caption, such as "car 0.87", above it; below its upper edge
 // where there is no room above, and moved to where the picture shows it. Lines and text are larger
 // on larger pictures.
-void DrawLabelledBox(RgbView picture, const Box& box, int label, std::string_view caption);
+void DrawLabeledBox(RgbView picture, const Box& box, int label, std::string_view caption);
 
-// Mixes into each pixel its label's colour, `opacity` of it; negative labels leave it as it is.
+// Mixes into each pixel its label's color, `opacity` of it; negative labels leave it as it is.
 // `labels` has one a pixel.
 void DrawLabels(RgbView picture, std::span<const std::int32_t> labels, float opacity = 0.5F);
 

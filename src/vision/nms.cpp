@@ -24,7 +24,7 @@ bool Overlaps(const KeptBox<T>& a, const KeptBox<T>& b, T overlap) {
   return common / (a.area + b.area - common) >= overlap;
 }
 
-// The boxes that were kept, by where their centres lie: two boxes whose IoU is t have centres no
+// The boxes that were kept, by where their centers lie: two boxes whose IoU is t have centers no
 // farther apart than Reach(t) times the width (height) of either.
 template <class T>
 class KeptBoxes {
@@ -73,7 +73,7 @@ class KeptBoxes {
   static constexpr std::size_t kCells = 24, kFew = 64;
   static T Reach(T t) { return std::max(1 - t, T{0.5} / t - T{0.5}) + T{0.001}; }
 
-  // Cells along one axis, between the smallest and the largest centre.
+  // Cells along one axis, between the smallest and the largest center.
   struct Axis {
     T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::lowest();
     bool finite = true;

@@ -28,7 +28,7 @@ void TakePlain(const StoredTensor& tensor, const NumberFormat& format,
   if (signal > 0) figures.sqnr_db = 10 * std::log10(signal / noise);
 }
 
-OperandRow OperandRowOf(const ProductTensors& layer, const char* name, const StoredTensor& tensor,
+OperandRow OperandRowOf(const MatmulTensors& layer, const char* name, const StoredTensor& tensor,
                         const OperandPlace& place, const AnyFormat& format) {
   OperandRow row;
   row.layer = layer.layer, row.tensor = name, row.format = FormatName(format);
@@ -45,7 +45,7 @@ OperandRow OperandRowOf(const ProductTensors& layer, const char* name, const Sto
 
 }  // namespace
 
-std::string RefuseShapes(const ProductTensors& t) {
+std::string RefuseShapes(const MatmulTensors& t) {
   if (t.w && (t.w.dims.size() < 2 || t.groups < 1 || t.w.dims[0] % t.groups != 0))
     return "its w has no shape of a linear layer or convolution of " + std::to_string(t.groups) +
            " groups";
@@ -64,7 +64,7 @@ std::string RefuseShapes(const ProductTensors& t) {
   return {};
 }
 
-std::vector<OperandRow> JudgeOperands(const ProductTensors& t, const AnyFormat& format) {
+std::vector<OperandRow> JudgeOperands(const MatmulTensors& t, const AnyFormat& format) {
   std::vector<OperandRow> rows;
   const auto add = [&](const char* name, const StoredTensor& tensor, bool along_channels) {
     if (!tensor) return;

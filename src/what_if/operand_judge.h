@@ -22,7 +22,7 @@ struct StoredTensor {
 // A linear layer or convolution: x and dy [n, channels, pixels...] (of a linear layer all values of
 // an image are its features), w [out, in / groups, taps...] or, of a transposed convolution, [in,
 // out / groups, taps...].
-struct ProductTensors {
+struct MatmulTensors {
   std::string layer;
   bool linear = true, transposed = false;
   std::int64_t groups = 1;
@@ -30,7 +30,7 @@ struct ProductTensors {
 };
 
 // Why the shapes do not belong to one layer, or nothing.
-std::string RefuseShapes(const ProductTensors& tensors);
+std::string RefuseShapes(const MatmulTensors& tensors);
 
 // A row of what-if --dump.
 struct OperandRow : telemetry::BlockFigures {
@@ -42,7 +42,7 @@ struct OperandRow : telemetry::BlockFigures {
 // over output channels, dw = x dy over images and pixels; blocks run along what is summed over, in
 // one group, for weights within one tap. Square tiles lie in the plane of both. A plain format is
 // rounded to as it is: it has no blocks, and what it loses has no cause. The shapes must fit.
-std::vector<OperandRow> JudgeOperands(const ProductTensors& tensors, const AnyFormat& format);
+std::vector<OperandRow> JudgeOperands(const MatmulTensors& tensors, const AnyFormat& format);
 
 }  // namespace ada::what_if
 

@@ -42,7 +42,7 @@ ScalePath::Scales ScalePath::Walk(float start, const Choice& choose) const {
     std::vector<float>& branches = arriving[i + 1];
     const auto value = static_cast<int>(i) + 1;
     if (std::find(outputs_.begin(), outputs_.end(), value) != outputs_.end())
-      branches.insert(branches.begin(), start);  // read behind all layers
+      branches.insert(branches.begin(), start);  // read after all layers
     if (branches.empty()) continue;
     float scale = branches[0];
     if (branches.size() > 1) scales[{node.name, "dy"}] = scale = choose.sum(node.name, branches);

@@ -13,8 +13,8 @@ namespace ada::what_if {
 
 class ScalePath {
  public:
-  // Of a network that Build accepts. `scales_batch_norms`: whether the policy lets them choose.
-  // Throws ConfigError on an unknown zoo model.
+  // The path of a network that Build accepts. `scales_batch_norms`: whether the policy lets them
+  // choose. Throws ConfigError on an unknown zoo model.
   explicit ScalePath(const config::ModelConfig& model, bool scales_batch_norms = false);
 
   // Layers that choose a scale for the dx that they compute (LayerKind::Chooses), in forward order.

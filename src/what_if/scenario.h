@@ -22,9 +22,9 @@ namespace ada::what_if {
 // judged by itself: its values are those of the run, whatever was lost before it.
 class Scenario {
  public:
-  // Of an entry whose format, if it has one, is plain (operand_judge.h judges block-scaled ones).
+  // For an entry whose format, if it has one, is plain (operand_judge.h judges block-scaled ones).
   // `model`: of the run, for policies that choose a scale for each layer. Throws ConfigError for
-  // what cannot be judged: a scale beside a policy, `reference` under adaptive.
+  // what cannot be judged: a scale next to a policy, `reference` under adaptive.
   Scenario(const config::WhatIfConfig& config, const config::ModelConfig& model);
   ~Scenario();
 

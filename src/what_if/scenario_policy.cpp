@@ -144,8 +144,8 @@ ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) cons
     return ScaleWithForesight(rules_.at(layer), known ? histograms.format(i) : kFp32,
                               known ? *histograms[i].bins : kEmpty, scale_in);
   };
-  // The rule for sums of branches (src/scaling/README.md): the largest scale at which all fit. Of
-  // the branches only the sum's exponents are known: it is taken for the largest of them.
+  // The rule for sums of branches (src/scaling/README.md): the largest scale at which all fit. Only
+  // the exponents of the branches' sum are known: it is taken for the largest of them.
   choose.sum = [&](const std::string& layer, const std::vector<float>& branches) {
     const auto differs = [&](float scale) { return scale != branches[0]; };
     if (std::none_of(branches.begin(), branches.end(), differs)) return branches[0];

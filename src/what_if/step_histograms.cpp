@@ -29,7 +29,7 @@ StepHistograms::StepHistograms(const std::vector<HistogramOfTensor>& tensors,
     judged.saturate = judged.saturate || (t.format.saturate && judged != kFp32);
     formats_.push_back(judged);
     tops_.push_back(TopExponent(*t.bins));
-    // Of fp32 itself: the end of its range.
+    // For fp32 itself it is the end of its range.
     thresholds_.push_back(std::min(static_cast<double>(OverflowThreshold(judged)), 0x1p128));
   }
   unexplained_ = HadUnexplained();

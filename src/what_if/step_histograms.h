@@ -43,7 +43,7 @@ class StepHistograms {
   double Overflow(std::size_t i, double scale) const;
   // Whether the step's gradients would not be finite if its tensors carried `scales`: an expected
   // overflow of half a value or more in all dx and dy together (where formats do not saturate), or
-  // inf and NaN that the step had and that no overflow of its own scales explains.
+  // inf and NaN that the step had and that no overflow of its per-tensor scales explains.
   bool NotFinite(const std::vector<double>& scales) const;
 
   // Upper end of the highest exponent of all dw (of all dx where no dw was recorded), unscaled.

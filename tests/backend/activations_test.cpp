@@ -23,7 +23,7 @@ Values Head(Values values, int rows, const Shape& shape) {
 Values Random(const Shape& shape, std::uint64_t seed, double sigma = 1) {
   return Normal(static_cast<std::size_t>(shape.numel()), sigma, seed);
 }
-// `want` in the first rows, zeros (as allocated) behind.
+// `want` in the first rows, zeros (as allocated) after.
 void CheckRows(const Tensor& t, Values want) {
   want.resize(static_cast<std::size_t>(t.shape.numel()));
   CheckEqual(t, want);

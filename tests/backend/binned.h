@@ -1,4 +1,4 @@
-// Ops whose tensors take histograms: styles with bins, and the truth from tensors in fp32.
+// Ops whose tensors take histograms: styles with bins, and the expected bins from tensors in fp32.
 #pragma once
 #include "backend/naive_bins.h"
 #include "backend/styles.h"

@@ -21,7 +21,7 @@ Values Head(Values values, int rows, const Shape& shape) {
 Values Random(const Shape& shape, std::uint64_t seed) {
   return Normal(static_cast<std::size_t>(shape.numel()), 1, seed);
 }
-// `want` in the first rows, zeros (as allocated) behind.
+// `want` in the first rows, zeros (as allocated) after.
 void CheckRows(const Tensor& t, Values want) {
   want.resize(static_cast<std::size_t>(t.shape.numel()));
   CheckEqual(t, want);

@@ -65,7 +65,7 @@ struct Differences {
   }
 
  private:
-  // Of the loss along value i of t, which is left as it was.
+  // The slope of the loss along value i of t, which is left as it was.
   double Slope(const Tensor& t, Values& values, std::size_t i) const {
     const float old = values[i], above = old + kStep, below = old - kStep;
     const auto at = [&](float value) {
@@ -81,7 +81,7 @@ struct Differences {
   }
 };
 
-// Of the sum of y times `weights`, once `forward` has run.
+// Differences of the sum of y times `weights`, once `forward` has run.
 template <class Bench, class Forward>
 Differences<Bench> DifferencesOf(Bench& bench, const Tensor& y, const Values& weights,
                                  std::size_t most, Forward&& forward) {

@@ -4,7 +4,7 @@
 
 #include "backend/naive_batch_norm.h"
 #include "backend/naive_count.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 
 namespace ada::backend::test {
 namespace {
@@ -125,8 +125,8 @@ TEST_SUITE("cpu") {
         CAPTURE(kind.name);
         CAPTURE(rows);
         Bench bench;
-        const ProductCase c{"conv", {11, 16, 16, 3}, 20, three, one, one, one, 1, false};
-        ProductBench conv(bench, c, kind.format, 1, 1);
+        const MatmulCase c{"conv", {11, 16, 16, 3}, 20, three, one, one, one, 1, false};
+        MatmulBench conv(bench, c, kind.format, 1, 1);
         const std::int64_t blocks = 11 / bench->BlockImages(c.y()) + 1;
         Tensor mean = bench.Make({blocks, 1, 1, 20}, kFp32), m2 = bench.Make(mean.shape, kFp32);
         conv.spec.y_moments = {mean.f32(), m2.f32()};

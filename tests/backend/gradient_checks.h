@@ -18,7 +18,7 @@ class GradientChecks {
   GradientChecks(Bench& bench, std::size_t most) : bench_(bench), most_(most) {}
 
   // A convolution or linear layer whose dy is `weights` times its scale.
-  void Product(Op& op, const ProductSpec& s, const Values& weights) {
+  void Product(Op& op, const MatmulSpec& s, const Values& weights) {
     const Pass pass = MakePass(static_cast<int>(s.x.shape.n));
     const auto forward = [&op, pass] {
       op.RefreshWeights(pass);
@@ -178,13 +178,13 @@ class GradientChecks {
       differences.Check("dx", sloped.x, sloped.dx.tensor, bench_.Fetched(sloped.dx.scale));
       differences.Check("dw", sloped.w, sloped.dw, 1);
     }
-    UnitNorm(LayerNormSpec());
+    GroupedNorm(LayerNormSpec());
     GroupNormSpec groups;
     groups.groups = 5;
-    UnitNorm(groups);
+    GroupedNorm(groups);
     L2NormalizeSpec lengths;
     lengths.eps = 0.5f;
-    UnitNorm(lengths);
+    GroupedNorm(lengths);
   }
 
   // An addition's gradient is an alias of the graph; where it comes back, branches are summed.
@@ -244,7 +244,7 @@ class GradientChecks {
     return weights;
   }
   template <class Spec>
-  void UnitNorm(Spec s) {
+  void GroupedNorm(Spec s) {
     const Values weights = Plain(s);
     // Units of two values have steep slopes where these are near each other.
     bench_.Set(s.x, Times(Random(kShape, 1), 4));

@@ -3,7 +3,7 @@
 
 #include "backend/gradient_checks.h"
 #include "backend/loss_gradient_checks.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 
 namespace ada::backend::test {
 namespace {
@@ -29,11 +29,11 @@ constexpr std::size_t kMost = 60;
 
 TEST_SUITE("cpu") {
   TEST_CASE("gradients: convolutions and linear layers") {
-    for (const auto& cases : {SmallProducts(), TransposedProducts()})
-      for (const ProductCase& c : cases) {
+    for (const auto& cases : {SmallMatmuls(), TransposedProducts()})
+      for (const MatmulCase& c : cases) {
         CAPTURE(c.name);
         OpenBench bench;
-        const ProductBench p(bench, c, kFp32, 4, 2);
+        const MatmulBench p(bench, c, kFp32, 4, 2);
         const Values weights = Times(Bench::Get(p.spec.dy.tensor), 0.25f);
         GradientChecks(bench, kMost).Product(*p.MakeOp(bench), p.spec, weights);
       }

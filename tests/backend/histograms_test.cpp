@@ -5,15 +5,15 @@
 
 #include "backend/binned.h"
 #include "backend/naive_batch_norm.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 
 namespace ada::backend::test {
 namespace {
 
-void CheckProduct(const ProductCase& c, int rows, float scale, int threads, float own) {
+void CheckMatmul(const MatmulCase& c, int rows, float scale, int threads, float own) {
   Bench bench(threads);
-  ProductBench p(bench, c, kFp32, scale, 4);
-  ProductSpec& s = p.spec;
+  MatmulBench p(bench, c, kFp32, scale, 4);
+  MatmulSpec& s = p.spec;
   s.w_format = kFp16;
   Bench::Set(s.dy.tensor, WildValues(static_cast<std::size_t>(c.y().numel()), 1e-4, 9, scale == 3));
   Values masters = Bench::Get(s.w);
@@ -184,14 +184,14 @@ void CheckLoss(float scale, int threads) {
 TEST_SUITE("cpu") {
   TEST_CASE("histograms: convolution and linear, dw rounded and not") {
     const std::array<int, 2> one = {1, 1}, three = {3, 3};
-    const ProductCase conv{"conv", {11, 16, 16, 5}, 20, three, one, one, one, 1, true};
-    const ProductCase linear = LinearCase("linear", {300, 1, 1, 64}, 33, false);
+    const MatmulCase conv{"conv", {11, 16, 16, 5}, 20, three, one, one, one, 1, true};
+    const MatmulCase linear = LinearCase("linear", {300, 1, 1, 64}, 33, false);
     for (const float scale : kScales)
       for (const int threads : {1, 2, 3}) {
         CAPTURE(scale);
         CAPTURE(threads);
-        CheckProduct(conv, 9, scale, threads, threads == 2 ? 13.0f : 0.0f);
-        CheckProduct(linear, 290, scale, threads, threads == 3 ? 640.0f : 0.0f);
+        CheckMatmul(conv, 9, scale, threads, threads == 2 ? 13.0f : 0.0f);
+        CheckMatmul(linear, 290, scale, threads, threads == 3 ? 640.0f : 0.0f);
       }
   }
   TEST_CASE("histograms: batch norm, pools, dropout, casts, sums, input, loss") {

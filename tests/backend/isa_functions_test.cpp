@@ -65,9 +65,9 @@ TEST_SUITE("cpu") {
                   a.units = by_pixel ? p.pixels : 1, a.runs = by_pixel ? 1 : p.pixels;
                   a.run = p.channels, a.mean = mean.data(), a.inverse = inverse.data();
                   a.x = y.data(), a.out = y.data();
-                  k.unit_norm(a);
+                  k.grouped_norm(a);
                   a.x = a.out = x.data(), a.dy = dy.data();
-                  k.unit_norm_backward(a, hat.data());
+                  k.grouped_norm_backward(a, hat.data());
                   for (const Values* v : {&y, &x, &hat, &mean, &inverse}) record.Add(*v);
                 }) == -1);
   }

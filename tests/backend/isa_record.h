@@ -72,7 +72,7 @@ inline cpu::Rounding Rounds(const Style& style, BlockStats* stats, bool moments 
   rounding.key = 17, rounding.draw = 3, rounding.first = 5;
   return rounding;
 }
-// The kinds rounded to nearest, some stochastically, some with a scale of their own.
+// The kinds rounded to nearest, some stochastically, some with a per-tensor scale.
 inline std::vector<Style> AllStyles() {
   std::vector<Style> styles;
   for (const Kind& kind : AllKinds()) {

@@ -26,11 +26,11 @@ struct IsaSetting : EnvironmentSetting {
   explicit IsaSetting(const char* value) : EnvironmentSetting("ADA_ISA", value) {}
 };
 // Convolutions without Winograd's algorithm: products of 16-bit values are exact.
-struct DirectProducts : EnvironmentSetting {
-  DirectProducts() : EnvironmentSetting("ADA_PRODUCTS", "direct") {}
+struct DirectMatmuls : EnvironmentSetting {
+  DirectMatmuls() : EnvironmentSetting("ADA_PRODUCTS", "direct") {}
 };
 
 // Whether a backend made now multiplies on a matrix unit.
-inline bool HasTiles() { return cpu::MakeCpuBackend(1)->InstructionSet().starts_with("amx"); }
+inline bool HasAmx() { return cpu::MakeCpuBackend(1)->InstructionSet().starts_with("amx"); }
 
 }  // namespace ada::backend::test

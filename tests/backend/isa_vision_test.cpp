@@ -1,4 +1,4 @@
-// All instruction sets give the same bits: unpooling, local response normalisation, norms over
+// All instruction sets give the same bits: unpooling, local response normalization, norms over
 // lengths, softmax of rows. Whether the bits are right is for the other tests.
 #include <doctest/doctest.h>
 
@@ -64,9 +64,9 @@ TEST_SUITE("cpu") {
                 u.mean = lengths.data(), u.inverse = inverse.data();
                 y = x, dx = dy;
                 u.x = x.data(), u.out = y.data();
-                k.unit_norm(u);
+                k.grouped_norm(u);
                 u.dy = u.out = dx.data();
-                k.unit_norm_backward(u, hat.data());
+                k.grouped_norm_backward(u, hat.data());
                 for (const Values* v : {&y, &dx, &hat, &lengths, &inverse}) record.Add(*v);
 
                 std::vector<std::int32_t> labels, better(static_cast<std::size_t>(p.pixels));

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "backend/cpu/tile_kernels.h"
+#include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/naive_count.h"
 
 namespace ada::backend::test {

@@ -1,4 +1,4 @@
-// Stochastic rounding and tensors with a scale of their own in every kernel that rounds, against
+// Stochastic rounding and tensors with a per-tensor scale in every kernel that rounds, against
 // core's scalar definition: which random word a value takes, what is counted and what is stored.
 #include <doctest/doctest.h>
 

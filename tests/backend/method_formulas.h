@@ -22,7 +22,7 @@ inline double ExpectedUnbound(const scaling::LayerRule& r, const Values& dy, con
   } else if (r.method == LayerMethod::kAbsRange) {
     want = (r.u_min / r.fan) / std::max(Abs(d.min_abs) * Abs(v.min_abs), 1e-15);
   } else {
-    const ProductRange range = RangeOf(dy, w, channels);
+    const MatmulRange range = RangeOf(dy, w, channels);
     want = r.u_min / range.min, cap = r.u_max / range.max / r.fan;
   }
   return std::min(std::max(want, 1.0), cap);

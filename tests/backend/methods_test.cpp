@@ -4,7 +4,7 @@
 
 #include "backend/method_formulas.h"
 #include "backend/naive_count.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 
 namespace ada::backend::test {
 namespace {
@@ -14,7 +14,7 @@ const float kInf = std::numeric_limits<float>::infinity();
 
 // A layer with a rule of `method` on random values in `format`.
 struct Ruled {
-  Ruled(const ProductCase& c, LayerMethod method, double sigma, int threads = 2)
+  Ruled(const MatmulCase& c, LayerMethod method, double sigma, int threads = 2)
       : bench(threads), p(bench, c, kFp16, 8, 1) {
     const auto n = static_cast<std::size_t>(c.y().numel());
     Bench::Set(p.spec.dy.tensor, Normal(n, sigma, 21));
@@ -28,10 +28,10 @@ struct Ruled {
   Values W() const { return RoundAll(kFp16, Bench::Get(p.spec.w)); }
   Values Dy() const { return Bench::Get(p.spec.dy.tensor); }
   Bench bench;
-  ProductBench p;
+  MatmulBench p;
 };
 
-std::vector<ProductCase> Layers() {
+std::vector<MatmulCase> Layers() {
   const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3};
   return {{"3x3", {9, 8, 8, 6}, 10, three, one, one, one, 1, true},
           {"2 groups, stride 2", {9, 8, 8, 16}, 10, three, two, one, one, 2, false},
@@ -42,7 +42,7 @@ std::vector<ProductCase> Layers() {
 
 TEST_SUITE("cpu") {
   TEST_CASE("methods: each op's unbound scale is the one of its dy and rounded w") {
-    for (const ProductCase& c : Layers())
+    for (const MatmulCase& c : Layers())
       for (const LayerMethod method : {LayerMethod::kApproxRange, LayerMethod::kLognormal,
                                        LayerMethod::kAbsRange, LayerMethod::kElementWiseRange})
         for (const double sigma : {1e-6, 1e-3, 3000.0}) {
@@ -76,7 +76,7 @@ TEST_SUITE("cpu") {
 
   // Products with powers of two are exact in fp32, whatever the order of sums.
   TEST_CASE("exact_range: the tail is the histogram of dgrad before alpha") {
-    ProductCase c;
+    MatmulCase c;
     c.x = {30000, 1, 1, 1}, c.out = 2;
     Ruled r(c, LayerMethod::kExactRange, 1);
     Values dy = Spread(kFp16, 60000, 5);
@@ -106,7 +106,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("exact_range: the same tail with any number of threads") {
     const std::array<int, 2> one = {1, 1}, three = {3, 3};
-    const ProductCase c{"conv", {37, 16, 16, 16}, 16, three, one, one, one, 1, false};
+    const MatmulCase c{"conv", {37, 16, 16, 16}, 16, three, one, one, one, 1, false};
     scaling::ExponentTail first;
     Values dx;
     for (const int threads : {1, 2, 3, 4}) {

@@ -1,4 +1,4 @@
-// Moments of values in double, as a producer of gradients leaves them behind.
+// Moments of values in double, as a producer of gradients leaves them after.
 #pragma once
 #include <algorithm>
 #include <cmath>

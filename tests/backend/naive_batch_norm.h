@@ -1,4 +1,4 @@
-// Batch norm in double, from the definition, and the op on a backend beside it.
+// Batch norm in double, from the definition, and the op on a backend to compare with it.
 #pragma once
 #include <string>
 

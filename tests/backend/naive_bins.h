@@ -14,7 +14,7 @@ inline int ExponentOf(float x, double scale) {
   while (std::ldexp(scale, e) > magnitude) --e;
   return e;
 }
-// Of values that carry `scale`.
+// Counts values that carry `scale`.
 inline ExponentBins CountBins(const Values& values, double scale) {
   ExponentBins bins;
   for (const float v : values) {

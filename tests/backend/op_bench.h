@@ -24,7 +24,7 @@ class Bench {
     t.data = backend_->Allocate(t.bytes());
     return t;
   }
-  // The same in fp32 storage, as values with a scale of their own need it.
+  // The same in fp32 storage, as values with a per-tensor scale need it.
   Tensor MakeF32(const Shape& shape, const NumberFormat& format) {
     Tensor t = Make(shape, kFp32);
     t.format = format;
@@ -127,7 +127,7 @@ inline Range Rounded(const NumberFormat& format, const Exact& sum, double error 
   return Rounded(format, sum.value - error * sum.magnitude, sum.value + error * sum.magnitude);
 }
 
-// Checks the first want.size() values of `t`; what lies behind them must still be `untouched`.
+// Checks the first want.size() values of `t`; what lies after them must still be `untouched`.
 inline void CheckTensor(const Tensor& t, const Sums& want, double error = kSumError,
                         float untouched = 0) {
   const Values got = Bench::Get(t);

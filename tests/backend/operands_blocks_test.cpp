@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/hadamard.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 #include "core/blocks/block_quantizer.h"
 #include "core/tensor_files/safetensors.h"
 
@@ -24,7 +24,7 @@ BlockFormat Of(const NumberFormat& element, BlockScale scale, bool square) {
 }
 
 struct BlockBench {
-  BlockBench(const ProductCase& c, const NumberFormat& stored, float scale = 1, double alpha = 1)
+  BlockBench(const MatmulCase& c, const NumberFormat& stored, float scale = 1, double alpha = 1)
       : p(bench, c, stored, scale, alpha) {}
   void Round(Operand operand, const BlockFormat& format) {
     OperandRounding& rounding = p.spec.operands[IndexOf(operand)];
@@ -37,14 +37,14 @@ struct BlockBench {
     Round(kDxDy, dy), Round(kDwDy, dy);
   }
   Bench bench;
-  ProductBench p;
+  MatmulBench p;
   std::array<BlockCounts, kOperands> counts;
 };
 
 // Where the values of each block of an operand lie, in the order of their sum; of formats that are
 // not square. x, dy: NHWC; w: PyTorch's order.
 using Places = std::vector<std::int64_t>;
-std::vector<Places> LinesOf(const ProductCase& c, Operand operand) {
+std::vector<Places> LinesOf(const MatmulCase& c, Operand operand) {
   std::vector<Places> lines;
   const std::int64_t in = c.x.c / c.groups, out = c.out / c.groups;
   const std::int64_t taps = std::int64_t{c.kernel[0]} * c.kernel[1];
@@ -120,12 +120,12 @@ Values Quantized(const Values& values, const BlockFormat& format, const std::vec
   return result;
 }
 
-Values StoredOf(const ProductSpec& spec, Operand operand) {
+Values StoredOf(const MatmulSpec& spec, Operand operand) {
   if (operand == kForwardX || operand == kDwX) return Bench::Get(spec.x);
   return IsWeight(operand) ? Bench::Get(spec.w) : Bench::Get(spec.dy.tensor);
 }
 
-// The largest difference beside the sum of magnitudes of the products.
+// The largest difference relative to the sum of magnitudes of the products.
 double WorstOf(const Values& got, const Values& want, const Sums& sums, double relative) {
   double worst = 0;
   REQUIRE(got.size() == want.size());
@@ -169,7 +169,7 @@ TEST_SUITE("cpu") {
       const auto& w_shape = file.Find(inputs + "/in_w")->shape;
       const Shape x{file.Find(inputs + "/in_x")->shape[0], 1, 1, w_shape[1]};
       BlockBench b(LinearCase(name, x, w_shape[0], false), bf16 ? kBf16 : kFp32);
-      ProductSpec& spec = b.p.spec;
+      MatmulSpec& spec = b.p.spec;
       Bench::Set(spec.x, file.ReadF32(inputs + "/in_x"));
       Bench::Set(spec.w, file.ReadF32(inputs + "/in_w"));
       Bench::Set(spec.dy.tensor, file.ReadF32(inputs + "/in_dy"));
@@ -181,8 +181,8 @@ TEST_SUITE("cpu") {
       }
       const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
       b.p.Step(*op, MakePass(static_cast<int>(x.n)));
-      const NaiveProduct sums = ComputeNaively(b.p.product, x.n, Bench::Get(spec.x),
-                                               Bench::Get(spec.w), {}, Bench::Get(spec.dy.tensor));
+      const NaiveMatmul sums = ComputeNaively(b.p.product, x.n, Bench::Get(spec.x),
+                                              Bench::Get(spec.w), {}, Bench::Get(spec.dy.tensor));
       const double relative = bf16 ? 0x1p-8 : 0;
       CHECK(WorstOf(Bench::Get(spec.y), file.ReadF32(name + "/y"), sums.y, relative) <= 1);
       CHECK(WorstOf(Bench::Get(spec.dx.tensor), file.ReadF32(name + "/dx"), sums.dx, relative) <=
@@ -200,10 +200,10 @@ TEST_SUITE("cpu") {
         Mx(kFp6E2M3, BlockRule::kRceil),        Mx(kFp4E2M1, BlockRule::kEven),
         Of(kFp8E4M3, BlockScale::kFp32, false), Mx(kFp8E5M2, BlockRule::kCeil)};
     const Formats rules = {torchao, modelopt, modelopt, torchao, torchao, modelopt};
-    std::vector<ProductCase> cases = SmallProducts();
-    for (const ProductCase& c : TransposedProducts()) cases.push_back(c);
+    std::vector<MatmulCase> cases = SmallMatmuls();
+    for (const MatmulCase& c : TransposedProducts()) cases.push_back(c);
     for (const Formats& formats : {kinds, rules})
-      for (const ProductCase& c : cases) {
+      for (const MatmulCase& c : cases) {
         CAPTURE(c.name);
         BlockBench b(c, kFp32, 8, 4);
         std::array<Values, kOperands> taken;
@@ -221,9 +221,9 @@ TEST_SUITE("cpu") {
         const auto of = [&](Operand operand) -> const Values& { return taken[IndexOf(operand)]; };
         const Values bias = c.bias ? Bench::Get(b.p.spec.b) : Values{};
         const Values dy = Bench::Get(b.p.spec.dy.tensor);
-        NaiveProduct y = ComputeNaively(c, c.x.n, of(kForwardX), of(kForwardW), bias, dy);
-        NaiveProduct dx = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDxDy));
-        NaiveProduct dw = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDwDy));
+        NaiveMatmul y = ComputeNaively(c, c.x.n, of(kForwardX), of(kForwardW), bias, dy);
+        NaiveMatmul dx = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDxDy));
+        NaiveMatmul dw = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDwDy));
         for (Exact& sum : dx.dx) sum *= 4;
         for (Exact& sum : dw.dw) sum *= 1.0 / 8;
         for (Exact& sum : y.db) sum *= 1.0 / 8;
@@ -258,7 +258,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("operands in blocks: a transform leaves the products of convolutions what they are") {
     for (const std::size_t index : {1u, 5u, 13u, 15u, 20u}) {
-      ProductCase c = SmallProducts()[index];
+      MatmulCase c = SmallMatmuls()[index];
       c.x.n = 37;  // two whole groups of images and a rest
       CAPTURE(c.name);
       for (const bool random : {false, true}) {
@@ -270,7 +270,7 @@ TEST_SUITE("cpu") {
         }
         const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
         b.p.Step(*op, MakePass(static_cast<int>(c.x.n)));
-        const NaiveProduct want = ComputeNaively(
+        const NaiveMatmul want = ComputeNaively(
             c, c.x.n, Bench::Get(b.p.spec.x), Bench::Get(b.p.spec.w),
             c.bias ? Bench::Get(b.p.spec.b) : Values{}, Bench::Get(b.p.spec.dy.tensor));
         // Sums of transformed values are of other terms: their magnitudes are up to four times as
@@ -282,11 +282,11 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("operands in blocks: any number of threads gives the same bytes") {
-    const ProductCase c = SmallProducts()[1];
+    const MatmulCase c = SmallMatmuls()[1];
     std::vector<Values> first;
     for (const int threads : {1, 2, 3}) {
       Bench bench(threads);
-      ProductBench p(bench, c, kBf16, 4, 2);
+      MatmulBench p(bench, c, kBf16, 4, 2);
       std::array<BlockCounts, kOperands> counts;
       for (std::size_t i = 0; i < kOperands; ++i) {
         OperandRounding& rounding = p.spec.operands[i];
@@ -312,9 +312,9 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("operands in blocks: stochastic rounding takes one of two neighbours, on average x") {
-    ProductCase c = LinearCase("linear", {4096, 1, 1, 16}, 1, false);
+    MatmulCase c = LinearCase("linear", {4096, 1, 1, 16}, 1, false);
     BlockBench b(c, kFp32);
-    // Of a block whose scale is 1: the largest is 6.
+    // The largest value is 6, so that the scale of the block is 1.
     Values x(static_cast<std::size_t>(c.x.numel()));
     for (std::size_t i = 0; i < x.size(); ++i)
       x[i] = i % 16 == 0 ? 6.0f : 0.25f * static_cast<float>(i % 16);

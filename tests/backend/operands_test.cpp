@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/naive_count.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 
 namespace ada::backend::test {
 namespace {
@@ -22,7 +22,7 @@ const std::array<NumberFormat, kOperands>& SixFormats() {
 }
 
 struct OperandBench {
-  OperandBench(const ProductCase& c, const NumberFormat& stored, float scale, double alpha)
+  OperandBench(const MatmulCase& c, const NumberFormat& stored, float scale, double alpha)
       : p(bench, c, stored, scale, alpha) {}
   void Round(Operand operand, const NumberFormat& format) {
     OperandRounding& rounding = p.spec.operands[IndexOf(operand)];
@@ -44,17 +44,18 @@ struct OperandBench {
     const OperandRounding& rounding = p.spec.operands[IndexOf(operand)];
     Values values = Stored(operand);
     if (!rounding.rounds) return values;
-    const float scale = rounding.style.own_scale ? rounding.style.own_scale->scale : 1;
+    const float scale =
+        rounding.style.per_tensor_scale ? rounding.style.per_tensor_scale->scale : 1;
     for (float& v : values) v = RoundTo(rounding.format, v * scale) / scale;
     return values;
   }
   void Check(int rows, float scale, float alpha) const {
-    const ProductCase& c = p.product;
+    const MatmulCase& c = p.product;
     const Values b = p.spec.b ? Bench::Get(p.spec.b) : Values{};
     const Values dy = Stored(kDwDy);
-    NaiveProduct y = ComputeNaively(c, rows, Taken(kForwardX), Taken(kForwardW), b, dy);
-    NaiveProduct dx = ComputeNaively(c, rows, Stored(kDwX), Taken(kDxW), b, Taken(kDxDy));
-    NaiveProduct dw = ComputeNaively(c, rows, Taken(kDwX), Taken(kDxW), b, Taken(kDwDy));
+    NaiveMatmul y = ComputeNaively(c, rows, Taken(kForwardX), Taken(kForwardW), b, dy);
+    NaiveMatmul dx = ComputeNaively(c, rows, Stored(kDwX), Taken(kDxW), b, Taken(kDxDy));
+    NaiveMatmul dw = ComputeNaively(c, rows, Taken(kDwX), Taken(kDxW), b, Taken(kDwDy));
     for (Exact& sum : dx.dx) sum *= static_cast<double>(alpha);
     for (Exact& sum : dw.dw) sum *= 1 / static_cast<double>(scale);
     for (Exact& sum : y.db) sum *= 1 / static_cast<double>(scale);
@@ -64,16 +65,16 @@ struct OperandBench {
     if (c.bias) CheckTensor(p.spec.db, y.db);  // of dy as it is stored
   }
   Bench bench;
-  ProductBench p;
+  MatmulBench p;
 };
 
 }  // namespace
 
 TEST_SUITE("cpu") {
   TEST_CASE("operands: each product takes its own, of every kind of layer") {
-    std::vector<ProductCase> cases = SmallProducts();
-    for (const ProductCase& c : TransposedProducts()) cases.push_back(c);
-    for (const ProductCase& c : cases) {
+    std::vector<MatmulCase> cases = SmallMatmuls();
+    for (const MatmulCase& c : TransposedProducts()) cases.push_back(c);
+    for (const MatmulCase& c : cases) {
       for (const NumberFormat& stored : {kBf16, kFp16, kFp32}) {
         CAPTURE(c.name);
         CAPTURE(FormatName(stored));
@@ -90,7 +91,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("operands: one product's alone leaves the others as they are") {
     for (const std::size_t index : {1u, 2u, 13u, 15u, 20u, 24u}) {
-      const ProductCase c = SmallProducts()[index];
+      const MatmulCase c = SmallMatmuls()[index];
       CAPTURE(c.name);
       for (std::size_t i = 0; i < kOperands; ++i) {
         CAPTURE(kOperandNames[i]);
@@ -104,7 +105,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("operands: a current scale is that of the values of this pass") {
-    const ProductCase c = SmallProducts()[2];
+    const MatmulCase c = SmallMatmuls()[2];
     OperandBench o(c, kBf16, 4, 1);
     std::array<scaling::TensorScaler, kOperands> scales;
     NumberFormat format = kFp8E4M3;
@@ -112,7 +113,7 @@ TEST_SUITE("cpu") {
     for (std::size_t i = 0; i < kOperands; ++i) {
       o.Round(static_cast<Operand>(i), format);
       OperandRounding& rounding = o.p.spec.operands[i];
-      rounding.style.own_scale = rounding.current = &scales[i];
+      rounding.style.per_tensor_scale = rounding.current = &scales[i];
       rounding.rule.power_of_two = i % 2 == 1;
     }
     const std::unique_ptr<Op> op = o.p.MakeOp(o.bench);
@@ -135,7 +136,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("operands: counts are those of their values") {
     for (const std::size_t index : {0u, 13u, 20u, 23u}) {
-      const ProductCase c = SmallProducts()[index];
+      const MatmulCase c = SmallMatmuls()[index];
       CAPTURE(c.name);
       OperandBench o(c, kFp32, 4, 1);
       for (std::size_t i = 0; i < kOperands; ++i) o.Round(static_cast<Operand>(i), SixFormats()[i]);
@@ -170,7 +171,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("operands: a batch norm is not computed anew for a layer that rounds its own") {
-    OperandBench o(SmallProducts()[1], kBf16, 1, 1);
+    OperandBench o(SmallMatmuls()[1], kBf16, 1, 1);
     o.Round(kForwardX, kFp8E4M3);
     o.p.spec.recomputed.raw = o.p.spec.x;
     CHECK(o.p.MakeOp(o.bench) == nullptr);

@@ -15,11 +15,11 @@ PixelLossSpec Weighted(const Values& weights) {
   return spec;
 }
 
-std::int64_t Labelled(const std::vector<std::int32_t>& labels) {
+std::int64_t Labeled(const std::vector<std::int32_t>& labels) {
   return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label >= 0; });
 }
 
-// Of one pixel at a time, the others ignored.
+// Checks one pixel at a time, the others being ignored.
 void CheckEachPixel(const VisionCase& c, PixelBench& b, const std::vector<std::int32_t>& labels) {
   const Values want = c.Read("loss"), factors = c.Read("gloss");
   const Values gradients = c.Nhwc("gx");
@@ -48,7 +48,7 @@ void CheckRecorded(const VisionCase& c) {
   const std::vector<std::int32_t> labels = c.Integers("t");
   if (c.row.at("reduce") != "mean") return CheckEachPixel(c, b, labels);
   Pass pass = MakePass(static_cast<int>(shape.n));
-  pass.loss_terms = c.Number("normalize") == 1 ? Labelled(labels) : shape.n;
+  pass.loss_terms = c.Number("normalize") == 1 ? Labeled(labels) : shape.n;
   const LossResult result = b.Run(labels, pass);
   const double terms = std::max<double>(1, static_cast<double>(pass.loss_terms));
   CHECK(result.loss_sum / terms == doctest::Approx(c.Number("loss")).epsilon(1e-6).scale(1e-3));

@@ -4,7 +4,7 @@
 
 #include "backend/moments.h"
 #include "backend/naive_count.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 
 namespace ada::backend::test {
 namespace {
@@ -14,7 +14,7 @@ struct Counting {
   Counting(const NumberFormat& format, const Values& weights, const Values& dy) {
     product.x = {static_cast<std::int64_t>(dy.size() / 2), 1, 1, 1};
     product.out = 2;
-    p = std::make_unique<ProductBench>(bench, product, format, 4.0f, 1.0);
+    p = std::make_unique<MatmulBench>(bench, product, format, 4.0f, 1.0);
     Bench::Set(p->spec.w, weights);
     Bench::Set(p->spec.dy.tensor, dy);
   }
@@ -27,8 +27,8 @@ struct Counting {
     return before;
   }
   Bench bench;
-  ProductCase product;
-  std::unique_ptr<ProductBench> p;
+  MatmulCase product;
+  std::unique_ptr<MatmulBench> p;
 };
 
 // A sum of products that are zero may begin at +0 or not: zeros are equal here.
@@ -92,7 +92,7 @@ TEST_SUITE("cpu") {
       Values dy = Normal(40000, kind.format == kFp32 ? 1e-3 : sigma, 7);
       for (std::size_t i = 0; i < dy.size(); i += 50) dy[i] = dy[i + 1] = 0;
       Counting counting(kind.format, {0.25f, 0.125f}, dy);
-      ProductBench& p = *counting.p;
+      MatmulBench& p = *counting.p;
       p.scaler.rule.method = scaling::LayerMethod::kApproxRange;
       p.scaler.rule.u_min = kind.format.smallest_subnormal();
       p.scaler.rule.u_max = kind.format.largest();
@@ -128,7 +128,7 @@ TEST_SUITE("cpu") {
     for (const Kind& kind : MainKinds()) {
       CAPTURE(kind.name);
       Counting counting(kind.format, Spread(kind.format, 2, 3), Normal(2000, 1, 8));
-      ProductBench& p = *counting.p;
+      MatmulBench& p = *counting.p;
       Bench::Set(p.spec.x, Spread(kind.format, 1000, 9));
       const Values masters = Bench::Get(p.spec.w), w = RoundAll(kind.format, masters),
                    x = Bench::Get(p.spec.x);

@@ -9,12 +9,12 @@ namespace ada::backend::test {
 inline double Abs(float x) { return std::fabs(static_cast<double>(x)); }
 
 // Over non-zero products; 0: there is none.
-struct ProductRange {
+struct MatmulRange {
   double min = 0, max = 0;
 };
 // dy: channels are innermost; w: [channels, ...].
-inline ProductRange RangeOf(const Values& dy, const Values& w, std::int64_t channels) {
-  ProductRange r;
+inline MatmulRange RangeOf(const Values& dy, const Values& w, std::int64_t channels) {
+  MatmulRange r;
   const std::size_t c = static_cast<std::size_t>(channels), row = w.size() / c;
   for (std::size_t i = 0; i < dy.size(); ++i)
     for (std::size_t j = 0; j < row; ++j) {

@@ -3,18 +3,18 @@
 #include <doctest/doctest.h>
 
 #include "backend/naive_count.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 
 namespace ada::backend::test {
 namespace {
 
-Values RoundedWeights(const ProductSpec& spec) {
+Values RoundedWeights(const MatmulSpec& spec) {
   Values w = Bench::Get(spec.w);
   for (float& v : w) v = RoundTo(spec.w_format, v);
   return w;
 }
-NaiveProduct Naive(const ProductBench& p, int rows) {
-  const ProductSpec& s = p.spec;
+NaiveMatmul Naive(const MatmulBench& p, int rows) {
+  const MatmulSpec& s = p.spec;
   return ComputeNaively(p.product, rows, Bench::Get(s.x), RoundedWeights(s),
                         s.b ? Bench::Get(s.b) : Values{}, Bench::Get(s.dy.tensor));
 }
@@ -28,16 +28,16 @@ double LargestOf(const Sums& sums) {
 }
 
 // A step over `rows` images, checked value by value. S = 8 comes in, alpha = 4, so S = 32 goes out.
-void CheckStep(const ProductCase& c, const NumberFormat& format, int rows) {
+void CheckStep(const MatmulCase& c, const NumberFormat& format, int rows) {
   CAPTURE(c.name);
   CAPTURE(FormatName(format));
   CAPTURE(rows);
   constexpr float kScale = 8, kAlpha = 4;
   Bench bench;
-  ProductBench p(bench, c, format, kScale, kAlpha);
+  MatmulBench p(bench, c, format, kScale, kAlpha);
   const std::unique_ptr<Op> op = p.MakeOp(bench);
   p.Step(*op, MakePass(rows));
-  NaiveProduct want = Naive(p, rows);
+  NaiveMatmul want = Naive(p, rows);
   Scale(want.dx, kAlpha), Scale(want.dw, 1 / kScale), Scale(want.db, 1 / kScale);
   CheckTensor(p.spec.y, want.y);
   CheckTensor(p.spec.dx.tensor, want.dx);
@@ -57,7 +57,7 @@ void CheckStep(const ProductCase& c, const NumberFormat& format, int rows) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("products: every kind of layer, whole batches and tails") {
-    for (const ProductCase& c : SmallProducts())
+    for (const MatmulCase& c : SmallMatmuls())
       for (const Kind& kind : MainKinds()) {
         CheckStep(c, kind.format, static_cast<int>(c.x.n));
         CheckStep(c, kind.format, static_cast<int>(c.x.n) - 1);
@@ -66,7 +66,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("products: transposed convolutions, whole batches and tails") {
-    for (const ProductCase& c : TransposedProducts())
+    for (const MatmulCase& c : TransposedProducts())
       for (const Kind& kind : MainKinds()) {
         CheckStep(c, kind.format, static_cast<int>(c.x.n));
         CheckStep(c, kind.format, 1);
@@ -77,8 +77,8 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("products: several chunks and groups, the last one partial") {
     const std::array<int, 2> one = {1, 1}, three = {3, 3};
-    const ProductCase wide{"chunks of 4", {11, 32, 32, 16}, 16, three, one, one, one, 1, true};
-    const ProductCase flat = LinearCase("chunks of 256", {700, 1, 1, 64}, 10, true);
+    const MatmulCase wide{"chunks of 4", {11, 32, 32, 16}, 16, three, one, one, one, 1, true};
+    const MatmulCase flat = LinearCase("chunks of 256", {700, 1, 1, 64}, 10, true);
     for (const Kind& kind : MainKinds()) {
       CheckStep(flat, kind.format, 700);
       CheckStep(flat, kind.format, 513);
@@ -88,30 +88,30 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("products: one op serves batches of changing size") {
-    const ProductCase c = SmallProducts()[1];
+    const MatmulCase c = SmallMatmuls()[1];
     Bench bench;
-    ProductBench p(bench, c, kFp16, 1, 1);
+    MatmulBench p(bench, c, kFp16, 1, 1);
     const std::unique_ptr<Op> op = p.MakeOp(bench);
     for (const int rows : {5, 2, 5, 1, 4}) {
       CAPTURE(rows);
       Bench::Set(p.spec.y, Values(static_cast<std::size_t>(c.y().numel()), -7.0f));
       p.Step(*op, MakePass(rows));
-      const NaiveProduct want = Naive(p, rows);
+      const NaiveMatmul want = Naive(p, rows);
       CheckTensor(p.spec.y, want.y, kSumError, -7.0f);
       CheckTensor(p.spec.dw, want.dw);
     }
   }
 
   TEST_CASE("products: accumulate adds the unscaled gradients, else they are replaced") {
-    for (const ProductCase& c :
-         {SmallProducts()[2], SmallProducts()[19], SmallProducts()[20], TransposedProducts()[0]}) {
+    for (const MatmulCase& c :
+         {SmallMatmuls()[2], SmallMatmuls()[19], SmallMatmuls()[20], TransposedProducts()[0]}) {
       CAPTURE(c.name);
       Bench bench;
-      ProductBench p(bench, c, kFp16, 4, 1);
+      MatmulBench p(bench, c, kFp16, 4, 1);
       const std::unique_ptr<Op> op = p.MakeOp(bench);
       Pass pass = MakePass(static_cast<int>(c.x.n));
       p.Step(*op, pass);
-      NaiveProduct want = Naive(p, pass.rows);
+      NaiveMatmul want = Naive(p, pass.rows);
       pass.accumulate = true;
       p.Step(*op, pass);
       p.Step(*op, pass);
@@ -127,7 +127,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("products: new masters are used after RefreshWeights") {
     Bench bench;
-    ProductBench p(bench, SmallProducts()[0], kFp16, 1, 1);
+    MatmulBench p(bench, SmallMatmuls()[0], kFp16, 1, 1);
     const std::unique_ptr<Op> op = p.MakeOp(bench);
     p.Step(*op, MakePass(5));
     const Values before = Bench::Get(p.spec.y);
@@ -139,15 +139,15 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("products: without dx no scaler is asked; without dy the op only evaluates") {
-    for (const ProductCase& c :
-         {SmallProducts()[0], SmallProducts()[20], SmallProducts()[23], TransposedProducts()[0]}) {
+    for (const MatmulCase& c :
+         {SmallMatmuls()[0], SmallMatmuls()[20], SmallMatmuls()[23], TransposedProducts()[0]}) {
       CAPTURE(c.name);
       Bench bench;
-      ProductBench p(bench, c, kFp16, 2, 4);
+      MatmulBench p(bench, c, kFp16, 2, 4);
       p.spec.dx = Gradient{}, p.spec.scaler = nullptr;
       const std::unique_ptr<Op> first = p.MakeOp(bench);
       p.Step(*first, MakePass(3));
-      NaiveProduct want = Naive(p, 3);
+      NaiveMatmul want = Naive(p, 3);
       Scale(want.dw, 0.5);
       CheckTensor(p.spec.dw, want.dw);
       p.spec.dy = Gradient{}, p.spec.dw = p.spec.db = Tensor{};

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backend/naive_batch_norm.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 #include "backend/styles.h"
 #include "scaling/policies/policies.h"
 
@@ -21,7 +21,7 @@ struct Setting {
   double alpha = 4;
   scaling::LayerMethod method = scaling::LayerMethod::kFixed;
   bool reference = false;
-  // Of the batch norm, where it chooses a scale.
+  // The method of the batch norm, where it chooses a scale.
   std::optional<scaling::LayerMethod> norm_method = std::nullopt;
 };
 
@@ -54,7 +54,7 @@ void Note(std::map<std::string, Bytes>& into, const std::string& name, const Gra
 // x -> batch norm (relu) -> product; the same inputs whether the batch norm's output is stored.
 class Pair {
  public:
-  Pair(const ProductCase& c, const Setting& setting, int threads)
+  Pair(const MatmulCase& c, const Setting& setting, int threads)
       : setting_(setting),
         bench_(threads),
         norm_(bench_, {"bn", c.x, 0, false, setting.relu}, kFp16, 1),
@@ -62,7 +62,7 @@ class Pair {
         y_style_(setting.stochastic, 1, setting.y_scale),
         dx_style_(setting.stochastic, 2, setting.dx_scale) {
     BatchNormSpec& b = norm_.spec;
-    ProductSpec& p = product_.spec;
+    MatmulSpec& p = product_.spec;
     b.out = p.x = MakeFor(bench_, c.x, setting.y, y_style_);
     b.y_style = y_style_.style, b.y_style.bins = &y_bins_;
     b.y_format = setting.y;
@@ -84,7 +84,7 @@ class Pair {
     Reset();
     BatchNormSpec b = norm_.spec;
     if (setting_.norm_method) b.scaler = &norm_scaler_;
-    ProductBench reader = product_;
+    MatmulBench reader = product_;
     if (recomputed) {
       b.recomputed = reader.spec.recomputed = Defer();
       b.out.data = reader.spec.x.data = nullptr;
@@ -121,10 +121,10 @@ class Pair {
     norm.sum_dy = vector(blocks * c), norm.sum_dy_xhat = vector(blocks * c);
     return norm;
   }
-  // What a run reads of an earlier one, or leaves alone behind the last image.
+  // What a run reads of an earlier one, or leaves alone after the last image.
   void Reset() {
     const BatchNormSpec& b = norm_.spec;
-    const ProductSpec& p = product_.spec;
+    const MatmulSpec& p = product_.spec;
     for (const Tensor& t : {b.dgamma, b.dbeta, p.dw, p.db, p.y, p.dx.tensor, b.dx.tensor})
       if (t) std::memset(t.data, 0, t.bytes());
     const auto c = static_cast<std::size_t>(b.x.shape.c);
@@ -136,7 +136,7 @@ class Pair {
   }
   void Take(std::map<std::string, Bytes>& result, const std::string& step) {
     const BatchNormSpec& b = norm_.spec;
-    const ProductSpec& p = product_.spec;
+    const MatmulSpec& p = product_.spec;
     result[step + " y"] = BytesOf(p.y);
     Note(result, step + " y of the batch norm", *b.y_stats);
     Note(result, step + " y of the product", *p.y_stats);
@@ -159,7 +159,7 @@ class Pair {
   Setting setting_;
   Bench bench_;
   BatchNormBench norm_;
-  ProductBench product_;
+  MatmulBench product_;
   scaling::LayerScaler norm_scaler_;
   Style y_style_, dx_style_;
   ExponentBins y_bins_, dx_bins_;
@@ -180,7 +180,7 @@ Pass PassOf(int rows, bool count) {
   return pass;
 }
 
-void CheckPair(const ProductCase& c, const Setting& setting, const std::vector<Pass>& passes) {
+void CheckPair(const MatmulCase& c, const Setting& setting, const std::vector<Pass>& passes) {
   std::optional<std::map<std::string, Bytes>> first;
   for (const int threads : {1, 2}) {
     CAPTURE(threads);
@@ -195,16 +195,16 @@ void CheckPair(const ProductCase& c, const Setting& setting, const std::vector<P
   }
 }
 
-const ProductCase& Middle() {  // blocks of 4 images, chunks of several
-  static const ProductCase c{"middle", {37, 16, 16, 16}, 20, {3, 3}, {1, 1}, {1, 1}};
+const MatmulCase& Middle() {  // blocks of 4 images, chunks of several
+  static const MatmulCase c{"middle", {37, 16, 16, 16}, 20, {3, 3}, {1, 1}, {1, 1}};
   return c;
 }
 
 TEST_SUITE("cpu") {
   TEST_CASE("recomputed: every kind of product, with and without relu") {
-    std::vector<ProductCase> cases = SmallProducts();
-    for (const ProductCase& c : TransposedProducts()) cases.push_back(c);
-    for (const ProductCase& c : cases)
+    std::vector<MatmulCase> cases = SmallMatmuls();
+    for (const MatmulCase& c : TransposedProducts()) cases.push_back(c);
+    for (const MatmulCase& c : cases)
       for (const bool relu : {true, false}) {
         CAPTURE(c.name);
         CAPTURE(relu);

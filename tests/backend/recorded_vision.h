@@ -30,7 +30,7 @@ struct VisionCase {
     std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-  // Of a tensor [n, c, h, w] (or [n, c]).
+  // The shape of a tensor [n, c, h, w] (or [n, c]).
   Shape ShapeOf(const std::string& what) const {
     const std::vector<std::int64_t> d = Dims(what);
     if (d.size() == 2) return {d[0], 1, 1, d[1]};

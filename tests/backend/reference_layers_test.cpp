@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/moments.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 #include "backend/recorded.h"
 
 namespace ada::backend::test {
@@ -93,7 +93,7 @@ void CheckDecision(const Layer& layer, const scaling::LayerScaler& scaler, const
   CHECK(static_cast<double>(*dx.scale) == Number(layer.row, "S_out"));
 }
 
-void CheckProduct(const Layer& layer) {
+void CheckMatmul(const Layer& layer) {
   const bool linear = layer.row.at("layer") == "linear";
   Bench bench;
   Conv2dSpec spec;
@@ -114,7 +114,7 @@ void CheckProduct(const Layer& layer) {
   spec.stride = {stride, stride}, spec.padding = {pad, pad};
   spec.groups = static_cast<int>(Number(layer.row, "groups"));
   LinearSpec flat;
-  static_cast<ProductSpec&>(flat) = spec;
+  static_cast<MatmulSpec&>(flat) = spec;
   const auto op = linear ? bench->Make(flat) : bench->Make(spec);
   const Pass pass = MakePass(static_cast<int>(spec.x.shape.n));
   op->RefreshWeights(pass);
@@ -183,7 +183,7 @@ TEST_SUITE("cpu") {
       const Layer layer{recorded.file, row};
       const std::string& kind = row.at("layer");
       if (kind == "linear" || kind == "conv")
-        CheckProduct(layer);
+        CheckMatmul(layer);
       else if (kind == "batchnorm")
         CheckBatchNorm(layer);
       else
@@ -193,9 +193,9 @@ TEST_SUITE("cpu") {
 
   // Finite sums leave fp16 before they are divided, small ones flush only afterwards.
   TEST_CASE("reference: dw and db are rounded before they are divided by S, and after") {
-    const ProductCase c = LinearCase("linear", {64, 1, 1, 40}, 30, true);
+    const MatmulCase c = LinearCase("linear", {64, 1, 1, 40}, 30, true);
     Bench bench;
-    ProductBench p(bench, c, kFp16, 1024, 1);
+    MatmulBench p(bench, c, kFp16, 1024, 1);
     Values dy = Normal(64 * 30, 12000, 1);
     for (std::size_t i = 0; i < dy.size(); ++i)
       if (i % 30 > 10) dy[i] *= i % 2 == 0 ? 0x1p-18f : 0x1p-30f;

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/naive_count.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 #include "backend/styles.h"
 
 namespace ada::backend::test {
@@ -11,8 +11,8 @@ namespace ada::backend::test {
 TEST_SUITE("cpu") {
   TEST_CASE("styles: evaluation rounds to nearest; refreshed weights draw anew") {
     Bench bench;
-    const ProductCase c = LinearCase("linear", {9, 1, 1, 64}, 10, false);
-    ProductBench p(bench, c, kFp16, 1, 1);
+    const MatmulCase c = LinearCase("linear", {9, 1, 1, 64}, 10, false);
+    MatmulBench p(bench, c, kFp16, 1, 1);
     const Style stochastic(true, 5);
     p.spec.y_style = p.spec.w_style = stochastic.style;
     p.spec.w_format = kFp8E4M3;
@@ -62,7 +62,7 @@ TEST_SUITE("cpu") {
         }
   }
 
-  // They lie on a grid that has a scale of its own, unknown to those who hand them on.
+  // They lie on a grid that has a per-tensor scale, unknown to those who hand them on.
   TEST_CASE("styles: gradients without stats are exact and stay as they are") {
     Bench bench;
     const Shape shape{7, 8, 8, 19};
@@ -80,9 +80,9 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("styles: counts are of scaled values, moments of stored ones") {
-    const ProductCase c = LinearCase("linear", {300, 1, 1, 64}, 64, false);
+    const MatmulCase c = LinearCase("linear", {300, 1, 1, 64}, 64, false);
     Bench bench;
-    ProductBench p(bench, c, kFp16, 8, 1);
+    MatmulBench p(bench, c, kFp16, 8, 1);
     p.spec.y = bench.Make(c.y(), kFp32), p.spec.dx = bench.MakeGradient(c.x, kFp32);
     p.Step(*p.MakeOp(bench), MakePass(300));
     Values y = Bench::Get(p.spec.y), dx = Bench::Get(p.spec.dx.tensor);
@@ -137,9 +137,9 @@ TEST_SUITE("cpu") {
     for (const NumberFormat& format : {kFp16, kBf16, kFp8E5M2})
       for (const bool bias : {false, true}) {
         CAPTURE(FormatName(format));
-        const ProductCase c = LinearCase("linear", {40, 1, 1, 300}, 70, bias);
+        const MatmulCase c = LinearCase("linear", {40, 1, 1, 300}, 70, bias);
         Bench bench;
-        ProductBench p(bench, c, kFp16, 64, 1);
+        MatmulBench p(bench, c, kFp16, 64, 1);
         p.Step(*p.MakeOp(bench), MakePass(40));
         const Values once = Bench::Get(p.spec.dw);
         p.spec.dw_format = format;

@@ -1,12 +1,12 @@
-// How ops round beside the plain way: stochastically, with a scale of the tensor's own, to formats
-// that differ from tensor to tensor, and dw to its own. Every op runs twice: once with fp32
+// How ops round in other than the plain way: stochastically, with a scale of the tensor's own, to
+// formats that differ from tensor to tensor, and dw to its own. Every op runs twice: once with fp32
 // tensors, which leaves the values before rounding, and once as tested; each stored value must be
 // the scalar definition's rounding of the former.
 #include <doctest/doctest.h>
 
 #include "backend/naive_batch_norm.h"
 #include "backend/naive_count.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 #include "backend/styles.h"
 
 namespace ada::backend::test {
@@ -37,11 +37,11 @@ const std::vector<Roles>& AllRoles() {
 
 void CheckConvolution(const Roles& r, int threads) {
   const std::array<int, 2> one = {1, 1}, three = {3, 3};
-  const ProductCase c{"conv", {11, 16, 16, 5}, 20, three, one, one, one, 1, true};
+  const MatmulCase c{"conv", {11, 16, 16, 5}, 20, three, one, one, one, 1, true};
   constexpr int kRows = 9;
   Bench bench(threads);
-  ProductBench p(bench, c, kFp32, 16, 4);
-  ProductSpec& s = p.spec;
+  MatmulBench p(bench, c, kFp32, 16, 4);
+  MatmulSpec& s = p.spec;
   const Style y(r.stochastic, 1, r.y_scale), w(r.stochastic, 2), dx(r.stochastic, 3, r.dx_scale),
       dw(r.stochastic, 4);
   const Style exact(false);
@@ -202,7 +202,7 @@ TEST_SUITE("cpu") {
         CheckConvolution(r, threads);
         if (threads % 2 == 0 && index % 2 == 0) continue;
         CheckBatchNorm(r, false, threads);
-        // With a scale of its own the sum is stored in fp32, so the part before it may be scaled.
+        // With a per-tensor scale the sum is stored in fp32, so the part before it may be scaled.
         CheckBatchNorm(r, true, threads);
         CheckPlainOps(r, threads);
         CheckSums(r, threads);

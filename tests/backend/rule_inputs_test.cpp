@@ -1,5 +1,5 @@
 // What rules look at: extremes of products and logarithms against loops over all values.
-#include "backend/cpu/ops/rule_inputs.h"
+#include "backend/cpu/rounding/rule_inputs.h"
 
 #include <doctest/doctest.h>
 
@@ -56,7 +56,7 @@ TEST_SUITE("cpu") {
           const scaling::Observation seen = Observe(tools, t, w, rows);
           Values stored = Bench::Get(t);
           stored.resize(static_cast<std::size_t>(rows * shape.per_image()));
-          const ProductRange want = RangeOf(stored, w, kChannels);
+          const MatmulRange want = RangeOf(stored, w, kChannels);
           CHECK(seen.product_min == want.min);
           CHECK(seen.product_max == want.max);
         }
@@ -81,7 +81,7 @@ TEST_SUITE("cpu") {
     cpu::ObserveProducts(
         cpu::MagnitudesOfImages(tools.context, t, 3),
         cpu::MagnitudesOfRows(tools.context, w.data(), {kGroups, kInputs, kOutputs, kTaps}), seen);
-    const ProductRange want = RangeOf(dy, by_output, shape.c);
+    const MatmulRange want = RangeOf(dy, by_output, shape.c);
     CHECK(seen.product_min == want.min);
     CHECK(seen.product_max == want.max);
   }

@@ -41,7 +41,7 @@ struct Case {
   std::string Name(const char* tensor) const { return Text("case") + "." + tensor; }
   bool Has(const char* tensor) const { return file.Find(Name(tensor)) != nullptr; }
   Values Read(const char* tensor) const { return file.ReadF32(Name(tensor)); }
-  // Of [images, positions, channels].
+  // The shape of [images, positions, channels].
   Shape ShapeOf(const char* tensor) const {
     const auto& d = file.Find(Name(tensor))->shape;
     return d.size() == 2 ? Shape{d[0], d[1], 1, 1} : Shape{d[0], d[1], 1, d[2]};
@@ -86,7 +86,7 @@ void CheckNear(const char* what, const Values& got, const Values& want, double b
     worst = std::max(worst, std::fabs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
   CHECK(worst <= bound * scale);
 }
-// Equal, but for at most one value in a hundred (or `others` of them), which is a neighbour.
+// Equal, but for at most one value in a hundred (or `others` of them), which is a neighbor.
 void CheckRounded(const char* what, const Case& c, const Tensor& tensor, const Values& want,
                   int others = 1) {
   CAPTURE(what);
@@ -131,7 +131,7 @@ struct AttentionBench {
     const Shape q = c.ShapeOf("q"), k = c.ShapeOf("k");
     if (fused) {
       const Shape all{q.n, q.h, 1, q.c + 2 * k.c};
-      spec.x = {bench.Make(all, format, SideBySide(c, q, k))};
+      spec.x = {bench.Make(all, format, Interleaved(c, q, k))};
     } else {
       spec.x = {c.Make(bench, "q"), c.Make(bench, "k"), c.Make(bench, "v")};
     }
@@ -157,7 +157,7 @@ struct AttentionBench {
     }
     op = bench->Make(spec);
   }
-  static Values SideBySide(const Case& c, const Shape& q, const Shape& k) {
+  static Values Interleaved(const Case& c, const Shape& q, const Shape& k) {
     const Values parts[] = {c.Read("q"), c.Read("k"), c.Read("v")};
     Values all;
     for (std::int64_t row = 0; row < q.n * q.h; ++row)
@@ -218,7 +218,7 @@ void CheckDecisions(const Case& c, const AttentionBench& bench) {
 TEST_SUITE("cpu") {
   TEST_CASE("attention: values and gradients are PyTorch's") {
     ForCases("ops", "attention", [](const Case& c) {
-      if (!c.Text("scale").empty()) return;  // our scale is 1 / sqrt(width) alone
+      if (!c.Text("scale").empty()) return;  // our scale is only 1 / sqrt(width)
       Bench bench;
       AttentionBench a(bench, c, false);
       a.Run();

@@ -18,13 +18,13 @@ inline Pass Drawing(int rows) {
 struct Style {
   explicit Style(bool stochastic, std::uint64_t stream = 0, float scale = 0) {
     style.stochastic = stochastic, style.stream = stream;
-    own_scale.scale = scale;
-    if (scale != 0) style.own_scale = &own_scale;
+    per_tensor_scale.scale = scale;
+    if (scale != 0) style.per_tensor_scale = &per_tensor_scale;
   }
   Style(const Style&) = delete;
   // What a tensor of this style holds, of these values before rounding.
   Values Round(const NumberFormat& format, const Values& before) const {
-    const float scale = style.own_scale != nullptr ? own_scale.scale : 1;
+    const float scale = style.per_tensor_scale != nullptr ? per_tensor_scale.scale : 1;
     Values after;
     for (std::size_t i = 0; i < before.size(); ++i) {
       const float x = before[i] * scale;
@@ -34,7 +34,7 @@ struct Style {
     }
     return after;
   }
-  scaling::TensorScaler own_scale;
+  scaling::TensorScaler per_tensor_scale;
   RoundingStyle style;
 };
 
@@ -53,8 +53,8 @@ inline void CheckRounded(const char* what, const Tensor& t, const Style& style, 
 // A tensor for values of a style: scaled ones lie in fp32.
 inline Tensor MakeFor(Bench& bench, const Shape& shape, const NumberFormat& format,
                       const Style& style) {
-  return style.style.own_scale != nullptr ? bench.MakeF32(shape, format)
-                                          : bench.Make(shape, format);
+  return style.style.per_tensor_scale != nullptr ? bench.MakeF32(shape, format)
+                                                 : bench.Make(shape, format);
 }
 inline Gradient GradientFor(Bench& bench, const Shape& shape, const NumberFormat& format,
                             const Style& style) {

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "backend/naive_batch_norm.h"
-#include "backend/naive_product.h"
+#include "backend/naive_matmul.h"
 
 namespace ada::backend::test {
 namespace {
@@ -50,9 +50,9 @@ void CheckInvariance(const std::function<void(Bench&, Bytes&)>& run) {
   }
 }
 
-void RunProduct(Bench& bench, Bytes& bytes, const ProductCase& c, const NumberFormat& format,
-                int rows) {
-  ProductBench p(bench, c, format, 16, 2);
+void RunMatmul(Bench& bench, Bytes& bytes, const MatmulCase& c, const NumberFormat& format,
+               int rows) {
+  MatmulBench p(bench, c, format, 16, 2);
   const auto op = p.MakeOp(bench);
   Pass pass = MakePass(rows);
   for (const bool accumulate : {false, true}) {
@@ -64,7 +64,7 @@ void RunProduct(Bench& bench, Bytes& bytes, const ProductCase& c, const NumberFo
   bytes.Add(p.spec.y_stats), bytes.Add(p.spec.w_stats), bytes.Add(p.spec.dw_stats);
 }
 
-std::vector<ProductCase> CutProducts() {
+std::vector<MatmulCase> CutMatmuls() {
   const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3}, no = {0, 0};
   return {{"many chunks", {75, 16, 16, 16}, 16, three, one, one, one, 1, true},
           {"stride 2", {39, 16, 16, 10}, 20, three, two, one, one, 1, false},
@@ -78,11 +78,11 @@ std::vector<ProductCase> CutProducts() {
 
 TEST_SUITE("cpu") {
   TEST_CASE("threads: convolution and linear") {
-    for (const ProductCase& c : CutProducts()) {
+    for (const MatmulCase& c : CutMatmuls()) {
       CAPTURE(c.name);
       const int all = static_cast<int>(c.x.n);
-      CheckInvariance([&](Bench& b, Bytes& bytes) { RunProduct(b, bytes, c, kFp16, all); });
-      CheckInvariance([&](Bench& b, Bytes& bytes) { RunProduct(b, bytes, c, kFp32, all - 5); });
+      CheckInvariance([&](Bench& b, Bytes& bytes) { RunMatmul(b, bytes, c, kFp16, all); });
+      CheckInvariance([&](Bench& b, Bytes& bytes) { RunMatmul(b, bytes, c, kFp32, all - 5); });
     }
   }
 

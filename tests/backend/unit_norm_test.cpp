@@ -102,7 +102,7 @@ void CheckNorm(Spec spec, const Shape& shape, int groups, const Kind& kind, doub
   CHECK(*spec.dx.scale == 16);
   CHECK(spec.y_stats->numel == static_cast<std::int64_t>(want.y.size()));
   CHECK(spec.dx.stats->numel == static_cast<std::int64_t>(want.dx.size()));
-  // A later micro-batch adds; dx may lie where dy lies; evaluation normalises the same way.
+  // A later micro-batch adds; dx may lie where dy lies; evaluation normalizes the same way.
   const Values was = Bench::Get(spec.dgamma), y = Bench::Get(spec.y);
   Values dx = Bench::Get(spec.dx.tensor);
   Pass later = MakePass(kRows);

@@ -11,7 +11,7 @@ namespace {
 // Slots around the lengths at which work is cut: vectors of 16, segments of 16,384.
 const std::vector<std::size_t> kLengths = {1, 15, 16, 432, 16384, 40001};
 
-// Of gradients as they stand, by an op of SGD: a rate of 0 changes nothing.
+// Measures gradients as they stand with an op of SGD: a rate of 0 changes nothing.
 UpdateOutcome Measure(UpdateOp& op) {
   UpdatePlan plan;
   plan.largest = true;

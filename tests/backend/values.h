@@ -105,7 +105,7 @@ inline Values Boundaries(const NumberFormat& format) {
                    std::numeric_limits<float>::quiet_NaN(),
                    std::bit_cast<float>(0x7f800001u)};  // a NaN by its last bit
   const auto add = [&](double at) {
-    // Behind the largest value lies the one that a grid without end would have.
+    // After the largest value lies the one that a grid without end would have.
     const auto middle = static_cast<float>(at + ada::test::SpacingAt(grid, at) / 2);
     values.insert(values.end(),
                   {static_cast<float>(at), std::nextafter(static_cast<float>(at), inf),
@@ -119,7 +119,7 @@ inline Values Boundaries(const NumberFormat& format) {
   return values;
 }
 
-// `n` values of one storage in memory, with a guard behind the last.
+// `n` values of one storage in memory, with a guard after the last.
 class Memory {
  public:
   Memory(Storage storage, std::size_t n)

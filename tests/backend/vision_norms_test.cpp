@@ -1,4 +1,4 @@
-// Local response normalisation and L2 normalisation against what ChainerCV computed, and beside it
+// Local response normalization and L2 normalization against what ChainerCV computed, and beside it
 // the corners that it has no case for: even windows, windows wider than the channels, partial
 // batches, 16 bits.
 #include <doctest/doctest.h>

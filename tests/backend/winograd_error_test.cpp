@@ -1,18 +1,18 @@
-// Convolutions by Winograd's algorithm beside direct sums in fp32: how far both are from sums in
+// Convolutions by Winograd's algorithm and direct sums in fp32: how far both are from sums in
 // double, and that zeros stay zeros.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "backend/tile_cases.h"
+#include "backend/matmul_cases.h"
 #include "skip.h"
 
 namespace ada::backend::test {
 namespace {
 
-ProductCase Square(std::int64_t size, std::int64_t channels) {
-  ProductCase c;
+MatmulCase Square(std::int64_t size, std::int64_t channels) {
+  MatmulCase c;
   c.x = {4, size, size, channels}, c.out = channels;
   c.kernel = {3, 3}, c.padding = {1, 1};
   return c;
@@ -38,20 +38,20 @@ Errors ErrorsOf(const Tensor& t, const Sums& want) {
 struct StepErrors {
   Errors y, dx, dw;
 };
-StepErrors ErrorsOfStep(const ProductCase& c) {
+StepErrors ErrorsOfStep(const MatmulCase& c) {
   Bench bench;
-  ProductBench p(bench, c, {kFp16, kFp16, kFp32, kFp16, kFp32}, 1, 1);
+  MatmulBench p(bench, c, {kFp16, kFp16, kFp32, kFp16, kFp32}, 1, 1);
   p.Step(*p.MakeOp(bench), MakePass(static_cast<int>(c.x.n)));
   Values w = Bench::Get(p.spec.w);
   for (float& v : w) v = RoundTo(kFp16, v);
-  const NaiveProduct want =
+  const NaiveMatmul want =
       ComputeNaively(c, c.x.n, Bench::Get(p.spec.x), w, {}, Bench::Get(p.spec.dy.tensor));
   return {ErrorsOf(p.spec.y, want.y), ErrorsOf(p.spec.dx.tensor, want.dx),
           ErrorsOf(p.spec.dw, ShareMagnitudes(c, want.dw))};
 }
 
 // Fewer additions make up for larger terms: an error of 2^-21 of the magnitudes is what direct sums
-// are held to as well (tile_product_test.cpp).
+// are held to as well (matmul_kernels_test.cpp).
 void CheckErrors(const char* what, const Errors& fast, const Errors& direct) {
   CAPTURE(what);
   CHECK(fast.largest < 8);
@@ -66,11 +66,11 @@ TEST_SUITE("cpu") {
     if (!MayUseWinograd(Square(4, 16))) ADA_SKIP("this processor has a matrix unit");
     for (const std::int64_t channels : {16, 32, 64, 128})
       for (const std::int64_t size : {2, 3, 4, 5, 8, 16}) {
-        const ProductCase c = Square(size, channels);
+        const MatmulCase c = Square(size, channels);
         if (Products(c, c.x.n) > 3e7) continue;
         CAPTURE(Text(c));
         const StepErrors fast = ErrorsOfStep(c);
-        const DirectProducts setting;
+        const DirectMatmuls setting;
         const StepErrors direct = ErrorsOfStep(c);
         CheckErrors("y", fast.y, direct.y);
         CheckErrors("dx", fast.dx, direct.dx);
@@ -80,9 +80,9 @@ TEST_SUITE("cpu") {
 
   // Else a gradient that is zero would be counted as one that underflows.
   TEST_CASE("winograd: outputs that read nothing but zeros are zero") {
-    const ProductCase c = Square(9, 20);
+    const MatmulCase c = Square(9, 20);
     Bench bench;
-    ProductBench p(bench, c, kFp32, 1, 1);
+    MatmulBench p(bench, c, kFp32, 1, 1);
     const auto only = [&](Tensor& t, std::int64_t y, std::int64_t x) {
       Values values = Bench::Get(t);
       for (std::size_t i = 0; i < values.size(); ++i) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/tile_cases.h"
+#include "backend/matmul_cases.h"
 #include "skip.h"
 
 namespace ada::backend::test {
@@ -13,7 +13,7 @@ namespace {
 
 // A convolution that the algorithm takes, with operands of random density.
 struct SparseCase {
-  ProductCase product;
+  MatmulCase product;
   double x, w, dy;  // densities
 };
 std::vector<SparseCase> SparseCases(int count, std::uint64_t seed) {
@@ -52,7 +52,7 @@ struct Step {
 };
 Step StepOf(const SparseCase& c, const NumberFormat& format, std::uint64_t seed) {
   Bench bench;
-  ProductBench p(bench, c.product, {format, format, kFp32, format, kFp32}, 1, 1);
+  MatmulBench p(bench, c.product, {format, format, kFp32, format, kFp32}, 1, 1);
   Values w = Sparse(Bench::Get(p.spec.w), c.w, seed + 1);
   for (float& v : w) v = RoundTo(format, v);
   Bench::Set(p.spec.x, Sparse(Bench::Get(p.spec.x), c.x, seed));
@@ -109,7 +109,7 @@ TEST_SUITE("cpu") {
       CAPTURE(c.dy);
       for (const NumberFormat& format : {kFp32, kFp16}) {
         const Step fast = StepOf(c, format, 10 * i);
-        const DirectProducts setting;
+        const DirectMatmuls setting;
         const Step direct = StepOf(c, format, 10 * i);
         CHECK(DifferentZeros(fast.y, direct.y) == 0);
         CHECK(DifferentZeros(fast.dx, direct.dx) == 0);
@@ -131,7 +131,7 @@ TEST_SUITE("cpu") {
       const auto naive = [&](const Values& w) {
         return ComputeNaively(c.product, c.product.x.n, step.x, w, {}, step.dy);
       };
-      const NaiveProduct want = naive(step.w), most = naive(LargestOfKernels(step.w));
+      const NaiveMatmul want = naive(step.w), most = naive(LargestOfKernels(step.w));
       CHECK(LargestError(step.y, want.y, most.y) < 8);
       CHECK(LargestError(step.dx, want.dx, most.dx) < 8);
       CHECK(LargestError(step.dw, want.dw, ShareMagnitudes(c.product, want.dw)) < 8);

@@ -8,7 +8,7 @@
 
 namespace ada::config {
 
-// Of the ConfigError that `read` throws; "(accepted)" where it throws none.
+// The text of the ConfigError that `read` throws; "(accepted)" where it throws none.
 template <class Read>
 std::string RefusalOf(Read&& read) {
   try {

@@ -59,7 +59,7 @@ TEST_SUITE("cpu") {
         ReadFile("/proc/self/maps", 100),
         "/proc/self/maps: has no known size; at most 100 B (100 bytes) are read of such a file",
         DataError);
-    // Of a giant file only the size is asked.
+    // Only the size of a giant file is asked for.
     Put(path, "");
     std::filesystem::resize_file(path, std::uintmax_t{100} << 30);
     CHECK_THROWS_WITH_AS(

@@ -1,4 +1,4 @@
-// Stochastic rounding: neighbours, exact values, and probabilities counted over all random words
+// Stochastic rounding: neighbors, exact values, and probabilities counted over all random words
 // that differ where it matters.
 #include <doctest/doctest.h>
 
@@ -24,9 +24,9 @@ std::vector<NumberFormat> Formats() {
   return formats;
 }
 
-// body(low, high) for neighbouring values of the format, up to some thousands of pairs.
+// body(low, high) for neighboring values of the format, up to some thousands of pairs.
 template <class Body>
-void ForNeighbours(const NumberFormat& format, Body&& body) {
+void ForNeighbors(const NumberFormat& format, Body&& body) {
   const unsigned codes = PositiveCodes(format), step = codes > 2000 ? 37 : 1;
   for (unsigned code = 0; code + 1 < codes; code += step)
     body(DecodeIndependently(format, code), DecodeIndependently(format, code + 1));
@@ -39,7 +39,7 @@ TEST_SUITE("cpu") {
     for (const NumberFormat& format : Formats()) {
       INFO(FormatName(format));
       std::int64_t wrong = 0, pairs = 0;
-      ForNeighbours(format, [&](double low, double high) {
+      ForNeighbors(format, [&](double low, double high) {
         ++pairs;
         for (unsigned part = 0; part < 64; part += 5) {
           // Exact in fp32 but where fp32 itself ends.
@@ -69,7 +69,7 @@ TEST_SUITE("cpu") {
     for (const NumberFormat& format : Formats()) {
       INFO(FormatName(format));
       std::int64_t wrong = 0;
-      ForNeighbours(format, [&](double value, double) {
+      ForNeighbors(format, [&](double value, double) {
         const auto x = static_cast<float>(value);
         for (const std::uint32_t word : {0u, 1u, 0x80000000u, kAll})
           wrong += !Same(RoundStochastically(format, x, word), RoundTo(format, x));

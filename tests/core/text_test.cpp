@@ -19,7 +19,7 @@ TEST_SUITE("cpu") {
     struct {
       const char *name, *want;
     } const table[] = {
-        {"bacth_size", "batch_size"},  // neighbours exchanged: one edit
+        {"bacth_size", "batch_size"},  // neighbors exchanged: one edit
         {"batchsize", "batch_size"},
         {"batch_sizes", "batch_size"},
         {"shufle", "shuffle"},

@@ -32,13 +32,13 @@ class Agreement {
   RoundingStyle Style(bool stochastic, std::uint64_t stream, float scale) {
     RoundingStyle style;
     style.stochastic = stochastic, style.stream = stream;
-    if (scale != 0) style.own_scale = lab.Share(scaling::TensorScaler{scale});
+    if (scale != 0) style.per_tensor_scale = lab.Share(scaling::TensorScaler{scale});
     style.bins = lab.Share(ExponentBins());
     return style;
   }
   // What a tensor of a style is made of: scaled ones lie in fp32.
   Tensor Out(const Shape& shape, const NumberFormat& format, const RoundingStyle& style) {
-    return lab.Make(shape, format, {}, style.own_scale != nullptr);
+    return lab.Make(shape, format, {}, style.per_tensor_scale != nullptr);
   }
   Gradient OutGradient(const Shape& shape, const NumberFormat& format, const RoundingStyle& style) {
     Gradient g = lab.MakeGradient(shape, format);

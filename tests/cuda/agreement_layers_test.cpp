@@ -1,4 +1,4 @@
-// All other layers of the CUDA backend beside the CPU's: every format and style of rounding, tame
+// All other layers of the CUDA backend against the CPU's: every format and style of rounding, tame
 // and wild values.
 #include <doctest/doctest.h>
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host/host_stream.h"
 #include "compare/network_steps.h"
+#include "cuda/host/host_stream.h"
 #include "cuda/on_both.h"
 
 namespace ada::backend::test {

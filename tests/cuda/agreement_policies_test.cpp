@@ -1,4 +1,4 @@
-// Runs under every policy on the CUDA backend beside the CPU's: the same steps are skipped, the
+// Runs under every policy on the CUDA backend against the CPU's: the same steps are skipped, the
 // same scales are decided, and losses stay as near as rounding lets them. Then the same runs op by
 // op through the compare backend, where nothing may differ.
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// Whole training steps on the CUDA backend beside the CPU's: op by op on the same inputs, then each
-// by itself, where losses, scales and counts may drift apart by what rounding amplifies.
+// Whole training steps on the CUDA backend against the CPU's: op by op on the same inputs, then
+// each by itself, where losses, scales and counts may drift apart by what rounding amplifies.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -56,14 +56,14 @@ BatchNormSpec MakeSpec(Lab& lab, const Case& c, const NumberFormat& format, floa
   spec.dgamma = lab.Vector(Values(k)), spec.dbeta = lab.Vector(Values(k));
   return spec;
 }
-// Roundings of all values with a scale of their own.
+// Roundings of all values with a per-tensor scale.
 void GiveScales(Lab& lab, BatchNormSpec& spec) {
   const auto give = [&lab](Tensor& tensor, RoundingStyle& style, float scale) {
     tensor = lab.Make(tensor.shape, tensor.format, {}, /*in_f32=*/true);
-    style.own_scale = lab.Share(scaling::TensorScaler{scale});
+    style.per_tensor_scale = lab.Share(scaling::TensorScaler{scale});
   };
   give(spec.out, spec.y_style, 0.37f);
-  spec.sum_style.own_scale = lab.Share(scaling::TensorScaler{2.5f});
+  spec.sum_style.per_tensor_scale = lab.Share(scaling::TensorScaler{2.5f});
   give(spec.dx.tensor, spec.dx.style, 300);
 }
 Pass PassOf(int rows, bool count = true) {

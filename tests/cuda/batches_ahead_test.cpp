@@ -19,7 +19,7 @@
 namespace ada::backend::test {
 namespace {
 
-config::Config Coloured() {
+config::Config Colored() {
   const config::Overrides overrides = {{"data.augment.color_jitter.brightness", "0.4"},
                                        {"data.batch_size", "18"},
                                        {"data.drop_last", "false"}};
@@ -31,7 +31,7 @@ config::Config Coloured() {
 }
 
 struct Feeding {
-  Feeding() : config(Coloured()), data(train::ReadData(config)) {
+  Feeding() : config(Colored()), data(train::ReadData(config)) {
 #ifdef ADA_CUDA_DEVICE
     backend = MakeBackendUnderTest();
 #else

@@ -18,7 +18,7 @@ struct SumCase {
   std::vector<Branch> branches;
   bool reference = false, rescale = true;
   bool moments = false, stats = false;  // told with the branches
-  float own_scale = 0;                  // of the sum's tensor
+  float per_tensor_scale = 0;           // of the sum's tensor
 };
 
 BranchSumSpec MakeSpec(Lab& lab, const SumCase& c, const NumberFormat& format) {
@@ -38,9 +38,9 @@ BranchSumSpec MakeSpec(Lab& lab, const SumCase& c, const NumberFormat& format) {
     spec.branches.push_back(g);
   }
   spec.sum = lab.MakeGradient(kShape, format);
-  if (c.own_scale != 0) {
+  if (c.per_tensor_scale != 0) {
     spec.sum.tensor = lab.Make(kShape, format, {}, true);
-    spec.sum.style.own_scale = lab.Share(scaling::TensorScaler{c.own_scale});
+    spec.sum.style.per_tensor_scale = lab.Share(scaling::TensorScaler{c.per_tensor_scale});
   }
   spec.decision = lab.Share<scaling::ScaleDecision>();
   spec.reference = c.reference, spec.rescale = c.rescale;

@@ -27,13 +27,13 @@ struct Seen {
 
 train::EvaluationResult Run(train::Evaluator& evaluator, const data::Dataset& dataset,
                             const data::LoaderSpec& spec, Seen& seen) {
-  train::Onlookers onlookers;
-  onlookers.visit = [&](const train::ImageResult& result) {
+  train::EvaluationCallbacks callbacks;
+  callbacks.visit = [&](const train::ImageResult& result) {
     seen.images.push_back(result.image);
     seen.labels.push_back(result.label);
     seen.losses.push_back(result.loss);
   };
-  return evaluator.Run(dataset, spec, onlookers);
+  return evaluator.Run(dataset, spec, callbacks);
 }
 
 // The loader's batches through the evaluator's graph.

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/kernels/round_values.h"
+#include "cuda/host/host_stream.h"
 
 namespace ada::backend::test {
 namespace {

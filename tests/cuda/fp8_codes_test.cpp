@@ -1,5 +1,5 @@
-// Products of fp8 operands as codes of one byte: the codes, packing, and layers whose products read
-// them beside the same layers emulated. On the host executor.
+// Products of fp8 operands as codes of one byte: the codes, packing, and layers whose matmuls read
+// them against the same layers emulated. On the host executor.
 #ifndef ADA_CUDA_DEVICE
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include "backend/cuda/kernels/fp8.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "core/error.h"
-#include "cuda/product_lab.h"
+#include "cuda/matmul_lab.h"
 #include "train/assemble.h"
 
 namespace ada::backend::test {
@@ -47,7 +47,7 @@ struct Result {
   }
 };
 
-// `tensor` as one with a scale of its own: in fp32, divided by it after rounding. 0: as it is.
+// `tensor` as one with a per-tensor scale: in fp32, divided by it after rounding. 0: as it is.
 void Rescale(Lab& lab, Tensor& tensor, float scale) {
   if (scale == 0) return;
   Values values = lab.Get(tensor);
@@ -57,20 +57,21 @@ void Rescale(Lab& lab, Tensor& tensor, float scale) {
   tensor.format = format;
 }
 
-Result RunLayer(bool hardware, const ProductCase& c, const Settings& settings, const Scales& s,
+Result RunLayer(bool hardware, const MatmulCase& c, const Settings& settings, const Scales& s,
                 const NumberFormat& w_format) {
   auto stream = std::make_unique<cuda::HostStream>();
   cuda::HostStream& kernels = *stream;
   DeviceOptions options;
   options.fp8_hardware = hardware;
   Lab lab(cuda::MakeBackendOn(std::move(stream), {"", ""}, options));
-  const auto own_scale = [&](float scale) {
+  const auto per_tensor_scale = [&](float scale) {
     return scale == 0 ? nullptr : lab.Share(scaling::TensorScaler{scale});
   };
-  const Layer layer(lab, c, settings, [&](ProductSpec& spec) {
+  const Layer layer(lab, c, settings, [&](MatmulSpec& spec) {
     spec.w_format = w_format;
-    if (s.known) spec.x_own_scale = own_scale(s.x);
-    spec.w_style.own_scale = own_scale(s.w), spec.dy.style.own_scale = own_scale(s.dy);
+    if (s.known) spec.x_per_tensor_scale = per_tensor_scale(s.x);
+    spec.w_style.per_tensor_scale = per_tensor_scale(s.w),
+    spec.dy.style.per_tensor_scale = per_tensor_scale(s.dy);
     Rescale(lab, spec.x, s.x), Rescale(lab, spec.dy.tensor, s.dy);
     spec.y = lab.Make(spec.y.shape, kFp32), spec.dx.tensor = lab.Make(spec.x.shape, kFp32);
   });
@@ -85,7 +86,7 @@ Result RunLayer(bool hardware, const ProductCase& c, const Settings& settings, c
   return result;
 }
 
-ProductCase Convolution() {
+MatmulCase Convolution() {
   const std::array<int, 2> one = {1, 1}, three = {3, 3};
   return {"conv", {4, 6, 6, 16}, 16, three, one, one, one, 1, true};
 }
@@ -156,7 +157,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("fp8 codes: layers whose products read them, as emulated ones where sums are exact") {
-    for (const ProductCase& c : {Convolution(), LinearCase("linear", {7, 1, 1, 64}, 10, true)})
+    for (const MatmulCase& c : {Convolution(), LinearCase("linear", {7, 1, 1, 64}, 10, true)})
       for (const NumberFormat& format : {kFp8E4M3, kFp8E5M2})
         for (const NumberFormat& w_format : {kFp8E4M3, kFp8E5M2})
           for (const Scales& scales : {Scales{}, Scales{2, 0.5f, 4}, Scales{0, 8, 0}}) {

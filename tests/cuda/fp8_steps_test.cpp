@@ -1,4 +1,5 @@
-// Whole steps of networks whose products of fp8 operands read 8-bit codes, op by op beside the CPU.
+// Whole steps of networks whose products of fp8 operands read 8-bit codes, op by op against the
+// CPU.
 #ifndef ADA_CUDA_DEVICE
 #include <doctest/doctest.h>
 

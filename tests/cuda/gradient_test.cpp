@@ -4,8 +4,8 @@
 
 #include "backend/gradient_checks.h"
 #include "backend/loss_gradient_checks.h"
+#include "cuda/matmul_lab.h"
 #include "cuda/on_both.h"
-#include "cuda/product_lab.h"
 
 namespace ada::backend::test {
 namespace {
@@ -18,13 +18,13 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("gradients: convolutions and linear layers") {
     Settings settings;
     settings.format = kFp32;
-    for (const auto& cases : {SmallProducts(), TransposedProducts()})
-      for (const ProductCase& c : cases) {
+    for (const auto& cases : {SmallMatmuls(), TransposedProducts()})
+      for (const MatmulCase& c : cases) {
         CAPTURE(c.name);
         Lab lab(MakeBackendUnderTest());
         const Layer layer(lab, c, settings);
         const Values weights = Times(lab.Get(layer.spec.dy.tensor), 1 / settings.scale);
-        GradientChecks(lab, kMost).Product(*layer.op, layer.spec, weights);
+        GradientChecks(lab, kMost).Matmul(*layer.op, layer.spec, weights);
       }
   }
 

@@ -4,34 +4,34 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/beside.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/kernels/rounding.h"
-#include "backend/cuda/products/products.h"
-#include "backend/cuda/products/weight_refresh.h"
+#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmul/weight_refresh.h"
+#include "backend/cuda/side_stream.h"
+#include "cuda/host/host_stream.h"
 
 namespace ada::backend::test {
 
 // Products of somebody else.
-class Borrowed final : public cuda::Products {
+class Borrowed final : public cuda::Matmuls {
  public:
-  explicit Borrowed(cuda::Products& products) : products_(products) {}
-  std::unique_ptr<cuda::Product> Make(const cuda::ProductRequest& request) override {
-    return products_.Make(request);
+  explicit Borrowed(cuda::Matmuls& matmuls) : matmuls_(matmuls) {}
+  std::unique_ptr<cuda::Matmul> Make(const cuda::MatmulRequest& request) override {
+    return matmuls_.Make(request);
   }
-  std::vector<std::string> TakeDiagnostics() override { return products_.TakeDiagnostics(); }
+  std::vector<std::string> TakeDiagnostics() override { return matmuls_.TakeDiagnostics(); }
 
  private:
-  cuda::Products& products_;
+  cuda::Matmuls& matmuls_;
 };
 
 struct HostContext {
-  explicit HostContext(cuda::Products& products)
-      : context{stream,   scratch, shared, &values,        options,
-                products, remarks, memory, weight_refresh, beside},
-        beside(context,
-               [&products](cuda::Stream&) { return std::make_unique<Borrowed>(products); }) {}
+  explicit HostContext(cuda::Matmuls& matmuls)
+      : context{stream,  scratch,          shared, &values,        options,
+                matmuls, diagnostic_lines, memory, weight_refresh, side_stream},
+        side_stream(context,
+                    [&matmuls](cuda::Stream&) { return std::make_unique<Borrowed>(matmuls); }) {}
   HostContext(const HostContext&) = delete;
 
   cuda::HostStream stream;
@@ -40,10 +40,10 @@ struct HostContext {
   cuda::SharedBlocks shared{stream, memory};
   cuda::PassValues values;
   DeviceOptions options;
-  cuda::Remarks remarks;
+  cuda::DiagnosticLines diagnostic_lines;
   cuda::WeightRefresh weight_refresh{stream, memory};
   cuda::Context context;
-  cuda::Beside beside;
+  cuda::SideStream side_stream;
 };
 
 }  // namespace ada::backend::test

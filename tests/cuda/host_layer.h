@@ -6,9 +6,9 @@
 
 namespace ada::backend::test {
 
-// 1x1, 8 channels; all but masters and dw in `format`. Statistics are kept of y and dx alone.
+// 1x1, 8 channels; all but masters and dw in `format`. Only statistics of y and dx are kept.
 struct HostLayer : HostContext {
-  HostLayer(cuda::Products& products, const NumberFormat& format) : HostContext(products) {
+  HostLayer(cuda::Matmuls& matmuls, const NumberFormat& format) : HostContext(matmuls) {
     const Shape image = {2, 4, 4, 8}, weights = {8, 1, 1, 8};
     spec.layer = "conv1";
     spec.x = Make(image, format), spec.y = Make(image, format);

@@ -126,12 +126,13 @@ TEST_SUITE("cpu") {
     cuda::HostStream stream;
     std::byte* const device = stream.AllocateZeroed(2);
     std::byte* const host = stream.AllocateOnHost(2);
-    const std::unique_ptr<cuda::Lane> lane = stream.MakeLane();
-    const std::unique_ptr<cuda::Event> first = lane->MakeEvent(), second = lane->MakeEvent();
+    const std::unique_ptr<cuda::CopyStream> copy_stream = stream.MakeCopyStream();
+    const std::unique_ptr<cuda::Event> first = copy_stream->MakeEvent(),
+                                       second = copy_stream->MakeEvent();
     first->Wait();  // never marked
-    lane->CopyToDevice(device, host, 1);
+    copy_stream->CopyToDevice(device, host, 1);
     first->Mark();
-    lane->CopyToDevice(device + 1, host + 1, 1);
+    copy_stream->CopyToDevice(device + 1, host + 1, 1);
     second->Mark();
     host[0] = std::byte{1}, host[1] = std::byte{2};
     stream.Synchronize();  // of the stream alone
@@ -142,14 +143,14 @@ TEST_SUITE("cpu") {
     second->Wait();
     CHECK(device[1] == std::byte{2});
     std::byte own{3};
-    CHECK_THROWS_AS(lane->CopyToDevice(device, &own, 1), InternalError);
+    CHECK_THROWS_AS(copy_stream->CopyToDevice(device, &own, 1), InternalError);
   }
 
   TEST_CASE(
       "a block of the device is written when the stream has read it, and read when it is full") {
     cuda::HostStream idle;
-    const auto products = cuda::MakeProducts(idle, {});
-    HostContext host(*products);
+    const auto matmuls = cuda::MakeMatmuls(idle, {});
+    HostContext host(*matmuls);
     host.stream.KeepNames();
     float* const x = host.context.AllocateZeroed<float>(12);
     cuda::ImageFeed feed(host.context, {2, 1, 2, 3}, x);

@@ -15,7 +15,7 @@
 
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host/host_stream.h"
+#include "cuda/host/host_stream.h"
 #endif
 
 namespace ada::backend::test {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/kernels/join_lanes.h"
 #include "backend/values.h"
+#include "cuda/host/host_stream.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/host/host_stream.h"
 #include "core/error.h"
+#include "cuda/host/host_stream.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -48,7 +48,7 @@ class CountedStream final : public cuda::Stream {
   }
   std::size_t FreeBytes() const override { return stream_->FreeBytes(); }
   std::unique_ptr<cuda::Event> MakeEvent() override { return stream_->MakeEvent(); }
-  std::unique_ptr<cuda::Lane> MakeLane() override { return stream_->MakeLane(); }
+  std::unique_ptr<cuda::CopyStream> MakeCopyStream() override { return stream_->MakeCopyStream(); }
   std::unique_ptr<cuda::Stream> MakeSide() override { return stream_->MakeSide(); }
   void WaitFor(cuda::Event& event) override { stream_->WaitFor(event); }
   std::unique_ptr<cuda::Recording> Record(const std::function<void()>& body) override {

@@ -15,7 +15,7 @@
 #include "backend/cuda/cuda_backend.h"
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host/host_stream.h"
+#include "cuda/host/host_stream.h"
 #endif
 #include "backend/values.h"
 
@@ -142,8 +142,8 @@ class Findings {
     // Terms of a mean may cancel: it is as exact as their magnitudes.
     Numbers(name + " mean", {s.mean * static_cast<double>(s.numel) + s.l1}, 1e-9);
   }
-  // Of a rounding to this format. Where no more than the largest magnitude is measured it may have
-  // been taken before or after rounding.
+  // Adds the statistics of a rounding to this format. Where no more than the largest magnitude is
+  // measured it may have been taken before or after rounding.
   void Add(const std::string& name, TensorStats s, const NumberFormat& format) {
     if (!s.full) s.max_abs = RoundTo(format, s.max_abs);
     Add(name, s);

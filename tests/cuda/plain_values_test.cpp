@@ -1,10 +1,10 @@
-// Kernels of the plain case, by eights, beside the general ones: what both store has the same bits.
+// Kernels of the plain case, in vec8, against the general ones: what both store has the same bits.
 // A tensor that lies 8 bytes off a boundary of 16 is the general kernels'.
 #include <doctest/doctest.h>
 
 #include "cuda/on_both.h"
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/kernels/normalise.h"
+#include "backend/cuda/kernels/normalize.h"
 #endif
 
 namespace ada::backend::test {
@@ -179,16 +179,16 @@ TEST_SUITE(ADA_SUITE) {
     const NormCase plain{{2, 8, 8, 64}, 2, false, true, true},
         odd{{2, 8, 8, 17}, 2, false, true, true};
     CHECK(kernels(0, false, plain) ==
-          "ForEachKernel EightMomentsKernel NormalisePlainKernel "
-          "EightGradientsKernel PlainValuesKernel ");
+          "ForEachKernel Vec8MomentsKernel NormalizePlainKernel "
+          "Vec8GradientsKernel PlainValuesKernel ");
     const std::string general =
-        "ForEachKernel ChannelMomentsKernel NormaliseKernel GradientSumsKernel "
+        "ForEachKernel ChannelMomentsKernel NormalizeKernel GradientSumsKernel "
         "RoundValuesKernel ";
     CHECK(kernels(8, false, plain) == general);
     CHECK(kernels(0, false, odd) == general);
     // Counts are the general kernels'.
     CHECK(kernels(0, true, plain) ==
-          "ForEachKernel EightMomentsKernel NormaliseKernel EightGradientsKernel "
+          "ForEachKernel Vec8MomentsKernel NormalizeKernel Vec8GradientsKernel "
           "RoundValuesKernel ");
   }
 

@@ -1,20 +1,20 @@
 // Which plans of a library are built, and in which order, by the names that cuDNN 9.19 gives them.
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/products/plan_choice.h"
+#include "backend/cuda/matmul/plan_choice.h"
 
 #include <doctest/doctest.h>
 
 namespace ada::backend::cuda {
 namespace {
 
-// Of y, and of a scaled dx.
+// Engines of y, and of a scaled dx.
 const std::vector<std::string> kEngines = {"eng22_k2=16_k13=0", "eng22_k2=4_k13=0", "eng47_k2=2",
                                            "eng22_k2=1_k13=0", "eng62_k2=0_k24=1"};
 const std::vector<std::string> kRunTime = {"eng1_k24=8", "eng1_k24=41", "eng2", "eng8"};
 
 PlanChoice Skipping(int engines) { return {false, engines, false}; }
-ProductRequest Request(ProductKind kind, Storage operands, bool scale) {
-  ProductRequest request;
+MatmulRequest Request(MatmulKind kind, Storage operands, bool scale) {
+  MatmulRequest request;
   request.kind = kind, request.operands = operands, request.out = operands, request.scale = scale;
   return request;
 }
@@ -45,12 +45,12 @@ TEST_SUITE("cpu") {
     CHECK(PlansToBuild(kRunTime, {true, 0, true}) == Order{2});
     CHECK(PlansToBuild(kRunTime, {false, 2, true}).empty());
     CHECK(PlansToBuild(kEngines, {false, 0, true}).empty());
-    CHECK(NeedsSm90(Request(ProductKind::kData, Storage::kF16, true)));
-    CHECK(NeedsSm90(Request(ProductKind::kData, Storage::kBF16, true)));
-    CHECK_FALSE(NeedsSm90(Request(ProductKind::kData, Storage::kF16, false)));
-    CHECK_FALSE(NeedsSm90(Request(ProductKind::kForward, Storage::kF16, true)));
-    CHECK_FALSE(NeedsSm90(Request(ProductKind::kWeights, Storage::kF16, false)));
-    CHECK_FALSE(NeedsSm90(Request(ProductKind::kData, Storage::kF32, true)));
+    CHECK(NeedsSm90(Request(MatmulKind::kData, Storage::kF16, true)));
+    CHECK(NeedsSm90(Request(MatmulKind::kData, Storage::kBF16, true)));
+    CHECK_FALSE(NeedsSm90(Request(MatmulKind::kData, Storage::kF16, false)));
+    CHECK_FALSE(NeedsSm90(Request(MatmulKind::kForward, Storage::kF16, true)));
+    CHECK_FALSE(NeedsSm90(Request(MatmulKind::kWeights, Storage::kF16, false)));
+    CHECK_FALSE(NeedsSm90(Request(MatmulKind::kData, Storage::kF32, true)));
   }
 
   TEST_CASE("plans: the settings that a plan is made with are of its key") {

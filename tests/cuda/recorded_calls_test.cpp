@@ -70,8 +70,8 @@ void RunLayer(Lab& lab, const RecordedCall& call, bool reference, LayerScaler* s
   Step(*lab->Make(spec), rows);
 }
 
-// Of the unbound value, relative; 0: to the last bit. Moments of dy are given, extremes and
-// products are exact; the squares of w and logarithms are summed by the backend, in double.
+// The bound of the unbound value, relative; 0: to the last bit. Moments of dy are given, extremes
+// and products are exact; the squares of w and logarithms are summed by the backend, in double.
 double BoundOf(const scaling::LayerRule& rule) {
   const bool squares = rule.method == LayerMethod::kApproxRange && rule.has_weight;
   return squares || rule.method == LayerMethod::kLognormal ? 1e-9 : 0;

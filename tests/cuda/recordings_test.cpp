@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "core/error.h"
+#include "cuda/host/host_stream.h"
 #include "cuda/host_context.h"
 
 namespace ada::backend::cuda {
@@ -40,22 +40,22 @@ class SumOp final : public Op {
   std::uint64_t* sum_;
 };
 
-class NoProducts final : public Products {
+class NoMatmuls final : public Matmuls {
  public:
-  std::unique_ptr<Product> Make(const ProductRequest&) override { return nullptr; }
+  std::unique_ptr<Matmul> Make(const MatmulRequest&) override { return nullptr; }
 };
 
 // What a backend has of all this.
 struct Bench {
-  NoProducts none;
+  NoMatmuls none;
   test::HostContext host{none};
   HostStream& stream = host.stream;
   PassStore store{stream, stream.AllocateZeroed(sizeof(PassValues))};
   std::uint64_t* sum = reinterpret_cast<std::uint64_t*>(stream.AllocateZeroed(8));
   std::unique_ptr<Op> op =
-      InPass(store, host.beside, std::make_unique<SumOp>(stream, store.values(), sum), {});
-  Remarks remarks;
-  Recordings recordings{stream, remarks};
+      InPass(store, host.side_stream, std::make_unique<SumOp>(stream, store.values(), sum), {});
+  DiagnosticLines diagnostic_lines;
+  Recordings recordings{stream, diagnostic_lines};
   int bodies = 0;
 
   void Run(std::uint64_t variant, const Pass& pass) {
@@ -111,9 +111,9 @@ TEST_SUITE("cpu") {
         CHECK(*bench.sum == sum);
       }
     CHECK(bodies == 10);  // one more than calls in each variant
-    REQUIRE(bench.remarks.Warnings().size() == 1);
+    REQUIRE(bench.diagnostic_lines.Warnings().size() == 1);
     CHECK(
-        bench.remarks.Warnings()[0] ==
+        bench.diagnostic_lines.Warnings()[0] ==
         "steps are launched kernel by kernel, which is slower: the device cannot record them: the "
         "capture failed");
     // What fails as it is ends the run.

@@ -1,5 +1,5 @@
 // Plans that round a layer's outputs, where a pass measures no more of them than their largest
-// magnitude, beside those for passes that count.
+// magnitude, and those for passes that count.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 #include <vector>
 
 #ifndef ADA_CUDA_DEVICE
+#include "backend/cuda/matmul/matmuls.h"
 #include "backend/cuda/ops/ops.h"
-#include "backend/cuda/products/products.h"
 #endif
-#include "cuda/product_lab.h"
+#include "cuda/matmul_lab.h"
 #ifndef ADA_CUDA_DEVICE
 #include "cuda/host_layer.h"
 #endif
@@ -20,7 +20,7 @@ namespace {
 
 // Where values are infinite, without padding, whose zeros a library multiplies as well: dw would be
 // NaN where the CPU, which leaves them out, has a number.
-ProductCase Convolution(int padding = 1) {
+MatmulCase Convolution(int padding = 1) {
   const std::array<int, 2> one = {1, 1}, three = {3, 3};
   return {"conv", {4, 6, 6, 16}, 16, three, one, {padding, padding}, one, 1, false};
 }
@@ -90,8 +90,9 @@ TEST_SUITE(ADA_SUITE) {
 
   TEST_CASE("rounding plans: a largest magnitude that is left to others is not written") {
     Lab lab(MakeBackendUnderTest());
-    const Layer layer(lab, Convolution(), Plain(kFp16),
-                      [](ProductSpec& spec) { spec.y_largest_left = spec.dx.largest_left = true; });
+    const Layer layer(lab, Convolution(), Plain(kFp16), [](MatmulSpec& spec) {
+      spec.y_amax_deferred = spec.dx.amax_deferred = true;
+    });
     Pass pass = PassOf(4);
     layer.Call(pass);
     CHECK(lab.Fetched(layer.spec.y_stats).numel == 0);
@@ -109,25 +110,25 @@ namespace {
 using Method = scaling::LayerMethod;
 
 // The host executor's library, which may decline.
-class Declining final : public cuda::Products {
+class Declining final : public cuda::Matmuls {
  public:
   Declining(cuda::Stream& stream, bool declines)
-      : products_(cuda::MakeProducts(stream, {})), declines_(declines) {}
-  std::unique_ptr<cuda::Product> Make(const cuda::ProductRequest& request) override {
+      : matmuls_(cuda::MakeMatmuls(stream, {})), declines_(declines) {}
+  std::unique_ptr<cuda::Matmul> Make(const cuda::MatmulRequest& request) override {
     asked.push_back(request);
-    return declines_ && request.out == Storage::kF16 ? nullptr : products_->Make(request);
+    return declines_ && request.out == Storage::kF16 ? nullptr : matmuls_->Make(request);
   }
-  std::vector<cuda::ProductRequest> asked;
+  std::vector<cuda::MatmulRequest> asked;
 
  private:
-  std::unique_ptr<cuda::Products> products_;
+  std::unique_ptr<cuda::Matmuls> matmuls_;
   bool declines_;
 };
 
 struct OneLayer : HostLayer {
   explicit OneLayer(bool declines, bool left = false, Method method = Method::kFixed)
-      : HostLayer(products, kFp16), products(stream, declines) {
-    spec.y_largest_left = spec.dx.largest_left = left;
+      : HostLayer(matmuls, kFp16), matmuls(stream, declines) {
+    spec.y_amax_deferred = spec.dx.amax_deferred = left;
     shared.Host(spec.scaler)->rule.method = method;
     op = cuda::MakeOp(context, spec);
     stream.KeepNames();
@@ -144,14 +145,14 @@ struct OneLayer : HostLayer {
     return names;
   }
 
-  Declining products;
+  Declining matmuls;
   std::unique_ptr<Op> op;
 };
 
 // Whether the last forward or data gradient that was asked for is a plain product.
-bool IsPlain(const OneLayer& layer, cuda::ProductKind kind) {
-  const cuda::ProductRequest* last = nullptr;
-  for (const cuda::ProductRequest& request : layer.products.asked)
+bool IsPlain(const OneLayer& layer, cuda::MatmulKind kind) {
+  const cuda::MatmulRequest* last = nullptr;
+  for (const cuda::MatmulRequest& request : layer.matmuls.asked)
     if (request.kind == kind) last = &request;
   REQUIRE(last != nullptr);
   return last->operands == Storage::kF16 && last->out == Storage::kF16 && !HasEpilogue(*last);
@@ -166,13 +167,13 @@ int Count(const std::vector<std::string>& names, const std::string& name) {
 TEST_SUITE("cpu") {
   TEST_CASE("rounding plans: a plain pass rounds nothing but dw, a counting one y and dx as well") {
     OneLayer layer(false);
-    CHECK(layer.products.asked.size() == 3);
+    CHECK(layer.matmuls.asked.size() == 3);
     const std::vector<std::string> plain = layer.Names(false), counting = layer.Names(true);
-    CHECK(layer.products.asked.size() == 5);  // plans for sums came with the pass that counts
+    CHECK(layer.matmuls.asked.size() == 5);  // plans for sums came with the pass that counts
     CHECK(layer.Names(false) == plain);
     CHECK(layer.Names(true) == counting);
-    CHECK(layer.products.asked.size() == 5);
-    CHECK(layer.remarks.diagnostics().empty());
+    CHECK(layer.matmuls.asked.size() == 5);
+    CHECK(layer.diagnostic_lines.diagnostics().empty());
 
     REQUIRE(plain.size() >= 3);
     CHECK(std::vector(plain.begin(), plain.begin() + 2) ==
@@ -186,18 +187,18 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("rounding plans: products are plain where nothing is to be multiplied") {
-    using cuda::ProductKind;
+    using cuda::MatmulKind;
     const OneLayer fixed(false), pass(false, false, Method::kPass);
-    CHECK(IsPlain(fixed, ProductKind::kForward));
-    CHECK(IsPlain(pass, ProductKind::kForward));
-    CHECK_FALSE(IsPlain(fixed, ProductKind::kData));  // alpha
-    CHECK(IsPlain(pass, ProductKind::kData));
+    CHECK(IsPlain(fixed, MatmulKind::kForward));
+    CHECK(IsPlain(pass, MatmulKind::kForward));
+    CHECK_FALSE(IsPlain(fixed, MatmulKind::kData));  // alpha
+    CHECK(IsPlain(pass, MatmulKind::kData));
   }
 
   TEST_CASE("rounding plans: what is left to others costs no kernel") {
     OneLayer layer(false, true);
     CHECK(Count(layer.Names(false), "largest") == 0);
-    CHECK(layer.products.asked.size() == 3);
+    CHECK(layer.matmuls.asked.size() == 3);
   }
 
   TEST_CASE(
@@ -205,9 +206,9 @@ TEST_SUITE("cpu") {
     OneLayer layer(true);
     const std::vector<std::string> plain = layer.Names(false);
     layer.Names(true);
-    CHECK(layer.products.asked.size() == 5);  // two of them in vain
+    CHECK(layer.matmuls.asked.size() == 5);  // two of them in vain
     CHECK(Count(plain, "largest") == 0);
-    CHECK(layer.remarks.diagnostics() ==
+    CHECK(layer.diagnostic_lines.diagnostics() ==
           std::vector<std::string>{
               "layer conv1: no plan for the output of fp16 operands in fp16, but for the output of "
               "fp16 operands in fp32",

@@ -17,7 +17,7 @@ Values AllValues(const NumberFormat& format, std::uint64_t seed) {
   return values;
 }
 
-// How one tensor is rounded, beside its format.
+// How one tensor is rounded, in addition to its format.
 struct Case {
   std::string name;
   bool stochastic = false, bins = false, counted = true;
@@ -56,7 +56,7 @@ void CheckPoint(const Kind& kind, const Case& c, const Values& values, std::int6
     spec.y_stats = lab.Share<TensorStats>();
     spec.y_style.stochastic = c.stochastic, spec.y_style.stream = 77;
     spec.y_style.counted = c.counted;
-    if (c.scale != 0) spec.y_style.own_scale = lab.Share(scaling::TensorScaler{c.scale});
+    if (c.scale != 0) spec.y_style.per_tensor_scale = lab.Share(scaling::TensorScaler{c.scale});
     if (c.bins) spec.y_style.bins = lab.Share<ExponentBins>();
     const auto op = lab->Make(spec);
     for (const bool count : {true, false, true}) {
@@ -140,20 +140,20 @@ TEST_SUITE("cpu") {
       for (const float v : AllValues(kind.format, 4)) values.push_back(RoundTo(kind.format, v));
       while (values.size() % 4 != 0) values.push_back(1);
       const std::size_t n = values.size();
-      std::vector<cuda::FourFloats> one_memory(n / 4), four_memory(n / 4);
+      std::vector<cuda::Vec4> one_memory(n / 4), four_memory(n / 4);
       const cuda::TensorSpan ones{one_memory.data(), kind.storage},
-          fours{four_memory.data(), kind.storage};
+          vec4{four_memory.data(), kind.storage};
       Values by_one(n), by_four(n);
       for (std::size_t i = 0; i < n; ++i)
         cuda::StoreExact(ones, static_cast<std::int64_t>(i), values[i]);
       for (std::size_t i = 0; i < n; i += 4) {
         const auto at = static_cast<std::int64_t>(i);
-        cuda::StoreFour(fours, at, {values[i], values[i + 1], values[i + 2], values[i + 3]});
-        const cuda::FourFloats four = cuda::LoadFour(ones, at);
+        cuda::StoreVec4(vec4, at, {values[i], values[i + 1], values[i + 2], values[i + 3]});
+        const cuda::Vec4 four = cuda::LoadVec4(ones, at);
         std::copy(four.of, four.of + 4, by_four.begin() + static_cast<std::ptrdiff_t>(i));
       }
       for (std::size_t i = 0; i < n; ++i)
-        by_one[i] = cuda::Load(fours, static_cast<std::int64_t>(i));
+        by_one[i] = cuda::Load(vec4, static_cast<std::int64_t>(i));
       CHECK(FirstDifference(by_one, values) == -1);
       CHECK(FirstDifference(by_four, values) == -1);
     }

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backend/cuda/context.h"
-#include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/memory.h"
 #include "core/error.h"
+#include "cuda/host/host_stream.h"
 
 namespace ada::backend::cuda {
 namespace {

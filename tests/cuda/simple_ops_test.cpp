@@ -232,7 +232,7 @@ TEST_SUITE(ADA_SUITE) {
         spec.x = lab.Make(kShape, kFp32);
         spec.y = lab.Make(kShape, kind.format, {}, kind.storage == Storage::kF32);
         if (kind.storage == Storage::kF32) {
-          spec.y_style.own_scale = lab.Share(scaling::TensorScaler{3});
+          spec.y_style.per_tensor_scale = lab.Share(scaling::TensorScaler{3});
           spec.y_stats = lab.Share<TensorStats>();
         }
         const auto op = lab->MakeInput(spec);

@@ -9,7 +9,7 @@
 #ifdef ADA_CUDA_DEVICE
 #include "backend/cuda/device/device_stream.h"
 #else
-#include "backend/cuda/host/host_stream.h"
+#include "cuda/host/host_stream.h"
 #endif
 
 namespace ada::backend::test {
@@ -22,7 +22,7 @@ inline std::unique_ptr<cuda::Stream> NewStream(const CudaSwitches& switches = {}
 #endif
 }
 
-// Of a stream, until it ends: freed by whoever holds it.
+// Numbers in memory of a stream, until it ends: freed by whoever holds it.
 template <class T>
 class Numbers {
  public:

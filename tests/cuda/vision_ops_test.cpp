@@ -1,5 +1,5 @@
-// What detection and segmentation need, against the CPU's: unpooling, local response normalisation,
-// L2 normalisation, joined boxes bit for bit, the losses of pixels and of default boxes but for the
+// What detection and segmentation need, against the CPU's: unpooling, local response normalization,
+// L2 normalization, joined boxes bit for bit, the losses of pixels and of default boxes but for the
 // order of sums in double.
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/product_lab.h"
+#include "cuda/matmul_lab.h"
 
 namespace ada::backend::test {
 namespace {
@@ -19,18 +19,18 @@ constexpr std::array<int, 2> kOne = {1, 1}, kThree = {3, 3}, kNone = {0, 0};
 // in 16 bits, emulated and not rounded; of which all, moments alone and nothing is measured.
 struct Layers {
   explicit Layers(Lab& lab) {
-    const std::vector<ProductCase> cases = {
+    const std::vector<MatmulCase> cases = {
         {"3x3", {2, 4, 4, 24}, 32, kThree, kOne, kOne, kOne, 1, true},
         {"1x1", {2, 3, 3, 10}, 7, kOne, kOne, kNone, kOne, 1, false},
         {"grouped", {2, 4, 4, 16}, 16, kThree, kOne, kOne, kOne, 4, false}};
-    for (const ProductCase& c : cases)
+    for (const MatmulCase& c : cases)
       for (const NumberFormat& format : {kFp16, kFp8E4M3, kFp32})
         for (const bool measured : {true, false}) {
           Settings settings;
           settings.format = format, settings.measured = measured;
           settings.method = all.size() % 2 == 0 ? LayerMethod::kApproxRange : LayerMethod::kFixed;
           const std::uint64_t number = all.size();
-          all.emplace_back(lab, c, settings, [&](ProductSpec& spec) {
+          all.emplace_back(lab, c, settings, [&](MatmulSpec& spec) {
             spec.w_style.stochastic = number % 3 == 0, spec.w_style.stream = number;
           });
           ops.push_back(all.back().op.get());

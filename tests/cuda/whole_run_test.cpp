@@ -44,9 +44,9 @@ TEST_SUITE(ADA_SUITE) {
   }
 
   TEST_CASE("whole runs: images that the host colours go as bytes, and change no byte of a run") {
-    const std::string coloured = "data.augment.color_jitter.brightness=0.4;scaling.policy=adaptive";
+    const std::string colored = "data.augment.color_jitter.brightness=0.4;scaling.policy=adaptive";
     for (const std::string& changes :
-         {coloured, coloured + ";train.accumulate=2", coloured + ";data.workers=0"}) {
+         {colored, colored + ";train.accumulate=2", colored + ";data.workers=0"}) {
       CAPTURE(changes);
       REQUIRE(SendsBytes(Small(changes)));
       const testing::TempFolder folder;
@@ -58,7 +58,7 @@ TEST_SUITE(ADA_SUITE) {
       Train(Small(changes + ";log.probe_every=1000"), path + "/fp32", 7);
       CheckSameFiles(path + "/bytes", path + "/fp32", "underflow.csv");
     }
-    CHECK_FALSE(SendsBytes(Small(coloured + ";data.augment.mixup.alpha=0.2")));
+    CHECK_FALSE(SendsBytes(Small(colored + ";data.augment.mixup.alpha=0.2")));
   }
 }
 

@@ -1,4 +1,4 @@
-// Cropping, flipping and normalising one image, against a naive version written here.
+// Cropping, flipping and normalizing one image, against a naive version written here.
 #include "data/augment.h"
 
 #include <doctest/doctest.h>
@@ -76,8 +76,8 @@ TEST_SUITE("cpu") {
     for (std::size_t p = 0; p < 256; ++p) {
       CHECK(plain[p] == static_cast<float>(p) / 255.0f);
       CHECK(plain[256 + p] == plain[p]);
-      const float centred = static_cast<float>(p) / 255.0f - 0.4914f;
-      CHECK(table[256 + p] == centred / 0.2023f);
+      const float centered = static_cast<float>(p) / 255.0f - 0.4914f;
+      CHECK(table[256 + p] == centered / 0.2023f);
     }
     // From torch 2: (torch.tensor(v) / 255 - mean) / std in float32.
     CHECK(table[0] == -2.0f);

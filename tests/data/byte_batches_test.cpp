@@ -1,4 +1,4 @@
-// Batches of bytes: what normalising them gives are the batches in fp32, to the last bit; and the
+// Batches of bytes: what normalizing them gives are the batches in fp32, to the last bit; and the
 // batch that comes next, while another is held.
 #include <doctest/doctest.h>
 
@@ -40,7 +40,7 @@ LoaderSpec Moved() {
   return spec;
 }
 
-void CheckNormalised(const Dataset& dataset, LoaderSpec spec, int batches) {
+void CheckNormalized(const Dataset& dataset, LoaderSpec spec, int batches) {
   REQUIRE(ComeAsBytes(dataset, spec));
   const std::vector<float> table = NormalizeTable(3, spec.mean, spec.std);
   BatchMaker in_fp32(dataset, spec);
@@ -55,10 +55,10 @@ void CheckNormalised(const Dataset& dataset, LoaderSpec spec, int batches) {
     CHECK(bytes.images.empty());
     CHECK(floats.bytes.empty());
     REQUIRE(bytes.bytes.size() == floats.images.size());
-    std::vector<float> normalised;
+    std::vector<float> normalized;
     for (std::size_t k = 0; k < bytes.bytes.size(); ++k)
-      normalised.push_back(table[k % 3 * 256 + bytes.bytes[k]]);
-    CHECK(normalised == floats.images);
+      normalized.push_back(table[k % 3 * 256 + bytes.bytes[k]]);
+    CHECK(normalized == floats.images);
   }
 }
 
@@ -80,18 +80,18 @@ TEST_SUITE("cpu") {
     PutSome(folder, /*broken=*/false);
     const Splits splits = OpenFolder(folder.path());
     LoaderSpec spec = Moved();
-    CheckNormalised(Numbered(23), spec, 10);  // the last of an epoch has three rows
+    CheckNormalized(Numbered(23), spec, 10);  // the last of an epoch has three rows
     spec.mean = spec.std = {};
-    CheckNormalised(Numbered(23), spec, 5);
+    CheckNormalized(Numbered(23), spec, 5);
     spec = Moved();
     spec.random_crop = false, spec.pad = 0;
     spec.changes.random_resized_crop = RandomResizedCrop{{12, 14}, {}};
     spec.changes.color_jitter = ColorJitterSpec{{0.6, 1.4}, {0.6, 1.4}, {0.6, 1.4}, {-0.1, 0.1}};
-    CheckNormalised(splits.train, spec, 6);
+    CheckNormalized(splits.train, spec, 6);
     LoaderSpec cropped = Moved();
     cropped.changes.resize.shorter = 16;
     cropped.changes.center_crop = {15, 17};
-    CheckNormalised(splits.test, cropped, 3);
+    CheckNormalized(splits.test, cropped, 3);
   }
 
   TEST_CASE("byte batches: rows of broken files are left out, or replaced") {
@@ -103,7 +103,7 @@ TEST_SUITE("cpu") {
     spec.changes.resize.to = {9, 10};
     for (const OnBroken what : {OnBroken::kLeaveOut, OnBroken::kReplace}) {
       spec.on_broken = what;
-      CheckNormalised(splits.train, spec, 6);
+      CheckNormalized(splits.train, spec, 6);
     }
   }
 

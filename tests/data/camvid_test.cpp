@@ -76,7 +76,7 @@ TEST_SUITE("cpu") {
           TinyLabels(12, 12, 3, 0, 0).pixels);
   }
 
-  // Of these pictures PIL's values sum up to these numbers, each times its place mod 251.
+  // PIL's values of these pictures, each times its place mod 251, sum up to these numbers.
   TEST_CASE("camvid: label images are indices of a palette or grey values, and nothing else") {
     const std::map<std::string, std::int64_t> sums = {{"palette.png", 1517620},
                                                       {"palette_transparent.png", 439837},

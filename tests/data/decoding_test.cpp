@@ -91,7 +91,7 @@ TEST_SUITE("cpu") {
     const std::vector<std::string> lines = WarningsOfPictures(photos.train, "train");
     REQUIRE(lines.size() == 1);
     CHECK(lines[0].find("photos/train/a/0.jpg") != std::string::npos);
-    // Of label images too, and of the pictures by which they are turned.
+    // For label images too, and of the pictures by which they are turned.
     turned("shapes/train/0.jpg");
     turned("shapes/test/0.jpg");
     const PictureNeeds needs = NeedsOfPictureFile(folder / "shapes/train/0.jpg");

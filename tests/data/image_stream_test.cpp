@@ -94,10 +94,10 @@ TEST_SUITE("cpu") {
     cropped.changes.center_crop = {5, 6};
     LoaderSpec middle = cropped;
     middle.random_crop = false;
-    LoaderSpec coloured = cropped;
-    coloured.changes.color_jitter = Everything(0).changes.color_jitter;
-    coloured.changes.resize.shorter = 9;
-    for (const LoaderSpec& spec : {moved, cropped, middle, coloured, resized}) {
+    LoaderSpec colored = cropped;
+    colored.changes.color_jitter = Everything(0).changes.color_jitter;
+    colored.changes.resize.shorter = 9;
+    for (const LoaderSpec& spec : {moved, cropped, middle, colored, resized}) {
       BatchMaker a(memory, spec), b(files, spec);
       for (std::int64_t i = 0; i < 6; ++i) {
         Batch first, second;
@@ -164,7 +164,7 @@ TEST_SUITE("cpu") {
         CHECK(row(first, 3) == row(first, 4));
         CHECK(second.broken.empty());
         REQUIRE(third.rows == 2);
-        CHECK(third.numbers[1] == 0);  // the one behind the last is the first
+        CHECK(third.numbers[1] == 0);  // the one after the last is the first
         CHECK(third.labels[1] == 0);
         if (epoch == 0) CHECK(row(first, 2) == row(whole[0], 2));
       }

@@ -39,7 +39,7 @@ void AppendChunk(std::string_view kind, const Bytes& content, Bytes* png) {
   AppendU32(Crc(checked), png);
 }
 
-// A PNG of one bit of grey whose header claims that size, with `rows` as its packed data.
+// A PNG of one bit of gray whose header claims that size, with `rows` as its packed data.
 Bytes PngOf(std::uint32_t width, std::uint32_t height, const Bytes& rows) {
   Bytes png = BytesOf("\x89PNG\r\n\x1a\n"), header;
   AppendU32(width, &header);
@@ -88,7 +88,7 @@ TEST_SUITE("cpu") {
         "picture smaller or leave it out";
     CHECK(Refusal(png) == message);
     CHECK(MessageOf("no folder", [&] { SizeOfPicture(png, "photo.jpg"); }) == message);
-    // A JPEG's height and width stand behind SOF0's length and precision.
+    // A JPEG's height and width stand after SOF0's length and precision.
     Bytes jpeg = ReadPictureFile(RecordedPath("files/rgb_420.jpg"));
     std::size_t at = 0;
     while (jpeg[at] != 0xFF || jpeg[at + 1] != 0xC0) ++at;
@@ -140,7 +140,7 @@ TEST_SUITE("cpu") {
       CAPTURE(name);
       const Bytes file = ReadPictureFile(RecordedPath(std::string("files/") + name));
       const bool jpeg = file[0] == 0xFF;
-      // Behind the checksum of a PNG's data stands its end alone, which PIL does not look for.
+      // After the checksum of a PNG's data stands its end alone, which PIL does not look for.
       const std::size_t needed = jpeg ? file.size() - 1 : file.size() - 12;
       for (std::size_t size = 0; size < needed; size += size + 200 < needed && size > 50 ? 97 : 1) {
         CAPTURE(size);
@@ -199,8 +199,8 @@ TEST_SUITE("cpu") {
     WritePng(folder / "a.png", picture);
     CHECK((ReadPicture(folder / "a.png").pixels == picture.pixels));
     CHECK(KindOfPicture(ReadPictureFile(folder / "a.png"), "a") == "PNG, 8-bit RGB");
-    Picture grey{2, 3, 1, {0, 50, 100, 150, 200, 255}};
-    WritePng(folder / "grey.png", grey);
+    Picture gray{2, 3, 1, {0, 50, 100, 150, 200, 255}};
+    WritePng(folder / "grey.png", gray);
     CHECK((ReadPicture(folder / "grey.png").pixels ==
            std::vector<std::uint8_t>{0, 0, 0, 50, 50, 50, 100, 100, 100, 150, 150, 150, 200, 200,
                                      200, 255, 255, 255}));

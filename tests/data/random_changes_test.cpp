@@ -1,4 +1,4 @@
-// Random crops, colour jitter and random erasing against torchvision's, given its draws
+// Random crops, color jitter and random erasing against torchvision's, given its draws
 // (tests/golden/pictures).
 #include "data/images/random_changes.h"
 

@@ -98,7 +98,7 @@ TEST_SUITE("cpu") {
           const Box part{to.height / 3, to.width / 4, (to.height + 1) / 2, (to.width + 1) / 2};
           const Picture cut = CutBox(all, part);
           // Channels do not mix.
-          const Picture grey = Noise(from.height, from.width, 1);
+          const Picture gray = Noise(from.height, from.width, 1);
           CAPTURE(channels);
           for (const std::string& name : kernels) {
             CAPTURE(name);

@@ -21,8 +21,8 @@ Picture RecordedPicture(const RecordedCases& cases, const std::string& name) {
           cases.Values<std::uint8_t>(name)};
 }
 
-// Pixels side by side, as the recording of colours has them: one row.
-Picture RecordedColours(const RecordedCases& cases, const std::string& name) {
+// Pixels side by side, as the recording of colors has them: one row.
+Picture RecordedColors(const RecordedCases& cases, const std::string& name) {
   return {1, static_cast<int>(cases.file.Find(name)->shape[0]), 3,
           cases.Values<std::uint8_t>(name)};
 }
@@ -51,15 +51,15 @@ Distortion DistortionOf(const GoldenRow& row) {
   return drawn;
 }
 
-std::vector<vision::LabelledBox> Labelled(const std::vector<vision::Box>& boxes) {
-  std::vector<vision::LabelledBox> labelled;
+std::vector<vision::LabeledBox> Labeled(const std::vector<vision::Box>& boxes) {
+  std::vector<vision::LabeledBox> labeled;
   for (const vision::Box& box : boxes)
-    labelled.push_back({box, static_cast<int>(labelled.size()), false});
-  return labelled;
+    labeled.push_back({box, static_cast<int>(labeled.size()), false});
+  return labeled;
 }
 
 // The boxes' labels are their numbers.
-void CheckKept(const std::vector<vision::LabelledBox>& kept, const std::vector<vision::Box>& boxes,
+void CheckKept(const std::vector<vision::LabeledBox>& kept, const std::vector<vision::Box>& boxes,
                const std::vector<std::int32_t>& index) {
   REQUIRE(kept.size() == boxes.size());
   REQUIRE(kept.size() == index.size());
@@ -87,12 +87,12 @@ TEST_SUITE("cpu") {
     for (const std::string& folder : VisionFolders("augment")) {
       CAPTURE(folder);
       const RecordedCases cases(folder, "expand", "hsv");
-      Picture hsv = RecordedColours(cases, "rgb");
+      Picture hsv = RecordedColors(cases, "rgb");
       RgbToHsv(&hsv);
       CHECK(hsv.pixels == cases.Values<std::uint8_t>("hsv"));
       for (const auto& [from, to] :
            std::map<std::string, std::string>{{"hsv", "back"}, {"anyhsv", "anyrgb"}}) {
-        Picture rgb = RecordedColours(cases, from), nearest = rgb;
+        Picture rgb = RecordedColors(cases, from), nearest = rgb;
         HsvToRgb(&rgb, HsvRounding::kOpenCv);
         CHECK(rgb.pixels == cases.Values<std::uint8_t>(to));
         HsvToRgb(&nearest, HsvRounding::kNearest);
@@ -100,16 +100,16 @@ TEST_SUITE("cpu") {
       }
       const std::vector<std::uint8_t> in = cases.Values<std::uint8_t>("rgb");
       const auto pixels = static_cast<std::ptrdiff_t>(in.size() / 3);
-      for (const ColourKernels* kernels : ColourKernelsHere()) {
+      for (const ColorKernels* kernels : ColorKernelsHere()) {
         CAPTURE(kernels->name);
         std::vector<std::uint8_t> there(in.size()), back(in.size()), best(in.size());
         kernels->rgb_to_hsv(in.data(), pixels, there.data());
         CHECK(there == hsv.pixels);
         kernels->hsv_to_rgb(there.data(), pixels, back.data());
-        BestColourKernels().hsv_to_rgb(there.data(), pixels, best.data());
+        BestColorKernels().hsv_to_rgb(there.data(), pixels, best.data());
         CHECK(back == best);
         kernels->opencv_to_rgb(there.data(), pixels, pixels / 2, back.data());
-        BestColourKernels().opencv_to_rgb(there.data(), pixels, pixels / 2, best.data());
+        BestColorKernels().opencv_to_rgb(there.data(), pixels, pixels / 2, best.data());
         CHECK(back == best);
       }
     }
@@ -170,7 +170,7 @@ TEST_SUITE("cpu") {
         const Box box = BoxOfTrial(trial, sizes[name]);
         CHECK(box.height == Whole(row, "crop_h"));
         CHECK(box.width == Whole(row, "crop_w"));
-        const Overlaps overlaps = OverlapsWith(box, Labelled(cases.Boxes("bbox." + name)));
+        const Overlaps overlaps = OverlapsWith(box, Labeled(cases.Boxes("bbox." + name)));
         CHECK(overlaps.least == doctest::Approx(Number(row, "iou_min")).epsilon(1e-14));
         CHECK(overlaps.most == doctest::Approx(Number(row, "iou_max")).epsilon(1e-14));
         const bool accepted = Number(row, "min_iou") <= overlaps.least;
@@ -186,7 +186,7 @@ TEST_SUITE("cpu") {
           CHECK(chosen == Box{0, 0, sizes[name].height, sizes[name].width});
         else if (candidates.contains(name))
           CHECK(chosen == candidates[name][static_cast<std::size_t>(number - 1)]);
-        CheckKept(CropBoxes(Labelled(cases.Boxes("bbox." + name)), chosen),
+        CheckKept(CropBoxes(Labeled(cases.Boxes("bbox." + name)), chosen),
                   cases.Boxes("bbox_out." + name), cases.Values<std::int32_t>("index." + name));
       }
       for (int i = 0; cases.Has("alone.bbox." + std::to_string(i)); ++i) {
@@ -194,7 +194,7 @@ TEST_SUITE("cpu") {
         CAPTURE(folder + ": alone " + name);
         const auto slice = cases.Values<std::int32_t>("alone.slice." + name);
         const Box box{slice[0], slice[1], slice[2] - slice[0], slice[3] - slice[1]};
-        CheckKept(CropBoxes(Labelled(cases.Boxes("alone.bbox." + name)), box),
+        CheckKept(CropBoxes(Labeled(cases.Boxes("alone.bbox." + name)), box),
                   cases.Boxes("alone.bbox_out." + name),
                   cases.Values<std::int32_t>("alone.index." + name));
       }
@@ -233,7 +233,7 @@ TEST_SUITE("cpu") {
       SsdChanges flip;
       flip.crop = {0, 0, from.height, from.width};
       flip.flip = true;
-      std::vector<vision::LabelledBox> none;
+      std::vector<vision::LabeledBox> none;
       const std::vector<float> made =
           ApplySsdChanges(flip, RecordedPicture(cases, "image"), from, &none);
       const auto bytes = cases.Values<std::uint8_t>("flipped");
@@ -263,7 +263,7 @@ TEST_SUITE("cpu") {
         changes.crop = BoxOfCorners(row);
         changes.interpolation = kByName.at(row.at("interpolation"));
         changes.flip = row.at("flip") == "1";
-        std::vector<vision::LabelledBox> boxes = cases.LabelledBoxes(name);
+        std::vector<vision::LabeledBox> boxes = cases.LabeledBoxes(name);
         const std::vector<float> image =
             ApplySsdChanges(changes, picture, {side, side}, &boxes, HsvRounding::kOpenCv);
         const std::vector<float> out = cases.Values<float>(name + ".out");  // [3, side, side]

@@ -122,7 +122,7 @@ TEST_SUITE("cpu") {
     std::vector<Array> arrays = Good();
     std::vector<float> values(12);
     for (std::size_t i = 0; i < 12; ++i) values[i] = static_cast<float>(i) - 3.5f;
-    arrays[0] = Make("train.images", DType::kF32, {3, 2, 2}, values);  // grey
+    arrays[0] = Make("train.images", DType::kF32, {3, 2, 2}, values);  // gray
     arrays[2] = Make("test.images", DType::kF32, {2, 2, 2, 1}, std::vector<float>(8, NAN));
     WriteSafetensors(folder / "a.safetensors", arrays);
     const Splits splits = OpenTensors(folder / "a.safetensors");

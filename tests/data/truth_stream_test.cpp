@@ -331,8 +331,8 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("truth stream: draws of crops keep their constraints, and all of them are drawn") {
-    const std::vector<vision::LabelledBox> boxes = {{{10, 20, 50, 60}, 0, false},
-                                                    {{30, 40, 70, 90}, 1, false}};
+    const std::vector<vision::LabeledBox> boxes = {{{10, 20, 50, 60}, 0, false},
+                                                   {{30, 40, 70, 90}, 1, false}};
     RandomStream stream(3, 4);
     StreamDraws draws(&stream);
     int whole = 0, tight = 0;
@@ -378,9 +378,9 @@ TEST_SUITE("cpu") {
     BatchMaker maker(splits.train, spec);
     maker.Make(0, &batch);
     const Picture sheet = DrawSheet(batch, maker.shape(), spec, splits.class_names);
-    const vision::Rgb colour = vision::LabelColor(batch.labels[0]);
+    const vision::Rgb color = vision::LabelColor(batch.labels[0]);
     const std::size_t at = static_cast<std::size_t>(8 * sheet.width + 8) * 3;
-    CHECK(std::abs(sheet.pixels[at] - (colour.r + batch.images[0] * 255) / 2) <= 2);
+    CHECK(std::abs(sheet.pixels[at] - (color.r + batch.images[0] * 255) / 2) <= 2);
     PutVoc(folder / "voc", 1);
     const Splits voc = OpenVoc(folder / "voc", {});
     LoaderSpec boxes = BoxSpec(0);

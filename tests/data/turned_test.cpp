@@ -1,4 +1,4 @@
-// WebP, 16-bit grey and EXIF orientations against Pillow (tests/golden/turned), and what the rules
+// WebP, 16-bit gray and EXIF orientations against Pillow (tests/golden/turned), and what the rules
 // make of sizes, parts, boxes and label images.
 #include <doctest/doctest.h>
 

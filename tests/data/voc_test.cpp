@@ -282,7 +282,7 @@ TEST_SUITE("cpu") {
     const Splits splits = OpenVoc(folder.path(), {});
     const ImageObjects& odd = (*splits.train.objects)[1];
     CHECK(odd.boxes.size() == 6);
-    const std::vector<vision::LabelledBox> trained = TrainingBoxes(odd);
+    const std::vector<vision::LabeledBox> trained = TrainingBoxes(odd);
     REQUIRE(trained.size() == 2);
     CHECK(trained[0].box == vision::Box{9, 59, 29, 80});
     CHECK(trained[1].label == 1);

@@ -18,7 +18,7 @@ constexpr std::size_t kChangedBoxes = 16;  // more take long
 constexpr int kSide = 12;
 
 void ChangeBoxes(const data::ImageObjects& objects, unsigned choice) {
-  std::vector<vision::LabelledBox> boxes = data::TrainingBoxes(objects);
+  std::vector<vision::LabeledBox> boxes = data::TrainingBoxes(objects);
   if (boxes.size() > kChangedBoxes) boxes.resize(kChangedBoxes);
   RandomStream stream(choice, 3);
   data::StreamDraws draws(&stream);
@@ -32,7 +32,7 @@ void ChangeBoxes(const data::ImageObjects& objects, unsigned choice) {
   Demand(image.size() == kSide * kSide * 3, "an image of another size");
   for (const float value : image) Demand(std::isfinite(value), "a value that is not finite");
   constexpr float kBeyond = kSide * 1.0001F;
-  for (const vision::LabelledBox& object : boxes) {
+  for (const vision::LabeledBox& object : boxes) {
     const vision::Box& box = object.box;
     Demand(box.y0 > -0.001F && box.x0 > -0.001F && box.y1 <= kBeyond && box.x1 <= kBeyond,
            "a box beside its image");

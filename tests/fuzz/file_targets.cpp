@@ -31,7 +31,7 @@ void Safetensors(std::string_view input) {
   });
 }
 
-// An input that is a JSON object gets the hash that belongs to it, so that what lies behind the
+// An input that is a JSON object gets the hash that belongs to it, so that what lies after the
 // check of the hash is reached as well.
 void Checkpoint(std::string_view input) {
   static const Scratch scratch;

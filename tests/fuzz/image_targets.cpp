@@ -80,7 +80,7 @@ void UsePicture(std::string_view file, unsigned part, unsigned changes) {
 
 }  // namespace
 
-// Behind two bytes that choose, the file without the first bytes of every JPEG.
+// After two bytes that choose, the file without the first bytes of every JPEG.
 void Jpeg(std::string_view input) {
   const unsigned part = TakeByte(&input), changes = TakeByte(&input);
   UsePicture("\xff\xd8\xff" + std::string(input), part, changes);
@@ -91,7 +91,7 @@ void Png(std::string_view input) {
   UsePicture(ChosenPng(input), part, changes);
 }
 
-// Behind two bytes that choose, the file without the first bytes of every WebP.
+// After two bytes that choose, the file without the first bytes of every WebP.
 void Webp(std::string_view input) {
   const unsigned part = TakeByte(&input), changes = TakeByte(&input);
   UsePicture("RIFF" + std::string(input.substr(0, 4)) + "WEBP" +

@@ -1,4 +1,4 @@
-// PNG files whose sums are right whatever their chunks hold, so that what lies behind the check of
+// PNG files whose sums are right whatever their chunks hold, so that what lies after the check of
 // the sums is reached as well.
 #pragma once
 #include <zlib.h>
@@ -43,7 +43,7 @@ inline std::string WithRightSums(std::string_view file) {
   return png;
 }
 
-// A file of the pieces that the input gives, one behind the other: width, height, depth, kind and
+// A file of the pieces that the input gives, one after the other: width, height, depth, kind and
 // interlacing (a byte each), the palette's length and its bytes, the rows with their filters.
 inline std::string MadePng(std::string_view input) {
   std::string png(kPngSignature);

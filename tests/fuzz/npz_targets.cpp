@@ -1,4 +1,4 @@
-// Arrays of an .npz file, as they come and with sums that are right, so that what lies behind the
+// Arrays of an .npz file, as they come and with sums that are right, so that what lies after the
 // check of these is reached as well.
 #include <algorithm>
 #include <array>

@@ -48,7 +48,7 @@ what_if::Scenario ScenarioOf(const std::string& policy, const config::ModelConfi
   return {question, model};
 }
 
-// What the commands do behind the configuration, which is read once: reading it would take most of
+// What the commands do after the configuration, which is read once: reading it would take most of
 // the time.
 void WhatIf(const std::string& folder, const config::Config& config, const std::string& policy) {
   what_if::Scenario scenario = ScenarioOf(policy, config.model);

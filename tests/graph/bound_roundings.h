@@ -13,7 +13,7 @@ namespace ada::graph::test {
 struct BoundRounding {
   NumberFormat format;
   bool stochastic = false;
-  std::string scaled;  // the name of the tensor whose own scale it has; "": none
+  std::string scaled;  // the name of the tensor whose per-tensor scale it has; "": none
   friend bool operator==(const BoundRounding&, const BoundRounding&) = default;
 };
 
@@ -21,7 +21,7 @@ class BoundRoundingReader {
  public:
   BoundRoundingReader(const FakeBackend& backend, const Graph& graph) {
     for (const ScaledTensor& tensor : graph.scaled_tensors())
-      names_[tensor.scale->own_scale.backend] = tensor.name;
+      names_[tensor.scale->per_tensor_scale.backend] = tensor.name;
     for (const auto& s : backend.inputs) Add(s.y_style, s.y.format, &s.y);
     for (const backend::OpSpec& spec : backend.specs)
       std::visit([this](const auto& s) { AddOp(s); }, spec);
@@ -34,10 +34,10 @@ class BoundRoundingReader {
   // `stored`: the tensor it goes to, where that keeps exactly what was rounded.
   void Add(const backend::RoundingStyle& style, const NumberFormat& format, const Tensor* stored) {
     REQUIRE(style.stream != 0);
-    if (style.own_scale && stored) CHECK(stored->storage == Storage::kF32);
-    if (!style.own_scale && stored) CHECK(stored->storage == StorageFor(format));
+    if (style.per_tensor_scale && stored) CHECK(stored->storage == Storage::kF32);
+    if (!style.per_tensor_scale && stored) CHECK(stored->storage == StorageFor(format));
     BoundRounding bound{format, style.stochastic, ""};
-    if (style.own_scale) bound.scaled = names_.at(style.own_scale);
+    if (style.per_tensor_scale) bound.scaled = names_.at(style.per_tensor_scale);
     CHECK(all_.emplace(style.stream, bound).second);
   }
   void AddGradient(const Gradient& gradient) {
@@ -48,7 +48,7 @@ class BoundRoundingReader {
     Add(s.y_style, s.y.format, &s.y);
     AddGradient(s.dx);
   }
-  void AddOp(const backend::ProductSpec& s) {
+  void AddOp(const backend::MatmulSpec& s) {
     AddOp(static_cast<const backend::RoundedLayerSpec&>(s));
     Add(s.w_style, s.w_format, nullptr);
     if (s.dw) Add(s.dw_style, s.dw_format, nullptr);

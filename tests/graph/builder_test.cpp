@@ -109,7 +109,7 @@ TEST_SUITE("cpu") {
       for (std::size_t i = 1; i < convolutions.size(); ++i) {
         CHECK((convolutions[i].dy.moments != nullptr) == asks);
       }
-      // Of branches whose scales differ: where they are not rounded (two of nine are shortcuts).
+      // Counts branches whose scales differ and that are not rounded (two of nine are shortcuts).
       int exact = 0;
       for (const auto& spec : built->backend.branch_sums) {
         CHECK(spec.branches[0].moments == nullptr);  // of conv1's dx

@@ -29,9 +29,9 @@ inline Symbol PositionsSymbol(Symbol x) { return Hash("positions", {x}); }
 
 class FakeBackend : public backend::Backend {
  public:
-  // Of what is fused or recomputed: what is not taken.
+  // What this backend does not take of what is fused or recomputed.
   std::function<bool(const backend::BatchNormSpec&)> declines = [](const auto&) { return false; };
-  std::function<bool(const backend::ProductSpec&)> declines_consumer = [](const auto&) {
+  std::function<bool(const backend::MatmulSpec&)> declines_consumer = [](const auto&) {
     return false;
   };
   std::vector<backend::OpSpec> specs;  // all of which ops were made; below by kind
@@ -116,8 +116,8 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<Op> OpOf(const backend::MultiplySpec& s);
   std::unique_ptr<Op> OpOf(const backend::ChannelScaleSpec& s);
   std::unique_ptr<Op> OpOf(const backend::PreluSpec& s);
-  std::unique_ptr<Op> OpOf(const backend::LayerNormSpec& s) { return UnitNorm(s); }
-  std::unique_ptr<Op> OpOf(const backend::GroupNormSpec& s) { return UnitNorm(s); }
+  std::unique_ptr<Op> OpOf(const backend::LayerNormSpec& s) { return GroupedNorm(s); }
+  std::unique_ptr<Op> OpOf(const backend::GroupNormSpec& s) { return GroupedNorm(s); }
   std::unique_ptr<Op> OpOf(const backend::L2NormalizeSpec& s);
   std::unique_ptr<Op> OpOf(const backend::LrnSpec& s);
   std::unique_ptr<Op> OpOf(const backend::MaxUnpoolSpec& s);
@@ -261,7 +261,7 @@ class FakeBackend : public backend::Backend {
   template <typename Spec>
   std::unique_ptr<Op> Product(const Spec& s);
   template <typename Spec>
-  std::unique_ptr<Op> UnitNorm(const Spec& s);
+  std::unique_ptr<Op> GroupedNorm(const Spec& s);
   template <typename Spec>
   std::unique_ptr<Op> Join(const Spec& s);
 

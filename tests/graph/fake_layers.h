@@ -88,7 +88,7 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::AffineSpec& s) {
 }
 
 template <typename Spec>
-std::unique_ptr<Op> FakeBackend::UnitNorm(const Spec& s) {
+std::unique_ptr<Op> FakeBackend::GroupedNorm(const Spec& s) {
   const std::string f = Formula(s);
   const auto forward = [s, f] {
     const Symbol y = Hash(f, {test::Read(s.x), test::Read(s.gamma), test::Read(s.beta)});

@@ -23,7 +23,7 @@ inline std::vector<LossEnd> EndsOf(const backend::LossSpec& spec) {
   return std::visit([](const auto& s) { return EndsOf(s); }, spec);
 }
 
-// Of the outputs: what the loss reads. The gradient of each depends on all of them.
+// What the loss reads of the outputs. The gradient of each depends on all of them.
 inline Symbol LossSymbol(const std::vector<Symbol>& outputs) {
   return outputs.size() == 1 ? outputs[0] : Hash("outputs", outputs);
 }

@@ -27,7 +27,7 @@ inline Symbol MakeZ(const backend::RecomputedNorm& norm) {
 }
 
 // The symbol of a product's x; in its Forward y's rounding is counted.
-inline Symbol ReadX(const backend::ProductSpec& s, bool forward) {
+inline Symbol ReadX(const backend::MatmulSpec& s, bool forward) {
   if (!s.recomputed) return Read(s.x);
   REQUIRE_FALSE(s.x);
   RequireSame(s.x, s.recomputed.z);
@@ -38,7 +38,7 @@ inline Symbol ReadX(const backend::ProductSpec& s, bool forward) {
 }
 
 // The end of a consumer's Backward, with dx in memory.
-inline void TakeSums(const backend::ProductSpec& s) {
+inline void TakeSums(const backend::MatmulSpec& s) {
   const backend::RecomputedNorm& norm = s.recomputed;
   if (!norm) return;
   REQUIRE(s.dx);

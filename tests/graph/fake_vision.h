@@ -1,5 +1,5 @@
 // Layers of the fake backend (fake_backend.h) that networks of segmentation and detection have:
-// unpooling by the positions that a pooling keeps, local response normalisation, L2 normalisation,
+// unpooling by the positions that a pooling keeps, local response normalization, L2 normalization,
 // boxes that are joined.
 #pragma once
 #include <memory>

@@ -56,8 +56,8 @@ inline std::vector<float> FormulaParameter(const GoldenRow& row, const Parameter
   return values;
 }
 
-// Of a gradient: its sums to `tolerance` of the sum of magnitudes, its ends to that share of the
-// largest value. One below 1e-9 an element is zero but for rounding.
+// Checks a gradient: its sums to `tolerance` of the sum of magnitudes, its ends to that share of
+// the largest value. One below 1e-9 an element is zero but for rounding.
 inline void CheckGradient(const GoldenRow& row, const Parameter& parameter, std::uint32_t seed,
                           double tolerance) {
   CAPTURE(parameter.name);

@@ -86,9 +86,9 @@ struct Run {
     graph->Backward(pass);
     loss = graph->Result().loss_sum;
     for (const ScaledTensor& tensor : graph->scaled_tensors()) {
-      scaling::TensorScaler& own_scale = *tensor.scale->own_scale.host;
-      scaling::UpdateTensorScale(tensor.scale->history, tensor.stats->max_abs / own_scale.scale,
-                                 own_scale);
+      scaling::TensorScaler& per_tensor_scale = *tensor.scale->per_tensor_scale.host;
+      scaling::UpdateTensorScale(tensor.scale->history,
+                                 tensor.stats->max_abs / per_tensor_scale.scale, per_tensor_scale);
     }
     graph->RefreshWeights(PassOf(network, step + 1));
   }
@@ -140,8 +140,8 @@ void CheckEqual(Graph& fused, Graph& parts) {
     INFO(a.layer << " " << a.tensor);
     CheckStats(*a.stats, *b.stats);
     if (a.scale) CHECK(*a.scale == *b.scale);
-    REQUIRE((a.own_scale != nullptr) == (b.own_scale != nullptr));
-    if (a.own_scale) CHECK(a.own_scale->scale == b.own_scale->scale);
+    REQUIRE((a.per_tensor_scale != nullptr) == (b.per_tensor_scale != nullptr));
+    if (a.per_tensor_scale) CHECK(a.per_tensor_scale->scale == b.per_tensor_scale->scale);
   }
   REQUIRE(fused.scales().size() == parts.scales().size());
   for (std::size_t i = 0; i < fused.scales().size(); ++i) {

@@ -51,7 +51,7 @@ inline config::ModelConfig Awkward() {
                 Linear("f2", 10)});
 }
 
-// Shortcuts that are bare convolutions, one of them behind an addition.
+// Shortcuts that are bare convolutions, one of them after an addition.
 inline config::ModelConfig BareShortcut() {
   return Model({Conv("c0", 4), Conv("c1", 4, {"c0"}), Layer("b1", "batch_norm"),
                 Conv("s1", 4, {"c0"}), Layer("j1", "add", {"b1", "s1"}), Layer("r1", "relu"),
@@ -68,7 +68,7 @@ inline config::ModelConfig WithInput() {
                 Linear("fc", 10)});
 }
 
-// Casts at borders: behind a relu that two layers read, before the addition that joins them, where
+// Casts at borders: after a relu that two layers read, before the addition that joins them, where
 // nothing is trained yet, and before the head.
 inline config::ModelConfig WithCasts() {
   return Model({Layer("early", "scale"), Conv("c1", 4), Layer("b1", "batch_norm"),
@@ -106,7 +106,7 @@ inline config::ModelConfig WithActivations() {
                 Layer("pool", "global_avg_pool"), Linear("fc", 10)});
 }
 
-// A decoder: transposed convolutions, the one behind a batch norm that it may compute anew, means
+// A decoder: transposed convolutions, the one after a batch norm that it may compute anew, means
 // between pixels, channels that become pixels; functions with slopes, one of them trained.
 inline config::ModelConfig WithDecoder() {
   const auto with = [](config::LayerConfig layer, auto change) {
@@ -184,7 +184,7 @@ inline config::ModelConfig WithGates() {
                 Linear("fc", 10)});
 }
 
-// What SSD and SegNet need: sums over neighbouring channels, poolings of odd sides and what undoes
+// What SSD and SegNet need: sums over neighboring channels, poolings of odd sides and what undoes
 // them (one of them read by two layers, one of whole windows), norms over lengths, joined boxes.
 inline config::ModelConfig WithUnpooling() {
   const auto with = [](config::LayerConfig layer, auto change) {

@@ -134,7 +134,7 @@ TEST_SUITE("cpu") {
     for (const auto& norm : built->backend.batch_norms) {
       if (!norm.recomputed) continue;
       ++recomputed;
-      const backend::ProductSpec* consumer = nullptr;
+      const backend::MatmulSpec* consumer = nullptr;
       for (const auto& conv : built->backend.convolutions)
         if (conv.recomputed.mean == norm.recomputed.mean) consumer = &conv;
       REQUIRE(consumer);

@@ -62,10 +62,10 @@ class ReferenceStep {
                      "hardswish", "gelu", "softplus", "elu"},
                     node.config.kind);
   }
-  static bool IsUnitNorm(const Node& node) {
+  static bool IsGroupedNorm(const Node& node) {
     return Is(node, "layer_norm") || Is(node, "group_norm");
   }
-  static bool IsProduct(const Node& node) {
+  static bool IsMatmul(const Node& node) {
     return Is(node, "conv2d") || Is(node, "conv_transpose2d") || Is(node, "linear");
   }
   static bool IsBilinear(const Node& node) {
@@ -162,11 +162,11 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) const {
 inline Symbol ReferenceStep::Forward(const Node& node) {
   std::vector<Symbol> x;
   for (const int value : node.inputs) x.push_back(y_[value]);
-  if (IsProduct(node)) {
+  if (IsMatmul(node)) {
     x.push_back(P(node, "weight"));
     x.push_back(node.config.bias ? P(node, "bias") : 0);
     Note(node.config.name, "w", {P(node, "weight"), 1});
-  } else if (Is(node, "batch_norm") || IsUnitNorm(node)) {
+  } else if (Is(node, "batch_norm") || IsGroupedNorm(node)) {
     x.push_back(P(node, "weight"));
     x.push_back(P(node, "bias"));
   } else if (Is(node, "channel_scale") || Is(node, "l2_normalize") || Is(node, "prelu")) {
@@ -205,7 +205,7 @@ inline ReferenceStep::G ReferenceStep::Meet(int value) {
 inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
   const std::string f = FormulaOf(node) + " dx";
   const Symbol x = y_[node.inputs[0]];
-  if (IsProduct(node)) {
+  if (IsMatmul(node)) {
     r_.decisions.push_back(node.config.name);
     const float alpha = AlphaOf(rule_for_({node.config.name, 0, 0, kFp16, true}));
     return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale * alpha};
@@ -223,7 +223,7 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
     }
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale * alpha};
   }
-  if (IsUnitNorm(node) || Is(node, "prelu"))
+  if (IsGroupedNorm(node) || Is(node, "prelu"))
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
   if (Is(node, "l2_normalize")) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
   if (Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
@@ -265,7 +265,7 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
       if (needs_[node.inputs[i]]) gradients_[node.inputs[i]].push_back(dx[i]);
     return;
   }
-  if (IsUnitNorm(node)) {
+  if (IsGroupedNorm(node)) {
     r_.gradients[name + ".weight"] = Hash(f + " dgamma", {x, dy.symbol});
     r_.gradients[name + ".bias"] = Hash(f + " dbeta", {dy.symbol});
   } else if (Is(node, "l2_normalize")) {
@@ -273,7 +273,7 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   } else if (Is(node, "channel_scale") || Is(node, "prelu")) {
     r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
   }
-  if (IsProduct(node)) {
+  if (IsMatmul(node)) {
     r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
     if (node.config.bias) r_.gradients[name + ".bias"] = Hash(f + " db", {dy.symbol});
     Note(name, "dw", {r_.gradients[name + ".weight"], 1});

@@ -116,10 +116,11 @@ TEST_SUITE("cpu") {
     CHECK(scales.at("c.w")->history.rule.format_max == 448);
     CHECK(scales.at("r.dy")->history.rule.format_max == 57344);
     CHECK(scales.at("r.dy")->history.rule.history == 4);
-    CHECK(scales.at("r.dy")->own_scale.host->scale == 1);
+    CHECK(scales.at("r.dy")->per_tensor_scale.host->scale == 1);
     for (const RoundingPoint& point : built.graph->roundings()) {
       const auto found = scales.find(point.layer + "." + point.tensor);
-      CHECK(point.own_scale == (found == scales.end() ? nullptr : found->second->own_scale.host));
+      CHECK(point.per_tensor_scale ==
+            (found == scales.end() ? nullptr : found->second->per_tensor_scale.host));
     }
     for (const ScaledTensor& tensor : built.graph->scaled_tensors()) CHECK(tensor.stats);
     CHECK(built.backend.inputs[0].y_stats == built.graph->scaled_tensors()[0].stats);
@@ -148,10 +149,10 @@ TEST_SUITE("cpu") {
         CHECK(tensor.scale->history.rule.format_max == 448);
       }
       CHECK(graph->backend.inputs[0].y_stats == nullptr);
-      CHECK(graph->backend.inputs[0].y_style.own_scale ==
-            graph->Scales().at("input.y")->own_scale.backend);
-      CHECK(graph->backend.convolutions[0].w_style.own_scale ==
-            graph->Scales().at("c.w")->own_scale.backend);
+      CHECK(graph->backend.inputs[0].y_style.per_tensor_scale ==
+            graph->Scales().at("input.y")->per_tensor_scale.backend);
+      CHECK(graph->backend.convolutions[0].w_style.per_tensor_scale ==
+            graph->Scales().at("c.w")->per_tensor_scale.backend);
     }
   }
 }

@@ -45,7 +45,7 @@ class OwningBackend final : public FakeBackend {
   std::map<Word, std::size_t> blocks_;
 };
 
-// The object's bytes as words, but those of its name, in which there may be anything; behind them
+// The object's bytes as words, but those of its name, in which there may be anything; after them
 // those of what its lists hold.
 template <typename T>
 std::vector<Word> WordsOf(const T& object) {

@@ -18,7 +18,7 @@ struct Variant {
   std::string name;
   bool fuse;
   std::function<bool(const backend::BatchNormSpec&)> declines;
-  std::function<bool(const backend::ProductSpec&)> declines_consumer = [](const auto&) {
+  std::function<bool(const backend::MatmulSpec&)> declines_consumer = [](const auto&) {
     return false;
   };
   bool recompute = true;

@@ -205,7 +205,7 @@ TEST_SUITE("cpu") {
       const Plan plan = MakePlan(network, spec);
       const auto bytes = [&](int value, const TensorStorage& stored_as) {
         return static_cast<std::size_t>(5 * network.shape(value).numel()) *
-               (stored_as.has_own_scale ? 4 : BytesOf(StorageFor(stored_as.format)));
+               (stored_as.has_per_tensor_scale ? 4 : BytesOf(StorageFor(stored_as.format)));
       };
       for (std::size_t value = 0; value < plan.value_buffers.size(); ++value) {
         CHECK(plan.buffers[plan.value_buffers[value]].bytes ==
@@ -234,7 +234,7 @@ TEST_SUITE("cpu") {
       for (const TensorStorage& gradient : storage.gradients) {
         CHECK(gradient == TensorStorage{kFp32, Storage::kF32, false});
       }
-      for (const TensorStorage& w : storage.weights) CHECK(w.has_own_scale == scaled);
+      for (const TensorStorage& w : storage.weights) CHECK(w.has_per_tensor_scale == scaled);
     }
     precision.scaled_saturate = false;  // overflow: format
     for (const TensorStorage& value : ResolveStorage(network, precision).values)

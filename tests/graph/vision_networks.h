@@ -1,5 +1,5 @@
 // Small networks for segmentation and detection that hold what the large ones do: local response
-// normalisation, poolings over odd sides and their unpoolings, L2 normalisation, heads on several
+// normalization, poolings over odd sides and their unpoolings, L2 normalization, heads on several
 // layers whose gradients meet, boxes that are joined.
 #pragma once
 #include <string>

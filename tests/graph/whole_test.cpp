@@ -187,7 +187,7 @@ void CheckSsd300(const std::string& folder) {
   const auto file = SafetensorsFile::Open(folder + "/ssd300.safetensors");
   const std::vector<double> corners = ValuesOf(file, "bbox");
   const std::vector<std::int32_t> classes = Labels(file, "label");
-  std::vector<vision::LabelledBox> truth;
+  std::vector<vision::LabeledBox> truth;
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const auto corner = [&](std::size_t k) { return static_cast<float>(corners[4 * i + k]); };
     truth.push_back({{corner(0), corner(1), corner(2), corner(3)}, classes[i]});

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-#include "parallel/shared_run.h"
+#include "parallel/distributed_run.h"
 
 namespace ada::testing {
 
@@ -82,7 +82,7 @@ inline double NumberIn(const GoldenRow& row, const std::string& column) {
   return std::stod(row.at(column));
 }
 
-// Of rows of step 1 with equal names, columns that are counts are equal within `share` of numel.
+// In rows of step 1 with equal names, columns that are counts are equal within `share` of numel.
 inline void CompareCounts(const std::string& one, const std::string& other, double share) {
   const Table a = RowsWhere(ReadCsv(one + "/underflow.csv"), "step", "1");
   const Table b = RowsWhere(ReadCsv(other + "/underflow.csv"), "step", "1");

@@ -8,10 +8,10 @@
 #include "config/load.h"
 #include "telemetry/log.h"
 #include "train/assemble.h"
+#include "train/distributed/consistency_check.h"
+#include "train/distributed/team.h"
 #include "train/run.h"
 #include "train/session.h"
-#include "train/shared/alike.h"
-#include "train/shared/team.h"
 
 namespace ada::testing {
 
@@ -35,7 +35,7 @@ inline void TrainOnKernels(config::Config config, const train::RunOptions& optio
                         : std::optional<train::ResumePoint>();
   train::Session session(
       {config, config.output, *backend, data, *graph, *policy, log, false, 1, team.get()}, from);
-  if (team) train::CheckAlike(data, *graph, *backend, from ? from->state.step : -1, *team);
+  if (team) train::CheckConsistency(data, *graph, *backend, from ? from->state.step : -1, *team);
   if (!team || team->writes()) session.OpenLogs();
   if (session.Run() != 0) throw InternalError("a run that did not end well");
 }

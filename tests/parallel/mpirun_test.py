@@ -178,7 +178,7 @@ class Mpirun(unittest.TestCase):
         self.assertEqual(text.count("optimizer.lr"), 1, text)
         text = self.run_it(2, "--set", "parallel.ranks=3", code=2)
         self.assertEqual(text.count("2 processes were started"), 1, text)
-        # Of one rank alone: other options, then a file that is not there.
+        # Only one rank has other options, then a file that is not there.
         launcher, program = MPIRUN, self.command(0)
         for other, message in (([*program, "--lr", "0.06"],
                                 r"the configuration of rank 1 of 2 \(host [^)]*\) is not that of "

@@ -39,7 +39,7 @@ std::string WithPrecision(const std::string& precision) {
   return kOperandNetwork + ("precision: " + precision + "\n");
 }
 
-// Of step 1, whose weights are the same: counts exactly, sums to the order of their parts.
+// For step 1, whose weights are the same: counts exactly, sums to the order of their parts.
 void SameInStepOne(const std::string& one, const std::string& other, const std::string& file) {
   const Table a = RowsWhere(ReadCsv(one + "/" + file), "step", "1");
   const Table b = RowsWhere(ReadCsv(other + "/" + file), "step", "1");
@@ -50,7 +50,7 @@ void SameInStepOne(const std::string& one, const std::string& other, const std::
     CAPTURE(a[i].at("tensor"));
     for (const auto& [column, value] : a[i]) {
       CAPTURE(column);
-      // A gradient behind a product whose sums are in another order may differ in its last bits.
+      // A gradient after a product whose sums are in another order may differ in its last bits.
       const bool exact = a[i].at("tensor").find("dy") == std::string::npos ||
                          a[i].at("layer") == "fc" || column == "numel" || column == "blocks";
       if (exact && column != "sqnr_db" && column != "sqnr_mean_db" && column != "norm_over_noise" &&

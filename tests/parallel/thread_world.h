@@ -60,13 +60,13 @@ class ThreadCommunicator final : public parallel::Communicator {
       : place_(place), rank_(rank), ranks_(ranks) {}
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
-  void Gather(const void* mine, std::size_t bytes, void* all) override {
+  void AllGather(const void* mine, std::size_t bytes, void* all) override {
     place_.Meet(rank_, mine, [&](const std::vector<const void*>& brought) {
       for (std::size_t r = 0; r < brought.size(); ++r)
         std::memcpy(static_cast<char*>(all) + r * bytes, brought[r], bytes);
     });
   }
-  void Exchange(const void* mine, std::size_t bytes, void* parts) override {
+  void AllToAll(const void* mine, std::size_t bytes, void* parts) override {
     place_.Meet(rank_, mine, [&](const std::vector<const void*>& brought) {
       for (std::size_t r = 0; r < brought.size(); ++r)
         std::memcpy(static_cast<char*>(parts) + r * bytes,

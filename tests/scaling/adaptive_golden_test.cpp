@@ -70,7 +70,8 @@ TEST_SUITE("cpu") {
         ++words;
       }
     });
-    // Of 136 recorded ones; after the NaN of an update ours updates at once, the original later.
+    // There are 136 recorded ones; after the NaN of an update ours updates at once, the original
+    // later.
     CHECK(values == 135);
     CHECK(words == 134);
     CHECK(nonfinite == 7);

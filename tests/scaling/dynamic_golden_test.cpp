@@ -1,4 +1,4 @@
-// All recorded traces of the systems behind the dynamic presets, from first to last row: scale,
+// All recorded traces of the systems after the dynamic presets, from first to last row: scale,
 // skipped, scale_after, steps, errors, and the systems' own counters.
 #include <doctest/doctest.h>
 

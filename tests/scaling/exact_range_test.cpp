@@ -228,12 +228,12 @@ TEST_SUITE("cpu") {
       CAPTURE(round);
       LayerScaler scaler = ScalerOf(std::exp2(-2.0 - round % 9));
       scaler.rule.headroom_bits = round % 5;
-      const double centre = -30 + round % 37, width = 0.5 + round % 7;
+      const double center = -30 + round % 37, width = 0.5 + round % 7;
       const float scale_in = std::ldexp(1.0f, static_cast<int>(random() % 9) - 2);
       for (int pass = 0; pass < 4; ++pass) {
         std::vector<float> values;
         for (int i = 0; i < 500; ++i) {
-          values.push_back(static_cast<float>(std::exp2(centre + width * normal(random))));
+          values.push_back(static_cast<float>(std::exp2(center + width * normal(random))));
         }
         const float next = std::ldexp(scale_in, static_cast<int>(random() % 3) - 1);
         Pass(scaler, values, scale_in);

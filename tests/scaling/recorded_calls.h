@@ -20,7 +20,7 @@ struct RecordedCall {
   const GoldenRow& row;
   RecordedTensor dy, w;  // w: no values for a cast
 
-  // Of a case; the layer keeps what it remembers until the next one.
+  // Whether it is the first call of a case; the layer keeps what it remembers until the next one.
   bool first() const { return row.at("call") == "0"; }
   float scale_in() const { return static_cast<float>(Number(row, "S_prev")); }
   // What a backend would have observed.

@@ -17,7 +17,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Zero mean, deviation sd, extremes +-extreme.
-TensorMoments Centred(double sd, double extreme) {
+TensorMoments Centered(double sd, double extreme) {
   return {0, sd * sd, static_cast<float>(-extreme), static_cast<float>(extreme), 0};
 }
 Observation Seen(const TensorMoments& dy, const TensorMoments& w) { return {dy, w, 0, 0, 0, 0}; }
@@ -30,7 +30,7 @@ LayerScaler ApproxRangeScaler() {
   scaler.rule.fan = 576;
   return scaler;
 }
-const TensorMoments kWeights = Centred(0.05, 0.2);
+const TensorMoments kWeights = Centered(0.05, 0.2);
 
 bool SameState(const LayerState& a, const LayerState& b) {
   return a.unbound == b.unbound && a.unbound_limit == b.unbound_limit && a.calls == b.calls;
@@ -51,7 +51,7 @@ TEST_SUITE("cpu") {
       CAPTURE(row.sd_dy);
       LayerScaler scaler = ApproxRangeScaler();
       scaler.rule.scale_upper_bound = scaler.rule.accum_upper_bound = kInf;
-      Decide(scaler, Seen(Centred(row.sd_dy, 5 * row.sd_dy), kWeights), 1);
+      Decide(scaler, Seen(Centered(row.sd_dy, 5 * row.sd_dy), kWeights), 1);
       CHECK(scaler.decision.unbound == doctest::Approx(row.unbound).epsilon(1e-6));
       CHECK(scaler.decision.bound == scaler.decision.unbound);
       CHECK(scaler.decision.pow2 == row.pow2);
@@ -98,7 +98,7 @@ TEST_SUITE("cpu") {
       scaler.rule.scale_upper_bound = row.sb;
       scaler.rule.accum_upper_bound = row.ab;
       scaler.rule.power_of_two = row.power_of_two;
-      Decide(scaler, Seen(Centred(row.sd_dy, row.extreme), kWeights), row.scale_in);
+      Decide(scaler, Seen(Centered(row.sd_dy, row.extreme), kWeights), row.scale_in);
       CHECK(scaler.decision.scale_in == row.scale_in);
       CHECK(scaler.decision.bound == doctest::Approx(row.bound).epsilon(1e-7));
       CHECK(std::isnan(scaler.decision.pow2) == !row.power_of_two);
@@ -139,7 +139,7 @@ TEST_SUITE("cpu") {
     for (const Call& call : calls) {
       CAPTURE(scaler.state.calls);
       CHECK(NeedsOf(scaler).moments == call.needs);
-      Decide(scaler, Seen(Centred(call.sd_dy, 5 * call.sd_dy), kWeights), call.scale_in);
+      Decide(scaler, Seen(Centered(call.sd_dy, 5 * call.sd_dy), kWeights), call.scale_in);
       CHECK(scaler.decision.alpha == call.alpha);
       CHECK(scaler.decision.limit == call.limit);
     }
@@ -189,7 +189,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("not finite: alpha 1, state as it was, the next pass decides") {
-    const TensorMoments good = Centred(1e-6, 5e-6);
+    const TensorMoments good = Centered(1e-6, 5e-6);
     const float inf = INFINITY, nan = NAN;
     struct Row {
       const char* what;

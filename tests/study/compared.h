@@ -37,7 +37,7 @@ inline bool Has(const std::vector<std::string>& lines, const std::string& line) 
   return std::find(lines.begin(), lines.end(), line) != lines.end();
 }
 
-// The lines behind `title` up to the next empty one.
+// The lines after `title` up to the next empty one.
 inline std::vector<std::string> Section(const std::vector<std::string>& lines,
                                         const std::string& title) {
   auto begin = std::find_if(lines.begin(), lines.end(),

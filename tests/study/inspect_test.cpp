@@ -304,7 +304,7 @@ TEST_SUITE("cpu") {
       CHECK(o.out.empty());
       CHECK(!folder.Has("b.safetensors"));
     }
-    // The file may stand behind --set, which takes several values.
+    // The file may stand after --set, which takes several values.
     const Outcome behind =
         Run({"inspect", "--csv", "counts", "--set", "scaling.fan=reference", "a.safetensors"},
             folder.path());

@@ -235,7 +235,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("what is wrong with a trace, and where") {
     struct Row {
-      std::string text, message;  // behind the file's name
+      std::string text, message;  // after the file's name
     };
     const Row rows[] = {
         {"", ":0: no header line, expected one with the column overflow"},

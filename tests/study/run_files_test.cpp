@@ -239,7 +239,7 @@ TEST_SUITE("cpu") {
           path + "2: column count is '-3', expected none below 0");
     CHECK(refusal("1,1,fc,dx,16,3,9223372036854775807\n") ==
           path + "2: column count is '9223372036854775807', expected an integer of at most 10^12");
-    // Behind the last whole step nothing is read; but steps.csv has a row for each of its steps.
+    // After the last whole step nothing is read; but steps.csv has a row for each of its steps.
     run.files().Write("histograms.csv", header + "1000000000,1,fc,dx,16,3,3\n");
     CHECK(Histograms(run.path()).empty());
     run.Step(1'000'000'000, "1");

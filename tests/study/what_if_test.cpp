@@ -94,7 +94,7 @@ TEST_CASE("rows, name and notes") {
 
 TEST_CASE("the table: the worst first, what the run itself lost, and what all come to") {
   MadeRun run("precision: {format: fp16}");
-  // Of fc.dx two of three are lost at scale 1, one at 2; of conv2.dx one, then none.
+  // Two of three values of fc.dx are lost at scale 1, one at 2; of conv2.dx one, then none.
   run.Add(1, "fc", "dx", {0, 0x1.8p-20f, -0x1.8p-27f, 0x1.8p-27f}, kFp16, 1);
   run.Add(1, "conv2", "dx", {0x1.8p-20f, 0x1.8p-25f, 0x1.8p-22f, 0x1.8p-23f}, kFp16, 1);
   run.Add(1, "conv1", "dw", {1, 2, 3});

@@ -314,7 +314,7 @@ TEST_SUITE("cpu") {
         ++drawn;
         CHECK(text.starts_with("\r\033[K"));
         CHECK(text.find(" img/s  \033[1mleft 0:") != std::string::npos);
-        CHECK(text.size() <= 4 + 59 + 8);  // a code before and behind the time that is left
+        CHECK(text.size() <= 4 + 59 + 8);  // a code before and after the time that is left
       }
       CHECK(drawn >= 90);
       CHECK(drawn <= 100);

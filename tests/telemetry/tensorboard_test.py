@@ -204,7 +204,7 @@ class TensorBoardTest(unittest.TestCase):
     def test_a_killed_run_that_goes_on_shows_each_step_once(self):
         run = self.folder / "resumed"
         self.train(run)
-        # As a kill after step 8 leaves it that lost the checkpoints behind step 3.
+        # As a kill after step 8 leaves it that lost the checkpoints after step 3.
         (run / "summary.json").unlink()
         for path in (run / "checkpoints").iterdir():
             if "step-00000003" not in path.name:

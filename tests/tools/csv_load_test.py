@@ -201,7 +201,7 @@ class CsvLoadTest(unittest.TestCase):
         python = first_python("duckdb")
         if python is None:
             self.skipTest("no Python with duckdb (ADA_BENCH_PYTHON may name one)")
-        # Of a file without rows DuckDB takes the header for a row unless told otherwise.
+        # DuckDB takes the header of a file without rows for a row unless told otherwise.
         self.same(lambda paths: in_duckdb(python, paths), header_only=False)
 
     def test_duckdb_over_several_runs_of_which_one_has_no_events(self):

@@ -147,7 +147,7 @@ class RecordTest(unittest.TestCase):
         theirs, ours = rows(place / "run"), rows(place / "torch")
         branches = [sum(int(r["underflow"]) for r in found if r["tensor"] == "dy")
                     for found in (theirs, ours)]
-        self.assertGreaterEqual(*branches)  # there before relu1's mask, here behind it
+        self.assertGreaterEqual(*branches)  # there before relu1's mask, here after it
         # An add hands its gradient on: ada-train has no row for that.
         theirs, ours = ([r for r in found if r["tensor"] != "dy"
                          and (r["layer"], r["tensor"]) != ("sum", "dx")]

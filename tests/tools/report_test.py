@@ -241,7 +241,7 @@ class PageTest(unittest.TestCase):
                 (width, height), pixels = png_pixels(data)
                 self.assertGreater(width, 1200)
                 self.assertGreater(height, 150)
-                self.assertGreater(len(set(pixels)), 40)  # drawn, not one colour
+                self.assertGreater(len(set(pixels)), 40)  # drawn, not one color
 
     def test_network_order(self):
         code = ("from ada_train.report import layers, load\n"

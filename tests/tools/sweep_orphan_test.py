@@ -59,7 +59,7 @@ class SweepOrphanTest(SweepCase):
         self.assertEqual(sweep.wait(SECONDS), 0, self.errors())
         self.assertEqual(set(self.column("status").values()), {"finished"})
         self.assertIn("3 finished, 0 skipped, 0 failed, 0 left", self.errors())
-        # What they had said stays, and what is said afterwards stands behind it.
+        # What they had said stays, and what is said afterwards stands after it.
         self.assertEqual([call["name"] for call in self.calls()], ["seed=1", "seed=2", "seed=3"])
 
     def test_a_signal_leaves_them_alone(self):

@@ -238,7 +238,7 @@ class Comparison:
                 lost[0] += int(a["underflow"])
                 lost[1] += int(b["underflow"])
             largest = float(b["max_abs"])
-            if self.r.model["accumulate"] > 1:  # each part has a scale of its own
+            if self.r.model["accumulate"] > 1:  # each part has a per-tensor scale
                 continue
             self.see("largest", abs(float(a["max_abs"]) - largest) / (largest or 1), 0.1, where)
         allowed = {"fp32": 0, "bf16": 0, "fp16_fixed1024": 10,

@@ -28,7 +28,7 @@ std::string Train(const TempFolder& folder, const std::string& name, const std::
   return folder / name;
 }
 
-// The mean share that bn1.dx lost in the logged steps behind the first.
+// The mean share that bn1.dx lost in the logged steps after the first.
 double Lost(const std::string& run) {
   double sum = 0;
   int rows = 0;

@@ -54,7 +54,7 @@ class Columns(unittest.TestCase):
                 self.assertEqual(wide(text), [])
                 if command != "fetch":  # hands its words on
                     self.assertEqual(text, self.told("help", command))
-                # What goes on behind a backslash is a line for a shell.
+                # What goes on after a backslash is a line for a shell.
                 for line in re.findall(r"^.* \\\n.*$", text, re.MULTILINE):
                     self.assertRegex(line, r"^ +\S.* \\\n      \S")
 

@@ -21,7 +21,7 @@ std::vector<std::string> ShippedConfigs() {
   return paths;
 }
 
-// The value of "  key: value" in the resolved configuration, without a comment behind it.
+// The value of "  key: value" in the resolved configuration, without a comment after it.
 std::string Value(const std::string& yaml, const std::string& key) {
   const std::size_t at = yaml.find("\n  " + key + ": ");
   REQUIRE(at != std::string::npos);

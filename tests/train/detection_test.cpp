@@ -93,7 +93,7 @@ TEST_SUITE("cpu") {
     train("a", {});
     train("b", {"--set", "data.workers=3", "--set", "device.threads=1"});
     CHECK(Differences(run.folder / "a", run.folder / "b") == Arguments{});
-    // As a kill behind step 15 leaves it.
+    // As a kill after step 15 leaves it.
     for (const std::string& name : Checkpoints(run.folder / "b", ""))
       if (!name.starts_with("step-00000015"))
         std::filesystem::remove(run.folder / ("b/checkpoints/" + name));

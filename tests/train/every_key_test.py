@@ -29,7 +29,7 @@ WRONG = [-1, 0, 7, 1.5, "word", True, [], [1], [1, 1], [1, 1, 1, 1, 1], [-1, -2,
          ["word"], ["word", "other"], {}, {"a": 1}, None]
 # Keys that name files: what they name is missing here.
 NAMES_FILES = ("data.path", "data.splits", "data.class_names", "model.init.weights", "model.file")
-# What an entry of a list needs beside the key that is tried, and what the list needs beside it.
+# What an entry of a list needs besides the key that is tried, and what the list needs besides it.
 ENTRIES = {
     "precision.layers": ({"match": "*"}, []),
     "scaling.layers": ({"match": "*"}, []),

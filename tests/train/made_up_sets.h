@@ -1,4 +1,4 @@
-// Small sets in the layouts of CamVid and of VOC, whose truth is a colour: shapes on a dark ground.
+// Small sets in the layouts of CamVid and of VOC, whose label is a color: shapes on a dark ground.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// --dry-run's memory figure beside what a run of the same configuration then takes.
+// --dry-run's memory figure against what a run of the same configuration then takes.
 #include <cmath>
 #include <map>
 #include <string>

@@ -48,8 +48,8 @@ class Recalculation {
   // "conv1_bn.avg_mean": as recorded.
   Values Recorded(const std::string& name) const { return file_.ReadF32(case_ + "." + name); }
 
-  // Of the first convolution's outputs, by the definition: mean and variance of each batch,
-  // averaged with its images.
+  // Statistics of the first convolution's outputs, by the definition: mean and variance of each
+  // batch, averaged with its images.
   std::pair<std::vector<double>, std::vector<double>> FirstStatistics() const {
     const Values images = Recorded("imgs"), weights = Recorded("conv1.W");
     const auto& shape = file_.Find(case_ + ".imgs")->shape;

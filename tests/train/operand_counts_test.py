@@ -220,7 +220,7 @@ class OperandCounts(unittest.TestCase):
             self.assertEqual(float(row["underflow_pct_nonzero"] or -1),
                              float(judged[key]["lost_pct_nonzero"] or -1))
             self.assertEqual(float(row["overflow"]), float(judged[key]["saturated"]))
-        # Of step 1 the tensors in front of every product are the same, rounded operands or not.
+        # For step 1 the tensors in front of every product are the same, rounded operands or not.
         own = self.run_program("mxfp4")
         for row in rows(own / "blocks.csv"):
             if row["step"] == "1" and row["layer"] == "conv1" and row["tensor"] == "forward.x":

@@ -23,7 +23,7 @@ log: {every: 3, statistics: [y, w, dx, dw, dy]}
 
 std::string Network() { return std::string(kSmallNetwork) + kRest; }
 
-// Settings of one variant: what is new beside the small network.
+// Settings of one variant: what it adds to the small network.
 const std::map<std::string, Arguments>& Variants() {
   static const std::map<std::string, Arguments> variants = {
       {"lognormal", {"scaling={policy: adaptive, method: lognormal, update_interval: 4}"}},

@@ -142,7 +142,7 @@ class RandomConfiguration {
     }
   }
 
-  // Ends of the range, their neighbours, usual numbers, and any magnitude.
+  // Ends of the range, their neighbors, usual numbers, and any magnitude.
   double DrawNumber(const config::Range& range) {
     static const std::vector<double> kUsual = {0,   1,    2,     3,   0.5,   0.1,    1e-3, 8,
                                                100, 1024, 65536, 0.9, 1e300, 1e-300, 1e-30};

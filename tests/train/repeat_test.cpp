@@ -1,5 +1,5 @@
 // Equal configurations give equal bytes: again, with any number of threads, from the configuration
-// that a run writes beside its logs.
+// that a run writes next to its logs.
 #include <string>
 #include <vector>
 

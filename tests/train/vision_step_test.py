@@ -24,7 +24,7 @@ except ImportError:
 
 NOISE = 2e-4  # of a tensor's length: sums of fp32 in another order, through batch norms
 # By Winograd's algorithm sums of conv1_1 and conv1_2 differ in other bits, and a relu or max pool
-# behind them decides otherwise where values are that near: 6e-4 of these two layers' gradients.
+# after them decides otherwise where values are that near: 6e-4 of these two layers' gradients.
 TURNED = 2e-3
 CONFIG = """
 {model}

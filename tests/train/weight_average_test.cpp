@@ -1,5 +1,5 @@
-// The moving average of the weights: against torch's lerp of each checkpoint, evaluated beside the
-// weights, deciding about the best, and evaluated from a checkpoint.
+// The moving average of the weights: against torch's lerp of each checkpoint, evaluated in addition
+// to the weights, deciding about the best, and evaluated from a checkpoint.
 #include "train/weight_average.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Every model of the zoo, whole steps: whatever is fused, the same bits; tiles beside the fp32
-// path, the same up to the order of fp32 sums.
+// Every model of the zoo, whole steps: whatever is fused, the same bits; AMX against the fp32 path,
+// the same up to the order of fp32 sums.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -210,7 +210,7 @@ TEST_SUITE("slow") {
     CheckFusion(Nets(/*deep=*/true));
   }
   TEST_CASE("zoo: in deep networks tiles and the fp32 path differ by less than rounding itself") {
-    if (!backend::test::HasTiles()) ADA_SKIP(kNoTiles);
+    if (!backend::test::HasAmx()) ADA_SKIP(kNoTiles);
     CheckTiles(Nets(/*deep=*/true));
   }
 }
@@ -220,12 +220,12 @@ TEST_SUITE("cpu") {
     CheckFusion(Nets(/*deep=*/false));
   }
   TEST_CASE("zoo: tiles and the fp32 path differ by less than rounding itself") {
-    if (!backend::test::HasTiles()) ADA_SKIP(kNoTiles);
+    if (!backend::test::HasAmx()) ADA_SKIP(kNoTiles);
     CheckTiles(Nets(/*deep=*/false));
   }
 
   TEST_CASE("zoo: in fp32 nothing goes through tiles") {
-    if (!backend::test::HasTiles()) ADA_SKIP(kNoTiles);
+    if (!backend::test::HasAmx()) ADA_SKIP(kNoTiles);
     const auto tiles = backend::cpu::MakeCpuBackend(2);
     const backend::test::IsaSetting isa("avx512");
     const auto other = backend::cpu::MakeCpuBackend(2);

@@ -66,14 +66,14 @@ TEST_SUITE("cpu") {
         CAPTURE(name);
         const BoxCoder coder(RecordedSpec(folder, row.at("coder")));
         const auto boxes = static_cast<std::size_t>(coder.boxes());
-        const std::vector<LabelledBox> truth = recorded.LabelledBoxes(name);
+        const std::vector<LabeledBox> ground_truth = recorded.LabeledBoxes(name);
         std::vector<float> locations(boxes * 4, NAN), plain(boxes * 4, NAN);
         std::vector<std::int32_t> labels(boxes, -7), plain_labels(boxes, -7);
         EncodeSpec spec;
         spec.overlap = test::Number(row, "iou_thresh");
-        coder.Encode(truth, plain.data(), plain_labels.data(), spec);
+        coder.Encode(ground_truth, plain.data(), plain_labels.data(), spec);
         spec.last_box_on_background = true;
-        coder.Encode(truth, locations.data(), labels.data(), spec);
+        coder.Encode(ground_truth, locations.data(), labels.data(), spec);
         CHECK(labels == plain_labels);
 
         std::vector<std::int32_t> positives, positive_labels;
@@ -185,12 +185,14 @@ TEST_SUITE("cpu") {
 
 // The matching as it is usually stated: a whole matrix, searched anew for each pair.
 std::vector<std::int32_t> PlainLabels(const std::vector<CenterBox>& defaults,
-                                      const std::vector<LabelledBox>& truth, double least) {
-  std::vector<std::vector<double>> overlaps(defaults.size(), std::vector<double>(truth.size()));
+                                      const std::vector<LabeledBox>& ground_truth, double least) {
+  std::vector<std::vector<double>> overlaps(defaults.size(),
+                                            std::vector<double>(ground_truth.size()));
   for (std::size_t i = 0; i < defaults.size(); ++i) {
     const CenterBox& d = defaults[i];
     const BasicBox<double> box{d.cy - d.h / 2, d.cx - d.w / 2, d.cy + d.h / 2, d.cx + d.w / 2};
-    for (std::size_t j = 0; j < truth.size(); ++j) overlaps[i][j] = Overlap(box, truth[j].box);
+    for (std::size_t j = 0; j < ground_truth.size(); ++j)
+      overlaps[i][j] = Overlap(box, ground_truth[j].box);
   }
   std::vector<std::int32_t> labels(defaults.size(), 0);
   std::vector<std::vector<double>> left = overlaps;
@@ -198,7 +200,7 @@ std::vector<std::int32_t> PlainLabels(const std::vector<CenterBox>& defaults,
     std::size_t row = 0, column = 0;
     double largest = 0;
     for (std::size_t i = 0; i < defaults.size(); ++i) {
-      for (std::size_t j = 0; j < truth.size(); ++j) {
+      for (std::size_t j = 0; j < ground_truth.size(); ++j) {
         if (!(left[i][j] > largest)) continue;
         largest = left[i][j];
         row = i;
@@ -206,15 +208,15 @@ std::vector<std::int32_t> PlainLabels(const std::vector<CenterBox>& defaults,
       }
     }
     if (largest <= 1e-6) break;
-    labels[row] = truth[column].label + 1;
+    labels[row] = ground_truth[column].label + 1;
     std::fill(left[row].begin(), left[row].end(), 0);
     for (std::vector<double>& of_default : left) of_default[column] = 0;
   }
   for (std::size_t i = 0; i < defaults.size(); ++i) {
     double largest = -1;
     std::int32_t label = 0;
-    for (std::size_t j = 0; j < truth.size(); ++j) {
-      if (overlaps[i][j] > largest) label = truth[j].label + 1;
+    for (std::size_t j = 0; j < ground_truth.size(); ++j) {
+      if (overlaps[i][j] > largest) label = ground_truth[j].label + 1;
       largest = std::max(largest, overlaps[i][j]);
     }
     if (labels[i] == 0 && largest >= least) labels[i] = label;
@@ -236,26 +238,28 @@ TEST_SUITE("cpu") {
     const std::vector<CenterBox> defaults = MakeDefaultBoxes(spec);
     for (int round = 0; round < 12; ++round) {
       CAPTURE(round);
-      std::vector<LabelledBox> truth;
+      std::vector<LabeledBox> ground_truth;
       const int count = 1 + static_cast<int>(random.Below(12));
       for (int j = 0; j < count; ++j) {
         const float y = uniform(-40, 290), x = uniform(-40, 290);
         const float high = uniform(0, 40) * uniform(0, 6), wide = uniform(0, 40) * uniform(0, 6);
-        truth.push_back({{y, x, y + high, x + wide}, 100 + j});
-        if (random.Below(3) == 0) truth.push_back({truth.back().box, 200 + j});  // the same again
-        if (random.Below(4) == 0) truth.push_back({{y, x, y, x + wide}, 300 + j});
-        if (random.Below(4) == 0) truth.push_back({{y + high, x + wide, y, x}, 400 + j});
-        if (random.Below(6) == 0) truth.push_back({{y, nan, y + high, x + wide}, 500 + j});
-        if (random.Below(6) == 0) truth.push_back({{-infinite, x, infinite, x + wide}, 600 + j});
+        ground_truth.push_back({{y, x, y + high, x + wide}, 100 + j});
+        if (random.Below(3) == 0)
+          ground_truth.push_back({ground_truth.back().box, 200 + j});  // the same again
+        if (random.Below(4) == 0) ground_truth.push_back({{y, x, y, x + wide}, 300 + j});
+        if (random.Below(4) == 0) ground_truth.push_back({{y + high, x + wide, y, x}, 400 + j});
+        if (random.Below(6) == 0) ground_truth.push_back({{y, nan, y + high, x + wide}, 500 + j});
+        if (random.Below(6) == 0)
+          ground_truth.push_back({{-infinite, x, infinite, x + wide}, 600 + j});
       }
       const float overlap = round % 3 == 0 ? 0.3F : 0.5F;
       std::vector<float> locations(static_cast<std::size_t>(coder.boxes()) * 4);
       std::vector<std::int32_t> labels(static_cast<std::size_t>(coder.boxes()));
       EncodeSpec encode;
       encode.overlap = overlap;
-      coder.Encode(truth, locations.data(), labels.data(), encode);
-      std::vector<LabelledBox> sound;  // NaN in a matrix would win everywhere
-      for (const LabelledBox& one : truth) {
+      coder.Encode(ground_truth, locations.data(), labels.data(), encode);
+      std::vector<LabeledBox> sound;  // NaN in a matrix would win everywhere
+      for (const LabeledBox& one : ground_truth) {
         const Box& b = one.box;
         if (std::isfinite(b.y0 + b.x0 + b.y1 + b.x1)) sound.push_back(one);
       }
@@ -267,16 +271,17 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("what is encoded is decoded") {
     const BoxCoder coder(Ssd300Boxes());
-    const std::vector<LabelledBox> truth = {{{20, 30, 140, 180}, 1}, {{100.5F, 7, 290, 90}, 0}};
+    const std::vector<LabeledBox> ground_truth = {{{20, 30, 140, 180}, 1},
+                                                  {{100.5F, 7, 290, 90}, 0}};
     const auto boxes = static_cast<std::size_t>(coder.boxes());
     std::vector<float> locations(boxes * 4), scores(boxes * 3, 0);
     std::vector<std::int32_t> labels(boxes);
-    coder.Encode(truth, locations.data(), labels.data());
+    coder.Encode(ground_truth, locations.data(), labels.data());
     for (std::size_t i = 0; i < boxes; ++i) scores[i * 3 + static_cast<std::size_t>(labels[i])] = 9;
     const std::vector<Detection> found = coder.Decode(locations.data(), scores.data(), 3);
     REQUIRE(found.size() == 2);
     for (const Detection& one : found) {
-      const Box& box = truth[one.label == 1 ? 0 : 1].box;
+      const Box& box = ground_truth[one.label == 1 ? 0 : 1].box;
       CHECK(one.box.y0 == doctest::Approx(box.y0).epsilon(1e-5));
       CHECK(one.box.x0 == doctest::Approx(box.x0).epsilon(1e-5));
       CHECK(one.box.y1 == doctest::Approx(box.y1).epsilon(1e-5));

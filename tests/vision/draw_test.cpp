@@ -13,7 +13,7 @@
 namespace ada::vision {
 namespace {
 
-// A grey picture with room before and behind that nobody may write to.
+// A gray picture with room before and after that nobody may write to.
 struct Canvas {
   static constexpr std::size_t kGuard = 64;
   Canvas(int height, int width)
@@ -72,7 +72,7 @@ TEST_SUITE("cpu") {
     for (const Box& box : {Box{-infinite, -infinite, infinite, infinite}, Box{nan, 0, 3, 3},
                            Box{1e30F, 2, 2e30F, 9}, Box{-9, -9, -5, -5}, Box{2, 2, 2, 2}}) {
       DrawBox(canvas.view, box, kWhite, 3);
-      DrawLabelledBox(canvas.view, box, 3, "a name that is longer than the picture");
+      DrawLabeledBox(canvas.view, box, 3, "a name that is longer than the picture");
       CHECK(canvas.GuardsAreWhole());
     }
     DrawText(canvas.view, -4, -100, "outside", kRed, kWhite);
@@ -114,13 +114,13 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("a caption stands where the picture shows it") {
     Canvas canvas(60, 90);
-    DrawLabelledBox(canvas.view, {20, 10, 50, 60}, 0, "cat 0.90");
+    DrawLabeledBox(canvas.view, {20, 10, 50, 60}, 0, "cat 0.90");
     const Rgb color = LabelColor(0);
     CHECK(canvas.At(20, 10) == color);
     CHECK(canvas.At(20 - TextHeight(), 10) == color);
     CHECK(canvas.At(20 - TextHeight() - 1, 10) == Rgb{77, 77, 77});
     Canvas top(60, 90);
-    DrawLabelledBox(top.view, {2, 70, 50, 89}, 0, "cat 0.90");
+    DrawLabeledBox(top.view, {2, 70, 50, 89}, 0, "cat 0.90");
     CHECK(top.At(2, 90 - TextWidth("cat 0.90")) == color);
     CHECK(top.GuardsAreWhole());
   }

@@ -21,7 +21,7 @@ bool AllSame(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), Same);
 }
 
-// The judge of a recorded case after all its images.
+// The metrics of a recorded case after all its images.
 AveragePrecision JudgeOf(const test::RecordedCases& recorded, const std::string& name,
                          const test::GoldenRow& row) {
   const auto values = [&](const char* what) {
@@ -40,16 +40,16 @@ AveragePrecision JudgeOf(const test::RecordedCases& recorded, const std::string&
   AveragePrecision judge(classes, static_cast<float>(test::Number(row, "iou_thresh")));
   const bool given = row.at("difficult_given") == "1";
   for (std::int32_t image = 0; image < std::stoi(row.at("images")); ++image) {
-    std::vector<LabelledBox> truth;
+    std::vector<LabeledBox> ground_truth;
     std::vector<Detection> found;
     for (std::size_t i = 0; i < true_image.size(); ++i) {
       if (true_image[i] == image)
-        truth.push_back({true_box[i], true_label[i], given && difficult[i] != 0});
+        ground_truth.push_back({true_box[i], true_label[i], given && difficult[i] != 0});
     }
     for (std::size_t i = 0; i < found_image.size(); ++i) {
       if (found_image[i] == image) found.push_back({found_box[i], found_label[i], score[i]});
     }
-    judge.Add(truth, found);
+    judge.Add(ground_truth, found);
   }
   return judge;
 }
@@ -85,13 +85,14 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("scores that fp32 makes equal are told apart where they are given in double") {
-    const std::vector<LabelledBox> truth = {{{0, 0, 9, 9}, 0}};
+    const std::vector<LabeledBox> ground_truth = {{{0, 0, 9, 9}, 0}};
     const std::vector<Detection> found = {{{50, 50, 59, 59}, 0, 1}, {{0, 0, 9, 9}, 0, 1}};
     AveragePrecision same(1), apart(1);
-    same.Add(truth, found);  // turned round twice: the first, which is wrong, stays the first
+    same.Add(ground_truth,
+             found);  // turned round twice: the first, which is wrong, stays the first
     CHECK(same.Judge()[0].ap == 0.5);
     const std::vector<double> scores = {1 - 2e-12, 1 - 1e-12};
-    apart.Add(truth, found, scores);
+    apart.Add(ground_truth, found, scores);
     CHECK(apart.Judge()[0].ap == 1);
   }
 
@@ -152,17 +153,17 @@ TEST_SUITE("cpu") {
         parts[] = {AveragePrecision(3), AveragePrecision(3), AveragePrecision(3)};
     Confusion all(2), counts[] = {Confusion(2), Confusion(4), Confusion(2)};
     for (int image = 0; image < 30; ++image) {
-      std::vector<LabelledBox> truth;
+      std::vector<LabeledBox> ground_truth;
       std::vector<Detection> found;
       std::vector<std::int32_t> labels, predicted;
       for (int i = number(4); i > 0; --i) {
         const auto y = static_cast<float>(number(20)), x = static_cast<float>(number(20));
-        truth.push_back({{y, x, y + 9, x + 9}, number(3), number(5) == 0});
+        ground_truth.push_back({{y, x, y + 9, x + 9}, number(3), number(5) == 0});
         found.push_back({{y + 1, x, y + 9, x + 8}, number(3), static_cast<float>(number(4)) / 4});
         labels.push_back(number(4) - 1), predicted.push_back(number(3));
       }
-      whole.Add(truth, found);
-      parts[image / 10].Add(truth, found);
+      whole.Add(ground_truth, found);
+      parts[image / 10].Add(ground_truth, found);
       all.Add(labels, predicted);
       counts[image / 10].Add(labels, predicted);
     }
@@ -177,9 +178,9 @@ TEST_SUITE("cpu") {
       CHECK(Same(one[label].ap, other[label].ap));
       CHECK(Same(one[label].ap_07, other[label].ap_07));
     }
-    for (int truth = 0; truth < all.classes(); ++truth)
+    for (int ground_truth = 0; ground_truth < all.classes(); ++ground_truth)
       for (int prediction = 0; prediction < all.classes(); ++prediction)
-        CHECK(all.Count(truth, prediction) == counts[0].Count(truth, prediction));
+        CHECK(all.Count(ground_truth, prediction) == counts[0].Count(ground_truth, prediction));
   }
 }
 

@@ -44,12 +44,12 @@ struct RecordedCases {
       boxes.push_back({v[i], v[i + 1], v[i + 2], v[i + 3]});
     return boxes;
   }
-  std::vector<LabelledBox> LabelledBoxes(const std::string& name) const {
+  std::vector<LabeledBox> LabeledBoxes(const std::string& name) const {
     const std::vector<Box> boxes = Boxes(name + ".bbox");
     const std::vector<std::int32_t> labels = Values<std::int32_t>(name + ".label");
-    std::vector<LabelledBox> labelled;
-    for (std::size_t i = 0; i < boxes.size(); ++i) labelled.push_back({boxes[i], labels[i]});
-    return labelled;
+    std::vector<LabeledBox> labeled;
+    for (std::size_t i = 0; i < boxes.size(); ++i) labeled.push_back({boxes[i], labels[i]});
+    return labeled;
   }
 
   ada::testing::GoldenTable table;

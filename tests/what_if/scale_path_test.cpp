@@ -82,7 +82,7 @@ TEST_CASE("a gradient has the format of the layer that made the value") {
   const ScalePath path(model);
   CHECK(path.FormatOwner("loss", "dx") == "fc");
   CHECK(path.FormatOwner("fc", "dx") == "pool");
-  CHECK(path.FormatOwner("stage1.block1.conv2", "dx") == "stage1.block1.bn1");  // behind the relu
+  CHECK(path.FormatOwner("stage1.block1.conv2", "dx") == "stage1.block1.bn1");  // after the relu
   CHECK(path.FormatOwner("stage1.block1.bn2", "dx") == "stage1.block1.conv2");
   CHECK(path.FormatOwner("relu1", "dy") == "bn1");
   CHECK(path.FormatOwner("stage1.block1.relu2", "dy") == "stage1.block1.add");

@@ -13,7 +13,7 @@ from ada_runs import note
 
 ADAPTIVE = ("precision={format: fp16}", "scaling={policy: adaptive, underflow_target: 1e-3, "
             "scale_upper_bound: 128, accum_upper_bound: 4096}")
-ADA_MODES = {  # --set values beside the model's
+ADA_MODES = {  # --set values in addition to the model's
     "ada-fp16": ("ada-train fp16, adaptive", ADAPTIVE),
     "ada-bf16": ("ada-train bf16", ("precision={format: bf16}", "scaling={policy: none}")),
     "ada-fp32": ("ada-train fp32", ("precision={format: fp32}", "scaling={policy: none}")),

@@ -12,7 +12,7 @@
 #include <exception>
 #include <stdexcept>
 
-#include "backend/cuda/products/cudnn_convolution.h"
+#include "backend/cuda/matmul/cudnn_convolution.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -33,9 +33,9 @@ namespace ada::bench {
 namespace {
 
 namespace fe = cudnn_frontend;
-using backend::cuda::ProductGeometry;
-using backend::cuda::ProductKind;
-using backend::cuda::ProductRequest;
+using backend::cuda::MatmulGeometry;
+using backend::cuda::MatmulKind;
+using backend::cuda::MatmulRequest;
 using Properties = std::shared_ptr<fe::DeviceProperties>;
 
 Properties ReadProperties(const std::string& path) {
@@ -61,7 +61,7 @@ std::string EnginesOf(const fe::graph::Graph& graph) {
   return text + "(" + std::to_string(plans) + ")";
 }
 
-std::string Ask(const ProductRequest& request, const Properties& properties) {
+std::string Ask(const MatmulRequest& request, const Properties& properties) {
   const auto graph = backend::cuda::GraphOf(request);
   graph->set_device_properties(properties);
   if (graph->validate().is_bad() || graph->build_operation_graph().is_bad() ||
@@ -73,13 +73,13 @@ std::string Ask(const ProductRequest& request, const Properties& properties) {
   return graph->check_support().is_bad() ? "none" : EnginesOf(*graph);
 }
 
-std::string Rounded(ProductKind kind, const ProductGeometry& geometry, bool scale,
+std::string Rounded(MatmulKind kind, const MatmulGeometry& geometry, bool scale,
                     const Properties& device) {
   return Ask({kind, geometry, Storage::kF16, Storage::kF16, scale}, device);
 }
-std::string Weights(const ProductGeometry& geometry, const Properties& device) {
-  for (const ProductRequest& request :
-       RequestsFor(ProductKind::kWeights, geometry, static_cast<int>(geometry.x.n), Storage::kF16,
+std::string Weights(const MatmulGeometry& geometry, const Properties& device) {
+  for (const MatmulRequest& request :
+       RequestsFor(MatmulKind::kWeights, geometry, static_cast<int>(geometry.x.n), Storage::kF16,
                    backend::cuda::PlanOutput::kSums)) {
     const std::string answer = Ask(request, device);
     if (answer == "none" || request.operands != Storage::kF16) continue;
@@ -89,8 +89,8 @@ std::string Weights(const ProductGeometry& geometry, const Properties& device) {
   return "none";
 }
 
-ProductGeometry GeometryOf(const Layer& layer) {
-  ProductGeometry g;
+MatmulGeometry GeometryOf(const Layer& layer) {
+  MatmulGeometry g;
   g.linear = layer.linear;
   g.x = layer.x, g.w = layer.w, g.y = layer.y;
   g.stride = layer.stride, g.padding = layer.padding, g.dilation = layer.dilation;
@@ -98,13 +98,13 @@ ProductGeometry GeometryOf(const Layer& layer) {
   return g;
 }
 
-void Print(const Counted& counted, const ProductGeometry& g, const Properties& device) {
+void Print(const Counted& counted, const MatmulGeometry& g, const Properties& device) {
   const Layer& layer = counted.layer;
   const auto data = [&](bool scale) {
-    return layer.data_gradient ? Rounded(ProductKind::kData, g, scale, device) : "";
+    return layer.data_gradient ? Rounded(MatmulKind::kData, g, scale, device) : "";
   };
   std::printf("| %s | %d | %s | %s | %s | %s |\n", layer.Text().c_str(), counted.layers,
-              Rounded(ProductKind::kForward, g, false, device).c_str(), data(false).c_str(),
+              Rounded(MatmulKind::kForward, g, false, device).c_str(), data(false).c_str(),
               data(true).c_str(), Weights(g, device).c_str());
   std::fflush(stdout);
 }
@@ -121,7 +121,7 @@ void Run(int argc, char** argv) {
   std::puts("| convolution | layers | y | dx | dx, scaled | dw in fp32 |");
   std::puts("|---|---|---|---|---|---|");
   for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[4])))) {
-    const ProductGeometry geometry = GeometryOf(layer.layer);
+    const MatmulGeometry geometry = GeometryOf(layer.layer);
     if (!IsMatrix(geometry)) Print(layer, geometry, device);
   }
 }

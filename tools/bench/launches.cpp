@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host/host_stream.h"
+#include "cuda/host/host_stream.h"
 #include "config/load.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"

@@ -23,8 +23,8 @@ struct Layer {
 
   std::string Text() const;  // "conv 3x3 32x32x16 > 32x32x16", "linear 64 > 10"
   double Flop() const;       // of each part, a multiply-add counted as 2
-  // Of a part's operands and its result, each once; `size`: bytes of a value of x, y and their
-  // gradients (weights and their gradient are fp32).
+  // Bytes of a part's operands and its result, each once; `size`: bytes of a value of x, y and
+  // their gradients (weights and their gradient are fp32).
   double Bytes(int size) const;
 };
 

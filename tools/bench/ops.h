@@ -15,7 +15,7 @@ struct Program {
   std::string name;
   int size = 4;  // as in Bytes
   std::function<void()> forward, weight_gradient;
-  // Of the data gradient alone, or, where it is not to be had alone, of both gradients.
+  // The work of the data gradient, or, where it is not to be had by itself, of both gradients.
   std::function<void()> data_gradient, both_gradients;
   std::shared_ptr<void> owner;  // what the functions work on
 };

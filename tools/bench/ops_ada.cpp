@@ -96,7 +96,7 @@ class Ours {
   std::unique_ptr<Op> MakeOp(const Conv2dSpec& spec) {
     if (!layer_.linear) return backend_->Make(spec);
     backend::LinearSpec linear;
-    static_cast<backend::ProductSpec&>(linear) = spec;
+    static_cast<backend::MatmulSpec&>(linear) = spec;
     return backend_->Make(linear);
   }
 

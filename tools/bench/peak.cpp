@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   };
   const double fma = ada::bench::MeasureFma(threads);
   const double pairs = ada::bench::MeasurePairs(threads);
-  const double tiles = ada::bench::MeasureTiles(threads);
+  const double tiles = ada::bench::MeasureAmx(threads);
   const ada::bench::MemoryRates memory = ada::bench::MeasureMemory(threads);
   std::printf("{\"fma\": %.1f, \"pairs\": %s, \"tiles\": %s, \"read\": %.1f, \"copy\": %.1f}\n",
               fma, number_or_null(pairs).c_str(), number_or_null(tiles).c_str(), memory.read,

@@ -16,7 +16,7 @@ double MeasureFma(int threads);
 // GFLOP/s of AVX-512's bf16 products, two a lane, summed in fp32; 0: the processor has none.
 double MeasurePairs(int threads);
 // GFLOP/s of bf16 tile products summed in fp32; 0: no AMX, or the kernel does not permit it.
-double MeasureTiles(int threads);
+double MeasureAmx(int threads);
 
 // GB/s from arrays of 16 MiB, far larger than a core's own caches.
 struct MemoryRates {

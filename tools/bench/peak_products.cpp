@@ -89,7 +89,7 @@ double MultiplyAddSse2() {
 }
 
 // LDTILECFG's 64 bytes: eight tiles of 16 rows of 64 bytes.
-struct alignas(64) TileShapes {
+struct alignas(64) AmxTileShapes {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
@@ -97,8 +97,8 @@ struct alignas(64) TileShapes {
 
 // Four sums from two tiles on either side, as a blocked product has them. A tile product is
 // 16 x 16 sums of 32 products each.
-__attribute__((target("amx-tile,amx-bf16"))) double TileProducts() {
-  static constexpr TileShapes kShapes;  // in memory: the intrinsic names but its first word
+__attribute__((target("amx-tile,amx-bf16"))) double KernelMatmuls() {
+  static constexpr AmxTileShapes kShapes;  // in memory: the intrinsic names but its first word
   _tile_loadconfig(&kShapes);
   _tile_zero(4);
   _tile_zero(5);
@@ -126,7 +126,7 @@ bool Permitted(std::string_view set) {
   return place(set) <= place(most);
 }
 
-bool HasTiles() {
+bool HasAmx() {
   // The kernel lends the tile registers only to who asks: ARCH_REQ_XCOMP_PERM, XTILEDATA.
   unsigned a = 7, b, c = 0, d;
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
@@ -157,8 +157,8 @@ double MeasurePairs(int threads) {
   return has ? Rate(threads, PairsAvx512) : 0;
 }
 
-double MeasureTiles(int threads) {
-  return Permitted("amx") && HasTiles() ? Rate(threads, TileProducts) : 0;
+double MeasureAmx(int threads) {
+  return Permitted("amx") && HasAmx() ? Rate(threads, KernelMatmuls) : 0;
 }
 
 }  // namespace ada::bench

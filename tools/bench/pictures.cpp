@@ -1,5 +1,5 @@
 // The loader alone: batches of random resized crops of 224 x 224, mirrored in half of the cases and
-// normalised, from a folder of pictures.
+// normalized, from a folder of pictures.
 //   bench_pictures FOLDER WORKERS EPOCHS      (FOLDER/train/CLASS/*, FOLDER/val/CLASS/*)
 // Prints the images per second of each epoch, one a line.
 #include <chrono>

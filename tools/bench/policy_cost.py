@@ -12,7 +12,7 @@ BARE = "log.statistics=[]"
 WITHOUT = ["scaling={policy: none}", BARE]
 APPROX = ["scaling={policy: adaptive}", BARE]
 EXACT = ["scaling={policy: adaptive, method: exact_range}", BARE]
-COSTS = {  # what is measured, and beside what
+COSTS = {  # what is measured, and against what
     "adaptive, approx_range": (APPROX, WITHOUT),
     "adaptive, abs_range": (["scaling={policy: adaptive, method: abs_range}", BARE], WITHOUT),
     "adaptive, element_wise_range": (

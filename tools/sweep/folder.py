@@ -22,7 +22,7 @@ def expanded(path):
         if "HOME" not in os.environ:
             raise FolderError("`~` cannot be expanded: HOME is not set")
         begin, rest = os.environ["HOME"], path[1:]
-    # The text before the first ${, then the text behind each.
+    # The text before the first ${, then the text after each.
     first, *others = rest.split("${")
     result = begin + first
     for other in others:

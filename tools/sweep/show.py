@@ -12,10 +12,10 @@ import table
 
 WIDTH, GAP = 80, 2
 SHORT = 6  # letters of a value that never gives way
-# title, column, factor, digits behind the point
+# title, column, factor, digits after the point
 NUMBERS = (("test top-1 %", "test_top1", 100, 2), ("train loss", "train_loss", 1, 4),
            ("dx lost %", "dx_lost_pct", 1, 3), ("skipped", "skipped", 1, 0))
-# Of sweeps in which some run counts them.
+# These are shown for sweeps in which some run counts them.
 KEPT = (("changes lost %", "update_lost_pct", 1, 2), ("state lost %", "state_lost_pct", 1, 2),
         ("sent lost %", "sent_lost_pct", 1, 2))
 

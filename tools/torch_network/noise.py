@@ -72,7 +72,7 @@ def dropped_by(call, x, noise, affine):
         kind, more = "dropout", {}
     else:
         call.refuse(f"by random numbers of shape {list(shape)}: drops whole channels")
-    # The layer divides by what it keeps; a factor that stands before it goes behind it, where it
+    # The layer divides by what it keeps; a factor that stands before it goes after it, where it
     # cancels with what the network itself divides by.
     x, factor = call.pointwise_tensor(x), noise.factor * noise.keep
     network = call.converter.network

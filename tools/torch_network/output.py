@@ -18,7 +18,7 @@ def named_outputs(output):
         return [("", output)]
     if isinstance(output, dict):
         found = list(output.items())
-        if "logits" in output:  # beside a loss, a cache of keys, hidden states
+        if "logits" in output:  # besides a loss: a cache of keys, hidden states
             found = [("logits", output["logits"])]
     elif isinstance(output, (tuple, list)):
         found = list(zip(getattr(output, "_fields", range(len(output))), output))

@@ -1,4 +1,4 @@
-// Statistics, normalised values and gradients; see batch_norm_bounds.h.
+// Statistics, normalized values and gradients; see batch_norm_bounds.h.
 #include "backend/compare/batch_norm_bounds.h"
 
 #include <algorithm>

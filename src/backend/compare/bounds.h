@@ -5,11 +5,11 @@
 // sums that round to nearest, more for a unit that truncates). Units for operands of 8 bits keep
 // fewer: their sums may be off by another
 //     (2 + terms / 32) * 2^-13 * (sum of the products' magnitudes),
-// for Hopper and Ada keep 13 bits behind the point where they add up fp8 (DeepSeek-V3, arXiv
+// for Hopper and Ada keep 13 bits after the point where they add up fp8 (DeepSeek-V3, arXiv
 // 2412.19437, section 3.3.2: "around 14 bits", nearly 2 % at 4096 terms) and cut off what is left
-// at every step of 32 terms. What is stored then is the rounding
-// of some value in that interval: one value of the format, or the two beside a rounding boundary
-// that lies in it. What holds no such sum is equal, bit for bit but for NaN's and zero's signs.
+// at every step of 32 terms. What is stored then is the rounding of some value in that interval:
+// one value of the format, or the two beside a rounding boundary that lies in it. What holds no
+// such sum is equal, bit for bit but for NaN's and zero's signs.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -45,7 +45,7 @@ Interval RoundedTo(const NumberFormat& format, const Interval& in);
 // Relative errors of sums in double over values in another order, and of the moments of stored
 // values, which a CPU adds up in fp32 in part.
 inline constexpr double kDoubleSums = 1e-9, kMomentSums = 0x1p-15, kDeviation = 1e-6;
-// Of a scale's stages: they come from such moments.
+// Bounds a scale's stages, which come from such moments.
 inline constexpr double kDecision = 0x1p-14;
 
 // How one tensor's values are rounded in one pass.
@@ -56,12 +56,13 @@ struct Rounder {
   float scale = 1;    // the tensor's own
   bool relu = false;  // zero where negative, after rounding
 
-  Rounder(const NumberFormat& to, const RoundingStyle& style, float own_scale, const Pass& pass)
+  Rounder(const NumberFormat& to, const RoundingStyle& style, float per_tensor_scale,
+          const Pass& pass)
       : format(to),
         stochastic(style.stochastic),
         key(pass.seed ^ style.stream),
         draw(pass.draw),
-        scale(own_scale) {}
+        scale(per_tensor_scale) {}
   // Value `i` of the tensor, times `scale`, rounded; what is counted.
   float Round(float x, std::int64_t i) const;
   // The same as it is stored.

@@ -125,8 +125,9 @@ void Checker::CheckTail(const scaling::ExponentTail& a, const scaling::ExponentT
 
 void Checker::Check(const Output& out, const Pass& pass, const ReferenceBounds* bounds) {
   tensor_ = out.name;
-  const float own =
-      out.style.own_scale == nullptr ? 1 : addresses_.Read(0, &out.style.own_scale->scale);
+  const float own = out.style.per_tensor_scale == nullptr
+                        ? 1
+                        : addresses_.Read(0, &out.style.per_tensor_scale->scale);
   Rounder rounder(out.format, out.style, own, pass);
   rounder.relu = out.relu;
   if (out.tensor) CheckValues(out, pass, rounder, bounds);

@@ -46,7 +46,8 @@ void Checker::CheckValues(const Output& out, const Pass& pass, const Rounder& ro
   const std::vector<float> a = addresses_.Values(0, out.tensor, rows),
                            b = addresses_.Values(1, out.tensor, rows);
   // Within every bound of a sum, whose terms' magnitudes are at least its own.
-  const bool wide = bounds != nullptr && out.format == kFp32 && out.style.own_scale == nullptr;
+  const bool wide =
+      bounds != nullptr && out.format == kFp32 && out.style.per_tensor_scale == nullptr;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
     if (Same(x, y) || (wide && Near(x, y, kQuick * std::min(std::fabs(x), std::fabs(y))))) continue;

@@ -84,7 +84,7 @@ class CompareBackend final : public Backend {
   }
 
   // Channel moments are what batch norms take themselves to the same bits: they are left to them.
-  // Largest magnitudes are compared behind the op that rounds, which is to note them itself.
+  // Largest magnitudes are compared after the op that rounds, which is to note them itself.
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
     return std::visit(
         [this](auto s) -> std::unique_ptr<Op> {
@@ -92,9 +92,9 @@ class CompareBackend final : public Backend {
             if (s.recomputed) return nullptr;
           if constexpr (requires { s.y_moments; }) s.y_moments = {};
           if constexpr (requires { s.x_moments; }) s.x_moments = {}, s.x_stats = nullptr;
-          if constexpr (requires { s.y_largest_left; })
-            s.y_largest_left = s.dx.largest_left = false;
-          if constexpr (requires { s.dy.largest_left; }) s.dy.largest_left = false;
+          if constexpr (requires { s.y_amax_deferred; })
+            s.y_amax_deferred = s.dx.amax_deferred = false;
+          if constexpr (requires { s.dy.amax_deferred; }) s.dy.amax_deferred = false;
           if constexpr (requires { s.scaler; }) addresses_.ShowOnHost(s.scaler);
           return MakePair(s, first_->Make(s), second_->Make(addresses_.ForSecond(s)));
         },

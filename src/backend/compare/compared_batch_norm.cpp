@@ -43,10 +43,10 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
 
   // Two roundings: y, which nobody stores, then the sum.
   void CheckSum(const Output& sum, const ReferenceBounds& y, const Pass& pass, Checker& checker) {
-    Output normalised = OutputOf("y", spec_.out, spec_.y_style, spec_.y_stats);
-    normalised.tensor.data = nullptr, normalised.format = spec_.y_format;
-    checker.Check(normalised, pass, &y);
-    const scaling::TensorScaler* own = spec_.y_style.own_scale;
+    Output normalized = OutputOf("y", spec_.out, spec_.y_style, spec_.y_stats);
+    normalized.tensor.data = nullptr, normalized.format = spec_.y_format;
+    checker.Check(normalized, pass, &y);
+    const scaling::TensorScaler* own = spec_.y_style.per_tensor_scale;
     const Rounder rounder(spec_.y_format, spec_.y_style,
                           own == nullptr ? 1 : checker.addresses().Read(0, &own->scale), pass);
     const FunctionBounds before([&](std::int64_t i) -> Interval {

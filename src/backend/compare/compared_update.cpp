@@ -1,4 +1,4 @@
-// The update and the running averages behind it, on two backends.
+// The update and the running averages after it, on two backends.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// The vectorised kernels of block-scaled formats, one table per instruction set; all agree bit for
+// The vectorized kernels of block-scaled formats, one table per instruction set; all agree bit for
 // bit with core/blocks/block_rules_inline.h.
 #pragma once
 #include <cstdint>

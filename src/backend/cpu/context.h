@@ -23,7 +23,7 @@ class Scratch {
     each_ = std::max(each_, bytes_each);
     shared_bytes_ = std::max(shared_bytes_, bytes_shared);
   }
-  // The same of copies of operands, which the products of one call read.
+  // The same for copies of operands, which the matmuls of one call read.
   void ReserveOperands(std::size_t bytes) { operand_bytes_ = std::max(operand_bytes_, bytes); }
   std::byte* operands() { return Get(operands_, operand_bytes_); }
   std::byte* worker(int index) { return Get(own_[static_cast<std::size_t>(index)], each_); }
@@ -63,7 +63,7 @@ inline TensorSpan At(const Tensor& tensor, std::int64_t image) {
   const auto offset = static_cast<std::size_t>(image * tensor.shape.per_image());
   return {tensor.data + offset * BytesOf(tensor.storage), tensor.storage};
 }
-// The part of `span` that begins `values` values behind.
+// The part of `span` that begins `values` values after.
 inline TensorSpan Advance(TensorSpan span, std::int64_t values) {
   span.data =
       static_cast<std::byte*>(span.data) + static_cast<std::size_t>(values) * BytesOf(span.storage);

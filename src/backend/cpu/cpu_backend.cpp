@@ -11,10 +11,10 @@
 #include <variant>
 #include <vector>
 
-#include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/matmul/matmul_op.h"
+#include "backend/cpu/matmul/plan/kernel_chunks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/products/product_op.h"
-#include "backend/cpu/products/tile_chunks.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "core/error.h"
 #include "core/pages.h"
 #include "core/text.h"
@@ -22,8 +22,8 @@
 namespace ada::backend::cpu {
 namespace {
 
-ProductGeometry ShapesOf(const ProductSpec& spec) {
-  ProductGeometry g;
+MatmulGeometry ShapesOf(const MatmulSpec& spec) {
+  MatmulGeometry g;
   g.x = spec.x.shape, g.y = spec.y.shape, g.w = spec.w.shape;
   g.bias = static_cast<bool>(spec.b);
   g.training = static_cast<bool>(spec.dy);
@@ -31,21 +31,22 @@ ProductGeometry ShapesOf(const ProductSpec& spec) {
   return g;
 }
 template <class Spec>
-ProductGeometry GeometryOfWindow(const Spec& spec) {
-  ProductGeometry g = ShapesOf(spec);
+MatmulGeometry GeometryOfWindow(const Spec& spec) {
+  MatmulGeometry g = ShapesOf(spec);
   g.stride = spec.stride, g.padding = spec.padding, g.dilation = spec.dilation;
   g.groups = spec.groups;
   return g;
 }
-ProductGeometry GeometryOf(const Conv2dSpec& spec) { return GeometryOfWindow(spec); }
-ProductGeometry GeometryOf(const ConvTranspose2dSpec& spec) {
-  ProductGeometry g = GeometryOfWindow(spec);
+MatmulGeometry GeometryOf(const Conv2dSpec& spec) { return GeometryOfWindow(spec); }
+MatmulGeometry GeometryOf(const ConvTranspose2dSpec& spec) {
+  MatmulGeometry g = GeometryOfWindow(spec);
   g.transposed = true;
   return g;
 }
-// Of a sequence it is a convolution of single pixels, in one row: tiles lie along rows.
-ProductGeometry GeometryOf(const LinearSpec& spec) {
-  ProductGeometry g = ShapesOf(spec);
+// A linear layer over a sequence is computed as a 1x1 convolution of one row of pixels, since
+// blocks of output positions lie along rows.
+MatmulGeometry GeometryOf(const LinearSpec& spec) {
+  MatmulGeometry g = ShapesOf(spec);
   if (g.y.h * g.y.w > 1) {
     g.x = {g.x.n, 1, g.x.h * g.x.w, g.x.c};
     g.y = {g.y.n, 1, g.y.h * g.y.w, g.y.c};
@@ -59,8 +60,8 @@ ProductGeometry GeometryOf(const LinearSpec& spec) {
   return g;
 }
 
-std::vector<TileKernels> WithoutWinograd(std::vector<TileKernels> tables) {
-  for (TileKernels& table : tables) table.winograd = nullptr;
+std::vector<MatmulKernels> WithoutWinograd(std::vector<MatmulKernels> tables) {
+  for (MatmulKernels& table : tables) table.winograd = nullptr;
   return tables;
 }
 
@@ -68,8 +69,8 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(int threads, const Exchanges& shared)
       : kernels_(SelectKernels()),
-        tiles_(SelectTileKernels()),
-        direct_tiles_(WithoutWinograd(tiles_)),
+        tiles_(SelectMatmulKernels()),
+        direct_kernels_(WithoutWinograd(tiles_)),
         pool_(threads > 0 ? threads : UsableCores()),
         scratch_(pool_.size()),
         context_{pool_, kernels_, scratch_, shared} {}
@@ -83,8 +84,11 @@ class CpuBackend final : public Backend {
            (n == 1 ? " thread)" : " threads)");
   }
   std::string InstructionSet() const override {
-    const bool own = tiles_.empty() || tiles_[0].of_floats();
-    return (own ? kernels_.name : tiles_[0].of_parts() ? "amx" : "avx512bf16") + NameOfProducts();
+    const bool own = tiles_.empty() || tiles_[0].on_fp32();
+    return (own                         ? kernels_.name
+            : tiles_[0].on_bf16_split() ? "amx"
+                                        : "avx512bf16") +
+           NameOfMatmuls();
   }
   std::vector<std::string> Diagnostics() const override {
     std::vector<std::string> all = diagnostics_;
@@ -127,8 +131,8 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
     return std::visit(
         [this](const auto& s) {
-          if constexpr (std::is_base_of_v<ProductSpec, std::decay_t<decltype(s)>>)
-            return MakeProduct(s, GeometryOf(s));
+          if constexpr (std::is_base_of_v<MatmulSpec, std::decay_t<decltype(s)>>)
+            return MakeMatmul(s, GeometryOf(s));
           else
             return MakeOp(context_, s);
         },
@@ -146,34 +150,34 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
+  std::unique_ptr<Op> MakeMatmul(const MatmulSpec& spec, const MatmulGeometry& geometry) {
     if (spec.recomputed && AnyRounds(spec.operands)) return nullptr;
-    ProductSpec taken = AsTaken(spec);
+    MatmulSpec taken = AsTaken(spec);
     // Products of rounded operands are exact, so that they are what others' are.
-    const auto& all = AnyRounds(spec.operands) ? direct_tiles_ : tiles_;
+    const auto& all = AnyRounds(spec.operands) ? direct_kernels_ : tiles_;
     std::string reason;
-    for (const TileKernels& kernels : all) {
-      const char* refused = RefuseTiles(kernels, taken, geometry);
+    for (const MatmulKernels& kernels : all) {
+      const char* refused = WhyNoKernels(kernels, taken, geometry);
       if (refused == nullptr) {
-        if (geometry.training) ++ways_[WayOfProducts(kernels, geometry)];
-        return std::make_unique<ProductOp>(context_, &kernels, spec, std::move(taken), geometry);
+        if (geometry.training) ++ways_[WayOfMatmuls(kernels, geometry)];
+        return std::make_unique<MatmulOp>(context_, &kernels, spec, std::move(taken), geometry);
       }
       reason = refused;
     }
     if (geometry.training) ++ways_["on oneDNN in fp32"];
     if (!reason.empty() && geometry.training)
       diagnostics_.push_back("layer " + spec.layer + ": on oneDNN in fp32: " + reason);
-    return std::make_unique<ProductOp>(context_, nullptr, spec, std::move(taken), geometry);
+    return std::make_unique<MatmulOp>(context_, nullptr, spec, std::move(taken), geometry);
   }
 
   const Kernels& kernels_;
-  const std::vector<TileKernels> tiles_;  // none: all products are oneDNN's
-  const std::vector<TileKernels> direct_tiles_;
+  const std::vector<MatmulKernels> tiles_;  // none: oneDNN computes everything
+  const std::vector<MatmulKernels> direct_kernels_;
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;
   std::vector<std::string> diagnostics_;
-  std::map<std::string, int> ways_;  // of computing products -> layers
+  std::map<std::string, int> ways_;  // of computing a layer -> layers
   std::vector<std::pair<std::byte*, std::size_t>> memory_;
   std::size_t allocated_ = 0;
 };

@@ -1,4 +1,4 @@
-// The CPU backend: oneDNN for products in fp32, own kernels for everything that rounds and counts.
+// The CPU backend: oneDNN for matmuls in fp32, own kernels for everything that rounds and counts.
 // Formats are emulated: a tensor's values lie exactly on its format's grid.
 #pragma once
 #include <cstdint>

@@ -2,12 +2,12 @@
 # table at run time. Nothing else in the program needs more than x86-64.
 file(GLOB ADA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/*.cpp)
 set(ADA_KERNEL_OBJECTS "")
-# Left to the compiler's vectoriser, in every set.
+# Left to the compiler's vectorizer, in every set.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/activations.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/attention.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/lrn.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/softmax.cpp
-                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/units.cpp
+                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/grouped_norm.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/update.cpp PROPERTIES
                             COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 set(ADA_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mf16c -mfma -mprefer-vector-width=512)
@@ -25,8 +25,8 @@ function(ada_kernels isa)  # the sources of one set
   endif()
 endfunction()
 # Products in fp32 (fused multiply-adds), for the sets that have them.
-file(GLOB ADA_DIRECT_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/direct/*.cpp)
-file(GLOB ADA_WINOGRAD_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/winograd/*.cpp)
+file(GLOB ADA_DIRECT_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/matmul/kernels/direct/*.cpp)
+file(GLOB ADA_WINOGRAD_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/matmul/kernels/winograd/*.cpp)
 foreach(isa sse2 avx2 avx512)
   if(isa STREQUAL "sse2")
     ada_kernels(${isa} ${ADA_KERNEL_SOURCES})
@@ -45,8 +45,8 @@ ada_kernels(avx512bf16 ${ADA_DIRECT_SOURCES})
 target_compile_options(ada_kernels_avx512bf16 PRIVATE ${ADA_AVX512} -mavx512bf16)
 list(APPEND ADA_KERNEL_OBJECTS $<TARGET_OBJECTS:ada_kernels_avx512bf16>)
 
-# Kernels on tiles beside them (AMX): one set.
-file(GLOB ADA_TILE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/amx/*.cpp)
+# Kernels on AMX tiles: one set.
+file(GLOB ADA_TILE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/matmul/kernels/amx/*.cpp)
 ada_kernels(amx ${ADA_TILE_SOURCES})
 target_compile_options(ada_kernels_amx PRIVATE ${ADA_AVX512} -mavx512bf16 -mamx-tile -mamx-bf16)
 list(APPEND ADA_KERNEL_OBJECTS $<TARGET_OBJECTS:ada_kernels_amx>)

@@ -1,7 +1,7 @@
-// The vectorised kernels of the CPU backend as a table of functions, one table per instruction set.
+// The vectorized kernels of the CPU backend as a table of functions, one table per instruction set.
 // Every kernel works on one reduction block (whole images of an NHWC tensor) in one thread; partial
-// results go to a BlockStats that ops/rounding_stats.h combines in block order. All sets compute
-// with 16 lanes in the same order, so they agree bit for bit.
+// results go to a BlockStats that rounding/rounding_stats.h combines in block order. All sets
+// compute with 16 lanes in the same order, so they agree bit for bit.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -133,7 +133,7 @@ struct SoftmaxArgs {
   float* gradient = nullptr;        // the same: as z lies; may be z
 };
 
-// Local response normalisation of `pixels` pixels in fp32 (LrnSpec).
+// Local response normalization of `pixels` pixels in fp32 (LrnSpec).
 struct LrnArgs {
   const float *x = nullptr, *dy = nullptr;
   std::int64_t pixels = 0, channels = 0;
@@ -198,10 +198,10 @@ struct Kernels {
   // sums[c] = the sum over the pixels of a * b (b null: of a), from the first to the last.
   void (*strip_sums)(const float* a, const float* b, std::int64_t pixels, std::int64_t channels,
                      float* sums);
-  // out = normalised x; mean and inverse of each unit.
-  void (*unit_norm)(const UnitArgs&);
+  // out = normalized x; mean and inverse of each unit.
+  void (*grouped_norm)(const UnitArgs&);
   // out = dx; hat: xhat, as x lies.
-  void (*unit_norm_backward)(const UnitArgs&, float* hat);
+  void (*grouped_norm_backward)(const UnitArgs&, float* hat);
 
   void (*lrn)(const LrnArgs&);
   void (*lrn_backward)(const LrnArgs&);
@@ -242,7 +242,7 @@ extern const Kernels kTable;
 
 // The table of the best instruction set that this processor has; the environment variable
 // ADA_ISA=sse2|avx2|avx512|avx512bf16|amx chooses one (DeviceError where it is not there). The last
-// two are avx512 here; their products differ (tile_kernels.h). A processor uses the best that it
+// two are avx512 here; their products differ (matmul_kernels.h). A processor uses the best that it
 // has unless told otherwise.
 const Kernels& SelectKernels();
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "backend/cpu/block_kernels.h"
+#include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/sequence_kernels.h"
-#include "backend/cpu/tile_kernels.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -32,8 +32,8 @@ bool HasAvx512() {
   return has;
 }
 
-// AVX-512's conversions to bf16 and products of it (CPUID 7.1, EAX bit 5).
-bool HasBf16Products() {
+// AVX-512's conversions to bf16 and bf16 dot products (CPUID 7.1, EAX bit 5).
+bool HasBf16Dot() {
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return HasAvx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1u) != 0;
@@ -41,19 +41,19 @@ bool HasBf16Products() {
   return has;
 }
 
-// Tiles and their products of bf16 (CPUID 7.0, EDX bits 24 and 22).
-bool ProcessorHasTiles() {
+// AMX tiles and their bf16 products (CPUID 7.0, EDX bits 24 and 22).
+bool ProcessorHasAmx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 24 & 1u) != 0 && (d >> 22 & 1u) != 0;
 }
 // Linux keeps a process from the tiles' 8 KB of state until it asks (ARCH_REQ_XCOMP_PERM of
 // arch_prctl, for XTILEDATA); threads made later have the permission too.
-bool SystemPermitsTiles() {
+bool SystemPermitsAmx() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
-bool HasTiles() {
-  static const bool has = HasBf16Products() && ProcessorHasTiles() && SystemPermitsTiles();
+bool HasAmx() {
+  static const bool has = HasBf16Dot() && ProcessorHasAmx() && SystemPermitsAmx();
   return has;
 }
 
@@ -62,15 +62,15 @@ std::string Setting(const char* name) {
   return value != nullptr ? value : "";
 }
 
-TileKernels With(const WinogradKernels& winograd, TileKernels table) {
+MatmulKernels With(const WinogradKernels& winograd, MatmulKernels table) {
   table.winograd = &winograd;
   return table;
 }
 // The best first.
-std::vector<TileKernels> TablesOf(const std::string& wanted) {
+std::vector<MatmulKernels> TablesOf(const std::string& wanted) {
   const bool any = wanted.empty();
-  if ((any || wanted == "amx") && HasTiles()) return {amx::kTileTable};
-  if ((any || wanted == "avx512bf16") && HasBf16Products())
+  if ((any || wanted == "amx") && HasAmx()) return {amx::kAmxTable};
+  if ((any || wanted == "avx512bf16") && HasBf16Dot())
     return {With(avx512::kWinogradTable, avx512bf16::kDirectTable),
             With(avx512::kWinogradTable, avx512::kDirectTable)};
   if ((any || wanted == "avx512") && HasAvx512())
@@ -88,14 +88,14 @@ const Kernels& SelectKernels() {
                           : HasAvx512()   ? "avx512"
                           : HasAvx2()     ? "avx2"
                                           : "sse2";
-  if (isa == "amx" && HasTiles()) return avx512::kTable;
-  if (isa == "avx512bf16" && HasBf16Products()) return avx512::kTable;
+  if (isa == "amx" && HasAmx()) return avx512::kTable;
+  if (isa == "avx512bf16" && HasBf16Dot()) return avx512::kTable;
   if (isa == "avx512" && HasAvx512()) return avx512::kTable;
   if (isa == "avx2" && HasAvx2()) return avx2::kTable;
   if (isa == "sse2") return sse2::kTable;
   throw DeviceError("ADA_ISA=" + isa + ": this processor offers sse2" + (HasAvx2() ? " avx2" : "") +
-                    (HasAvx512() ? " avx512" : "") + (HasBf16Products() ? " avx512bf16" : "") +
-                    (HasTiles() ? " amx" : ""));
+                    (HasAvx512() ? " avx512" : "") + (HasBf16Dot() ? " avx512bf16" : "") +
+                    (HasAmx() ? " amx" : ""));
 }
 
 const SequenceKernels& SequenceKernelsOf(const Kernels& kernels) {
@@ -110,19 +110,19 @@ const BlockKernels& BlockKernelsOf(const Kernels& kernels) {
                                      : sse2::kBlockTable;
 }
 
-std::vector<TileKernels> SelectTileKernels() {
+std::vector<MatmulKernels> SelectMatmulKernels() {
   const std::string products = Setting("ADA_PRODUCTS");
   if (products == "onednn") return {};
   if (!products.empty() && products != "direct")
     throw DeviceError("ADA_PRODUCTS=" + products +
                       ": it may be onednn or direct; without it the fastest products run");
-  std::vector<TileKernels> tables = TablesOf(Setting("ADA_ISA"));
+  std::vector<MatmulKernels> tables = TablesOf(Setting("ADA_ISA"));
   if (products == "direct")
-    for (TileKernels& table : tables) table.winograd = nullptr;
+    for (MatmulKernels& table : tables) table.winograd = nullptr;
   return tables;
 }
 
-std::string NameOfProducts() {
+std::string NameOfMatmuls() {
   const std::string products = Setting("ADA_PRODUCTS");
   return products.empty() ? "" : ", " + (products == "onednn" ? "oneDNN" : products) + " products";
 }

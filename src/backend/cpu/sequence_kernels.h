@@ -1,6 +1,6 @@
-// The vectorised kernels of layers of sequences, beside kernels.h: products of small matrices, and
-// the rows of attention. Rows lie `step` values apart, a multiple of 16, in memory of the caller;
-// what lies behind a row's values is zero.
+// The vectorized kernels of layers of sequences, in addition to kernels.h: products of small
+// matrices, and the rows of attention. Rows lie `step` values apart, a multiple of 16, in memory of
+// the caller; what lies after a row's values is zero.
 #pragma once
 #include <cstdint>
 

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "backend/block_images.h"
-#include "backend/cuda/beside.h"
 #include "backend/cuda/context.h"
+#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmul/weight_refresh.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/pass_ops.h"
-#include "backend/cuda/products/products.h"
-#include "backend/cuda/products/weight_refresh.h"
 #include "backend/cuda/recordings.h"
+#include "backend/cuda/side_stream.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -37,21 +37,21 @@ class CudaBackend final : public Backend {
       : words_(words),
         options_(options),
         stream_(std::move(stream)),
-        products_(MakeProducts(*stream_, options_)),
+        matmuls_(MakeMatmuls(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
-        context_{*stream_, scratch_, shared_,         pass_.values(), options_,  *products_,
-                 remarks_, memory_,  weight_refresh_, beside_,        link.get()},
-        beside_(context_, [this](Stream& stream) { return MakeProducts(stream, options_); }),
+        context_{*stream_,          scratch_, shared_,         pass_.values(), options_,  *matmuls_,
+                 diagnostic_lines_, memory_,  weight_refresh_, side_stream_,   link.get()},
+        side_stream_(context_, [this](Stream& stream) { return MakeMatmuls(stream, options_); }),
         link_(std::move(link)) {}
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
-  std::vector<std::string> Diagnostics() const override { return remarks_.diagnostics(); }
-  std::vector<std::string> Warnings() const override { return remarks_.Warnings(); }
+  std::vector<std::string> Diagnostics() const override { return diagnostic_lines_.diagnostics(); }
+  std::vector<std::string> Warnings() const override { return diagnostic_lines_.Warnings(); }
 
   std::byte* Allocate(std::size_t bytes) override { return memory_.AllocateZeroed(bytes); }
   std::size_t allocated_bytes() const override {
-    return memory_.bytes() + scratch_.bytes() + products_->workspace_bytes() + beside_.bytes();
+    return memory_.bytes() + scratch_.bytes() + matmuls_->workspace_bytes() + side_stream_.bytes();
   }
   void Upload(std::byte* to, const void* from, std::size_t bytes) override {
     stream_->CopyToDevice(to, from, bytes);
@@ -67,12 +67,12 @@ class CudaBackend final : public Backend {
 
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
     const PassStore::Scope held(pass_, pass);
-    const auto with_beside = [&] {
-      Beside::Scope beside(beside_);
+    const auto with_side_stream = [&] {
+      SideStream::Scope side_stream(side_stream_);
       body();
-      beside.End();
+      side_stream.End();
     };
-    recordings_.Run(variant, pass, with_beside, NormsLink(link_.get()) != nullptr);
+    recordings_.Run(variant, pass, with_side_stream, NormsLink(link_.get()) != nullptr);
   }
 
   void RefreshWeights(const std::vector<Op*>& ops, const Pass& pass) override {
@@ -103,7 +103,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
     return std::visit(
         [this](const auto& s) {
-          return InPass(pass_, beside_, MakeOp(context_, s), GradientsWrittenBy(s));
+          return InPass(pass_, side_stream_, MakeOp(context_, s), GradientsWrittenBy(s));
         },
         spec);
   }
@@ -125,20 +125,20 @@ class CudaBackend final : public Backend {
  private:
   const BackendWords words_;
   const DeviceOptions options_;
-  Remarks remarks_;
+  DiagnosticLines diagnostic_lines_;
   std::unique_ptr<Stream> stream_;
   Memory memory_{*stream_};
   Scratch scratch_{*stream_};
   SharedBlocks shared_{*stream_, memory_};
-  std::unique_ptr<Products> products_;
+  std::unique_ptr<Matmuls> matmuls_;
   PassStore pass_;
   WeightRefresh weight_refresh_{*stream_, memory_};
   const Context context_;
-  Beside beside_;
+  SideStream side_stream_;
   // Ends before streams and memory, which may be waited for, and after recordings, which hold its
   // messages and work of the streams of both.
   std::unique_ptr<Link> link_;
-  Recordings recordings_{*stream_, remarks_};
+  Recordings recordings_{*stream_, diagnostic_lines_};
 };
 
 }  // namespace

@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/diagnostics.h"
 #include "backend/cuda/memory.h"
-#include "backend/cuda/remarks.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
 
 struct PassValues;
-class Beside;
+class SideStream;
 class Link;
-class Products;
+class Matmuls;
 class WeightRefresh;
 
 struct Context {
@@ -24,14 +24,14 @@ struct Context {
   // In backend memory: of the pass in which the work runs.
   const PassValues* pass;
   const DeviceOptions& options;
-  Products& products;
-  Remarks& remarks;
+  Matmuls& matmuls;
+  DiagnosticLines& diagnostic_lines;
   Memory& memory;
   WeightRefresh& weight_refresh;
-  Beside& beside;
+  SideStream& side_stream;
   Link* link = nullptr;  // null: this process is alone
 
-  // Backend memory until the backend ends, in constructors alone. What lies in it is not known: for
+  // Backend memory until the backend ends, only in constructors. What lies in it is not known: for
   // what is written before it is read.
   template <class T>
   T* Allocate(std::int64_t count) const {

@@ -3,7 +3,7 @@
 //   struct SomeKernel {
 //     static constexpr int kThreads = 256;      // of a block; a multiple of 32, at most 1024
 //     static constexpr int kPhases = 2;         // no thread begins one before all ended the last
-//     struct Shared { float sums[kThreads]; };  // __shared__ memory, of a block; no initialisers
+//     struct Shared { float sums[kThreads]; };  // __shared__ memory, of a block; no initializers
 //     struct Own { float sum; };                // registers, of a thread, from phase to phase
 //     template <int kPhase>
 //     ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const;
@@ -44,7 +44,7 @@ void Launch(Stream& stream, const Kernel& kernel, int blocks);
 template <class Body>
 void ForEach(Stream& stream, std::int64_t n, const Body& body);
 
-// Of whole numbers alone: sums of floats would depend on the order.
+// Only whole numbers are added: sums of floats would depend on the order.
 ADA_HOST_DEVICE inline void AtomicAdd(std::int64_t* to, std::int64_t value);
 ADA_HOST_DEVICE inline void AtomicAdd(std::uint32_t* to, std::uint32_t value);
 ADA_HOST_DEVICE inline void AtomicMax(std::uint32_t* to, std::uint32_t value);
@@ -83,7 +83,7 @@ __device__ void RunPhases(const Kernel& kernel, const ThreadIndex& at,
   }
 }
 
-// early: the next launch may come to the device before this one's work, else behind it. Whatever
+// early: the next launch may come to the device before this one's work, else after it. Whatever
 // comes waits for the end of the one before, and with it of all that came before that.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads)

@@ -11,7 +11,7 @@ namespace ada::backend::cuda {
 // the same file name then get this one, wherever it was found.
 class Library {
  public:
-  // folders: where it is looked for behind the loader's own folders, in this order.
+  // folders: where it is looked for after the loader's own folders, in this order.
   Library(std::string product, std::string name, std::vector<std::string> folders);
   // What is wrong and what to do; "" where it can be loaded.
   std::string WhyMissing() const;

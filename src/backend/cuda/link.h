@@ -26,8 +26,8 @@ class Link {
   int ranks() const { return peers_.ranks(); }
   const Peers& peers() const { return peers_; }
 
-  // What `body` asks `side` for, messages among it, is done beside the stream's own work, in the
-  // one order that all messages have: behind what the stream was asked for before.
+  // What `body` asks `side` for, messages among it, is done at the same time as the stream's own
+  // work, in the one order that all messages have: after what the stream was asked for before.
   void Aside(const std::function<void(Stream& side)>& body) {
     begin_->Mark();
     side_->WaitFor(*begin_);
@@ -35,7 +35,7 @@ class Link {
     end_->Mark();
     joined_ = false;
   }
-  // What the stream is asked for from now on comes behind all that was asked for aside.
+  // What the stream is asked for from now on comes after all that was asked for aside.
   void Join() {
     if (!joined_) stream_.WaitFor(*end_);
     joined_ = true;
@@ -44,13 +44,13 @@ class Link {
   // Messages; memory is the device's, and the two blocks do not overlap.
   //
   // all: what each process has as `mine`, `bytes` each, in their order.
-  virtual void Gather(Stream& side, const void* mine, std::size_t bytes, void* all) = 0;
+  virtual void AllGather(Stream& side, const void* mine, std::size_t bytes, void* all) = 0;
   // mine: a part of `bytes` for each process, in their order; parts: what each has for this one.
-  virtual void Exchange(Stream& side, const void* mine, std::size_t bytes, void* parts) = 0;
+  virtual void AllToAll(Stream& side, const void* mine, std::size_t bytes, void* parts) = 0;
 
   // Gather between the stream's own work before and after it.
-  void GatherInStream(const void* mine, std::size_t bytes, void* all) {
-    Aside([&](Stream& side) { Gather(side, mine, bytes, all); });
+  void AllGatherInStream(const void* mine, std::size_t bytes, void* all) {
+    Aside([&](Stream& side) { AllGather(side, mine, bytes, all); });
     Join();
   }
 

@@ -35,7 +35,7 @@ class SharedBlocks {
   ~SharedBlocks();
   SharedBlocks(const SharedBlocks&) = delete;
   SharedMemory Allocate(std::size_t bytes);  // zeroed
-  // Of whole blocks or parts of them; see Backend. Nobody waits for the device here.
+  // Both copy whole blocks or parts of them; see Backend. Nobody waits for the device here.
   void Fetch(const SharedMemory& part);
   void Send(const SharedMemory& part);
 

@@ -31,7 +31,7 @@ void Recordings::Record(Variant& variant, const std::function<void()>& body) {
     variant.recording = stream_.Record(body);
   } catch (const DeviceError& error) {
     variant.refused = true;
-    remarks_.NotRecorded(error.what());
+    diagnostic_lines_.NotRecorded(error.what());
   }
 }
 

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "backend/backend.h"
-#include "backend/cuda/remarks.h"
+#include "backend/cuda/diagnostics.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
@@ -18,7 +18,8 @@ namespace ada::backend::cuda {
 // stream's switches have no graphs.
 class Recordings {
  public:
-  Recordings(Stream& stream, Remarks& remarks) : stream_(stream), remarks_(remarks) {}
+  Recordings(Stream& stream, DiagnosticLines& diagnostic_lines)
+      : stream_(stream), diagnostic_lines_(diagnostic_lines) {}
   // joins_norms: batch norms take the statistics of all processes.
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
            bool joins_norms = false);
@@ -34,7 +35,7 @@ class Recordings {
   void Record(Variant& variant, const std::function<void()>& body);
 
   Stream& stream_;
-  Remarks& remarks_;
+  DiagnosticLines& diagnostic_lines_;
   std::map<Key, Variant> variants_;  // that were done once
 };
 

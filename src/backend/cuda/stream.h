@@ -21,12 +21,12 @@ class Recording {
   virtual void Replay() = 0;
 };
 
-// A place in the order of a stream or lane. Marked while its stream records, it is one of the
-// recording: to be waited for by a stream, in the same recording.
+// A place in the order of a stream or copy stream. Marked while its stream records, it is one of
+// the recording: to be waited for by a stream, in the same recording.
 class Event {
  public:
   virtual ~Event() = default;
-  // The place is here: behind all work that was asked for.
+  // The place is here: after all work that was asked for.
   virtual void Mark() = 0;
   // Waits for the work before the place that was marked last; never marked: returns at once.
   // Throws DeviceError where some of it failed.
@@ -35,13 +35,13 @@ class Event {
   virtual CUevent_st* handle() const = 0;
 };
 
-// Copies to the device in an order of their own, beside a stream's work.
-class Lane {
+// Copies to the device in an order of their own, at the same time as a stream's work.
+class CopyStream {
  public:
-  virtual ~Lane() = default;
+  virtual ~CopyStream() = default;
   // `from` is of AllocateOnHost and is read when its turn has come.
   virtual void CopyToDevice(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Copies asked for from now on come behind the place that `event`, of the stream, marked last.
+  // Copies asked for from now on come after the place that `event`, of the stream, marked last.
   virtual void WaitFor(Event& event) = 0;
   virtual std::unique_ptr<Event> MakeEvent() = 0;
 };
@@ -77,13 +77,14 @@ class Stream {
   virtual std::size_t FreeBytes() const = 0;
 
   virtual std::unique_ptr<Event> MakeEvent() = 0;
-  virtual std::unique_ptr<Lane> MakeLane() = 0;
-  // Another queue of the same device and memory, which ends before this does. Its work runs beside
-  // this one's. It records with this one: while this records, its work has to come behind a place
-  // that this has marked meanwhile, and this has to wait for what comes of it before it ends.
+  virtual std::unique_ptr<CopyStream> MakeCopyStream() = 0;
+  // Another queue of the same device and memory, which ends before this does. Its work runs at the
+  // same time as this one's. It records with this one: while this records, its work has to come
+  // after a place that this has marked meanwhile, and this has to wait for what comes of it before
+  // it ends.
   virtual std::unique_ptr<Stream> MakeSide() = 0;
-  // Work asked for from now on comes behind the place that `event`, of a lane or another stream,
-  // marked last. Of a lane not while this records.
+  // Work asked for from now on comes after the place that `event`, of a copy stream or another
+  // stream, marked last. The event is not a copy stream's while this stream records.
   virtual void WaitFor(Event& event) = 0;
 
   // Keeps what `body` asks for instead of doing it. `body` may launch, Copy, Zero and

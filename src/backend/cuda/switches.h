@@ -8,21 +8,22 @@
 
 namespace ada::backend {
 
-// As the backend is without anybody's asking. The variables of the environment stand beside them.
+// As the backend is without anybody's asking. The variables of the environment stand next to them.
 struct CudaSwitches {
   // Programmatic dependent launches: none; a kernel lets the next one come when it has done its
   // work; or when it begins.
   enum class Pdl : std::uint8_t { kOff, kLate, kEarly };
 
-  bool graphs = true;       // ADA_CUDA_GRAPHS: steps are recorded and replayed
-  bool side_stream = true;  // ADA_CUDA_SIDE_STREAM: weight gradients run beside data gradients
-  Pdl pdl = Pdl::kLate;     // ADA_CUDA_PDL=off|late|early
-  bool plain = true;        // ADA_CUDA_PLAIN: kernels for 16 bits take eight values at a time
-  bool last_block = true;   // ADA_CUDA_LAST_BLOCK: a kernel's last block goes on with the next one
-  bool cublas = true;       // ADA_CUDA_CUBLAS: convolutions of 1x1 are cuBLAS's, else cuDNN's
-  bool round = true;        // ADA_CUDA_ROUND: libraries round outputs and data gradients
-  int cudnn_skip = 0;       // ADA_CUDNN_SKIP: so many of cuDNN's best engines are passed over
-  bool poison = false;      // ADA_CUDA_POISON: memory that nobody promises to be zero is NaN
+  bool graphs = true;  // ADA_CUDA_GRAPHS: steps are recorded and replayed
+  bool side_stream =
+      true;  // ADA_CUDA_SIDE_STREAM: weight gradients run at the same time as data gradients
+  Pdl pdl = Pdl::kLate;    // ADA_CUDA_PDL=off|late|early
+  bool plain = true;       // ADA_CUDA_PLAIN: kernels for 16 bits take eight values at a time
+  bool last_block = true;  // ADA_CUDA_LAST_BLOCK: a kernel's last block goes on with the next one
+  bool cublas = true;      // ADA_CUDA_CUBLAS: convolutions of 1x1 are cuBLAS's, else cuDNN's
+  bool round = true;       // ADA_CUDA_ROUND: libraries round outputs and data gradients
+  int cudnn_skip = 0;      // ADA_CUDNN_SKIP: so many of cuDNN's best engines are passed over
+  bool poison = false;     // ADA_CUDA_POISON: memory that nobody promises to be zero is NaN
 
   friend bool operator==(const CudaSwitches&, const CudaSwitches&) = default;
 };

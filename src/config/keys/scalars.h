@@ -27,7 +27,7 @@ Range FromBelow(double low, double high);  // low included, high excluded
 // "expected <what>; got 'abc'", where the value given is shown shortened.
 std::string Expected(const std::string& what, const YamlNode& got);
 
-// Whether the value is this word, in quotes or not: JSON knows words in quotes alone.
+// Whether the value is this word, in quotes or not: JSON knows only words in quotes.
 bool IsWord(const YamlNode& node, std::string_view word);
 // What a message about a number or a boolean in quotes ends with; of anything else nothing.
 std::string QuotedHint(const YamlNode& node);

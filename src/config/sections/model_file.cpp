@@ -34,7 +34,7 @@ const Entry* OtherNetwork(const YamlNode& model) {
   return layers && layers->value.kind == YamlNode::Kind::kList ? layers : nullptr;
 }
 
-// Of `file` and another network one may stay; whether it is the file.
+// Where `file` and another network are given one may stay; says whether it is the file.
 bool FileStays(YamlNode& model, Problems& problems, std::vector<std::string>& notes) {
   const Entry& file = *model.FindEntry("file");
   const Entry* other = OtherNetwork(model);

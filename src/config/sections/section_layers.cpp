@@ -30,7 +30,7 @@ Names AllModes() {
   return modes;
 }
 
-// A key that some kinds alone know, as their rows say.
+// A key that only some kinds know, as their rows say.
 Key OfKinds(Key key) {
   const Names known =
       KindsWhere([&](const LayerKind& kind) { return Contains(kind.keys, key.name); });

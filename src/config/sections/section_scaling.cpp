@@ -46,7 +46,7 @@ std::vector<Key> GlobalKeys(scaling::Settings& scaling) {
   };
 }
 
-// Of the policies whose scales move step by step.
+// Keys of the policies whose scales move step by step.
 std::vector<Key> MovingKeys(scaling::Settings& scaling) {
   const Names stepwise = {"dynamic", "layerwise_dynamic"};
   const Names bounded = {"dynamic", "layerwise_dynamic", "logmax", "histogram"};

@@ -1,4 +1,4 @@
-// The keys of `model` that gpt2, llama and vit alone have, with the sizes of their presets.
+// The keys of `model` that only gpt2, llama and vit have, with the sizes of their presets.
 #include "config/sections/sections.h"
 #include "core/text.h"
 

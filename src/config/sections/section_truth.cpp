@@ -39,7 +39,7 @@ Key SwitchOrMap(std::string name, std::optional<T>& field, Section (*make)(T&),
 }
 
 // Three numbers, one a channel.
-Key ColourKey(std::string name, std::array<double, 3>& field, std::string meaning) {
+Key ColorKey(std::string name, std::array<double, 3>& field, std::string meaning) {
   const Range range = FromTo(0, 255);
   Key key = MakeKey(std::move(name), "list of numbers", std::move(meaning));
   key.range = range.Text();
@@ -93,7 +93,7 @@ Section ExpandSection(data::ExpandSpec& expand) {
       Number("p", expand.p, FromTo(0, 1), "the share of images that are expanded"),
       Number("most_ratio", expand.most_ratio, FromTo(1, 16),
              "the canvas's sides are up to so many times the image's"),
-      ColourKey("fill", expand.fill, "the canvas's colour, in bytes"),
+      ColorKey("fill", expand.fill, "the canvas's colour, in bytes"),
   };
   return section;
 }

@@ -15,7 +15,7 @@ Section DataSection(DataConfig& data);
 std::vector<Key> MixingKeys(AugmentConfig& augment);
 void CheckMixing(AugmentConfig& augment, const YamlNode& map, const ReadContext& context);
 Section ModelSection(ModelConfig& model);
-// Keys of gpt2, llama and vit alone, in `model`; and what does not fit between them.
+// Keys that only gpt2, llama and vit have, in `model`; and what does not fit between them.
 std::vector<Key> TransformerKeys(TransformerConfig& transformer);
 void CheckTransformer(const TransformerConfig& transformer, const YamlNode& map,
                       const ReadContext& context);

@@ -14,7 +14,7 @@ struct TextFault {
 
 // Looks for the common slips around the place (line and byte, from 0) where the parser gave up: a
 // tab in the indentation, brackets and quotes that are not closed, lines that stand at no depth of
-// those above, a missing blank behind a colon, a glob that is taken for an alias. Nothing where it
+// those above, a missing blank after a colon, a glob that is taken for an alias. Nothing where it
 // finds none.
 std::optional<TextFault> FindFault(std::string_view text, int line, int byte);
 

@@ -20,7 +20,7 @@ struct YamlNode {
   int line = 0, column = 0;     // from 1
   std::vector<YamlNode> items;  // kList
   std::vector<Entry> entries;   // kMap, in the order written
-  std::string comment;          // kScalar, kList: DocumentText writes it behind the value
+  std::string comment;          // kScalar, kList: DocumentText writes it after the value
 
   const Entry* FindEntry(std::string_view key) const;
   Entry* FindEntry(std::string_view key);

@@ -1,5 +1,5 @@
 // What is counted where a tensor is quantized to a block-scaled format: values lost and why, scales
-// and their spread, signal beside noise. Plain data.
+// and their spread, signal and noise. Plain data.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace ada {
 
-// Of one tensor, or of several that were added. A value is lost if it is finite and not zero and
-// its decoded value is zero; the cause is the first of these that holds:
+// Counts of one tensor, or of several that were added. A value is lost if it is finite and not zero
+// and its decoded value is zero; the cause is the first of these that holds:
 //   beside_largest  it is lost too under the exact scale, which brings its block's largest
 //   magnitude
 //                   to the largest element: the two are too far apart
@@ -24,7 +24,7 @@ struct BlockCounts {
   std::int64_t lost_beside_largest = 0, lost_tensor_scale = 0, lost_scale_floor = 0,
                lost_scale_rounding = 0;
   std::int64_t saturated = 0;  // finite, decoded as not zero, rounded beyond the largest element
-  // Of the blocks that are neither zero nor broken:
+  // These count blocks that are neither zero nor broken:
   std::int64_t at_floor = 0, at_ceiling = 0;  // stored scales at the least, the most of the rule
   // log2 of what an element is multiplied by, where that is finite and not zero; the extremes are 0
   // where there is none.

@@ -1,4 +1,4 @@
-// Tensors to block-scaled formats: the scalar definition that every vectorised kernel must agree
+// Tensors to block-scaled formats: the scalar definition that every vectorized kernel must agree
 // with bit for bit.
 #pragma once
 #include <cstdint>

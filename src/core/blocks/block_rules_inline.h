@@ -38,8 +38,8 @@ struct BlockGrid {
   float largest_input = 0;      // of the type that values come in: the largest fp32 or bf16 scale
 };
 
-// Of a format that RefuseBlockFormat accepts. `bf16_input`: values are given as bf16, whose largest
-// number then bounds an fp32 scale.
+// The grid of a format that RefuseBlockFormat accepts. `bf16_input`: values are given as bf16,
+// whose largest number then bounds an fp32 scale.
 ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format,
                                                        bool bf16_input = false) {
   BlockGrid grid;
@@ -132,7 +132,7 @@ ADA_HOST_DEVICE static inline BlockFactor E8M0FactorOf(const BlockGrid& grid, fl
 
 // --- fp8_e4m3 ------------------------------------------------------------------------------------
 
-// Of a stored scale under a tensor scale.
+// The factor of a stored scale under a tensor scale.
 ADA_HOST_DEVICE static inline BlockFactor StoredFactorOf(const BlockGrid& grid,
                                                          const TensorFactor& tensor, float wanted) {
   const float stored = RoundToGrid(grid.scale, wanted), largest = OfBits(kLargestFp32Bits);

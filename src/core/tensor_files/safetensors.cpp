@@ -24,7 +24,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
-constexpr std::uint64_t kRecognised = 256;  // bytes that tell a file's kind
+constexpr std::uint64_t kRecognized = 256;  // bytes that tell a file's kind
 
 struct DTypeInfo {
   std::string_view name;
@@ -166,7 +166,7 @@ SafetensorsFile SafetensorsFile::Open(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
   file.fd_ = fd.Release();
-  std::string begin(std::min<std::uint64_t>(size, kRecognised), '\0');
+  std::string begin(std::min<std::uint64_t>(size, kRecognized), '\0');
   file.Read(0, begin.data(), begin.size());
   std::uint64_t length = 0;
   std::memcpy(&length, begin.data(), sizeof length);

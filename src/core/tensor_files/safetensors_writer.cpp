@@ -21,7 +21,7 @@ std::string Quoted(const std::string& text) {
   }
 }
 
-// A tensor's entry in the header; its bytes begin at `offset`, which moves behind them.
+// A tensor's entry in the header; its bytes begin at `offset`, which moves after them.
 std::string EntryText(const std::string& name, const std::string& dtype,
                       const std::vector<std::int64_t>& shape, std::size_t bytes,
                       std::size_t& offset) {

@@ -159,7 +159,7 @@ void FileChecker::ReportClasses(const Dataset& dataset, const std::string& split
 void FileChecker::Report(const Dataset& dataset, const std::string& split,
                          const FileCheckSpec& spec, const std::vector<Looked>& all) {
   const bool any_color = std::any_of(all.begin(), all.end(), [](const Looked& looked) {
-    return looked.traits && !looked.traits->grey;
+    return looked.traits && !looked.traits->gray;
   });
   std::vector<std::int64_t> of_class(static_cast<std::size_t>(dataset.classes));
   std::map<std::string, std::string> hashes;
@@ -170,8 +170,8 @@ void FileChecker::Report(const Dataset& dataset, const std::string& split,
       fault.split = split;
       faults_->push_back(std::move(fault));
     }
-    if (looked.traits && looked.traits->grey && any_color)
-      faults_->push_back({FaultKind::kGrey, false, split, NameInSplit(dataset, image),
+    if (looked.traits && looked.traits->gray && any_color)
+      faults_->push_back({FaultKind::kGray, false, split, NameInSplit(dataset, image),
                           "grey, and others have colors"});
     if (!looked.hash.empty()) {
       const std::string name = NameInSplit(dataset, image);

@@ -23,11 +23,11 @@ struct FileCheckSpec {
   std::function<void(std::int64_t done)> progress = {};  // images of the split
 };
 
-// Of the splits of a set, one after the other. Faults of one are in the order of its files.
+// Checks the splits of a set, one after the other. Faults of a split are in the order of its files.
 class FileChecker {
  public:
   explicit FileChecker(FileFaults* faults) : faults_(faults) {}
-  // Throws DeviceError alone.
+  // Throws only DeviceError.
   void Check(const Dataset& dataset, const std::string& split, const FileCheckSpec& spec);
 
  private:

@@ -30,13 +30,13 @@ vision::Box Mirrored(const vision::Box& box, int width) {
   return {box.y0, w - box.x1, box.y1, w - box.x0};
 }
 
-std::vector<vision::LabelledBox> CropBoxes(const std::vector<vision::LabelledBox>& boxes,
-                                           const Box& crop) {
+std::vector<vision::LabeledBox> CropBoxes(const std::vector<vision::LabeledBox>& boxes,
+                                          const Box& crop) {
   const auto top = static_cast<float>(crop.top), left = static_cast<float>(crop.left);
   const auto bottom = static_cast<float>(crop.top + crop.height);
   const auto right = static_cast<float>(crop.left + crop.width);
-  std::vector<vision::LabelledBox> kept;
-  for (const vision::LabelledBox& object : boxes) {
+  std::vector<vision::LabeledBox> kept;
+  for (const vision::LabeledBox& object : boxes) {
     const vision::Box& box = object.box;
     const float y = (box.y0 + box.y1) / 2, x = (box.x0 + box.x1) / 2;
     if (!(top <= y && y < bottom && left <= x && x < right)) continue;
@@ -58,13 +58,13 @@ Box BoxOfTrial(const CropTrial& trial, PictureSize of) {
   return {trial.top, trial.left, size.height, size.width};
 }
 
-Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabelledBox>& boxes) {
+Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabeledBox>& boxes) {
   ADA_CHECK(!boxes.empty());
   const vision::BasicBox<double> box{static_cast<double>(crop.top), static_cast<double>(crop.left),
                                      static_cast<double>(crop.top + crop.height),
                                      static_cast<double>(crop.left + crop.width)};
   Overlaps overlaps{1, 0};
-  for (const vision::LabelledBox& object : boxes) {
+  for (const vision::LabeledBox& object : boxes) {
     const double overlap = vision::Overlap(object.box, box);
     overlaps = {std::min(overlaps.least, overlap), std::max(overlaps.most, overlap)};
   }
@@ -72,7 +72,7 @@ Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabelledBox>& b
 }
 
 Box DrawBoxCrop(const BoxCropSpec& spec, PictureSize of,
-                const std::vector<vision::LabelledBox>& boxes, Draws* draws) {
+                const std::vector<vision::LabeledBox>& boxes, Draws* draws) {
   std::vector<Box> candidates = {{0, 0, of.height, of.width}};
   const auto uniform = [&](double low, double high) {
     return static_cast<double>(draws->Uniform(static_cast<float>(low), static_cast<float>(high)));

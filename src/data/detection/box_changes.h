@@ -25,10 +25,10 @@ vision::Box Translated(const vision::Box& box, float down, float right);
 vision::Box ResizedBox(const vision::Box& box, PictureSize from, PictureSize to);
 vision::Box Mirrored(const vision::Box& box, int width);
 
-// The boxes in pixels of the crop, cut off at its edges; those whose centre does not lie in it (the
+// The boxes in pixels of the crop, cut off at its edges; those whose center does not lie in it (the
 // bottom and right edges are outside) and those of which nothing is left go.
-std::vector<vision::LabelledBox> CropBoxes(const std::vector<vision::LabelledBox>& boxes,
-                                           const Box& crop);
+std::vector<vision::LabeledBox> CropBoxes(const std::vector<vision::LabeledBox>& boxes,
+                                          const Box& crop);
 
 // How a crop is drawn: for each constraint up to `trials` boxes, whose sides are `scale` times
 // those of the image, of an aspect (width to height) between 1 / most_aspect and most_aspect; the
@@ -53,10 +53,10 @@ PictureSize SizeOfTrial(double scale, double aspect, PictureSize of);
 struct Overlaps {
   double least = 0, most = 0;
 };
-Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabelledBox>& boxes);
+Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabeledBox>& boxes);
 
 // Without boxes there are no constraints: the whole image.
 Box DrawBoxCrop(const BoxCropSpec& spec, PictureSize of,
-                const std::vector<vision::LabelledBox>& boxes, Draws* draws);
+                const std::vector<vision::LabeledBox>& boxes, Draws* draws);
 
 }  // namespace ada::data

@@ -125,9 +125,9 @@ void RequireFiles(const ListedImage& image) {
     throw DataError(image.place + ": " + Shown(image.name) + " has no picture: no file " +
                     image.folder + "/" + image.name + ".jpg (nor .jpeg, .png, .webp)" + kAdvice);
   if (!IsThere(image.annotation))
-    throw BrokenTruth(image.annotation, image.place + ": " + Shown(image.name) +
-                                            " has no annotation: no file " + image.annotation +
-                                            kAdvice);
+    throw BrokenLabels(image.annotation, image.place + ": " + Shown(image.name) +
+                                             " has no annotation: no file " + image.annotation +
+                                             kAdvice);
 }
 
 }  // namespace ada::data

@@ -28,7 +28,7 @@ bool HasList(const std::vector<std::string>& years, const std::string& split);
 std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const std::string& split,
                                     std::string* note);
 
-// DataError naming the list's line where the picture is missing, BrokenTruth where the annotation
+// DataError naming the list's line where the picture is missing, BrokenLabels where the annotation
 // is.
 void RequireFiles(const ListedImage& image);
 

@@ -12,8 +12,8 @@ constexpr int kInterpolations = 5;
 
 bool Happens(double p, Draws* draws) { return static_cast<double>(draws->Uniform(0, 1)) < p; }
 
-void MoveBoxes(const Expansion& expansion, std::vector<vision::LabelledBox>* boxes) {
-  for (vision::LabelledBox& object : *boxes)
+void MoveBoxes(const Expansion& expansion, std::vector<vision::LabeledBox>* boxes) {
+  for (vision::LabeledBox& object : *boxes)
     object.box = Translated(object.box, static_cast<float>(expansion.top),
                             static_cast<float>(expansion.left));
 }
@@ -29,10 +29,10 @@ void FlipColumns(PictureSize size, std::vector<float>* image) {
 }  // namespace
 
 SsdChanges DrawSsdChanges(const SsdChangesSpec& spec, PictureSize of,
-                          const std::vector<vision::LabelledBox>& boxes, Draws* draws) {
+                          const std::vector<vision::LabeledBox>& boxes, Draws* draws) {
   SsdChanges drawn;
   if (spec.distort) drawn.distortion = DrawDistortion(*spec.distort, draws);
-  std::vector<vision::LabelledBox> moved = boxes;
+  std::vector<vision::LabeledBox> moved = boxes;
   PictureSize canvas = of;
   if (spec.expand && Happens(spec.expand->p, draws)) {
     drawn.expansion = DrawExpansion(spec.expand->most_ratio, of, draws);
@@ -49,20 +49,20 @@ SsdChanges DrawSsdChanges(const SsdChangesSpec& spec, PictureSize of,
 }
 
 std::vector<float> ApplySsdChanges(const SsdChanges& changes, Picture picture, PictureSize to,
-                                   std::vector<vision::LabelledBox>* boxes, HsvRounding rounding) {
+                                   std::vector<vision::LabeledBox>* boxes, HsvRounding rounding) {
   ADA_CHECK(picture.channels == 3);
   Distort(changes.distortion, rounding, &picture);
   Canvas canvas{&picture, picture.size(), 0, 0, {}};
   if (changes.expansion) {
     const Expansion& expansion = *changes.expansion;
     canvas = {&picture, expansion.canvas, expansion.top, expansion.left, {}};
-    for (std::size_t c = 0; c < 3; ++c) canvas.colour[c] = static_cast<float>(changes.fill[c]);
+    for (std::size_t c = 0; c < 3; ++c) canvas.color[c] = static_cast<float>(changes.fill[c]);
     MoveBoxes(expansion, boxes);
   }
   std::vector<float> image = ResizeToFloats(canvas, changes.crop, to, changes.interpolation);
   if (changes.flip) FlipColumns(to, &image);
   *boxes = CropBoxes(*boxes, changes.crop);
-  for (vision::LabelledBox& object : *boxes) {
+  for (vision::LabeledBox& object : *boxes) {
     object.box = ResizedBox(object.box, {changes.crop.height, changes.crop.width}, to);
     if (changes.flip) object.box = Mirrored(object.box, to.width);
   }

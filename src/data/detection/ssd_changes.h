@@ -33,7 +33,7 @@ struct SsdChangesSpec {
 struct SsdChanges {
   Distortion distortion;
   std::optional<Expansion> expansion;
-  std::array<double, 3> fill{};  // the canvas's colour
+  std::array<double, 3> fill{};  // the canvas's color
   Box crop;                      // of the canvas, or of the image where it was not expanded
   Interpolation interpolation = Interpolation::kLinear;
   bool flip = false;
@@ -41,13 +41,13 @@ struct SsdChanges {
 
 // Draws in the order in which the changes are made. `boxes`: of the image, in its pixels.
 SsdChanges DrawSsdChanges(const SsdChangesSpec& spec, PictureSize of,
-                          const std::vector<vision::LabelledBox>& boxes, Draws* draws);
+                          const std::vector<vision::LabeledBox>& boxes, Draws* draws);
 
 // Makes a picture of 3 channels [to.height, to.width, 3] of fp32 values on the scale of bytes
-// (resizing may leave 0..255) and moves the boxes with it; those whose centre the crop leaves out
+// (resizing may leave 0..255) and moves the boxes with it; those whose center the crop leaves out
 // are gone.
 std::vector<float> ApplySsdChanges(const SsdChanges& changes, Picture picture, PictureSize to,
-                                   std::vector<vision::LabelledBox>* boxes,
+                                   std::vector<vision::LabeledBox>* boxes,
                                    HsvRounding rounding = HsvRounding::kNearest);
 
 }  // namespace ada::data

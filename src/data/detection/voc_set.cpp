@@ -55,7 +55,7 @@ Annotation ReadBoxes(const std::string& xml) {
   try {
     return ReadAnnotation(xml);
   } catch (const DataError& error) {
-    throw BrokenTruth(xml, error.what());
+    throw BrokenLabels(xml, error.what());
   }
 }
 
@@ -101,8 +101,8 @@ void ReadVocImage(const PictureRules& rules, VocImage* image) {
   }
   if (said == PictureSize{} || said == image->size) return;
   if (said == picture.stored) return TurnBoxes(picture, &image->annotation);
-  throw BrokenTruth(xml, OtherXmlSizeText(xml, said, image->listed.picture, picture),
-                    FaultKind::kSize);
+  throw BrokenLabels(xml, OtherXmlSizeText(xml, said, image->listed.picture, picture),
+                     FaultKind::kSize);
 }
 
 std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, const FileChoices& choices) {
@@ -148,7 +148,7 @@ int LabelOfObject(const LabelsByName& labels, const AnnotatedObject& object,
   std::vector<std::string> known;
   for (const auto& [name, label] : labels) known.push_back(name);
   const std::string nearest = NearestName(object.name, known);
-  throw BrokenTruth(
+  throw BrokenLabels(
       xml,
       xml + ": line " + std::to_string(object.line) + ": the class " + Shown(object.name) +
           " is not among data.class_names" +

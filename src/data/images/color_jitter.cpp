@@ -1,4 +1,4 @@
-// Colour jitter: the formulas of Pillow's Blend.c and Convert.c (L of RGB, HSV), in their types.
+// Color jitter: the formulas of Pillow's Blend.c and Convert.c (L of RGB, HSV), in their types.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -105,8 +105,8 @@ void AdjustSaturation(double factor, Picture* picture) {
   const auto alpha = static_cast<float>(factor);
   std::uint8_t* at = picture->pixels.data();
   for (std::uint8_t* end = at + picture->pixels.size(); at < end; at += 3) {
-    const int grey = Luma(at);
-    for (int c = 0; c < 3; ++c) at[c] = Blended(grey, at[c], alpha);
+    const int gray = Luma(at);
+    for (int c = 0; c < 3; ++c) at[c] = Blended(gray, at[c], alpha);
   }
 }
 

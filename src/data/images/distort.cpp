@@ -41,9 +41,9 @@ class Row {
     for (std::uint8_t* at = begin_; at < begin_ + 3 * std::ptrdiff_t{width_}; ++at)
       *at = table[*at];
   }
-  void ToHsv() { BestColourKernels().rgb_to_hsv(begin_, width_, begin_); }
+  void ToHsv() { BestColorKernels().rgb_to_hsv(begin_, width_, begin_); }
   void ToRgb() {
-    const ColourKernels& kernels = BestColourKernels();
+    const ColorKernels& kernels = BestColorKernels();
     if (rounding_ == HsvRounding::kNearest) return kernels.hsv_to_rgb(begin_, width_, begin_);
     kernels.opencv_to_rgb(begin_, width_, width_ / kOpenCvGroup * kOpenCvGroup, begin_);
   }
@@ -85,15 +85,15 @@ Distortion DrawDistortion(const DistortSpec& spec, Draws* draws) {
     return static_cast<double>(
         draws->Uniform(static_cast<float>(range.low), static_cast<float>(range.high)));
   };
-  const auto draw_colours = [&] {
+  const auto draw_colors = [&] {
     drawn.saturation = uniform(spec.saturation);
     if (draws->Below(2) != 0) drawn.hue = draws->Below(2 * spec.hue + 1) - spec.hue;
   };
   drawn.brightness = uniform({-spec.brightness, spec.brightness});
   drawn.contrast_first = draws->Below(2) != 0;
-  if (!drawn.contrast_first) draw_colours();
+  if (!drawn.contrast_first) draw_colors();
   drawn.contrast = uniform(spec.contrast);
-  if (drawn.contrast_first) draw_colours();
+  if (drawn.contrast_first) draw_colors();
   return drawn;
 }
 

@@ -44,7 +44,7 @@ std::vector<double> CubicWeights(double f) {
   return {before, here, next, 1 - (before + here + next)};
 }
 
-// Of the places from 3 before to 4 behind.
+// The weights of the places from 3 before to 4 after.
 std::vector<double> LanczosWeights(double f) {
   constexpr double kNothing = 1.1920929e-07;  // fp32's epsilon
   std::vector<double> weights(8, 0.0);
@@ -122,7 +122,7 @@ class RowsAcross {
         line_(static_cast<std::size_t>(part.width)),
         rows_(static_cast<std::size_t>(kept + 1) * width_),
         held_(static_cast<std::size_t>(kept), -1) {
-    line_.assign(line_.size(), ColourPixel());
+    line_.assign(line_.size(), ColorPixel());
     ResizeLine(rows_.data());  // the first of them: of canvas alone
   }
 
@@ -139,8 +139,8 @@ class RowsAcross {
   }
 
  private:
-  Pixel ColourPixel() const {
-    return Pixel{canvas_.colour[0], canvas_.colour[1], canvas_.colour[2], 0};
+  Pixel ColorPixel() const {
+    return Pixel{canvas_.color[0], canvas_.color[1], canvas_.color[2], 0};
   }
 
   // Beside the picture the line stays as it was made.

@@ -1,5 +1,5 @@
 // Resizing to fp32 values with OpenCV's five interpolations, as its resize computes them on float
-// pictures: half-pixel centres, borders repeated, no antialias but in kArea. Cubic and Lanczos may
+// pictures: half-pixel centers, borders repeated, no antialias but in kArea. Cubic and Lanczos may
 // leave the range of the values. Pure functions.
 #pragma once
 #include <array>
@@ -18,13 +18,13 @@ enum class Interpolation : std::uint8_t {
   kLanczos4,  // eight taps
 };
 
-// A picture of 3 channels on a canvas of one colour: what an expansion makes, never stored as a
+// A picture of 3 channels on a canvas of one color: what an expansion makes, never stored as a
 // whole.
 struct Canvas {
   const Picture* picture = nullptr;
   PictureSize size;       // of the canvas
   int top = 0, left = 0;  // of the picture on it
-  std::array<float, 3> colour{};
+  std::array<float, 3> color{};
 };
 
 // The part of the canvas, which lies within it, resized: [to.height, to.width, 3].

@@ -34,7 +34,7 @@ struct PictureHeader {
   PictureSize size;
   std::string kind;
   PictureTraits traits;
-  // Of memory while the whole picture is decoded: its pixels, and what the library holds.
+  // Memory while the whole picture is decoded: its pixels, and what the library holds.
   std::uint64_t decoding_bytes = 0;
 };
 

@@ -69,7 +69,7 @@ void Skip(j_decompress_ptr info, long bytes) {
   source.bytes_in_buffer -= static_cast<std::size_t>(bytes);
 }
 
-// The bytes of colour that CMYK of Adobe's polarity (255: no ink) becomes, rounded as PIL does.
+// The bytes of color that CMYK of Adobe's polarity (255: no ink) becomes, rounded as PIL does.
 void CmykToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) {
   for (int i = 0; i < pixels; ++i, in += 4, out += 3) {
     const int left = in[3];
@@ -143,7 +143,7 @@ class JpegReader {
  private:
   PictureTraits Traits() const {
     PictureTraits traits;
-    traits.grey = info_.num_components == 1;
+    traits.gray = info_.num_components == 1;
     for (const jpeg_marker_struct* marker = info_.marker_list; marker; marker = marker->next) {
       const FileBytes bytes(marker->data, marker->data_length);
       if (!HasExifMark(bytes)) continue;
@@ -189,7 +189,8 @@ class JpegReader {
                                           SizeText(Size()) + "); the picture is damaged");
   }
 
-  // Of several scans, as all progressive files have, the library holds all coefficients at once.
+  // Where a file has several scans, as all progressive files do, the library holds all coefficients
+  // at once.
   bool HoldsCoefficients() { return jpeg_has_multiple_scans(&info_) != FALSE; }
 
   std::vector<JpegComponent> Components() const {
@@ -234,7 +235,7 @@ class JpegReader {
   JpegState info_{};  // the first to go: it knows the others
 };
 
-// Colour is upsampled from its neighbours: columns are read with two blocks of the file beside
+// Color is upsampled from its neighbors: columns are read with two blocks of the file beside
 // them, so that those of the box are what they are in the whole picture.
 void JpegReader::ReadRows(const Box& box, bool to_end, std::uint8_t* out) {
   const int channels = info_.out_color_components;

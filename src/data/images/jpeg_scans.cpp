@@ -11,7 +11,7 @@ namespace {
 // Reading a scan's header and tables takes as long as so many empty blocks.
 constexpr std::uint64_t kBlocksOfHeader = 1000;
 
-// `segment`: behind the length of a scan's header.
+// `segment`: after the length of a scan's header.
 std::uint64_t BlocksOfScan(FileBytes segment, const std::vector<JpegComponent>& components) {
   std::uint64_t blocks = kBlocksOfHeader;
   const std::size_t count = segment.empty() ? 0 : segment[0];

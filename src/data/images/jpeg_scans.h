@@ -18,8 +18,8 @@ struct JpegWork {
   std::uint64_t blocks = 0;  // that all scans together go over
 };
 
-// Of a file that begins as JPEG, up to its end or to where it makes no sense; the decoder says what
-// is wrong there.
+// The work of a file that begins as JPEG, up to its end or to where it makes no sense; the decoder
+// says what is wrong there.
 JpegWork WorkOfScans(FileBytes file, const std::vector<JpegComponent>& components);
 
 // More than that is made to take time, about two seconds: the largest picture has fewer in ten

@@ -3,7 +3,7 @@
 set(ADA_PICTURE_KERNELS "")
 foreach(isa sse2 avx2 avx512)
   add_library(ada_picture_kernels_${isa} OBJECT src/data/images/kernels/resize_kernels.cpp
-              src/data/images/kernels/colour_kernels.cpp)
+              src/data/images/kernels/color_kernels.cpp)
   target_include_directories(ada_picture_kernels_${isa} PRIVATE src)
   target_compile_definitions(ada_picture_kernels_${isa} PRIVATE ADA_ISA=${isa})
   target_compile_options(ada_picture_kernels_${isa} PRIVATE $<$<CONFIG:Release>:-O3> -Wno-psabi

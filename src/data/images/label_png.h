@@ -1,4 +1,4 @@
-// Label images: PNG files whose values are numbers of classes, not colours.
+// Label images: PNG files whose values are numbers of classes, not colors.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace ada::data {
 
-// The values of a grey PNG of up to 8 bits, or the indices of a palette PNG (not its colours), as
+// The values of a gray PNG of up to 8 bits, or the indices of a palette PNG (not its colors), as
 // they are: one channel. DataError naming `path`: what picture.h throws, and every other kind of
 // picture.
 Picture DecodeLabelPng(FileBytes file, const std::string& path);

@@ -9,7 +9,8 @@ namespace ada::data {
 
 inline bool SwapsSides(int orientation) { return orientation >= 5; }
 
-// Of the TIFF block that an EXIF block is; 1 where it says none, or none that there is.
+// The orientation in the TIFF block that an EXIF block is; 1 where it says none, or none that
+// exists.
 int OrientationOf(FileBytes tiff);
 // Whether EXIF data begins with "Exif\0\0", as it does in JPEG.
 bool HasExifMark(FileBytes exif);

@@ -28,7 +28,7 @@ struct PictureFormat {
   Picture (*decode)(FileBytes file, const std::string& path, const Box* box,
                     SixteenBit sixteen_bit);
 };
-// Of a format whose values have 8 bits.
+// Decodes a format whose values have 8 bits.
 template <Picture (*decode)(FileBytes file, const std::string& path, const Box* box)>
 Picture DecodeBytes(FileBytes file, const std::string& path, const Box* box, SixteenBit) {
   return decode(file, path, box);

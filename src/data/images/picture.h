@@ -1,13 +1,13 @@
 // Pictures of files: JPEG, PNG and WebP, told apart by their content and not by their names,
 // decoded to the RGB bytes that PIL's Image.open(file).convert("RGB") gives (so torchvision's
-// ImageFolder): alpha dropped, 16-bit grey cut at 255 (other 16-bit PNG: the high byte), CMYK and
+// ImageFolder): alpha dropped, 16-bit gray cut at 255 (other 16-bit PNG: the high byte), CMYK and
 // YCCK JPEG taken as Adobe writes them (inverted), an orientation in EXIF not applied, JPEG by the
-// accurate integer DCT with smooth upsampling of colour. PictureRules ask for something else.
+// accurate integer DCT with smooth upsampling of color. PictureRules ask for something else.
 //
 // Every function that takes a file's bytes throws DataError naming `path` for what is none of these
 // (with what it looks like), for damaged and truncated data, and, before memory is taken, for
 // headers that claim more than kMaxPixels; DeviceError naming it where the machine has no memory.
-// Unlike PIL, which paints grey where the data of a JPEG makes no sense, such damage is an error
+// Unlike PIL, which paints gray where the data of a JPEG makes no sense, such damage is an error
 // here. All are safe from several threads at a time.
 #pragma once
 #include <cstdint>
@@ -43,7 +43,7 @@ struct Box {
 };
 inline Box WholeOf(PictureSize size) { return {0, 0, size.height, size.width}; }
 
-// What becomes of 16-bit values v: as PIL has it (grey: min(v, 255); colours: v / 256, rounded
+// What becomes of 16-bit values v: as PIL has it (gray: min(v, 255); colors: v / 256, rounded
 // down), or v / 257, rounded to nearest.
 enum class SixteenBit : std::uint8_t { kClip, kScale };
 // What is made of a file beyond what its format says.
@@ -56,9 +56,9 @@ struct PictureRules {
 struct PictureTraits {
   int bits = 8;         // of a value
   int orientation = 1;  // in EXIF, 1 to 8; 1: as it is stored
-  bool grey = false, palette = false, alpha = false;
+  bool gray = false, palette = false, alpha = false;
   // PIL's conversion makes all that is above 255 white.
-  bool is_clipped() const { return grey && bits == 16 && !alpha; }
+  bool is_clipped() const { return gray && bits == 16 && !alpha; }
 };
 
 // A file's bytes.
@@ -71,7 +71,7 @@ Picture DecodePicture(FileBytes file, const std::string& path, const PictureRule
 Picture DecodePicture(FileBytes file, const std::string& path, const Box& box,
                       const PictureRules& rules = {});
 
-// These read the header alone. The kind is "JPEG, 3 components, progressive", "PNG, 8-bit palette"
+// These read only the header. The kind is "JPEG, 3 components, progressive", "PNG, 8-bit palette"
 // or "WebP, lossy"; ", EXIF orientation 6" follows where it is not 1.
 PictureSize SizeOfPicture(FileBytes file, const std::string& path, const PictureRules& rules = {});
 std::string KindOfPicture(FileBytes file, const std::string& path);
@@ -90,12 +90,12 @@ struct PictureNeeds {
 PictureNeeds NeedsOfPictureFile(const std::string& path, const PictureRules& rules = {});
 PictureSize SizeInPictureFile(const std::string& path, const PictureRules& rules = {});
 
-// Writes a PNG of 1 (grey) or 3 (RGB) channels as core/file.h's AtomicFile writes; OutputError with
+// Writes a PNG of 1 (gray) or 3 (RGB) channels as core/file.h's AtomicFile writes; OutputError with
 // the reason.
 void WritePng(const std::string& path, const Picture& picture);
 
-// Does the same for numbers that stand for colours: a PNG with a palette, whose values are those of
-// the picture of 1 channel. At most 256 colours.
+// Does the same for numbers that stand for colors: a PNG with a palette, whose values are those of
+// the picture of 1 channel. At most 256 colors.
 struct PaletteColor {
   std::uint8_t r = 0, g = 0, b = 0;
 };

@@ -27,7 +27,7 @@ constexpr std::uint64_t kMostDeflate = 1032;
 // What is made of the values of a file.
 enum class PngValues : std::uint8_t { kRgb, kLabels };
 
-// Of the chunk eXIf in front of the pixels, which libpng passes over here; 1: there is none.
+// The orientation in the chunk eXIf before the pixels, which libpng skips here; 1: there is none.
 int OrientationOfPng(FileBytes file) {
   using std::string_view_literals::operator""sv;
   constexpr std::size_t kSignature = 8, kAround = 12;  // length, name and checksum of a chunk
@@ -124,7 +124,7 @@ class PngReader {
     reader->left_ = reader->left_.subspan(bytes);
   }
 
-  // Of 16-bit grey each value needs both bytes.
+  // In 16-bit gray each value needs both bytes.
   bool clips() const {
     return kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16 && sixteen_bit_ == SixteenBit::kClip;
   }
@@ -170,7 +170,7 @@ PictureHeader PngReader::Header() const {
   const std::uint64_t rows = interlaced_ == PNG_INTERLACE_NONE ? 0 : pixels * BytesOfConverted();
   PictureTraits traits;
   traits.bits = depth_;
-  traits.grey = (kind_ & PNG_COLOR_MASK_COLOR) == 0;
+  traits.gray = (kind_ & PNG_COLOR_MASK_COLOR) == 0;
   traits.palette = kind_ == PNG_COLOR_TYPE_PALETTE;
   traits.alpha =
       (kind_ & PNG_COLOR_MASK_ALPHA) != 0 || png_get_valid(png_, info_, PNG_INFO_tRNS) != 0;
@@ -193,20 +193,20 @@ void PngReader::CheckBytes() const {
 }
 
 void PngReader::RequireLabels() const {
-  const bool grey = kind_ == PNG_COLOR_TYPE_GRAY && depth_ <= 8;
-  if (grey || kind_ == PNG_COLOR_TYPE_PALETTE) return;
+  const bool gray = kind_ == PNG_COLOR_TYPE_GRAY && depth_ <= 8;
+  if (gray || kind_ == PNG_COLOR_TYPE_PALETTE) return;
   throw DataError(path_ + ": " + Header().kind +
                   ": no label image; expected 8-bit grey or palette PNG, whose values are the "
                   "numbers of the classes; of colors, data.label_values says the classes");
 }
 
-// Of a pixel after ChooseConversions.
+// The bytes of a pixel after ChooseConversions.
 std::uint64_t PngReader::BytesOfConverted() const {
   if (values_ == PngValues::kLabels || kind_ == PNG_COLOR_TYPE_PALETTE) return 1;
   return clips() ? 2 : 3;
 }
 
-// After these conversions a pixel is 3 bytes of colour, an index of the palette, two bytes of grey,
+// After these conversions a pixel is 3 bytes of color, an index of the palette, two bytes of gray,
 // or a label.
 void PngReader::ChooseConversions() {
   if (values_ == PngValues::kLabels) {
@@ -249,7 +249,7 @@ void PngReader::ReadRows(const Box& box, std::uint8_t* out) {
   const std::size_t pixel_bytes = row.size() / static_cast<std::size_t>(size_.width);
   const std::uint8_t* in = row.data() + pixel_bytes * static_cast<std::size_t>(box.left);
   Guarded([&] {
-    // All rows: each is unpacked from the one above it, and the checksum stands behind the last.
+    // All rows: each is unpacked from the one above it, and the checksum stands after the last.
     for (int y = 0; y < size_.height; ++y) {
       png_read_row(png_, row.data(), nullptr);
       if (y < box.top || y >= box.top + box.height) continue;

@@ -1,5 +1,5 @@
 // Random changes of a picture as torchvision makes them on PIL pictures: where a random resized
-// crop lies, colour jitter, random erasing. What is drawn comes from a source of draws, so that
+// crop lies, color jitter, random erasing. What is drawn comes from a source of draws, so that
 // recorded draws give recorded results; the arithmetic is that of the originals, fp32 where it is
 // fp32 there.
 #pragma once
@@ -43,7 +43,7 @@ class StreamDraws : public Draws {
 };
 
 // torchvision's RandomResizedCrop.get_params: a share of the area and a ratio of width to height,
-// the logarithm of which is uniform; after ten that do not fit the largest box in the centre whose
+// the logarithm of which is uniform; after ten that do not fit the largest box in the center whose
 // ratio is allowed.
 struct RandomCropSpec {
   Range scale{0.08, 1.0}, ratio{3.0 / 4.0, 4.0 / 3.0};
@@ -63,15 +63,15 @@ struct ColorJitter {
 };
 ColorJitter DrawColorJitter(const ColorJitterSpec& spec, Draws* draws);
 
-// These change a picture of 1 (grey: saturation and hue do nothing) or 3 channels.
+// These change a picture of 1 (gray: saturation and hue do nothing) or 3 channels.
 void ApplyColorJitter(const ColorJitter& jitter, Picture* picture);
 void AdjustBrightness(double factor, Picture* picture);
 void AdjustContrast(double factor, Picture* picture);
 void AdjustSaturation(double factor, Picture* picture);
 void AdjustHue(double factor, Picture* picture);
 
-// torchvision's RandomErasing, on what the network sees: floats after normalising, where 0 is the
-// mean colour. Ten boxes are tried; where none is smaller than the picture nothing is erased.
+// torchvision's RandomErasing, on what the network sees: floats after normalizing, where 0 is the
+// mean color. Ten boxes are tried; where none is smaller than the picture nothing is erased.
 struct RandomErasingSpec {
   double p = 0.5;
   Range scale{0.02, 0.33}, ratio{0.3, 3.3};  // of the area; of height to width

@@ -1,5 +1,5 @@
 // Bilinear resizing with antialias, byte for byte as Pillow 13's Image.resize(..., BILINEAR) on RGB
-// and grey pictures (so torchvision's PIL path): weights of 22 bits, one axis after the other, each
+// and gray pictures (so torchvision's PIL path): weights of 22 bits, one axis after the other, each
 // rounded to bytes; down first where the height loses more than twice as many pixels as the width,
 // else across first. And the sizes and boxes that torchvision's transforms compute. Pure functions,
 // for any number of channels.
@@ -18,7 +18,7 @@ Picture ResizeBox(const Picture& picture, const Box& box, PictureSize to);
 // The same, but only `part` of the result, which lies within it, is computed.
 Picture ResizeBox(const Picture& picture, const Box& box, PictureSize to, const Box& part);
 
-// Of pixel `at` of an axis of `to` pixels, the one of `from` pixels in which its centre lies.
+// For pixel `at` of an axis of `to` pixels, the one of `from` pixels in which its center lies.
 inline int NearestPlace(int at, int from, int to) {
   return static_cast<int>((2 * std::int64_t{at} + 1) * from / (2 * std::int64_t{to}));
 }

@@ -27,12 +27,12 @@ const ResizeKernels& BestResizeKernels() {
   return best;
 }
 
-std::vector<const ColourKernels*> ColourKernelsHere() {
-  return KernelsHere(&avx512::kColourKernels, &avx2::kColourKernels, &sse2::kColourKernels);
+std::vector<const ColorKernels*> ColorKernelsHere() {
+  return KernelsHere(&avx512::kColorKernels, &avx2::kColorKernels, &sse2::kColorKernels);
 }
 
-const ColourKernels& BestColourKernels() {
-  static const ColourKernels& best = *ColourKernelsHere().front();
+const ColorKernels& BestColorKernels() {
+  static const ColorKernels& best = *ColorKernelsHere().front();
   return best;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "data/images/kernels/colour_kernels.h"
+#include "data/images/kernels/color_kernels.h"
 #include "data/images/kernels/resize_kernels.h"
 
 namespace ada::data {
@@ -10,7 +10,7 @@ namespace ada::data {
 // Those that this machine can run, the best first.
 std::vector<const ResizeKernels*> ResizeKernelsHere();
 const ResizeKernels& BestResizeKernels();
-std::vector<const ColourKernels*> ColourKernelsHere();
-const ColourKernels& BestColourKernels();
+std::vector<const ColorKernels*> ColorKernelsHere();
+const ColorKernels& BestColorKernels();
 
 }  // namespace ada::data

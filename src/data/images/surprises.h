@@ -8,7 +8,7 @@
 
 namespace ada::data {
 
-// 16-bit grey whose values above 255 become white.
+// 16-bit gray whose values above 255 become white.
 inline bool IsClipped(const PictureTraits& traits, const PictureRules& rules) {
   return traits.is_clipped() && rules.sixteen_bit == SixteenBit::kClip;
 }

@@ -1,4 +1,4 @@
-// WebP by libwebp. A still picture is decoded whole, for colour is upsampled from its neighbors:
+// WebP by libwebp. A still picture is decoded whole, for color is upsampled from its neighbors:
 // so a box has the same bytes as in the whole picture.
 #include <webp/decode.h>
 
@@ -34,8 +34,8 @@ std::uint64_t NumberAt(FileBytes file, std::size_t at) {
   throw FaultyFile(FaultKind::kCut, path + ": the WebP data is cut off; the picture is damaged");
 }
 
-// Of the chunk EXIF, which stands after the pixels. DataError where the header claims one and the
-// file ends before it.
+// The orientation in the chunk EXIF, which stands after the pixels. DataError where the header
+// claims one and the file ends before it.
 int OrientationOfWebp(FileBytes file, const std::string& path) {
   const bool claims = TextAt(file, kRiffHeader, 4) == "VP8X" &&
                       file.size() > kRiffHeader + kChunkHeader &&

@@ -62,7 +62,7 @@ bool WriteRows(png_structp png, png_infop info, const Picture& picture,
   return true;
 }
 
-// `palette` empty: grey or RGB.
+// `palette` empty: gray or RGB.
 void WriteFile(const std::string& path, const Picture& picture,
                std::span<const png_color> palette) {
   ADA_CHECK(picture.channels == 1 || picture.channels == 3);

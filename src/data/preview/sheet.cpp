@@ -15,10 +15,11 @@ namespace {
 constexpr int kColumns = 8, kGap = 8;
 constexpr int kMargin = 3;                     // above and below the line of text under an image
 constexpr int kSmallest = 96, kLargest = 224;  // sides of an image on the sheet
-constexpr int kColumnsOfTruth = 4, kLargestOfTruth = 448;  // where labels or boxes are drawn on it
+constexpr int kColumnsWithLabels = 4,
+              kLargestWithLabels = 448;  // where labels or boxes are drawn on it
 constexpr vision::Rgb kInk = {30, 30, 30}, kPaper = {245, 245, 245};
 
-// What was normalised, as it was before; [0, 1] where that holds the values.
+// What was normalized, as it was before; [0, 1] where that holds the values.
 class Shades {
  public:
   Shades(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec)
@@ -46,7 +47,7 @@ class Shades {
   double low_ = 0, high_ = 1;
 };
 
-// RGB of three channels, grey of the first channel else.
+// RGB of three channels, gray of the first channel else.
 Picture ImageOf(const float* values, const ImageShape& shape, const Shades& shades) {
   Picture picture{shape.height, shape.width, 3, {}};
   const auto channels = static_cast<std::size_t>(shape.channels);
@@ -71,11 +72,11 @@ std::string NameOfClass(std::int32_t label, const std::vector<std::string>& name
   return at < names.size() ? names[at] : std::to_string(label);
 }
 
-// What a batch says of its images beside one label each.
-class DrawnTruth {
+// What a batch holds about its images besides one label each.
+class DrawnLabels {
  public:
-  DrawnTruth(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec,
-             const std::vector<std::string>& names)
+  DrawnLabels(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec,
+              const std::vector<std::string>& names)
       : batch_(batch), spec_(spec), names_(names) {
     labels_ = batch.labels.size() / static_cast<std::size_t>(batch.rows);
     pixels_ = static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
@@ -97,7 +98,7 @@ class DrawnTruth {
     }
     const std::vector<vision::Detection> found = BoxesOf(row, labels);
     for (const vision::Detection& object : found)
-      vision::DrawLabelledBox(view, object.box, object.label, NameOfClass(object.label, names_));
+      vision::DrawLabeledBox(view, object.box, object.label, NameOfClass(object.label, names_));
     return std::to_string(found.size()) + (found.size() == 1 ? " box" : " boxes");
   }
 
@@ -145,8 +146,8 @@ Picture DrawSheet(const Batch& batch, const ImageShape& shape, const LoaderSpec&
                   const std::vector<std::string>& names) {
   const int images = std::min(batch.rows, kMostOnSheet);
   const Shades shades(batch, shape, spec);
-  const DrawnTruth truth(batch, shape, spec, names);
-  const int largest = truth.any() ? kLargestOfTruth : kLargest;
+  const DrawnLabels truth(batch, shape, spec, names);
+  const int largest = truth.any() ? kLargestWithLabels : kLargest;
   const int side = std::max(shape.height, shape.width);
   const int scale = std::max(1, (kSmallest + side - 1) / side);
   const auto image_of = [&](int row, std::string* text) {
@@ -156,7 +157,7 @@ Picture DrawSheet(const Batch& batch, const ImageShape& shape, const LoaderSpec&
   };
   std::string text;
   const Picture first = image_of(0, &text);
-  const int columns = std::min(truth.any() ? kColumnsOfTruth : kColumns, images);
+  const int columns = std::min(truth.any() ? kColumnsWithLabels : kColumns, images);
   const int rows = (images + columns - 1) / columns;
   const int cell_width = std::max(first.width * scale, kSmallest) + kGap;
   const int cell_height = first.height * scale + 2 * kMargin + vision::TextHeight() + kGap;

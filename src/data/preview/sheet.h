@@ -12,7 +12,7 @@ namespace ada::data {
 inline constexpr int kMostOnSheet = 64;
 
 // The first images of `batch`, at most kMostOnSheet, side by side; small ones enlarged, large ones
-// made smaller. Normalisation by `mean` and `std` is undone; fp32 values that leave 0..1 all the
+// made smaller. Normalization by `mean` and `std` is undone; fp32 values that leave 0..1 all the
 // same are spread from the smallest to the largest of the batch. Below each its class's name, or
 // its number where `names` has none.
 Picture DrawSheet(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec,

@@ -36,7 +36,7 @@ Picture LabelsToCount(const Dataset& dataset, std::int64_t image,
   return labels;
 }
 
-// Of the images begin..end - 1 of the set.
+// Counts the images begin..end - 1 of the set.
 PixelCounts CountPixels(const Dataset& dataset, std::int64_t begin, std::int64_t end,
                         bool skip_broken) {
   const auto classes = static_cast<std::size_t>(dataset.classes);

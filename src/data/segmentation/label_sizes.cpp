@@ -25,7 +25,7 @@ std::string TurnedText(const std::string& picture, PictureSize labels) {
          " turns the picture to that size: set data.exif: apply, or turn the picture itself";
 }
 
-// Of the image with this number in its files.
+// The message for the image with this number in its files.
 std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,
                           PictureSize labels) {
   return dataset.label_images->NameOf(number) + ": " + SizeText(labels) + ", and its picture " +
@@ -60,12 +60,13 @@ Picture ReadLabels(const Dataset& dataset, std::int64_t number, PictureSize pict
   try {
     labels = dataset.label_images->Read(number);
   } catch (const FaultyFile& error) {
-    throw BrokenTruth(name, error.what(), error.kind());
+    throw BrokenLabels(name, error.what(), error.kind());
   } catch (const DataError& error) {
-    throw BrokenTruth(name, error.what());
+    throw BrokenLabels(name, error.what());
   }
   if (labels.size() == picture) return labels;
-  throw BrokenTruth(name, OtherSizeText(dataset, number, picture, labels.size()), FaultKind::kSize);
+  throw BrokenLabels(name, OtherSizeText(dataset, number, picture, labels.size()),
+                     FaultKind::kSize);
 }
 
 }  // namespace ada::data

@@ -11,7 +11,7 @@ namespace ada::data {
 void RequireLabelSizes(const Dataset& dataset, bool skip_broken);
 
 // The label image of the image with this number in its files, whose picture has that size.
-// BrokenTruth where it cannot be read, or has another size.
+// BrokenLabels where it cannot be read, or has another size.
 Picture ReadLabels(const Dataset& dataset, std::int64_t number, PictureSize picture);
 
 }  // namespace ada::data

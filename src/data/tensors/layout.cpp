@@ -10,7 +10,7 @@
 namespace ada::data {
 namespace {
 
-constexpr std::int64_t kFewChannels = 4;  // grey, RGB, RGB and one more
+constexpr std::int64_t kFewChannels = 4;  // gray, RGB, RGB and one more
 constexpr std::int64_t kArraysOfTask = 64;
 
 template <std::size_t kBytes>

@@ -21,7 +21,7 @@ struct TensorInFile {
   DType dtype = DType::kU8;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;  // in the mapped file, of safetensors
-  std::optional<ZipMember> member;   // of an .npz file: what has them, behind the .npy header
+  std::optional<ZipMember> member;   // of an .npz file: what has them, after the .npy header
   std::size_t header_bytes = 0;
 
   std::int64_t numel() const;
@@ -43,7 +43,7 @@ class TensorFile {
   const TensorInFile* Find(const std::string& name) const;  // null: not there
   // DataError where it is not there, with what was `expected`.
   const TensorInFile& Require(const std::string& name, const std::string& expected) const;
-  // Of safetensors; else empty.
+  // The metadata of safetensors; else empty.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:

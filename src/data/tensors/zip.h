@@ -26,7 +26,7 @@ std::vector<std::byte> BeginningOf(const ZipMember& member, std::size_t most,
                                    const std::string& place);
 // DataError where the data of a stored member has another CRC-32 than the file says.
 void CheckSum(const ZipMember& member, const std::string& place);
-// Unpacks a deflated member behind its first `skip` bytes into `to`, which takes all the rest, and
+// Unpacks a deflated member after its first `skip` bytes into `to`, which takes all the rest, and
 // checks the sum of the whole. DataError where the data is damaged, or more or less than it says.
 void Unpack(const ZipMember& member, std::size_t skip, std::span<std::byte> to,
             const std::string& place);

@@ -1,6 +1,6 @@
-// Rows of batches that are sequences of tokens. Of a text each epoch draws as many windows as lie
-// side by side in it, with replacement and from any place, as nanoGPT does; rows of an array are
-// seen once each.
+// Rows of batches that are sequences of tokens. From a text each epoch draws as many windows as fit
+// in it one after the other, with replacement and from any place, as nanoGPT does; rows of an array
+// are seen once each.
 #include <algorithm>
 
 #include "core/error.h"

@@ -1,5 +1,5 @@
 // Files that hold nothing but tokens, mapped into memory: bytes of a text, or whole numbers as
-// nanoGPT (raw) and llm.c (behind a header of 256 int32) write them.
+// nanoGPT (raw) and llm.c (after a header of 256 int32) write them.
 #pragma once
 #include <cstddef>
 #include <cstdint>

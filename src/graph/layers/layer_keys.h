@@ -1,4 +1,4 @@
-// The keys that kinds of layers know beside `name`, `kind` and `inputs`, with their defaults: the
+// The keys that kinds of layers know besides `name`, `kind` and `inputs`, with their defaults: the
 // union over all kinds. Which kind knows which stands in the kind's row (layer_kind.h).
 #pragma once
 #include <array>
@@ -37,7 +37,7 @@ struct LayerKeys {
   bool per_channel = false;  // a slope for each channel
   int values = 4;            // of a box
 
-  // Of sequences.
+  // Keys of sequences.
   int vocabulary = 0;       // tokens
   int context = 0;          // positions at most
   bool whole_name = false;  // position_embedding, no YAML key: its weight is [1, context,

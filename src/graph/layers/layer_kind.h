@@ -34,7 +34,7 @@ struct LayerShapes {
 
 // A trained tensor or a running statistic of a layer.
 struct ParameterSpec {
-  std::string name;                // behind the layer's: "weight"; empty: it is the layer's
+  std::string name;                // after the layer's: "weight"; empty: it is the layer's
   std::vector<std::int64_t> dims;  // PyTorch's
   Shape shape;                     // in memory, in the order of dims
   bool trained = true;
@@ -96,7 +96,7 @@ struct LayerKind {
   bool constant = false;        // none of its parameters is trained
   bool has_weight = false;      // the first parameter is multiplied, as a rounded copy
   bool gathers_weight = false;  // the first parameter is read row by row, and may be tied
-  bool chooses_scale = false;   // its dx gets a scale of its own, by the rule of a policy
+  bool chooses_scale = false;   // its dx gets a per-tensor scale, by the rule of a policy
   // Its gradients within, and those that it hands on, have a decision each, in the order in which
   // they are taken; they have the format of the layer's gradients.
   std::vector<OwnDecision> decisions = {};
@@ -105,12 +105,12 @@ struct LayerKind {
   bool may_choose_scale = false;
   bool rounds_output = true;  // false: every value of the output is one of the input's, or zero
   bool (*rounds_output_by)(const LayerKeys& keys) = nullptr;  // decides instead, where keys do
-  // Whether its dx is rounded. Null: where the output is, and there is one input alone.
+  // Whether its dx is rounded. Null: where the output is, and there is only one input.
   bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
   Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
   // It may leave the largest magnitudes of y and dx to the ops that read them next, and it takes
   // those of its x and dy (backend/decisions.h).
-  bool leaves_largest = false, takes_largest = false;
+  bool defers_amax = false, takes_deferred_amax = false;
   bool autocast_fp32 = false;      // torch.autocast computes it in fp32 (network/autocast.h)
   bool autocast_cpu_fp32 = false;  // the same of its lists for CPUs
   bool autocast_low = false;       // and it in fp16 or bf16, whatever its inputs are
@@ -124,7 +124,7 @@ struct LayerKind {
 
   // --- Fusion ---
   ChainPart chain = ChainPart::kNone;
-  bool sums_channels = false;  // its epilogue can take the sums that a batch norm behind it needs
+  bool sums_channels = false;  // its epilogue can take the sums that a batch norm after it needs
 
   backend::OpSpec (*spec)(const OpParts& parts) = nullptr;
 
@@ -143,7 +143,7 @@ const std::vector<LayerKind>& LayerKinds();
 const LayerKind* FindLayerKind(const std::string& name);
 
 // The rows by family, each in a file of its own.
-std::vector<LayerKind> ProductKinds();
+std::vector<LayerKind> MatmulKinds();
 std::vector<LayerKind> NormKinds();
 std::vector<LayerKind> ActivationKinds();
 std::vector<LayerKind> PoolKinds();

@@ -9,7 +9,7 @@ namespace ada::graph {
 const std::vector<LayerKind>& LayerKinds() {
   static const std::vector<LayerKind> kinds = [] {
     std::vector<LayerKind> all;
-    for (const auto& family : {ProductKinds(), NormKinds(), ActivationKinds(), PoolKinds(),
+    for (const auto& family : {MatmulKinds(), NormKinds(), ActivationKinds(), PoolKinds(),
                                JoinKinds(), SequenceKinds(), OtherKinds()}) {
       all.insert(all.end(), family.begin(), family.end());
     }

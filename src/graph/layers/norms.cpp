@@ -1,4 +1,4 @@
-// Layers that normalise: batch_norm, layer_norm, rms_norm, group_norm, l2_normalize, lrn; and
+// Layers that normalize: batch_norm, layer_norm, rms_norm, group_norm, l2_normalize, lrn; and
 // factors by channel: channel_scale, affine.
 #include "graph/layers/layer_kind.h"
 
@@ -76,7 +76,7 @@ backend::OpSpec AffineSpecOf(const OpParts& op) {
   return spec;
 }
 
-// Of a kind with gamma, or gamma and beta.
+// The spec of a kind with gamma, or gamma and beta.
 template <class Spec>
 Spec GammaSpecOf(const OpParts& op) {
   auto spec = SpecOf<Spec>(op);
@@ -90,7 +90,7 @@ Spec GammaSpecOf(const OpParts& op) {
   return spec;
 }
 template <class Spec>
-backend::OpSpec UnitNormSpecOf(const OpParts& op) {
+backend::OpSpec GroupedNormSpecOf(const OpParts& op) {
   return GammaSpecOf<Spec>(op);
 }
 backend::OpSpec GroupNormSpecOf(const OpParts& op) {
@@ -119,7 +119,7 @@ std::vector<LayerKind> NormKinds() {
        .infer = KeepShape,
        .parameters = BatchNormParameters,
        .may_choose_scale = true,
-       .takes_largest = true,
+       .takes_deferred_amax = true,
        .keeps_input = true,
        .dx_in_place = true,
        .chain = ChainPart::kNorm,
@@ -133,7 +133,7 @@ std::vector<LayerKind> NormKinds() {
        .autocast_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
-       .spec = UnitNormSpecOf<backend::LayerNormSpec>},
+       .spec = GroupedNormSpecOf<backend::LayerNormSpec>},
       // Llama's default; torch.nn.RMSNorm without eps takes the smallest step of fp32 at 1.
       {.name = backend::RmsNormSpec::kKind,
        .keys = {"eps"},
@@ -142,7 +142,7 @@ std::vector<LayerKind> NormKinds() {
        .autocast_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
-       .spec = UnitNormSpecOf<backend::RmsNormSpec>},
+       .spec = GroupedNormSpecOf<backend::RmsNormSpec>},
       {.name = backend::GroupNormSpec::kKind,
        .keys = {"groups", "eps"},
        .required = {"groups"},
@@ -178,7 +178,7 @@ std::vector<LayerKind> NormKinds() {
        .autocast_cpu_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
-       .spec = UnitNormSpecOf<backend::L2NormalizeSpec>},
+       .spec = GroupedNormSpecOf<backend::L2NormalizeSpec>},
       // A value of dx is made of several of dy.
       {.name = backend::LrnSpec::kKind,
        .keys = {"size", "alpha", "beta", "k"},

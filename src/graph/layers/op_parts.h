@@ -28,33 +28,34 @@ struct OpParts {
   std::vector<Tensor> x;  // the inputs; without data where `recomputed` makes it
   Tensor y;               // the output, of the whole chain where layers are fused
   backend::Gradient dy;
-  std::vector<backend::Gradient> dx;       // one an input, empty where not computed; or none at all
-  std::vector<Parameter> parameters;       // in the order of the kind's row
-  RoundedTo rounded_y;                     // of kinds that round their output
-  scaling::LayerScaler* scaler = nullptr;  // null where dx is not computed, or has no own scale
+  std::vector<backend::Gradient> dx;  // one an input, empty where not computed; or none at all
+  std::vector<Parameter> parameters;  // in the order of the kind's row
+  RoundedTo rounded_y;                // of kinds that round their output
+  scaling::LayerScaler* scaler =
+      nullptr;  // null where dx is not computed, or has no per-tensor scale
 
-  // Of attention.
+  // Parts of attention.
   RoundedTo p, ds;
   bool rounds_p = true, rounds_ds = true;
   float* ds_scale = nullptr;
   std::array<scaling::LayerScaler*, 4> scalers{};  // by AttentionSpec::Decision
 
-  // Of kinds with a weight.
+  // Parts of kinds with a weight.
   bool adds_dw = false;  // another layer's op writes dw of the same weight before
   RoundedTo w, dw;
-  const scaling::TensorScaler* x_own_scale = nullptr;
+  const scaling::TensorScaler* x_per_tensor_scale = nullptr;
   backend::OperandRoundings operands;
   backend::ChannelMoments y_moments;
-  bool y_largest_left = false;
+  bool y_amax_deferred = false;
 
-  // Of a batch norm, with what is fused behind it.
+  // Parts of a batch norm, with what is fused after it.
   backend::ChannelMoments x_moments;
   RoundedTo left_x;  // whose largest magnitude is left to it; without stats: none is
   Tensor addend;
   RoundedTo sum;
   bool relu = false;
 
-  // Of a pool that says where its maxima lay, and of the layer that asks; pooled: the pool's
+  // Parts of a pool that says where its maxima lay, and of the layer that asks; pooled: the pool's
   // output.
   std::uint16_t* positions = nullptr;
   Shape pooled;

@@ -149,7 +149,8 @@ std::vector<LayerKind> OtherKinds() {
        .infer = KeepShape,
        .chooses_scale = true,
        .spec = PlainSpec<backend::ScaleSpec>},
-      // Of a run that another program recorded: it has a name, weights perhaps, and passes S on.
+      // A layer of a run that another program recorded: it has a name, weights perhaps, and passes
+      // S on.
       {.name = "external",
        .infer = RefuseExternal,
        .parameters = UnknownParameters,

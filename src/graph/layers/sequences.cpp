@@ -81,7 +81,7 @@ struct AttentionSizes {
   std::int64_t width;          // of a head
   std::int64_t queries, keys;  // positions
 };
-// Of shapes that InferAttention has seen.
+// The sizes from shapes that InferAttention has checked.
 AttentionSizes SizesOf(const LayerKeys& keys, const LayerShapes& shapes) {
   const Shape& q = shapes.input();
   const bool fused = shapes.inputs.size() == 1;

@@ -18,8 +18,8 @@ std::vector<bool> IsWide(const Network& network, bool on_cpu) {
   return wide;
 }
 
-// Whether products alone read a value, be it through layers that only move values.
-std::vector<bool> AreForProducts(const Network& network) {
+// Whether only matmuls read a value, be it through layers that only move values.
+std::vector<bool> AreForMatmuls(const Network& network) {
   const auto consumers = network.Consumers();
   std::vector<bool> all(consumers.size());
   for (std::size_t value = consumers.size(); value-- > 0;) {
@@ -39,7 +39,7 @@ std::vector<bool> AreForProducts(const Network& network) {
 
 std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFormat& low,
                                           bool on_cpu) {
-  const std::vector<bool> wide = IsWide(network, on_cpu), for_products = AreForProducts(network);
+  const std::vector<bool> wide = IsWide(network, on_cpu), for_products = AreForMatmuls(network);
   std::vector<LayerFormats> formats;
   for (std::size_t value = 0; value < wide.size(); ++value) {
     const NumberFormat& format = wide[value] && !for_products[value] ? kFp32 : low;

@@ -20,13 +20,13 @@ struct LayerRow {
   double mflop = 0;         // forward, one image, a multiply-add counted as 2
   NumberFormat format;      // of its output
   bool has_weight = false;  // conv2d, linear
-  // Of conv2d.
+  // Values of conv2d.
   std::array<int, 2> stride = {1, 1};  // height, width
   int groups = 1;
   double eps = 0;  // of batch_norm
 };
 
-// What the table shows of a layer beside its row.
+// What the table shows of a layer besides its row.
 struct LayerNotes {
   // The formats of what it rounds, by tensor (core/tensor_names.h).
   std::vector<std::pair<std::string, AnyFormat>> formats;

@@ -17,7 +17,7 @@ namespace ada::graph {
 // What a layer rounds to, by role.
 struct LayerFormats {
   NumberFormat activations, weights, gradients, weight_gradients;
-  // Of attention: whether probabilities, and gradients of scores, stay fp32. Unset: as the layer
+  // In attention, whether probabilities and gradients of scores stay fp32. Unset: as the layer
   // says.
   std::optional<bool> wide_probabilities = {}, wide_score_gradients = {};
 };
@@ -47,10 +47,10 @@ struct Precision {
   std::function<LayerFormats(const std::string& layer, const LayerFormats& start)> formats_from;
   std::function<LayerOperands(const std::string& layer)> operands_of;  // empty: all as stored
   config::SparedConfig spared;  // layers that `operands_of` does not hold for
-  bool stochastic = false;      // training alone; evaluation rounds to nearest
+  bool stochastic = false;      // only in training; evaluation rounds to nearest
   // Delayed scaling: of y and w, and of gradients where no per-layer policy owns their scale.
   bool scaled_forward = false, scaled_backward = false;
-  // Tensors with a scale of their own keep their format's largest value.
+  // Tensors with a per-tensor scale keep their format's largest value.
   bool scaled_saturate = true;
   scaling::TensorScaleRule tensor_scale;  // format_max is filled in by tensor
 };
@@ -70,7 +70,7 @@ LayerOperands OperandsOf(const config::PrecisionConfig& precision, const std::st
 
 // `policy_owns_gradients`: the policy gives layers scales of their own, so that under delayed
 // scaling gradients get none beside it. Keeps a copy of `precision`. Fp32 tensors never have a
-// scale of their own.
+// per-tensor scale.
 Precision ResolvePrecision(const config::PrecisionConfig& precision, bool policy_owns_gradients);
 
 }  // namespace ada::graph

@@ -11,9 +11,9 @@ namespace {
 // the largest magnitude at the format's end, and the next one may be larger: such a tensor
 // saturates, as Transformer Engine's casts do, unless the configuration says otherwise.
 TensorStorage StoredAs(NumberFormat format, bool scaled, bool saturates) {
-  const bool has_own_scale = scaled && format != kFp32;
-  if (has_own_scale && saturates) format.saturate = true;
-  return {format, has_own_scale ? Storage::kF32 : StorageFor(format), has_own_scale};
+  const bool has_per_tensor_scale = scaled && format != kFp32;
+  if (has_per_tensor_scale && saturates) format.saturate = true;
+  return {format, has_per_tensor_scale ? Storage::kF32 : StorageFor(format), has_per_tensor_scale};
 }
 
 std::vector<TensorStorage> Arriving(const Network& network,

@@ -1,5 +1,5 @@
 // How each value and gradient of a network is kept: which format it is rounded to, in which storage
-// it lies, and whether it has a scale of its own. src/README.md, "What is rounded".
+// it lies, and whether it has a per-tensor scale. src/README.md, "What is rounded".
 #pragma once
 #include <map>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace ada::graph {
 struct TensorStorage {
   NumberFormat format = kFp32;
   Storage storage = Storage::kF32;
-  bool has_own_scale = false;  // delayed scaling; then storage is fp32, and format not
+  bool has_per_tensor_scale = false;  // delayed scaling; then storage is fp32, and format not
   friend bool operator==(const TensorStorage&, const TensorStorage&) = default;
 };
 
@@ -21,7 +21,7 @@ struct TensorStorage {
 struct AttentionStorage {
   TensorStorage p, ds;
   bool rounds_p = true, rounds_ds = true;
-  // Of the gradients that it hands on: the layer's own.
+  // How the gradients that it hands on are stored: the layer's own.
   TensorStorage gradients;
   // Gradients of scores that are not rounded have no alpha.
   bool Decides(std::string_view tensor) const { return tensor != "ds" || rounds_ds; }

@@ -19,7 +19,7 @@ std::string Some(std::vector<std::string> names) {
   return FirstNames(names, 8);
 }
 
-// What is likely meant: a name of the network behind a prefix ("module."), or the nearest one.
+// What is likely meant: a name of the network after a prefix ("module."), or the nearest one.
 std::string Meant(const std::string& name, const ParametersByName& known,
                   const std::vector<Parameter>& parameters) {
   for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {

@@ -1,5 +1,5 @@
-// A file of weights (model.init.weights) beside the network that starts with it: what it gives,
-// what it lacks, and what it has too much.
+// A file of weights (model.init.weights) compared with the network that starts with it: what it
+// gives, what it lacks, and what it has too much.
 #pragma once
 #include <string>
 #include <vector>

@@ -55,7 +55,7 @@ std::vector<LayerConfig> VggOf(const ModelConfig& model) {
   return Vgg(model, {convolutions...});
 }
 
-// Of transformers, which have too many keys for a line.
+// The sizes of transformers, which have too many keys for a line.
 constexpr char kSizes[] = "layers, heads, width ...";
 
 const std::vector<Entry>& Entries() {

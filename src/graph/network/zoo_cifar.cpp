@@ -18,7 +18,7 @@ std::string BlockName(int stage, int index) {
   return "stage" + std::to_string(stage) + ".block" + std::to_string(index) + ".";
 }
 
-// Brings `input` to the block's shape: the name of what `add` takes beside the block's own path.
+// Brings `input` to the block's shape: the name of what `add` takes besides the block's own path.
 std::string AddShortcut(ZooStack& net, const std::string& block, const std::string& input,
                         int channels, int stride, bool projection) {
   if (!projection) {
@@ -55,7 +55,7 @@ void AddPreBlock(ZooStack& net, const std::string& block, const PreStage& stage,
   const bool bottleneck = stage.inner > 0;
   AddPreConv(net, block, 1, bottleneck ? stage.inner : stage.channels, bottleneck ? 1 : 3,
              bottleneck ? 1 : stride);
-  if (dropout > 0) {  // between the convolutions, behind the second relu
+  if (dropout > 0) {  // between the convolutions, after the second relu
     net.Add(block + "bn2", "batch_norm");
     net.Add(block + "relu2", "relu");
     net.Add(block + "dropout", "dropout").rate = dropout;

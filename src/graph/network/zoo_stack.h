@@ -80,7 +80,7 @@ std::vector<config::LayerConfig> ResNet50(const config::ModelConfig& model);
 std::vector<config::LayerConfig> ResNet101(const config::ModelConfig& model);
 std::vector<config::LayerConfig> ResNet152(const config::ModelConfig& model);
 std::vector<config::LayerConfig> WideResNet50(const config::ModelConfig& model);
-// As torchvision builds them, likewise. Of mobilenet_v2's dropout `model.dropout` is the share.
+// As torchvision builds them, likewise. `model.dropout` is the share of mobilenet_v2's dropout.
 std::vector<config::LayerConfig> MobileNetV2(const config::ModelConfig& model);
 std::vector<config::LayerConfig> DenseNet121(const config::ModelConfig& model);
 
@@ -95,7 +95,7 @@ std::vector<config::LayerConfig> CifarPreResNet(const config::ModelConfig& model
 std::vector<config::LayerConfig> CifarWideResNet(const config::ModelConfig& model, int depth,
                                                  int factor);
 
-// What model.cast puts behind the outputs of these networks is called so, or begins so.
+// What model.cast puts after the outputs of these networks is called so, or begins so.
 inline constexpr char kCast[] = "cast";
 
 // For segmentation: logits of each pixel.

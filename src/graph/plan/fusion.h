@@ -28,7 +28,7 @@ struct FusionLimits {
 // one consumer. An addition takes part with two inputs, and with the first of them where both
 // could. A relu takes part only where the gradient of its output belongs to it alone, because the
 // op masks it in place: its one consumer must not be an addition (which hands one gradient to all
-// its inputs). Behind an addition the masked gradient is also that of the other input: there no
+// its inputs). After an addition the masked gradient is also that of the other input: there no
 // layer with a rule may read it, since nobody takes the moments of a masked gradient for it. A
 // chain without an addition has a consumer where a product alone reads its output; it then masks
 // its dx in place.

@@ -45,7 +45,7 @@ class PointLister {
  private:
   const Node& node(int index) const { return b_.network->nodes[index]; }
 
-  // Of gradients within a node.
+  // Adds the decisions of gradients within a node.
   void AddDecisions(int node, std::vector<ScalePoint>& scales) const {
     std::size_t at = static_cast<std::size_t>(b_.first_decision[node]);
     for (const OwnDecision& decision : this->node(node).kind->decisions) {
@@ -62,7 +62,8 @@ class PointLister {
     const TensorScale* own = b_.styles->ScaleOf(layer, tensor);
     points_.push_back({layer, tensor, format, &(b_.stats.host[node + 1].*stats),
                        &(b_.stats.backend[node + 1].*stats), scale,
-                       own ? own->own_scale.host : nullptr, b_.styles->BinsOf(layer, tensor)});
+                       own ? own->per_tensor_scale.host : nullptr,
+                       b_.styles->BinsOf(layer, tensor)});
   }
   void AddGradient(int node, const char* tensor, TensorStats LayerStats::*stats, int gradient) {
     const NumberFormat& format = b_.plan->gradients[gradient].stored_as.format;
@@ -78,7 +79,7 @@ class PointLister {
     const TensorScale* own = b_.styles->ScaleOf(layer, tensor);
     points_.push_back({layer, tensor, rule.format, &b_.stats.host[i + 1].operands[IndexOf(operand)],
                        &b_.stats.backend[i + 1].operands[IndexOf(operand)], scale,
-                       own ? own->own_scale.host : b_.styles->CurrentScaleOf(layer, tensor),
+                       own ? own->per_tensor_scale.host : b_.styles->CurrentScaleOf(layer, tensor),
                        b_.styles->BinsOf(layer, tensor)});
     if (!rule.block) return;
     points_.back().block = rule.block;
@@ -111,7 +112,7 @@ class PointLister {
   void AddInput() {
     const TensorScale* own = b_.styles->ScaleOf("input", "y");
     points_.push_back({"input", "y", b_.storage->values[0].format, &b_.stats.host[0].y,
-                       &b_.stats.backend[0].y, nullptr, own ? own->own_scale.host : nullptr,
+                       &b_.stats.backend[0].y, nullptr, own ? own->per_tensor_scale.host : nullptr,
                        nullptr});
   }
   void AddForward(int i) {

@@ -28,7 +28,7 @@ class ExecutionPlanner {
   Plan Run() {
     PlaceOps();
     PlanForward();
-    LeaveLargestOfValues();
+    DeferAmaxOfValues();
     if (spec_.training) PlanBackward();
     return std::move(plan_);
   }
@@ -56,14 +56,14 @@ class ExecutionPlanner {
     return NewBuffer(network_.shape(value), stored_as);
   }
   // Whether the largest magnitude of what this node rounds can be left to others.
-  bool LeavesLargest(int node, const TensorStorage& stored_as) const {
+  bool DefersAmax(int node, const TensorStorage& stored_as) const {
     return spec_.training && !spec_.stochastic && node >= 0 &&
-           network_.nodes[node].kind->leaves_largest && stored_as.storage != Storage::kF32 &&
+           network_.nodes[node].kind->defers_amax && stored_as.storage != Storage::kF32 &&
            stored_as.format == FormatOf(stored_as.storage);
   }
   int NewValueBuffer(int value) { return NewBuffer(value, spec_.storage->values[value]); }
   void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
-  // Tokens lie beside the plan.
+  // Tokens lie outside of the plan.
   void TouchValue(int value) {
     if (value > 0 || !network_.reads_tokens()) Touch(plan_.value_buffers[value]);
   }
@@ -79,8 +79,8 @@ class ExecutionPlanner {
 
   void PlaceOps();
   void PlanForward();
-  void LeaveLargestOfValues();
-  void LeaveLargest(const OpPlan& op);
+  void DeferAmaxOfValues();
+  void DeferAmax(const OpPlan& op);
   void PlanBackward();
   void PlanOpBackward(int index);
   void ReadForBackward(const OpPlan& op);
@@ -144,23 +144,23 @@ void ExecutionPlanner::PlanForward() {
   for (const int output : network_.outputs) TouchValue(output);
 }
 
-void ExecutionPlanner::LeaveLargestOfValues() {
-  plan_.largest_takers.assign(values_, -1);
+void ExecutionPlanner::DeferAmaxOfValues() {
+  plan_.amax_takers.assign(values_, -1);
   for (int i = 0; i < values_ - 1; ++i) {
     const int value = network_.nodes[i].inputs[0];
-    int& taker = plan_.largest_takers[value];
-    if (taker < 0 && network_.nodes[i].kind->takes_largest &&
-        LeavesLargest(value - 1, spec_.storage->values[value]))
+    int& taker = plan_.amax_takers[value];
+    if (taker < 0 && network_.nodes[i].kind->takes_deferred_amax &&
+        DefersAmax(value - 1, spec_.storage->values[value]))
       taker = i;
   }
 }
 
 // The largest magnitude of dy, where nobody has read it before this op.
-void ExecutionPlanner::LeaveLargest(const OpPlan& op) {
+void ExecutionPlanner::DeferAmax(const OpPlan& op) {
   if (!read_.insert(op.dy).second) return;
   GradientPlan& dy = plan_.gradients[op.dy];
-  dy.largest_left = dy.source == GradientPlan::Source::kDx && dy.rounds &&
-                    node(op).kind->takes_largest && LeavesLargest(dy.node, dy.stored_as);
+  dy.amax_deferred = dy.source == GradientPlan::Source::kDx && dy.rounds &&
+                     node(op).kind->takes_deferred_amax && DefersAmax(dy.node, dy.stored_as);
 }
 
 // A relu at the end of a chain keeps its output like one that stands alone. A consumer makes x and
@@ -199,7 +199,7 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   dx.input = static_cast<int>(input);
   dx.tensor = input == 1 ? "dx2" : "dx";
   dx.first = dx.channels = 0;
-  dx.rounds = dx.moments = dx.all_moments = dx.largest_left = false;
+  dx.rounds = dx.moments = dx.all_moments = dx.amax_deferred = false;
   if (part.rounds_gradient()) {
     ADA_CHECK(input < 2);  // names of tensors, and counts, are there for two
     MakeRounded(dx);
@@ -270,7 +270,7 @@ int ExecutionPlanner::NewMasked(const OpPlan& op) {
   GradientPlan masked = plan_.gradients[op.dy];
   masked.source = GradientPlan::Source::kMasked;
   masked.node = op.node;
-  masked.rounds = masked.moments = masked.all_moments = masked.largest_left = false;
+  masked.rounds = masked.moments = masked.all_moments = masked.amax_deferred = false;
   return NewGradient(masked);
 }
 
@@ -330,7 +330,7 @@ void ExecutionPlanner::PlanOpBackward(int index) {
   }
   ++now_;
   op.has_backward = true;
-  LeaveLargest(op);
+  DeferAmax(op);
   TouchGradient(op.dy);
   ReadForBackward(op);
   const std::vector<int>& inputs = node(op).inputs;

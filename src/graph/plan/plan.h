@@ -32,8 +32,8 @@ struct GradientPlan {
   bool rounds = false;       // its values are rounded and counted
   bool moments = false;      // a consumer wants the moments of its values (never of a masked one)
   bool all_moments = false;  // and more of them than mean_square and the largest magnitude
-  // To the op that reads it first (LayerKind::takes_largest).
-  bool largest_left = false;
+  // To the op that reads it first (LayerKind::takes_deferred_amax).
+  bool amax_deferred = false;
 };
 
 // A forward op: one node, or a chain that starts at `node`.
@@ -45,7 +45,7 @@ struct OpPlan {
   int addend = -1;             // value, where add >= 0
   int dy = -1;                 // gradient; -1: none
   std::vector<int> dx = {};    // gradients, one an input; -1, or all empty: not computed
-  bool chooses_scale = false;  // dx has a scale of its own
+  bool chooses_scale = false;  // dx has a per-tensor scale
   int ds_scale = -1;           // of attention: which S the gradient of its scores carries
   bool has_backward = false;   // false: nothing before it is trained, or it is an alias (add)
   int last() const { return relu >= 0 ? relu : add >= 0 ? add : node; }
@@ -69,7 +69,7 @@ struct Plan {
   std::vector<GradientPlan> gradients;
   std::vector<int> value_buffers;  // by value; -1: inside a chain, made by its consumer, or tokens
   // By value: the node to which its largest magnitude is left; -1: to none.
-  std::vector<int> largest_takers;
+  std::vector<int> amax_takers;
   std::vector<BufferLife> buffers;
   std::vector<int> loss_gradients;  // by output of the network
   int scales = 0;                   // how many S

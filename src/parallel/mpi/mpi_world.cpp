@@ -41,14 +41,14 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
 
-  void Gather(const void* mine, std::size_t bytes, void* all) override {
+  void AllGather(const void* mine, std::size_t bytes, void* all) override {
     MPI_Request request;
     const int n = CountOf(bytes);
     CheckMpi(MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm_, &request),
              "gathering from processes");
     patience_.Wait(request, hurries_);
   }
-  void Exchange(const void* mine, std::size_t bytes, void* parts) override {
+  void AllToAll(const void* mine, std::size_t bytes, void* parts) override {
     MPI_Request request;
     const int n = CountOf(bytes);
     CheckMpi(MPI_Ialltoall(mine, n, MPI_BYTE, parts, n, MPI_BYTE, comm_, &request),

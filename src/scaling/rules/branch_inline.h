@@ -1,5 +1,5 @@
 // Where gradients of several branches meet: the scale that they are brought to, ours and the
-// authors' (src/scaling/README.md). Included by rules_inline.h alone.
+// authors' (src/scaling/README.md). Only rules_inline.h includes it.
 #pragma once
 #include "core/number_grid.h"
 #include "scaling/rules/methods_inline.h"

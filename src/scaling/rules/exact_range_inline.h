@@ -1,5 +1,5 @@
 // exact_range: the power of two that the exponents of the last dgrad ask for (rules.h tells the
-// rule). Included by rules_inline.h alone.
+// rule). Only rules_inline.h includes it.
 #pragma once
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/rules.h"

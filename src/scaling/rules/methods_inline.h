@@ -1,6 +1,6 @@
-// The statistics methods, from moments and extremes to the unbound scale. Included by
-// rules_inline.h alone. Doubles throughout; with LayerRule::reference each value is rounded to fp32
-// where the authors' program holds it in fp32.
+// The statistics methods, from moments and extremes to the unbound scale. Only rules_inline.h
+// includes it. Doubles throughout; with LayerRule::reference each value is rounded to fp32 where
+// the authors' program holds it in fp32.
 #pragma once
 #include "scaling/rules/rules.h"
 

@@ -1,7 +1,6 @@
 // `reference: true`: the authors' pipeline with its fp16 and fp32 stages and its exceptions, as
 // read in kumasento/gradient-scaling ada_loss/core.py and chainer_impl/ada_loss_chainer.py and
-// confirmed on recordings of it (src/scaling/README.md). Included by
-// rules_inline.h alone.
+// confirmed on recordings of it (src/scaling/README.md). Only rules_inline.h includes it.
 #pragma once
 #include "core/number_grid.h"
 #include "scaling/rules/methods_inline.h"

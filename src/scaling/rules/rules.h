@@ -103,10 +103,10 @@ struct ScaleDecision {
 
 // What a decision may look at. Only what NeedsOf names has to be filled in.
 struct Observation {
-  // Of the stored values, zeros included. mean_square: NaN where a value is NaN, else inf where one
-  // is infinite.
+  // Moments of the stored values, zeros included. mean_square: NaN where a value is NaN, else inf
+  // where one is infinite.
   TensorMoments dy, w;
-  // Of ln|dy| over the non-zero values (kLognormal on a cast).
+  // Mean and deviation of ln|dy| over the non-zero values (kLognormal on a cast).
   double log_mean = 0, log_std = 0;
   // Smallest and largest |dy_k| * |w_k| over non-zero operands that meet in the product of the data
   // gradient (kElementWiseRange): k runs over the outputs (channels, features). 0: there is none.
@@ -136,13 +136,12 @@ inline bool AlphaComesFirst(const LayerRule& rule) {
 }
 
 // Decides alpha of this backward pass and stores it in `scaler` (decision and state).
-// Ours (reference off): alpha and S_out stay within 2^-126..2^127. Where dy, w, S_in or own_scale
-// is not finite (S_in, own_scale: or not positive), alpha is 1, the limit kNonfinite, the stages
-// are empty and the state stays, so that the next pass decides. `unbound` is cached for
-// update_interval passes; the bounds SB and AB (approx_range and lognormal alone) are applied anew
-// on every pass.
-// With `reference`, under the authors' methods: their fp16 and fp32 arithmetic and their exceptions
-// (reference_inline.h); kExactRange and kState know no reference.
+// Ours (reference off): alpha and S_out stay within 2^-126..2^127. Where dy, w, S_in or
+// per_tensor_scale is not finite (S_in, per_tensor_scale: or not positive), alpha is 1, the limit
+// kNonfinite, the stages are empty and the state stays, so that the next pass decides. `unbound` is
+// cached for update_interval passes; the bounds SB and AB (approx_range and lognormal alone) are
+// applied anew on every pass. With `reference`, under the authors' methods: their fp16 and fp32
+// arithmetic and their exceptions (reference_inline.h); kExactRange and kState know no reference.
 ADA_HOST_DEVICE inline void Decide(LayerScaler& scaler, const Observation& seen, float scale_in);
 
 // kExactRange chooses a power of two from the tail of the last observed pass, brought to this

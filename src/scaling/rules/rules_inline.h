@@ -79,7 +79,7 @@ ADA_HOST_DEVICE inline double Bounded(const LayerRule& rule, double factor, Scal
   return bound;
 }
 
-// kState: S_out is the layer's own scale.
+// kState: S_out is the layer's scale.
 ADA_HOST_DEVICE inline void TakeStateScale(float state_scale, ScaleDecision& out) {
   out.limit = Limit::kState;
   out.unbound = static_cast<double>(state_scale) / out.scale_in;

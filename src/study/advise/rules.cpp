@@ -18,7 +18,7 @@ constexpr double kTimesTarget = 10;
 
 std::string Pct(double value) { return Formatted("%.3g %%", value); }
 std::string Slower(const config::Config& config) { return ShortestText(config.optimizer.lr / 10); }
-// "{match: fc1, gradients: bf16}" behind the entries that the run has.
+// "{match: fc1, gradients: bf16}" after the entries that the run has.
 std::string WithEntries(const config::PrecisionConfig& precision) {
   std::string list;
   for (const config::LayerPrecisionConfig& entry : precision.layers) {
@@ -61,7 +61,7 @@ class Rules {
   void Add(Advice advice) {
     for (Advice& known : all_) {
       if (known.section != advice.section) continue;
-      // Of the scale only one advice is given.
+      // Only one piece of advice is given about the scale.
       const bool scaling = advice.section == "scaling";
       const bool taken = std::any_of(advice.keys.begin(), advice.keys.end(), [&](const auto& key) {
         return std::any_of(known.keys.begin(), known.keys.end(),
@@ -108,7 +108,7 @@ class Rules {
     Add({"precision", {{"gradients", "bf16"}}, reason, "fairly"});
   }
 
-  // Of masters and state: what is lost where it is kept.
+  // What masters and state lose where they are kept.
   void Kept(const std::string& tensor, const std::string& key, const NumberFormat& format,
             const std::string& words) {
     if (format == kFp32) return;

@@ -110,7 +110,7 @@ std::string FragmentOf(const config::PrecisionConfig& precision) {
   return text;
 }
 
-// The training with the formats beside the one in fp32, from the same start.
+// The training with the formats compared with the one in fp32, from the same start.
 void Prove(const train::ForkSource& source, const AssignOptions& options, const Assigner& found,
            std::ostream& out) {
   if (options.steps == 0) return;

@@ -29,8 +29,8 @@ std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By 
 // Returns the formats of the run with the suspect in fp32.
 config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Suspect& suspect);
 
-// How far apart two forks end. Of losses: the root mean square of their differences over the
-// steps. Of gradients: over the parameters the root mean square of |a - b| / max(|a|, |b|), in L2
+// How far apart two forks end. For losses it is the root mean square of their differences over the
+// steps; for gradients the root mean square, over the parameters, of |a - b| / max(|a|, |b|), in L2
 // norms. Infinite where one is finite and the other not.
 double Distance(const train::ForkResult& a, const train::ForkResult& b);
 

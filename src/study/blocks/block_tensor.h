@@ -26,8 +26,8 @@ BlockTensor ReadBlockTensor(const SafetensorsFile& file, const TensorEntry& entr
                             const BlockFormat& format, std::optional<int> axis, float factor);
 
 // The shape of the tensor of scales: that of the values with the number of blocks along the axis in
-// the place of its length. Of square blocks: [rows of tiles, blocks, what follows the axis]; where
-// they run along axis 0, [blocks, rows of tiles, what follows axis 1].
+// the place of its length. For square blocks it is [rows of tiles, blocks, what follows the axis];
+// where they run along axis 0, [blocks, rows of tiles, what follows axis 1].
 std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFormat& format);
 
 // Puts scales in the order of that tensor; they come as QuantizeBlocks gives them.

@@ -58,7 +58,7 @@ std::map<std::string, std::string> ByKey(const std::vector<FlatKey>& keys) {
 
 std::string_view SectionOf(std::string_view key) { return key.substr(0, key.find_first_of(".[")); }
 
-// b's own keys, put behind the last key of their section.
+// b's own keys, put after the last key of their section.
 void InsertMissing(const std::vector<FlatKey>& b, std::vector<FlatKey>& keys) {
   const auto known = ByKey(keys);
   for (const FlatKey& key : b) {

@@ -17,7 +17,7 @@ struct KeyDifference {
   std::string a, b;  // as YAML on one line; empty: the run has no such key
 };
 
-// Returns the keys that differ, in the order of the document; keys that only `b` has stand behind
+// Returns the keys that differ, in the order of the document; keys that only `b` has stand after
 // those that `a` has of their section. name and output, which two runs never share, are left out.
 std::vector<KeyDifference> ConfigDifferences(const config::Config& a, const config::Config& b);
 
@@ -26,7 +26,7 @@ struct RunResults {
   bool language = false;        // the task
   bool bytes = false;           // tokens are bytes
   telemetry::RunTotals totals;  // from the CSVs, so that a run that goes on has them as well
-  // Of summary.json; 0: none yet.
+  // For summary.json; 0: none yet.
   double seconds = 0, images_per_second = 0, tokens_per_second = 0;
 };
 

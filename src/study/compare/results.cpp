@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMostSplits = 100;  // a table row each, and more
 
-// Up to `digits` behind the point, without zeros at the end.
+// Up to `digits` after the point, without zeros at the end.
 std::string Rounded(double value, int digits) {
   if (!std::isfinite(value)) return ShortestText(value);
   const double unit = std::pow(10.0, digits);
@@ -63,7 +63,7 @@ const telemetry::SplitTotals* Split(const RunResults& run, const std::string& na
   return nullptr;
 }
 
-// Rows of what was judged by classes; returns whether there are any.
+// Rows of metrics by class; returns whether there are any.
 bool AddMetrics(const RunResults& a, const RunResults& b, const std::string& name,
                 Numbers& numbers) {
   std::vector<telemetry::Metric> metrics;

@@ -8,7 +8,7 @@
 namespace ada::study {
 namespace {
 
-// A whole number from 1 on at the start of `text`, which then begins behind it; 0: there is none.
+// A whole number from 1 on at the start of `text`, which then begins after it; 0: there is none.
 std::int64_t TakeNumber(std::string_view& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/ops/rule_inputs.h"
+#include "backend/cpu/rounding/rule_inputs.h"
 #include "core/error.h"
 #include "core/tensor_files/safetensors_header.h"
 #include "core/text.h"
@@ -106,7 +106,7 @@ Values OutputFirst(const Values& w, const FileLayer& layer) {
   return turned;
 }
 
-// Values of a tensor behind dimension `first`.
+// Values of a tensor after dimension `first`.
 std::int64_t Inner(const TensorEntry& entry, std::size_t first) {
   std::int64_t product = 1;
   for (std::size_t i = first; i < entry.shape.size(); ++i) product *= entry.shape[i];

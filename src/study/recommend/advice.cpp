@@ -183,9 +183,10 @@ class Recommender {
     return bad;
   }
 
-  // Of the logit gradient. Before a layer has seen a gradient exact_range chooses no factor, so
-  // step 1 carries this scale everywhere: no gradient may overflow at it. What asks for at least so
-  // much is the first narrow gradient and those before it; wide ones ask for nothing.
+  // The start power of the logit gradient. Before a layer has seen a gradient exact_range chooses
+  // no factor, so step 1 carries this scale everywhere: no gradient may overflow at it. What asks
+  // for at least so much is the first narrow gradient and those before it; wide ones ask for
+  // nothing.
   int StartPower() const {
     Powers start;
     bool narrow = false;

@@ -21,7 +21,7 @@ NumberFormat Plain(NumberFormat format) {
   return format;
 }
 
-// The layer's entry among those behind the first `own`.
+// The layer's entry among those after the first `own`.
 config::LayerPrecisionConfig& EntryOf(config::PrecisionConfig& precision, const std::string& layer,
                                       std::size_t own) {
   auto& layers = precision.layers;

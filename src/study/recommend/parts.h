@@ -59,7 +59,7 @@ struct RunNeeds {
   telemetry::LayerTotals totals;  // for layers that get no gradient
   telemetry::Finiteness finiteness;
 };
-// Says whether so much of a gradient was lost that what comes behind it says little about small
+// Says whether so much of a gradient was lost that what comes after it says little about small
 // values.
 bool MuchWasLost(const RunNeeds& needs);
 
@@ -97,8 +97,8 @@ struct FormatChange {
 // By role the layers whose formats a run's recorded tensors have.
 using Owners = std::map<std::string, std::set<std::string>>;
 
-// Adds the changes to `precision`, behind the entries that it has: the last match wins. Where it
-// has none and every owner of a role changes, the role's own key says it for most of them.
+// Adds the changes to `precision`, after the entries that it has: the last match wins. Where it has
+// none and every owner of a role changes, the role's own key says it for most of them.
 void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
                   config::PrecisionConfig& precision);
 
@@ -135,7 +135,7 @@ struct ProbedLoss {
 // How far the record carries: well, fairly or little.
 const char* GradeOf(const config::Config& run, const RunNeeds& needs);
 
-// Prints what each gradient asks for, beside what the run gave it.
+// Prints what each gradient asks for, next to what the run gave it.
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out);
 // Prints one scale for all, or why there is none; other formats; what the advice would have lost.
 void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,

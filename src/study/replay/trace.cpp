@@ -232,7 +232,7 @@ class Trace : public Attempts {
     if (first_.empty()) first_ = text;
   }
 
-  // Of a column by its name, or by one that differs in blanks and letter case alone.
+  // Finds a column by its name, or by one that differs only in blanks and letter case.
   std::size_t Find(const std::string& name) const {
     if (const std::size_t exact = csv_.Find(name); exact != CsvReader::kMissing) return exact;
     std::size_t found = CsvReader::kMissing;

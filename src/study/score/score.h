@@ -1,6 +1,6 @@
-// score: judges detections and label images of any program by the truth of a data set, as the
-// papers on VOC and CamVid do. Both write CSV or a table to `out`, and to `notes` what a reader of
-// it must know besides; both throw DataError where a file is not as it should be.
+// score: computes metrics of detections and label images of any program with the labels of a data
+// set, as the papers on VOC and CamVid do. Both write CSV or a table to `out`, and to `notes` what
+// a reader of it must know besides; both throw DataError where a file is not as it should be.
 #pragma once
 #include <iosfwd>
 #include <optional>
@@ -19,14 +19,14 @@ struct VocScoreOptions {
   View view = View::kCsv;
 };
 
-// Average precision of each class, of the truth's and the detections' together, and the row `map`.
-// Boxes of the CSV are in pixels from 0 and count as they stand; `image` is a name of the split's
-// list, and one that is not there is an error.
+// Average precision of each class, of the labels' and the detections' classes together, and the row
+// `map`. Boxes of the CSV are in pixels from 0 and count as they stand; `image` is a name of the
+// split's list, and one that is not there is an error.
 void ScoreVoc(const VocScoreOptions& options, std::ostream& out, std::ostream& notes);
 
 struct SegmentationScoreOptions {
   std::string labels, predictions;  // folders of PNG files of the same names
-  std::optional<int> ignored;       // a label of the truth whose pixels are not judged
+  std::optional<int> ignored;       // a label whose pixels are not counted
   View view = View::kCsv;
 };
 

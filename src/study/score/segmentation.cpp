@@ -88,10 +88,10 @@ void JudgeImage(const SegmentationScoreOptions& options, const std::string& name
     throw DataError(prediction_path + ": has " + SizeText(prediction.size()) + ", " + label_path +
                     " has " + SizeText(labels.size()) + "; expected the same size");
   }
-  std::vector<std::int32_t> truth(labels.pixels.begin(), labels.pixels.end());
+  std::vector<std::int32_t> ground_truth(labels.pixels.begin(), labels.pixels.end());
   const std::vector<std::int32_t> found(prediction.pixels.begin(), prediction.pixels.end());
-  if (options.ignored) std::replace(truth.begin(), truth.end(), *options.ignored, -1);
-  confusion.Add(truth, found);
+  if (options.ignored) std::replace(ground_truth.begin(), ground_truth.end(), *options.ignored, -1);
+  confusion.Add(ground_truth, found);
 }
 
 void WriteCsv(const vision::Confusion& confusion, std::ostream& out) {

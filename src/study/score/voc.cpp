@@ -47,7 +47,7 @@ struct NamedDetection {
   double score = 0;
 };
 struct JudgedImage {
-  std::vector<data::AnnotatedObject> truth;
+  std::vector<data::AnnotatedObject> ground_truth;
   std::vector<NamedDetection> found;
 };
 
@@ -57,7 +57,7 @@ struct JudgedImages {
   std::unordered_map<std::string, std::size_t> places;  // by name
 };
 
-JudgedImages ReadTruth(const VocScoreOptions& options, std::ostream& notes) {
+JudgedImages ReadGroundTruth(const VocScoreOptions& options, std::ostream& notes) {
   const std::vector<std::string> years = data::YearFolders(options.folders);
   std::string note;
   JudgedImages judged;
@@ -99,7 +99,7 @@ void ReadDetections(const VocScoreOptions& options, JudgedImages& judged, std::o
 std::vector<std::string> ClassesOf(const JudgedImages& judged) {
   std::set<std::string> names;
   for (const JudgedImage& image : judged.images) {
-    for (const data::AnnotatedObject& object : image.truth) names.insert(object.name);
+    for (const data::AnnotatedObject& object : image.ground_truth) names.insert(object.name);
     for (const NamedDetection& found : image.found) names.insert(found.label);
   }
   return {names.begin(), names.end()};
@@ -112,16 +112,16 @@ std::vector<vision::ClassPrecision> JudgeAll(const JudgedImages& judged,
   for (const std::string& name : names) labels.emplace(name, static_cast<int>(labels.size()));
   vision::AveragePrecision precision(static_cast<int>(names.size()), static_cast<float>(overlap));
   for (const JudgedImage& image : judged.images) {
-    std::vector<vision::LabelledBox> truth;
-    for (const data::AnnotatedObject& object : image.truth)
-      truth.push_back({object.box, labels.at(object.name), object.difficult});
+    std::vector<vision::LabeledBox> ground_truth;
+    for (const data::AnnotatedObject& object : image.ground_truth)
+      ground_truth.push_back({object.box, labels.at(object.name), object.difficult});
     std::vector<vision::Detection> found;
     std::vector<double> scores;
     for (const NamedDetection& one : image.found) {
       found.push_back({one.box, labels.at(one.label), 0});
       scores.push_back(one.score);
     }
-    precision.Add(truth, found, scores);
+    precision.Add(ground_truth, found, scores);
   }
   return precision.Judge();
 }
@@ -148,7 +148,7 @@ void PrintScores(const std::vector<std::string>& names,
 }  // namespace
 
 void ScoreVoc(const VocScoreOptions& options, std::ostream& out, std::ostream& notes) {
-  JudgedImages judged = ReadTruth(options, notes);
+  JudgedImages judged = ReadGroundTruth(options, notes);
   ReadDetections(options, judged, notes);
   const std::vector<std::string> names = ClassesOf(judged);
   const std::vector<vision::ClassPrecision> classes = JudgeAll(judged, names, options.overlap);

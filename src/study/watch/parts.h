@@ -129,7 +129,7 @@ struct DrawOptions {
   std::size_t width = 100;  // columns of a line at most
   std::size_t height = 0;   // lines at most; 0: as many as it takes
   bool utf8 = false;        // block characters instead of ASCII
-  bool color = false;       // codes for colours, which no column counts
+  bool color = false;       // codes for colors, which no column counts
 };
 
 // Returns the last `width` values of `pct`, one character each, on a logarithmic scale that is the
@@ -153,7 +153,7 @@ ScreenSize SizeOfScreen();  // 80 x 24 where the terminal does not say
 // Writes all of `text` to standard output; throws OutputError with the system's reason.
 void WriteOut(const std::string& text);
 
-// While it lives, SIGINT, SIGTERM, SIGTSTP and SIGWINCH are taken by Wait alone.
+// While it lives, SIGINT, SIGTERM, SIGTSTP and SIGWINCH are taken only by Wait.
 class Signals {
  public:
   Signals();

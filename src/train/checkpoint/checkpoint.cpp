@@ -103,7 +103,7 @@ void LoadTensorScales(const std::string& path, const CheckpointState& state, gra
     if (found == state.tensors.end())
       Damaged(StemOf(path) + ".json", "no scale of tensor " + t.name);
     const auto load = switched ? scaling::AdoptTensorScale : scaling::LoadTensorScale;
-    load(found->second, t.name, t.scale->history, *t.scale->own_scale.host);
+    load(found->second, t.name, t.scale->history, *t.scale->per_tensor_scale.host);
   }
   graph.SendTensorScales();
 }

@@ -22,7 +22,8 @@ namespace ada::train {
 struct CheckpointState {
   std::int64_t step = 0, skips_in_a_row = 0, updates = 0, retries = 0, schedule_steps = 0;
   std::uint64_t seed = 0;
-  // Of the evaluations so far: top-1, mIoU or mAP as in 2007, as the task has it; below 0: none.
+  // The best of the evaluations so far: top-1, mIoU or mAP as in 2007, as the task has it; below 0:
+  // none.
   double best_top1 = -1;
   std::vector<double> class_weights = {};  // that were computed from the training images
   scaling::StateMap policy;
@@ -39,7 +40,7 @@ struct CheckpointState {
 // "<folder>/step-00001950", without the extension.
 std::string CheckpointStem(const std::string& folder, std::int64_t step);
 
-// Behind kAveragePrefix stand the tensors of a moving average of the weights.
+// After kAveragePrefix stand the tensors of a moving average of the weights.
 inline constexpr char kAveragePrefix[] = "ema.";
 
 // Writes both files atomically. `average` null: there is none. OutputError; an earlier checkpoint
@@ -50,7 +51,7 @@ void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
 
 // Reads and checks the JSON and the tensors' hash. `path`: either file of the pair. DataError.
 CheckpointState ReadCheckpointState(const std::string& path);
-// Puts the tensors where they belong. `optimizer` null: weights alone (evaluate). prefix: of their
+// Puts the tensors where they belong. `optimizer` null: only weights (evaluate). prefix: of their
 // names in the file. DataError.
 void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
                            const optim::Optimizer* optimizer, backend::Backend& backend,
@@ -71,7 +72,7 @@ CheckpointSteps ListCheckpoints(const std::string& folder);  // DataError
 // Deletes what is older than step `written`, the newest `keep` - 1 of it excepted.
 void PruneCheckpoints(const std::string& folder, int keep, std::int64_t written);
 // Deletes what is newer than step `last`, from which a run goes on (-1: it begins, nothing does):
-// it will be written again, and the logs no longer reach so far. Tensors alone go, whatever their
+// it will be written again, and the logs no longer reach so far. Only tensors go, whatever their
 // step.
 void RemoveOtherCheckpoints(const std::string& folder, std::int64_t last);
 

@@ -13,7 +13,7 @@
 #include "scaling/rules/state_text.h"
 #include "train/checkpoint/restore.h"
 #include "train/class_weights.h"
-#include "train/first_scale.h"
+#include "train/initial_scale.h"
 #include "train/observe/layer_overflow.h"
 #include "train/run.h"
 #include "train/session.h"
@@ -28,7 +28,7 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
           .what_if_blocks = OperandWhatIf::Wanted(log),
           .probes = log.probe_every > 0,
           .blocks = Contains(log.statistics, "operands"),
-          .classes = JudgesClasses(config.task),
+          .classes = MeasuresClasses(config.task),
           .confusion = config.task == Task::kSegmentation,
           .losses = config.task == Task::kDetection,
           .best_by_loss = DecidesByLoss(config)};
@@ -39,9 +39,9 @@ data::LoaderSpec LoaderOf(const SessionParts& p) {
   return p.team == nullptr ? spec : PartOf(std::move(spec), p.config, *p.team, p.threads);
 }
 
-std::unique_ptr<SharedGradients> MakeShared(const SessionParts& p) {
+std::unique_ptr<DistributedGradients> MakeDistributed(const SessionParts& p) {
   if (p.team == nullptr) return nullptr;
-  return std::make_unique<SharedGradients>(p.config.parallel, *p.team, p.graph, p.backend);
+  return std::make_unique<DistributedGradients>(p.config.parallel, *p.team, p.graph, p.backend);
 }
 
 std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
@@ -103,14 +103,14 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       probe_(MakeProbe(parts)),
       dump_(MakeDump(parts)),
       operand_what_if_(MakeOperandWhatIf(parts)),
-      shared_(MakeShared(parts)),
+      distributed_(MakeDistributed(parts)),
       step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
                 probe_.get(), operand_what_if_.get(), parts.team),
       steps_per_epoch_(batches_.batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, batches_, parts.policy, optimizer_, step_log_,
                Existing({probe_.get(), dump_.get(), operand_what_if_.get()}), total_steps_,
-               parts.team, shared_.get()),
+               parts.team, distributed_.get()),
       evaluator_(parts.config, parts.data.image, parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       input_facts_(FactsForCheckpoints(parts)),
@@ -119,7 +119,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
   if (p_.before) training_seconds_ = p_.before->training_seconds, images_ = p_.before->images;
   if (KeepsAverage(p_.config))
     average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
-  if (JudgesClasses(p_.config.task)) class_names_ = NamesOfClasses(p_.config, p_.data);
+  if (MeasuresClasses(p_.config.task)) class_names_ = NamesOfClasses(p_.config, p_.data);
   if (RecomputesNorms(p_.config)) {
     if (!EvaluatesAverage(p_.config) ||
         p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
@@ -197,7 +197,7 @@ CheckpointState Session::State() {
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
   s.layers.insert(layer_states_.begin(), layer_states_.end());
   for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
-    s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->own_scale.host);
+    s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->per_tensor_scale.host);
   s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();
   s.input = input_facts_;
@@ -220,7 +220,7 @@ void Session::GatherLayerStates() {
       text += '\t' + key + '\t' + value;
     text += '\n';
   }
-  const std::vector<std::string> all = p_.team->GatherText(text);
+  const std::vector<std::string> all = p_.team->AllGatherText(text);
   for (int rank = 1; rank < p_.team->ranks(); ++rank) {
     std::istringstream lines(all[static_cast<std::size_t>(rank)]);
     for (std::string line; std::getline(lines, line);) {

@@ -16,7 +16,7 @@ std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::R
                                   backend::Backend& backend) {
   std::vector<float> values = HostValues(weight.value, backend);
   if (point.format == kFp32) return values;
-  const float scale = point.own_scale != nullptr ? point.own_scale->scale : 1.0f;
+  const float scale = point.per_tensor_scale != nullptr ? point.per_tensor_scale->scale : 1.0f;
   const std::uint64_t key = pass.seed ^ StreamId("round:" + point.layer + "." + point.tensor);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float x = values[i] * scale;

@@ -15,9 +15,9 @@
 #include "train/evaluate/norm_statistics.h"
 #include "train/evaluate/outputs_file.h"
 #include "train/evaluate/predictions.h"
-#include "train/judge/task_report.h"
 #include "train/known_classes.h"
 #include "train/memory_need.h"
+#include "train/metrics/task_report.h"
 #include "train/run.h"
 #include "train/weight_average.h"
 
@@ -93,14 +93,14 @@ class SplitReport {
       telemetry::EvaluationProgress progress(log_, options_.progress, split, dataset.images(),
                                              telemetry::SteadySeconds,
                                              language_ ? dataset.tokens->context() : 0);
-      Onlookers onlookers;
-      onlookers.visit = visit;
+      EvaluationCallbacks callbacks;
+      callbacks.visit = visit;
       if (language_ && gives_outputs)
-        onlookers.outputs = [&](std::int64_t image, std::span<const float> values) {
+        callbacks.outputs = [&](std::int64_t image, std::span<const float> values) {
           outputs_->Add(image, values);
         };
-      onlookers.after_batch = [&](std::int64_t images) { progress.Update(images); };
-      return evaluator_.Run(dataset, loader_, onlookers);
+      callbacks.after_batch = [&](std::int64_t images) { progress.Update(images); };
+      return evaluator_.Run(dataset, loader_, callbacks);
     }();
     for (const data::BrokenImage& image : e.broken) log_.Warning(data::LeftOutText(split, image));
     if (options_.per_class)
@@ -170,7 +170,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
   RefuseMemory(need, EvaluationGraph(config, image));
   const RunData data = ReadData(config, info);
   if (config.task == Task::kLanguage) CheckLanguage(options, data);
-  if (!options.predictions.empty() && JudgesClasses(config.task))
+  if (!options.predictions.empty() && MeasuresClasses(config.task))
     KeepPicturesOfData(options.predictions, config.task, data);
   TellOfFiles(data, log);
   if (state && state->data_facts && IsSameData(config, *state)) {
@@ -189,7 +189,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
     of_task.Write(kTestSplit, data.test);
     of_task.Finish();
   };
-  if (!JudgesClasses(config.task))
+  if (!MeasuresClasses(config.task))
     report(SplitReport(config, data, evaluator, options, out, log));
   else
     report(TaskReport(config, data, evaluator, options, out, log));

@@ -1,5 +1,5 @@
-// Where the weights of an evaluation come from: a checkpoint, or a safetensors file of weights
-// alone, which no JSON file stands beside.
+// Where the weights of an evaluation come from: a checkpoint, or a safetensors file that holds only
+// weights and has no JSON file next to it.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,7 +18,7 @@ namespace ada::train {
 void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& graph,
                           backend::Backend& backend, telemetry::Log& log);
 
-// What a checkpoint holds beside tensors; empty: the file holds weights alone. DataError.
+// What a checkpoint holds besides tensors; empty: the file holds only weights. DataError.
 std::optional<CheckpointState> StateOfCheckpoint(const std::string& path);
 
 }  // namespace ada::train

@@ -9,7 +9,7 @@
 
 namespace ada::train {
 
-ImageResult JudgeImage(const float* logits, int classes, std::int32_t label) {
+ImageResult ResultOf(const float* logits, int classes, std::int32_t label) {
   ADA_CHECK(label >= 0 && label < classes);
   ImageResult result;
   result.label = label;
@@ -49,14 +49,14 @@ Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSp
   return *kept;
 }
 
-void JoinJudges(Team& team, Judge& judge) {
-  const std::vector<std::string> all = team.GatherText(judge.Save());
+void JoinMetrics(Team& team, Metrics& metrics) {
+  const std::vector<std::string> all = team.AllGatherText(metrics.Save());
   if (!team.writes()) return;
-  for (std::size_t rank = 1; rank < all.size(); ++rank) judge.Append(all[rank]);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) metrics.Append(all[rank]);
 }
 
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                                const Onlookers& onlookers, Team* team) {
+                                const EvaluationCallbacks& callbacks, Team* team) {
   ADA_CHECK(!spec.shuffle);
   backend::Pass pass;
   pass.training = false;
@@ -75,12 +75,12 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     pass.accumulate = result.images > 0;  // losses of all batches are added up
     batches.Feed(*graph_, 0, pass.rows);
     graph_->Forward(pass);
-    if (onlookers.visit) Visit(dataset, batches, pass.rows, onlookers.visit);
-    if (onlookers.outputs) ShowOutputs(batches, pass.rows, onlookers.outputs);
-    if (onlookers.judge != nullptr) Judged(batches, pass.rows, onlookers);
+    if (callbacks.visit) Visit(dataset, batches, pass.rows, callbacks.visit);
+    if (callbacks.outputs) ShowOutputs(batches, pass.rows, callbacks.outputs);
+    if (callbacks.metrics != nullptr) Judged(batches, pass.rows, callbacks);
     result.images += pass.rows;
     terms += pass.loss_terms;
-    if (onlookers.after_batch) onlookers.after_batch(result.images);
+    if (callbacks.after_batch) callbacks.after_batch(result.images);
   }
   if (!batches.resident()) batches_.erase(&dataset);  // with its threads
   backend::LossResult total = result.images > 0 ? graph_->Result() : backend::LossResult();
@@ -107,7 +107,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   const auto n = static_cast<double>(std::max<std::int64_t>(terms, 1));
   result.loss = total.loss_sum / n;
   result.location_loss = total.location_sum / n;
-  if (JudgesClasses(task_)) return result;
+  if (MeasuresClasses(task_)) return result;
   result.top1 = static_cast<double>(total.top1) / n;
   result.top5 = static_cast<double>(total.top5) / n;
   return result;
@@ -121,8 +121,8 @@ void Evaluator::Visit(const data::Dataset& dataset, const Batches& batches, int 
   for (int row = 0; row < rows; ++row) {
     const std::int64_t image = batches.NumberOf(row);
     ImageResult result =
-        JudgeImage(logits + static_cast<std::size_t>(row) * classes, graph_->classes(),
-                   dataset.labels[static_cast<std::size_t>(image)]);
+        ResultOf(logits + static_cast<std::size_t>(row) * classes, graph_->classes(),
+                 dataset.labels[static_cast<std::size_t>(image)]);
     result.image = image;
     result.logits = {logits + static_cast<std::size_t>(row) * classes, classes};
     visit(result);
@@ -146,15 +146,15 @@ void Evaluator::ReadOutputs(int rows) {
   }
 }
 
-void Evaluator::Judged(const Batches& batches, int rows, const Onlookers& onlookers) {
+void Evaluator::Judged(const Batches& batches, int rows, const EvaluationCallbacks& callbacks) {
   ReadOutputs(rows);
   std::vector<const float*> of_image(outputs_.size());
   for (int row = 0; row < rows; ++row) {
     for (std::size_t i = 0; i < outputs_.size(); ++i)
       of_image[i] = outputs_[i].data() + row * graph_->outputs()[i].shape.per_image();
     const std::int64_t image = batches.NumberOf(row);
-    const Prediction prediction = onlookers.judge->Add(image, of_image);
-    if (onlookers.prediction) onlookers.prediction(image, prediction, of_image);
+    const Prediction prediction = callbacks.metrics->Add(image, of_image);
+    if (callbacks.prediction) callbacks.prediction(image, prediction, of_image);
   }
 }
 

@@ -15,56 +15,57 @@
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "train/batches.h"
-#include "train/judge/judge.h"
-#include "train/shared/team.h"
+#include "train/distributed/team.h"
+#include "train/metrics/metrics.h"
 
 namespace ada::train {
 
-// What a network says of one image: the same view of its logits that the loss takes.
+// A network's prediction for one image: the same view of its logits that the loss takes.
 struct ImageResult {
   std::int64_t image = 0;  // in its split, from 0, in the order of the files
   std::int32_t label = 0;
   std::int32_t prediction = -1;  // the largest logit, the first of equals; -1: all are NaN
   double probability = 0, label_probability = 0;  // softmax, of the prediction and of the label
   double loss = 0;                                // cross-entropy, not smoothed
-  // Of the label among the logits, from 1: how many are larger, or equal with a lower index, plus
-  // one; 1 is a top-1 hit, up to 5 a top-5 hit. 0: its logit is NaN, which is neither.
+  // The rank of the label among the logits, from 1: how many are larger, or equal with a lower
+  // index, plus one; 1 is a top-1 hit, up to 5 a top-5 hit. 0: its logit is NaN, which is neither.
   std::int64_t rank = 0;
   std::span<const float> logits;  // one a class; valid while it is visited
 };
 using ImageVisitor = std::function<void(const ImageResult&)>;
-// Is shown the first output of the network for an image, as it stands.
+// It is shown the first output of the network for an image, as it stands.
 using OutputVisitor = std::function<void(std::int64_t image, std::span<const float> values)>;
-// Is told how many images have been handed to the backend so far.
+// It is told how many images have been handed to the backend so far.
 using BatchVisitor = std::function<void(std::int64_t images)>;
-// Is shown what the network says of an image, in the image's own pixels, and its outputs.
+// It is shown the network's prediction for an image, in the image's own pixels, and its outputs.
 using PredictionVisitor = std::function<void(std::int64_t image, const Prediction& prediction,
                                              const std::vector<const float*>& outputs)>;
 
-// Who looks on while a split is evaluated; for those who are there outputs are read back from the
+// Callbacks while a split is evaluated; for those that are set outputs are read back from the
 // backend, image by image in the data set's order.
-struct Onlookers {
+struct EvaluationCallbacks {
   ImageVisitor visit = {};            // classification
   OutputVisitor outputs = {};         // language
-  Judge* judge = nullptr;             // the other tasks
-  PredictionVisitor prediction = {};  // of the judge
+  Metrics* metrics = nullptr;         // the other tasks
+  PredictionVisitor prediction = {};  // of the metrics
   BatchVisitor after_batch = {};
 };
 
-// Of `classes` logits in fp32, in double arithmetic. label in 0..classes-1.
-ImageResult JudgeImage(const float* logits, int classes, std::int32_t label);
+// The result for `classes` logits in fp32, in double arithmetic. label is in 0..classes-1.
+ImageResult ResultOf(const float* logits, int classes, std::int32_t label);
 
 struct EvaluationResult {
   std::int64_t images = 0;
-  // Mean over images, labelled pixels, boxes with an object, tokens with a target.
+  // Mean over images, labeled pixels, boxes with an object, tokens with a target.
   double loss = 0;
   double location_loss = 0;                    // detection: its part that is of locations
   double top1 = NAN, top5 = NAN;               // classification, language
   std::vector<data::BrokenImage> broken = {};  // left out
 };
 
-// The judge of the first process has seen the images of all: each saw those of its part.
-void JoinJudges(Team& team, Judge& judge);
+// Joins the metrics of all processes, each of which has seen the images of its part, into those of
+// the first.
+void JoinMetrics(Team& team, Metrics& metrics);
 
 class Evaluator {
  public:
@@ -72,19 +73,19 @@ class Evaluator {
   Evaluator(const config::Config& config, const Shape& image, backend::Backend& backend,
             const graph::Graph* trained);
   // Every image once, the tail included. `spec` must not shuffle. The data set must outlive the
-  // evaluator, unchanged: where the backend takes it, it keeps it.
-  // `team`: each of several processes takes a part of the batches, one after the other in their
-  // order; losses and hits become those of all, what is broken and the onlookers stay one's own.
+  // evaluator, unchanged: where the backend takes it, it keeps it. `team`: each of several
+  // processes takes a part of the batches, one after the other in their order; losses and hits
+  // become those of all, what is broken and the callbacks stay each process's own.
   EvaluationResult Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                       const Onlookers& onlookers = {}, Team* team = nullptr);
+                       const EvaluationCallbacks& callbacks = {}, Team* team = nullptr);
   graph::Graph& graph() { return *graph_; }
 
  private:
   Batches& BatchesOf(const data::Dataset& dataset, const data::LoaderSpec& spec);
-  // Judges the images of the last forward pass.
+  // Passes the images of the last forward pass to `visit`.
   void Visit(const data::Dataset& dataset, const Batches& batches, int rows,
              const ImageVisitor& visit);
-  void Judged(const Batches& batches, int rows, const Onlookers& onlookers);
+  void Judged(const Batches& batches, int rows, const EvaluationCallbacks& callbacks);
   void ShowOutputs(const Batches& batches, int rows, const OutputVisitor& visit);
   void ReadOutputs(int rows);
 

@@ -35,8 +35,8 @@ class TextWriter {
     graph.RefreshWeights(pass_);
   }
 
-  // The logits of the token behind `text`, one a token of the vocabulary; valid until the next
-  // call. What stands behind the text in the window is seen by no token of a causal network.
+  // The logits of the token after `text`, one a token of the vocabulary; valid until the next call.
+  // What stands after the text in the window is seen by no token of a causal network.
   std::span<const float> After(const std::vector<std::int32_t>& text) {
     const std::size_t seen = std::min(text.size(), window_.size());
     std::fill(window_.begin(), window_.end(), 0);

@@ -7,7 +7,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "train/judge/prediction_folder.h"
+#include "train/metrics/prediction_folder.h"
 
 namespace ada::train {
 namespace {

@@ -14,7 +14,7 @@
 namespace ada::train {
 namespace {
 
-// Of the batch norm that a running statistic belongs to.
+// The momentum of the batch norm that a running statistic belongs to.
 double MomentumOf(const graph::Network& network, const std::string& parameter) {
   const std::string layer = parameter.substr(0, parameter.rfind('.'));
   for (const graph::Node& node : network.nodes)

@@ -12,7 +12,7 @@
 #include "graph/graph.h"
 #include "telemetry/log.h"
 #include "train/assemble.h"
-#include "train/shared/team.h"
+#include "train/distributed/team.h"
 
 namespace ada::train {
 
@@ -40,12 +40,12 @@ class NormStatistics {
   // torch.optim.swa_utils.update_bn computes. A norm whose momentum is 0 keeps its statistics.
   //
   // evaluate.recompute_batch_norm: reference: the mean, over the batches, of the running averages
-  // behind each of them, those of training still in them, as the recalculation in ChainerCV's
+  // after each of them, those of training still in them, as the recalculation in ChainerCV's
   // example gives it. `after_batch` is told how many images are done. Returns those that this
   // process left out because they cannot be used; DataError where there are no others.
   std::vector<data::BrokenImage> Recompute(
       const std::function<void(std::int64_t images)>& after_batch = {});
-  // The same with a progress line "batch norms", with `of` behind it, where `progress` says so.
+  // The same with a progress line "batch norms", with `of` after it, where `progress` says so.
   std::vector<data::BrokenImage> RecomputeShown(telemetry::Log& log, bool progress,
                                                 const std::string& of = "");
   // The running averages are those of training again.

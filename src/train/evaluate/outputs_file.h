@@ -20,8 +20,8 @@ class OutputsFile {
   // dims: of the tensor, images first.
   OutputsFile(const std::string& path, const std::vector<std::int64_t>& dims);
 
-  // Of image `image` of the split, in order; those between, which could not be read, are rows of
-  // NaN.
+  // Adds the outputs of image `image` of the split, in order; those between, which could not be
+  // read, are rows of NaN.
   void Add(std::int64_t image, std::span<const float> logits);
   // Puts the file in its place. OutputError.
   void Commit();

@@ -20,8 +20,8 @@
 #include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
 #include "train/input_facts.h"
-#include "train/judge/photo_report.h"
 #include "train/known_classes.h"
+#include "train/metrics/photo_report.h"
 #include "train/run.h"
 #include "train/weight_average.h"
 
@@ -36,7 +36,7 @@ struct InputRules {
 };
 
 // The loader's rules for a photo from anywhere. Without rules of their own the data set's images
-// have one size: the photo becomes as small as covers it, and is cropped at the centre (`whole`: it
+// have one size: the photo becomes as small as covers it, and is cropped at the center (`whole`: it
 // becomes as large, for what is said of each part of it).
 data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& photo, bool whole) {
   data::LoaderSpec loader = rules.loader;
@@ -203,7 +203,7 @@ class Photographer {
     for (std::size_t i = 0; i < outputs_.size(); ++i)
       backend_.Read(graph_.outputs()[i], 1, outputs_[i].data());
   }
-  // Of the last photo.
+  // The outputs for the last photo.
   const std::vector<std::vector<float>>& outputs() const { return outputs_; }
 
  private:
@@ -217,21 +217,21 @@ class Photographer {
   std::vector<std::vector<float>> outputs_;
 };
 
-// A picture in the network's channels: RGB as it is, grey by ITU-R 601's weights.
+// A picture in the network's channels: RGB as it is, gray by ITU-R 601's weights.
 data::Picture InChannels(data::Picture picture, int channels, const std::string& path) {
   if (picture.channels == channels) return picture;
   if (channels != 1)
     throw DataError(path + ": the network takes " + Counted(channels, "channel") +
                     ", and a photo has 3, or 1 in grey");
-  data::Picture grey{picture.height, picture.width, 1, {}};
-  grey.pixels.resize(picture.pixels.size() / 3);
-  for (std::size_t i = 0; i < grey.pixels.size(); ++i) {
+  data::Picture gray{picture.height, picture.width, 1, {}};
+  gray.pixels.resize(picture.pixels.size() / 3);
+  for (std::size_t i = 0; i < gray.pixels.size(); ++i) {
     const std::uint8_t* rgb = &picture.pixels[3 * i];
     // Thousandths of 2^16, as Pillow's convert("L").
-    grey.pixels[i] =
+    gray.pixels[i] =
         static_cast<std::uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
   }
-  return grey;
+  return gray;
 }
 
 // The photos that are named, and those in folders that are. DataError where there is none in one.

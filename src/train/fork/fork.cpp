@@ -13,7 +13,7 @@
 #include "train/checkpoint/restore.h"
 #include "train/checkpoint/weight_values.h"
 #include "train/class_weights.h"
-#include "train/first_scale.h"
+#include "train/initial_scale.h"
 #include "train/observe/layer_overflow.h"
 #include "train/observe/step_log.h"
 #include "train/run.h"
@@ -23,7 +23,7 @@
 namespace ada::train {
 namespace {
 
-// Of a run that is only looked at: one process, and no log of anything.
+// The configuration of a run that is only looked at: one process, and no log of anything.
 config::Config Quiet(config::Config config) {
   config.log = config::LogConfig();
   config.log.every = 0;

@@ -39,10 +39,10 @@ struct ForkLayer {
 
 class ForkSource {
  public:
-  // Of the newest checkpoint in the folder of a run. threads 0: as the run. DataError where the
-  // folder holds no checkpoint, and what reading the run's data throws.
+  // A source at the newest checkpoint in the folder of a run. threads 0: as the run. DataError
+  // where the folder holds no checkpoint, and what reading the run's data throws.
   static ForkSource OfRun(const std::string& folder, int threads);
-  // Of the start of a training with this configuration.
+  // A source at the start of a training with this configuration.
   static ForkSource OfConfig(const config::Config& config);
 
   // Its precision is that of the step after step(), which all steps of a fork have.

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "config/config.h"
+#include "train/distributed/team.h"
 #include "train/observe/operand_scales.h"
 #include "train/observe/step_observer.h"
-#include "train/shared/team.h"
 
 namespace ada::train {
 
@@ -18,10 +18,10 @@ namespace ada::train {
 // they carry their scale, which the metadata have as "scale:LAYER.dy"; formats as
 // "format:LAYER.dy"; of each layer also its kind ("kind:LAYER"), whether a policy chooses its scale
 // ("chooses_scale:LAYER", true or false) and a convolution's "stride:LAYER" ("2x2") and
-// "groups:LAYER". Of a batch norm whose scale is chosen also LAYER.factor, [c]: gamma / sqrt(var +
+// "groups:LAYER". For a batch norm whose scale is chosen also LAYER.factor, [c]: gamma / sqrt(var +
 // eps), which is to its rule what w is to a convolution's.
 //
-// Of each operand in a block-scaled format (precision.operands) also LAYER.forward.x.scales and so
+// For each operand in a block-scaled format (precision.operands) also LAYER.forward.x.scales and so
 // on: the stored scales of its blocks, [groups or taps, lines, blocks of a line], with
 // "format:LAYER.forward.x.scales" and, of a format with a scale of the tensor, the largest
 // magnitude that this follows from as "amax:LAYER.forward.x.scales".

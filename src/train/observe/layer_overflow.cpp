@@ -30,7 +30,7 @@ std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
   std::vector<LayerRounding> all;
   for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
     const graph::RoundingPoint& p = graph.roundings()[i];
-    // A gradient within attention has a scale of its own: LAYER.ds.
+    // A gradient within attention has a per-tensor scale: LAYER.ds.
     const std::string layer = p.layer == "loss"         ? last
                               : IsOfAttention(p.tensor) ? p.layer + "." + p.tensor
                                                         : p.layer;

@@ -15,7 +15,7 @@ bool AlongChannels(Operand operand) {
   return operand != Operand::kDxW && operand != Operand::kDwX && operand != Operand::kDwDy;
 }
 
-// Of rows of `width` values, as the transform of a product's operands is (backend/hadamard.h).
+// For rows of `width` values, as the transform of a product's operands is (backend/hadamard.h).
 std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
                                const backend::HadamardSigns& signs, const NumberFormat& kept) {
   const std::int64_t rows = std::ssize(values) / width;

@@ -8,11 +8,11 @@
 #include "config/config.h"
 #include "core/blocks/operand_blocks.h"
 #include "graph/graph.h"
-#include "train/shared/team.h"
+#include "train/distributed/team.h"
 
 namespace ada::train {
 
-// Scales of one operand, as of ScalesOfOperand. Of several processes those of all: lines of the
+// Scales of one operand, as of ScalesOfOperand. For several processes those of all: lines of the
 // batch one process's after the other's, and where blocks run along the batch, blocks.
 struct DumpedScales {
   std::string operand;  // forward.x
@@ -26,10 +26,10 @@ class DumpedOperands {
   // All must outlive it; `team`: null where the run has one process.
   DumpedOperands(const config::Config& config, const graph::Graph& graph, Team* team);
 
-  // Of a weight in PyTorch's order.
+  // For a weight in PyTorch's order.
   std::vector<DumpedScales> OfWeight(const std::string& layer, const NumberFormat& stored,
                                      const std::vector<float>& values) const;
-  // Of the tensor x or dy of a layer: `values` [rows, h, w, c] as they lie in memory, under S =
+  // For the tensor x or dy of a layer: `values` [rows, h, w, c] as they lie in memory, under S =
   // `scale`. With a team every process calls it.
   std::vector<DumpedScales> OfBatch(const graph::ObservedTensor& seen, const backend::Pass& pass,
                                     const std::vector<float>& values) const;

@@ -53,8 +53,8 @@ void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
     OperandPlace place;
     place.weight = true, place.linear = product.weight.size() == 2;
     place.groups = product.groups, place.dims = product.weight;
-    Judge(found->second, {Operand::kForwardW, Operand::kDxW}, place,
-          StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values));
+    Metrics(found->second, {Operand::kForwardW, Operand::kDxW}, place,
+            StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values));
   }
 }
 
@@ -78,13 +78,13 @@ void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pa
   if (!is_x) product.scale = seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1;
   const std::vector<Operand> operands = is_x ? std::vector{Operand::kForwardX, Operand::kDwX}
                                              : std::vector{Operand::kDxDy, Operand::kDwDy};
-  Judge(found->second, operands, place, StorageFor(seen.value.format) == Storage::kBF16, values,
-        amax);
+  Metrics(found->second, operands, place, StorageFor(seen.value.format) == Storage::kBF16, values,
+          amax);
 }
 
-void OperandWhatIf::Judge(std::size_t product, const std::vector<Operand>& operands,
-                          OperandPlace place, bool bf16, const std::vector<float>& values,
-                          float amax) {
+void OperandWhatIf::Metrics(std::size_t product, const std::vector<Operand>& operands,
+                            OperandPlace place, bool bf16, const std::vector<float>& values,
+                            float amax) {
   std::vector<std::function<void()>> tasks;
   for (std::size_t i = 0; i < asked_.size(); ++i) {
     for (const Operand operand : operands) {

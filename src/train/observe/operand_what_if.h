@@ -11,8 +11,8 @@
 #include "core/blocks/operand_blocks.h"
 #include "core/operands.h"
 #include "telemetry/rows.h"
+#include "train/distributed/team.h"
 #include "train/observe/step_observer.h"
-#include "train/shared/team.h"
 
 namespace ada::train {
 
@@ -35,7 +35,7 @@ class OperandWhatIf : public StepObserver {
   void EndMicroBatch(const MicroBatch&) override {}
   void End() override;
 
-  // Of the last step that was due: by scenario, layer and operand. step and epoch are the caller's
+  // For the last step that was due: by scenario, layer and operand. step and epoch are the caller's
   // to fill in.
   const std::vector<telemetry::WhatIfBlockRow>& rows() const { return rows_; }
 
@@ -52,8 +52,8 @@ class OperandWhatIf : public StepObserver {
     double scale = 1;  // S of its dy
   };
   // Adds the operands that are made of `values` to the counts of a layer.
-  void Judge(std::size_t product, const std::vector<Operand>& operands, OperandPlace place,
-             bool bf16, const std::vector<float>& values, float amax);
+  void Metrics(std::size_t product, const std::vector<Operand>& operands, OperandPlace place,
+               bool bf16, const std::vector<float>& values, float amax);
   BlockCounts& CountsOf(std::size_t asked, std::size_t product, Operand operand) {
     return counts_[(asked * products_.size() + product) * kOperands + IndexOf(operand)];
   }

@@ -1,5 +1,5 @@
-// Probe steps: the tensors of a step beside the same tensors computed in fp32 from the same masters
-// and batch. Tells what rounding really cost, also where values were lost further upstream.
+// Probe steps: the tensors of a step compared with the same tensors computed in fp32 from the same
+// masters and batch. Tells what rounding really cost, also where values were lost further upstream.
 #pragma once
 #include <map>
 #include <memory>
@@ -9,8 +9,8 @@
 
 #include "config/config.h"
 #include "telemetry/run_logs.h"
+#include "train/distributed/team.h"
 #include "train/observe/step_observer.h"
-#include "train/shared/team.h"
 
 namespace ada::train {
 
@@ -29,8 +29,9 @@ class Probe : public StepObserver {
   void EndMicroBatch(const MicroBatch& batch) override;
   void End() override;
 
-  // Of the last step that was due: the tensors of log.statistics, in the order of the graph's
-  // roundings, gradients of all micro-batches together. step and epoch are the caller's to fill in.
+  // The rows of the last step that was due: the tensors of log.statistics, in the order of the
+  // graph's roundings, gradients of all micro-batches together. step and epoch are the caller's to
+  // fill in.
   const std::vector<telemetry::ProbeRow>& rows() const { return rows_; }
 
  private:

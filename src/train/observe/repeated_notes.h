@@ -18,7 +18,7 @@ class RepeatedNotes {
   explicit RepeatedNotes(telemetry::Log& log) : log_(log) {}
 
   void Add(const std::string& kind, std::int64_t step, const std::string& message);
-  // Is called once a step, behind its messages.
+  // Is called once a step, after its messages.
   void EndStep(std::int64_t step);
 
  private:

@@ -63,7 +63,7 @@ class StepEvents {
   void Branch(const StepResult& result, const graph::ScalePoint& point);
   // scale_change, with floor or ceiling where it ends at a bound; policy_end.
   void Policy(const StepResult& result, const scaling::ScaleUpdate& update);
-  // Is called behind all events of a step.
+  // Is called after all events of a step.
   void EndStep(const StepResult& result);
 
  private:

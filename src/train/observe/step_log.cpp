@@ -110,8 +110,8 @@ void StepLog::TakeUpdates(const std::vector<optim::KeptStats>& stats) {
   updates_ = WithWholes(parts);
 }
 
-void StepLog::TakeTransport(std::vector<SharedGradients::Lost> lost, const NumberFormat& format,
-                            float scale) {
+void StepLog::TakeTransport(std::vector<DistributedGradients::Lost> lost,
+                            const NumberFormat& format, float scale) {
   transport_ = std::move(lost);
   transport_format_ = format, transport_scale_ = scale;
 }
@@ -163,7 +163,7 @@ EventTensor StepLog::FirstNotFinite() const {
   return {};
 }
 
-// Of several processes the one whose part of the tensor holds its largest magnitude; "": all.
+// With several processes, the one whose part of the tensor holds its largest magnitude; "": all.
 std::string StepLog::WhoHas(std::size_t point) const {
   const int rank = largest_at_.empty() ? graph_.roundings()[point].largest_at : largest_at_[point];
   return team_ == nullptr || rank < 0 ? "" : team_->NameOf(rank);
@@ -266,7 +266,7 @@ void StepLog::WriteUpdates(const StepResult& r) {
 }
 
 void StepLog::WriteTransport(const StepResult& r) {
-  for (const SharedGradients::Lost& lost : transport_)
+  for (const DistributedGradients::Lost& lost : transport_)
     WriteUnderflow(r,
                    {lost.layer, "sent", transport_format_, static_cast<double>(transport_scale_)},
                    lost.stats);

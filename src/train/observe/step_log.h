@@ -13,12 +13,12 @@
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
 #include "telemetry/recorder.h"
+#include "train/distributed/distributed_gradients.h"
 #include "train/observe/layer_overflow.h"
 #include "train/observe/operand_what_if.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_events.h"
 #include "train/observe/step_observer.h"
-#include "train/shared/shared_gradients.h"
 #include "what_if/scenario.h"
 
 namespace ada::train {
@@ -54,7 +54,7 @@ class StepLog {
   // What Optimizer::Stats gave in such a step, before Write.
   void TakeUpdates(const std::vector<optim::KeptStats>& stats);
   // What gradients lost between processes in such a step (parallel.gradients), before Write.
-  void TakeTransport(std::vector<SharedGradients::Lost> lost, const NumberFormat& format,
+  void TakeTransport(std::vector<DistributedGradients::Lost> lost, const NumberFormat& format,
                      float scale);
   // Adds up the counts of several micro-batches; not called where there is one.
   void AddMicroBatch(const backend::Pass& pass);
@@ -100,14 +100,14 @@ class StepLog {
   const OperandWhatIf* operands_;
   const Team* team_;
   std::vector<LayerRounding> layer_roundings_;
-  std::deque<what_if::Scenario> scenarios_;       // one a log.what_if entry of no blocks
-  std::vector<TensorStats> sums_;                 // by rounding point, with several micro-batches
-  std::vector<BlockCounts> block_sums_;           // the same, of those in block-scaled formats
-  std::vector<ExponentBins> bin_sums_;            // the same, where histograms are taken
-  std::vector<UpdateRow> updates_;                // of the present step; empty: not counted
-  StepNews news_;                                 // of the present step
-  std::vector<int> largest_at_;                   // RoundingPoint::largest_at of the sums
-  std::vector<SharedGradients::Lost> transport_;  // of the present step
+  std::deque<what_if::Scenario> scenarios_;  // one a log.what_if entry of no blocks
+  std::vector<TensorStats> sums_;            // by rounding point, with several micro-batches
+  std::vector<BlockCounts> block_sums_;      // the same, of those in block-scaled formats
+  std::vector<ExponentBins> bin_sums_;       // the same, where histograms are taken
+  std::vector<UpdateRow> updates_;           // of the present step; empty: not counted
+  StepNews news_;                            // of the present step
+  std::vector<int> largest_at_;              // RoundingPoint::largest_at of the sums
+  std::vector<DistributedGradients::Lost> transport_;  // of the present step
   NumberFormat transport_format_;
   float transport_scale_ = 1;
 };

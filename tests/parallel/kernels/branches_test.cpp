@@ -7,7 +7,7 @@
 
 #include "cuda/on_both.h"
 #include "parallel/thread_world.h"
-#include "train/shared/team.h"
+#include "train/distributed/team.h"
 
 namespace ada::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "parallel/made_up_gradients.h"
 #include "parallel/thread_world.h"
-#include "train/shared/team.h"
+#include "train/distributed/team.h"
 
 namespace ada::testing {
 namespace {

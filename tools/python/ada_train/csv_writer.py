@@ -24,7 +24,7 @@ def shortest(value):
         return _word(value)
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    for count in range(17):  # digits behind the first
+    for count in range(17):  # digits after the first
         mantissa, _, exponent = f"{value:.{count}e}".partition("e")
         if float(f"{mantissa}e{exponent}") == value:
             break

@@ -86,7 +86,8 @@ ADA_ALWAYS void NarrowRow(float factor, float top, std::int64_t n, float* s) {
   for (std::int64_t j = 0; j < n; ++j) s[j] = s[j] / sum;
 }
 
-// Of any scores, in double: NaN where one is, or where all are infinite.
+// Computes a row of any scores in double: the result is NaN where one score is, or where all are
+// infinite.
 ADA_ALWAYS void WideRow(float factor, float top, std::int64_t n, float* s) {
   const auto wide = static_cast<double>(factor), highest = static_cast<double>(top);
   double sum = 0;

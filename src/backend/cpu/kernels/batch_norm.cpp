@@ -1,4 +1,4 @@
-// Batch norm on one block: channel moments, the normalisation with what follows it, and both passes
+// Batch norm on one block: channel moments, the normalization with what follows it, and both passes
 // of the gradient. Loops walk down the pixels with sums in registers, one column of 16 channels at
 // a time or two that share a line of the cache; every channel's values are added in the same order.
 //
@@ -38,8 +38,8 @@ struct ColumnSums {
     }
   }
 };
-// pixel(p, chain) for all pixels of a run: its k-th in chain k % kChains, those behind the last
-// whole round in 0. end_run() behind each run.
+// pixel(p, chain) for all pixels of a run: its k-th in chain k % kChains, those after the last
+// whole round in 0. end_run() after each run.
 template <int kChains, class Pixel, class End>
 ADA_INLINE void ForPixels(std::int64_t pixels, Pixel&& pixel, End&& end_run) {
   ForPixelRuns(
@@ -93,7 +93,7 @@ void ChannelMoments(TensorSpan in, std::int64_t pixels, std::int64_t channels, f
 namespace {
 
 template <class Mode, bool kRelu, bool kAdd, int kMost, class CounterY, class CounterSum>
-ADA_INLINE void Normalise(const BatchNormForwardArgs& a, CounterY& y_counter,
+ADA_INLINE void Normalize(const BatchNormForwardArgs& a, CounterY& y_counter,
                           CounterSum& sum_counter) {
   ForColumns<kMost>(
       a.channels, [&](std::int64_t c, int lanes, auto tail,
@@ -139,13 +139,13 @@ void BatchNormForward(const BatchNormForwardArgs& a) {
       Counter<Mode, count(), Moments::kNone> y(a.y), sum(a.sum);
       constexpr int kMost = count() ? 1 : kTogether<Mode>;
       if (add && a.relu)
-        Normalise<Mode, true, true, kMost>(a, y, sum);
+        Normalize<Mode, true, true, kMost>(a, y, sum);
       else if (add)
-        Normalise<Mode, false, true, kMost>(a, y, sum);
+        Normalize<Mode, false, true, kMost>(a, y, sum);
       else if (a.relu)
-        Normalise<Mode, true, false, kMost>(a, y, sum);
+        Normalize<Mode, true, false, kMost>(a, y, sum);
       else
-        Normalise<Mode, false, false, kMost>(a, y, sum);
+        Normalize<Mode, false, false, kMost>(a, y, sum);
       y.Finish(a.pixels * a.channels);
       if (add) sum.Finish(a.pixels * a.channels);
     };

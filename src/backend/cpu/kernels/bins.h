@@ -18,7 +18,7 @@ class BinTally {
   // magnitudes: the smallest of each kRun values (of what is left at the end), zeros left out, and
   // the largest of all.
   void Add(const float* x, int n, const std::uint32_t* smallest, std::uint32_t largest);
-  // Of `values` values in all.
+  // Ends a tally of `values` values in all.
   void Finish(std::int64_t values);
 
  private:

@@ -125,7 +125,8 @@ class Counts {
   explicit Counts(const std::array<std::uint32_t, kEnds>& ends) {
     for (int k = 0; k < kEnds; ++k) ends_[k] = static_cast<std::int32_t>(ends[k] + kMost);
   }
-  // Of n values, in the counts kFirst, kFirst + 1, .. Unrolled, so that these are registers.
+  // Counts n values in the counts kFirst, kFirst + 1, and so on. It is unrolled, so that these are
+  // registers.
   template <int kFirst = 0>
   ADA_INLINE void Add(const float* x, int n) {
     Counts counts = *this;

@@ -37,7 +37,8 @@ class CountTally {
   struct Sums {
     double sum[kLanes] = {}, square[kLanes] = {}, l1[kLanes] = {};
   };
-  // Of one filling of the buffer: magnitudes' bits (min: of each kRun values, zeros left out).
+  // The extremes of one filling of the buffer, as bits of magnitudes (min: of each kRun values,
+  // zeros left out).
   static constexpr int kRun = BinTally::kRun;
   struct Extremes {
     std::uint32_t min[KeptValues::kSize / kRun];

@@ -10,7 +10,7 @@ ADA_INLINE float PowerOfTwo(int exponent) {
   return OfBits(static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
-// A format's grid and what vectors need beside it.
+// A format's grid and what vectors need besides it.
 struct Grid : NumberGrid {
   float down[2] = {1, 1}, up[2] = {1, 1};  // products: 1 / spacing of the subnormals, and spacing
   bool by_integers = false;                // vectors' arithmetic leaves fp32: value by value

@@ -116,7 +116,7 @@ using H = Pair<Codes>;
 using S = Pair<SignedCodes>;
 #endif
 
-// Of one register; fused where the processor has that.
+// Works on one register; it is fused where the processor has that.
 ADA_INLINE Floats FusedMultiplyAdd(Floats a, Floats b, Floats sum) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);

@@ -1,4 +1,4 @@
-// Local response normalisation, sixteen pixels at a time, in loops that the compiler turns into
+// Local response normalization, sixteen pixels at a time, in loops that the compiler turns into
 // vectors: LrnSpec's formulas in double.
 #include <algorithm>
 
@@ -14,16 +14,20 @@ inline __attribute__((always_inline)) void AddWindows(const double* terms, std::
   for (std::int64_t c = 0; c < channels; ++c) {
     const std::int64_t first = std::max<std::int64_t>(0, c - before);
     const std::int64_t last = std::min<std::int64_t>(channels - 1, c + behind);
-    double* sum = sums + c * kTileRows;
+    double* sum = sums + c * kBlockRows;
     for (std::int64_t k = first; k <= last; ++k)
-      for (int r = 0; r < kTileRows; ++r) sum[r] += terms[k * kTileRows + r];
+      for (int r = 0; r < kBlockRows; ++r) sum[r] += terms[k * kBlockRows + r];
   }
 }
 
 // A tile's x, base s of the sum of squares and power p of it, and room for more.
 struct LrnTile {
   explicit LrnTile(const LrnArgs& a)
-      : values(a.channels * kTileRows), x(a.work), s(x + values), p(s + values), more(p + values) {}
+      : values(a.channels * kBlockRows),
+        x(a.work),
+        s(x + values),
+        p(s + values),
+        more(p + values) {}
   inline __attribute__((always_inline)) void Load(const LrnArgs& a, const float* from, int count) {
     LoadTile(from, count, a.channels, x);
     for (std::int64_t i = 0; i < values; ++i) p[i] = x[i] * x[i], s[i] = 0;
@@ -42,8 +46,8 @@ struct LrnTile {
 void Lrn(const LrnArgs& given) {
   const LrnArgs a = given;
   LrnTile tile(a);
-  for (std::int64_t first = 0; first < a.pixels; first += kTileRows) {
-    const int count = static_cast<int>(std::min<std::int64_t>(kTileRows, a.pixels - first));
+  for (std::int64_t first = 0; first < a.pixels; first += kBlockRows) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kBlockRows, a.pixels - first));
     tile.Load(a, a.x + first * a.channels, count);
     for (std::int64_t i = 0; i < tile.values; ++i) tile.x[i] = tile.x[i] * tile.p[i];
     StoreTile(tile.x, count, a.channels, a.out + first * a.channels);
@@ -54,8 +58,8 @@ void LrnBackward(const LrnArgs& given) {
   const LrnArgs a = given;
   LrnTile tile(a);
   double *dy = tile.more, *terms = tile.s;
-  for (std::int64_t first = 0; first < a.pixels; first += kTileRows) {
-    const int count = static_cast<int>(std::min<std::int64_t>(kTileRows, a.pixels - first));
+  for (std::int64_t first = 0; first < a.pixels; first += kBlockRows) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kBlockRows, a.pixels - first));
     tile.Load(a, a.x + first * a.channels, count);
     LoadTile(a.dy + first * a.channels, count, a.channels, dy);
     // s becomes dy * x * s^(-beta - 1), dy becomes dy * s^-beta; then p becomes the sums.

@@ -26,7 +26,7 @@ Side SideOf(const PoolArgs& a, std::int64_t out, std::int64_t outs, std::int64_t
   const std::int64_t begin = out * size / outs;
   return {begin, ((out + 1) * size + outs - 1) / outs - begin};
 }
-// How many of its positions count: those behind the padding do not.
+// How many of its positions count: those after the padding do not.
 std::int64_t Counted(const PoolArgs& a, const Side& side, std::int64_t size, int pad,
                      std::int64_t inside) {
   return a.count_padding ? std::min(side.size, size + pad - side.begin) : inside;

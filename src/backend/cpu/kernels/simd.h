@@ -52,7 +52,7 @@ ADA_INLINE std::uint32_t LargestOf(U v) {
   for (const std::uint32_t lane : lanes) largest = lane > largest ? lane : largest;
   return largest;
 }
-// Of codes below 2^15.
+// Takes codes below 2^15.
 ADA_INLINE H MaxCode(H a, H b) { return Select((S)a > (S)b, a, b); }
 // All ones in the first n lanes.
 ADA_INLINE I FirstLanes(int n) { return LaneNumbers() < (I{} + n); }
@@ -97,7 +97,7 @@ ADA_INLINE_WIDE H ToFp16(F x) {
 }
 
 ADA_INLINE F FromBf16(H code) { return Float(ToUnsigned(code) << 16); }
-// Of a value that bf16 holds, with quiet NaNs.
+// Gives the code of a value that bf16 holds, with quiet NaNs.
 ADA_INLINE H CodeOfBf16(F x) { return ToCodes(Bits(x) >> 16); }
 ADA_INLINE_WIDE H ToBf16(F x) {
   const U u = Bits(x);
@@ -157,7 +157,7 @@ ADA_INLINE H LoadH(const std::uint16_t* p) {
 }
 ADA_INLINE void StoreH(std::uint16_t* p, H v) { StoreParts(p, v); }
 
-// The first n (1..16) values at p, zeros behind, and storing as many.
+// The first n (1..16) values at p, zeros after, and storing as many.
 #ifdef __AVX512F__
 ADA_INLINE __mmask16 FirstBits(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 ADA_INLINE F LoadFirstF(const float* p, int n) { return (F)_mm512_maskz_loadu_ps(FirstBits(n), p); }

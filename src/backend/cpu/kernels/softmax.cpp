@@ -11,8 +11,8 @@ namespace {
 // body(first row, rows) for each tile; its scores are in a.work.
 template <class Body>
 inline __attribute__((always_inline)) void ForTiles(const SoftmaxArgs& a, Body&& body) {
-  for (std::int64_t first = 0; first < a.rows; first += kTileRows) {
-    const int count = static_cast<int>(std::min<std::int64_t>(kTileRows, a.rows - first));
+  for (std::int64_t first = 0; first < a.rows; first += kBlockRows) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kBlockRows, a.rows - first));
     LoadTile(a.z + first * a.classes, count, a.classes, a.work);
     body(first, count);
   }
@@ -20,19 +20,19 @@ inline __attribute__((always_inline)) void ForTiles(const SoftmaxArgs& a, Body&&
 
 // ln(sum of e^score) of a tile's rows. A NaN is passed over in the maximum, not in the sum.
 inline __attribute__((always_inline)) void LogSums(const SoftmaxArgs& a, double* log_sums) {
-  float highest[kTileRows];
-  double sums[kTileRows];
-  for (int r = 0; r < kTileRows; ++r) highest[r] = -HUGE_VALF, sums[r] = 0;
+  float highest[kBlockRows];
+  double sums[kBlockRows];
+  for (int r = 0; r < kBlockRows; ++r) highest[r] = -HUGE_VALF, sums[r] = 0;
   for (std::int64_t k = 0; k < a.classes; ++k)
-    for (int r = 0; r < kTileRows; ++r) {
-      const float z = a.work[k * kTileRows + r];
+    for (int r = 0; r < kBlockRows; ++r) {
+      const float z = a.work[k * kBlockRows + r];
       highest[r] = z > highest[r] ? z : highest[r];
     }
   for (std::int64_t k = 0; k < a.classes; ++k)
-    for (int r = 0; r < kTileRows; ++r)
-      sums[r] += QuickExponential(static_cast<double>(a.work[k * kTileRows + r]) -
+    for (int r = 0; r < kBlockRows; ++r)
+      sums[r] += QuickExponential(static_cast<double>(a.work[k * kBlockRows + r]) -
                                   static_cast<double>(highest[r]));
-  for (int r = 0; r < kTileRows; ++r)
+  for (int r = 0; r < kBlockRows; ++r)
     log_sums[r] = LogSumExp(static_cast<double>(highest[r]), sums[r]);
 }
 
@@ -41,18 +41,18 @@ inline __attribute__((always_inline)) void LogSums(const SoftmaxArgs& a, double*
 void SoftmaxSums(const SoftmaxArgs& given) {
   const SoftmaxArgs a = given;
   ForTiles(a, [&](std::int64_t first, int count) {
-    double log_sums[kTileRows];
+    double log_sums[kBlockRows];
     LogSums(a, log_sums);
-    std::int32_t labels[kTileRows], better[kTileRows];
-    float mine[kTileRows];
-    for (int r = 0; r < kTileRows; ++r) {
+    std::int32_t labels[kBlockRows], better[kBlockRows];
+    float mine[kBlockRows];
+    for (int r = 0; r < kBlockRows; ++r) {
       const std::int32_t label = a.labels[first + std::min(r, count - 1)];
       labels[r] = label < 0 ? 0 : label, better[r] = 0;
-      mine[r] = a.work[labels[r] * kTileRows + r];
+      mine[r] = a.work[labels[r] * kBlockRows + r];
     }
     for (std::int64_t k = 0; k < a.classes; ++k)
-      for (int r = 0; r < kTileRows; ++r) {
-        const float z = a.work[k * kTileRows + r];
+      for (int r = 0; r < kBlockRows; ++r) {
+        const float z = a.work[k * kBlockRows + r];
         const bool before =
             z > mine[r] || (z == mine[r] && static_cast<std::int32_t>(k) < labels[r]);
         better[r] += before ? 1 : 0;
@@ -65,10 +65,10 @@ void SoftmaxSums(const SoftmaxArgs& given) {
 void SoftmaxGradient(const SoftmaxArgs& given) {
   const SoftmaxArgs a = given;
   ForTiles(a, [&](std::int64_t first, int count) {
-    double log_sums[kTileRows], factors[kTileRows];
-    std::int32_t labels[kTileRows];
+    double log_sums[kBlockRows], factors[kBlockRows];
+    std::int32_t labels[kBlockRows];
     bool any = false;
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < kBlockRows; ++r) {
       const std::int64_t row = first + std::min(r, count - 1);
       labels[r] = a.labels[row], log_sums[r] = a.log_sums[row];
       factors[r] = labels[r] < 0 ? 0 : a.factors[labels[r]];
@@ -80,8 +80,8 @@ void SoftmaxGradient(const SoftmaxArgs& given) {
       return;
     }
     for (std::int64_t k = 0; k < a.classes; ++k)
-      for (int r = 0; r < kTileRows; ++r) {
-        float& value = a.work[k * kTileRows + r];
+      for (int r = 0; r < kBlockRows; ++r) {
+        float& value = a.work[k * kBlockRows + r];
         const double target = static_cast<std::int32_t>(k) == labels[r] ? 1 : 0;
         value = ScoreGradient(value, log_sums[r], target, factors[r]);
       }

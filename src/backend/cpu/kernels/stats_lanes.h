@@ -86,7 +86,7 @@ struct MomentLanes<Mode, Moments::kAll> {  // of stored values, but their sums
     }
   }
 };
-// Of values that follow from those before rounding the largest does too.
+// Where the stored values follow from those before rounding, so does the largest magnitude.
 template <class Mode>
 struct MomentLanes<Mode, Moments::kSize> {
   static constexpr bool kFollows = Mode::kKeepsSigns;

@@ -1,4 +1,4 @@
-// The table of this instruction set: each kernel beside the name it is called by.
+// The table of this instruction set: each kernel next to the name it is called by.
 #include "backend/cpu/kernels/functions.h"
 
 #define ADA_TEXT2(x) #x
@@ -25,8 +25,8 @@ const Kernels kTable = {.name = ADA_TEXT(ADA_ISA),
                         .multiply = Multiply,
                         .multiply_channels = MultiplyChannels,
                         .strip_sums = StripSums,
-                        .unit_norm = UnitNorm,
-                        .unit_norm_backward = UnitNormBackward,
+                        .grouped_norm = GroupedNorm,
+                        .grouped_norm_backward = GroupedNormBackward,
                         .lrn = Lrn,
                         .lrn_backward = LrnBackward,
                         .softmax_sums = SoftmaxSums,

@@ -6,14 +6,14 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-constexpr int kTileRows = 16;
+constexpr int kBlockRows = 16;
 
 template <class T>
 inline __attribute__((always_inline)) void LoadTile(const float* rows, int count,
                                                     std::int64_t values, T* tile) {
-  for (int r = 0; r < kTileRows; ++r) {
+  for (int r = 0; r < kBlockRows; ++r) {
     const float* row = rows + (r < count ? r : count - 1) * values;
-    for (std::int64_t k = 0; k < values; ++k) tile[k * kTileRows + r] = static_cast<T>(row[k]);
+    for (std::int64_t k = 0; k < values; ++k) tile[k * kBlockRows + r] = static_cast<T>(row[k]);
   }
 }
 template <class T>
@@ -21,7 +21,7 @@ inline __attribute__((always_inline)) void StoreTile(const T* tile, int count, s
                                                      float* rows) {
   for (int r = 0; r < count; ++r)
     for (std::int64_t k = 0; k < values; ++k)
-      rows[r * values + k] = static_cast<float>(tile[k * kTileRows + r]);
+      rows[r * values + k] = static_cast<float>(tile[k * kBlockRows + r]);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Functions of each value alone that are rounded (activations.h).
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -16,10 +16,10 @@
 #include "backend/cpu/ops/attention_head.h"
 #include "backend/cpu/ops/attention_rule.h"
 #include "backend/cpu/ops/attention_scores.h"
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/rule_inputs.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/rule_inputs.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 
@@ -275,7 +275,7 @@ class CpuAttention final : public Op {
   void Decide(Decision decision, const scaling::Observation& seen, float scale) {
     scaling::Decide(ScalerOf(decision), seen, scale);
   }
-  // Of queries (0), keys (1) or values (2).
+  // Gives the moments of queries (part 0), keys (1) or values (2).
   TensorMoments PartMoments(const Pass& pass, std::size_t part) const {
     const std::int64_t heads = part == 0 ? sizes_.heads : sizes_.kv_heads;
     return MomentsOfPart(context_, TensorOf(part), FirstOf(part), heads * sizes_.width, pass.rows);

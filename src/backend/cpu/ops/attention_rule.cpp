@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/rule_inputs.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/rule_inputs.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -7,7 +7,7 @@ namespace ada::backend::cpu {
 
 // Moments of a factor by its own values' times `factor`.
 TensorMoments Times(TensorMoments moments, double factor);
-// Of values that are a product of one of each, as far as the rules look.
+// Gives the moments of values that are a product of one value of each, as far as the rules look.
 TensorMoments Together(const TensorMoments& one, const TensorMoments& other);
 // What a rule sees of a product of a gradient and a factor; of extremes of products those of the
 // extremes, whatever meets.

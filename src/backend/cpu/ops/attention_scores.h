@@ -3,7 +3,7 @@
 #pragma once
 #include "backend/cpu/context.h"
 #include "backend/cpu/ops/attention_head.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {
 

@@ -1,8 +1,8 @@
 // Running averages of tensors, in segments shared by the workers.
 #include <utility>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/update_rules.h"
 
 namespace ada::backend::cpu {

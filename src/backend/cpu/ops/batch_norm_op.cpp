@@ -1,4 +1,4 @@
-// Batch norm like PyTorch's, alone or with the residual sum and the relu behind it; or recomputed:
+// Batch norm like PyTorch's, alone or with the residual sum and the relu after it; or recomputed:
 // then it takes statistics only, and its consumer does what goes over its values
 // (recomputed_norm.h). Sums over pixels are fp32 within a block and double across blocks.
 #include <algorithm>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "backend/cpu/ops/batch_norm_rule.h"
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "backend/formulas.h"
 
@@ -29,7 +29,7 @@ class BatchNormOp final : public Op {
   double JoinGradients(double count);                // the same of gradients
   void RunningStatistics();                          // mean_, inverse_ of the running averages
   void HandOver() const;                             // mean_, inverse_, factor_ to the consumer
-  void Normalise(const Pass& pass);                  // out
+  void Normalize(const Pass& pass);                  // out
   void TakeSums(const Pass& pass);                   // sum_dy_, sum_dy_xhat_; masks dy
   void ReduceGradient(const Pass& pass);             // dgamma, dbeta, mean_dy_, slope_
 
@@ -61,7 +61,7 @@ BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
   for (auto* v : {&mean_, &inverse_, &factor_, &mean_dy_, &slope_}) v->resize(c);
   for (auto& v : sums_) v.resize(c);
   // Where it is recomputed, the consumer rounds it.
-  y_stats_ = RoundingStats(NormalisedTensorOf(spec), spec.y_style, spec.y_stats);
+  y_stats_ = RoundingStats(NormalizedTensorOf(spec), spec.y_style, spec.y_stats);
   if (spec.addend) sum_stats_ = RoundingStats(spec.out, spec.sum_style, spec.sum_stats);
   const std::size_t partials = static_cast<std::size_t>(blocks) * c;
   if (!spec.dx && !spec.dgamma) return;  // evaluation
@@ -178,7 +178,7 @@ void BatchNormOp::Forward(const Pass& pass) {
   if (spec_.recomputed)
     HandOver();
   else
-    Normalise(pass);
+    Normalize(pass);
 }
 
 void BatchNormOp::HandOver() const {
@@ -187,7 +187,7 @@ void BatchNormOp::HandOver() const {
   std::copy(factor_.begin(), factor_.end(), spec_.recomputed.factor);
 }
 
-void BatchNormOp::Normalise(const Pass& pass) {
+void BatchNormOp::Normalize(const Pass& pass) {
   const std::int64_t blocks = BlockCount(pass.rows, block_);
   context_.pool.For(blocks, [&](std::int64_t block, int) {
     const std::int64_t image = block * block_,

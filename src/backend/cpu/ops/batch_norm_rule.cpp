@@ -1,6 +1,6 @@
 #include "backend/cpu/ops/batch_norm_rule.h"
 
-#include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 

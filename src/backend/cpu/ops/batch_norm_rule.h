@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
-#include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/rule_inputs.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/rule_inputs.h"
 
 namespace ada::backend::cpu {
 

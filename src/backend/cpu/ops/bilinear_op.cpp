@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/interpolation.h"
 
 namespace ada::backend::cpu {
@@ -26,7 +26,8 @@ class CpuBilinear final : public Op {
         columns_(PlacesOf({spec.x.shape.w, spec.y.shape.w, spec.align_corners})),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         dx_stats_(spec.dx) {
-    // Of the forward pass a block of y and an image of x, of the backward pass the other way round.
+    // For the forward pass a block of y and an image of x, of the backward pass the other way
+    // round.
     const auto x = static_cast<std::size_t>(spec.x.shape.per_image());
     const auto y = static_cast<std::size_t>(spec.y.shape.per_image());
     const std::size_t values =

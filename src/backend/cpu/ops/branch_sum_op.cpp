@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 
 namespace ada::backend::cpu {
@@ -40,16 +40,16 @@ class CpuBranchSum final : public Op {
   float SumFitting(const Pass& pass, const std::vector<float>& scales, std::int32_t& halvings) {
     bool equal = true;
     for (const float s : scales) equal = equal && s == scales[0];
-    const scaling::TensorScaler* own = spec_.sum.style.own_scale;
+    const scaling::TensorScaler* own = spec_.sum.style.per_tensor_scale;
     const double u_max = BranchBound(spec_);
-    const double own_scale = own != nullptr ? static_cast<double>(own->scale) : 1;
+    const double per_tensor_scale = own != nullptr ? static_cast<double>(own->scale) : 1;
     float target = scales[0];
     if (!equal)
       target = scaling::BranchTarget(scales.data(), static_cast<int>(scales.size()), Largest(pass),
                                      u_max);
     for (halvings = 0;; ++halvings, target /= 2) {
       Sum(pass, scales, target);
-      const double sum_max = OfAll(static_cast<double>(stats_.max_abs()) / own_scale);
+      const double sum_max = OfAll(static_cast<double>(stats_.max_abs()) / per_tensor_scale);
       if (!scaling::BranchSumOverflows(target, sum_max, u_max)) return target;
       if (!scaling::BranchesFit(target, Largest(pass), u_max)) return target;
     }
@@ -115,7 +115,7 @@ class CpuBranchSum final : public Op {
     const Gradient& g = spec_.branches[branch];
     if (g.moments != nullptr) return backend::LargestOf(*g.moments);
     if (!KeepsOrder(g)) return static_cast<double>(LargestStored(pass, g.tensor));
-    const float own = g.style.own_scale != nullptr ? g.style.own_scale->scale : 1;
+    const float own = g.style.per_tensor_scale != nullptr ? g.style.per_tensor_scale->scale : 1;
     return backend::LargestOf(GridOf(g.tensor.format), g.stats->max_abs, own);
   }
   float LargestStored(const Pass& pass, const Tensor& t) {

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/exact_gradient.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/ops/widened_blocks.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {
 namespace {

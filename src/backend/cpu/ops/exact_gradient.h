@@ -1,8 +1,8 @@
 // A gradient whose values are those of another: nothing is rounded, moments are taken where they
 // are wanted.
 #pragma once
-#include "backend/cpu/ops/blocks.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {
 

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/strip_totals.h"
 #include "backend/cpu/ops/widened_blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/strip_totals.h"
 #include "backend/decisions.h"
 #include "backend/formulas.h"
 

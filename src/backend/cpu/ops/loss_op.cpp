@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/loss_gradient.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/formulas.h"
 #include "core/error.h"
 

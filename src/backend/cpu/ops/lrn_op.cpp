@@ -1,7 +1,7 @@
-// Local response normalisation: a pixel's channels by those beside them.
+// Local response normalization: a pixel's channels by those beside them.
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/ops/widened_blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 
 namespace ada::backend::cpu {

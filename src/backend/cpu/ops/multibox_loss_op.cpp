@@ -91,7 +91,7 @@ class CpuMultiboxLoss final : public LossOp {
     parts_[static_cast<std::size_t>(image)] = part;
   }
 
-  // Of the image's background boxes, those that are no hard negatives are not used.
+  // Leaves out the image's background boxes that are no hard negatives.
   void Choose(std::int64_t image, std::vector<std::uint64_t>& keys) {
     std::int32_t* labels = used_.data() + image * boxes_;
     const double* entropies = entropies_.data() + image * boxes_;

@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/strip_totals.h"
 #include "backend/cpu/ops/widened_blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/strip_totals.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -26,7 +26,7 @@ class CpuMultiply final : public Op {
     gate_gradient_.resize(static_cast<std::size_t>(gate_tensor().shape.numel()));
   }
   void Forward(const Pass& pass) override {
-    // Of two equal shapes the second takes the gate's part.
+    // Where both shapes are equal the second input takes the gate's part.
     const std::size_t second = gate_ == 0 ? 0 : 1;
     Product(pass, spec_.x[1 - second], second, spec_.y, y_stats_);
   }

@@ -8,8 +8,8 @@
 
 namespace ada::backend::cpu {
 
-// The op of a layer. Each spec of OpSpec but the products' (products/product_op.h) has a
-// specialization, beside its op: what is missing does not link.
+// The op of a layer. Each spec of OpSpec but the products' (matmul/matmul_op.h) has a
+// specialization, next to its op: what is missing does not link.
 template <class Spec>
 std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
 template <class Function>

@@ -2,9 +2,9 @@
 // again. Values are moved as they are stored; moments are taken where a policy asks.
 #include <cstdint>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/exact_gradient.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 

@@ -1,9 +1,9 @@
 // Max and average pooling.
 #include <vector>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/ops/widened_blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/elementary.h"
 
 namespace ada::backend::cpu {

@@ -1,8 +1,8 @@
 // Values times a trained slope of their channel, or of all, where they are not positive.
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/strip_totals.h"
 #include "backend/cpu/ops/widened_blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/strip_totals.h"
 
 namespace ada::backend::cpu {
 namespace {

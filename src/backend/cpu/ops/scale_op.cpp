@@ -1,9 +1,9 @@
 // The cast at a border between formats (`kind: scale`): values change their format on the way
 // forward, gradients are multiplied by the layer's alpha on the way back.
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
-#include "backend/cpu/ops/rule_inputs.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/rule_inputs.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/exact_gradient.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "core/pages.h"
 
 namespace ada::backend::cpu {

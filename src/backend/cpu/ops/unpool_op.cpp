@@ -1,8 +1,8 @@
 // Unpooling: values go back to where a pool found its maxima. Exact both ways; moments are taken
 // where a policy asks.
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/exact_gradient.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/rounding/blocks.h"
 #include "backend/update_rounding.h"
 #include "backend/update_rules.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -17,7 +17,7 @@ class CpuUpsample final : public Op {
       : context_(context), spec_(spec), dx_stats_(spec.dx) {
     ADA_CHECK(spec.x.format == spec.y.format && spec.x.storage == spec.y.storage);
     if (!spec.dx) return;
-    // Part 0: the block's dx; behind it: dy of one image.
+    // Part 0: the block's dx; after it: dy of one image.
     const std::size_t values =
         BlockValues(spec.x.shape) + static_cast<std::size_t>(spec.y.shape.per_image());
     context.scratch.Reserve(values * sizeof(float), 0);

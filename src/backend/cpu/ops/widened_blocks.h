@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "backend/cpu/context.h"
-#include "backend/cpu/ops/blocks.h"
-#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {
 

@@ -9,8 +9,8 @@
 #include "backend/cuda/device/device_libraries.h"
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/device/nccl_link.h"
+#include "backend/cuda/messages.h"
 #include "backend/cuda/ops/pass_ops.h"
-#include "backend/cuda/texts.h"
 #include "core/error.h"
 #include "core/text.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/device/device_stream.h"
-#include "backend/cuda/texts.h"
+#include "backend/cuda/messages.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {

@@ -18,7 +18,8 @@ const Library& Nccl();
 
 // 91300 of cuDNN 9.13.0; 0 where none is found.
 std::size_t LoadedCudnnVersion();
-// Of what products need; "" where nothing is missing. Opens NVRTC before cuDNN asks for it.
+// Names a missing library that matmuls need; "" where nothing is missing. Opens NVRTC before cuDNN
+// asks for it.
 std::string WhichLibraryIsMissing();
 // For device `index`: the driver, the GPU and its age. "" where all are there.
 std::string WhatIsMissing(int index);

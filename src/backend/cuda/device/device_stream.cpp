@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/texts.h"
+#include "backend/cuda/messages.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -87,15 +87,15 @@ bool IsPinned(const void* from) {
   return attributes.type != cudaMemoryTypeUnregistered;
 }
 
-class DeviceLane final : public Lane {
+class DeviceCopyStream final : public CopyStream {
  public:
-  explicit DeviceLane(const DeviceStream::Patience& patience)
+  explicit DeviceCopyStream(const DeviceStream::Patience& patience)
       : stream_(MakeStream()), patience_(patience) {}
-  ~DeviceLane() override {
+  ~DeviceCopyStream() override {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
   }
-  DeviceLane(const DeviceLane&) = delete;
+  DeviceCopyStream(const DeviceCopyStream&) = delete;
   void CopyToDevice(std::byte* to, const std::byte* from, std::size_t bytes) override {
     CopyOn(stream_, to, from, bytes);
   }
@@ -223,7 +223,9 @@ std::unique_ptr<Event> DeviceStream::MakeEvent() {
   return std::make_unique<DeviceEvent>(stream_, patience_);
 }
 
-std::unique_ptr<Lane> DeviceStream::MakeLane() { return std::make_unique<DeviceLane>(patience_); }
+std::unique_ptr<CopyStream> DeviceStream::MakeCopyStream() {
+  return std::make_unique<DeviceCopyStream>(patience_);
+}
 
 std::unique_ptr<Stream> DeviceStream::MakeSide() {
   return std::make_unique<DeviceStream>(index_, switches());

@@ -31,7 +31,7 @@ class DeviceStream final : public Stream {
   void FreeOnHost(std::byte* block) noexcept override;
   std::size_t FreeBytes() const override;
   std::unique_ptr<Event> MakeEvent() override;
-  std::unique_ptr<Lane> MakeLane() override;
+  std::unique_ptr<CopyStream> MakeCopyStream() override;
   std::unique_ptr<Stream> MakeSide() override;
   void WaitFor(Event& event) override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;

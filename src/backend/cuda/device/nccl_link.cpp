@@ -1,5 +1,5 @@
 // One communicator whose messages all lie in the order of the stream's aside: the same order in
-// every process, which is what NCCL asks for. It moves bytes alone: sums are this program's.
+// every process, which is what NCCL asks for. It only moves bytes: sums are this program's.
 #include "backend/cuda/device/nccl_link.h"
 
 #include <nccl.h>
@@ -19,7 +19,7 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Of 2.18.0: the first of the CUDA versions that this backend is built with.
+// NCCL 2.18.0, the first for the CUDA versions that this backend is built with.
 constexpr int kOldest = 21800;
 
 int LoadedVersion() {
@@ -75,10 +75,10 @@ class NcclLink final : public Link {
       ncclCommDestroy(comm_);
   }
 
-  void Gather(Stream& side, const void* mine, std::size_t bytes, void* all) override {
+  void AllGather(Stream& side, const void* mine, std::size_t bytes, void* all) override {
     Check(ncclAllGather(mine, all, bytes, ncclUint8, comm_, side.handle()));
   }
-  void Exchange(Stream& side, const void* mine, std::size_t bytes, void* parts) override {
+  void AllToAll(Stream& side, const void* mine, std::size_t bytes, void* parts) override {
     Check(ncclGroupStart());
     for (int other = 0; other < ranks(); ++other) {
       const std::size_t at = static_cast<std::size_t>(other) * bytes;
@@ -99,7 +99,7 @@ class NcclLink final : public Link {
     ncclUniqueId mine = {};
     if (peers.rank() == 0)
       CheckNccl(ncclGetUniqueId(&mine), "making an address for the processes", nullptr);
-    peers.Gather(&mine, sizeof mine, ids.data());
+    peers.AllGather(&mine, sizeof mine, ids.data());
     connecting->id = ids[0];
     std::thread([connecting, index, ranks = peers.ranks(), rank = peers.rank()] {
       connecting->Connect(index, ranks, rank);

@@ -29,7 +29,7 @@ struct ChannelLanes {
   }
 };
 
-// What one channel's values are normalised with.
+// What one channel's values are normalized with.
 struct ChannelFactors {
   float *mean = nullptr, *inverse = nullptr;  // inverse = 1 / sqrt(var + eps)
   float* factor = nullptr;                    // gamma * inverse
@@ -54,8 +54,8 @@ struct NormPart {
   }
 };
 
-// Of the batch, from the parts' moments: biased variance to normalise, unbiased in the running
-// average.
+// The batch's statistics, from the parts' moments: the biased variance normalizes, the unbiased one
+// goes into the running average.
 struct BatchStatistics {
   static constexpr int kThreads = ChannelLanes::kThreads, kPhases = 3;
   struct Shared {
@@ -118,11 +118,11 @@ struct BatchStatistics {
   ChannelFactors to;
   float *running_mean = nullptr, *running_var = nullptr;
   double momentum = 0;
-  NormPart part;     // where all is put instead
-  LargestNote note;  // of x
+  NormPart part;      // where all is put instead
+  DeferredAmax note;  // of x
 };
 
-// Of the running averages: evaluation. For all channels.
+// The statistics of the running averages, for evaluation, for all channels.
 struct RunningStatistics {
   ADA_HOST_DEVICE void operator()(std::int64_t c) const {
     to.Set(c, running_mean[c], static_cast<double>(running_var[c]));
@@ -182,8 +182,8 @@ struct ReduceGradient {
   float *mean_dy = nullptr, *slope = nullptr;        // [channels]
   float *dgamma = nullptr, *dbeta = nullptr;
   bool accumulate = false;
-  NormPart part;     // the sums, which dgamma and dbeta take as they are
-  LargestNote note;  // of dy
+  NormPart part;      // the sums, which dgamma and dbeta take as they are
+  DeferredAmax note;  // of dy
 };
 
 }  // namespace ada::backend::cuda

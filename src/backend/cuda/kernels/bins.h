@@ -1,4 +1,4 @@
-// Counting values by binary exponent (BinRange): inf, NaN and zeros have bins of their own behind
+// Counting values by binary exponent (BinRange): inf, NaN and zeros have bins of their own after
 // those of the exponents.
 #pragma once
 #include <cstdint>

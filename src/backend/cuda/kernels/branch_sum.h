@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/eights.h"
 #include "backend/cuda/kernels/rounding_stats.h"
 #include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "backend/cuda/launch.h"
 #include "backend/decisions.h"
 #include "backend/exchange.h"
@@ -20,9 +20,9 @@ struct BranchTerm {
   TensorSpan span;
   NumberGrid grid;
   const float* scale;
-  const TensorMoments* moments;  // null: not taken
-  const TensorStats* stats;      // of a rounding to nearest that keeps order; else null
-  const float* own_scale;        // with stats; null: 1
+  const TensorMoments* moments;   // null: not taken
+  const TensorStats* stats;       // of a rounding to nearest that keeps order; else null
+  const float* per_tensor_scale;  // with stats; null: 1
   ADA_HOST_DEVICE bool looks() const { return moments == nullptr && stats == nullptr; }
 };
 
@@ -53,7 +53,7 @@ struct BranchSet {
     const BranchTerm& term = terms[i];
     if (term.moments != nullptr) return backend::LargestOf(*term.moments);
     if (term.stats == nullptr) return static_cast<double>(OfBits(looked[i]));
-    const float own = term.own_scale != nullptr ? *term.own_scale : 1;
+    const float own = term.per_tensor_scale != nullptr ? *term.per_tensor_scale : 1;
     return backend::LargestOf(term.grid, term.stats->max_abs, own);
   }
   // Largest unscaled magnitude over the branches; infinite where a branch is not finite.
@@ -170,14 +170,14 @@ struct BranchSumValue {
     for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].span, i) * factors[k];
     return sum;
   }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats sum = LoadFour(first, i);
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 sum = LoadVec4(first, i);
     for (float& v : sum.of) v = v * factors[0];
-    if (count > 1) Add(LoadFour(second, i), factors[1], sum);
-    for (int k = 2; k < count; ++k) Add(LoadFour(terms[k].span, i), factors[k], sum);
+    if (count > 1) Add(LoadVec4(second, i), factors[1], sum);
+    for (int k = 2; k < count; ++k) Add(LoadVec4(terms[k].span, i), factors[k], sum);
     return sum;
   }
-  static ADA_HOST_DEVICE void Add(const FourFloats& term, float factor, FourFloats& sum) {
+  static ADA_HOST_DEVICE void Add(const Vec4& term, float factor, Vec4& sum) {
     for (int j = 0; j < 4; ++j) sum.of[j] = sum.of[j] + term.of[j] * factor;
   }
   // The same at 2^-halvings of the scale: factors anew, as they would be decided.
@@ -193,20 +193,20 @@ struct BranchSumValue {
     float first, second;
   };
   struct Loaded {
-    EightCodes first, second;
+    Vec8Codes first, second;
   };
   bool IsPlain(Storage storage) const {
-    return count == 2 && first.storage == storage && second.storage == storage &&
-           HasEights(first) && HasEights(second);
+    return count == 2 && first.storage == storage && second.storage == storage && HasVec8(first) &&
+           HasVec8(second);
   }
   ADA_HOST_DEVICE Held Hold(std::int64_t) const { return {factors[0], factors[1]}; }
-  ADA_HOST_DEVICE Loaded LoadEightAt(std::int64_t i) const {
-    return {LoadEight(first, i), LoadEight(second, i)};
+  ADA_HOST_DEVICE Loaded LoadVec8At(std::int64_t i) const {
+    return {LoadVec8(first, i), LoadVec8(second, i)};
   }
-  template <Lies kLies>
-  ADA_HOST_DEVICE EightFloats Eight(const Held& by, const Loaded& loaded) const {
-    EightFloats sum = Widened<kLies>(loaded.first);
-    const EightFloats other = Widened<kLies>(loaded.second);
+  template <StorageType kStorageType>
+  ADA_HOST_DEVICE Vec8 OfVec8(const Held& by, const Loaded& loaded) const {
+    Vec8 sum = Widened<kStorageType>(loaded.first);
+    const Vec8 other = Widened<kStorageType>(loaded.second);
     for (int k = 0; k < 8; ++k) sum.of[k] = sum.of[k] * by.first + other.of[k] * by.second;
     return sum;
   }

@@ -18,9 +18,9 @@ struct ValuesOfBytes {
       return;
     }
     const std::uint32_t codes = reinterpret_cast<const std::uint32_t*>(bytes)[four];
-    FourFloats x;
+    Vec4 x;
     for (int k = 0; k < 4; ++k) x.of[k] = Next(codes >> 8 * k & 0xffu, c);
-    reinterpret_cast<FourFloats*>(out)[four] = x;
+    reinterpret_cast<Vec4*>(out)[four] = x;
   }
   // What a byte of channel c stands for; c goes on to the channel of the next.
   ADA_HOST_DEVICE float Next(std::uint32_t byte, std::uint32_t& c) const {

@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backend/cuda/kernels/eights.h"
+#include "backend/cuda/kernels/deferred_amax.h"
 #include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/largest_note.h"
 #include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "backend/cuda/launch.h"
 
 namespace ada::backend::cuda {
@@ -22,7 +22,7 @@ struct PixelParts {
   // So few pixels are one part and one piece; else pieces have 16 where that makes few enough
   // parts.
   static constexpr std::int64_t kAlone = 128, kMostParts = 1024, kPiecePixels = 16;
-  // Of a block, and so many channels of it at the most.
+  // The cells of a block, and the channels that it has at the most.
   static constexpr int kCells = 1024, kChannels = 64;
 
   std::int64_t channels = 0, part_pixels = kAlone;
@@ -36,7 +36,7 @@ struct PixelParts {
     const std::int64_t least = (pixels + kMostParts - 1) / kMostParts;
     part_pixels = std::max(Pieces(4) * kPiecePixels, (least + 7) / 8 * 8);
   }
-  // Of a part, where a piece is summed in so many chains.
+  // The pieces of a part, where a piece is summed in so many chains.
   std::int64_t Pieces(int chains) const {
     const std::int64_t cells = chains * std::min<std::int64_t>(channels, kChannels);
     return alone ? 1 : std::min<std::int64_t>(64 / chains, kCells / cells);
@@ -46,7 +46,7 @@ struct PixelParts {
     return (pixels + part_pixels - 1) / part_pixels;
   }
   ADA_HOST_DEVICE std::int64_t Begin(std::int64_t part) const { return part * part_pixels; }
-  // Of the first `pixels` pixels those that lie in `part`.
+  // How many of the first `pixels` pixels lie in `part`.
   ADA_HOST_DEVICE std::int64_t Pixels(std::int64_t part, std::int64_t pixels) const {
     const std::int64_t rest = pixels - Begin(part);
     return rest < part_pixels ? rest : part_pixels;
@@ -58,7 +58,7 @@ template <int kChains, int kEach = 1>
 struct ChannelThreads {
   static constexpr int kChannels = PixelParts::kChannels;
   static constexpr int kThreads = kEach == 1 ? 256 : PixelParts::kCells / kEach;
-  // Of all threads; with several channels a cell each thread has one at the most.
+  // The cells of all threads; with several channels a cell each thread has one at the most.
   static constexpr int kCells = PixelParts::kCells / kEach;
 
   PixelParts cut;
@@ -109,7 +109,7 @@ struct ChannelThreads {
     for (int c = at.thread; c < width() * kEach && begin + c < cut.channels; c += kThreads)
       act(c, begin + c, std::int64_t{at.block / columns()});
   }
-  // Of a channel of the block: the cell of the first piece's chain 0.
+  // The cell of chain 0 of the first piece, for a channel of the block.
   ADA_HOST_DEVICE static int FirstCell(int c) { return c / kEach; }
   // add(number of pixels, the cell of its chain 0) for the pieces of a part, in their order; c: a
   // channel of the block.
@@ -147,7 +147,7 @@ ADA_HOST_DEVICE MeanAndSquares JoinPieces(const Threads& threads, std::int64_t p
   return {static_cast<float>(mean), static_cast<float>(m2)};
 }
 
-// add(p, load(p)) for the pixels of one chain: every kChains-th, and behind the last whole round
+// add(p, load(p)) for the pixels of one chain: every kChains-th, and after the last whole round
 // those that are left for chain 0.
 template <int kChains, int kAhead = 8, class LoadPixel, class AddPixel>
 ADA_HOST_DEVICE void ForChain(int chain, std::int64_t pixels, LoadPixel&& load, AddPixel&& add) {
@@ -181,7 +181,7 @@ ADA_HOST_DEVICE inline MeanAndSquares OfChains(const float* a, const float* b, i
 
 // Mean and sum of squared deviations of each part's channels. Deviations from a piece's first
 // pixel keep the sums small.
-template <Lies kLies>
+template <StorageType kStorageType>
 struct ChannelMomentsKernel {
   static constexpr int kChains = 4;
   using Threads = ChannelThreads<kChains>;
@@ -212,18 +212,18 @@ struct ChannelMomentsKernel {
   Threads threads;
   TensorSpan x;
   float *mean = nullptr, *m2 = nullptr;  // [parts, channels]
-  LargestNote note;                      // of x
+  DeferredAmax note;                     // of x
 
  private:
   ADA_HOST_DEVICE void Sum(int cell, const typename Threads::Work& work, Shared& shared) const {
     const std::int64_t channels = threads.cut.channels;
     const std::int64_t first = work.first * channels + work.channel;
-    const float origin = LoadAs<kLies>(x, first);
+    const float origin = LoadAs<kStorageType>(x, first);
     float sum = 0, square = 0;
     std::uint32_t largest = 0;
     ForChain<kChains>(
         work.chain, work.count,
-        [&](std::int64_t p) { return LoadAs<kLies>(x, first + p * channels); },
+        [&](std::int64_t p) { return LoadAs<kStorageType>(x, first + p * channels); },
         [&](std::int64_t, float value) {
           const float d = value - origin;
           sum += d, square += d * d;
@@ -233,7 +233,7 @@ struct ChannelMomentsKernel {
     shared.sum[cell] = sum, shared.square[cell] = square;
   }
   ADA_HOST_DEVICE void Join(int cell, const typename Threads::Work& work, Shared& shared) const {
-    const float origin = LoadAs<kLies>(x, work.first * threads.cut.channels + work.channel);
+    const float origin = LoadAs<kStorageType>(x, work.first * threads.cut.channels + work.channel);
     const MeanAndSquares of =
         OfChains(shared.sum + cell, shared.square + cell, threads.width(), origin, work.count);
     shared.sum[cell] = of.mean, shared.square[cell] = of.m2;
@@ -241,7 +241,7 @@ struct ChannelMomentsKernel {
 };
 
 // Sums of dy and of dy * xhat of each part's channels; with `out`, dy is masked in place first.
-template <Lies kLies>
+template <StorageType kStorageType>
 struct GradientSumsKernel {
   static constexpr int kChains = 2;
   using Threads = ChannelThreads<kChains>;
@@ -271,13 +271,13 @@ struct GradientSumsKernel {
   TensorSpan x, dy, out;
   const float *mean = nullptr, *inverse = nullptr;  // [channels]
   float *sum_dy = nullptr, *sum_dy_xhat = nullptr;  // [parts, channels]
-  LargestNote note;                                 // of dy, before it is masked
+  DeferredAmax note;                                // of dy, before it is masked
 
  private:
   ADA_HOST_DEVICE void Sum(int cell, const typename Threads::Work& work, Shared& shared) const {
     const std::int64_t channels = threads.cut.channels;
     const std::int64_t first = work.first * channels + work.channel;
-    const float centre = mean[work.channel], factor = inverse[work.channel];
+    const float center = mean[work.channel], factor = inverse[work.channel];
     float sum = 0, product = 0;
     std::uint32_t largest = 0;
     ForChain<kChains>(
@@ -285,15 +285,15 @@ struct GradientSumsKernel {
         [&](std::int64_t p, const Pixel& pixel) {
           if (!pixel.passes) StoreExact(dy, first + p * channels, 0.0f);
           const float g = pixel.passes ? pixel.dy : 0.0f;
-          sum += g, product += g * ((pixel.x - centre) * factor);
+          sum += g, product += g * ((pixel.x - center) * factor);
           largest = Larger(largest, MagnitudeBits(pixel.dy));
         });
     note.Add(largest);
     shared.dy[cell] = sum, shared.dy_xhat[cell] = product;
   }
   ADA_HOST_DEVICE Pixel LoadPixel(std::int64_t i) const {
-    const bool passes = out.data == nullptr || LoadAs<kLies>(out, i) > 0;
-    return {LoadAs<kLies>(x, i), LoadAs<kLies>(dy, i), passes};
+    const bool passes = out.data == nullptr || LoadAs<kStorageType>(out, i) > 0;
+    return {LoadAs<kStorageType>(x, i), LoadAs<kStorageType>(dy, i), passes};
   }
 };
 

@@ -31,8 +31,8 @@ struct MagnitudeRange {
   }
 };
 
-// Of [pixels, channels], where the rule's next decision looks at products. Blocks: for each 32
-// channels `cuts` of the pixels.
+// Magnitudes of [pixels, channels], where the rule's next decision looks at products. Blocks: for
+// each 32 channels `cuts` of the pixels.
 struct ImageMagnitudesKernel {
   static constexpr int kThreads = 256, kPhases = 1, kChannels = 32;
   struct Shared {};
@@ -60,7 +60,7 @@ struct ImageMagnitudesKernel {
   ChannelMagnitudes to;
 };
 
-// Of weights, [channels / group, inputs, group, values]: a block a channel.
+// For weights, [channels / group, inputs, group, values]: a block a channel.
 struct RowMagnitudesKernel {
   static constexpr int kThreads = 256, kPhases = 1;
   struct Shared {};

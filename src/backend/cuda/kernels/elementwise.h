@@ -13,7 +13,7 @@ namespace ada::backend::cuda {
 // x as it is.
 struct SameValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(x, i); }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const { return LoadFour(x, i); }
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const { return LoadVec4(x, i); }
 
   TensorSpan x;
 };
@@ -22,8 +22,8 @@ struct SameValue {
 struct ReluValue {
   static ADA_HOST_DEVICE float Of(float x) { return x <= 0 ? 0.0f : x; }
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Of(Load(x, i)); }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats v = LoadFour(x, i);
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v = LoadVec4(x, i);
     for (float& one : v.of) one = Of(one);
     return v;
   }
@@ -36,9 +36,9 @@ struct MaskedValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     return Load(y, i) > 0 ? Load(dy, i) : 0.0f;
   }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats v = LoadFour(dy, i);
-    const FourFloats out = LoadFour(y, i);
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v = LoadVec4(dy, i);
+    const Vec4 out = LoadVec4(y, i);
     for (int k = 0; k < 4; ++k) v.of[k] = out.of[k] > 0 ? v.of[k] : 0.0f;
     return v;
   }
@@ -54,13 +54,13 @@ struct SumValue {
     for (int k = 2; k < count; ++k) sum = sum + Load(all[k], i);
     return sum;
   }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats sum = LoadFour(first, i);
-    if (count > 1) Add(LoadFour(second, i), sum);
-    for (int k = 2; k < count; ++k) Add(LoadFour(all[k], i), sum);
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 sum = LoadVec4(first, i);
+    if (count > 1) Add(LoadVec4(second, i), sum);
+    for (int k = 2; k < count; ++k) Add(LoadVec4(all[k], i), sum);
     return sum;
   }
-  static ADA_HOST_DEVICE void Add(const FourFloats& term, FourFloats& sum) {
+  static ADA_HOST_DEVICE void Add(const Vec4& term, Vec4& sum) {
     for (int k = 0; k < 4; ++k) sum.of[k] = sum.of[k] + term.of[k];
   }
 
@@ -77,9 +77,9 @@ struct DropoutValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     return Of(Load(x, i), RandomWord(pass->seed ^ layer, pass->draw, before + i));
   }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats v = LoadFour(x, i);
-    const FourWords words = RandomWords(pass->seed ^ layer, pass->draw, before + i);
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v = LoadVec4(x, i);
+    const Vec4Words words = RandomWords(pass->seed ^ layer, pass->draw, before + i);
     for (unsigned k = 0; k < 4; ++k) v.of[k] = Of(v.of[k], words.of[k]);
     return v;
   }
@@ -95,8 +95,8 @@ struct DropoutValue {
 struct ScaledValue {
   ADA_HOST_DEVICE float Of(float x) const { return RoundToGrid(steps, x * *alpha); }
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Of(Load(x, i)); }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats v = LoadFour(x, i);
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v = LoadVec4(x, i);
     for (float& one : v.of) one = Of(one);
     return v;
   }
@@ -106,7 +106,8 @@ struct ScaledValue {
   NumberGrid steps;    // exact: none
 };
 
-// --- Moving values: none is rounded. Tensors have fewer than 2^32 values (ops/rounding_stats.cpp).
+// --- Moving values: none is rounded. Tensors have fewer than 2^32 values
+// (rounding/rounding_stats.cpp).
 // ---
 
 struct ImageShape {
@@ -137,7 +138,7 @@ struct ShortcutShape {
   ImageShape x, y;
   int stride_h, stride_w, pad;
   // Whether four values lie in one pixel, or beside it, together.
-  bool fours() const { return x.c % 4 == 0 && y.c % 4 == 0 && pad % 4 == 0; }
+  bool vec4() const { return x.c % 4 == 0 && y.c % 4 == 0 && pad % 4 == 0; }
   // Where value i of y comes from, or value i of x goes to; negative: zero, nowhere.
   ADA_HOST_DEVICE std::int64_t Source(std::int64_t i) const {
     ImageIndex at = IndexOf(y, i);
@@ -161,11 +162,11 @@ struct ShortcutValue {
     const std::int64_t at = Where(i);
     return at < 0 ? 0.0f : Load(from, at);
   }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats v = {};
-    if (fours) {
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v = {};
+    if (vec4) {
       const std::int64_t at = Where(i);
-      return at < 0 ? v : LoadFour(from, at);
+      return at < 0 ? v : LoadVec4(from, at);
     }
     for (int k = 0; k < 4; ++k) v.of[k] = (*this)(i + k);
     return v;
@@ -173,7 +174,7 @@ struct ShortcutValue {
 
   TensorSpan from;
   ShortcutShape shape;
-  bool fours;
+  bool vec4;
 };
 
 // Several tensors' runs of values (a pixel's channels, an image), one tensor after the other.

@@ -30,8 +30,8 @@ ADA_HOST_DEVICE inline float FromFp8(Fp8 format, std::uint8_t code) {
   return OfBits(sign | (0x3c800000u + ((u - 8) << 20)));
 }
 
-// Values 4 i .. 4 i + 3 of n as codes, times the tensor's own scale (null: 1). A value that was
-// divided by its scale when it was stored becomes what it was before, as in RoundedAs.
+// Values 4 i .. 4 i + 3 of n as codes, times the tensor's scale (null: 1). A value that was divided
+// by its scale when it was stored becomes what it was before, as in RoundedAs.
 struct PackFp8 {
   TensorSpan in;
   const float* scale;

@@ -1,6 +1,6 @@
 // Bringing statistics together: threads of a block through shared memory and shuffles, blocks
-// through backend memory, where the block that ends last writes the tensor's statistics. Included
-// by rounding_stats.h alone.
+// through backend memory, where the block that ends last writes the tensor's statistics. Only
+// rounding_stats.h includes it.
 #pragma once
 #include "backend/cuda/kernels/join_lanes.h"
 #include "backend/cuda/kernels/last_block.h"

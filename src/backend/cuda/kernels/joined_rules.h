@@ -10,7 +10,7 @@
 
 namespace ada::backend::cuda {
 
-// One process's. Behind it lie the magnitudes of `channels` channels, where the rule looks at
+// One process's. After it lie the magnitudes of `channels` channels, where the rule looks at
 // products: dy's low and high, and w's.
 struct SeenPart {
   MomentsPart dy, w;

@@ -7,8 +7,8 @@
 
 namespace ada::backend::cuda {
 
-// The ticket of a block whose results are written: how many came before it. Of one thread, behind
-// a phase in which the block wrote.
+// The ticket of a block whose results are written: how many came before it. One thread calls it,
+// after a phase in which the block wrote.
 ADA_HOST_DEVICE inline std::uint32_t TakeTicket(std::uint32_t* finished) {
 #ifdef __CUDA_ARCH__
   __threadfence();
@@ -66,7 +66,7 @@ struct LastBlockKernel {
   int columns = 1;
 };
 
-// `first` in `blocks` blocks, and `then` in a block a column behind it: by one launch, or by two
+// `first` in `blocks` blocks, and `then` in a block a column after it: by one launch, or by two
 // where `finished` is null or the stream's switches say so.
 template <class FirstKernel, class Then>
 void LaunchInTurn(Stream& stream, const FirstKernel& first, const Then& then,

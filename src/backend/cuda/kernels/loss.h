@@ -67,7 +67,7 @@ struct LossRow {
   ADA_HOST_DEVICE std::int64_t LabelOf(std::int64_t row) const {
     return mixes == nullptr || mixes[row].share >= 0.5f ? labels[row] : mixes[row].second;
   }
-  // Of this thread's classes; a NaN is passed over.
+  // The largest logit of this thread's classes; a NaN is skipped.
   ADA_HOST_DEVICE float Highest(std::int64_t row, int thread) const {
     float highest = -INFINITY;
     for (std::int64_t k = thread; k < classes; k += kThreads) {

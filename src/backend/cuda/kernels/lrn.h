@@ -1,4 +1,4 @@
-// Local response normalisation value by value, in double: each sums over the channels beside it.
+// Local response normalization value by value, in double: each sums over the channels beside it.
 #pragma once
 #include <cstdint>
 

@@ -8,7 +8,7 @@
 
 namespace ada::backend::cuda {
 
-// Of each box with a label that is not negative. For all boxes of the call.
+// The entropy of each box with a label that is not negative, for all boxes of the call.
 struct BoxEntropies {
   ADA_HOST_DEVICE void operator()(std::int64_t box) const {
     const std::int32_t label = labels[box];

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/eights.h"
 #include "backend/cuda/kernels/for_every.h"
 #include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -80,18 +80,18 @@ struct MaxPoolForward {
 
 // MaxPoolForward where values are of 16 bits and 8 divides the channels: eight channels of a
 // window. For all eights of y, of which there are fewer than 2^32.
-template <Lies kLies>
+template <StorageType kStorageType>
 struct MaxPoolEights {
   static bool Suits(const PoolGrid& grid, const TensorSpan& x, const TensorSpan& y,
                     const std::uint16_t* index, std::int64_t values) {
-    return grid.c % 8 == 0 && HasEights(x) && HasEights(y) && IsOnSixteen(index) &&
+    return grid.c % 8 == 0 && HasVec8(x) && HasVec8(y) && IsOnSixteen(index) &&
            values <= std::int64_t{0xffffffff};
   }
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
-    const auto eights = static_cast<std::uint32_t>(grid.c / 8);
+    const auto vec8 = static_cast<std::uint32_t>(grid.c / 8);
     const auto out_w = static_cast<std::uint32_t>(grid.out_w),
                out_h = static_cast<std::uint32_t>(grid.out_h);
-    const std::uint32_t pixel = static_cast<std::uint32_t>(i) / eights, line = pixel / out_w,
+    const std::uint32_t pixel = static_cast<std::uint32_t>(i) / vec8, line = pixel / out_w,
                         image = line / out_h;
     const auto across = static_cast<int>(pixel - line * out_w),
                down = static_cast<int>(line - image * out_h);
@@ -99,11 +99,11 @@ struct MaxPoolEights {
     const PoolRange columns = Taps(across, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
     const int top = down * grid.stride_h - grid.pad_h, left = across * grid.stride_w - grid.pad_w;
     const std::int64_t first =
-        image * grid.in() + (static_cast<std::uint32_t>(i) - pixel * eights) * 8;
+        image * grid.in() + (static_cast<std::uint32_t>(i) - pixel * vec8) * 8;
     const int width = columns.end - columns.begin;
     const auto start = static_cast<std::uint32_t>(rows.begin * grid.kernel_w + columns.begin);
-    EightFloats best;
-    EightCodes codes{}, where;
+    Vec8 best;
+    Vec8Codes codes{}, where;
     for (float& of : best.of) of = -INFINITY;
     for (std::uint32_t& pair : where.pair) pair = start | start << 16;
     for (std::uint32_t& pair : codes.pair) pair = kLowest;
@@ -112,15 +112,15 @@ struct MaxPoolEights {
         [&](std::int64_t tap) {
           const int r = rows.begin + static_cast<int>(tap) / width;
           const int k = columns.begin + static_cast<int>(tap) % width;
-          return LoadEight(x, first + (std::int64_t{top + r} * grid.w + left + k) * grid.c);
+          return LoadVec8(x, first + (std::int64_t{top + r} * grid.w + left + k) * grid.c);
         },
-        [&](std::int64_t tap, const EightCodes& loaded) {
+        [&](std::int64_t tap, const Vec8Codes& loaded) {
           const int r = rows.begin + static_cast<int>(tap) / width;
           const int k = columns.begin + static_cast<int>(tap) % width;
           Take(loaded, static_cast<std::uint32_t>(r * grid.kernel_w + k), best, codes, where);
         });
-    StoreEight(y, 8 * i, codes);
-    if (index != nullptr) reinterpret_cast<EightCodes*>(index)[i] = where;
+    StoreVec8(y, 8 * i, codes);
+    if (index != nullptr) reinterpret_cast<Vec8Codes*>(index)[i] = where;
   }
 
   PoolGrid grid;
@@ -129,10 +129,11 @@ struct MaxPoolEights {
 
  private:
   // -inf, twice.
-  static constexpr std::uint32_t kLowest = kLies == Lies::kF16 ? 0xfc00fc00u : 0xff80ff80u;
-  static ADA_HOST_DEVICE void Take(const EightCodes& loaded, std::uint32_t tap, EightFloats& best,
-                                   EightCodes& codes, EightCodes& where) {
-    const EightFloats value = Widened<kLies>(loaded);
+  static constexpr std::uint32_t kLowest =
+      kStorageType == StorageType::kF16 ? 0xfc00fc00u : 0xff80ff80u;
+  static ADA_HOST_DEVICE void Take(const Vec8Codes& loaded, std::uint32_t tap, Vec8& best,
+                                   Vec8Codes& codes, Vec8Codes& where) {
+    const Vec8 value = Widened<kStorageType>(loaded);
     for (int k = 0; k < 8; ++k) {
       if (!(value.of[k] > best.of[k]) && value.of[k] == value.of[k]) continue;
       const std::uint32_t half = k % 2 == 0 ? 0xffffu : 0xffff0000u;
@@ -170,14 +171,14 @@ struct MaxPoolGradient {
     std::uint32_t at;  // of dx
   };
   bool IsPlain(Storage storage) const {
-    return has_eights && dy.storage == storage && HasEights(dy) && IsOnSixteen(index);
+    return has_vec8 && dy.storage == storage && HasVec8(dy) && IsOnSixteen(index);
   }
   ADA_HOST_DEVICE Held Hold(std::int64_t) const { return {}; }
-  ADA_HOST_DEVICE Loaded LoadEightAt(std::int64_t i) const {
+  ADA_HOST_DEVICE Loaded LoadVec8At(std::int64_t i) const {
     return {static_cast<std::uint32_t>(i)};
   }
-  template <Lies kLies>
-  ADA_HOST_DEVICE EightFloats Eight(const Held&, const Loaded& loaded) const {
+  template <StorageType kStorageType>
+  ADA_HOST_DEVICE Vec8 OfVec8(const Held&, const Loaded& loaded) const {
     const auto channels = static_cast<std::uint32_t>(grid.c);
     const std::uint32_t pixel = loaded.at / channels, c = loaded.at - pixel * channels;
     const std::uint32_t line = pixel / static_cast<std::uint32_t>(grid.w);
@@ -188,7 +189,7 @@ struct MaxPoolGradient {
         WindowsOver(y, KernelOf(grid.kernel_h), StrideOf(grid.stride_h), grid.pad_h, grid.out_h);
     const PoolRange columns =
         WindowsOver(x, KernelOf(grid.kernel_w), StrideOf(grid.stride_w), grid.pad_w, grid.out_w);
-    EightFloats sum{};
+    Vec8 sum{};
     ForWindows(rows, [&](int r) {
       const int down = y + grid.pad_h - r * StrideOf(grid.stride_h);
       const std::uint32_t first = image * static_cast<std::uint32_t>(grid.out_h);
@@ -197,7 +198,7 @@ struct MaxPoolGradient {
         const std::uint32_t window =
             (first + static_cast<std::uint32_t>(r)) * static_cast<std::uint32_t>(grid.out_w) +
             static_cast<std::uint32_t>(k);
-        AddEight<kLies>(window * channels + c, down * KernelOf(grid.kernel_w) + across, sum);
+        AddVec8<kStorageType>(window * channels + c, down * KernelOf(grid.kernel_w) + across, sum);
       });
     });
     return sum;
@@ -215,10 +216,10 @@ struct MaxPoolGradient {
     }
   }
   // A sum that begins with 0 is never -0: adding 0 leaves it.
-  template <Lies kLies>
-  ADA_HOST_DEVICE void AddEight(std::uint32_t from, int tap, EightFloats& sum) const {
-    const EightCodes taps = reinterpret_cast<const EightCodes*>(index)[from / 8];
-    const EightFloats g = Widened<kLies>(LoadEight(dy, from));
+  template <StorageType kStorageType>
+  ADA_HOST_DEVICE void AddVec8(std::uint32_t from, int tap, Vec8& sum) const {
+    const Vec8Codes taps = reinterpret_cast<const Vec8Codes*>(index)[from / 8];
+    const Vec8 g = Widened<kStorageType>(LoadVec8(dy, from));
     const auto wanted = static_cast<std::uint32_t>(tap);
     for (int k = 0; k < 4; ++k) {
       sum.of[2 * k] += (taps.pair[k] & 0xffffu) == wanted ? g.of[2 * k] : 0.0f;
@@ -229,7 +230,7 @@ struct MaxPoolGradient {
   PoolGrid grid;
   TensorSpan dy;
   const std::uint16_t* index = nullptr;
-  bool has_eights = false;  // 8 divides the channels, and indices fit into 32 bits
+  bool has_vec8 = false;  // 8 divides the channels, and indices fit into 32 bits
 };
 
 // One side of the windows of an average pooling.

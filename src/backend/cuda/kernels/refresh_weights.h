@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "backend/cuda/kernels/products.h"
+#include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/kernels/round_values.h"
 
 namespace ada::backend::cuda {
@@ -37,7 +37,7 @@ struct RefreshWeightsKernel {
   static constexpr int kWord = 4, kWords = sizeof(WeightTensor) / kWord;
   static_assert(sizeof(WeightTensor) % kWord == 0);
   struct Shared {
-    // Read once: behind every store the table would have to be read again.
+    // Read once: after every store the table would have to be read again.
     alignas(WeightTensor) unsigned char tensor[sizeof(WeightTensor)];
     StatsShared<kLevel> stats;
   };
@@ -60,8 +60,8 @@ struct RefreshWeightsKernel {
       ForFlatBlock(
           within, of.values, of.size,
           [&](std::int64_t i) {
-            const FourFloats x = LoadFour(of.master, i);
-            const FourFloats r = RoundAndCountFour(of.how, shared.stats, own.stats, x, i);
+            const Vec4 x = LoadVec4(of.master, i);
+            const Vec4 r = RoundAndCountVec4(of.how, shared.stats, own.stats, x, i);
             for (int k = 0; k < 4; ++k) of.Store(i + k, r.of[k]);
           },
           [&](std::int64_t i) {

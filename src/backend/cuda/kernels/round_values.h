@@ -34,9 +34,9 @@ inline int MostFlatBlocksOf(std::int64_t values) {
 
 // What thread `at` of a kernel of FlatBlocks does: four(i) for values i .. i + 3 at a time, one(i)
 // at the end, where fewer are left.
-template <class Four, class One>
+template <class OfVec4, class One>
 ADA_HOST_DEVICE void ForFlatBlock(const ThreadIndex& at, std::int64_t values, std::int64_t size,
-                                  Four&& four, One&& one) {
+                                  OfVec4&& four, One&& one) {
   const std::int64_t begin = at.block * size;
   const std::int64_t end = begin + size < values ? begin + size : values;
   for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kStatsThreads) {
@@ -48,11 +48,11 @@ ADA_HOST_DEVICE void ForFlatBlock(const ThreadIndex& at, std::int64_t values, st
   }
 }
 
-// Whether a Value gives values i .. i + 3 (4 divides i) together: FourFloats Four(i) const.
+// Whether a Value gives values i .. i + 3 (4 divides i) together: Vec4 Four(i) const.
 template <class Value, class = void>
-struct GivesFours : std::false_type {};
+struct GivesVec4 : std::false_type {};
 template <class Value>
-struct GivesFours<Value, std::void_t<decltype(&Value::Four)>> : std::true_type {};
+struct GivesVec4<Value, std::void_t<decltype(&Value::OfVec4)>> : std::true_type {};
 
 // A kernel that takes statistics of a run of values, whatever it does with each: Kernel has
 // Four(i, shared, own) and One(i, shared, own), for values i .. i + 3 and for value i.
@@ -72,7 +72,7 @@ struct FlatStatsKernel {
     } else if constexpr (kPhase == 1) {
       const auto& kernel = static_cast<const Kernel&>(*this);
       ForFlatBlock(
-          at, values, size, [&](std::int64_t i) { kernel.Four(i, shared.stats, own.stats); },
+          at, values, size, [&](std::int64_t i) { kernel.OfVec4(i, shared.stats, own.stats); },
           [&](std::int64_t i) { kernel.One(i, shared.stats, own.stats); });
     } else {
       GatherStats<kPhase - 2>(how, at, shared.stats, own.stats);
@@ -86,14 +86,14 @@ struct FlatStatsKernel {
 // Value: a struct of plain data; ADA_HOST_DEVICE float operator()(std::int64_t i) const.
 template <class Value, StatsLevel kLevel>
 struct RoundValuesKernel : FlatStatsKernel<RoundValuesKernel<Value, kLevel>, kLevel> {
-  ADA_HOST_DEVICE void Four(std::int64_t i, StatsShared<kLevel>& shared,
-                            StatsOwn<kLevel>& own) const {
-    FourFloats x;
-    if constexpr (GivesFours<Value>::value)
-      x = value.Four(i);
+  ADA_HOST_DEVICE void OfVec4(std::int64_t i, StatsShared<kLevel>& shared,
+                              StatsOwn<kLevel>& own) const {
+    Vec4 x;
+    if constexpr (GivesVec4<Value>::value)
+      x = value.OfVec4(i);
     else
       for (int k = 0; k < 4; ++k) x.of[k] = value(i + k);
-    StoreFour(out, i, RoundAndCountFour(this->how, shared, own, x, i));
+    StoreVec4(out, i, RoundAndCountVec4(this->how, shared, own, x, i));
   }
   ADA_HOST_DEVICE void One(std::int64_t i, StatsShared<kLevel>& shared,
                            StatsOwn<kLevel>& own) const {
@@ -104,12 +104,12 @@ struct RoundValuesKernel : FlatStatsKernel<RoundValuesKernel<Value, kLevel>, kLe
   TensorSpan out;
 };
 
-// The same of values that lie in `in` already rounded: statistics alone.
+// The same of values that lie in `in` already rounded: only statistics.
 template <StatsLevel kLevel>
 struct CountValuesKernel : FlatStatsKernel<CountValuesKernel<kLevel>, kLevel> {
-  ADA_HOST_DEVICE void Four(std::int64_t i, StatsShared<kLevel>& shared,
-                            StatsOwn<kLevel>& own) const {
-    const FourFloats x = LoadFour(in, i);
+  ADA_HOST_DEVICE void OfVec4(std::int64_t i, StatsShared<kLevel>& shared,
+                              StatsOwn<kLevel>& own) const {
+    const Vec4 x = LoadVec4(in, i);
     for (const float one : x.of) CountStored(this->how, shared, own, one);
   }
   ADA_HOST_DEVICE void One(std::int64_t i, StatsShared<kLevel>& shared,

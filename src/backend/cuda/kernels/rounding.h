@@ -37,14 +37,14 @@ struct Rounding {
   std::uint64_t stream = 0;
   std::int64_t first = 0;            // value 0 of the call, in the batch of all processes
   const PassValues* pass = nullptr;  // with `stochastic`, and to count
-  // The tensor's own scale; null: 1. Values are multiplied by it before and divided by it after
+  // The tensor's scale; null: 1. Values are multiplied by it before and divided by it after
   // rounding; counts are of the scaled values, moments of what is stored.
-  const float* own_scale = nullptr;
+  const float* per_tensor_scale = nullptr;
   // A gradient's scale that is passed on: *scale_to = *scale_from. Null: it is set elsewhere.
   const float* scale_from = nullptr;
   float* scale_to = nullptr;
 
-  // Where the statistics go (ops/rounding_stats.h).
+  // Where the statistics go (rounding/rounding_stats.h).
   std::int64_t values = 0;  // of the whole launch
   StatsTotals* totals = nullptr;
   double* block_sums = nullptr;  // [kinds of sums][blocks]
@@ -64,7 +64,7 @@ struct RoundingNow {
 };
 ADA_HOST_DEVICE inline RoundingNow Now(const Rounding& how) {
   RoundingNow now;
-  now.scale = how.own_scale != nullptr ? *how.own_scale : 1;
+  now.scale = how.per_tensor_scale != nullptr ? *how.per_tensor_scale : 1;
   now.key = now.draw = 0;
   if (how.stochastic) now.key = how.pass->seed ^ how.stream, now.draw = how.pass->draw;
   return now;
@@ -80,15 +80,15 @@ ADA_HOST_DEVICE inline std::uint32_t RandomWord(std::uint64_t key, std::uint64_t
   return Philox(key, draw, at / 4)[at % 4];
 }
 // Words i .. i + 3: drawn together where 4 divides i.
-struct FourWords {
+struct Vec4Words {
   std::uint32_t of[4];
 };
-ADA_HOST_DEVICE inline FourWords RandomWords(std::uint64_t key, std::uint64_t draw,
+ADA_HOST_DEVICE inline Vec4Words RandomWords(std::uint64_t key, std::uint64_t draw,
                                              std::int64_t i) {
   const auto block = static_cast<std::uint64_t>(i) / 4;
   const auto from = static_cast<unsigned>(i % 4);
   const auto words = Philox(key, draw, block);
-  FourWords four;
+  Vec4Words four;
   for (unsigned k = 0; k + from < 4; ++k) four.of[k] = words[k + from];
   if (from == 0) return four;
   const auto more = Philox(key, draw, block + 1);

@@ -23,8 +23,8 @@
 
 namespace ada::backend::cuda {
 
-// Whole numbers that are measured. Of the first the largest is kept, of those from kLow on the
-// smallest, from kZeros on the sum.
+// Whole numbers that are measured. The first keep the largest, those from kLow on the smallest,
+// those from kZeros on the sum.
 namespace stat {
 enum Int {
   kMax,    // bits of |x| before rounding
@@ -186,13 +186,12 @@ ADA_HOST_DEVICE inline float RoundAndCount(const Rounding& how, StatsShared<kLev
 }
 // Values i .. i + 3, where 4 divides i: their random words are drawn together where they can be.
 template <StatsLevel kLevel>
-ADA_HOST_DEVICE inline FourFloats RoundAndCountFour(const Rounding& how,
-                                                    StatsShared<kLevel>& shared,
-                                                    StatsOwn<kLevel>& own, const FourFloats& x,
-                                                    std::int64_t i) {
-  FourWords words = {};
+ADA_HOST_DEVICE inline Vec4 RoundAndCountVec4(const Rounding& how, StatsShared<kLevel>& shared,
+                                              StatsOwn<kLevel>& own, const Vec4& x,
+                                              std::int64_t i) {
+  Vec4Words words = {};
   if (how.stochastic) words = RandomWords(own.now.key, own.now.draw, how.first + i);
-  FourFloats stored;
+  Vec4 stored;
   for (int k = 0; k < 4; ++k) {
     const RoundedValue v = RoundWith(how, own.now, x.of[k], words.of[k]);
     stat::Add(how, shared, own, x.of[k], v);

@@ -16,15 +16,15 @@ struct TailPart {
   std::uint32_t nonzero, max_bits;
 };
 
-// Of all blocks; zero between launches.
+// Totals over all blocks; zero between launches.
 struct TailTotals {
   TailPart all;
   std::uint32_t finished;
 };
 
-// Of value(i) for all values (round_values.h says what a Value is). Only where the layer's scaler
-// wants this pass's; after its decision. Handed over unless some value is not finite; or put where
-// `part` points, for others' to be added.
+// Takes the tail of value(i) for all values (round_values.h says what a Value is), only where the
+// layer's scaler wants this pass's, and after its decision. The result is handed over unless some
+// value is not finite, or is put where `part` points, for others' to be added.
 template <class Value>
 struct TailKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 7;

@@ -30,29 +30,29 @@ ADA_HOST_DEVICE inline void StoreExact(const TensorSpan& p, std::int64_t i, floa
 }
 
 // Values i .. i + 3, where i is a multiple of 4 and `data` is aligned as tensors are.
-struct alignas(8) FourCodes {
+struct alignas(8) Vec4Codes {
   std::uint16_t of[4];
 };
-struct alignas(16) FourFloats {
+struct alignas(16) Vec4 {
   float of[4];
 };
-ADA_HOST_DEVICE inline FourFloats LoadFour(const TensorSpan& p, std::int64_t i) {
-  if (p.storage == Storage::kF32) return static_cast<const FourFloats*>(p.data)[i / 4];
-  const FourCodes codes = static_cast<const FourCodes*>(p.data)[i / 4];
-  FourFloats x;
+ADA_HOST_DEVICE inline Vec4 LoadVec4(const TensorSpan& p, std::int64_t i) {
+  if (p.storage == Storage::kF32) return static_cast<const Vec4*>(p.data)[i / 4];
+  const Vec4Codes codes = static_cast<const Vec4Codes*>(p.data)[i / 4];
+  Vec4 x;
   for (int k = 0; k < 4; ++k)
     x.of[k] = p.storage == Storage::kF16 ? OfFp16(codes.of[k]) : OfBf16(codes.of[k]);
   return x;
 }
-ADA_HOST_DEVICE inline void StoreFour(const TensorSpan& p, std::int64_t i, const FourFloats& x) {
+ADA_HOST_DEVICE inline void StoreVec4(const TensorSpan& p, std::int64_t i, const Vec4& x) {
   if (p.storage == Storage::kF32) {
-    static_cast<FourFloats*>(p.data)[i / 4] = x;
+    static_cast<Vec4*>(p.data)[i / 4] = x;
     return;
   }
-  FourCodes codes;
+  Vec4Codes codes;
   for (int k = 0; k < 4; ++k)
     codes.of[k] = p.storage == Storage::kF16 ? Fp16CodeOf(x.of[k]) : Bf16CodeOf(x.of[k]);
-  static_cast<FourCodes*>(p.data)[i / 4] = codes;
+  static_cast<Vec4Codes*>(p.data)[i / 4] = codes;
 }
 
 }  // namespace ada::backend::cuda

@@ -25,7 +25,7 @@ struct UpdateSegment {
   std::int64_t first;    // its first value, of the slot's
 };
 
-// What one call brings, in memory: launches of later calls look alike. Behind it lie the scalars of
+// What one call brings, in memory: launches of later calls look alike. After it lie the scalars of
 // the groups, but for gradient_factor.
 struct alignas(16) UpdateInputs {
   UpdateRounding rounding;

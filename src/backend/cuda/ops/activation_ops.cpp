@@ -9,8 +9,8 @@ namespace {
 template <class Function>
 struct FunctionValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return function.Value(Load(x, i)); }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats v = LoadFour(x, i);
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v = LoadVec4(x, i);
     for (float& one : v.of) one = function.Value(one);
     return v;
   }
@@ -23,9 +23,9 @@ struct DxValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     return DxOf(function, Load(x, i), Load(dy, i));
   }
-  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
-    FourFloats v = LoadFour(dy, i);
-    const FourFloats at = LoadFour(x, i);
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v = LoadVec4(dy, i);
+    const Vec4 at = LoadVec4(x, i);
     for (int k = 0; k < 4; ++k) v.of[k] = DxOf(function, at.of[k], v.of[k]);
     return v;
   }

@@ -19,7 +19,7 @@ struct RuleWeights {
   TensorSpan rows;                        // the copy that is multiplied, by output channel
   std::int64_t channels = 0, values = 0;  // output channels, and values in a row
   bool own = false;                       // each of several processes has its own
-  // Of a transposed convolution a channel has `inputs` rows, those of `group` channels one after
+  // For a transposed convolution a channel has `inputs` rows, those of `group` channels one after
   // the other for each input.
   std::int64_t inputs = 1, group = 1;
 };

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "backend/cuda/kernels/batch_norm.h"
-#include "backend/cuda/kernels/channel_eights.h"
-#include "backend/cuda/kernels/normalise_plain.h"
+#include "backend/cuda/kernels/channel_vec8.h"
+#include "backend/cuda/kernels/normalize_plain.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/alpha_rule.h"
 #include "backend/cuda/ops/joined_norm.h"
@@ -22,14 +22,14 @@ class CudaBatchNorm final : public Op {
       : context_(context),
         spec_(spec),
         cut_(spec.x.shape.c, spec.x.shape.n * spec.x.shape.h * spec.x.shape.w) {
-    y_stats_ = RoundingStats(context, NormalisedTensorOf(spec), spec.y_style, spec.y_stats);
+    y_stats_ = RoundingStats(context, NormalizedTensorOf(spec), spec.y_style, spec.y_stats);
     if (spec.addend) sum_stats_ = RoundingStats(context, spec.out, spec.sum_style, spec.sum_stats);
     const std::int64_t c = cut_.channels, partials = cut_.Count(spec.x.shape.n * pixels()) * c;
     factors_ = {context.Allocate<float>(c), context.Allocate<float>(c), context.Allocate<float>(c),
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (context.link != nullptr) joined_.emplace(context, c);
-    if (spec.x_stats != nullptr || spec.dy.largest_left)
+    if (spec.x_stats != nullptr || spec.dy.amax_deferred)
       notes_ = context.AllocateZeroed<std::uint32_t>(2);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
     mask_ = MaskOf(spec);
@@ -50,8 +50,8 @@ class CudaBatchNorm final : public Op {
     const StatsLevel y = y_stats_.Level(pass), sum = sum_stats_.Level(pass);
     const bool apart = sum != StatsLevel::kNone && y != StatsLevel::kNone &&
                        (y == StatsLevel::kCounts || sum == StatsLevel::kCounts);
-    if (apart) Normalise(pass, y, StatsLevel::kNone, /*store=*/false);
-    Normalise(pass, apart ? StatsLevel::kNone : y, sum, /*store=*/true);
+    if (apart) Normalize(pass, y, StatsLevel::kNone, /*store=*/false);
+    Normalize(pass, apart ? StatsLevel::kNone : y, sum, /*store=*/true);
   }
 
   void Backward(const Pass& pass) override {
@@ -70,24 +70,24 @@ class CudaBatchNorm final : public Op {
 
  private:
   // Whether sums are taken by eights of such a tensor.
-  bool SumsEights(const Tensor& tensor) const {
+  bool SumsVec8(const Tensor& tensor) const {
     return context_.stream.switches().plain && cut_.channels % 8 == 0 &&
-           tensor.storage == spec_.x.storage && HasEights(SpanOf(tensor));
+           tensor.storage == spec_.x.storage && HasVec8(SpanOf(tensor));
   }
   // y tells whether its gradient passes where it is rounded plainly; nobody reads a masked dy,
   // which need not be stored then, where dx lies in its place and no rule looks at it.
   Masks MaskOf(const BatchNormSpec& spec) const {
     if (!spec.relu) return Masks::kNone;
     const bool plainly = spec.out.format == FormatOf(spec.out.storage) &&
-                         spec.y_style.own_scale == nullptr && !spec.y_style.stochastic;
+                         spec.y_style.per_tensor_scale == nullptr && !spec.y_style.stochastic;
     const bool alone = !spec.addend && spec.scaler == nullptr && spec.dx &&
                        spec.dx.tensor.data == spec.dy.tensor.data;
-    const bool eights = SumsEights(spec.x) && SumsEights(spec.dy.tensor) && SumsEights(spec.out) &&
-                        IsOnSixteen(spec.beta.data);
-    return plainly && alone && eights ? Masks::kX : Masks::kOutput;
+    const bool vec8 = SumsVec8(spec.x) && SumsVec8(spec.dy.tensor) && SumsVec8(spec.out) &&
+                      IsOnSixteen(spec.beta.data);
+    return plainly && alone && vec8 ? Masks::kX : Masks::kOutput;
   }
 
-  // Of dy as masked and of the factors: what the rule looks at is the op's own.
+  // The rule looks at dy as masked and at the factors, both of which the op makes.
   void MakeRule() {
     const std::int64_t c = cut_.channels;
     const scaling::LayerRule& rule = context_.Host(spec_.scaler)->rule;
@@ -118,13 +118,13 @@ class CudaBatchNorm final : public Op {
   }
 
   // What is left to this op to note; empty in other passes.
-  LargestNote NoteOfX(const Pass& pass) const {
-    if (!LeavesLargest(pass, spec_.x_style, spec_.x_stats)) return {};
+  DeferredAmax NoteOfX(const Pass& pass) const {
+    if (!DefersAmax(pass, spec_.x_style, spec_.x_stats)) return {};
     return {notes_, spec_.x_stats, pass.rows * spec_.x.shape.per_image()};
   }
-  LargestNote NoteOfDy(const Pass& pass) const {
+  DeferredAmax NoteOfDy(const Pass& pass) const {
     const Gradient& dy = spec_.dy;
-    if (!dy.largest_left || !LeavesLargest(pass, dy.style, dy.stats, dy.moments)) return {};
+    if (!dy.amax_deferred || !DefersAmax(pass, dy.style, dy.stats, dy.moments)) return {};
     return {notes_ + 1, dy.stats, pass.rows * dy.tensor.shape.per_image()};
   }
 
@@ -133,20 +133,20 @@ class CudaBatchNorm final : public Op {
   std::int64_t Parts(const Pass& pass) const { return cut_.Count(Pixels(pass)); }
 
   void TakeStatistics(const Pass& pass) {
-    switch (LiesAs(spec_.x.storage)) {
-      case Lies::kF16:
-        return TakeStatisticsOf<Lies::kF16>(pass);
-      case Lies::kBF16:
-        return TakeStatisticsOf<Lies::kBF16>(pass);
+    switch (StorageTypeOf(spec_.x.storage)) {
+      case StorageType::kF16:
+        return TakeStatisticsOf<StorageType::kF16>(pass);
+      case StorageType::kBF16:
+        return TakeStatisticsOf<StorageType::kBF16>(pass);
       default:
-        return TakeStatisticsOf<Lies::kF32>(pass);
+        return TakeStatisticsOf<StorageType::kF32>(pass);
     }
   }
-  template <Lies kLies>
+  template <StorageType kStorageType>
   void TakeStatisticsOf(const Pass& pass) {
-    if constexpr (kLies != Lies::kF32)
-      if (SumsEights(spec_.x)) return LaunchMoments<EightMomentsKernel<kLies>>(pass);
-    LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
+    if constexpr (kStorageType != StorageType::kF32)
+      if (SumsVec8(spec_.x)) return LaunchMoments<Vec8MomentsKernel<kStorageType>>(pass);
+    LaunchMoments<ChannelMomentsKernel<kStorageType>>(pass);
   }
   BatchStatistics Statistics(const Pass& pass) const {
     BatchStatistics statistics;
@@ -186,34 +186,34 @@ class CudaBatchNorm final : public Op {
     const Storage storage = spec_.x.storage;
     const bool alike =
         storage == spec_.dy.tensor.storage && (!spec_.relu || storage == spec_.out.storage);
-    switch (alike ? LiesAs(storage) : Lies::kAny) {
-      case Lies::kF32:
-        return TakeGradientSumsOf<Lies::kF32>(pass);
-      case Lies::kF16:
-        return TakeGradientSumsOf<Lies::kF16>(pass);
-      case Lies::kBF16:
-        return TakeGradientSumsOf<Lies::kBF16>(pass);
-      case Lies::kAny:
-        return TakeGradientSumsOf<Lies::kAny>(pass);
+    switch (alike ? StorageTypeOf(storage) : StorageType::kAny) {
+      case StorageType::kF32:
+        return TakeGradientSumsOf<StorageType::kF32>(pass);
+      case StorageType::kF16:
+        return TakeGradientSumsOf<StorageType::kF16>(pass);
+      case StorageType::kBF16:
+        return TakeGradientSumsOf<StorageType::kBF16>(pass);
+      case StorageType::kAny:
+        return TakeGradientSumsOf<StorageType::kAny>(pass);
     }
   }
-  template <Lies kLies>
+  template <StorageType kStorageType>
   void TakeGradientSumsOf(const Pass& pass) {
-    if constexpr (kLies == Lies::kF16 || kLies == Lies::kBF16) {
-      const bool eights = SumsEights(spec_.x) && SumsEights(spec_.dy.tensor) &&
-                          (!spec_.relu || SumsEights(spec_.out));
-      if (eights && mask_ == Masks::kNone)
-        return LaunchSums(pass, EightGradientsKernel<kLies, Masks::kNone>());
-      if (eights && mask_ == Masks::kOutput)
-        return LaunchSums(pass, EightGradientsKernel<kLies, Masks::kOutput>());
+    if constexpr (kStorageType == StorageType::kF16 || kStorageType == StorageType::kBF16) {
+      const bool vec8 =
+          SumsVec8(spec_.x) && SumsVec8(spec_.dy.tensor) && (!spec_.relu || SumsVec8(spec_.out));
+      if (vec8 && mask_ == Masks::kNone)
+        return LaunchSums(pass, Vec8GradientsKernel<kStorageType, Masks::kNone>());
+      if (vec8 && mask_ == Masks::kOutput)
+        return LaunchSums(pass, Vec8GradientsKernel<kStorageType, Masks::kOutput>());
       if (mask_ == Masks::kX) {
-        EightGradientsKernel<kLies, Masks::kX> sums;
+        Vec8GradientsKernel<kStorageType, Masks::kX> sums;
         sums.factor = factors_.factor, sums.beta = spec_.beta.f32();
         sums.largest_zero = LargestZero(spec_.out.storage);
         return LaunchSums(pass, sums);
       }
     }
-    LaunchSums(pass, GradientSumsKernel<kLies>());
+    LaunchSums(pass, GradientSumsKernel<kStorageType>());
   }
   template <class Kernel>
   void LaunchSums(const Pass& pass, Kernel sums) {
@@ -239,11 +239,12 @@ class CudaBatchNorm final : public Op {
 
   // The values, with y and the sum measured at these levels: where both are, neither is counted,
   // for which there is no room.
-  void Normalise(const Pass& pass, StatsLevel y, StatsLevel sum, bool store) {
+  void Normalize(const Pass& pass, StatsLevel y, StatsLevel sum, bool store) {
     const bool plain =
         store && IsPlain(pass) && y <= StatsLevel::kLargest && sum <= StatsLevel::kLargest;
-    if (plain && spec_.out.storage == Storage::kF16) return NormaliseAs<Lies::kF16>(pass, y, sum);
-    if (plain) return NormaliseAs<Lies::kBF16>(pass, y, sum);
+    if (plain && spec_.out.storage == Storage::kF16)
+      return NormalizeAs<StorageType::kF16>(pass, y, sum);
+    if (plain) return NormalizeAs<StorageType::kBF16>(pass, y, sum);
     if (y == StatsLevel::kCounts)
       LaunchValues<StatsLevel::kCounts, StatsLevel::kNone>(pass, store);
     else if (sum == StatsLevel::kCounts)
@@ -261,32 +262,32 @@ class CudaBatchNorm final : public Op {
   bool IsPlain(const Pass& pass) const {
     const Storage storage = spec_.out.storage;
     const auto is_plain = [&](const RoundingStats& of, const Tensor& tensor) {
-      return of.PlainlyAs(pass) != Lies::kAny && SumsEights(tensor);
+      return of.PlainlyAs(pass) != StorageType::kAny && SumsVec8(tensor);
     };
-    return KeepsChannels(cut_.channels) && SumsEights(spec_.x) && spec_.x.storage == storage &&
+    return KeepsChannels(cut_.channels) && SumsVec8(spec_.x) && spec_.x.storage == storage &&
            IsOnSixteen(spec_.beta.data) && is_plain(y_stats_, spec_.out) &&
-           (!spec_.addend || (SumsEights(spec_.addend) && is_plain(sum_stats_, spec_.out)));
+           (!spec_.addend || (SumsVec8(spec_.addend) && is_plain(sum_stats_, spec_.out)));
   }
-  template <Lies kLies>
-  void NormaliseAs(const Pass& pass, StatsLevel y, StatsLevel sum) {
+  template <StorageType kStorageType>
+  void NormalizeAs(const Pass& pass, StatsLevel y, StatsLevel sum) {
     constexpr StatsLevel kNone = StatsLevel::kNone, kLargest = StatsLevel::kLargest;
     if (!spec_.addend)
-      y == kNone ? LaunchPlain<kLies, false, kNone, kNone>(pass)
-                 : LaunchPlain<kLies, false, kLargest, kNone>(pass);
+      y == kNone ? LaunchPlain<kStorageType, false, kNone, kNone>(pass)
+                 : LaunchPlain<kStorageType, false, kLargest, kNone>(pass);
     else if (y == kNone)
-      sum == kNone ? LaunchPlain<kLies, true, kNone, kNone>(pass)
-                   : LaunchPlain<kLies, true, kNone, kLargest>(pass);
+      sum == kNone ? LaunchPlain<kStorageType, true, kNone, kNone>(pass)
+                   : LaunchPlain<kStorageType, true, kNone, kLargest>(pass);
     else
-      sum == kNone ? LaunchPlain<kLies, true, kLargest, kNone>(pass)
-                   : LaunchPlain<kLies, true, kLargest, kLargest>(pass);
+      sum == kNone ? LaunchPlain<kStorageType, true, kLargest, kNone>(pass)
+                   : LaunchPlain<kStorageType, true, kLargest, kLargest>(pass);
   }
-  template <Lies kLies, bool kAdds, StatsLevel kY, StatsLevel kSum>
+  template <StorageType kStorageType, bool kAdds, StatsLevel kY, StatsLevel kSum>
   void LaunchPlain(const Pass& pass) {
-    LaunchFilled(pass, NormalisePlainKernel<kLies, kAdds, kY, kSum>());
+    LaunchFilled(pass, NormalizePlainKernel<kStorageType, kAdds, kY, kSum>());
   }
   template <StatsLevel kY, StatsLevel kSum>
   void LaunchValues(const Pass& pass, bool store) {
-    NormaliseKernel<kY, kSum> kernel;
+    NormalizeKernel<kY, kSum> kernel;
     kernel.store = store;
     LaunchFilled(pass, kernel);
   }

@@ -20,7 +20,8 @@ BranchTerm TermOf(const Gradient& g) {
   term.span = SpanOf(g.tensor), term.grid = GridOf(g.tensor.format);
   term.scale = g.scale, term.moments = g.moments;
   term.stats = KeepsOrder(g) ? g.stats : nullptr;
-  term.own_scale = g.style.own_scale != nullptr ? &g.style.own_scale->scale : nullptr;
+  term.per_tensor_scale =
+      g.style.per_tensor_scale != nullptr ? &g.style.per_tensor_scale->scale : nullptr;
   return term;
 }
 
@@ -99,14 +100,14 @@ class CudaBranchSum final : public Op {
   // Largest magnitudes of the branches become those of all processes.
   void JoinLargest() {
     ForEach(stream_, set_.count, PutLargest{set_, mine_});
-    link_->GatherInStream(mine_, static_cast<std::size_t>(set_.count) * sizeof(double), all_);
+    link_->AllGatherInStream(mine_, static_cast<std::size_t>(set_.count) * sizeof(double), all_);
     ForEach(stream_, set_.count,
             TakeLargest{all_, link_->ranks(), set_.count, const_cast<double*>(set_.joined)});
   }
   // By what all processes say of their parts of the sum.
   void RepairTogether(const Pass& pass, const BranchHalvings& halvings) {
     Launch(stream_, BranchSumPartKernel{halvings, part_}, 1);
-    link_->GatherInStream(part_, sizeof(BranchSumPart), parts_);
+    link_->AllGatherInStream(part_, sizeof(BranchSumPart), parts_);
     stats_.AtLevel(pass, [&](auto level) {
       using Kernel = BranchRepairKernel<decltype(level)::value>;
       Launch(stream_, Kernel{halvings, parts_, link_->ranks()}, 1);

@@ -1,11 +1,11 @@
-// Sums over processes, bucket by bucket beside the backward pass: each process gets its slice of a
+// Sums over processes, bucket by bucket during the backward pass: each process gets its slice of a
 // bucket from all, adds the parts in the order of processes, and sends the sum to all.
 #include <algorithm>
 
-#include "backend/cuda/beside.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/sum_buckets.h"
+#include "backend/cuda/side_stream.h"
 #include "backend/stats_rules.h"
 #include "core/error.h"
 
@@ -32,7 +32,7 @@ class Sums {
   std::int64_t bytes_each() const { return static_cast<std::int64_t>(BytesOf(transport_.storage)); }
   std::int64_t largest() const { return cut_.largest_slice() * context_.link->ranks(); }
 
-  // Of work aside. buffers: sent, parts and sums of a bucket, then the sum of a slice.
+  // Buffers of work on the side stream: sent, parts and sums of a bucket, then the sum of a slice.
   struct Buffers {
     std::byte *sent = nullptr, *parts = nullptr, *sums = nullptr, *own = nullptr;
   };
@@ -56,9 +56,9 @@ class Sums {
     }
     const auto blocks = static_cast<int>(bucket.segments);
     Launch(side, send, blocks);
-    context_.link->Exchange(side, buffers.sent, bytes, buffers.parts);
+    context_.link->AllToAll(side, buffers.sent, bytes, buffers.parts);
     Launch(side, sum, static_cast<int>(bucket.of_slice));
-    context_.link->Gather(side, buffers.own, bytes, buffers.sums);
+    context_.link->AllGather(side, buffers.own, bytes, buffers.sums);
     const StoreSegments store{segments_ + bucket.first_segment, transport_.narrow(), context_.pass,
                               view(buffers.sums)};
     Launch(side, store, blocks);
@@ -123,7 +123,7 @@ class CudaGradientSums final : public GradientSums {
     const std::size_t first = full_;
     while (full_ < cut.buckets.size() && cut.buckets[full_].end <= there) ++full_;
     if (full_ == first) return;
-    context_.beside.Join();  // gradients may still be under way there
+    context_.side_stream.Join();  // gradients may still be under way there
     context_.link->Aside([&](Stream& side) {
       for (std::size_t i = first; i < full_; ++i) gradients_.Sum(side, cut.buckets[i], buffers_);
     });

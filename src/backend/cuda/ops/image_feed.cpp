@@ -9,13 +9,13 @@
 namespace ada::backend::cuda {
 
 ImageFeed::ImageFeed(const Context& context, const Shape& shape, float* x)
-    : stream_(context.stream), shape_(shape), x_(x), lane_(context.stream.MakeLane()) {
+    : stream_(context.stream), shape_(shape), x_(x), copy_stream_(context.stream.MakeCopyStream()) {
   const auto bytes = static_cast<std::int64_t>(BytesOfTable()) + shape.numel();
   for (Block& block : blocks_) {
     block.device = context.Allocate<std::byte>(bytes);
-    block.arrived = lane_->MakeEvent();
+    block.arrived = copy_stream_->MakeEvent();
     block.was_read = stream_.MakeEvent();
-    block.was_read->Mark();  // behind the zeros, which the stream writes
+    block.was_read->Mark();  // after the zeros, which the stream writes
   }
 }
 
@@ -41,8 +41,8 @@ std::int64_t ImageFeed::Send(const ByteImages& images) {
   block.arrived->Wait();
   std::memcpy(block.pinned, images.table, BytesOfTable());
   std::memcpy(block.pinned + BytesOfTable(), images.bytes, bytes);
-  lane_->WaitFor(*block.was_read);
-  lane_->CopyToDevice(block.device, block.pinned, BytesOfTable() + bytes);
+  copy_stream_->WaitFor(*block.was_read);
+  copy_stream_->CopyToDevice(block.device, block.pinned, BytesOfTable() + bytes);
   block.arrived->Mark();
   block.rows = images.rows;
   ++sent_;

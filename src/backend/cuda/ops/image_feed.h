@@ -36,7 +36,7 @@ class ImageFeed final : public ByteFeed {
   Stream& stream_;
   Shape shape_;
   float* x_;
-  std::unique_ptr<Lane> lane_;  // lives longer than its events
+  std::unique_ptr<CopyStream> copy_stream_;  // lives longer than its events
   Block blocks_[kBlocks];
   std::int64_t sent_ = 0;  // so many, numbered from 0
 };

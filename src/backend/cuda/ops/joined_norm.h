@@ -13,7 +13,7 @@ namespace ada::backend::cuda {
 
 class JoinedNorm {
  public:
-  // Of a context that has a link.
+  // Works in a context that has a link.
   JoinedNorm(const Context& context, std::int64_t channels)
       : context_(context),
         bytes_(static_cast<std::size_t>(2 * channels + 1) * sizeof(double)),
@@ -25,12 +25,12 @@ class JoinedNorm {
   NormPart part() const { return {part_}; }
   // After them: what they would have made of this process's sums is made of those of all.
   void Join(const BatchStatistics& of) const {
-    context_.link->GatherInStream(part_, bytes_, all_);
+    context_.link->AllGatherInStream(part_, bytes_, all_);
     ForEach(context_.stream, parts_.channels,
             JoinStatistics{parts_, of.to, of.running_mean, of.running_var, of.momentum});
   }
   void Join(const ReduceGradient& of) const {
-    context_.link->GatherInStream(part_, bytes_, all_);
+    context_.link->AllGatherInStream(part_, bytes_, all_);
     ForEach(context_.stream, parts_.channels,
             JoinGradientSums{parts_, of.inverse, of.scale, of.mean_dy, of.slope});
   }

@@ -29,7 +29,7 @@ void JoinedRule::Join(std::int64_t dy_values) const {
           PutSeen{here_.dy, here_.w, static_cast<double>(dy_values),
                   static_cast<double>(here_.w_values), here_.logs, here_.dy_magnitudes,
                   here_.w_magnitudes, here_.channels, reinterpret_cast<SeenPart*>(part_)});
-  context_.link->GatherInStream(part_, bytes_, parts_);
+  context_.link->AllGatherInStream(part_, bytes_, parts_);
   ForEach(context_.stream, items,
           JoinSeen{parts_, bytes_, context_.link->ranks(), all_, dy_magnitudes_, w_magnitudes_,
                    here_.channels});
@@ -42,7 +42,7 @@ JoinedTail::JoinedTail(const Context& context, scaling::LayerScaler* scaler)
       parts_(context.Allocate<TailPart>(context.link->ranks())) {}
 
 void JoinedTail::Join() const {
-  context_.link->GatherInStream(part_, sizeof(TailPart), parts_);
+  context_.link->AllGatherInStream(part_, sizeof(TailPart), parts_);
   Launch(context_.stream, JoinTailsKernel{scaler_, parts_, context_.link->ranks()}, 1);
 }
 

@@ -9,7 +9,7 @@
 
 namespace ada::backend::cuda {
 
-// Of one process, as AlphaRule has it; null: the rule does not look at it.
+// What one process sees, as AlphaRule has it; null: the rule does not look at it.
 struct SeenHere {
   const TensorMoments *dy = nullptr, *w = nullptr;  // w: where processes have weights of their own
   std::int64_t w_values = 0;
@@ -20,7 +20,7 @@ struct SeenHere {
 
 class JoinedRule {
  public:
-  // Of a context that has a link.
+  // Works in a context that has a link.
   JoinedRule(const Context& context, const SeenHere& here);
   // Launches all that leads from what this process has seen, of `dy_values` values, to what all
   // have.

@@ -1,7 +1,7 @@
 // A pixel's channels over their Euclidean norm, times factors by channel: a unit norm
 // (unit_norm_op) whose means are zero.
+#include "backend/cuda/kernels/grouped_norm.h"
 #include "backend/cuda/kernels/strip_sums.h"
-#include "backend/cuda/kernels/unit_norm.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 
@@ -36,7 +36,7 @@ class CudaL2Normalize final : public Op {
         UnitThreads::Blocks(units));
     y_stats_.Round(
         pass, SpanOf(spec_.y),
-        UnitNormValue{geometry_, SpanOf(spec_.x), zeros_, inverse_, spec_.gamma.f32(), nullptr});
+        GroupedNormValue{geometry_, SpanOf(spec_.x), zeros_, inverse_, spec_.gamma.f32(), nullptr});
   }
   void Backward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);
@@ -53,7 +53,7 @@ class CudaL2Normalize final : public Op {
     Launch(context_.stream, UnitSums<UnitsAlong>{geometry_, units, {x, dy, length_, gamma, along_}},
            UnitThreads::Blocks(units));
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor),
-                    UnitNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_});
+                    GroupedNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_});
   }
 
  private:

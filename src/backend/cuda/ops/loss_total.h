@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/seen_by_host.h"
+#include "backend/cuda/pinned.h"
 
 namespace ada::backend::cuda {
 
@@ -37,7 +37,7 @@ class LossTotal {
 
  private:
   Stream& stream_;
-  SeenByHost<LossResult> on_host_;
+  Pinned<LossResult> on_host_;
   LossResult* result_;
   LossResult* parts_;
   std::uint32_t* finished_;

@@ -1,4 +1,4 @@
-// Local response normalisation: a pixel's channels by those beside them.
+// Local response normalization: a pixel's channels by those beside them.
 #include "backend/cuda/kernels/lrn.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"

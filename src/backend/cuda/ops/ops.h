@@ -11,7 +11,7 @@ namespace ada::backend::cuda {
 
 // The op of a layer; null: its fusion is declined, as any with `recomputed` is. Batch norms take
 // the moments of x themselves (x_moments is not read); poolings throw ConfigError where a window
-// has more positions than 16 bits can tell apart. Each spec of OpSpec has a specialization, beside
+// has more positions than 16 bits can tell apart. Each spec of OpSpec has a specialization, next to
 // its op: what is missing does not link.
 template <class Spec>
 std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
@@ -26,7 +26,7 @@ std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&,
                                        const std::vector<UpdateSlot>&,
                                        const std::vector<WatchedRounding>&);
 std::unique_ptr<AverageOp> MakeAverageOp(const Context&, const std::vector<AverageSlot>&);
-// Of a context that has a link.
+// Works in a context that has a link.
 std::unique_ptr<GradientSums> MakeGradientSumsOp(const Context&, const GradientSumsSpec&);
 
 // A data set in device memory: bytes go there once, an order once an epoch, and one kernel makes

@@ -44,31 +44,32 @@ class OpInPass : public Kind {
   std::unique_ptr<Kind> op_;
 };
 
-// What runs beside is work of a backward pass: the next steps of it may go on, all else waits.
+// What runs on the side stream is work of a backward pass: the next steps of it may go on, all else
+// waits.
 class LayerInPass final : public OpInPass<Op> {
  public:
-  LayerInPass(PassStore& store, Beside& beside, std::unique_ptr<Op> op,
+  LayerInPass(PassStore& store, SideStream& side_stream, std::unique_ptr<Op> op,
               const std::vector<Range>& written)
-      : OpInPass(store, std::move(op)), beside_(beside), written_(written) {}
+      : OpInPass(store, std::move(op)), side_stream_(side_stream), written_(written) {}
   void Forward(const Pass& pass) override {
-    beside_.Join();
+    side_stream_.Join();
     OpInPass::Forward(pass);
   }
   void Backward(const Pass& pass) override {
-    for (const Range& range : written_) beside_.BeforeWrite(range);
+    for (const Range& range : written_) side_stream_.BeforeWrite(range);
     OpInPass::Backward(pass);
   }
   void RefreshWeights(const Pass& pass) override {
-    beside_.Join();
+    side_stream_.Join();
     OpInPass::RefreshWeights(pass);
   }
   void FinishGradients(const Pass& pass) override {
-    beside_.Join();
+    side_stream_.Join();
     OpInPass::FinishGradients(pass);
   }
 
  private:
-  Beside& beside_;
+  SideStream& side_stream_;
   std::vector<Range> written_;
 };
 
@@ -102,10 +103,10 @@ void PassStore::Set(const Pass& pass) {
   known_ = true;
 }
 
-std::unique_ptr<Op> InPass(PassStore& store, Beside& beside, std::unique_ptr<Op> op,
+std::unique_ptr<Op> InPass(PassStore& store, SideStream& side_stream, std::unique_ptr<Op> op,
                            const std::vector<Range>& written) {
   if (op == nullptr) return nullptr;
-  return std::make_unique<LayerInPass>(store, beside, std::move(op), written);
+  return std::make_unique<LayerInPass>(store, side_stream, std::move(op), written);
 }
 std::unique_ptr<InputOp> InPass(PassStore& store, std::unique_ptr<InputOp> op) {
   if (op == nullptr) return nullptr;

@@ -1,14 +1,14 @@
 // Ops as the backend hands them out: before each call the pass's values are stored where kernels
-// read them, unless Backend::Run has done so, and what runs beside is waited for where the op
-// writes what that reads.
+// read them, unless Backend::Run has done so, and work on the side stream is waited for where the
+// op writes what it reads.
 #pragma once
 #include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/beside.h"
 #include "backend/cuda/kernels/rounding.h"
+#include "backend/cuda/side_stream.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
@@ -61,7 +61,7 @@ void ForEachGradient(Part& part, const Visitor& visit) {
 template <class Spec>
 std::vector<Range> GradientsWrittenBy(Spec spec) {
   std::vector<Range> written;
-  if constexpr (std::is_base_of_v<ProductSpec, Spec>)
+  if constexpr (std::is_base_of_v<MatmulSpec, Spec>)
     written.push_back(RangeOf(spec.dx.tensor));
   else if constexpr (std::is_same_v<Spec, BranchSumSpec>)
     written.push_back(RangeOf(spec.sum.tensor));
@@ -71,7 +71,7 @@ std::vector<Range> GradientsWrittenBy(Spec spec) {
 }
 
 // Null stays null. written: see above.
-std::unique_ptr<Op> InPass(PassStore& store, Beside& beside, std::unique_ptr<Op> op,
+std::unique_ptr<Op> InPass(PassStore& store, SideStream& side_stream, std::unique_ptr<Op> op,
                            const std::vector<Range>& written);
 std::unique_ptr<InputOp> InPass(PassStore& store, std::unique_ptr<InputOp> op);
 std::unique_ptr<LossOp> InPass(PassStore& store, std::unique_ptr<LossOp> op);

@@ -43,9 +43,9 @@ class CudaMaxPool final : public Op {
     const TensorSpan x = SpanOf(spec_.x), y = SpanOf(spec_.y);
     const std::int64_t values = pass.rows * spec_.y.shape.per_image();
     if (context_.stream.switches().plain && x.storage == y.storage &&
-        MaxPoolEights<Lies::kF16>::Suits(grid_, x, y, index_, values))
-      return x.storage == Storage::kF16 ? ByEights<Lies::kF16>(values)
-                                        : ByEights<Lies::kBF16>(values);
+        MaxPoolEights<StorageType::kF16>::Suits(grid_, x, y, index_, values))
+      return x.storage == Storage::kF16 ? ByEights<StorageType::kF16>(values)
+                                        : ByEights<StorageType::kBF16>(values);
     ForEach(context_.stream, values, MaxPoolForward{grid_, x, y, index_});
   }
   void Backward(const Pass& pass) override {
@@ -57,10 +57,10 @@ class CudaMaxPool final : public Op {
   }
 
  private:
-  template <Lies kLies>
+  template <StorageType kStorageType>
   void ByEights(std::int64_t values) {
     ForEach(context_.stream, values / 8,
-            MaxPoolEights<kLies>{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
+            MaxPoolEights<kStorageType>{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
   }
   bool HasWindows(int kernel, int stride) const {
     return grid_.kernel_h == kernel && grid_.kernel_w == kernel && grid_.stride_h == stride &&
@@ -69,8 +69,8 @@ class CudaMaxPool final : public Op {
   template <int kKernel, int kStride>
   MaxPoolGradient<kKernel, kStride> Value() const {
     constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
-    const bool eights = grid_.c % 8 == 0 && spec_.y.shape.numel() <= kMost;
-    return {grid_, SpanOf(spec_.dy.tensor), index_, eights};
+    const bool vec8 = grid_.c % 8 == 0 && spec_.y.shape.numel() <= kMost;
+    return {grid_, SpanOf(spec_.dy.tensor), index_, vec8};
   }
 
   Context context_;

@@ -25,7 +25,7 @@ RoundingStats::RoundingStats(const Context& context, const Tensor& tensor,
       moments_(moments) {
   stream_ = &context.stream, pass_ = context.pass;
   if (!tensor) return;
-  ADA_CHECK(style.own_scale == nullptr || tensor.storage == Storage::kF32);
+  ADA_CHECK(style.per_tensor_scale == nullptr || tensor.storage == Storage::kF32);
   ADA_CHECK(tensor.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
   per_image_ = tensor.shape.per_image();
   grid_ = GridOf(format_);
@@ -36,14 +36,14 @@ RoundingStats::RoundingStats(const Context& context, const Tensor& tensor,
 RoundingStats::RoundingStats(const Context& context, const Gradient& g, int most_blocks)
     : RoundingStats(context, RoundedTensorOf(g), RoundingStyleOf(g), g.stats, g.moments,
                     most_blocks) {
-  scale_ = g.scale, size_only_ = !g.all_moments, largest_left_ = g.largest_left;
+  scale_ = g.scale, size_only_ = !g.all_moments, amax_deferred_ = g.amax_deferred;
 }
 
 RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFormat& format,
                                          Storage storage, std::int64_t numel,
                                          const RoundingStyle& style, TensorStats* stats,
                                          TensorMoments* moments) {
-  ADA_CHECK(style.own_scale == nullptr || storage == Storage::kF32);
+  ADA_CHECK(style.per_tensor_scale == nullptr || storage == Storage::kF32);
   RoundingStats made;
   made.stream_ = &context.stream, made.pass_ = context.pass;
   made.format_ = format, made.storage_ = storage, made.style_ = style;
@@ -66,23 +66,24 @@ StatsLevel RoundingStats::Level(const Pass& pass) const {
   if (!wanted()) return StatsLevel::kNone;
   if (Counts(pass, style_, stats_)) return StatsLevel::kCounts;
   if (moments_ != nullptr) return StatsLevel::kMoments;
-  return largest_left_ ? StatsLevel::kNone : StatsLevel::kLargest;
+  return amax_deferred_ ? StatsLevel::kNone : StatsLevel::kLargest;
 }
 
-Lies RoundingStats::PlainlyAs(const Pass& pass) const {
+StorageType RoundingStats::PlainlyAs(const Pass& pass) const {
   const bool hardware = (storage_ == Storage::kF16 && format_ == kFp16) ||
                         (storage_ == Storage::kBF16 && format_ == kBf16);
   const bool plain = hardware && stream_->switches().plain && per_image_ > 0 &&
-                     style_.own_scale == nullptr && !(style_.stochastic && pass.training) &&
+                     style_.per_tensor_scale == nullptr && !(style_.stochastic && pass.training) &&
                      Level(pass) != StatsLevel::kCounts;
-  return plain ? LiesAs(storage_) : Lies::kAny;
+  return plain ? StorageTypeOf(storage_) : StorageType::kAny;
 }
 
 Rounding RoundingStats::For(const Pass& pass, std::int64_t values) const {
   Rounding rounding;
   rounding.grid = grid_;
   rounding.pass = pass_;
-  if (style_.own_scale != nullptr) rounding.own_scale = &style_.own_scale->scale;
+  if (style_.per_tensor_scale != nullptr)
+    rounding.per_tensor_scale = &style_.per_tensor_scale->scale;
   rounding.stochastic = style_.stochastic && pass.training, rounding.stream = style_.stream;
   rounding.first = pass.first_row * per_image_;
   rounding.values = ValuesOf(pass, values);
@@ -104,11 +105,11 @@ void RoundingStats::Count(const Pass& pass, const TensorSpan& in, std::int64_t v
   const Rounding how = For(pass, values);
   const FlatBlocks flat = FlatBlocksOf(how.values);
   if (Level(pass) == StatsLevel::kLargest && how.values % 8 == 0 && in.storage == storage_ &&
-      HasEights(in) && PlainlyAs(pass) != Lies::kAny) {
+      HasVec8(in) && PlainlyAs(pass) != StorageType::kAny) {
     if (storage_ == Storage::kF16)
-      return Launch(*stream_, LargestPlainKernel<Lies::kF16>{how, how.values, flat.size, in},
+      return Launch(*stream_, LargestPlainKernel<StorageType::kF16>{how, how.values, flat.size, in},
                     flat.blocks);
-    return Launch(*stream_, LargestPlainKernel<Lies::kBF16>{how, how.values, flat.size, in},
+    return Launch(*stream_, LargestPlainKernel<StorageType::kBF16>{how, how.values, flat.size, in},
                   flat.blocks);
   }
   AtLevel(pass, [&](auto level) {

@@ -25,17 +25,17 @@ class RoundingStats {
   RoundingStats(const Context& context, const Tensor& tensor, const RoundingStyle& style,
                 TensorStats* stats, TensorMoments* moments = nullptr,
                 int most_blocks = kMostStatsBlocks);
-  // Of a gradient; without stats its values are exact and kept as they are.
+  // Rounds a gradient; without stats its values are exact and kept as they are.
   RoundingStats(const Context& context, const Gradient& gradient,
                 int most_blocks = kMostStatsBlocks);
-  // Of a parameter of `numel` values, stored as fp32 or in `storage`. A launch may take more of it
-  // than Level says, as one over several parameters does.
+  // Rounds a parameter of `numel` values, stored as fp32 or in `storage`. A launch may take more of
+  // it than Level says, as one over several parameters does.
   static RoundingStats OfParameter(const Context& context, const NumberFormat& format,
                                    Storage storage, std::int64_t numel, const RoundingStyle& style,
                                    TensorStats* stats, TensorMoments* moments = nullptr);
-  // The largest magnitude is left to who reads the values (LeavesLargest); of a gradient, its
-  // largest_left says so.
-  void LeaveLargest() { largest_left_ = true; }
+  // The largest magnitude is left to who reads the values (DefersAmax); of a gradient, its
+  // amax_deferred says so.
+  void DeferAmax() { amax_deferred_ = true; }
   // Launches set the gradient's scale as well, to what `from` carries.
   void PassScale(const Gradient& from) { scale_from_ = from.scale; }
 
@@ -69,15 +69,15 @@ class RoundingStats {
 
   // How the values of this call lie where they are rounded in the plain way
   // (plain_values.h); else kAny.
-  Lies PlainlyAs(const Pass& pass) const;
+  StorageType PlainlyAs(const Pass& pass) const;
 
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
   // Whether anything is stored otherwise than it is: format or scale.
-  bool rounds() const { return !(format_ == kFp32) || style_.own_scale != nullptr; }
+  bool rounds() const { return !(format_ == kFp32) || style_.per_tensor_scale != nullptr; }
 
  private:
   void MakeRoom(const Context& context, std::int64_t values, int most_blocks, StatsLevel most);
-  // Nothing is behind a kernel.
+  // Nothing is after a kernel.
   struct Alone {
     Stream& stream;
     template <class Kernel, class Level>
@@ -91,7 +91,7 @@ class RoundingStats {
   template <class Value, class LaunchIt>
   void LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value, const Rounding& how,
                 const LaunchIt& launch) const;
-  template <Lies kLies, class Value, class LaunchIt>
+  template <StorageType kStorageType, class Value, class LaunchIt>
   void LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value, const Rounding& how,
                    const LaunchIt& launch) const;
   std::int64_t ValuesOf(const Pass& pass, std::int64_t values) const {
@@ -106,7 +106,7 @@ class RoundingStats {
   RoundingStyle style_;
   TensorStats* stats_ = nullptr;
   TensorMoments* moments_ = nullptr;
-  bool size_only_ = false, largest_left_ = false;
+  bool size_only_ = false, amax_deferred_ = false;
   std::int64_t per_image_ = 0;  // 0: a parameter
   std::int64_t values_ = 0;     // of a parameter
   float* scale_ = nullptr;      // of a gradient
@@ -148,13 +148,13 @@ void RoundingStats::LaunchOf(const Pass& pass, const TensorSpan& out, const Valu
   });
 }
 
-template <Lies kLies, class Value, class LaunchIt>
+template <StorageType kStorageType, class Value, class LaunchIt>
 void RoundingStats::LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value,
                                 const Rounding& how, const LaunchIt& launch) const {
   const FlatBlocks flat = FlatBlocksOf(how.values);
   AtLevel(pass, [&](auto level) {
     if constexpr (decltype(level)::value != StatsLevel::kCounts) {
-      using Kernel = PlainValuesKernel<kLies, Value, decltype(level)::value>;
+      using Kernel = PlainValuesKernel<kStorageType, Value, decltype(level)::value>;
       launch(Kernel{how, how.values, flat.size, value, out}, level, flat.blocks);
     }
   });
@@ -164,11 +164,12 @@ template <class Value, class LaunchIt>
 bool RoundingStats::RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
                                  std::int64_t values, const LaunchIt& launch) const {
   const Rounding how = For(pass, values);
-  const Lies lies = PlainlyAs(pass);
-  const bool fits = how.values % 8 == 0 && out.storage == storage_ && HasEights(out);
-  if (lies == Lies::kAny || !fits || !value.IsPlain(storage_)) return false;
-  lies == Lies::kF16 ? LaunchPlain<Lies::kF16>(pass, out, value, how, launch)
-                     : LaunchPlain<Lies::kBF16>(pass, out, value, how, launch);
+  const StorageType storage_type = PlainlyAs(pass);
+  const bool fits = how.values % 8 == 0 && out.storage == storage_ && HasVec8(out);
+  if (storage_type == StorageType::kAny || !fits || !value.IsPlain(storage_)) return false;
+  storage_type == StorageType::kF16
+      ? LaunchPlain<StorageType::kF16>(pass, out, value, how, launch)
+      : LaunchPlain<StorageType::kBF16>(pass, out, value, how, launch);
   return true;
 }
 
@@ -189,7 +190,7 @@ void RoundingStats::Round(const Pass& pass, const TensorSpan& out, const Value& 
 template <class Value>
 void RoundingStats::Move(const Pass& pass, const TensorSpan& out, const Value& value) const {
   Rounding how = For(pass);
-  how.grid.exact = true, how.stochastic = false, how.own_scale = nullptr;
+  how.grid.exact = true, how.stochastic = false, how.per_tensor_scale = nullptr;
   LaunchOf(pass, out, value, how, Alone{*stream_});
 }
 

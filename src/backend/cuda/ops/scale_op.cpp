@@ -27,7 +27,7 @@ class CudaScale final : public Op {
     if (!rule_) return;
     const TensorSpan dy = SpanOf(spec_.dy.tensor);
     rule_->Decide(pass);
-    // Of dy itself, which is what alpha multiplies.
+    // The rule looks at dy itself, which is what alpha multiplies.
     rule_->Observe(SameValue{dy}, pass.rows * spec_.dy.tensor.shape.per_image());
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), ScaledValue{dy, rule_->alpha(), steps_});
   }

@@ -38,7 +38,7 @@ class CudaShortcut final : public Op {
     const auto pad = static_cast<int>((spec_.y.shape.c - spec_.x.shape.c) / 2);
     const ShortcutShape shape = {ImageOf(spec_.x.shape), ImageOf(spec_.y.shape), spec_.stride[0],
                                  spec_.stride[1], pad};
-    return {SpanOf(from), shape, shape.fours()};
+    return {SpanOf(from), shape, shape.vec4()};
   }
 
   ShortcutSpec spec_;

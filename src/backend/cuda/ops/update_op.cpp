@@ -8,8 +8,8 @@
 #include "backend/cuda/kernels/update.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/pinned.h"
 #include "backend/cuda/recordings.h"
-#include "backend/cuda/seen_by_host.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -64,7 +64,7 @@ class CudaUpdate final : public UpdateOp {
         outcome_(context.AllocateZeroed<UpdateOutcome>(1)),
         decision_(context.AllocateZeroed<UpdateDecision>(1)),
         finished_(context.AllocateZeroed<std::uint32_t>(1)),
-        recordings_(context.stream, context.remarks) {
+        recordings_(context.stream, context.diagnostic_lines) {
     Cuts cuts = Cut(slots);
     groups_ = std::move(cuts.groups), slot_of_ = std::move(cuts.slots);
     inputs_ =
@@ -83,7 +83,7 @@ class CudaUpdate final : public UpdateOp {
     if (look_.count == 0) return;
     Launch(context_.stream, look_, 1);
     if (context_.link == nullptr) return;
-    context_.link->GatherInStream(look_.decision, sizeof(UpdateDecision), looks_);
+    context_.link->AllGatherInStream(look_.decision, sizeof(UpdateDecision), looks_);
     ForEach(context_.stream, 1,
             JoinLooks{looks_, context_.link->ranks(), look_.decision, decision_});
   }
@@ -160,7 +160,7 @@ class CudaUpdate final : public UpdateOp {
   std::vector<Factors> groups_;
   std::vector<std::size_t> slot_of_;  // by segment
   std::size_t slots_ = 0;
-  SeenByHost<UpdateOutcome> on_host_;
+  Pinned<UpdateOutcome> on_host_;
   SharedMemory inputs_, counts_;  // counts_: [segments], where they were asked for
   bool counted_ = false;          // in the last update
   UpdateOutcome* outcome_;

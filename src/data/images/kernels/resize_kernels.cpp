@@ -85,9 +85,8 @@ void Down(const std::uint8_t* in, std::ptrdiff_t stride, const std::int32_t* wei
 // So many rows have their sums side by side, in four lanes each.
 constexpr int kRowsTogether = kLanes / 4;
 
-// Four bytes of each pixel, of the channels from `channel` on, those of the rows beside each
-// other.
-// Where a pixel has fewer, they hold what lies behind it, or zero at the end of the row.
+// Four bytes of each pixel, of the channels from `channel` on, those of the rows beside each other.
+// Where a pixel has fewer, they hold what lies after it, or zero at the end of the row.
 [[gnu::always_inline]] inline void SpreadPixels(const std::uint8_t* const* rows,
                                                 std::ptrdiff_t columns, int channels, int channel,
                                                 std::uint8_t* room) {
@@ -114,7 +113,7 @@ constexpr int kRowsTogether = kLanes / 4;
     for (int t = 0; t < axis.taps; ++t, in += kLanes) sums += Widened(in) * weights[t];
     std::uint8_t bytes[kLanes];
     StoreBytes(sums, bytes);
-    // What is written behind the pixel the next one writes anew.
+    // What is written after the pixel the next one writes anew.
     const bool four = (x + 1) * channels + 1 <= axis.size * static_cast<std::ptrdiff_t>(channels);
     for (int r = 0; r < kRowsTogether; ++r) {
       std::uint8_t* to = out[r] + x * channels + channel;

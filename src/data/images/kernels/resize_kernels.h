@@ -7,7 +7,7 @@
 namespace ada::data {
 
 // How one axis of a picture becomes another: value i of the result is the sum of in[first[i] + t] *
-// weights[i * taps + t] over t < taps, rounded. Weights have kWeightBits bits behind the point, are
+// weights[i * taps + t] over t < taps, rounded. Weights have kWeightBits bits after the point, are
 // not negative and add up to one.
 struct AxisView {
   const std::int32_t *first, *weights;

@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 from ada_train.report import layers, style
 from ada_train.report.style import Picture
 
-# Words of scales.csv's `limit`: colour and meaning, in the order of the legend.
+# Words of scales.csv's `limit`: color and meaning, in the order of the legend.
 LIMITS = {
     "target": ("#0072B2", "the value that the formula gives for underflow_target"),
     "one": ("#56B4E9", "the formula found that no factor is needed: alpha = 1"),
@@ -22,7 +22,7 @@ LIMITS = {
     "branch": ("#9a9a9a", "gradients of several layers were brought to one scale"),
     "none": ("#e2e2e2", "the layer computes no factor: it passes on the scale it is given"),
 }
-ALL_ZERO = 1000.0  # percent: a cell beyond the colours
+ALL_ZERO = 1000.0  # percent: a cell beyond the colors
 LOST_TICKS = [0, 0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 75, 100]
 WORST = 6  # layers drawn as lines
 

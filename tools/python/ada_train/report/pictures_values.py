@@ -14,7 +14,7 @@ from ada_train.report.style import Picture
 MARKS = [("underflow", "#D55E00", "-", "below it values become zero"),
          ("smallest_normal", "#E69F00", "--", "below it values lose bits (subnormal)"),
          ("overflow", "#CC79A7", "-", "from here on values overflow")]
-FAINTEST = 1e-3  # % of a layer's values: what is rarer has the palest colour
+FAINTEST = 1e-3  # % of a layer's values: what is rarer has the palest color
 WIDEST = 300     # exponents: fp32 values under fp32 scales have no others
 TAIL = 40        # exponents drawn below the lowest underflow line
 CLOSE_UPS = 3    # layers whose histograms are drawn over time

@@ -14,12 +14,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ada_train.run_files import visible
 
-# Okabe and Ito's palette without its yellow, which is too light for lines; behind it those that are
+# Okabe and Ito's palette without its yellow, which is too light for lines; after it those that are
 # farthest from all before them, seen with and without red and green.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
           "#888888", "#554400", "#EE9977", "#1122AA", "#BB33FF", "#772233", "#668833", "#005555",
           "#BB1199", "#FF8899", "#99BB44", "#BB77FF", "#333366", "#FF77DD"]
-SHORT = 7  # colours that need no line style to tell them apart
+SHORT = 7  # colors that need no line style to tell them apart
 LINES = ["-", "--", "-.", ":"]
 BROKEN = "#1f6feb"  # cells with values that are not finite
 NO_VALUE = "#c9c9c9"  # hatching of a heat map's cells without one

@@ -1,6 +1,6 @@
 """Runs of other tasks than classification: what classes.csv says of all classes together."""
 ALL = "all"  # the row of all classes
-# Of segmentation and of detection: the column by which the best is chosen, its name, the second.
+# For segmentation and detection the column by which the best is chosen, its name, the second.
 METRICS = {"segmentation": ("iou", "mIoU", "IoU", ("accuracy", "accuracy")),
            "detection": ("ap_07", "VOC07 mAP", "VOC07 AP", ("ap", "area AP"))}
 

@@ -42,7 +42,7 @@ def blocks_row(figures, operand):
         "beside_largest", "scale_rounding", "scale_floor", "tensor_scale"))
     nonzero = row["numel"] - row["zeros"]
     row["lost_pct_nonzero"] = 100 * row["lost"] / nonzero if nonzero else math.nan
-    if operand.endswith("dy"):  # of a gradient: its norm beside that of what rounding did to it
+    if operand.endswith("dy"):  # of a gradient: its norm over that of what rounding did to it
         row["norm_over_noise"] = 10 ** (row["sqnr_db"] / 20)
     return row
 
@@ -190,7 +190,7 @@ class Recorder:
             self._folder.add("events", **at, event="scale_change", value=shortest(attempt.scale),
                              message=f"scale {shortest(before)} -> {shortest(attempt.scale)}")
         finite, self._finite = self._finite, math.isfinite(loss)
-        lost = finite and not self._finite  # said of the first such step alone
+        lost = finite and not self._finite  # said only of the first such step
         layer, tensor, largest = attempt.first_not_finite() if skipped or lost else ("", "", None)
         value = "" if largest is None else nine_digits(largest)
         where = (name_text(layer, tensor, value) if layer else

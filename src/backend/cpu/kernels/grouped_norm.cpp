@@ -1,0 +1,153 @@
+// Products and sums by channel, and norms of units of values (formulas.h), in fp32: loops that the
+// compiler turns into vectors, whose order no vector length changes.
+#include "backend/cpu/kernels/functions.h"
+#include "backend/formulas.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+void Multiply(const float* a, const float* b, float* out, std::int64_t n) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
+}
+
+void MultiplyChannels(const float* x, const float* factors, std::int64_t pixels,
+                      std::int64_t channels, float* out) {
+  for (std::int64_t p = 0; p < pixels; ++p)
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < channels; ++c)
+      out[p * channels + c] = x[p * channels + c] * factors[c];
+}
+
+void StripSums(const float* a, const float* b, std::int64_t pixels, std::int64_t channels,
+               float* __restrict sums) {
+  for (std::int64_t c = 0; c < channels; ++c) sums[c] = 0;
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    const float *of_a = a + p * channels, *of_b = b == nullptr ? nullptr : b + p * channels;
+    if (of_b == nullptr)
+      for (std::int64_t c = 0; c < channels; ++c) sums[c] = sums[c] + of_a[c];
+    else
+      for (std::int64_t c = 0; c < channels; ++c) sums[c] = sums[c] + of_a[c] * of_b[c];
+  }
+}
+
+namespace {
+
+// lanes[i % 16] += term(value, channel of the unit) for all values of a unit, run by run.
+template <class Term>
+inline __attribute__((always_inline)) double UnitSum(const UnitArgs& a, std::int64_t first,
+                                                     Term&& term) {
+  double lanes[kUnitLanes] = {};
+  for (std::int64_t r = 0; r < a.runs; ++r) {
+    const std::int64_t begin = first + r * a.step;
+    std::int64_t i = 0;
+    for (; i + kUnitLanes <= a.run; i += kUnitLanes)
+      for (int k = 0; k < kUnitLanes; ++k) lanes[k] += term(begin + i + k, i + k);
+    for (int k = 0; i + k < a.run; ++k) lanes[k] += term(begin + i + k, i + k);
+  }
+  return SumOfLanes(lanes);
+}
+// each(value, channel of the unit).
+template <class Each>
+inline __attribute__((always_inline)) void ForUnit(const UnitArgs& a, std::int64_t first,
+                                                   Each&& each) {
+  for (std::int64_t r = 0; r < a.runs; ++r)
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < a.run; ++i) each(first + r * a.step + i, i);
+}
+
+}  // namespace
+
+namespace {
+
+void LengthNorm(const UnitArgs& a) {
+  for (std::int64_t u = 0; u < a.units; ++u) {
+    const std::int64_t first = u * a.run;
+    const float *x = a.x, *gamma = a.gamma;
+    const double norm = std::sqrt(UnitSum(a, first, [&](std::int64_t at, std::int64_t) {
+      return static_cast<double>(x[at]) * static_cast<double>(x[at]);
+    }));
+    const float inverse = InverseLength(norm, a.eps);
+    a.mean[u] = static_cast<float>(norm), a.inverse[u] = inverse;
+    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+      a.out[at] = UnitHat(x[at], 0, inverse) * gamma[c];
+    });
+  }
+}
+
+void LengthNormBackward(const UnitArgs& a, float* hat) {
+  for (std::int64_t u = 0; u < a.units; ++u) {
+    const std::int64_t first = u * a.run;
+    const float *x = a.x, *dy = a.dy, *gamma = a.gamma;
+    const float inverse = a.inverse[u];
+    ForUnit(a, first, [&](std::int64_t at, std::int64_t) { hat[at] = UnitHat(x[at], 0, inverse); });
+    const double product = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
+      return static_cast<double>(dy[at] * gamma[c]) * static_cast<double>(x[at]);
+    });
+    const float along = AlongUnit(product, a.mean[u]);
+    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+      a.out[at] = UnitDx(dy[at] * gamma[c], hat[at], inverse, 0, along);
+    });
+  }
+}
+
+}  // namespace
+
+void GroupedNorm(const UnitArgs& given) {
+  const UnitArgs a = given;
+  if (a.by_length) return LengthNorm(a);
+  const bool centered = a.beta != nullptr;  // false: RmsNormSpec
+  const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
+  for (std::int64_t u = 0; u < a.units; ++u) {
+    const std::int64_t first = u * a.run;
+    const float *x = a.x, *gamma = a.gamma + u * a.affine_step, *beta = a.beta + u * a.affine_step;
+    double mean = 0;
+    if (centered)
+      mean = UnitSum(a, first,
+                     [&](std::int64_t at, std::int64_t) { return static_cast<double>(x[at]); }) /
+             count;
+    const double squares = UnitSum(a, first, [&](std::int64_t at, std::int64_t) {
+      const double d = static_cast<double>(x[at]) - mean;
+      return d * d;
+    });
+    const auto center = static_cast<float>(mean);
+    const float inverse = InverseDeviation(squares / count, a.eps);
+    a.mean[u] = center, a.inverse[u] = inverse;
+    if (centered)
+      ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+        a.out[at] = UnitHat(x[at], center, inverse) * gamma[c] + beta[c];
+      });
+    else
+      ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+        a.out[at] = UnitHat(x[at], 0, inverse) * gamma[c];
+      });
+  }
+}
+
+void GroupedNormBackward(const UnitArgs& given, float* hat) {
+  const UnitArgs a = given;
+  if (a.by_length) return LengthNormBackward(a, hat);
+  const bool centered = a.beta != nullptr;
+  const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
+  for (std::int64_t u = 0; u < a.units; ++u) {
+    const std::int64_t first = u * a.run;
+    const float *x = a.x, *dy = a.dy, *gamma = a.gamma + u * a.affine_step;
+    const float center = a.mean[u], inverse = a.inverse[u];
+    ForUnit(a, first,
+            [&](std::int64_t at, std::int64_t) { hat[at] = UnitHat(x[at], center, inverse); });
+    double sum = 0;
+    if (centered)
+      sum = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
+        return static_cast<double>(dy[at] * gamma[c]);
+      });
+    const double product = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
+      return static_cast<double>(dy[at] * gamma[c]) * static_cast<double>(hat[at]);
+    });
+    const auto mean_g = static_cast<float>(sum / count);
+    const auto mean_ghat = static_cast<float>(product / count);
+    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+      a.out[at] = UnitDx(dy[at] * gamma[c], hat[at], inverse, mean_g, mean_ghat);
+    });
+  }
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

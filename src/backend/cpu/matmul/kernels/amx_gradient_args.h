@@ -1,0 +1,77 @@
+// What the AMX kernels of weight gradients are called with; see plan/amx_weight_gradient.h.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/matmul/kernels/gradient_group.h"
+
+namespace ada::backend::cpu {
+
+struct WeightGradientShape {
+  int h = 1, w = 1, c = 1;              // of x
+  int out_h = 1, out_w = 1, out_c = 1;  // of dy
+  int kernel_h = 1, stride_h = 1, padding_h = 0, dilation_h = 1;
+  int stride_w = 1, padding_w = 0;
+  int x_parts = 2, dy_parts = 2;
+  bool bias = false, gathered = false;
+};
+
+// 16 channels of one pixel in stride_w.
+struct GradientPlane {
+  int first = 0, count = 0;  // the plane's pixels first .. first + count lie in the image
+  int source = 0;            // where in an image's row `first` begins; gathered: of its padded row
+  int lanes = 16;            // channels that exist
+};
+
+// 16 columns of dw: a plane under one tap.
+struct GradientColumn {
+  int row = 0, plane = 0;    // row: of the kernel
+  int shift = 0;             // of the tap, in pixels of the plane
+  int first = 0, last = 0;   // output pixels [first, last) whose tap lies in the image
+  int channel = 0, tap = 0;  // of the first column of dw; the others follow in channel order
+};
+
+// For a block of 16 pairs of dy, from the first value of its row: where the pairs' pixels begin in
+// bytes, and which of them exist.
+struct GradientOffsets {
+  std::ptrdiff_t first[16] = {}, second[16] = {};  // of a pair
+  std::uint16_t has_first = 0, has_second = 0;
+};
+
+// How the images of one call lie in scratch memory. Rows of all sets of 2 * pairs images follow one
+// another; dy is packed in strips of a few rows, two in turn, and x in a ring of rows.
+struct WeightGradientPlan {
+  int pairs = 1, sets = 1;
+  int blocks = 1;                  // of 16 pairs, in a row of dy
+  int pixels = 1;                  // of a plane, with the zeros around it
+  int first_strip = 1, strip = 1;  // rows of dy, at first and at most
+  int ring = 1;                    // rows of x
+  std::size_t plane_bytes = 0, row_bytes = 0, strip_bytes = 0, line_bytes = 0;
+  // Offsets in scratch memory.
+  std::size_t x = 0, dy = 0, zeros = 0, lines = 0, offsets = 0, rows = 0, bytes = 0;
+};
+
+// Where the strip ends that begins at row `first` of `rows`. The first is short, since nothing
+// hides its packing; each of the next has as many rows as all before it.
+inline int StripEnd(const WeightGradientPlan& plan, int first, int rows) {
+  const int most = first < plan.strip ? first : plan.strip;
+  const int size = most > plan.first_strip ? most : plan.first_strip;
+  return rows - first < size ? rows : first + size;
+}
+
+struct WeightGradientArgs {
+  const WeightGradientShape* shape = nullptr;
+  const WeightGradientPlan* plan = nullptr;
+  const GradientPlane* planes = nullptr;
+  const GradientColumn* columns = nullptr;
+  const GradientGroup* groups = nullptr;
+  int plane_count = 0, group_count = 0, tiles = 0;  // tiles: of dw in a partial gradient
+  TensorSpan x, dy;
+  int images = 0;
+  bool first = true;
+  float* partial = nullptr;
+  std::byte* scratch = nullptr;
+};
+
+}  // namespace ada::backend::cpu

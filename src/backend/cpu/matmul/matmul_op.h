@@ -1,0 +1,95 @@
+// Convolution and linear layers as ops: what surrounds the computation of chunks. Decides alpha,
+// cuts the batch into chunks for the workers, and makes dw of partial gradients.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/matmul/matmul_kernels.h"
+#include "backend/cpu/matmul/matmul_rounding.h"
+#include "backend/cpu/matmul/pack/operands.h"
+#include "backend/cpu/matmul/pack/weight_copies.h"
+#include "backend/cpu/matmul/plan/chunk_matmul.h"
+#include "backend/cpu/matmul/plan/few_terms.h"
+#include "backend/cpu/matmul/plan/onednn_matmul.h"
+#include "backend/cpu/rounding/recomputed_norm.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+
+namespace ada::backend::cpu {
+
+class MatmulOp final : public Op {
+ public:
+  // tiles: the kernels; null where there are none, or where WhyNoKernels refuses the layer. taken:
+  // AsTaken(spec).
+  MatmulOp(const Context& context, const MatmulKernels* tiles, const MatmulSpec& spec,
+           MatmulSpec taken, const MatmulGeometry& geometry);
+  void Forward(const Pass& pass) override;
+  void Backward(const Pass& pass) override;
+  void RefreshWeights(const Pass& pass) override;
+  void FinishGradients(const Pass& pass) override;
+
+ private:
+  // Which parts of a chunk the kernels could not compute and fp32 has to.
+  enum Fallback : std::uint8_t { kForward = 1, kData = 2, kWeights = 4 };
+
+  void Prepare(ChunkMatmul& matmul, int rows) const;
+  std::int64_t chunks(int rows) const;
+  Chunk ChunkAt(const Pass& pass, std::int64_t index, int worker) const;
+  // What a computation reads: the chunk's input (in `kForward` what a batch norm makes of it is
+  // counted) and gradient.
+  enum class Reads : std::uint8_t { kForward, kForwardAgain, kBackward };
+  TensorSpan X(const Chunk& chunk, Reads reads);
+  TensorSpan Dy(std::int64_t image, Operand operand) const {
+    return At(operands_.Of(operand), image);
+  }
+
+  ChannelMagnitudes MagnitudesOfWeights() const;
+  float DecideAlpha(const Pass& pass);
+  bool BySlices() const;
+  void RunBackward(const Pass& pass, std::int64_t per_group, float alpha);
+  void RunBackwardBySlices(const Pass& pass, float alpha);
+  void BackwardChunk(const Chunk& chunk, bool first, float* partial, float alpha);
+  bool DataGradient(ChunkMatmul& matmul, const Chunk& chunk, const TensorSpan& x,
+                    const TensorSpan& dy, float alpha);
+
+  // fp32_fallback.cpp
+  ChunkMatmul& Fp32();
+  template <class Body>
+  void ForFallbacks(const Pass& pass, Fallback what, Body&& body);
+  void ForwardInFp32(const Pass& pass);
+  void BackwardInFp32(const Pass& pass, std::int64_t per_group, float alpha);
+  void WeightsInFp32(ChunkMatmul& matmul, const Chunk& chunk, float* partial);
+  ChunkMatmul& AllWeightsInFp32(const Pass& pass, std::int64_t per_group);
+
+  std::int64_t GroupsAtMost() const;
+  // Partial gradients of the largest batch: what lies before dw in PyTorch's order.
+  std::int64_t PartialsAtMost() const;
+  float* PartialOf(std::int64_t group) const;
+  void FinishWeightGradient(const Pass& pass, std::int64_t per_group);
+  bool SumPartials(const ChunkMatmul& matmul, std::int64_t groups);
+  float* PlainGradient(const ChunkMatmul& matmul) const;
+  bool SumFewTerms(const Pass& pass);
+  void SumBias(const Pass& pass, float* db);
+  void StoreWeightGradient(const Pass& pass, float* gradient);
+  void StoreBiasGradient(const Pass& pass, float* gradient);
+  void RoundWeightGradient(const Pass& pass, std::int64_t first, std::int64_t n,
+                           std::int64_t segment);
+
+  Context context_;
+  MatmulSpec spec_, taken_;
+  MatmulGeometry geometry_;
+  int chunk_;  // images
+  WeightCopies weights_;
+  BatchOperands operands_;
+  MatmulRounding rounding_;
+  std::optional<RecomputedInput> recomputed_;
+  std::size_t own_bytes_ = 0;  // of a worker's scratch memory, before the part of the chunks
+  bool on_kernels_;
+  std::unique_ptr<ChunkMatmul> matmul_, fp32_;  // fp32_: the fallback
+  std::vector<std::uint8_t> fallbacks_;         // by chunk
+  std::optional<FewTerms> few_terms_;           // where product_ asks for it
+  RoundingStats dw_stats_;
+};
+
+}  // namespace ada::backend::cpu

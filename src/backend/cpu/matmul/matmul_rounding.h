@@ -1,0 +1,53 @@
+// The roundings of y and dx: how each block is rounded, and which statistics it leaves.
+#pragma once
+#include "backend/cpu/context.h"
+#include "backend/cpu/matmul/plan/chunk_matmul.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/rule_inputs.h"
+
+namespace ada::backend::cpu {
+
+class MatmulRounding {
+ public:
+  MatmulRounding(const Context& context, const MatmulSpec& spec);
+
+  // Rounds and measures a chunk's values, block by block; y: with its channel moments.
+  void RoundY(const Chunk& chunk, const float* y);
+  void RoundDx(const Chunk& chunk, const float* dx, float alpha);
+
+  // Where a kernel that rounds by storing puts a chunk's results, and times what: the tensor itself
+  // where nothing but the largest magnitude is measured of them, else `values`, in fp32.
+  struct Destination {
+    TensorSpan out;
+    float factor;
+    bool plain;
+  };
+  Destination DestinationOfY(const Chunk& chunk, float* values);
+  Destination DestinationOfDx(const Chunk& chunk, float* values, float alpha);
+  static Destination Unrounded(float* values) { return {{values, Storage::kF32}, 1, false}; }
+  // Then: rounds and measures what lies in `values`, or takes the largest magnitudes (bits, by
+  // block) of what does not.
+  void CloseY(const Chunk& chunk, const Destination& to, const std::uint32_t* largest);
+  void CloseDx(const Chunk& chunk, const Destination& to, float alpha,
+               const std::uint32_t* largest);
+
+  void BeginDx();
+  void FinishY(const Pass& pass) { y_stats_.Finish(pass); }
+  void FinishDx(const Pass& pass);
+  int block_x() const { return block_x_; }
+  int block_y() const { return block_y_; }
+
+ private:
+  static bool Plain(RoundingStats& stats, const Tensor& tensor, const Pass& pass);
+  static void Measure(RoundingStats& stats, const Shape& shape, int block, const Chunk& chunk,
+                      const std::uint32_t* largest);
+  void TakeChannelMoments(const Chunk& chunk);
+
+  Context context_;
+  MatmulSpec spec_;
+  int block_x_, block_y_;
+  RoundingStats y_stats_, dx_stats_;
+  TailCounter tail_;
+};
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,297 @@
+#include "backend/cpu/matmul/pack/operands.h"
+
+#include <algorithm>
+
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/decisions.h"
+#include "backend/hadamard.h"
+#include "core/error.h"
+#include "core/number_grid.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+// A value's format and where it lies, as one product takes it.
+struct Taken {
+  NumberFormat format;
+  Storage storage;
+};
+
+// Whether every value of `narrow` is one of `wide`.
+bool Holds(const NumberFormat& wide, const NumberFormat& narrow) {
+  return wide.mantissa_bits >= narrow.mantissa_bits && wide.largest() >= narrow.largest() &&
+         wide.smallest_subnormal() <= narrow.smallest_subnormal();
+}
+
+Taken TakenOf(const OperandRounding& operand, const Taken& stored) {
+  if (!operand.rounds) return stored;
+  if (operand.block || operand.hadamard > 0 || operand.style.per_tensor_scale != nullptr)
+    return {kFp32, Storage::kF32};
+  return {operand.format, StorageFor(operand.format)};
+}
+
+// The narrowest that holds what all of them are. What is kept in fp32 may be anything.
+Taken Common(const std::vector<Taken>& all) {
+  for (const Taken& wide : {Taken{kBf16, Storage::kBF16}, Taken{kFp16, Storage::kF16}}) {
+    const bool holds = std::all_of(all.begin(), all.end(), [&](const Taken& taken) {
+      return taken.storage != Storage::kF32 && Holds(wide.format, taken.format);
+    });
+    if (holds) return wide;
+  }
+  return {kFp32, Storage::kF32};
+}
+
+bool AnyRounds(const MatmulSpec& spec, Operand one, Operand other) {
+  return spec.operands[IndexOf(one)].rounds || spec.operands[IndexOf(other)].rounds;
+}
+
+std::size_t BytesOf(const Tensor& tensor) { return WholeLines(tensor.bytes()); }
+
+}  // namespace
+
+MatmulSpec AsTaken(const MatmulSpec& spec) {
+  using enum Operand;
+  MatmulSpec taken = spec;
+  const auto common = [&](const Taken& stored, Operand one, bool has_other, Operand other) {
+    std::vector<Taken> all = {TakenOf(spec.operands[IndexOf(one)], stored)};
+    if (has_other) all.push_back(TakenOf(spec.operands[IndexOf(other)], stored));
+    return Common(all);
+  };
+  const auto has_dw = static_cast<bool>(spec.dy), has_dx = static_cast<bool>(spec.dx);
+  if (AnyRounds(spec, kForwardX, kDwX)) {
+    const Taken x = common({spec.x.format, spec.x.storage}, kForwardX, has_dw, kDwX);
+    taken.x.format = x.format, taken.x.storage = x.storage;
+  }
+  if (AnyRounds(spec, kForwardW, kDxW)) {
+    const bool scaled = spec.w_style.per_tensor_scale != nullptr || spec.w_format == kFp32;
+    const Storage storage = scaled ? Storage::kF32 : StorageFor(spec.w_format);
+    const Taken w = common({spec.w_format, storage}, kForwardW, has_dx, kDxW);
+    taken.w_format = w.format;
+  }
+  if (has_dw && AnyRounds(spec, kDxDy, kDwDy)) {
+    const Tensor& dy = spec.dy.tensor;
+    const Taken as = common({dy.format, dy.storage}, kDwDy, has_dx, kDxDy);
+    taken.dy.tensor.format = as.format, taken.dy.tensor.storage = as.storage;
+  }
+  return taken;
+}
+
+OperandRows RowsOfBatch(const MatmulGeometry& geometry, const Shape& shape, Operand operand,
+                        bool square) {
+  const bool is_dw = operand == Operand::kDwX || operand == Operand::kDwDy;
+  OperandRows rows;
+  rows.width = geometry.linear ? shape.per_image() : shape.c;
+  rows.down = is_dw && !square;
+  rows.matrices = geometry.groups;
+  rows.length = rows.matrix_stride = rows.width / geometry.groups;
+  return rows;
+}
+
+OperandRows RowsOfWeights(const MatmulGeometry& geometry, Operand operand, bool square) {
+  OperandRows rows;
+  rows.width = geometry.w.per_image();
+  rows.down = operand == (geometry.transposed ? Operand::kForwardW : Operand::kDxW) && !square;
+  if (rows.down || square) rows.group = geometry.w.n / geometry.groups;
+  const std::int64_t taps = geometry.linear ? 1 : geometry.w.h * geometry.w.w;
+  rows.matrices = taps, rows.matrix_stride = 1;
+  rows.length = rows.width / taps, rows.stride = taps;
+  return rows;
+}
+
+bool CountsBlocks(const Pass& pass, const OperandRounding& operand) {
+  return operand.stats != nullptr && Counts(pass, operand.style, operand.stats);
+}
+
+void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t subnormal) {
+  if (operand.stats == nullptr) return;
+  TensorStats& stats = *operand.stats;
+  if (!counts) stats = TensorStats{};
+  if (!counts || !stats.full) return;
+  const BlockCounts& blocks = *operand.block_counts;
+  stats.underflow = blocks.lost();
+  stats.zeros_after = stats.zeros_before + blocks.lost();
+  stats.below_min = stats.zeros_after;
+  stats.subnormal = subnormal;
+  stats.overflow = blocks.saturated;
+  stats.above_edge = 0;
+}
+
+BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometry,
+                           const Tensor& stored, float* scale, Operand which,
+                           const OperandRounding& operand, const Tensor& taken)
+    : context_(context),
+      stored_(stored),
+      tensor_(stored),
+      operand_(operand),
+      copies_(operand.rounds ||
+              (stored.storage != taken.storage && taken.storage != Storage::kF32)) {
+  if (!copies_) return;
+  tensor_.storage = taken.storage;
+  tensor_.format = operand.block || operand.hadamard > 0 ? kFp32
+                   : operand.rounds                      ? operand.format
+                                                         : taken.format;
+  // Blocks are not known to it: it takes what they are made of.
+  Gradient rounded;
+  rounded.tensor = tensor_, rounded.scale = scale;
+  rounded.tensor.format = operand.block ? kFp32 : operand.rounds ? operand.format : taken.format;
+  rounded.stats = operand.stats, rounded.style = operand.style;
+  if (operand.block) rounded.style.stochastic = false;
+  stats_ = operand.stats != nullptr ? RoundingStats(rounded)
+                                    : RoundingStats(rounded.tensor, rounded.style, nullptr);
+  context.scratch.Reserve(BlockValues(stored.shape) * sizeof(float), 0);
+  // In a 1x1 convolution rows are pixels.
+  const bool pointwise = !geometry.linear && geometry.w.h * geometry.w.w == 1 &&
+                         geometry.stride == std::array{1, 1} &&
+                         geometry.padding == std::array{0, 0};
+  transform_values_ = pointwise ? stored.shape.c : stored.shape.per_image();
+  if (!operand.block) return;
+  const OperandRows rows = RowsOfBatch(geometry, stored.shape, which, operand.block->square);
+  row_values_ = rows.width;
+  permutes_ =
+      geometry.linear && !rows.down && stored.shape.c > 1 && stored.shape.h * stored.shape.w > 1;
+  blocks_.emplace(context, operand, rows, stored.storage == Storage::kBF16);
+}
+
+std::size_t BatchOperand::bytes() const { return copies_ ? BytesOf(tensor_) : 0; }
+
+float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
+  const Shape& shape = of.shape;
+  std::vector<std::uint32_t> largest(
+      static_cast<std::size_t>(BlockCount(pass.rows, BlockImages(shape))));
+  ForBlocks(context_, shape, pass.rows,
+            [&](std::int64_t image, std::int64_t images, std::int64_t block, int) {
+              largest[static_cast<std::size_t>(block)] =
+                  context_.kernels.largest_stored(At(of, image), images * shape.per_image());
+            });
+  const float mine = OfBits(*std::max_element(largest.begin(), largest.end()));
+  Exchange* const exchange = pass.whole_rows > 0 ? context_.shared.rules : nullptr;
+  if (!IsShared(exchange)) return mine;
+  return static_cast<float>(LargestOfAll(*exchange, static_cast<double>(mine)));
+}
+
+// The Hadamard transform of whole groups of rows, in fp32 and, as Transformer Engine has it,
+// rounded to bf16 where that is what is stored.
+Tensor BatchOperand::Transformed(const Pass& pass) const {
+  constexpr std::int64_t kLanes = 1024;
+  const HadamardSigns signs = operand_.random_signs
+                                  ? RandomSigns(pass.seed ^ operand_.signs_stream, pass.draw)
+                                  : kFixedSigns;
+  const std::int64_t width = transform_values_;
+  const std::int64_t rows = pass.rows * stored_.shape.per_image() / width;
+  Tensor transformed = tensor_;
+  transformed.format = stored_.storage == Storage::kBF16 ? kBf16 : kFp32;
+  const Rounding rounding = RoundOnly(transformed.format);
+  const std::int64_t groups = BlockCount(rows, kHadamardSize);
+  const std::int64_t runs = (width + kLanes - 1) / kLanes;
+  context_.pool.For(groups * runs, [&](std::int64_t i, int) {
+    const std::int64_t row = i / runs * kHadamardSize, lane = i % runs * kLanes;
+    const std::int64_t lanes = std::min(kLanes, width - lane);
+    const std::int64_t count = std::min<std::int64_t>(kHadamardSize, rows - row);
+    float* first = transformed.f32() + row * width + lane;
+    for (std::int64_t k = 0; k < count; ++k)
+      context_.kernels.widen(Advance(At(stored_, 0), (row + k) * width + lane), first + k * width,
+                             lanes);
+    if (count < kHadamardSize) return;
+    HadamardInPlace(signs, first, width, lanes);
+    for (std::int64_t k = 0; k < count; ++k)
+      context_.kernels.round(first + k * width, 1.0f, {first + k * width, Storage::kF32}, lanes,
+                             rounding);
+  });
+  return transformed;
+}
+
+void BatchOperand::Make(const Pass& pass, std::byte* memory) {
+  if (!copies_) return;
+  tensor_.data = memory;
+  const Tensor from = operand_.hadamard > 0 ? Transformed(pass) : stored_;
+  blocks_ ? RoundInBlocks(pass, from) : RoundValues(pass, from);
+}
+
+void BatchOperand::RoundValues(const Pass& pass, const Tensor& from) {
+  const Shape& shape = from.shape;
+  if (operand_.current != nullptr)
+    operand_.current->scale = scaling::CurrentScale(operand_.rule, Largest(from, pass));
+  ForBlocks(context_, shape, pass.rows,
+            [&](std::int64_t image, std::int64_t images, std::int64_t block, int worker) {
+              const std::int64_t values = images * shape.per_image();
+              auto* wide = reinterpret_cast<float*>(context_.scratch.worker(worker));
+              context_.kernels.widen(At(from, image), wide, values);
+              context_.kernels.round(wide, 1.0f, At(tensor_, image), values,
+                                     stats_.For(pass, block));
+            });
+  stats_.Finish(pass);
+}
+
+void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
+  const Shape& shape = from.shape;
+  const bool counts = CountsBlocks(pass, operand_);
+  if (counts) {
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t images, std::int64_t block, int) {
+                context_.kernels.inspect(At(from, image), images * shape.per_image(),
+                                         stats_.For(pass, block));
+              });
+    stats_.Finish(pass);
+  }
+  const float amax = blocks_->asks_amax() ? Largest(from, pass) : 0;
+  const std::int64_t row_images = shape.per_image() / row_values_;  // rows of an image
+  const std::int64_t subnormal = blocks_->Run(
+      pass, pass.rows * row_images, amax,
+      static_cast<std::uint64_t>(pass.first_row * shape.per_image()),
+      [&](const RowRange& range, float* values) {
+        context_.kernels.widen(Advance(At(from, 0), range.first * row_values_), values,
+                               range.rows * row_values_);
+        if (permutes_) Permute(values, range.rows, /*back=*/false);
+      },
+      [&](const RowRange& range, float* values) {
+        if (permutes_) Permute(values, range.rows, /*back=*/true);
+        std::copy_n(values, range.rows * row_values_, tensor_.f32() + range.first * row_values_);
+      });
+  TakeBlockCounts(operand_, counts, subnormal);
+}
+
+void BatchOperand::Permute(float* values, std::int64_t images, bool back) const {
+  const std::int64_t channels = stored_.shape.c, pixels = row_values_ / channels;
+  std::vector<float> image(static_cast<std::size_t>(row_values_));
+  for (std::int64_t i = 0; i < images; ++i, values += row_values_) {
+    for (std::int64_t p = 0; p < pixels; ++p)
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const auto in_memory = p * channels + c, plain = c * pixels + p;
+        image[static_cast<std::size_t>(back ? in_memory : plain)] =
+            values[back ? plain : in_memory];
+      }
+    std::copy(image.begin(), image.end(), values);
+  }
+}
+
+BatchOperands::BatchOperands(const Context& context, const MatmulGeometry& geometry,
+                             const MatmulSpec& spec, const MatmulSpec& taken)
+    : context_(context), has_dx_(spec.dx) {
+  const auto add = [&](Operand operand, const Tensor& stored, float* scale, const Tensor& as) {
+    operands_.emplace_back(context, geometry, stored, scale, operand,
+                           spec.operands[IndexOf(operand)], as);
+  };
+  const Gradient& dy = spec.dy;
+  add(Operand::kForwardX, spec.x, nullptr, taken.x);
+  std::size_t forward = operands_.front().bytes(), backward = 0;
+  if (dy) {
+    add(Operand::kDxDy, dy.tensor, dy.scale, taken.dy.tensor);
+    add(Operand::kDwX, spec.x, nullptr, taken.x);
+    add(Operand::kDwDy, dy.tensor, dy.scale, taken.dy.tensor);
+    for (std::size_t i = has_dx_ ? 1 : 2; i < operands_.size(); ++i)
+      backward += operands_[i].bytes();
+  }
+  context.scratch.ReserveOperands(std::max(forward, backward));
+}
+
+void BatchOperands::Make(const Pass& pass, std::size_t first, std::size_t last) {
+  std::size_t at = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    if (operands_[i].bytes() > 0) operands_[i].Make(pass, context_.scratch.operands() + at);
+    at += operands_[i].bytes();
+  }
+}
+void BatchOperands::Forward(const Pass& pass) { Make(pass, 0, 1); }
+void BatchOperands::Backward(const Pass& pass) { Make(pass, has_dx_ ? 1 : 2, operands_.size()); }
+
+}  // namespace ada::backend::cpu

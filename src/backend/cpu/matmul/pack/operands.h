@@ -1,0 +1,94 @@
+// The operands of a layer's matmuls where they are not what is stored: copies of x and dy, each
+// rounded once more, in fp32 or in the narrowest storage that holds all values that the matmuls of
+// a layer meet. Those of the weights are weight_copies.h's.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/matmul/pack/block_rounding.h"
+#include "backend/cpu/matmul/plan/matmul_geometry.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+
+namespace ada::backend::cpu {
+
+// The layer as its matmuls see it: x, dy and w as of formats and storages that hold what they are
+// given. Data pointers stay those of what is stored.
+MatmulSpec AsTaken(const MatmulSpec& spec);
+
+// Where the blocks of the operands of a layer lie. Blocks run along what the matmul sums over:
+// channels in y and dx (of the group; of a linear layer all values of an image, in PyTorch's
+// order), images and pixels in dw. Square blocks lie in the plane of both, so that they are the
+// same ones for each matmul.
+OperandRows RowsOfBatch(const MatmulGeometry& geometry, const Shape& shape, Operand operand,
+                        bool square);
+// For weights in PyTorch's order: a row is an output channel, or (transposed) an input channel.
+// Blocks of the weights of a convolution lie within one tap.
+OperandRows RowsOfWeights(const MatmulGeometry& geometry, Operand operand, bool square);
+
+// Whether a pass counts an operand of a block-scaled format, of what is given as it is inspected.
+bool CountsBlocks(const Pass& pass, const OperandRounding& operand);
+// After its rounding: what the blocks counted, as the counts of a rounding. `counts`: CountsBlocks.
+void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t subnormal);
+
+// One operand made of a tensor of the batch.
+class BatchOperand {
+ public:
+  // scale: the S that it carries; null: none. `taken`: as in AsTaken.
+  BatchOperand(const Context& context, const MatmulGeometry& geometry, const Tensor& stored,
+               float* scale, Operand which, const OperandRounding& operand, const Tensor& taken);
+  std::size_t bytes() const;  // of the copy; 0: there is none
+  // Makes the copy at `memory`; then tensor() is it.
+  void Make(const Pass& pass, std::byte* memory);
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  // The largest magnitude, of all processes that share the tensor.
+  float Largest(const Tensor& of, const Pass& pass) const;
+  Tensor Transformed(const Pass& pass) const;
+  void RoundValues(const Pass& pass, const Tensor& from);
+  void RoundInBlocks(const Pass& pass, const Tensor& from);
+  // Between the order of an image in memory and PyTorch's, of so many images.
+  void Permute(float* values, std::int64_t images, bool back) const;
+
+  Context context_;
+  Tensor stored_, tensor_;
+  OperandRounding operand_;
+  bool copies_;
+  bool permutes_ = false;  // blocks run over channels and pixels, in PyTorch's order
+  std::int64_t row_values_ = 1;
+  std::int64_t transform_values_ = 1;  // of a row, of which a transform takes 16
+  RoundingStats stats_;
+  std::optional<BlockRounding> blocks_;
+};
+
+class BatchOperands {
+ public:
+  BatchOperands(const Context& context, const MatmulGeometry& geometry, const MatmulSpec& spec,
+                const MatmulSpec& taken);
+  void Forward(const Pass& pass);
+  void Backward(const Pass& pass);
+  // What the matmuls read, of the whole batch; valid within Forward or Backward of the op.
+  const Tensor& Of(Operand operand) const { return operands_[Slot(operand)].tensor(); }
+
+ private:
+  static constexpr std::size_t Slot(Operand operand) {
+    switch (operand) {
+      case Operand::kForwardX:
+        return 0;
+      case Operand::kDxDy:
+        return 1;
+      case Operand::kDwX:
+        return 2;
+      default:
+        return 3;
+    }
+  }
+  void Make(const Pass& pass, std::size_t first, std::size_t last);
+
+  Context context_;
+  bool has_dx_;
+  std::vector<BatchOperand> operands_;  // by Slot; without a backward pass the first alone
+};
+
+}  // namespace ada::backend::cpu

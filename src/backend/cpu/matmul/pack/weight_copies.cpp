@@ -1,0 +1,138 @@
+// Rounding and reordering of weights; see weight_copies.h.
+#include "backend/cpu/matmul/pack/weight_copies.h"
+
+#include <algorithm>
+
+#include "backend/cpu/matmul/pack/operands.h"
+#include "backend/cpu/rounding/blocks.h"
+#include "backend/decisions.h"
+#include "core/number_grid.h"
+
+namespace ada::backend::cpu {
+
+WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometry,
+                           const MatmulSpec& spec, bool moments)
+    : context_(context),
+      geometry_(geometry),
+      master_(spec.w),
+      stats_(RoundingStats::OfParameter(spec.w_format, spec.w.shape.numel(), spec.w_style,
+                                        spec.w_stats, moments ? &moments_ : nullptr)) {
+  if (stats_.rounds()) rounded_.resize(static_cast<std::size_t>(master_.shape.numel()));
+  const std::int64_t values = master_.shape.numel();
+  for (const auto& [operand, use] : {std::pair{Operand::kForwardW, WeightUse::kForward},
+                                     std::pair{Operand::kDxW, WeightUse::kData}}) {
+    const OperandRounding& rounding = spec.operands[IndexOf(operand)];
+    if (!rounding.rounds || (use == WeightUse::kData && !spec.dx)) continue;
+    Taken& taken = taken_[static_cast<std::size_t>(use)];
+    taken.operand = rounding;
+    const NumberFormat& format = rounding.block ? kFp32 : rounding.format;
+    taken.stats = RoundingStats::OfParameter(format, values, rounding.style, rounding.stats);
+    taken.values.resize(static_cast<std::size_t>(values));
+    if (!rounding.block) continue;
+    const bool bf16 = spec.w_format == kBf16;
+    taken.blocks.emplace(context, rounding,
+                         RowsOfWeights(geometry, operand, rounding.block->square), bf16);
+  }
+  bytes_ = static_cast<std::ptrdiff_t>(
+      (rounded_.size() + taken_[0].values.size() + taken_[1].values.size()) * sizeof(float));
+  context_.scratch.CountOwn(bytes_);
+}
+
+WeightCopies::~WeightCopies() { context_.scratch.CountOwn(-bytes_); }
+
+const float* WeightCopies::plain() const {
+  return rounded_.empty() ? master_.f32() : rounded_.data();
+}
+
+const float* WeightCopies::plain(WeightUse use) const {
+  const Floats& values = taken_[static_cast<std::size_t>(use)].values;
+  return values.empty() ? plain() : values.data();
+}
+
+const float* WeightCopies::Add(WeightUse use, const std::shared_ptr<const WeightLayout>& layout) {
+  for (const Copy& copy : copies_)
+    if (Same(copy.use, use) && SameLayout(*copy.layout, *layout)) return copy.values.data();
+  Copy copy;
+  copy.use = use, copy.layout = layout;
+  const std::size_t bytes = WholeLines(LayoutBytes(*layout));
+  copy.values.resize(bytes / sizeof(float));
+  context_.scratch.CountOwn(static_cast<std::ptrdiff_t>(bytes));
+  bytes_ += static_cast<std::ptrdiff_t>(bytes);
+  if (refreshed_) ToLayout(geometry_, plain(use), *layout, copy.values.data());
+  copies_.push_back(std::move(copy));
+  return copies_.back().values.data();
+}
+
+void WeightCopies::RoundStored(const Pass& pass) {
+  if (rounded_.empty() && !stats_.wanted()) return;
+  ForSegments(
+      context_, master_.shape.numel(),
+      [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+        const Rounding rounding = stats_.For(pass, segment);
+        float* in = master_.f32() + first;
+        if (rounded_.empty())
+          context_.kernels.inspect({in, Storage::kF32}, n, rounding);
+        else
+          context_.kernels.round(in, 1.0f, {rounded_.data() + first, Storage::kF32}, n, rounding);
+      });
+  stats_.Finish(pass);
+}
+
+float WeightCopies::Largest() const {
+  const std::int64_t values = master_.shape.numel();
+  std::vector<std::uint32_t> largest(static_cast<std::size_t>(Segments(values)));
+  ForSegments(context_, values, [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+    largest[static_cast<std::size_t>(segment)] = context_.kernels.largest(plain() + first, n);
+  });
+  return OfBits(*std::max_element(largest.begin(), largest.end()));
+}
+
+void WeightCopies::RoundTaken(Taken& taken, const Pass& pass) {
+  if (taken.blocks) return RoundInBlocks(taken, pass);
+  if (taken.operand.current != nullptr)
+    taken.operand.current->scale = scaling::CurrentScale(taken.operand.rule, Largest());
+  ForSegments(context_, master_.shape.numel(),
+              [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+                context_.kernels.round(plain() + first, 1.0f,
+                                       {taken.values.data() + first, Storage::kF32}, n,
+                                       taken.stats.For(pass, segment));
+              });
+  taken.stats.Finish(pass);
+}
+
+void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
+  const OperandRounding& operand = taken.operand;
+  const std::int64_t values = master_.shape.numel(), row = values / master_.shape.n;
+  const bool counts = CountsBlocks(pass, operand);
+  if (counts) {
+    ForSegments(context_, values,
+                [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+                  context_.kernels.inspect({const_cast<float*>(plain()) + first, Storage::kF32}, n,
+                                           taken.stats.For(pass, segment));
+                });
+    taken.stats.Finish(pass);
+  }
+  const float amax = taken.blocks->asks_amax() ? Largest() : 0;
+  const std::int64_t subnormal = taken.blocks->Run(
+      pass, master_.shape.n, amax, 0,
+      [&](const RowRange& range, float* to) {
+        std::copy_n(plain() + range.first * row, range.rows * row, to);
+      },
+      [&](const RowRange& range, float* from) {
+        std::copy_n(from, range.rows * row, taken.values.data() + range.first * row);
+      });
+  TakeBlockCounts(operand, counts, subnormal);
+}
+
+void WeightCopies::Refresh(const Pass& pass) {
+  RoundStored(pass);
+  for (Taken& taken : taken_)
+    if (!taken.values.empty()) RoundTaken(taken, pass);
+  context_.pool.For(static_cast<std::int64_t>(copies_.size()), [&](std::int64_t i, int) {
+    Copy& copy = copies_[static_cast<std::size_t>(i)];
+    ToLayout(geometry_, plain(copy.use), *copy.layout, copy.values.data());
+  });
+  refreshed_ = true;
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,70 @@
+// The low-precision copies of one weight tensor: rounded once, then kept in every layout that the
+// matmuls of its layer want. Read by all workers, changed only by Refresh and Add. Their memory is
+// not touched before the first Refresh.
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/matmul/pack/block_rounding.h"
+#include "backend/cpu/matmul/plan/onednn_matmul.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+
+namespace ada::backend::cpu {
+
+// Which matmul the weights are multiplied in.
+enum class WeightUse : std::uint8_t { kForward, kData };
+
+class WeightCopies {
+ public:
+  // Keeps copies of spec.w in spec.w_format. moments: the rounded copy's are taken on every
+  // Refresh. Where the operands of the weights round, what is multiplied is that copy rounded once
+  // more.
+  WeightCopies(const Context& context, const MatmulGeometry& geometry, const MatmulSpec& spec,
+               bool moments);
+  ~WeightCopies();
+  WeightCopies(const WeightCopies&) = delete;
+  // The copy of what `use` multiplies in `layout`, made if it is new; without values before the
+  // first Refresh. Not while workers read.
+  const float* Add(WeightUse use, const std::shared_ptr<const WeightLayout>& layout);
+  void Refresh(const Pass& pass);
+  const TensorMoments& moments() const { return moments_; }
+  // The rounded weights in PyTorch's order; and what `use` multiplies.
+  const float* plain() const;
+  const float* plain(WeightUse use) const;
+
+ private:
+  using Floats = std::vector<float, PageAllocator<float, PageKind::kHuge>>;
+  struct Copy {
+    WeightUse use;
+    std::shared_ptr<const WeightLayout> layout;
+    Floats values;
+  };
+  struct Taken {
+    OperandRounding operand;
+    RoundingStats stats;
+    Floats values;  // PyTorch's order; empty where nothing is rounded
+    std::optional<BlockRounding> blocks;
+  };
+  void RoundStored(const Pass& pass);
+  void RoundTaken(Taken& taken, const Pass& pass);
+  void RoundInBlocks(Taken& taken, const Pass& pass);
+  float Largest() const;  // magnitude of the rounded weights
+  // The same values are multiplied in both matmuls.
+  bool Same(WeightUse one, WeightUse other) const { return plain(one) == plain(other); }
+
+  Context context_;
+  MatmulGeometry geometry_;
+  Tensor master_;
+  TensorMoments moments_;
+  RoundingStats stats_;
+  Floats rounded_;              // PyTorch's order; empty where nothing is rounded
+  std::array<Taken, 2> taken_;  // by WeightUse
+  std::vector<Copy> copies_;
+  bool refreshed_ = false;
+  std::ptrdiff_t bytes_ = 0;
+};
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,48 @@
+// A convolution or linear map over a fixed number of images, in fp32, as oneDNN primitives of one
+// thread. Knows no formats, scales or counts: those are matmul_op's. One set per worker thread:
+// primitives are never shared.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "backend/cpu/matmul/plan/matmul_geometry.h"
+#include "core/tensor.h"
+
+namespace ada::backend::cpu {
+
+// One layout in which oneDNN wants the weights or writes their gradient. Opaque outside
+// onednn_matmul.cpp.
+class WeightLayout;
+
+class Matmul {
+ public:
+  virtual ~Matmul() = default;
+  // Made in the thread that will call it. gradient: the layout of dw; null: oneDNN's choice.
+  static std::unique_ptr<Matmul> Make(const MatmulGeometry& geometry, int images,
+                                      const WeightLayout* gradient);
+
+  virtual void Forward(const float* x, const float* w, const float* b, float* y,
+                       std::byte* scratchpad) = 0;
+  virtual void BackwardWeights(const float* x, const float* dy, float* dw, float* db,
+                               std::byte* scratchpad) = 0;
+  virtual void BackwardData(const float* dy, const float* w, float* dx, std::byte* scratchpad) = 0;
+
+  virtual std::shared_ptr<const WeightLayout> forward_layout() const = 0;
+  virtual std::shared_ptr<const WeightLayout> data_layout() const = 0;
+  virtual std::shared_ptr<const WeightLayout> gradient_layout() const = 0;
+  virtual std::size_t scratchpad_bytes() const = 0;
+};
+
+bool SameLayout(const WeightLayout& a, const WeightLayout& b);
+std::size_t LayoutBytes(const WeightLayout& layout);
+// Between PyTorch's order and a layout.
+void ToLayout(const MatmulGeometry& geometry, const float* plain, const WeightLayout& layout,
+              float* out);
+void FromLayout(const MatmulGeometry& geometry, const WeightLayout& layout, const float* in,
+                float* plain);
+
+// "oneDNN 2.6.3"
+std::string OnednnVersion();
+
+}  // namespace ada::backend::cpu

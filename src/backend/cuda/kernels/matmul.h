@@ -1,0 +1,177 @@
+// What surrounds the products of a layer: the values that are rounded, weights and their gradients
+// between PyTorch's order and that of the products. Bodies of ForEach and Values of
+// RoundingStats::Round.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/tensor_span.h"
+#include "core/host_device.h"
+
+namespace ada::backend::cuda {
+
+// y before rounding: the sum plus its channel's bias.
+struct BiasedSum {
+  const float *sum, *bias;
+  std::int64_t channels;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return sum[i] + bias[i % channels]; }
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 x = reinterpret_cast<const Vec4*>(sum)[i / 4];
+    std::int64_t c = i % channels;
+    for (float& value : x.of) {
+      value = value + bias[c];
+      c = c + 1 < channels ? c + 1 : 0;
+    }
+    return x;
+  }
+};
+
+// dx before rounding: the sum times alpha (null: 1).
+struct ScaledSum {
+  const float *sum, *alpha;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return sum[i] * (alpha == nullptr ? 1.0f : *alpha);
+  }
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    const float factor = alpha == nullptr ? 1.0f : *alpha;
+    Vec4 x = reinterpret_cast<const Vec4*>(sum)[i / 4];
+    for (float& value : x.of) value = value * factor;
+    return x;
+  }
+};
+
+// Values of a tensor as they are.
+struct StoredValues {
+  TensorSpan in;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(in, i); }
+};
+// Values 4 i .. 4 i + 3 of n in fp32.
+struct WidenVec4 {
+  TensorSpan in, out;
+  std::int64_t n;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (4 * i + 4 <= n) return StoreVec4(out, 4 * i, LoadVec4(in, 4 * i));
+    for (std::int64_t k = 4 * i; k < n; ++k) StoreExact(out, k, Load(in, k));
+  }
+};
+
+// A copy of pixels of `channels` values in `row` values each, of the same storage: zeros after.
+struct PadChannels {
+  TensorSpan in, out;
+  std::int64_t channels, row;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t c = i % row;
+    StoreExact(out, i, c < channels ? Load(in, i / row * channels + c) : 0.0f);
+  }
+};
+
+// The authors' program: out = round(alpha * dy), where alpha is not 1.
+struct ScaleGradient {
+  TensorSpan dy, out;
+  const float* alpha;
+  NumberGrid grid;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const float x = Load(dy, i);
+    StoreExact(out, i, *alpha == 1 ? x : RoundToGrid(grid, x * *alpha));
+  }
+};
+
+// Weights lie as [out, c, taps] (PyTorch) or [out, taps, c] (products); taps = kh * kw. Where a
+// product was padded with channels, [out, taps, row] holds the channels and what nobody reads.
+struct WeightOrder {
+  std::int64_t channels, taps, row = channels;
+  // Where a value of the one order lies in the other.
+  ADA_HOST_DEVICE std::int64_t PlainOf(std::int64_t packed) const {
+    const std::int64_t c = packed % channels, rest = packed / channels;
+    return (rest / taps * channels + c) * taps + rest % taps;
+  }
+  // Works on numbers below 2^32, as values of weights have, which a device divides faster.
+  ADA_HOST_DEVICE std::int64_t PackedOf(std::uint32_t plain) const {
+    const auto of = static_cast<std::uint32_t>(taps), c = static_cast<std::uint32_t>(channels);
+    const std::uint32_t tap = plain % of, rest = plain / of;
+    return (std::int64_t{rest / c} * taps + tap) * row + rest % c;
+  }
+};
+
+struct PackWeights {
+  const float* plain;
+  TensorSpan packed;
+  WeightOrder order;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    StoreExact(packed, i, plain[order.PlainOf(i)]);
+  }
+};
+
+// dw = gradient / S in PyTorch's order, added to what dw holds with `add`. The authors' program
+// rounds the gradient before it is divided.
+struct UnscaledGradient {
+  const float* sum;
+  WeightOrder order;
+  const float* scale;
+  const float* dw;
+  bool add, round_first;
+  NumberGrid grid;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    float x = sum[order.PackedOf(static_cast<std::uint32_t>(i))];
+    if (round_first) x = RoundToGrid(grid, x);
+    x = x / *scale;
+    return add ? dw[i] + x : x;
+  }
+};
+
+// The same where dw is a part of a sum over processes: stored as it is.
+struct StoreUnscaled {
+  UnscaledGradient gradient;
+  float* dw;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const { dw[i] = gradient(i); }
+};
+// A sum over processes, which carries no S any more, rounded as it carried it: the authors' way.
+struct SumAsReference {
+  const float *values, *scale;
+  NumberGrid grid;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return RoundToGrid(grid, values[i] * *scale) * (1 / *scale);
+  }
+};
+// db as such a sum: rounded before and after.
+struct RoundBiasSum {
+  SumAsReference sum;
+  float* db;
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const { db[c] = RoundToGrid(sum.grid, sum(c)); }
+};
+
+// Rows of a matrix [rows, channels] in runs of `span`: sums of run i / channels of channel
+// i % channels.
+struct SumRuns {
+  TensorSpan in;
+  std::int64_t rows, channels, span;
+  float* runs;  // [number of runs, channels]
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t c = i % channels, begin = i / channels * span;
+    const std::int64_t end = begin + span < rows ? begin + span : rows;
+    float sum = 0;
+    for (std::int64_t row = begin; row < end; ++row) sum += Load(in, row * channels + c);
+    runs[i] = sum;
+  }
+};
+
+// db of channel c, from the runs in their order. `reference`: rounded before and after.
+struct UnscaledBias {
+  const float* runs;
+  std::int64_t count, channels;
+  const float* scale;
+  float* db;
+  bool add, reference;
+  NumberGrid grid;
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const {
+    double sum = 0;
+    for (std::int64_t run = 0; run < count; ++run)
+      sum += static_cast<double>(runs[run * channels + c]);
+    float x = static_cast<float>(sum);
+    if (reference) x = RoundToGrid(grid, x);
+    x = x / *scale;
+    if (add) x = db[c] + x;
+    db[c] = reference ? RoundToGrid(grid, x) : x;
+  }
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,122 @@
+// See cublas_matmuls.h.
+#include "backend/cuda/matmul/cublas_matmuls.h"
+
+#include <cublas_v2.h>
+
+#include <limits>
+#include <string>
+
+#include "backend/cuda/stream.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+// What cuBLAS asks for on Hopper. Without it cuBLAS would allocate memory within recordings.
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+
+void Check(cublasStatus_t status, const char* doing) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError(std::string("cuBLAS, ") + doing + ": status " +
+                      std::to_string(static_cast<int>(status)));
+}
+
+cudaDataType_t TypeOf(Storage storage) {
+  return storage == Storage::kF32   ? CUDA_R_32F
+         : storage == Storage::kF16 ? CUDA_R_16F
+                                    : CUDA_R_16BF;
+}
+cublasOperation_t Operation(bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; }
+
+// What all products share: the handle, and numbers on the device.
+struct CublasContext {
+  cublasHandle_t handle = nullptr;
+  const float *one = nullptr, *zero = nullptr;
+};
+
+class Matrices final : public Matmul {
+ public:
+  Matrices(const CublasContext& context, const MatmulRequest& request)
+      : context_(context),
+        matmul_(MatrixProductOf(request)),
+        type_(TypeOf(request.operands)),
+        out_(TypeOf(request.out)),
+        scaled_(request.scale) {
+    for (const std::int64_t size : {matmul_.m, matmul_.n, matmul_.k})
+      ADA_CHECK(size <= std::numeric_limits<int>::max());
+  }
+
+  void Run(const MatmulArguments& a) override {
+    if (!scaled_) {
+      const float one = 1, zero = 0;
+      return Multiply(a, CUBLAS_POINTER_MODE_HOST, &one, &zero);
+    }
+    Multiply(a, CUBLAS_POINTER_MODE_DEVICE, a.scale != nullptr ? a.scale : context_.one,
+             context_.zero);
+  }
+
+ private:
+  // C = scale * A B; zero: times C, which is not read then.
+  void Multiply(const MatmulArguments& a, cublasPointerMode_t mode, const float* scale,
+                const float* zero) const {
+    const MatrixProduct& p = matmul_;
+    const void* left = p.a_is_first ? a.first : a.second;
+    const void* right = p.a_is_first ? a.second : a.first;
+    const auto size = [](std::int64_t n) { return static_cast<int>(n); };
+    Check(cublasSetPointerMode(context_.handle, mode), "choosing where numbers lie");
+    Check(cublasGemmEx(context_.handle, Operation(p.transpose_a), Operation(p.transpose_b),
+                       size(p.m), size(p.n), size(p.k), scale, left, type_, size(p.lda), right,
+                       type_, size(p.ldb), zero, a.out, out_, size(p.ldc), CUBLAS_COMPUTE_32F,
+                       CUBLAS_GEMM_DEFAULT),
+          "a matrix product");
+  }
+
+  const CublasContext& context_;
+  MatrixProduct matmul_;
+  cudaDataType_t type_, out_;
+  bool scaled_;
+};
+
+}  // namespace
+
+struct CublasMatmuls::State {
+  explicit State(Stream& s) : stream(s) {}
+  ~State() {
+    if (context.handle != nullptr) cublasDestroy(context.handle);
+    if (workspace != nullptr) stream.Free(workspace);
+  }
+  Stream& stream;
+  CublasContext context;
+  std::byte* workspace = nullptr;
+};
+
+CublasMatmuls::CublasMatmuls(Stream& stream, const float* one, const float* zero)
+    : state_(std::make_unique<State>(stream)) {
+  state_->context.one = one, state_->context.zero = zero;
+}
+CublasMatmuls::~CublasMatmuls() = default;
+
+std::size_t CublasMatmuls::workspace_bytes() const {
+  return state_->workspace == nullptr ? 0 : kWorkspace;
+}
+
+// The handle is made with the first product. Its workspace is its own and its stream one, so that
+// it gives the same bits in every run, sums of several parts included ("Results reproducibility" in
+// cuBLAS's documentation).
+std::unique_ptr<Matmul> CublasMatmuls::Make(const MatmulRequest& request) {
+  ADA_CHECK(IsMatrix(request.geometry));
+  if (request.out != Storage::kF32 && request.out != request.operands) return nullptr;
+  State& s = *state_;
+  cublasHandle_t& handle = s.context.handle;
+  if (handle == nullptr) {
+    Check(cublasCreate(&handle), "making a handle");
+    Check(cublasSetStream(handle, s.stream.handle()), "choosing the stream");
+    s.workspace = s.stream.Allocate(kWorkspace);
+    Check(cublasSetWorkspace(handle, s.workspace, kWorkspace), "setting the workspace");
+    const int mode = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    Check(cublasSetMathMode(handle, static_cast<cublasMath_t>(mode)), "setting the mode");
+  }
+  return std::make_unique<Matrices>(s.context, request);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,163 @@
+// See cudnn_convolution.h.
+#include "backend/cuda/matmul/cudnn_convolution.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/matmul/cudnn_trial.h"
+#include "backend/cuda/matmul/plan_choice.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Graph;
+
+// Plans that want more memory than this are passed over.
+constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
+
+// Numbers that differ from exact products with fp32 sums by more than an order of additions are not
+// wanted, on fp32 operands TF32 neither.
+std::vector<fe::NumericalNote_t> Unwanted(const MatmulRequest& r, bool deterministic) {
+  using Note = fe::NumericalNote_t;
+  std::vector<Note> notes = {Note::DOWN_CONVERT_INPUTS, Note::REDUCED_PRECISION_REDUCTION,
+                             Note::FFT, Note::WINOGRAD};
+  if (r.operands == Storage::kF32 && !HasCodes(r)) notes.push_back(Note::TENSOR_CORE);
+  if (deterministic) notes.push_back(Note::NONDETERMINISTIC);
+  return notes;
+}
+
+class Convolution final : public Matmul {
+ public:
+  Convolution(const CudnnContext& context, const MatmulRequest& request,
+              std::shared_ptr<Graph> graph)
+      : context_(context), scaled_(HasEpilogue(request)), graph_(std::move(graph)) {
+    context_.workspace.Reserve(static_cast<std::size_t>(graph_->get_workspace_size()));
+  }
+
+  void Run(const MatmulArguments& a) override {
+    std::unordered_map<std::int64_t, void*> tensors = {{kFirst, const_cast<void*>(a.first)},
+                                                       {kSecond, const_cast<void*>(a.second)},
+                                                       {kOut, a.out}};
+    if (scaled_) tensors[kScale] = const_cast<float*>(a.scale != nullptr ? a.scale : context_.one);
+    fe::error_t status = graph_->execute(context_.handle, tensors, Workspace());
+    if (status.is_bad()) throw DeviceError("cuDNN: " + status.get_message());
+  }
+
+ private:
+  void* Workspace() const {
+    return context_.workspace.bytes() == 0 ? nullptr : context_.workspace.data();
+  }
+
+  const CudnnContext& context_;
+  bool scaled_;
+  std::shared_ptr<Graph> graph_;
+};
+
+// Plans that are measured, in the order of PlansToBuild: cuDNN 9.19 has at most 9 engines for a
+// product. Each takes a while to build.
+constexpr int kMostMeasured = 12;
+
+PlanChoice ChoiceOf(const CudnnContext& context, const MatmulRequest& request) {
+  return {context.autotune, context.skip, NeedsSm90(request)};
+}
+
+std::vector<std::string> PlanNames(const Graph& graph) {
+  std::vector<std::string> names(static_cast<std::size_t>(graph.get_execution_plan_count()));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (graph.get_plan_name_at_index(static_cast<std::int64_t>(i), names[i]).is_bad())
+      names[i].clear();
+  return names;
+}
+
+// Whether the plan does more than add up products, which is tried before it is taken.
+bool IsTried(const MatmulRequest& r) { return r.scale || (r.out != Storage::kF32 && !HasCodes(r)); }
+
+// What the plan that was built last does wrong; "": nothing.
+std::string FaultOf(const CudnnContext& context, const MatmulRequest& r, Graph& graph) {
+  if (!IsTried(r)) return "";
+  PlanTrial trial(context, r, graph);
+  if (r.out != Storage::kF32 && !HasCodes(r) && !trial.KeepsOverflow()) return "gives no -inf";
+  return r.scale && !trial.Multiplies() ? "leaves out the scale" : "";
+}
+
+std::shared_ptr<Graph> Supported(const CudnnContext& context, const MatmulRequest& r) {
+  std::shared_ptr<Graph> graph = GraphOf(r);
+  if (graph->validate().is_bad() || graph->build_operation_graph(context.handle).is_bad() ||
+      graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad())
+    return nullptr;
+  graph->deselect_numeric_notes(Unwanted(r, context.deterministic));
+  graph->deselect_workspace_greater_than(kMostWorkspace);
+  return graph->check_support().is_good() ? graph : nullptr;
+}
+
+// Builds the first `most` of the plans that can be built; the graph runs the last of them. Engines
+// that do something wrong are added to `unsound`, whose plans are not built.
+bool BuildSome(const CudnnContext& context, const MatmulRequest& r, int most, Graph& graph,
+               std::vector<std::string>& unsound) {
+  const std::vector<std::string> names = PlanNames(graph);
+  int built = 0;
+  for (const int plan : PlansToBuild(names, ChoiceOf(context, r))) {
+    const std::string engine = EngineOf(names[static_cast<std::size_t>(plan)]);
+    if (std::find(unsound.begin(), unsound.end(), engine) != unsound.end()) continue;
+    if (graph.build_plan_at_index(context.handle, plan).is_bad()) continue;
+    if (const std::string fault = FaultOf(context, r, graph); !fault.empty()) {
+      unsound.push_back(engine);
+      context.diagnostics.push_back("cuDNN's " + engine + " " + fault + " for the " + Describe(r) +
+                                    " (" + KeyOf(r) + "): passed over");
+      continue;
+    }
+    if (++built == most) break;
+  }
+  return built > 0;
+}
+
+// All plans that are built are measured: where an unsound one is among them, all are built again.
+std::shared_ptr<Graph> Plan(const CudnnContext& context, const MatmulRequest& r) {
+  std::vector<std::string> unsound;
+  for (;;) {
+    const std::shared_ptr<Graph> graph = Supported(context, r);
+    const std::size_t known = unsound.size();
+    if (graph == nullptr ||
+        !BuildSome(context, r, context.autotune ? kMostMeasured : 1, *graph, unsound))
+      return nullptr;
+    if (!context.autotune) return graph;
+    if (unsound.size() == known)
+      return PlanTrial(context, r, *graph).KeepFastest() ? graph : nullptr;
+  }
+}
+
+std::shared_ptr<Graph> FromCache(const CudnnContext& context, const std::string& key) {
+  const auto plan = context.cache.Find(key);
+  if (!plan) return nullptr;
+  try {
+    auto graph = std::make_shared<Graph>();
+    if (graph->deserialize(context.handle, *plan).is_good()) return graph;
+  } catch (const std::exception&) {  // its JSON parser throws
+  }
+  context.cache.Refuse(key);
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Matmul> MakeConvolution(const CudnnContext& context, const MatmulRequest& request) {
+  const std::string key = KeyOf(request) + KeyOf(ChoiceOf(context, request)) +
+                          (context.deterministic ? ", deterministic" : "") +
+                          (IsTried(request) ? ", tried" : "");
+  std::shared_ptr<Graph> graph = FromCache(context, key);
+  if (!graph) {
+    graph = Plan(context, request);
+    if (!graph) return nullptr;
+    std::vector<std::uint8_t> plan;
+    if (graph->serialize(plan).is_good()) context.cache.Store(key, plan);
+  }
+  return std::make_unique<Convolution>(context, request, std::move(graph));
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,39 @@
+// Convolutions, and linear layers of 8-bit codes, as cuDNN graphs: one graph for each request, its
+// plan from the disk's cache, from cuDNN's heuristics or from measurements.
+#pragma once
+#include <cudnn.h>
+#include <cudnn_frontend.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/context.h"
+#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmul/plan_cache.h"
+
+namespace ada::backend::cuda {
+
+// What all plans of a backend share.
+struct CudnnContext {
+  cudnnHandle_t handle;
+  Stream& stream;
+  Scratch& workspace;
+  PlanCache& cache;
+  const float *one, *two;  // numbers in backend memory
+  bool autotune, deterministic;
+  int skip;  // of the engines that come first
+  std::vector<std::string>& diagnostics;
+};
+
+// Null where cuDNN has no plan.
+std::unique_ptr<Matmul> MakeConvolution(const CudnnContext& context, const MatmulRequest& request);
+
+// The tensors of a graph, as MatmulArguments has them; kScale with HasEpilogue.
+enum TensorId : std::int64_t { kFirst = 1, kSecond, kOut, kScale };
+
+// Sums and all that becomes of them before they are stored are fp32.
+std::shared_ptr<cudnn_frontend::graph::Graph> GraphOf(const MatmulRequest& request);
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,53 @@
+// A product's plans tried out on memory that no layer depends on: to measure them, and to see that
+// they round as is to be expected.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/cuda/matmul/cudnn_convolution.h"
+
+namespace ada::backend::cuda {
+
+class PlanTrial {
+ public:
+  // Allocates operands, output and workspace for the plans of `graph` that are built.
+  PlanTrial(const CudnnContext& context, const MatmulRequest& request,
+            cudnn_frontend::graph::Graph& graph);
+
+  // Runs all plans that are built and keeps the fastest. False where cuDNN refuses.
+  bool KeepFastest();
+
+  // Whether the plan that was built last gives -inf where a sum lies below the range of an output
+  // of 16 bits. On an H200 cuDNN 9.14 had fp16 forward plans that gave 0 there (and +inf above the
+  // range): neither the output nor its largest magnitude tells of such an overflow.
+  bool KeepsOverflow();
+
+  // Whether that plan's output doubles where the scale on the device does.
+  bool Multiplies();
+
+ private:
+  struct Free {
+    Stream* stream;
+    void operator()(std::byte* block) const noexcept { stream->Free(block); }
+  };
+  using Block = std::unique_ptr<std::byte, Free>;
+
+  Block Allocate(std::size_t bytes) const;
+  // The first values of the output, as they are stored. Empty: cuDNN refuses.
+  std::vector<std::byte> Run();
+  void Fill(const Block& block, int byte, std::size_t bytes) const;
+
+  const CudnnContext& context_;
+  const Storage stored_;  // of the output
+  cudnn_frontend::graph::Graph& graph_;
+  std::array<std::size_t, 3> bytes_;  // of both operands and the output
+  std::array<Block, 3> blocks_;
+  Block workspace_;
+  std::unordered_map<std::int64_t, void*> tensors_;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,182 @@
+// Convolution and linear layers as ops:
+//
+//   forward:   x, w --product--> sums --bias, round, count--> y
+//   backward:  x, dy --product--> sums --1 / S, round, count--> dw
+//              dy --product, w--> sums --alpha, round, count--> dx
+// (of a transposed convolution the products are those of the convolution that it transposes, with
+// x and dy in each other's places)
+//              (the authors' program:  dy --times alpha, round--> product --round, count--> dx)
+//
+// Sums are fp32 in scratch memory, or in the output itself where that is fp32; where at most the
+// largest magnitude is measured a plan may multiply by alpha and round them itself. It measures
+// nothing: who reads the output next notes its largest magnitude, or a kernel of this op does, of
+// the values as they are stored (backend/decisions.h). Kernels and plans read alpha and S where the
+// rule left them. dw is made on the side stream, at the same time as dx and what follows it
+// (side_stream.h).
+#include <type_traits>
+#include <utility>
+
+#include "backend/cuda/kernels/matmul.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/matmul/matmul_plans.h"
+#include "backend/cuda/matmul/weight_copies.h"
+#include "backend/cuda/matmul/weight_gradient.h"
+#include "backend/cuda/ops/alpha_rule.h"
+#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/side_stream.h"
+#include "backend/decisions.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+class MatmulOp final : public Op {
+ public:
+  // transposed: `geometry` is of the convolution that the layer transposes.
+  MatmulOp(const Context& context, const MatmulSpec& spec, const MatmulGeometry& geometry,
+           bool transposed);
+  void Forward(const Pass& pass) override;
+  void Backward(const Pass& pass) override;
+  void RefreshWeights(const Pass& pass) override { weights_.Refresh(pass); }
+  void FinishGradients(const Pass& pass) override {
+    if (spec_.dy) context_.side_stream.Run({}, [&] { gradient_.Finish(pass); });
+  }
+
+ private:
+  void WeightGradients(const Pass& pass);
+  void DataGradient(const Pass& pass);
+
+  Context context_;
+  MatmulSpec spec_;
+  bool transposed_;
+  bool alpha_first_;  // dy is multiplied, not dx
+  TensorMoments* w_moments_;
+  WeightCopies weights_;
+  WeightGradient gradient_;
+  RoundingStats y_stats_, dx_stats_;
+  std::unique_ptr<AlphaRule> rule_;  // null where dx is empty
+  MatmulPlans plans_;
+};
+
+// Whether a call's output may be rounded by a plan.
+bool MayRound(const RoundingStats& stats, const Pass& pass) {
+  return stats.Level(pass) <= StatsLevel::kLargest;
+}
+
+bool AlphaComesFirst(const MatmulSpec& spec, const Context& context) {
+  return spec.dx && scaling::AlphaComesFirst(context.Host(spec.scaler)->rule);
+}
+bool WantsMoments(const MatmulSpec& spec, const Context& context) {
+  return spec.dx && scaling::MayNeedMoments(context.Host(spec.scaler)->rule);
+}
+
+MatmulOp::MatmulOp(const Context& context, const MatmulSpec& spec, const MatmulGeometry& geometry,
+                   bool transposed)
+    : context_(context),
+      spec_(spec),
+      transposed_(transposed),
+      alpha_first_(AlphaComesFirst(spec, context)),
+      w_moments_(WantsMoments(spec, context) ? context.Allocate<TensorMoments>(1) : nullptr),
+      weights_(context, spec, w_moments_),
+      gradient_(context.side_stream.context(), spec),
+      y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+      dx_stats_(context, spec.dx),
+      plans_(context, spec, geometry, transposed, weights_, alpha_first_) {
+  if (spec.y_amax_deferred) y_stats_.DeferAmax();
+  if (spec.dx) {
+    ADA_CHECK(spec.scaler != nullptr);
+    const Shape& w = spec.w.shape;
+    RuleWeights seen{
+        w_moments_, {const_cast<float*>(weights_.plain()), Storage::kF32}, w.n, w.per_image()};
+    if (transposed)
+      seen.channels = spec.y.shape.c, seen.values = w.h * w.w, seen.group = w.c,
+      seen.inputs = w.n * w.c / spec.y.shape.c;
+    rule_ = std::make_unique<AlphaRule>(context, spec.scaler, spec.dy, spec.dx, seen);
+  }
+  if (spec.b && spec.dy) context.side_stream.context().scratch.Reserve(gradient_.scratch_bytes());
+  weights_.Seal();
+}
+
+void MatmulOp::Forward(const Pass& pass) {
+  const PlannedMatmul& matmul =
+      plans_.For(MatmulKind::kForward, pass.rows, MayRound(y_stats_, pass));
+  const TensorSpan y = SpanOf(spec_.y);
+  const float* sums =
+      matmul.Run(context_, SpanOf(spec_.x), weights_.Packed(matmul.request().operands), y, nullptr,
+                 context_.scratch.data());
+  if (sums == nullptr) return y_stats_.Count(pass, y);
+  const float* bias = spec_.b ? spec_.b.f32() : nullptr;
+  if (bias == nullptr)
+    y_stats_.Round(pass, y, ScaledSum{sums, nullptr});
+  else
+    y_stats_.Round(pass, y, BiasedSum{sums, bias, spec_.y.shape.c});
+}
+
+void MatmulOp::Backward(const Pass& pass) {
+  context_.side_stream.Run({RangeOf(spec_.x), RangeOf(spec_.dy.tensor)},
+                           [&] { WeightGradients(pass); });
+  if (!rule_) return;
+  rule_->Decide(pass);
+  DataGradient(pass);
+}
+
+void MatmulOp::WeightGradients(const Pass& pass) {
+  const Context& context = context_.side_stream.context();
+  const PlannedMatmul& weights = plans_.For(MatmulKind::kWeights, pass.rows);
+  std::byte* scratch = context.scratch.data();
+  TensorSpan first = SpanOf(spec_.x), second = SpanOf(spec_.dy.tensor);
+  if (transposed_) std::swap(first, second);
+  gradient_.Store(pass, weights.Run(context, first, second, {}, nullptr, scratch),
+                  weights.added_channels());
+  if (spec_.b) gradient_.StoreBias(pass, scratch);
+}
+
+void MatmulOp::DataGradient(const Pass& pass) {
+  const PlannedMatmul& matmul = plans_.For(MatmulKind::kData, pass.rows, MayRound(dx_stats_, pass));
+  const float* alpha = rule_->alpha();
+  TensorSpan dy = SpanOf(spec_.dy.tensor);
+  const TensorSpan dx = SpanOf(spec_.dx.tensor);
+  std::byte* scratch = context_.scratch.data();
+  if (alpha_first_) {
+    const TensorSpan scaled{scratch, dy.storage};
+    scratch += plans_.scaled_bytes();
+    ForEach(context_.stream, pass.rows * spec_.y.shape.per_image(),
+            ScaleGradient{dy, scaled, alpha, GridOf(spec_.dy.tensor.format)});
+    dy = scaled;
+  }
+  const float* sums =
+      matmul.Run(context_, dy, weights_.Packed(matmul.request().operands), dx, alpha, scratch);
+  if (sums == nullptr) return dx_stats_.Count(pass, dx);
+  rule_->Observe(ScaledSum{sums, nullptr}, pass.rows * spec_.x.shape.per_image());
+  dx_stats_.Round(pass, dx, ScaledSum{sums, alpha_first_ ? nullptr : alpha});
+}
+
+template <class Spec>
+std::unique_ptr<Op> MakeMatmul(const Context& context, const Spec& spec) {
+  RefuseOperands(spec, "the CUDA backend");
+  if (spec.recomputed) return nullptr;
+  constexpr bool kTransposed = std::is_same_v<Spec, ConvTranspose2dSpec>;
+  return std::make_unique<MatmulOp>(context, spec, GeometryOf(spec), kTransposed);
+}
+
+}  // namespace
+
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const Conv2dSpec& spec) {
+  return MakeMatmul(context, spec);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const ConvTranspose2dSpec& spec) {
+  return MakeMatmul(context, spec);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const LinearSpec& spec) {
+  if (spec.y.shape.h * spec.y.shape.w > 1 || spec.adds_dw)
+    throw ConfigError("layer " + spec.layer + ": linear " +
+                      (spec.adds_dw ? "whose weight others take (weight_of)" : "on a sequence") +
+                      " runs on the CPU alone; set device.kind: cpu");
+  return MakeMatmul(context, spec);
+}
+
+}  // namespace ada::backend::cuda

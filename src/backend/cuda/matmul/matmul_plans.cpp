@@ -1,0 +1,153 @@
+// See matmul_plans.h.
+#include "backend/cuda/matmul/matmul_plans.h"
+
+#include <utility>
+
+#include "backend/cuda/side_stream.h"
+#include "backend/decisions.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+// In which storage products may read a tensor as it is stored: a 16-bit format in fp32 storage may
+// have a per-tensor scale, and then its values are not the format's.
+NumberFormat ReadableFormat(const NumberFormat& format, Storage storage) {
+  return storage == Storage::kF32 ? kFp32 : format;
+}
+NumberFormat ReadableFormat(const Tensor& tensor) {
+  return ReadableFormat(tensor.format, tensor.storage);
+}
+
+// Whether converting to the storage of `operands` is all that rounding to this tensor is. A format
+// that saturates is not kFp16 or kBf16.
+bool RoundsPlainly(const Tensor& tensor, const RoundingStyle& style, Storage operands) {
+  return tensor.storage == operands && TellsAmax(tensor, style);
+}
+
+}  // namespace
+
+MatmulPlans::MatmulPlans(const Context& context, const MatmulSpec& spec,
+                         const MatmulGeometry& geometry, bool transposed, WeightCopies& weights,
+                         bool alpha_first)
+    : context_(context),
+      spec_(spec),
+      geometry_(geometry),
+      transposed_(transposed),
+      weights_(weights),
+      alpha_first_(alpha_first) {
+  const int rows = static_cast<int>(spec.x.shape.n);
+  For(MatmulKind::kForward, rows, true);
+  if (spec.dy) For(MatmulKind::kWeights, rows);
+  if (spec.dx) For(MatmulKind::kData, rows, true);
+}
+
+const PlannedMatmul& MatmulPlans::For(MatmulKind kind, int rows, bool rounded) {
+  Pair& pair = plans_[{kind, rows}];
+  if (!pair.plain) pair.plain = Make(kind, rows, false);
+  if (rounded || !pair.plain.rounded()) return pair.plain;
+  if (!pair.sums) pair.sums = Make(kind, rows, true);
+  return pair.sums;
+}
+
+MatmulKind MatmulPlans::AskedFor(MatmulKind kind) const {
+  if (!transposed_ || kind == MatmulKind::kWeights) return kind;
+  return kind == MatmulKind::kForward ? MatmulKind::kData : MatmulKind::kForward;
+}
+
+PlanOutput MatmulPlans::OutputOf(MatmulKind kind, Storage operands) const {
+  if (kind == MatmulKind::kForward)
+    return spec_.b || !RoundsPlainly(spec_.y, spec_.y_style, operands) ? PlanOutput::kSums
+                                                                       : PlanOutput::kRounded;
+  if (kind == MatmulKind::kWeights) return PlanOutput::kSums;
+  const Gradient& dx = spec_.dx;
+  const scaling::LayerMethod method = context_.Host(spec_.scaler)->rule.method;
+  if (method == scaling::LayerMethod::kExactRange || alpha_first_ || dx.moments != nullptr ||
+      !RoundsPlainly(dx.tensor, dx.style, operands))
+    return PlanOutput::kSums;
+  // Without a rule of its own alpha is 1.
+  return method == scaling::LayerMethod::kPass ? PlanOutput::kRounded
+                                               : PlanOutput::kScaledAndRounded;
+}
+
+// fp8 needs 16 bits; in fp32 lie those with a per-tensor scale.
+MatmulPlans::Coded MatmulPlans::CodedOf(const Tensor& tensor,
+                                        const scaling::TensorScaler* per_tensor_scale) {
+  return {Fp8Of(tensor.format), tensor.storage != Storage::kF32 || per_tensor_scale != nullptr,
+          per_tensor_scale};
+}
+
+// alpha * dy is rounded without dy's scale.
+MatmulPlans::Coded MatmulPlans::CodedDy(MatmulKind kind) const {
+  const bool plain = kind == MatmulKind::kWeights || !alpha_first_;
+  return CodedOf(spec_.dy.tensor, plain ? spec_.dy.style.per_tensor_scale : nullptr);
+}
+
+std::array<MatmulPlans::Coded, 2> MatmulPlans::CodedOperands(MatmulKind kind) const {
+  if (!context_.options.fp8_hardware) return {};
+  const Coded x = CodedOf(spec_.x, spec_.x_per_tensor_scale), dy = CodedDy(kind),
+              w{Fp8Of(spec_.w_format), true, spec_.w_style.per_tensor_scale};
+  std::array<Coded, 2> both = {kind == MatmulKind::kData ? dy : x,
+                               kind == MatmulKind::kWeights ? dy : w};
+  if (transposed_ && kind == MatmulKind::kWeights) std::swap(both[0], both[1]);
+  if (both[0].format == Fp8::kNone || both[1].format == Fp8::kNone) return {};
+  if (both[0].known && both[1].known) return both;
+  context_.diagnostic_lines.Diagnose(
+      "layer " + spec_.layer + ": the " + NameOf(kind) +
+      " of fp8 operands is emulated: the scale of one of them is not known");
+  return {};
+}
+
+PlannedMatmul MatmulPlans::Make(MatmulKind kind, int rows, bool sums) const {
+  const NumberFormat x = ReadableFormat(spec_.x), dy = ReadableFormat(spec_.dy.tensor);
+  const NumberFormat w = ReadableFormat(spec_.w_format, weights_.storage());
+  Storage operands = kind == MatmulKind::kForward ? OperandsOf(x, w)
+                     : kind == MatmulKind::kData  ? OperandsOf(dy, w)
+                                                  : OperandsOf(x, dy);
+  const std::array<Coded, 2> coded = CodedOperands(kind);
+  // What a library does not do on 8-bit codes it does exactly on fp16, which holds them.
+  if (coded[0].format != Fp8::kNone && coded[0].per_tensor_scale == nullptr &&
+      coded[1].per_tensor_scale == nullptr)
+    operands = Storage::kF16;
+  const bool rounds = !sums && context_.stream.switches().round;
+  const PlanOutput output = rounds ? OutputOf(kind, operands) : PlanOutput::kSums;
+  const auto scale = [](const Coded& c) {
+    return c.per_tensor_scale == nullptr ? nullptr : &c.per_tensor_scale->scale;
+  };
+  PlannedMatmul matmul(ContextOf(kind), spec_.layer,
+                       RequestsFor(AskedFor(kind), geometry_, rows, operands, output,
+                                   {coded[0].format, coded[1].format}),
+                       {scale(coded[0]), scale(coded[1])});
+  if (kind != MatmulKind::kWeights) weights_.Packed(matmul.request().operands);
+  ReserveScratch(kind, matmul);
+  return matmul;
+}
+
+// Weight gradients are made on the side stream.
+const Context& MatmulPlans::ContextOf(MatmulKind kind) const {
+  return kind == MatmulKind::kWeights ? context_.side_stream.context() : context_;
+}
+
+std::size_t MatmulPlans::scaled_bytes() const {
+  return alpha_first_ ? Aligned(spec_.dy.tensor.bytes()) : 0;
+}
+
+void MatmulPlans::ReserveScratch(MatmulKind kind, const PlannedMatmul& matmul) const {
+  const MatmulRequest& request = matmul.request();
+  const Storage x = spec_.x.storage, dy = spec_.dy.tensor.storage;
+  const auto reserve = [&](Storage first, Storage second, bool apart, std::size_t more) {
+    ContextOf(kind).scratch.Reserve(matmul.scratch_bytes(first, second, apart) + more);
+  };
+  const auto sums = [&](const Tensor& tensor, const TensorStats* stats) {
+    return tensor.storage != Storage::kF32 && (!matmul.rounded() || stats != nullptr);
+  };
+  switch (kind) {
+    case MatmulKind::kForward:
+      return reserve(x, request.operands, sums(spec_.y, spec_.y_stats), 0);
+    case MatmulKind::kWeights:
+      return transposed_ ? reserve(dy, x, true, 0) : reserve(x, dy, true, 0);
+    case MatmulKind::kData:
+      return reserve(dy, request.operands, sums(spec_.dx.tensor, spec_.dx.stats), scaled_bytes());
+  }
+}
+
+}  // namespace ada::backend::cuda

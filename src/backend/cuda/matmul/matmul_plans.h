@@ -1,0 +1,63 @@
+// The plans of one layer's products, by number of images: made when a pass first asks for them,
+// which is never while that pass is recorded (recordings.h).
+#pragma once
+#include <array>
+#include <cstddef>
+#include <map>
+#include <tuple>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/matmul/planned_matmul.h"
+#include "backend/cuda/matmul/weight_copies.h"
+
+namespace ada::backend::cuda {
+
+class MatmulPlans {
+ public:
+  // Plans what passes over all images need. alpha_first: dy is multiplied by alpha, not dx.
+  // transposed: `geometry` is of the convolution that the layer transposes. `weights` packs its
+  // copy in the storages that plans read.
+  MatmulPlans(const Context& context, const MatmulSpec& spec, const MatmulGeometry& geometry,
+              bool transposed, WeightCopies& weights, bool alpha_first);
+
+  // rounded: of the output no more than the largest magnitude is measured in this call, so that a
+  // plan may round it.
+  const PlannedMatmul& For(MatmulKind kind, int rows, bool rounded = false);
+  // Bytes of alpha * dy, which lies before the scratch memory of the data gradient's plan.
+  std::size_t scaled_bytes() const;
+
+ private:
+  struct Pair {
+    PlannedMatmul plain;  // for calls that measure the least
+    PlannedMatmul sums;   // for the others, where `plain` rounds; else empty
+  };
+  // Which product of `geometry_` the layer's is.
+  MatmulKind AskedFor(MatmulKind kind) const;
+  PlanOutput OutputOf(MatmulKind kind, Storage operands) const;
+  PlannedMatmul Make(MatmulKind kind, int rows, bool sums) const;
+  // An operand that a device may read as codes of 8 bits: it is fp8, and whether it has a
+  // per-tensor scale is known.
+  struct Coded {
+    Fp8 format = Fp8::kNone;
+    bool known = true;
+    const scaling::TensorScaler* per_tensor_scale = nullptr;
+  };
+  static Coded CodedOf(const Tensor& tensor, const scaling::TensorScaler* per_tensor_scale);
+  Coded CodedDy(MatmulKind kind) const;
+  // None unless options.fp8_hardware; where an operand is not known, with a diagnostic.
+  std::array<Coded, 2> CodedOperands(MatmulKind kind) const;
+  const Context& ContextOf(MatmulKind kind) const;
+  // Also for the sums of calls that measure more.
+  void ReserveScratch(MatmulKind kind, const PlannedMatmul& matmul) const;
+
+  Context context_;
+  MatmulSpec spec_;
+  MatmulGeometry geometry_;
+  bool transposed_;
+  WeightCopies& weights_;
+  bool alpha_first_;
+  std::map<std::tuple<MatmulKind, int>, Pair> plans_;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,63 @@
+// See weight_copies.h.
+#include "backend/cuda/matmul/weight_copies.h"
+
+#include <limits>
+
+#include "backend/cuda/launch.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+Storage StorageOf(const MatmulSpec& spec) {
+  return spec.w_style.per_tensor_scale != nullptr ? Storage::kF32 : StorageFor(spec.w_format);
+}
+
+}  // namespace
+
+WeightCopies::WeightCopies(const Context& context, const MatmulSpec& spec, TensorMoments* moments)
+    : context_(context),
+      number_(context.weight_refresh.NextNumber()),
+      master_(spec.w),
+      order_{spec.w.shape.c, spec.w.shape.h * spec.w.shape.w},
+      storage_(StorageOf(spec)),
+      stats_(RoundingStats::OfParameter(context, spec.w_format, Storage::kF32, spec.w.shape.numel(),
+                                        spec.w_style, spec.w_stats, moments)) {
+  ADA_CHECK(spec.w.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
+  if (stats_.rounds()) rounded_ = context.Allocate<float>(spec.w.shape.numel());
+}
+
+WeightTensor WeightCopies::Describe(const Pass& pass) const {
+  WeightTensor tensor;
+  tensor.master = SpanOf(master_), tensor.rounded = rounded_;
+  tensor.how = stats_.For(pass);
+  if (rounded_ == nullptr) tensor.how.grid.exact = true, tensor.how.stochastic = false;
+  tensor.values = master_.shape.numel(), tensor.order = order_;
+  for (const Copy& copy : copies_) {
+    if (copy.late) continue;
+    ADA_CHECK(tensor.copy_count < WeightTensor::kMostCopies);
+    tensor.copies[tensor.copy_count++] = copy.span;
+  }
+  return tensor;
+}
+
+TensorSpan WeightCopies::Packed(Storage storage) {
+  // Without taps the two orders are one.
+  if (storage == Storage::kF32 && order_.taps == 1)
+    return {const_cast<float*>(plain()), Storage::kF32};
+  for (const Copy& copy : copies_) {
+    if (copy.span.storage != storage) continue;
+    if (copy.late) Pack(copy);
+    return copy.span;
+  }
+  const std::int64_t bytes = master_.shape.numel() * static_cast<std::int64_t>(BytesOf(storage));
+  copies_.push_back({{context_.Allocate<std::byte>(bytes), storage}, sealed_});
+  Pack(copies_.back());
+  return copies_.back().span;
+}
+
+void WeightCopies::Pack(const Copy& copy) const {
+  ForEach(context_.stream, master_.shape.numel(), PackWeights{plain(), copy.span, order_});
+}
+
+}  // namespace ada::backend::cuda

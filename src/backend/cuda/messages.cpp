@@ -1,0 +1,54 @@
+// See messages.h.
+#include "backend/cuda/messages.h"
+
+#include "core/text.h"
+
+namespace ada::backend::cuda {
+
+std::string CudaVersionText(int version) {
+  return std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10);
+}
+
+std::string NoDriverText(int driver, int runtime) {
+  if (driver == 0)
+    return "no NVIDIA driver is installed (libcuda.so.1 was not found); install the driver, or "
+           "start the container with access to the GPU";
+  return "the NVIDIA driver is too old: it knows CUDA " + CudaVersionText(driver) +
+         ", and this program is built with CUDA " + CudaVersionText(runtime) +
+         "; update the driver";
+}
+
+std::string NoDeviceText(const char* visible) {
+  if (visible == nullptr) return "the NVIDIA driver finds no GPU";
+  return std::string("the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES is '") + visible +
+         "': unset it to see all)";
+}
+
+std::string NoSuchDeviceText(int count) {
+  return count == 1 ? "the only GPU is cuda:0"
+                    : "the GPUs are cuda:0 to cuda:" + std::to_string(count - 1);
+}
+
+std::string TooOldText(const std::string& name, int major, int minor) {
+  constexpr int kTuring = 75;
+  if (major * 10 + minor >= kTuring) return "";
+  return name + " (sm_" + std::to_string(major) + std::to_string(minor) +
+         ") is too old; sm_75 (Turing) or newer is needed";
+}
+
+std::string NoFp8Text(const std::string& name, int major, int minor) {
+  constexpr int kAda = 89;
+  if (major * 10 + minor >= kAda) return "";
+  return "device.fp8: hardware: " + name + " (sm_" + std::to_string(major) + std::to_string(minor) +
+         ") has no units for fp8, which sm_89 (Ada) and newer have; use device.fp8: emulated";
+}
+
+std::string OutOfMemoryText(int index, const MemoryState& memory) {
+  return "device cuda:" + std::to_string(index) + ": out of memory: " + HumanBytes(memory.wanted) +
+         " more are needed; this run holds " + HumanBytes(memory.allocated) + ", and " +
+         HumanBytes(memory.free) + " of the device's " + HumanBytes(memory.total) +
+         " are free; use a smaller data.batch_size, the same batch in parts (train.accumulate), or "
+         "a GPU that nobody else uses";
+}
+
+}  // namespace ada::backend::cuda

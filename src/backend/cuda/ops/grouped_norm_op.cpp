@@ -1,0 +1,89 @@
+// Norms of a pixel's channels (layer norm) or of a group of an image's channels (group norm).
+#include "backend/cuda/kernels/grouped_norm.h"
+#include "backend/cuda/kernels/strip_sums.h"
+#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+class CudaGroupedNorm final : public Op {
+ public:
+  // groups: of an image's channels; 0: each pixel is a unit.
+  CudaGroupedNorm(const Context& context, const GroupedNormSpec& spec, int groups)
+      : context_(context),
+        spec_(spec),
+        strips_{spec.x.shape.h * spec.x.shape.w},
+        y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(context, spec.dx) {
+    const Shape& shape = spec.x.shape;
+    geometry_.channels = shape.c, geometry_.per_image = shape.per_image();
+    geometry_.by_pixel = groups == 0;
+    geometry_.units = groups == 0 ? strips_.pixels : groups;
+    geometry_.runs = groups == 0 ? 1 : strips_.pixels;
+    geometry_.run = groups == 0 ? shape.c : shape.c / groups;
+    const std::int64_t units = shape.n * geometry_.units;
+    mean_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
+    if (!spec.dgamma) return;
+    dx_stats_.PassScale(spec.dy);
+    mean_g_ = context.Allocate<float>(units), mean_ghat_ = context.Allocate<float>(units);
+    sums_ = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
+  }
+  void Forward(const Pass& pass) override {
+    const std::int64_t units = pass.rows * geometry_.units;
+    Launch(context_.stream,
+           UnitStatistics{geometry_, units, SpanOf(spec_.x), static_cast<double>(spec_.eps), mean_,
+                          inverse_},
+           UnitThreads::Blocks(units));
+    y_stats_.Round(pass, SpanOf(spec_.y),
+                   GroupedNormValue{geometry_, SpanOf(spec_.x), mean_, inverse_, spec_.gamma.f32(),
+                                    spec_.beta.f32()});
+  }
+  void Backward(const Pass& pass) override {
+    const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);
+    Total(pass, HatTerm{geometry_, x, dy, mean_, inverse_}, spec_.dgamma);
+    if (spec_.dbeta) Total(pass, PlainTerm{dy}, spec_.dbeta);
+    if (!spec_.dx) return;
+    const std::int64_t units = pass.rows * geometry_.units;
+    const float* gamma = spec_.gamma.f32();
+    Launch(context_.stream,
+           UnitGradientSums{geometry_, units, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
+           UnitThreads::Blocks(units));
+    dx_stats_.Round(
+        pass, SpanOf(spec_.dx.tensor),
+        GroupedNormGradient{geometry_, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_});
+  }
+
+ private:
+  template <class Term>
+  void Total(const Pass& pass, const Term& term, const Tensor& to) const {
+    const std::int64_t channels = geometry_.channels;
+    const StripSums<Term> sums = {strips_, channels, sums_, term};
+    ForEach(context_.stream, sums.Count(pass.rows), sums);
+    ForEach(context_.stream, channels,
+            ParameterSum{sums_, pass.rows * strips_.per_image(), channels, spec_.dy.scale, to.f32(),
+                         pass.accumulate});
+  }
+
+  Context context_;
+  GroupedNormSpec spec_;
+  Strips strips_;
+  UnitGeometry geometry_;
+  RoundingStats y_stats_, dx_stats_;
+  float *mean_ = nullptr, *inverse_ = nullptr;      // by unit of the batch
+  float *mean_g_ = nullptr, *mean_ghat_ = nullptr;  // the same
+  float* sums_ = nullptr;
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const LayerNormSpec& s) {
+  return std::make_unique<CudaGroupedNorm>(c, s, 0);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const GroupNormSpec& s) {
+  return std::make_unique<CudaGroupedNorm>(c, s, s.groups);
+}
+
+}  // namespace ada::backend::cuda

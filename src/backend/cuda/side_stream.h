@@ -1,0 +1,81 @@
+// Work that runs on a stream of its own, at the same time as the main stream's, until somebody
+// writes what it reads or needs what it makes: weight gradients. Only the ops that hand work over
+// know of it: before an op runs, the side stream is told which gradients that op writes.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/cuda/context.h"
+#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/stream.h"
+
+namespace ada::backend::cuda {
+
+// A run of bytes.
+struct Range {
+  const std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  bool Overlaps(const Range& other) const {
+    return begin < other.begin + other.bytes && other.begin < begin + bytes;
+  }
+};
+inline Range RangeOf(const Tensor& tensor) { return {tensor.data, tensor.bytes()}; }
+
+class SideStream {
+ public:
+  // Makes a side stream of `main`, with matmuls for the stream that it makes.
+  using MakesMatmuls = std::function<std::unique_ptr<Matmuls>(Stream&)>;
+  SideStream(const Context& main, const MakesMatmuls& matmuls);
+
+  // What work on the side stream is made from and launched with: it has a stream, scratch memory
+  // and matmuls of its own.
+  const Context& context() const { return context_; }
+
+  // Launches `work`, with context(), after what the main stream was asked for so far. `reads`:
+  // memory that others may write later in this pass; they do not touch whatever else it reads or
+  // writes until Join.
+  void Run(const std::vector<Range>& reads, const std::function<void()>& work);
+  // The main stream waits for the work on the side stream that reads some of it.
+  void BeforeWrite(const Range& written);
+  // The main stream waits for all work on the side stream.
+  void Join();
+
+  // While it lives Run does not wait; else it joins at once. Ends with a Join, unless the work in
+  // between has failed.
+  class Scope {
+   public:
+    explicit Scope(SideStream& side_stream) : side_stream_(side_stream) {
+      side_stream_.open_ = true;
+    }
+    ~Scope() { side_stream_.open_ = false, side_stream_.running_ = side_stream_.done_ = 0; }
+    Scope(const Scope&) = delete;
+    void End() { side_stream_.Join(); }
+
+   private:
+    SideStream& side_stream_;
+  };
+
+  std::size_t bytes() const { return scratch_.bytes() + matmuls_->workspace_bytes(); }
+
+ private:
+  struct Work {
+    std::vector<Range> reads;
+    std::unique_ptr<Event> begin, end;  // of the stream; of this work
+  };
+  void WaitFor(std::size_t work);
+
+  Stream& main_;
+  std::unique_ptr<Stream> own_;  // null: all is the main stream's, in its order
+  Stream& stream_;
+  Scratch scratch_{stream_};
+  std::unique_ptr<Matmuls> matmuls_;
+  Context context_;
+  std::vector<Work> works_;  // those that run, in their order; after them, of earlier passes
+  std::size_t running_ = 0, done_ = 0;  // of them: the first were waited for
+  bool open_ = false;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,130 @@
+#include "train/distributed/consistency_check.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "train/checkpoint/weight_values.h"
+#include "train/run.h"
+
+namespace ada::train {
+namespace {
+
+// What processes may have of their own.
+constexpr std::array<std::string_view, 6> kOwn = {
+    "output", "name", "device.threads", "data.path", "data.more_paths", "data.workers"};
+
+template <class T>
+std::span<const std::byte> BytesOf(const std::vector<T>& values) {
+  return std::as_bytes(std::span<const T>(values));
+}
+
+// Labels and titles of all images; of at most kLooked, evenly spread, what is in them: pixels, or
+// the size of the file.
+std::string HashOfImages(const data::Dataset& set) {
+  constexpr std::int64_t kLooked = 4096;
+  Hasher hasher;
+  const std::vector<std::int64_t> sizes = {set.images(), set.height, set.width, set.channels};
+  hasher.Update(BytesOf(sizes));
+  hasher.Update(BytesOf(set.labels));
+  if (set.tokens) {
+    hasher.Update(BytesOf(data::SampleOf(*set.tokens)));
+    return hasher.Hex();
+  }
+  const auto values = static_cast<std::size_t>(set.height) * static_cast<std::size_t>(set.width) *
+                      static_cast<std::size_t>(set.channels);
+  const std::int64_t step = (set.images() + kLooked - 1) / kLooked;
+  const std::byte* floats = set.store ? set.store->Floats() : nullptr;
+  for (std::int64_t image = 0; image < set.images(); ++image) {
+    const bool looks = image % step == 0;
+    const std::int64_t number = set.store ? set.NumberInFiles(image) : image;
+    if (set.bytes() != nullptr) {
+      const auto at = static_cast<std::size_t>(image) * values;
+      if (looks) hasher.Update(std::as_bytes(std::span(set.bytes() + at, values)));
+    } else if (floats != nullptr) {
+      const std::size_t bytes = values * sizeof(float);
+      if (looks) hasher.Update({floats + static_cast<std::size_t>(number) * bytes, bytes});
+    } else if (set.store) {
+      const std::string title = set.store->TitleOf(number);
+      hasher.Update(std::as_bytes(std::span(title.data(), title.size())));
+      std::error_code error;  // its reader tells what is wrong with it
+      std::vector<std::uintmax_t> size(1);
+      if (looks) size[0] = std::filesystem::file_size(set.store->NameOf(number), error);
+      hasher.Update(BytesOf(size));
+    }
+  }
+  return hasher.Hex();
+}
+
+std::string HashOfWeights(const graph::Graph& graph, backend::Backend& backend) {
+  Hasher hasher;
+  for (const graph::Parameter& p : graph.parameters())
+    hasher.Update(BytesOf(HostValues(p.value, backend)));
+  return hasher.Hex();
+}
+
+// The first process whose text is not rank 0's; -1: all are alike.
+int FirstThatDiffers(const std::vector<std::string>& texts) {
+  for (std::size_t rank = 1; rank < texts.size(); ++rank)
+    if (texts[rank] != texts[0]) return static_cast<int>(rank);
+  return -1;
+}
+
+}  // namespace
+
+void CheckConfigConsistency(const config::Config& config, Team& team) {
+  const std::vector<std::string> texts = team.AllGatherText(config::ToYaml(config));
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    const auto read = [](const std::string& text) {
+      return config::LoadText(text, "another process", {}).config;
+    };
+    const std::vector<std::string> different =
+        config::Differences(read(texts[0]), read(texts[rank]), [](std::string_view key) {
+          return std::find(kOwn.begin(), kOwn.end(), key) != kOwn.end();
+        });
+    if (different.empty()) continue;
+    std::string message =
+        "the configuration of " + team.NameOf(static_cast<int>(rank)) + " is not that of rank 0:";
+    for (const std::string& line : different) message += "\n  " + line;
+    throw ConfigError(message + "\nstart all processes with the same file and options");
+  }
+}
+
+void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::Backend& backend,
+                      std::int64_t step, Team& team) {
+  std::string versions;
+  for (const Version& version : Versions())
+    if (version.name != "compiler" && version.name != "mpi")
+      versions += version.name + " " + version.value + ", ";
+  int other = FirstThatDiffers(team.AllGatherText(versions + backend.InstructionSet()));
+  if (other >= 0)
+    throw DeviceError(team.NameOf(other) +
+                      " runs another build of this program, or its processor has other "
+                      "instructions, than rank 0: processes would compute different weights; "
+                      "take equal machines (`ada-train --version`, `lscpu`)");
+  other = FirstThatDiffers(team.AllGatherText(
+      HashOfImages(data.train) + HashOfImages(data.validation) + HashOfImages(data.test)));
+  if (other >= 0)
+    throw DataError("the images, labels or tokens of " + team.NameOf(other) +
+                    " are not those of rank 0: data.path has to hold the same files on every "
+                    "host");
+  const std::vector<std::string> steps = team.AllGatherText(std::to_string(step));
+  other = FirstThatDiffers(steps);
+  if (other >= 0)
+    throw DataError(team.NameOf(other) + " found a checkpoint of step " +
+                    steps[static_cast<std::size_t>(other)] + ", rank 0 one of step " + steps[0] +
+                    " (-1: none): the run's folder has to be one that all hosts see");
+  other = FirstThatDiffers(team.AllGatherText(HashOfWeights(graph, backend)));
+  if (other >= 0)
+    throw DataError("the weights with which " + team.NameOf(other) +
+                    " starts are not those of rank 0: model.init.weights or the checkpoint "
+                    "differs");
+}
+
+}  // namespace ada::train
