@@ -18,7 +18,7 @@ class GradientChecks {
   GradientChecks(Bench& bench, std::size_t most) : bench_(bench), most_(most) {}
 
   // A convolution or linear layer whose dy is `weights` times its scale.
-  void Product(Op& op, const MatmulSpec& s, const Values& weights) {
+  void Matmul(Op& op, const MatmulSpec& s, const Values& weights) {
     const Pass pass = MakePass(static_cast<int>(s.x.shape.n));
     const auto forward = [&op, pass] {
       op.RefreshWeights(pass);

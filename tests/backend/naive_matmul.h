@@ -49,7 +49,7 @@ inline MatmulCase Transposed(MatmulCase c, const std::array<int, 2>& output_padd
 // The same of a transposed convolution: each value of x goes to a window of y. w is [in, out /
 // groups, kh, kw].
 template <class Body>
-void ForTransposedProducts(const MatmulCase& c, std::int64_t rows, Body&& product) {
+void ForTransposedMatmuls(const MatmulCase& c, std::int64_t rows, Body&& product) {
   const Shape y = c.y();
   const std::int64_t in = c.x.c, group_in = in / c.groups, group_out = c.out / c.groups;
   for (std::int64_t xi = 0; xi < rows * c.x.per_image(); ++xi) {
@@ -71,7 +71,7 @@ void ForTransposedProducts(const MatmulCase& c, std::int64_t rows, Body&& produc
 // is [out, in / groups, kh, kw] as in PyTorch.
 template <class Body>
 void ForProducts(const MatmulCase& c, std::int64_t rows, Body&& product) {
-  if (c.transposed) return ForTransposedProducts(c, rows, product);
+  if (c.transposed) return ForTransposedMatmuls(c, rows, product);
   const Shape y = c.y();
   const std::int64_t in = c.x.c / c.groups, group_out = c.out / c.groups;
   for (std::int64_t n = 0; n < rows; ++n)
@@ -206,7 +206,7 @@ inline std::vector<MatmulCase> SmallMatmuls() {
           LinearCase("linear of odd images", {3, 3, 5, 7}, 10, false)};
 }
 
-inline std::vector<MatmulCase> TransposedProducts() {
+inline std::vector<MatmulCase> TransposedMatmuls() {
   const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3}, no = {0, 0};
   return {
       Transposed({"2x2, stride 2", {5, 4, 5, 16}, 16, two, two, no, one, 1, true}),

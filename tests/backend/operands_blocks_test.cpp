@@ -201,7 +201,7 @@ TEST_SUITE("cpu") {
         Of(kFp8E4M3, BlockScale::kFp32, false), Mx(kFp8E5M2, BlockRule::kCeil)};
     const Formats rules = {torchao, modelopt, modelopt, torchao, torchao, modelopt};
     std::vector<MatmulCase> cases = SmallMatmuls();
-    for (const MatmulCase& c : TransposedProducts()) cases.push_back(c);
+    for (const MatmulCase& c : TransposedMatmuls()) cases.push_back(c);
     for (const Formats& formats : {kinds, rules})
       for (const MatmulCase& c : cases) {
         CAPTURE(c.name);

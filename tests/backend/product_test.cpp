@@ -66,7 +66,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("products: transposed convolutions, whole batches and tails") {
-    for (const MatmulCase& c : TransposedProducts())
+    for (const MatmulCase& c : TransposedMatmuls())
       for (const Kind& kind : MainKinds()) {
         CheckStep(c, kind.format, static_cast<int>(c.x.n));
         CheckStep(c, kind.format, 1);
@@ -104,7 +104,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("products: accumulate adds the unscaled gradients, else they are replaced") {
     for (const MatmulCase& c :
-         {SmallMatmuls()[2], SmallMatmuls()[19], SmallMatmuls()[20], TransposedProducts()[0]}) {
+         {SmallMatmuls()[2], SmallMatmuls()[19], SmallMatmuls()[20], TransposedMatmuls()[0]}) {
       CAPTURE(c.name);
       Bench bench;
       MatmulBench p(bench, c, kFp16, 4, 1);
@@ -140,7 +140,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("products: without dx no scaler is asked; without dy the op only evaluates") {
     for (const MatmulCase& c :
-         {SmallMatmuls()[0], SmallMatmuls()[20], SmallMatmuls()[23], TransposedProducts()[0]}) {
+         {SmallMatmuls()[0], SmallMatmuls()[20], SmallMatmuls()[23], TransposedMatmuls()[0]}) {
       CAPTURE(c.name);
       Bench bench;
       MatmulBench p(bench, c, kFp16, 2, 4);

@@ -21,7 +21,10 @@ inline void TrainOn(Backend& backend, const std::string& text, const config::Ove
   const Shape image{1, data.train.height, data.train.width, data.train.channels};
   const auto policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
-  train::Session session({config, path, backend, data, *graph, *policy, log, false, 1}, {});
+  const train::SignalWatch signals;
+  train::Session session({config, config, config::LastStepAsAt(config.precision, 1), signals,
+                          std::nullopt, path, backend, data, *graph, *policy, log, false, 1},
+                         {});
   session.OpenLogs();
   CHECK(session.Run() == 0);
 }

@@ -82,7 +82,7 @@ TEST_SUITE(ADA_SUITE) {
     const std::vector<Roles>& roles = AllRoles();
     std::size_t i = 0;
     for (const auto& cases :
-         {SmallMatmuls(), TransposedProducts(), SomeKernelMatmuls(), RandomMatmuls(12, 2e5, 9)})
+         {SmallMatmuls(), TransposedMatmuls(), SomeKernelMatmuls(), RandomMatmuls(12, 2e5, 9)})
       for (const MatmulCase& c : cases) CheckMatmul(c, roles[i++ % 3], {});
   }
 
@@ -99,7 +99,7 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("agreement: products under every rule, ours and the authors'") {
     using scaling::LayerMethod;
     const MatmulCase conv = SmallMatmuls()[2], linear = SmallMatmuls()[20],
-                     transposed = TransposedProducts()[8];
+                     transposed = TransposedMatmuls()[8];
     for (const LayerMethod method :
          {LayerMethod::kPass, LayerMethod::kFixed, LayerMethod::kApproxRange,
           LayerMethod::kLognormal, LayerMethod::kAbsRange, LayerMethod::kElementWiseRange,

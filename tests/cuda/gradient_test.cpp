@@ -18,7 +18,7 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("gradients: convolutions and linear layers") {
     Settings settings;
     settings.format = kFp32;
-    for (const auto& cases : {SmallMatmuls(), TransposedProducts()})
+    for (const auto& cases : {SmallMatmuls(), TransposedMatmuls()})
       for (const MatmulCase& c : cases) {
         CAPTURE(c.name);
         Lab lab(MakeBackendUnderTest());

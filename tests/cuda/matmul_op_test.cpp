@@ -37,7 +37,7 @@ MatmulCase Unpadded() {
 
 TEST_SUITE(ADA_SUITE) {
   TEST_CASE("product op: every kind of layer, in native and emulated formats") {
-    for (const auto& cases : {SmallMatmuls(), TransposedProducts()})
+    for (const auto& cases : {SmallMatmuls(), TransposedMatmuls()})
       for (const MatmulCase& c : cases)
         for (const NumberFormat& format : {kFp16, kBf16, kFp32, kFp8E4M3}) {
           Settings settings;

@@ -38,7 +38,10 @@ inline void Train(config::Config config, const std::string& path, std::int64_t s
   const auto policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
   const auto from = train::FindResumePoint(path + "/checkpoints", config, log);
-  train::Session session({config, path, backend, data, *graph, *policy, log, false, 1}, from);
+  const train::SignalWatch signals;
+  train::Session session({config, config, config::LastStepAsAt(config.precision, 1), signals,
+                          std::nullopt, path, backend, data, *graph, *policy, log, false, 1},
+                         from);
   session.OpenLogs();
   CHECK(session.Run() == 0);
 }

@@ -60,7 +60,10 @@ void WhatIf(const std::string& folder, const config::Config& config, const std::
 
 void Compare(const std::string& good, const std::string& bad) {
   std::ostringstream out;
-  study::PrintResults(study::ReadResults(good), study::ReadResults(bad), out);
+  const config::Config config_good = study::ReadRunConfig(good),
+                       config_bad = study::ReadRunConfig(bad);
+  study::PrintResults(study::ReadResults(good, config_good), study::ReadResults(bad, config_bad),
+                      out);
   study::PrintLayers(study::ReadLayers(good), study::ReadLayers(bad), true, out);
   study::CompareRows(good, bad, "steps.csv");
   study::CompareRows(good, bad, "evaluation.csv", "top1");

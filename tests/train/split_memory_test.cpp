@@ -25,7 +25,10 @@ void TrainOn(backend::Backend& backend, config::Config config, const std::string
     const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
     const auto from = resumes ? train::FindResumePoint(path + "/checkpoints", config, log)
                               : std::optional<train::ResumePoint>{};
-    train::Session session({config, path, backend, data, *graph, *policy, log, false, 1}, from);
+    const train::SignalWatch signals;
+    train::Session session({config, config, config::LastStepAsAt(config.precision, 1), signals,
+                            std::nullopt, path, backend, data, *graph, *policy, log, false, 1},
+                           from);
     session.OpenLogs();
     CHECK(session.Run() == 0);
   }
