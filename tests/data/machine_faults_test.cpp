@@ -70,7 +70,6 @@ TEST_SUITE("cpu") {
            RequireOneSize(
                photos.train, {12, 14}, [](PictureSize s) { return s; }, true);
          }},
-        {"RequireLabelSizes", [&] { RequireLabelSizes(camvid.train, false); }},
         {"MedianFrequencyWeights",
          [&] {
            MedianFrequencyWeights(camvid.train, UnseenClass::kWeightOne, nullptr, &left_out);

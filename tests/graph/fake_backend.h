@@ -36,6 +36,7 @@ class FakeBackend : public backend::Backend {
   };
   std::vector<backend::OpSpec> specs;  // all of which ops were made; below by kind
   std::vector<backend::Conv2dSpec> convolutions;
+  std::vector<backend::ConvTranspose2dSpec> transposed;
   std::vector<backend::LinearSpec> linears;
   std::vector<backend::BatchNormSpec> batch_norms;
   std::vector<backend::ReluSpec> relus;
@@ -98,6 +99,7 @@ class FakeBackend : public backend::Backend {
   }
   std::unique_ptr<Op> OpOf(const backend::ConvTranspose2dSpec& s) {
     if (s.recomputed && declines_consumer(s)) return nullptr;
+    transposed.push_back(s);
     return Product(s);
   }
   std::unique_ptr<Op> OpOf(const backend::LinearSpec& s) {

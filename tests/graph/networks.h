@@ -134,7 +134,7 @@ inline config::ModelConfig WithDecoder() {
                 with(Layer("s1", "pixel_shuffle", {"c3"}), [](auto& l) { l.scale = 2; }),
                 Layer("joined", "concat", {"r4", "u1", "s1", "a1"}),
                 with(Layer("a3", "softplus"), [](auto& l) { l.beta = 2, l.threshold = 5; }),
-                Layer("a4", "prelu"),
+                with(Layer("a4", "prelu"), [](auto& l) { l.per_channel = true; }),
                 with(Layer("u2", "upsample"), [](auto& l) { l.mode = "bilinear", l.scale = 3; }),
                 Conv("c5", 4),
                 Layer("pool", "global_avg_pool"),

@@ -186,6 +186,7 @@ TEST_SUITE("cpu") {
           ++rules;
         };
         for (const auto& spec : built.backend.convolutions) check(spec.layer, spec.dy, spec.dx);
+        for (const auto& spec : built.backend.transposed) check(spec.layer, spec.dy, spec.dx);
         for (const auto& spec : built.backend.linears) check(spec.layer, spec.dy, spec.dx);
         CHECK(rules + built.backend.casts.size() >= built.requests.size());
         CHECK(rules > 0);

@@ -46,7 +46,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("language models: nats, bits a byte, perplexity, tokens a second") {
-    const std::string text = "task: language\ndata: {dataset: text, path: nowhere}\n";
+    const std::string text = "task: language\ndata: {dataset: text, path: nowhere, context: 16}\n";
     const WrittenRun a(text, true, "gpt2"), b(text, true, "gpt2"), classes;
     for (const WrittenRun* run : {&a, &b}) {
       run->Step(1, "2");

@@ -121,11 +121,11 @@ TEST_SUITE("cpu") {
           "step 200  epoch 2  loss 1.25 nats  perplexity 3.49  lr 0.1  S 1024  skipped 1");
     CHECK(lines[2] == "validation: loss 2 nats  perplexity 7.389  accuracy 25.00 % (step 100)");
     state.bytes = true;
-    lines = DrawWatch(state, {.width = 90});
+    lines = DrawWatch(state, {.width = 100});
     CHECK(lines[2] ==
           "validation: loss 2 nats  2.885 bits per byte  perplexity 7.389  accuracy "
           "25.00 % (step 100)");
-    const WrittenRun run("task: language\ndata: {dataset: text, path: nowhere}\n", true, "gpt2");
+    const WrittenRun run("task: language\ndata: {dataset: text, path: nowhere, context: 16}\n", true, "gpt2");
     run.Step(1, "2");
     WatchState seen;
     WatchFeed(run.path()).Look(seen);
