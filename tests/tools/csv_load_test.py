@@ -106,7 +106,8 @@ class ReportColumnsTest(unittest.TestCase):
             from ada_train.report import load
         except ImportError as error:
             self.skipTest(str(error))
-        self.assertEqual(set(load.COLUMNS), set(documented()))
+        # What block-scaled scenarios say in short stands in what_if.csv, which is drawn.
+        self.assertEqual(set(load.COLUMNS), set(documented()) - {"what_if_blocks"})
         for file, columns in load.COLUMNS.items():
             for column in columns.split():
                 kind = documented()[file][column]
