@@ -125,7 +125,8 @@ TEST_SUITE("cpu") {
     CHECK(lines[2] ==
           "validation: loss 2 nats  2.885 bits per byte  perplexity 7.389  accuracy "
           "25.00 % (step 100)");
-    const WrittenRun run("task: language\ndata: {dataset: text, path: nowhere, context: 16}\n", true, "gpt2");
+    const WrittenRun run("task: language\ndata: {dataset: text, path: nowhere, context: 16}\n",
+                         true, "gpt2");
     run.Step(1, "2");
     WatchState seen;
     WatchFeed(run.path()).Look(seen);
