@@ -119,17 +119,17 @@ TEST_SUITE("slow") {
       ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), extra), folder.path()),
                        0);
       const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
-      for (int round = 0; round < 10; ++round) {
+      for (int round = 0; round < 5; ++round) {
         CAPTURE(round);
         const std::string name = "parts" + std::to_string(round);
         const Arguments parts =
             With(With(WriteConfig(folder, name, SmallRun()), extra), {"--resume"});
-        // One kill in the middle of the run is certain, whatever the load; up to 50 more follow at
+        // One kill in the middle of the run is certain, whatever the load; up to 20 more follow at
         // random moments, before the first step too, until the run happens to finish.
-        const Outcome first = Interrupt(parts, folder, name, 1 + round * 10, SIGKILL);
+        const Outcome first = Interrupt(parts, folder, name, 1 + round * 20, SIGKILL);
         REQUIRE(first.signal == SIGKILL);
         std::uniform_real_distribution<double> moment(0, 0.7 * whole.count());
-        for (int i = 0; i < 50; ++i) {
+        for (int i = 0; i < 20; ++i) {
           Child child(parts, folder.path());
           std::this_thread::sleep_for(std::chrono::duration<double>(moment(random)));
           child.Signal(SIGKILL);

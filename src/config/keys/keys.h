@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -209,6 +210,15 @@ std::shared_ptr<Section> ExampleSection(Make make) {
   auto section = std::make_shared<Section>(make(*example));
   section->owner = example;
   return section;
+}
+// A plain function gives the same table each time: it is kept, since reading one configuration asks
+// for some thousands of them.
+template <class T>
+std::shared_ptr<Section> ExampleSection(Section (*make)(T&)) {
+  thread_local std::map<Section (*)(T&), std::shared_ptr<Section>> kept;
+  if (const auto known = kept.find(make); known != kept.end()) return known->second;
+  auto section = ExampleSection<T, Section (*)(T&)>(make);
+  return kept[make] = std::move(section);
 }
 // A map that may be missing; `make` declares its keys.
 template <class T>

@@ -217,9 +217,9 @@ Section OperandsSection(OperandsConfig& operands, bool of_layers) {
 }
 
 Key OperandsKeyOf(OperandsConfig& operands, bool of_layers) {
-  const auto section_of = [of_layers](OperandsConfig& of) {
-    return OperandsSection(of, of_layers);
-  };
+  Section (*const section_of)(OperandsConfig&) =
+      of_layers ? +[](OperandsConfig& of) { return OperandsSection(of, true); }
+                : +[](OperandsConfig& of) { return OperandsSection(of, false); };
   Key key = MakeKey("operands", "word or map",
                     "what the products of convolutions and linear layers round once more");
   key.range = "none, a format, or the keys of `precision.operands`";
