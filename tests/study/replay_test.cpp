@@ -226,6 +226,20 @@ TEST_SUITE("cpu") {
         " iteration        3/     100 | loss scale: 32768.0 | number of skipped iterations:   1 "
         "|\n";
     CHECK(replay(megatron, "pytorch", 65536).find("3 attempts: 1 overflowed") != std::string::npos);
+    // The first line stands for as many iterations as the next, in a run from the start as in one
+    // that goes on after a checkpoint.
+    const auto interval = [](int iteration, int skipped) {
+      return " iteration " + std::to_string(iteration) +
+             "/ 1000 | loss scale: 65536.0 | number of skipped iterations: " +
+             std::to_string(skipped) + " |\n";
+    };
+    for (const int before : {0, 500}) {
+      const std::string lines = interval(before + 100, 3) + interval(before + 200, 0);
+      CHECK(replay(lines, "pytorch", 65536).find("200 attempts: 3 overflowed") !=
+            std::string::npos);
+    }
+    CHECK(replay(interval(5, 0) + interval(105, 0), "pytorch", 65536).find("105 attempts: 0") !=
+          std::string::npos);
     const std::string deepspeed =
         "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64, reducing to 32\n"
         "[deepspeed] OVERFLOW! Rank 1 Skipping step. Attempted loss scale: 64, reducing to 32\n"

@@ -192,6 +192,16 @@ TEST_SUITE("cpu") {
           "S: 8 at first, fell 1 time, grew 1 time, 8 at the end (8 to 16)\n");
   }
 
+  TEST_CASE("skips at the floor of S are told, and skips that make it fall are not") {
+    ReplayOptions options;
+    options.pattern = {.steps = 100, .every = 0, .overflow = 1};
+    options.view = View::kTable;
+    const std::string stuck = Run(options, "megatron").out;
+    CHECK(stuck.find("is skipped at S = 1, which falls no further") != std::string::npos);
+    options.pattern.steps = 3;
+    CHECK(Run(options, "megatron").out.find("falls no further") == std::string::npos);
+  }
+
   TEST_CASE("the table stays short and narrow") {
     for (const std::string preset : {"chainer", "deepspeed", "fairseq", "mxnet", "cerebras"}) {
       CAPTURE(preset);

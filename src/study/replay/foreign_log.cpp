@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/lower_case.h"
+#include "core/text.h"
 #include "study/replay/parts.h"
 
 namespace ada::study {
@@ -43,6 +43,7 @@ class LogReader {
       Position(line);
   }
   ForeignLog Finish() {
+    if (last_line_ && first_pending_) AddAttempts(*last_line_, 1);
     if (between_)
       log_.notes.emplace_back(
           "a line stands for several iterations: those that were skipped are taken as the first of "
@@ -70,22 +71,36 @@ class LogReader {
     log_.attempts.push_back(attempt);
   }
   // Megatron: " iteration 20/ 100 | ... | loss scale: 65536.0 | ... | number of skipped iterations:
-  // 1 | ...": the scale is that of after the iteration.
-  void Interval(const std::string& line) {
-    const std::optional<double> at = CountAfter(line, "iteration");
+  // 1 | ...": the scale is that of after the iteration. How many iterations the first line stands
+  // for is known with the second: as many as lie between the two, but no more than there were.
+  void Interval(const std::string& text) {
+    const std::optional<double> at = CountAfter(text, "iteration");
     if (!at) return;
-    const auto skipped =
-        static_cast<std::int64_t>(CountAfter(line, "number of skipped iterations").value_or(0));
-    const auto iteration = static_cast<std::int64_t>(*at);
-    const std::int64_t steps =
-        std::max<std::int64_t>({iteration_ > 0 ? iteration - iteration_ : 1, skipped, 1});
-    iteration_ = iteration;
+    IntervalLine line;
+    line.iteration = static_cast<std::int64_t>(*at);
+    line.skipped =
+        static_cast<std::int64_t>(CountAfter(text, "number of skipped iterations").value_or(0));
+    line.scale = NumberAfter(text, "loss scale");
     knows_ = true;
+    if (last_line_) {
+      const std::int64_t steps = line.iteration - last_line_->iteration;
+      if (first_pending_) AddAttempts(*last_line_, std::min(steps, last_line_->iteration));
+      first_pending_ = false;
+      AddAttempts(line, steps);
+    }
+    last_line_ = line;
+  }
+  struct IntervalLine {
+    std::int64_t iteration = 0, skipped = 0;
+    std::optional<double> scale;
+  };
+  void AddAttempts(const IntervalLine& line, std::int64_t steps) {
+    steps = std::max<std::int64_t>({steps, line.skipped, 1});
     between_ = between_ || steps > 1;
     for (std::int64_t i = 0; i < steps; ++i) {
       RecordedAttempt attempt;
-      attempt.overflow = i < skipped;
-      if (i + 1 == steps) attempt.scale_after = NumberAfter(line, "loss scale");
+      attempt.overflow = i < line.skipped;
+      if (i + 1 == steps) attempt.scale_after = line.scale;
       log_.attempts.push_back(attempt);
     }
   }
@@ -99,7 +114,8 @@ class LogReader {
 
   ForeignLog log_;
   std::optional<double> rank_;
-  std::int64_t iteration_ = 0;
+  std::optional<IntervalLine> last_line_;
+  bool first_pending_ = true;  // the first line's attempts are still to be added
   bool knows_ = false;    // how many steps there were between those that were skipped
   bool between_ = false;  // a line stands for several
 };

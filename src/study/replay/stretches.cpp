@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t kAtEachEnd = 20;  // stretches that are shown
 constexpr std::size_t kMostThen = 36;
+// Skips in a row at one scale that are no hysteresis any more.
+constexpr std::int64_t kStandsStill = 10;
 
 // NaN is not less than anything, and no scale differs more from the others.
 bool Differs(double a, double b) { return !(a == b) && !(std::isnan(a) && std::isnan(b)); }
@@ -51,6 +53,7 @@ void Stretches::Add(const ReplayRow& row) {
   ++attempts_;
   overflows_ += row.overflow;
   skipped_ += row.skipped;
+  still_ = row.skipped && !Differs(row.scale, row.scale_after) ? still_ + 1 : 0;
   falls_ += row.scale_after < row.scale;
   grows_ += row.scale_after > row.scale;
   lowest_ = std::min(lowest_, row.scale_after);
@@ -92,6 +95,10 @@ std::vector<std::string> Stretches::Summary() const {
     if (!why.empty())
       lines.push_back(std::string("S is ") + (last_.scale_after == 0 ? "0" : "infinite") +
                       " for good: " + why + ", and no later step can train");
+    else if (still_ > kStandsStill)
+      lines.push_back("every attempt from " + std::to_string(last_.attempt - still_ + 1) +
+                      " on is skipped at S = " + ScaleText(last_.scale, 10, 6) +
+                      ", which falls no further: a training stands still there");
   }
   if (!last_.error.empty()) lines.push_back("the policy ends the run: " + Visible(last_.error));
   return lines;

@@ -12,7 +12,6 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "core/lower_case.h"
 #include "core/system_call.h"
 #include "core/text.h"
 #include "core/utf8.h"
