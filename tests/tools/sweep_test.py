@@ -27,9 +27,12 @@ class SweepTest(SweepCase):
         result = self.sweep("-j", "2", "--threads", "3", "--vary", "lr=0.125,9",
                             "--vary", "seed=1,2,6", "--set", "data={a: 1, b: 2}")
         self.assertEqual(result.stdout,
-                         "  lr     runs   test top-1 %       train loss      dx lost %  skipped\n"
-                         "  0.125     3   62.50 ± 0.00  1.0000 ± 0.8819  7.143 ± 3.780        3\n"
-                         "  9         3  950.00 ± 0.00                -  7.143 ± 3.780        3\n")
+                         "  lr     runs   test top-1 %       train loss      dx lost %  skipped"
+                         "  not finite from\n"
+                         "  0.125     3   62.50 ± 0.00  1.0000 ± 0.8819  7.143 ± 3.780        3"
+                         "                -\n"
+                         "  9         3  950.00 ± 0.00                -  7.143 ± 3.780        3"
+                         "           step 2\n")
         self.assertIn("6/6 finished", result.stderr)
         self.assertIn("6 finished, 0 skipped, 0 failed, 0 left", result.stderr)
         calls = self.calls()
@@ -47,7 +50,8 @@ class SweepTest(SweepCase):
             "best_step": "2", "best_loss": "0.5", "best_top1": "0.75", "best_top5": "0.875",
             "dx_lost_pct": "11.4285714", "layer_lost_pct": "11", "worst_lost_pct": "12",
             "worst_layer": "fc", "last_scale": "128", "images_per_second": "10", "seconds": "2.5",
-            "update_lost_pct": "", "master_lost_pct": "", "state_lost_pct": "", "sent_lost_pct": ""})
+            "update_lost_pct": "", "master_lost_pct": "", "state_lost_pct": "", "sent_lost_pct": "",
+            "not_finite_since": ""})
         self.assertEqual(rows[0]["worst_layer"], "loss")
         means = self.table("sweep_summary.csv")
         self.assertEqual([(row["lr"], row["runs"], row["n"]) for row in means],
@@ -60,6 +64,7 @@ class SweepTest(SweepCase):
         # A training loss that is not finite is null in summary.json: no mean hides it.
         self.assertEqual(rows[3]["train_loss"], "")
         self.assertEqual((means[1]["train_loss_mean"], means[1]["train_loss_std"]), ("", ""))
+        self.assertEqual((rows[2]["not_finite_since"], rows[3]["not_finite_since"]), ("", "2"))
 
     def test_the_table_in_the_terminal_fits_it(self):
         long = "{policy: adaptive, method: exact_range, underflow_target: 0.001}"

@@ -18,6 +18,7 @@ NUMBERS = (("test top-1 %", "test_top1", 100, 2), ("train loss", "train_loss", 1
 # These are shown for sweeps in which some run counts them.
 KEPT = (("changes lost %", "update_lost_pct", 1, 2), ("state lost %", "state_lost_pct", 1, 2),
         ("sent lost %", "sent_lost_pct", 1, 2))
+NOT_FINITE = ("not finite from", "not_finite_since")  # the first such step of a group's runs
 
 
 def numbers_of(rows):
@@ -42,12 +43,18 @@ def lines_of(keys, rows):
     for row in rows:
         groups.setdefault(tuple(row.get(key, "") for key in keys), []).append(row)
     names, numbers = plans.labels(keys), numbers_of(rows)
-    yield [names[key] for key in keys] + ["runs"] + [title for title, *_ in numbers]
+    marked = any(row.get(NOT_FINITE[1]) is not None for row in rows)
+    titles = [title for title, *_ in numbers] + [NOT_FINITE[0]] * marked
+    yield [names[key] for key in keys] + ["runs"] + titles
     for values, group in groups.items():
         finished = [row for row in group if row["status"] == "finished"]
         count = str(len(group)) if len(finished) == len(group) else f"{len(finished)} of {len(group)}"
-        yield [*values, count] + [number([row.get(name) for row in finished], factor, digits)
-                                  for _, name, factor, digits in numbers]
+        fields = [number([row.get(name) for row in finished], factor, digits)
+                  for _, name, factor, digits in numbers]
+        if marked:
+            since = [row[NOT_FINITE[1]] for row in group if row.get(NOT_FINITE[1]) is not None]
+            fields.append(f"step {min(since)}" if since else "-")
+        yield [*values, count] + fields
 
 
 def width_of(lines):
@@ -66,7 +73,7 @@ def abbreviate(lines, column):
 def shown(keys, rows):
     """The table's lines, of at most WIDTH columns where long values give way to numbers."""
     lines = [[table.run_files.visible(field) for field in line] for line in lines_of(keys, rows)]
-    words, legend = len(lines[0]) - 1 - len(numbers_of(rows)), []
+    words, legend = lines[0].index("runs"), []
     longest = [max(len(line[i]) for line in lines[1:]) for i in range(words)]
     for column in sorted(range(words), key=lambda i: -longest[i]):
         if width_of(lines) > WIDTH and longest[column] > SHORT:

@@ -28,7 +28,7 @@ NUMBERS = ("steps", "skipped", "train_loss", "train_accuracy", "test_loss", "tes
            "test_top5", "best_step", "best_loss", "best_top1", "best_top5", "dx_lost_pct",
            "layer_lost_pct", "worst_lost_pct", "worst_layer", "last_scale",
            "images_per_second", "seconds", "update_lost_pct", "master_lost_pct", "state_lost_pct",
-           "sent_lost_pct")
+           "sent_lost_pct", "not_finite_since")
 AVERAGED = ("train_loss", "train_accuracy", "test_loss", "test_top1", "test_top5", "best_top1",
             "dx_lost_pct", "layer_lost_pct", "worst_lost_pct", "skipped",
             "update_lost_pct", "master_lost_pct", "state_lost_pct", "sent_lost_pct")
@@ -95,6 +95,7 @@ def numbers(folder, summary):
     row.update({f"test_{name}": number(test, name) for name in ("loss", "top1", "top5")})
     row.update({f"best_{name}": number(test, "best", name) for name in ("step", "loss", "top1")})
     row["best_top5"] = best_top5(folder, row["best_step"])
+    row["not_finite_since"] = number(summary, "not_finite", "since")
     layers = run_files.field(summary, "layers")
     layers = layers if isinstance(layers, dict) else {}
     return {**row, **underflow(layers), **kept(layers)}
@@ -189,6 +190,8 @@ def alone(out):
 def told(row):
     """The result of a run in a few words."""
     words = ["stopped early"] if row["status"] == "stopped" else []
+    if row.get("not_finite_since") is not None:
+        words.append(f"not finite from step {row['not_finite_since']} on")
     if row.get("test_top1") is not None:
         words.append(f"test top-1 {100 * row['test_top1']:.2f} %")
     if row.get("dx_lost_pct") is not None:
