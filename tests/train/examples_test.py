@@ -1,5 +1,5 @@
-"""Every example of every `--help`, and the program's commands in the README, run as they stand on
-small stand-ins for the files that they name. ADA_BINARY names the program."""
+"""Every example of every `--help`, and the commands of the READMEs, run as they stand on small
+stand-ins for the files that they name. ADA_BINARY names the program."""
 import os
 import pathlib
 import re
@@ -49,7 +49,7 @@ train: {{epochs: 2}}
 log: {{every: 2}}
 device: {{kind: cpu, threads: 1}}
 """
-NAMES = ("fashion_quickstart", "resnet20_cifar", "resnet20_cifar_quick", "lenet_fashion")
+NAMES = ("fashion_quickstart", "fashion_deep_fp8", "resnet20_cifar", "resnet20_cifar_quick", "lenet_fashion")
 
 
 def commands_of(block):
@@ -87,6 +87,8 @@ class Examples(unittest.TestCase):
         cls.folder = folder = pathlib.Path(cls.temporary.name)
         (folder / "bin").mkdir()
         (folder / "bin/ada-train").symlink_to(BINARY)
+        (folder / "build").symlink_to(folder / "bin")
+        (folder / "tools").symlink_to(ROOT / "tools")
         (folder / "configs").mkdir()
         for name in NAMES:
             (folder / f"configs/{name}.yaml").write_text(CONFIG.format(name=name), encoding="utf-8")
@@ -151,38 +153,42 @@ class Examples(unittest.TestCase):
                     seen += 1
         self.assertGreater(seen, 30)
 
+    def run_of_the_tree(self, line):
+        """Runs a line that begins with tools/, from a folder like the tree's root."""
+        path = "/usr/bin:" + os.environ["PATH"]  # of the Python that has_module asks
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=self.folder, text=True,
+                              env={**os.environ, "ADA_TRAIN": BINARY, "PATH": path},
+                              capture_output=True, timeout=250, check=False)
+        self.assertEqual(done.returncode, 0, f"{line}\n{done.stderr[-2000:]}")
+
     def test_commands_of_the_readme(self):
         text = (ROOT / "README.md").read_text(encoding="utf-8")
         blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        lines = [line for block in blocks for line in block.splitlines()
-                 if line.startswith("build/ada-train ")]
+        lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+        lines = [re.split(r"\s{2,}#|\s#\s", line)[0].strip() for line in lines
+                 if line.removeprefix("$ ").startswith(("build/ada-train ", "tools/report.py",
+                                                        "tools/sweep.sh"))]
         self.assertGreater(len(lines), 20)
         for line in lines:
-            line = re.split(r"\s{2,}#|\s#\s", line.removeprefix("build/ada-train "))[0].strip()
             with self.subTest(line=line):
-                self.run_line(line)
+                if line.startswith("build/"):
+                    self.run_line(line.removeprefix("build/ada-train "))
+                elif is_there(line):
+                    self.run_of_the_tree(line)
 
     def test_commands_of_the_tools_page(self):
-        """From a folder like the tree's root; what needs torch, networks or data sets is passed over."""
-        for name in ("tools", "build"):
-            if not (self.folder / name).exists():
-                (self.folder / name).symlink_to(ROOT / "tools" if name == "tools" else
-                                                self.folder / "bin")
+        """What needs torch, networks or data sets is passed over."""
         shutil.copytree(self.folder / "runs/none", self.folder / "runs/fixed", dirs_exist_ok=True)
         text = (ROOT / "tools/README.md").read_text(encoding="utf-8")
         blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         lines = [line for language, block in blocks if not language for line in commands_of(block)]
         self.assertGreater(len(lines), 15)
-        ran, path = [], "/usr/bin:" + os.environ["PATH"]  # of the Python that has_module asks
+        ran = []
         for line in lines:
             if any(re.search(pattern, line) for pattern in NOT_HERE) or not is_there(line):
                 continue
             with self.subTest(line=line):
-                done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=self.folder,
-                                      env={**os.environ, "ADA_TRAIN": BINARY, "PATH": path},
-                                      text=True,
-                                      capture_output=True, timeout=250, check=False)
-                self.assertEqual(done.returncode, 0, f"{line}\n{done.stderr[-2000:]}")
+                self.run_of_the_tree(line)
                 ran.append(line.split()[0])
         self.assertIn("tools/sweep.sh", ran)
         self.assertIn("awk", ran)
