@@ -21,7 +21,7 @@ BLACK = png_file.png(8, 8, bytes(64))
 TORCH = """#!/usr/bin/python3
 import json, sys
 print(json.dumps({{"torch": "0.0", "import_mib": 5.0, "parameters": {parameters},
-                  "forward_flop": {flop}}}), flush=True)
+                  "forward_flop": {flop}, "layers": {layers}}}), flush=True)
 for line in sys.stdin:
     print(json.dumps({{"seconds": [0.002] * int(line), "peak_mib": 7.0}}), flush=True)
 """
@@ -39,8 +39,9 @@ class BenchRunTest(unittest.TestCase):
         path.chmod(0o755)
         return path
 
-    def bench(self, *words, parameters=235146, flop=469504):
-        torch = self.script("torch", TORCH.format(parameters=parameters, flop=flop))
+    def bench(self, *words, parameters=235146, flop=469504, layers=None):
+        torch = self.script("torch", TORCH.format(parameters=parameters, flop=flop,
+                                                  layers=layers or {}))
         peak = self.script("peak", PEAK)
         return subprocess.run(
             [sys.executable, ROOT / "tools" / "bench" / "bench.py", "--program", ADA, "--python",
@@ -69,6 +70,28 @@ class BenchRunTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("ada-train has 235146 parameters", done.stderr)
 
+    def gpt(self):
+        """What PyTorch would say of its version of gpt2_jargon."""
+        ada = ada_runs.AdaTrain(ADA, self.folder.name)
+        network = ada.network(models.MODELS["gpt2_jargon"], 2)
+        return {"parameters": 842496, "flop": 243269632, "layers": network.layers}
+
+    def test_tokens_per_second(self):
+        done = self.bench("--models", "gpt2_jargon", "--batch", "2", "--ada-steps", "3", "--modes",
+                          "ada-fp16,torch-fp32", **self.gpt())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| mode | tokens/s |", done.stdout)
+        self.assertIn("| PyTorch fp32 | 128,000 | 128,000, 128,000 | 1.00 | 1.00 | 730 |",
+                      done.stdout)
+
+    def test_layers_of_other_names_are_refused(self):
+        gpt = self.gpt()
+        gpt["layers"]["wte"] = gpt["layers"].pop("transformer.wte")
+        done = self.bench("--models", "gpt2_jargon", "--modes", "torch-fp32", **gpt)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("layer transformer.wte: ada-train has 32768 parameters, PyTorch 0",
+                      done.stderr)
+
     def test_log_cost(self):
         done = self.bench("--log-cost", "--config", "configs/mlp_mnist_fashion.yaml",
                           "--ada-steps", "13")
@@ -89,7 +112,8 @@ class BenchRunTest(unittest.TestCase):
         self.assertEqual(found, {"resnet20": 269722, "resnet56": 853018, "vgg16": 14724042,
                                  "fashion": 224826, "lenet": 61706, "mlp": 235146,
                                  "resnet50": 25557032, "resnet18": 11689512, "mobilenet_v2": 3504872,
-                                 "segnet_basic": 356811})
+                                 "segnet_basic": 356811, "gpt2_jargon": 842496,
+                                 "vit_cifar": 811146})
 
 
 if __name__ == "__main__":

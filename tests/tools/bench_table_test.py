@@ -1,9 +1,12 @@
 """tools/bench: counting of operations, arguments, and tables from known numbers."""
 import contextlib
+import gzip
 import io
 import pathlib
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "bench"))
 import bench  # noqa: E402
@@ -31,6 +34,18 @@ loss               10                                       fp16        -
 total                           51914  0.814
 device    cpu (oneDNN 2.6.3, avx512, 2 threads): device auto, and no CUDA backend is built in
 """
+GPT = """\
+layer                 kind                output     parameters   MFLOP  p     y     w     dx    policy
+input                                     128x1x1                              fp32              -
+transformer.wte       embedding           128x1x128       32768                fp32  fp32        -
+transformer.wpe       position_embedding  128x1x128       16384                fp32              -
+transformer.h.0.attn  linear              128x1x384       49536  12.583        fp32  fp32  fp32  none
+transformer.h.0       attention           128x1x128               8.389  fp32  fp32              -
+transformer.h.0.add   add                 128x1x128                            fp32              -
+lm_head               linear              128x1x256               8.389        fp32        fp32  none
+loss                                      128x1x256                                        fp32  -
+total                                                     98688  29.361
+"""
 PEAK = machine.Peak(fma=100.0, pairs=200.0, tiles=1000.0, read=30.0, copy=20.0)
 PAIRS = machine.Peak(fma=100.0, pairs=200.0, tiles=None, read=30.0, copy=20.0)
 FLOATS = machine.Peak(fma=100.0, pairs=None, tiles=None, read=30.0, copy=20.0)
@@ -51,6 +66,14 @@ class FlopsTest(unittest.TestCase):
     def test_a_layer_without_bias(self):
         table = "conv1 conv2d 32x32x16 432 0.885 fp16 -\ntotal 432 0.885\n"
         self.assertEqual(flops.parse(table).forward, (2 * 32 * 32 * 16 * 27,))
+
+    def test_attention_a_tied_head_and_names(self):
+        network = flops.parse(GPT)
+        self.assertEqual(network.forward, (2 * 128 * 384 * 128, 4 * 128 * 128 * 128,
+                                           2 * 128 * 256 * 128))
+        self.assertEqual(network.layers, {"transformer.wte": 32768, "transformer.wpe": 16384,
+                                          "transformer.h.0.attn": 49536})
+        self.assertEqual(network.training_flop(), 3 * network.forward_flop())
 
     def test_what_is_no_table(self):
         for text in ("", "total 5 0.1\n", LENET.replace("total", "sum"),
@@ -103,6 +126,25 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(models.MODELS["resnet20"].steps(128, "cuda"), 10000)
         self.assertEqual(models.MODELS["resnet20"].steps(128), 200)
 
+    def test_transformers_are_measured_where_they_are_named(self):
+        options = bench.arguments(["--models", "gpt2_jargon", "--modes",
+                                   "ada-fp16,ada-bf16,torch-emulated-written"])
+        gpt = models.MODELS["gpt2_jargon"]
+        adaptive, bf16 = (compare.ada_values(options, gpt, gpt.batch, mode)[0]
+                          for mode in options.modes[:2])
+        self.assertIn("data.batch_size=16", adaptive)
+        self.assertEqual(adaptive[-1], "scaling.init_scale=auto")
+        self.assertEqual(bf16[-1], "scaling={policy: none}")
+        self.assertTrue(models.keeps_optimizer(gpt.config))
+        self.assertFalse(models.keeps_optimizer(models.RESNET20))
+
+    def test_what_speed_counts(self):
+        header = ["mode", "images/s"]
+        self.assertEqual(models.in_units(header, ["mlp", "vit_cifar"]), header)
+        self.assertEqual(models.in_units(header, ["gpt2_jargon"]), ["mode", "tokens/s"])
+        self.assertEqual(models.in_units(header, ["gpt2_jargon", "mlp"]),
+                         ["mode", "images/s, tokens/s"])
+
     def test_measured_plans_are_a_mode_of_a_gpu(self):
         options = bench.arguments(["--device", "cuda", "--modes", "ada-fp16,ada-fp16-tuned"])
         plain, tuned = (compare.ada_values(options, models.MODELS["resnet20"], 128, mode)[0]
@@ -114,7 +156,8 @@ class ArgumentsTest(unittest.TestCase):
                       ["--batch", "1"], ["--rounds", "0"], ["--threads", "-1"],
                       ["--ops", "--scaling"], ["--ada-steps", "1.5"], ["--device", "gpu"],
                       ["--device", "cuda", "--ops"], ["--isa", "sse9"],
-                      ["--modes", "torch-fp16-graphed"], ["--modes", "ada-fp16-tuned"]):
+                      ["--modes", "torch-fp16-graphed"], ["--modes", "ada-fp16-tuned"],
+                      ["--modes", "torch-counted-written"]):
             with self.subTest(words), self.assertRaises(SystemExit), \
                     contextlib.redirect_stderr(io.StringIO()):
                 bench.arguments(words)
@@ -184,6 +227,28 @@ class DeviceTest(unittest.TestCase):
         self.assertEqual(device_cost.rows("Net", 8, speeds),
                          [["Net", "8", device_cost.BASE, "100", "base", ""],
                           ["Net", "8", "slow", "80.0", "+25.0", "+25.0, +100.0"]])
+
+
+class DataTest(unittest.TestCase):
+    def test_the_text_is_found_or_made_up(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(
+                machine.os.environ, {"ADA_DATA": folder, "ADA_JARGON": ""}):
+            scratch = pathlib.Path(folder, "scratch")
+            scratch.mkdir()
+            packed = pathlib.Path(folder, "jargon.dict.dz")
+            with unittest.mock.patch.object(machine, "PACKED_JARGON", packed):
+                made = machine.jargon(scratch)
+                text = pathlib.Path(made[1].removeprefix("data.path=")).read_bytes()
+                self.assertEqual(made[0], "data.dataset=text")
+                self.assertGreater(len(text), 500000)
+                self.assertEqual(text.decode("ascii"), machine.made_up_text())
+                packed.write_bytes(gzip.compress(b"grok"))
+                self.assertEqual(machine.jargon(scratch), [f"data.path={scratch / 'text'}"])
+                self.assertEqual((scratch / "text" / "jargon.txt").read_bytes(), b"grok")
+                found = pathlib.Path(folder, "jargon").resolve()
+                found.mkdir()
+                (found / "jargon.txt").touch()
+                self.assertEqual(machine.jargon(scratch), [f"data.path={found}"])
 
 
 class LoadTest(unittest.TestCase):

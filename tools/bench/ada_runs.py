@@ -8,13 +8,15 @@ import sys
 
 import flops
 import machine
+import models
 
 sys.path.insert(0, str(machine.ROOT / "tools" / "python"))
 from ada_train import run_files  # noqa: E402
 
-# The same optimizer everywhere, as PyTorch's side has it; no evaluation, no checkpoints.
-LOOP = ("optimizer={kind: sgd, lr: 0.01, momentum: 0.9, weight_decay: 1e-4}",
-        "evaluate.every_epochs=0", "checkpoint={every_epochs: 0}", "train.epochs=1000000")
+# The same optimizer everywhere but for transformers, as PyTorch's side has it; no evaluation, no
+# checkpoints.
+SGD = "optimizer={kind: sgd, lr: 0.01, momentum: 0.9, weight_decay: 1e-4}"
+LOOP = ("evaluate.every_epochs=0", "checkpoint={every_epochs: 0}", "train.epochs=1000000")
 
 
 def note(text):
@@ -27,7 +29,7 @@ class Run:
     rows: list
     peak_mib: float
 
-    def images_per_second(self, batch):
+    def samples_per_second(self, batch):
         """Of all steps but the first, whose interval holds the warm-up."""
         seconds = sum(row["seconds"] for row in self.rows[1:])
         return (self.rows[-1]["step"] - self.rows[0]["step"]) * batch / seconds
@@ -50,16 +52,17 @@ class AdaTrain:
 
     def network(self, model, batch):
         """The model's flops.Network, from --dry-run."""
-        values = [*machine.data_options(model.config), self.device, *model.network,
+        values = [*machine.data_options(model.config, self.scratch), self.device, *model.network,
                   f"data.batch_size={batch}"]
         return flops.parse(self._say(["--config", model.config, "--dry-run", "--set", *values]))
 
     def start(self, config, values, threads, name="run", core=None):
         """Starts a run with --set `values`; bound to a core where one is given. `name` tells apart
         runs that go on at the same time."""
+        optimizer = () if models.keeps_optimizer(config) else (SGD,)
         command = [self.program, "--config", config, "--output", self._folder(name), "--overwrite",
-                   "--no-progress", "--quiet", "--threads", threads, "--set",
-                   self.device, *machine.data_options(config), *LOOP, *values]
+                   "--no-progress", "--quiet", "--threads", threads, "--set", self.device,
+                   *machine.data_options(config, self.scratch), *optimizer, *LOOP, *values]
         bind = None if core is None else lambda: os.sched_setaffinity(0, {core})
         return name, subprocess.Popen([str(part) for part in command], cwd=machine.ROOT,
                                       preexec_fn=bind, stdout=subprocess.DEVNULL,

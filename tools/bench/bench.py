@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""ada-train beside PyTorch: images per second of training, in turns so that a machine whose speed
-drifts treats both alike, with ratios, shares of the machine's peak and peak memory. Or: single
-layers beside oneDNN (--ops); over numbers of threads (--scaling); what policies cost; what logs
-cost. On the processor, or on an NVIDIA GPU (--device cuda).
+"""ada-train beside PyTorch: images or tokens per second of training, in turns so that a machine
+whose speed drifts treats both alike, with ratios, shares of the machine's peak and peak memory. Or:
+single layers beside oneDNN (--ops); over numbers of threads (--scaling); what policies cost; what
+logs cost. On the processor, or on an NVIDIA GPU (--device cuda).
 
 Started by run.sh, which prepares the programs. Prints Markdown tables.
 """
@@ -37,7 +37,7 @@ def names_of(known, everything):
 
 
 def batches(text):
-    """An argparse type: a list "64,128" of numbers of images."""
+    """An argparse type: a list "64,128" of numbers of images or sequences."""
     try:
         sizes = [int(size) for size in text.split(",")]
     except ValueError:
@@ -76,7 +76,8 @@ def arguments(words):
                         help=f"of {', '.join(compare.MODES)}; default: those neither compiled nor "
                         f"graphed; --device cuda: {', '.join(compare.CUDA_MODES)}")
     parser.add_argument("--batch", type=batches, metavar="N,...",
-                        help="images of a step (default: 128, of large images fewer)")
+                        help="images or sequences of a step (default: 128, of large images and of "
+                        "sequences fewer)")
     parser.add_argument("--isa", choices=machine.ISA_LIMITS,
                         help="no program may use more of the processor's instruction sets")
     parser.add_argument("--rounds", type=positive, default=5)
@@ -108,6 +109,9 @@ def arguments(words):
         parser.error("CUDA graphs need --device cuda")
     if not on_gpu and any(mode in compare.TUNED_MODES for mode in options.modes):
         parser.error("plans are measured with --device cuda alone")
+    if (any(mode in compare.WRITTEN_MODES for mode in options.modes)
+            and not all(models.MODELS[name].transformer for name in options.models)):
+        parser.error("attention is written out in transformers alone")
     options.config = options.config or (log_cost.CONFIG if options.log_cost else models.RESNET20)
     return options
 

@@ -29,6 +29,10 @@ TORCH_MODES = {
     "torch-emulated": "PyTorch fp16 emulated by hooks",
     "torch-counted": "PyTorch fp16 emulated, lost values counted",
 }
+WRITTEN_MODES = {  # of transformers
+    "torch-emulated-written": "PyTorch fp16 emulated by hooks, attention written out",
+    "torch-counted-written": "PyTorch fp16 emulated, attention written out, lost values counted",
+}
 COMPILED_MODES = {  # a minute each before the first step, and a C++ compiler
     "torch-fp32-compiled": "PyTorch fp32, torch.compile",
     "torch-bf16-compiled": "PyTorch bf16 autocast, torch.compile",
@@ -44,7 +48,7 @@ DEFAULT_MODES = [*ADA_MODES, *TORCH_MODES]
 CUDA_MODES = ["ada-fp16", "ada-fp16-tuned", "ada-bf16", "torch-fp16", "torch-bf16",
               "torch-fp16-graphed", "torch-bf16-graphed", "torch-fp16-compiled"]
 ALL_MODES = [*DEFAULT_MODES, *COMPILED_MODES]
-MODES = [*ALL_MODES, *TUNED_MODES, *GRAPHED_MODES]
+MODES = [*ALL_MODES, *WRITTEN_MODES, *TUNED_MODES, *GRAPHED_MODES]
 OURS = {**ADA_MODES, **TUNED_MODES}
 HEADER = ["model", "batch", "mode", "images/s", "lowest, highest", "to PyTorch's fastest",
           "to PyTorch fp32", "GFLOP/s", "of fp32 FMA peak", "of bf16 peak", "peak memory, MiB"]
@@ -52,7 +56,7 @@ HEADER = ["model", "batch", "mode", "images/s", "lowest, highest", "to PyTorch's
 
 @dataclasses.dataclass
 class Measured:
-    """One mode of one model: images/s of each round, and memory in MiB."""
+    """One mode of one model: images/s or tokens/s of each round, and memory in MiB."""
     speeds: list = dataclasses.field(default_factory=list)
     peak_mib: float = 0
     import_mib: float = None  # of PyTorch before it made anything; None: ada-train
@@ -69,7 +73,7 @@ def ada_values(options, model, batch, mode):
     """(--set values of a measurement of ada-train, its steps)."""
     steps = options.ada_steps or model.steps(batch, options.device)
     return [*model.network, f"data.batch_size={batch}", f"train.max_steps={steps}",
-            f"log={{every: {min(options.log_every, steps)}}}", *OURS[mode][1]], steps
+            f"log={{every: {min(options.log_every, steps)}}}", *model.policy(OURS[mode][1])], steps
 
 
 class Bench:
@@ -83,7 +87,7 @@ class Bench:
                                              threads, options.device)
                       for mode in options.modes if mode not in OURS}
         for torch in self.torch.values():
-            torch_runs.check_same(name, self.network, torch.about)
+            torch_runs.check_same(name, self.network, torch.about, self.model.transformer)
         self.results = {mode: Measured() for mode in options.modes}
 
     def measure(self, mode):
@@ -93,15 +97,19 @@ class Bench:
         if mode in OURS:
             values, steps = ada_values(self.options, self.model, self.batch, mode)
             run = self.ada.run(self.model.config, values, self.threads)
-            result.speeds.append(run.images_per_second(self.batch))
+            result.speeds.append(run.samples_per_second(self.batch) * self.model.units())
             result.peak_mib = max(result.peak_mib, run.peak_mib)
         else:
             torch = self.torch[mode]
             steps = self.options.torch_steps or max(5, steps // 8)
-            result.speeds.append(torch.images_per_second(steps))
+            result.speeds.append(torch.samples_per_second(steps) * self.model.units())
             result.peak_mib = torch.peak_mib
             result.import_mib = torch.about["import_mib"]
         return result.speeds[-1]
+
+    def training_flop(self):
+        """Operations of what speed counts one of: an image, or a token."""
+        return self.network.training_flop() / self.model.units()
 
     def torch_version(self):
         return next((torch.about["torch"] for torch in self.torch.values()), None)
@@ -122,11 +130,12 @@ def in_turns(order, rounds, measure):
 def label(mode):
     if mode in OURS:
         return OURS[mode][0]
-    return {**TORCH_MODES, **COMPILED_MODES, **GRAPHED_MODES}[mode]
+    return {**TORCH_MODES, **WRITTEN_MODES, **COMPILED_MODES, **GRAPHED_MODES}[mode]
 
 
 def rows(title, batch, results, training_flop, peak):
-    """Cells of one model's rows. `results`: mode -> Measured; `training_flop`: of one image."""
+    """Cells of one model's rows. `results`: mode -> Measured; `training_flop`: of one image or
+    token."""
     torch = [result.speed() for mode, result in results.items() if mode not in OURS]
     fastest = max(torch, default=None)
     base = results[BASE].speed() if BASE in results else None
@@ -145,7 +154,8 @@ def rows(title, batch, results, training_flop, peak):
 
 def measure_all(options, ada, peaks):
     """Measures all that the options name: one (title, batch, mode -> Measured, operations of an
-    image) a model and batch, and PyTorch's version. `peaks`: gets one Peak a round, or None."""
+    image or token) a model and batch, and PyTorch's version. `peaks`: gets one Peak a round, or
+    None."""
     measured, torch_version = [], None
     for name in options.models:
         for batch in options.batch or [models.MODELS[name].batch]:
@@ -157,11 +167,11 @@ def measure_all(options, ada, peaks):
                     return
                 speed = bench.measure(mode)
                 note(f"{bench.model.title}, batch {bench.batch}, round {number + 1} of "
-                     f"{options.rounds}: {label(mode)}: {speed:,.0f} images/s")
+                     f"{options.rounds}: {label(mode)}: {speed:,.0f} {bench.model.unit()}")
             in_turns(options.modes + [None] * (peaks is not None), options.rounds, one)
             torch_version = torch_version or bench.torch_version()
             measured.append((bench.model.title, batch, bench.results,
-                             bench.network.training_flop()))
+                             bench.training_flop()))
             bench.close()
     return measured, torch_version
 
@@ -175,10 +185,12 @@ def run(options, ada):
     rounds = f"median of {options.rounds} rounds taken in turns"
     if on_gpu:
         print(f"{machine.gpu()}; {ada.version}{torch}; {rounds}\n")
-        print(device_rows.table(measured, label))
+        print(device_rows.table(models.in_units(device_rows.HEADER, options.models), measured,
+                                label))
         return
     peak = machine.median_peak(peaks)
     print(f"{machine.describe()}, {options.threads} thread(s) each; {ada.version}{torch}; {rounds}"
           f"\n\nPeak, median of as many rounds: {peak.text()}\n")
-    print(markdown.table(HEADER, [row for title, batch, results, flop in measured
-                                  for row in rows(title, batch, results, flop, peak)]))
+    print(markdown.table(models.in_units(HEADER, options.models),
+                         [row for title, batch, results, flop in measured
+                          for row in rows(title, batch, results, flop, peak)]))

@@ -62,9 +62,9 @@ def measure(options, ada, model, batch):
 
     def one(number, name):
         run = ada.run(model.config, [*common, *RUNS[name]], options.threads)
-        speeds[name].append(run.images_per_second(batch))
+        speeds[name].append(run.samples_per_second(batch) * model.units())
         note(f"{model.title}, batch {batch}, round {number + 1} of {options.rounds}: {name}: "
-             f"{speeds[name][-1]:,.0f} images/s")
+             f"{speeds[name][-1]:,.0f} {model.unit()}")
     compare.in_turns(list(RUNS), options.rounds, one)
     return speeds
 
@@ -78,4 +78,4 @@ def run(options, ada):
             cells += rows(model.title, batch, measure(options, ada, model, batch))
     print(f"{machine.gpu()}; {ada.version}, fp16; {options.rounds} rounds taken in turns; base: "
           f"{BASE}\n")
-    print(markdown.table(HEADER, cells))
+    print(markdown.table(models.in_units(HEADER, options.models), cells))

@@ -23,7 +23,8 @@ def rows(title, batch, results, training_flop, label):
     return cells
 
 
-def table(measured, label):
-    """`measured`: (title, batch, results, operations of an image) of each model and batch."""
-    return markdown.table(HEADER, [row for title, batch, results, flop in measured
+def table(header, measured, label):
+    """`measured`: (title, batch, results, operations of an image or token) of each model and
+    batch."""
+    return markdown.table(header, [row for title, batch, results, flop in measured
                                    for row in rows(title, batch, results, flop, label)])

@@ -1,9 +1,11 @@
 """The machine in words that name no machine, its measured peaks, and the data it has."""
 import dataclasses
+import gzip
 import json
 import os
 import pathlib
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -89,11 +91,43 @@ def camvid():
     return folder
 
 
-def data_options(config):
+PACKED_JARGON = pathlib.Path("/usr/share/dictd/jargon.dict.dz")  # of Debian's dict-jargon
+
+
+def jargon(scratch):
+    """--set values for the Jargon File where it is found, otherwise for a text that is made up. The
+    vocabulary is that of bytes in both. Files that are made lie in `scratch`."""
+    for folder in (os.environ.get("ADA_JARGON"),
+                   pathlib.Path(os.environ.get("ADA_DATA") or ROOT / "data", "jargon")):
+        if folder and pathlib.Path(folder, "jargon.txt").exists():
+            return [f"data.path={pathlib.Path(folder).resolve()}"]
+    made = pathlib.Path(scratch, "text")
+    made.mkdir(exist_ok=True)
+    if PACKED_JARGON.exists():
+        if not (made / "jargon.txt").exists():
+            (made / "jargon.txt").write_bytes(gzip.decompress(PACKED_JARGON.read_bytes()))
+        return [f"data.path={made}"]
+    if not (made / "words.txt").exists():
+        (made / "words.txt").write_text(made_up_text(), encoding="ascii")
+    return ["data.dataset=text", f"data.path={made / 'words.txt'}"]
+
+
+def made_up_text(words=200000):
+    """Words of letters, the same ones on every call; some occur far more often than others."""
+    source = random.Random(0)
+    known = ["".join(source.choices("etaoinshrdlucmfwypvbgkjqxz", range(26, 0, -1),
+                                    k=source.randint(1, 10))) for _ in range(2000)]
+    often = [1 / rank for rank in range(1, len(known) + 1)]
+    return " ".join(source.choices(known, often, k=words))
+
+
+def data_options(config, scratch):
     """--set values for the data of a configuration: the real set where it is found, otherwise
-    synthetic images of the same shape."""
+    synthetic images of the same shape or a text that is made up."""
     if "synthetic" in config:  # made-up images in any case
         return []
+    if "jargon" in config:
+        return ["data.validation=0.005", *jargon(scratch)]  # a short evaluation when a run ends
     if "camvid" in config:
         return [f"data.path={camvid()}"]
     if "fashion" in config:

@@ -12,10 +12,27 @@ class Model:
     images: int = 0  # in one measurement of ada-train: some seconds on two cores; 0: too slow there
     cuda_images: int = 0  # the same on a GPU
     batch: int = 128  # where none is asked for
+    tokens: int = 0  # of a sequence, where these are what speed counts; 0: images are
+    # The optimizer and the first scale are the configuration's, layers have the same names in both
+    # programs, and the model is measured only where it is named.
+    transformer: bool = False
 
     def steps(self, batch, device="cpu"):
         """Steps of one measurement of ada-train."""
         return max(10, (self.cuda_images if device == "cuda" else self.images) // batch)
+
+    def unit(self):
+        """What speed counts."""
+        return "tokens/s" if self.tokens else "images/s"
+
+    def units(self):
+        """How many of these a sample has."""
+        return self.tokens or 1
+
+    def policy(self, values):
+        """The --set values of a policy as this model takes them."""
+        adaptive = any("policy: adaptive" in value for value in values)
+        return (*values, "scaling.init_scale=auto") if self.transformer and adaptive else values
 
 
 RESNET20 = "configs/resnet20_cifar.yaml"
@@ -39,10 +56,26 @@ MODELS = {
     "segnet_basic": Model("SegNet-Basic, half width", "configs/segnet_camvid_quick.yaml",
                           "180x240x3", batch=4),
     "resnet50": Model("ResNet-50", RESNET50, "224x224x3", cuda_images=38400),
+    "gpt2_jargon": Model("GPT-2, 4 layers, width 128", "configs/gpt2_jargon.yaml", "128x1x1",
+                         images=1600, cuda_images=160000, batch=16, tokens=128, transformer=True),
+    "vit_cifar": Model("ViT, 6 layers, width 128", "configs/vit_cifar.yaml", "32x32x3",
+                       images=3840, cuda_images=384000, transformer=True),
 }
 
 
 def usual(device):
     """Names of the models that a device is measured with where none are named."""
     return (["resnet20", "resnet50"] if device == "cuda"
-            else [name for name, model in MODELS.items() if model.images])
+            else [name for name, model in MODELS.items()
+                  if model.images and not model.transformer])
+
+
+def keeps_optimizer(config):
+    """Whether a configuration is measured with its own optimizer."""
+    return any(model.transformer for model in MODELS.values() if model.config == config)
+
+
+def in_units(header, names):
+    """A table's header with what the speeds of these models count."""
+    units = ", ".join(sorted({MODELS[name].unit() for name in names}))
+    return [units if cell == "images/s" else cell for cell in header]

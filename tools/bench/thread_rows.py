@@ -39,7 +39,7 @@ def run(options, ada):
                 speed = bench.measure(mode)
                 note(f"{bench.model.title}, batch {bench.batch}, round {number + 1} of "
                      f"{options.rounds}: {compare.label(mode)}, {count} thread(s): {speed:,.0f} "
-                     f"images/s")
+                     f"{bench.model.unit()}")
             order = [(mode, count) for mode in options.modes for count in counts]
             compare.in_turns(order, options.rounds, one)
             results = {mode: {count: benches[count].results[mode] for count in counts}
@@ -49,8 +49,9 @@ def run(options, ada):
             for bench in benches.values():
                 bench.close()
     torch = f", PyTorch {torch_version}" if torch_version else ""
-    print(f"{machine.describe()}; {ada.version}{torch}; images/s, median of {options.rounds} "
-          f"rounds taken in turns\n")
+    units = models.in_units(["images/s"], options.models)[0]
+    print(f"{machine.describe()}; {ada.version}{torch}; {units}, median of {options.rounds} rounds "
+          f"taken in turns\n")
     print(markdown.table(["model", "batch", "mode", "1 thread",
                           *(f"{count} threads" for count in counts[1:]),
                           f"{counts[-1]} threads to 1"], table))

@@ -4,6 +4,12 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from torch_networks import Attention, Probabilities, Scores
+
+MULTIPLIED = (nn.Conv2d, nn.Linear)  # by their weights, of which there is a rounded copy
+STORED = (*MULTIPLIED, nn.BatchNorm2d, nn.Identity, nn.AdaptiveAvgPool2d, nn.Embedding,
+          nn.LayerNorm, nn.GELU, nn.Dropout, Attention)
+
 
 class Lost:
     """How many values one tensor's rounding lost."""
@@ -16,12 +22,15 @@ class Lost:
         self.overflow = self.overflow + (after.isinf() & before.isfinite()).sum()
 
 
-class RoundBoth(torch.autograd.Function):
-    """Rounds a value to fp16 on its way forward and its gradient on the way back."""
+class Round(torch.autograd.Function):
+    """Rounds a value to fp16 on its way forward and its gradient on the way back, or one of both
+    alone."""
 
     @staticmethod
-    def forward(ctx, x, lost):
-        ctx.lost = lost
+    def forward(ctx, x, lost, value, gradient):
+        ctx.lost, ctx.gradient = lost, gradient
+        if not value:
+            return x.view_as(x)
         y = x.half().float()
         if lost:
             lost[0].add(x, y)
@@ -29,10 +38,12 @@ class RoundBoth(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
+        if not ctx.gradient:
+            return gradient, None, None, None
         rounded = gradient.half().float()
         if ctx.lost:
             ctx.lost[1].add(gradient, rounded)
-        return rounded, None
+        return rounded, None, None, None
 
 
 class RoundWeight(nn.Module):
@@ -42,13 +53,17 @@ class RoundWeight(nn.Module):
         return weight + (weight.half().float() - weight).detach()
 
 
-def emulate_fp16(network, counting):
+def emulate_fp16(network, counting, written_out=False):
     """Puts a rounding behind every module whose output a mixed-precision run would store;
-    `counting`: the values that each rounding lost are counted in every step."""
+    `counting`: the values that each rounding lost are counted in every step; `written_out`:
+    attention is computed operation by operation, so that its probabilities and the gradient of its
+    scores are rounded as well."""
     for module in list(network.modules()):
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
+        if isinstance(module, Attention):
+            module.written_out = written_out
+        if isinstance(module, MULTIPLIED):
             parametrize.register_parametrization(module, "weight", RoundWeight())
-        if isinstance(module, (nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.Identity,
-                               nn.AdaptiveAvgPool2d)):
+        if isinstance(module, STORED):
             lost = (Lost(), Lost()) if counting else None
-            module.register_forward_hook(lambda _, __, y, lost=lost: RoundBoth.apply(y, lost))
+            module.register_forward_hook(lambda module, _, y, lost=lost: Round.apply(
+                y, lost, not isinstance(module, Scores), not isinstance(module, Probabilities)))

@@ -25,7 +25,7 @@ class Torch:
             sys.exit("bench.py: the PyTorch process ended (its message stands above)")
         return json.loads(line)
 
-    def images_per_second(self, steps):
+    def samples_per_second(self, steps):
         """By the median step."""
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
@@ -38,9 +38,14 @@ class Torch:
         self.process.wait()
 
 
-def check_same(model, ours, about):
-    """Ends the program where PyTorch's network is not ada-train's (a flops.Network)."""
+def check_same(model, ours, about, named=False):
+    """Ends the program where PyTorch's network is not ada-train's (a flops.Network). `named`: the
+    layers have the same names in both, and each has as many parameters."""
     theirs = (about["parameters"], about["forward_flop"])
     if theirs != (ours.parameters, ours.forward_flop()):
         sys.exit(f"bench.py: {model}: ada-train has {ours.parameters} parameters and "
                  f"{ours.forward_flop()} operations, PyTorch {theirs[0]} and {theirs[1]}")
+    if named and about["layers"] != ours.layers:
+        layer = min(about["layers"].items() ^ ours.layers.items())[0]
+        sys.exit(f"bench.py: {model}: layer {layer}: ada-train has {ours.layers.get(layer, 0)} "
+                 f"parameters, PyTorch {about['layers'].get(layer, 0)}")

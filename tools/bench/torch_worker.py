@@ -12,6 +12,7 @@ import sys
 import time
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from torch_emulation import emulate_fp16
@@ -19,7 +20,8 @@ from torch_networks import NETWORKS, describe
 
 WARM_UP = 5  # steps before the first measurement
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-MODES = ("fp32", *AUTOCAST, "emulated", "counted",
+EMULATED = ("emulated", "counted", "emulated-written", "counted-written")
+MODES = ("fp32", *AUTOCAST, *EMULATED,
          *(f"{mode}-{way}" for way in ("compiled", "graphed") for mode in ("fp32", *AUTOCAST)))
 
 
@@ -32,32 +34,38 @@ def peak_mib():
 class Training:
     """A network in one mode and its training step."""
 
-    def __init__(self, network, image, mode, batch, device):
-        self.device = device
+    def __init__(self, case, network, mode, batch, device):
+        self.case, self.device = case, device
         self.network = network.to(device, memory_format=torch.channels_last)
-        if mode in ("emulated", "counted"):
-            emulate_fp16(self.network, counting=mode == "counted")
+        if mode in EMULATED:
+            emulate_fp16(self.network, counting=mode.startswith("counted"),
+                         written_out=mode.endswith("-written"))
         elif mode.endswith("-compiled"):
             self.network = torch.compile(
                 self.network, mode="reduce-overhead" if device == "cuda" else None)
         self.autocast = AUTOCAST.get(mode.partition("-")[0])
         self.scaler = torch.amp.GradScaler(device, enabled=self.autocast == torch.float16)
-        self.optimizer = torch.optim.SGD(self.network.parameters(), 0.01, momentum=0.9,
-                                         weight_decay=1e-4, fused=device == "cuda" or None)
-        self.images = torch.randn(batch, *image, device=device).contiguous(
-            memory_format=torch.channels_last)
+        self.optimizer = case.optimizer(network, device)
+        self.samples = case.samples(batch, device)
         with torch.no_grad():
-            outputs = self.network(self.images[:2])  # [2, classes], or [2, classes, h, w] of pixels
+            outputs = self.logits(self.samples[:2])
         of_pixels = outputs.dim() == 4
-        self.labels = torch.randint(0, outputs.shape[1], (batch, *outputs.shape[2:]), device=device)
+        self.labels = torch.randint(0, outputs.shape[1], (
+            batch * outputs.shape[0] // 2, *outputs.shape[2:]), device=device)
         self.weight = torch.ones(outputs.shape[1], device=device) if of_pixels else None
         self.graph = self.captured() if mode.endswith("-graphed") else None
+
+    def logits(self, samples):
+        """[images, classes], or [images, classes, h, w] of pixels, or [tokens, vocabulary]."""
+        outputs = self.network(samples)
+        return outputs.flatten(0, 1) if outputs.dim() == 3 else outputs
 
     def gradients(self, cached=True):
         with torch.autocast(self.device, dtype=self.autocast or torch.bfloat16,
                             enabled=self.autocast is not None, cache_enabled=cached):
-            loss = functional.cross_entropy(self.network(self.images), self.labels,
-                                            weight=self.weight)
+            loss = functional.cross_entropy(self.logits(self.samples), self.labels,
+                                            weight=self.weight,
+                                            label_smoothing=self.case.smoothing)
         self.scaler.scale(loss).backward()
 
     def captured(self):
@@ -81,6 +89,9 @@ class Training:
         else:
             self.optimizer.zero_grad(set_to_none=True)
             self.gradients()
+        if self.case.clip is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.case.clip)
         self.scaler.step(self.optimizer)
         self.scaler.update()
 
@@ -115,10 +126,10 @@ def main():
         torch.set_num_threads(options.threads)
     torch.backends.cudnn.benchmark = options.device == "cuda"
     torch.manual_seed(0)
-    make, image = NETWORKS[options.model]
-    network = make()
-    about = {"torch": torch.__version__, "import_mib": import_mib, **describe(network, image)}
-    training = Training(network, image, options.mode, options.batch, options.device)
+    case = NETWORKS[options.model]
+    network = case.make()
+    about = {"torch": torch.__version__, "import_mib": import_mib, **describe(case, network)}
+    training = Training(case, network, options.mode, options.batch, options.device)
     training.measure(WARM_UP)
     print(json.dumps(about), flush=True)  # from here on it only works when asked
     for request in sys.stdin:
