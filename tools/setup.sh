@@ -10,7 +10,8 @@ usage() {
 usage: tools/setup.sh [--dev] [--hammer] [--fuzz] [--mpi] [--cuda] [--list]
 
 Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
-  --dev     also what tools/format.sh and tools/lint.sh use
+  --dev     also what tools/format.sh and tools/lint.sh use, and Chromium, in which a test opens the
+            report
   --hammer  also what tools/hammer.sh uses: strace
   --fuzz    also what tools/fuzz.sh uses: clang with libFuzzer
   --mpi     also Open MPI, for tools/build.sh --mpi: several processes, several machines
@@ -38,7 +39,7 @@ cuda=false
 mpi=false
 while [ $# -gt 0 ]; do
   case $1 in
-    --dev) packages+=(clang-format clang-tidy shellcheck) ;;
+    --dev) packages+=(clang-format clang-tidy shellcheck chromium) ;;
     --hammer) packages+=(strace) ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
     --mpi) mpi=true; packages+=(libopenmpi-dev openmpi-bin) ;;

@@ -140,10 +140,10 @@ class PartsTest(unittest.TestCase):
                 "for x, n in ((100, 2), (99.6, 2), (1234567, 3), (0.0123456, 3), (1e-12, 3)):\n"
                 "    print(style.digits(x, n))\n"
                 "print(style.mean_and_spread([1, 2, None, float('nan')], 1))\n"
-                "print(style.wrapped('a, ' + 'b' * 30 + ', cc dd', 12))")
+                "print(style.wrapped('a, ' + 'b' * 30 + ', cc dd', 12, 2))")
         self.assertEqual(python(code).splitlines(),
                          ["100", "100", "1,230,000", "0.0123", "1e-12", "1.5 ± 0.7",
-                          "a, bbbbbbbbb", "bbbbb… cc dd"])
+                          "a,", "bbbbb… cc dd"])
 
     def test_one_run_against_another(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,8 @@ from ada_train.report.load import MADE_BY
 
 __all__ = ["training", "scale", "scale_spread", "underflow", "underflow_worst",
            "underflow_difference", "limits", "histograms", "histograms_time", "probe_error",
-           "probe_lost", "operand_sqnr", "operand_scales", "what_if", "events", "timing", "metric", "classes", "confusion", "heads"]
+           "probe_lost", "operand_sqnr", "operand_scales", "what_if", "events", "timing", "metric",
+           "classes", "confusion", "heads"]
 
 
 def _as_drawn(runs):

@@ -1,10 +1,10 @@
 """What to do after each run: what `ada-train advise` says, at the top of the page."""
-import html
 import os
 import shutil
 import subprocess
 
 from ada_train import program
+from ada_train.report.names import escaped
 from ada_train.report.page import Section
 
 HOW = ("What each run's record asks for, at most five changes a run, as `ada-train advise` says them: "
@@ -35,8 +35,8 @@ def _lines(ada_train, folder):
 def _item(line):
     yaml, _, reason = line.partition("  # ")
     if not reason:
-        return f"<li>{html.escape(line.removeprefix('# '))}</li>"
-    return f"<li><code>{html.escape(yaml)}</code><br>{html.escape(reason)}</li>"
+        return f"<li>{escaped(line.removeprefix('# '))}</li>"
+    return f"<li><code>{escaped(yaml)}</code><br>{escaped(reason)}</li>"
 
 
 def section(runs):
@@ -51,5 +51,5 @@ def section(runs):
         lines = _lines(ada_train, run.folder)
         items = "<li>the record does not tell</li>" if lines is None else "".join(
             map(_item, lines))
-        text += f"<p><b>{html.escape(run.label)}</b></p><ul class=\"advice\">{items}</ul>"
+        text += f"<p><b>{escaped(run.label)}</b></p><ul class=\"advice\">{items}</ul>"
     return Section("advice", "What to do", HOW, extra=text)

@@ -55,7 +55,8 @@ def heads(runs, order, last):
                                 if numpy.isfinite(g.values).any()])
     norm = pictures_layers.lost_norm(top)
     cmap = colormaps["magma_r"]
-    figure, axes, mesh = pictures_layers.heat_maps(runs, names, grids, last, cmap, norm)
+    figure, axes, mesh = pictures_layers.heat_maps(runs, names, grids, last, cmap, norm,
+                                                   pictures_layers.lost_words)
     for ax in axes[::style.PER_ROW]:
         ax.set_ylabel("gradient (loss at the bottom)")
     pictures_layers.lost_bar(figure, mesh, axes, norm, "underflow\n(% of non-zero values)")

@@ -3,6 +3,7 @@ differ."""
 import html
 
 from ada_train.report import layers, pictures_training, style, tasks
+from ada_train.report.names import RunName, escaped
 from ada_train.report.page import LONG, Section
 from ada_train.run_files import number
 
@@ -21,7 +22,7 @@ def _result_row(run):
     evaluations = run.evaluation
     rows = evaluations[(evaluations["split"] == "test").to_numpy()]
     rows = rows if len(rows) else evaluations
-    cells = [run.label, f"{int(run.steps['step'].max()):,}" if len(run.steps) else "0",
+    cells = [RunName(run.label), f"{int(run.steps['step'].max()):,}" if len(run.steps) else "0",
              f"{int((run.steps['skipped'].fillna(0) != 0).sum()):,}",
              _number(number(summary, "train", "loss"))]
     accuracy = number(summary, "train", "accuracy")
@@ -65,7 +66,7 @@ def _list(items, kind=""):
 def results(chosen, tensor):
     """What the runs are, and what came out."""
     runs, drawn = chosen.runs, chosen.all
-    what = [[run.label, run.status, run.fact("model", "model.zoo") or "layers",
+    what = [[RunName(run.label), run.status, run.fact("model", "model.zoo") or "layers",
              run.fact("dataset", "data.dataset"), _format(run),
              run.fact("policy", "scaling.policy"), run.config.get("optimizer.kind", ""),
              run.config.get("seed", ""), run.folder] for run in runs]
@@ -75,20 +76,20 @@ def results(chosen, tensor):
         if isinstance(bad, dict):
             where = ".".join(str(bad.get(key, "")) for key in ("layer", "tensor")).strip(".")
             helps = "helps" if bad.get("scale_helps") else "does not help"
-            worst.append(f"<li><b>{html.escape(run.label)}</b>: <b>not finite</b> from step "
+            worst.append(f"<li><b>{escaped(run.label)}</b>: <b>not finite</b> from step "
                          f"{html.escape(str(bad.get('since', '?')))} on, first tensor "
-                         f"{html.escape(where or 'unknown')} (largest magnitude "
+                         f"{escaped(where or 'unknown')} (largest magnitude "
                          f"{html.escape(str(bad.get('largest', '?')))}): a loss scale {helps}</li>")
         if dead := layers.no_gradient_text(run):
-            worst.append(f"<li><b>{html.escape(run.label)}</b>: <b>no gradient</b>: "
-                         f"{html.escape(dead)}</li>")
+            worst.append(f"<li><b>{escaped(run.label)}</b>: <b>no gradient</b>: "
+                         f"{escaped(dead)}</li>")
         rows = layers.per_layer(layers.of_tensor(run.underflow, tensor), "underflow_pct_nonzero")
         if rows and rows[0][1] > 0:
             layer, mean, most, step = rows[0]
-            worst.append(f"<li><b>{html.escape(run.label)}</b>: <code>{html.escape(layer)}</code> "
+            worst.append(f"<li><b>{escaped(run.label)}</b>: <code>{escaped(layer)}</code> "
                          f"loses most: {style.percent(mean)} of its non-zero {tensor} on average, "
                          f"{style.percent(most)} at step {step:,}</li>")
-    notes = [f"<li><b>{html.escape(run.label)}</b>: {html.escape(note)}</li>"
+    notes = [f"<li><b>{escaped(run.label)}</b>: {escaped(note)}</li>"
              for run in runs for note in run.notes]
     extra = f"<p class=\"absent\">{chosen.note()}</p>" if chosen.rest else ""
     extra += _list(worst)
@@ -117,7 +118,7 @@ def _group_table(drawn, tensor):
         lost = [means[0] for means in (_lost_mean(member, tensor) for member in run.each) if means]
         accuracy = [number(member.summary, "train", "accuracy") for member in run.each]
         rows.append([
-            run.label, str(len(run.each)),
+            RunName(run.label), str(len(run.each)),
             " ".join(member.config.get("seed", "–") for member in run.each),
             style.mean_and_spread([number(m.summary, "train", "loss") for m in run.each], 4),
             style.mean_and_spread([None if a is None else 100 * a for a in accuracy], 2),
@@ -141,10 +142,11 @@ def _differences(runs, keys):
     def value(run, key):
         return style.shorten(run.config.get(key, "–"), CELL)
     if len(runs) <= MOST_COLUMNS:
-        return ["key"] + [run.label for run in runs], [
+        return ["key"] + [RunName(run.label) for run in runs], [
             [key] + [value(run, key) for run in runs] for key in keys]
     if len(keys) <= MOST_COLUMNS:
-        return ["run"] + keys, [[run.label] + [value(run, key) for key in keys] for run in runs]
+        return ["run"] + keys, [
+            [RunName(run.label)] + [value(run, key) for key in keys] for run in runs]
     rows = []
     for key in keys:
         who = {}
@@ -170,7 +172,7 @@ def configurations(chosen):
     elif not differ and not unread:
         how = "The configurations are equal (apart from name and output)."
     tables = [("", header, rows)] if differ else []
-    texts = "".join(f"<details><summary>config.yaml of {html.escape(run.label)}</summary>"
+    texts = "".join(f"<details><summary>config.yaml of {escaped(run.label)}</summary>"
                     f"<pre>{html.escape(run.config_text)}</pre></details>"
                     for run in chosen.looked_into
                     if run.config_text)

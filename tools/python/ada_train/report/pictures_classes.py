@@ -3,7 +3,7 @@ and which classes are taken for which."""
 import numpy
 from matplotlib import colormaps, colors
 
-from ada_train.report import layers, style, tasks
+from ada_train.report import layers, pointer, style, tasks
 from ada_train.report.style import Picture
 
 MOST_CLASSES = 60  # rows of a picture
@@ -45,6 +45,8 @@ def _metric(runs, last, column, name):
                 ax.plot(rows["step"], rows[column], color=style.color(number), marker="o", ms=4,
                         ls=style.line(number), lw=1.5, clip_on=False, zorder=3,
                         label=run.label if i == 0 else None)
+    pointer.lines(ax, [(run.label, rows["step"], rows[column]) for run in runs
+                       for rows in map(tasks.of_all, run.each)])
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"{name} (share)")
     ax.set_title(name)
@@ -101,6 +103,8 @@ def _by_class(runs, last, column, what):
             ax.set_ylabel("class")
         style.step_axis(ax, last)
         style.panel_title(ax, run.label, len(runs))
+        pointer.cells(ax, data.edges, names, data.values, style.percent,
+                      pointer.until(data.edges))
     style.color_bar(figure, mesh, axes, f"{what} (%)")
     sentence = _class_sentence(runs, names, grids, what) + layers.thinned(grids)
     return Picture("classes", figure, sentence, f"{what} by class and step")
@@ -183,6 +187,7 @@ def confusion(runs):
         ax.set_xticks(range(len(names)), [style.label(name, 20) for name in names], rotation=60,
                       ha="right", fontsize=8)
         ax.set_xlabel("taken for")
+        pointer.cells(ax, edges, names, matrix, style.percent, pointer.named(names))
         style.panel_title(ax, run.label, len(runs))
     style.color_bar(figure, mesh, axes, "share of its pixels (%)",
                     ticks=[0, 1, 5, 10, 25, 50, 75, 100])

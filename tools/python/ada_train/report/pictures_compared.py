@@ -4,8 +4,8 @@ import numpy
 import pandas
 from matplotlib import colors
 
-from ada_train.report import layers, style
-from ada_train.report.pictures_layers import heat_maps, shown, scale_tables
+from ada_train.report import layers, pointer, robust, style
+from ada_train.report.pictures_layers import heat_maps, power_words, scale_tables, shown
 from ada_train.report.style import Picture
 
 DIFFERENCE_TICKS = [0, 1, 2, 5, 10, 20, 50, 100]
@@ -29,22 +29,47 @@ def scale_spread(runs, tensor, order, last):
     figure, ax = style.subplots(1, 1, (style.WIDTH, min(height, 60)))
     for number, (run, values) in enumerate(zip(runs, found)):
         at = numpy.arange(len(names)) + step * (number - (len(runs) - 1) / 2)
-        colour, spread = style.color(number), values["std"].fillna(0)
-        ax.hlines(at, values["min"], values["max"], color=colour, lw=0.9, alpha=0.55)
-        ax.hlines(at, values["mean"] - spread, values["mean"] + spread, color=colour, lw=3.2,
-                  alpha=0.55)
-        ax.plot(values["mean"], at, ls="none", marker="o", ms=4.5, color=colour, mec="white",
+        color, spread = style.color(number), values["std"].fillna(0)
+        low = (values["mean"] - spread).clip(lower=values["min"])  # no bar beyond its extremes
+        high = (values["mean"] + spread).clip(upper=values["max"])
+        ax.hlines(at, values["min"], values["max"], color=color, lw=0.9, alpha=0.55)
+        ax.hlines(at, low, high, color=color, lw=3.2, alpha=0.55)
+        ax.plot(values["mean"], at, ls="none", marker="o", ms=4.5, color=color, mec="white",
                 mew=0.5, label=run.label)
     style.layer_axis(ax, names, True)
     ax.grid(axis="x", visible=True)
-    low, high = ax.get_xlim()
-    if high - low < 2:
-        ax.set_xlim((low + high) / 2 - 1, (low + high) / 2 + 1)
+    beyond = _scale_limits(ax, tables, [values["mean"] for values in found])
+    for number, (run, values) in enumerate(zip(runs, found)):
+        _name_scales(ax, run.label, values, step, number - (len(runs) - 1) / 2)
     style.powers_axis(ax.xaxis, 10)
     ax.set_xlabel(f"scale of {tensor} (factor): mean, standard deviation, smallest and largest")
     style.legend_above(figure, *ax.get_legend_handles_labels())
-    return [Picture("scale_spread", figure, _spread_sentence(runs, names, found),
+    return [Picture("scale_spread", figure, _spread_sentence(runs, names, found) + beyond,
                     "mean and spread of the scale by layer")]
+
+
+def _scale_limits(ax, tables, means):
+    """The axis as wide as the means and the scales that are no outliers; says so where some are."""
+    logs = numpy.concatenate([numpy.log2(t["scale"].where(t["scale"] > 0)) for t in tables])
+    low, high = robust.ends(logs, powers=True)
+    beyond = robust.extend(low, high, logs[numpy.isfinite(logs)]) != "neither"
+    means = numpy.concatenate([numpy.asarray(mean)[numpy.isfinite(mean)] for mean in means])
+    low, high = min(low, means.min()), max(high, means.max())
+    room = max(0.05 * (high - low), 0.1)
+    if high - low < 2:
+        low, high, room = (low + high) / 2 - 1, (low + high) / 2 + 1, 0
+    ax.set_xlim(low - room, high + room)
+    return " Lines that reach the edge go on beyond it: few scales lie so far away." if beyond else ""
+
+
+def _name_scales(ax, run, values, step, place):
+    """The bars of a run under the pointer."""
+    for i, (layer, row) in enumerate(values.iterrows()):
+        if numpy.isfinite(row["mean"]):
+            at = i + step * place
+            text = (f"{layer}, {run}: mean {power_words(row['mean'])}, from "
+                    f"{power_words(row['min'])} to {power_words(row['max'])}")
+            pointer.area(ax, ax.get_xlim(), (at - step / 2, at + step / 2), text)
 
 
 def _spread_sentence(runs, names, found):
@@ -111,8 +136,9 @@ def underflow_difference(runs, tensor, order, last):
     top = max([1.0] + [float(numpy.nanmax(numpy.abs(g.values))) for g in grids
                        if numpy.isfinite(g.values).any()])
     norm = colors.SymLogNorm(1, 1, -top, top)
-    figure, axes, mesh = heat_maps(runs[1:], names, grids, last, "RdBu_r", norm)
-    figure.suptitle(style.wrapped(f"Underflow of {tensor}, minus that of {runs[0].label}", 110, 1),
+    figure, axes, mesh = heat_maps(runs[1:], names, grids, last, "RdBu_r", norm,
+                                   lambda value: f"{value:+.3g} points")
+    figure.suptitle(style.wrapped(f"Underflow of {tensor}, minus that of {runs[0].label}", 110, 2),
                     fontsize=9.5)
     bar = style.color_bar(figure, mesh, axes, "difference\n(points of %)", ticks=_ticks(norm, top))
     bar.ax.minorticks_off()

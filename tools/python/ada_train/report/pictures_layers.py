@@ -5,7 +5,7 @@ import pandas
 from matplotlib import colormaps, colors
 from matplotlib.patches import Patch
 
-from ada_train.report import layers, style
+from ada_train.report import layers, pointer, robust, style
 from ada_train.report.style import Picture
 
 # Words of scales.csv's `limit`: color and meaning, in the order of the legend.
@@ -23,6 +23,7 @@ LIMITS = {
     "none": ("#e2e2e2", "the layer computes no factor: it passes on the scale it is given"),
 }
 ALL_ZERO = 1000.0  # percent: a cell beyond the colors
+NOT_FINITE = 2000.0  # percent: a cell that the pointer has words for
 LOST_TICKS = [0, 0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 75, 100]
 WORST = 6  # layers drawn as lines
 
@@ -50,14 +51,29 @@ def shown(order, tables):
     return [name for name in order if name in there]
 
 
-def heat_maps(runs, names, grids, last, cmap, norm):
-    """One panel a run. Returns figure, axes and a mesh for the colour bar."""
+def lost_words(value):
+    """A share of lost values under the pointer."""
+    if value >= ALL_ZERO:
+        return "every value was zero" if value < NOT_FINITE else "overflow, or not finite"
+    return style.percent(value)
+
+
+def power_words(value):
+    """A scale under the pointer, given as its logarithm."""
+    return style.power(2.0 ** value)
+
+
+def heat_maps(runs, names, grids, last, cmap, norm, say=None, words=False):
+    """One panel a run. Returns figure, axes and a mesh for the color bar. `say`: a value as the
+    pointer has it; `words`: values are codes of words; None: the caller names the values."""
     figure, axes = style.panels(len(runs), style.layers_height(len(names)))
     for number, (run, ax, data) in enumerate(zip(runs, axes, grids)):
         mesh = style.heat(ax, data.edges, data.values, cmap, norm)
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         style.step_axis(ax, last)
         style.panel_title(ax, run.label, len(runs))
+        if words is not None:
+            pointer.cells(ax, data.edges, names, data.values, say, words=words)
     return figure, axes, mesh
 
 
@@ -107,10 +123,13 @@ def scales(runs, tensor, order, last):
     values = values[numpy.isfinite(values)]
     if not len(values):
         return []
-    low, high = numpy.floor(values.min()), numpy.ceil(values.max())
+    low, high = robust.ends(values, powers=True)
+    low, high = numpy.floor(low), numpy.ceil(high)
     norm = colors.Normalize(low, high + (low == high))
-    figure, axes, mesh = heat_maps(runs, names, grids, last, "viridis", norm)
-    bar = style.color_bar(figure, mesh, axes, f"scale of {tensor}\n(factor)")
+    figure, axes, mesh = heat_maps(runs, names, grids, last, robust.with_ends("viridis"), norm,
+                                   power_words)
+    bar = style.color_bar(figure, mesh, axes, f"scale of {tensor}\n(factor)",
+                          extend=robust.extend(low, high, values))
     style.powers_axis(bar.ax.yaxis)
     sentence = _scale_sentence(runs, names, grids)
     sentence += layers.thinned(grids, "mean" if several else "last")
@@ -157,6 +176,8 @@ def _worst_lines(runs, tables, tensor, last):
                     label=layer)
         style.step_axis(ax, last)
         style.panel_title(ax, run.label, len(runs))
+        pointer.lines(ax, [(layer, data.edges[:-1], data.values[i])
+                           for i, layer in enumerate(worst)], style.percent)
         if number % style.PER_ROW == 0:
             ax.set_ylabel(f"underflow (% of non-zero {tensor})")
     axes[0].set_ylim(bottom=0)
@@ -167,14 +188,19 @@ def _worst_lines(runs, tables, tensor, last):
     return [Picture("underflow_worst", figure, sentence, "underflow of the worst layers")]
 
 
-def _mark_broken(axes, tables, names):
-    """Marks cells with values that overflowed or were not finite; says so where there are any."""
-    any_cell = False
-    for ax, table in zip(axes, tables):
-        bad = (table["overflow"] + table["inf"] + table["nan"] > 0).to_numpy().astype(float)
-        cells = layers.grid(table, layers.codes(table["layer"], names), names, bad)
-        any_cell = any_cell or bool((cells.values > 0).any())
-        style.mark(ax, cells.edges, cells.values > 0)
+def _broken_cells(table, names):
+    """The cells with values that overflowed or were not finite."""
+    bad = (table["overflow"] + table["inf"] + table["nan"] > 0).to_numpy().astype(float)
+    return layers.grid(table, layers.codes(table["layer"], names), names, bad).values > 0
+
+
+def _mark_broken(axes, grids, broken, names):
+    """Marks those cells, in the picture and under the pointer; says so where there are any."""
+    for ax, data, cells in zip(axes, grids, broken):
+        style.mark(ax, data.edges, cells)
+        pointer.cells(ax, data.edges, names, numpy.where(cells, NOT_FINITE, data.values),
+                      lost_words)
+    any_cell = any(cells.any() for cells in broken)
     return " Blue: values overflowed or were not finite; no share says anything of them." \
         if any_cell else ""
 
@@ -194,8 +220,8 @@ def underflow(runs, tensor, order, last):
                            layers.all_zero(table))
         data.values[zero.values == 1] = ALL_ZERO
     cmap = colormaps["magma_r"].with_extremes(over="black")
-    figure, axes, mesh = heat_maps(runs, names, grids, last, cmap, norm)
-    broken = _mark_broken(axes, tables, names)
+    figure, axes, mesh = heat_maps(runs, names, grids, last, cmap, norm, words=None)
+    broken = _mark_broken(axes, grids, [_broken_cells(table, names) for table in tables], names)
     lost_bar(figure, mesh, axes, norm, f"underflow\n(% of non-zero {tensor})")
     sentence = _lost_sentence(runs, tables, tensor) + broken + layers.thinned(grids)
     return [Picture("underflow", figure, sentence, "underflow by layer and step")] + _worst_lines(
@@ -209,6 +235,15 @@ def _limit_rows(run):
     names = table["layer"].astype(object).to_numpy().copy()
     names[branch] = [f"{name} (sum)" for name in names[branch]]
     return names
+
+
+def limit_colors(words):
+    """The color of each word; of words that are not known one that no known word has."""
+    known = {color for color, _ in LIMITS.values()}
+    free = [color for color in style.COLORS if color not in known]
+    others = [word for word in words if word not in LIMITS]
+    return [LIMITS[word][0] if word in LIMITS else free[others.index(word) % len(free)]
+            for word in words]
 
 
 def _known(codes):
@@ -235,14 +270,15 @@ def limits(runs, order, last):
     words += sorted(seen - set(words))[:style.MOST_WORDS]
     if not names:
         return []
-    shades = [LIMITS[w][0] if w in LIMITS else "#ffffff" for w in words]
+    shades = limit_colors(words)
     grids = [layers.grid(run.scales, layers.codes(pandas.Series(r, dtype="category"), names), names,
                          _known(layers.codes(run.scales["limit"], words)), "last")
              for run, r in zip(runs, rows)]
     norm = colors.BoundaryNorm(numpy.arange(len(words) + 1) - 0.5, len(words))
-    figure, axes, _ = heat_maps(runs, names, grids, last, colors.ListedColormap(shades), norm)
+    figure, axes, _ = heat_maps(runs, names, grids, last, colors.ListedColormap(shades), norm,
+                                lambda code: words[int(code)], words=True)
     used = [w for w in words if w in seen][:style.MOST_WORDS]
     style.legend_above(figure, [Patch(fc=shades[words.index(w)], ec="#777777", lw=0.5)
-                                for w in used], used, 20)
+                                for w in used], used)
     sentence = _limit_sentence(runs) + layers.thinned(grids, "last")
     return [Picture("limits", figure, sentence, "limits by layer and step")]

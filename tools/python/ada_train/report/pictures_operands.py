@@ -5,37 +5,47 @@ import math
 import numpy
 from matplotlib import colors
 
-from ada_train.report import layers, style
+from ada_train.report import layers, pointer, style
 from ada_train.report.pictures_layers import shown
 from ada_train.report.style import Picture
 
 OPERANDS = ["forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"]
 STALLS = math.sqrt(3)  # arXiv 2505.19115
-TEXT_CELLS = 40  # rows of a heat map that still have their numbers written in
 
 
-def noise_sentence(table, column="norm_over_noise"):
+ALL = (-1e6, 1e6)  # the whole width of a panel
+
+
+def _power(value):
+    return style.power(2.0 ** value)
+
+
+def noise_sentence(table):
     """The least norm over noise of a table's gradients; empty where none is known."""
-    known = table[table[column].notna() & numpy.isfinite(table[column])]
+    noise = table["norm_over_noise"]
+    known = noise[numpy.isfinite(noise)]
     if not len(known):
         return ""
-    row = known.loc[known[column].idxmin()]
-    text = (f"the norm of {row['layer']}.{row['tensor']} is {style.digits(row[column], 3)} times "
+    least, row = known.min(), table.loc[known.idxmin()]
+    text = (f"the norm of {row['layer']}.{row['tensor']} is {style.digits(least, 3)} times "
             f"that of its errors at step {int(row['step']):,}, the least of all gradients")
-    return text + ("; below √3 training is said to stall" if row[column] < STALLS else "")
+    return text + ("; below √3 training is said to stall" if least < STALLS else "")
 
 
-def _means(table, names, column):
-    """Layers x operands: the mean of a column over the logged steps."""
+def _means(table, names, *columns):
+    """Layers x operands for each column: its mean over the logged steps."""
     rows, at = layers.codes(table["layer"], names), layers.codes(table["tensor"], OPERANDS)
-    value = table[column].to_numpy()
-    known = (rows >= 0) & (at >= 0) & numpy.isfinite(value)
-    cell, size = (rows * len(OPERANDS) + at)[known], len(names) * len(OPERANDS)
-    count = numpy.bincount(cell, minlength=size)
-    mean = numpy.full(size, numpy.nan)
-    numpy.divide(numpy.bincount(cell, weights=value[known], minlength=size), count, out=mean,
-                 where=count > 0)
-    return mean.reshape(len(names), len(OPERANDS))
+    cell, size = rows * len(OPERANDS) + at, len(names) * len(OPERANDS)
+    grids = []
+    for column in columns:
+        value = table[column].to_numpy()
+        known = (rows >= 0) & (at >= 0) & numpy.isfinite(value)
+        count = numpy.bincount(cell[known], minlength=size)
+        mean = numpy.full(size, numpy.nan)
+        numpy.divide(numpy.bincount(cell[known], weights=value[known], minlength=size), count,
+                     out=mean, where=count > 0)
+        grids.append(mean.reshape(len(names), len(OPERANDS)))
+    return grids
 
 
 def _sqnr_sentence(runs, tables, grids, names):
@@ -53,12 +63,12 @@ def _sqnr_sentence(runs, tables, grids, names):
 
 
 def _sqnr(runs, tables, names):
-    grids = [_means(table, names, "sqnr_db") for table in tables]
+    grids = [_means(table, names, "sqnr_db")[0] for table in tables]
     figure, axes = style.panels(len(runs), style.layers_height(len(names)) + 0.6)
     norm = colors.Normalize(0, 50)
     for number, (run, ax, mean) in enumerate(zip(runs, axes, grids)):
         mesh = style.heat(ax, numpy.arange(len(OPERANDS) + 1), mean, "viridis", norm)
-        if len(names) <= TEXT_CELLS:
+        if len(names) <= style.TEXT_CELLS:
             for (row, column), value in numpy.ndenumerate(mean):
                 if numpy.isfinite(value):
                     ax.text(column + 0.5, row, f"{value:.0f}", ha="center", va="center",
@@ -66,6 +76,8 @@ def _sqnr(runs, tables, names):
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         ax.set_xticks(numpy.arange(len(OPERANDS)) + 0.5, OPERANDS, rotation=35, ha="right")
         ax.set_xlabel("operand")
+        pointer.cells(ax, numpy.arange(len(OPERANDS) + 1), names, mean,
+                      lambda value: f"{value:.1f} dB", pointer.named(OPERANDS))
         style.panel_title(ax, run.label, len(runs))
     style.color_bar(figure, mesh, axes, "SQNR (dB)", extend="both")
     return Picture("operand_sqnr", figure, _sqnr_sentence(runs, tables, grids, names),
@@ -90,16 +102,23 @@ def _spread(runs, tables, names):
     figure, axes = style.panels(len(runs), style.layers_height(len(names)) + 0.6, sharex=True)
     handles = []
     for number, (run, ax, table) in enumerate(zip(runs, axes, tables)):
-        mean, deviation = (_means(table, names, c) for c in ("scale_log2_mean", "scale_log2_std"))
-        ends = [_means(table, names, c) for c in ("scale_log2_min", "scale_log2_max")]
+        mean, deviation, *ends = _means(table, names, "scale_log2_mean", "scale_log2_std",
+                                        "scale_log2_min", "scale_log2_max")
         handles = []
         for i in range(len(OPERANDS)):
             there = numpy.isfinite(mean[:, i])
             y = numpy.flatnonzero(there) + (i - 2.5) * 0.13
             at, around = mean[there, i], deviation[there, i]
             color = style.color(i)
-            ax.hlines(y, ends[0][there, i], ends[1][there, i], color=color, lw=0.8)
-            ax.hlines(y, at - around, at + around, color=color, lw=2.6)
+            low, high = ends[0][there, i], ends[1][there, i]
+            ax.hlines(y, low, high, color=color, lw=0.8)
+            ax.hlines(y, numpy.fmax(at - around, low), numpy.fmin(at + around, high), color=color,
+                      lw=2.6)  # no bar beyond its extremes
+            for place, middle, first, last in zip(y, at, low, high):
+                layer = names[round(place - (i - 2.5) * 0.13)]
+                pointer.area(ax, ALL, (place - 0.065, place + 0.065), (
+                    f"{layer}.{OPERANDS[i]}: mean {_power(middle)}, from {_power(first)} to "
+                    f"{_power(last)}"))
             handles.append(ax.plot(at, y, "o", ms=2.5, color=color)[0])
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         style.powers_axis(ax.xaxis, 6)

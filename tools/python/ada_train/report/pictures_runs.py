@@ -3,7 +3,7 @@ bottom, layers from the input (left) to the loss."""
 import numpy
 from matplotlib import colormaps, colors
 
-from ada_train.report import layers, pictures_layers, style
+from ada_train.report import layers, pictures_layers, pointer, robust, style
 from ada_train.report.style import Picture
 
 MOST_NAMES = 75  # of layers below a picture
@@ -25,7 +25,7 @@ def _axes(ax, runs, names):
     ax.set_ylim(len(runs) - 0.5, -0.5)
     every = max(1, -(-len(runs) // MOST_NAMES))
     at = range(0, len(runs), every)
-    ax.set_yticks(list(at), [style.label(runs[i].label, 40) for i in at],
+    ax.set_yticks(list(at), [style.label(runs[i].label, 72) for i in at],
                   fontsize=8.5 if len(runs) <= 35 else 7)
     ax.set_ylabel("run")
     every = max(1, -(-len(names) // MOST_NAMES))
@@ -43,11 +43,12 @@ def _ends(runs, names, values, say):
     return f"From {ends[0]} to {ends[1]}."
 
 
-def _map(runs, names, values, cmap, norm):
+def _map(runs, names, values, cmap, norm, say):
     figure, ax = style.subplots(1, 1, (style.WIDTH, style.layers_height(len(runs)) + 0.8))
     edges = numpy.arange(len(names) + 1) - 0.5
     mesh = style.heat(ax, edges, values, cmap, norm)
     _axes(ax, runs, names)
+    pointer.cells(ax, edges, [run.label for run in runs], values, say, pointer.named(names))
     return figure, ax, mesh
 
 
@@ -63,7 +64,8 @@ def by_run_and_layer(runs, tensor, order):
                         for run in runs])
     if numpy.isfinite(lost).any():
         norm = pictures_layers.lost_norm(numpy.nanmax(lost))
-        figure, ax, mesh = _map(runs, names, lost, colormaps["magma_r"], norm)
+        figure, ax, mesh = _map(runs, names, lost, colormaps["magma_r"], norm,
+                               pictures_layers.lost_words)
         pictures_layers.lost_bar(figure, mesh, ax, norm, f"underflow, mean\n(% of non-zero {tensor})")
         pictures.append(Picture("runs_underflow", figure, "Each layer's mean over the run. "
                                 + _ends(runs, names, lost, style.percent),
@@ -71,10 +73,13 @@ def by_run_and_layer(runs, tensor, order):
     scale = numpy.array([_mean_by_layer(run, names, tensor, "scale", pictures_layers.log2)
                          for run in runs])
     if numpy.isfinite(scale).any():
-        low, high = numpy.floor(numpy.nanmin(scale)), numpy.ceil(numpy.nanmax(scale))
+        low, high = robust.ends(scale, powers=True)
+        low, high = numpy.floor(low), numpy.ceil(high)
         norm = colors.Normalize(low, high + (low == high))
-        figure, ax, mesh = _map(runs, names, scale, colormaps["viridis"], norm)
-        bar = style.color_bar(figure, mesh, ax, f"scale of {tensor}, mean\n(factor)")
+        figure, ax, mesh = _map(runs, names, scale, robust.with_ends("viridis"), norm,
+                               pictures_layers.power_words)
+        bar = style.color_bar(figure, mesh, ax, f"scale of {tensor}, mean\n(factor)",
+                              extend=robust.extend(low, high, scale))
         style.powers_axis(bar.ax.yaxis)
         pictures.append(Picture("runs_scale", figure, "Geometric means over the run. "
                                 + _ends(runs, names, scale, lambda x: style.power(2.0 ** x)),

@@ -2,12 +2,11 @@
 import numpy
 from matplotlib import colors
 
-from ada_train.report import layers, style
-from ada_train.report.pictures_layers import heat_maps, lost_bar, lost_norm, shown
+from ada_train.report import layers, pointer, style
+from ada_train.report.names import RunName
+from ada_train.report.pictures_layers import heat_maps, lost_bar, lost_norm, lost_words, shown
 from ada_train.report.pictures_operands import noise_sentence
 from ada_train.report.style import Picture
-
-TEXT_CELLS = 40  # rows of a table picture that still have their numbers written in
 
 
 def _probe_sentence(runs, tables, tensor):
@@ -35,14 +34,15 @@ def probes(runs, tensor, order, last):
     rows = [layers.codes(t["layer"], names) for t in tables]
     errors = [layers.grid(t, r, names, t["sqnr_db"].clip(-20, 100)) for t, r in zip(tables, rows)]
     norm = colors.Normalize(0, 60)
-    figure, axes, mesh = heat_maps(runs, names, errors, last, "viridis", norm)
+    figure, axes, mesh = heat_maps(runs, names, errors, last, "viridis", norm,
+                                   lambda value: f"{value:.1f} dB")
     style.color_bar(figure, mesh, axes, f"SQNR of {tensor} (dB)", extend="both")
     pictures = [Picture("probe_error", figure, _probe_sentence(runs, tables, tensor)
                         + layers.thinned(errors), "SQNR by layer and step")]
     lost = [layers.grid(t, r, names, t["lost_pct"]) for t, r in zip(tables, rows)]
     top = max([0.0] + [numpy.nanmax(g.values) for g in lost if numpy.isfinite(g.values).any()])
     norm = lost_norm(top)
-    figure, axes, mesh = heat_maps(runs, names, lost, last, "magma_r", norm)
+    figure, axes, mesh = heat_maps(runs, names, lost, last, "magma_r", norm, lost_words)
     lost_bar(figure, mesh, axes, norm, f"truly lost\n(% of non-zero {tensor})")
     sentence = ("Zero in the run though not in fp32, here or because of what came before: where "
                 "this is darker than the underflow above, operands had already vanished upstream.")
@@ -57,8 +57,9 @@ def probe_table(runs, order):
         at = layers.codes(table["layer"], order)
         for i in numpy.argsort(at, kind="stable"):
             r = table.iloc[i]
-            rows.append([run.label, int(r["step"]), r["layer"], r["tensor"], f"{r['lost_pct']:.4g}",
-                         f"{r['mse']:.4g}", f"{r['sqnr_db']:.2f}", f"{r['cosine']:.6g}"])
+            rows.append([RunName(run.label), int(r["step"]), r["layer"], r["tensor"],
+                         f"{r['lost_pct']:.4g}", f"{r['mse']:.4g}", f"{r['sqnr_db']:.2f}",
+                         f"{r['cosine']:.6g}"])
     return ["run", "step", "layer", "tensor", "lost (%)", "mse", "SQNR (dB)", "cosine"], rows
 
 
@@ -128,12 +129,14 @@ def what_if(runs, tensor, order):
     norm = lost_norm(top)
     for number, (run, ax, (mean, over)) in enumerate(zip(runs, axes, results)):
         mesh = style.heat(ax, numpy.arange(len(scenarios) + 1), mean, "magma_r", norm)
-        if len(names) <= TEXT_CELLS and len(scenarios) * min(len(runs), style.PER_ROW) <= 24:
+        if len(names) <= style.TEXT_CELLS and len(scenarios) * min(len(runs), style.PER_ROW) <= 24:
             _write_cells(ax, mean, over, norm)
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         ax.set_xticks(numpy.arange(len(scenarios)) + 0.5,
                       [style.label(s, 28) for s in scenarios], rotation=35, ha="right")
         ax.set_xlabel("scenario")
+        pointer.cells(ax, numpy.arange(len(scenarios) + 1), names, mean, lost_words,
+                      pointer.named(scenarios))
         style.panel_title(ax, run.label, len(runs))
     lost_bar(figure, mesh, axes, norm, f"mean underflow\n(% of non-zero {tensor})")
     unsure = max([0.0] + [float(t["underflow_unsure_pct"].max()) for t in tables if len(t)])

@@ -4,7 +4,7 @@ import numpy
 import pandas
 from matplotlib.ticker import MaxNLocator
 
-from ada_train.report import layers, style, tasks
+from ada_train.report import layers, pointer, robust, series, style, tasks
 from ada_train.report.style import Picture
 
 POINTS = 1500  # of a line; longer ones are thinned
@@ -33,19 +33,16 @@ def _width(number):
 
 def _band(ax, run, number, column, factor):
     """The mean of several runs, step by step, with their standard deviation."""
-    each = pandas.concat([_smooth(_finite(member, column)).set_axis(member.steps["step"])
+    each = pandas.concat([_smooth(series.finite(member, column)).set_axis(member.steps["step"])
                           .groupby(level=0).last() for member in run.members], axis=1) * factor
     mean, spread = each.mean(axis=1), each.std(axis=1).fillna(0)
     x, (mean, low, high) = each.index, (mean, mean - spread, mean + spread)
     if ax.get_yscale() == "log":
         low = low.where(low > 0, mean)
-    colour, every = style.color(number), max(1, len(x) // POINTS)
-    ax.fill_between(x[::every], low[::every], high[::every], color=colour, alpha=0.18, lw=0)
-    ax.plot(*_thin(x, mean), color=colour, lw=1.6, ls=style.line(number), label=run.label)
-
-
-def _finite(run, column):
-    return run.steps[column].replace([numpy.inf, -numpy.inf], numpy.nan)
+    low, high = low.clip(lower=each.min(axis=1)), high.clip(upper=each.max(axis=1))
+    color, every = style.color(number), max(1, len(x) // POINTS)
+    ax.fill_between(x[::every], low[::every], high[::every], color=color, alpha=0.18, lw=0)
+    ax.plot(*_thin(x, mean), color=color, lw=1.6, ls=style.line(number), label=run.label)
 
 
 def _lines(ax, run, number, column, factor=1.0):
@@ -53,17 +50,18 @@ def _lines(ax, run, number, column, factor=1.0):
         _band(ax, run, number, column, factor)
         return
     table = run.steps
-    values = _finite(run, column) * factor
-    colour = style.color(number)
+    values = series.finite(run, column) * factor
+    color = style.color(number)
     if len(values) >= 80:
-        ax.plot(*_thin(table["step"], values), color=colour, lw=0.6, alpha=0.25)
-    ax.plot(*_thin(table["step"], _smooth(values)), color=colour, lw=_width(number),
+        ax.plot(*_thin(table["step"], values), color=color, lw=0.6, alpha=0.25)
+    ax.plot(*_thin(table["step"], _smooth(values)), color=color, lw=_width(number),
             ls=style.line(number), label=run.label)
 
 
-def _evaluations(ax, run, number, column, factor=1.0):
+def _evaluations(ax, run, number, column, beside, factor=1.0):
     for split, marker in (("test", "o"), ("validation", "s")):
-        rows = run.evaluation[(run.evaluation["split"] == split).to_numpy()]
+        rows, far = series.judged(run, split, column, beside)
+        rows = rows[~far]
         if len(rows):  # an empty line outside the clip box would upset the layout
             ax.plot(rows["step"], rows[column] * factor, ls="none", marker=marker, ms=5,
                     color=style.color(number), mec="white", mew=0.7, zorder=3, clip_on=False)
@@ -93,7 +91,9 @@ def _scale_lines(ax, runs):
         scale = run.steps["scale"].where(run.steps["scale"] > 0)
         if not scale.notna().any():
             continue
-        logs = numpy.log2(scale).to_numpy()
+        logs = numpy.log2(scale)
+        far = robust.outliers(logs, powers=True)
+        logs = logs.where(~far, logs.mask(far).ffill()).to_numpy()
         steps = run.steps["step"].to_numpy()
         # Changes only, drawn as the stairs that they are.
         changed = numpy.append(True, numpy.diff(logs) != 0)
@@ -114,12 +114,24 @@ def _scale_lines(ax, runs):
 
 def _loss_axis(ax, runs):
     """A logarithmic axis where some run's loss left all others far behind."""
-    loss = numpy.concatenate([_smooth(member.steps["loss"]).to_numpy() for run in runs
+    loss = numpy.concatenate([_smooth(series.finite(member, "loss")).to_numpy() for run in runs
                               for member in run.each])
     loss = loss[numpy.isfinite(loss) & (loss > 0)]
     if len(loss) and loss.max() > DIVERGED * numpy.median(loss):
         ax.set_yscale("log")
         return True
+    return False
+
+
+def _rate_axis(ax, runs):
+    """A logarithmic axis where the learning rates of the runs lie far apart; else from 0 on."""
+    ends = [series.finite(run.each[0], "lr").max() for run in runs]
+    ends = [end for end in ends if end > 0]
+    if ends and max(ends) > DIVERGED * min(ends):
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=max(ax.get_ylim()[0], min(ends) / 1000))
+        return True
+    ax.set_ylim(bottom=0)
     return False
 
 
@@ -163,14 +175,15 @@ def _final_sentence(runs):
 
 
 def _behind(axes, rest):
-    """The runs that have no colour of their own, as pale lines behind the others."""
+    """The runs that have no color of their own, as pale lines behind the others."""
     members = [member for run in rest for member in run.each]
     for run in members[::-(-len(members) // BEHIND) or 1]:
         every = max(1, len(run.steps) // BEHIND_POINTS)
         scale = numpy.log2(run.steps["scale"].where(run.steps["scale"] > 0))
-        for ax, values in ((axes[0][0], _smooth(_finite(run, "loss"))),
-                           (axes[0][1], 100 * _smooth(_finite(run, "accuracy"))),
-                           (axes[1][0], run.steps["lr"]), (axes[1][1], scale)):
+        for ax, values in ((axes[0][0], _smooth(series.finite(run, "loss"))),
+                           (axes[0][1], 100 * _smooth(series.finite(run, "accuracy"))),
+                           (axes[1][0], series.finite(run, "lr")),
+                           (axes[1][1], scale.mask(robust.outliers(scale, powers=True)))):
             ax.plot(run.steps["step"][::every], values[::every], color="#bbbbbb", lw=0.5, alpha=0.6,
                     zorder=0.8)
 
@@ -183,29 +196,36 @@ def training(runs, last, rest=()):
     _behind(axes, rest)
     for number, run in enumerate(runs):
         _lines(axes[0][0], run, number, "loss")
-        _evaluations(axes[0][0], run, number, "loss")
+        _evaluations(axes[0][0], run, number, "loss", "loss")
         _lines(axes[0][1], run, number, "accuracy", 100)
-        _evaluations(axes[0][1], run, number, "top1", 100)
-        lr = run.each[0].steps
-        axes[1][0].plot(*_thin(lr["step"], lr["lr"]), color=style.color(number),
+        _evaluations(axes[0][1], run, number, "top1", "accuracy", 100)
+        first = run.each[0]
+        axes[1][0].plot(*_thin(first.steps["step"], series.finite(first, "lr")),
+                        color=style.color(number),
                         ls=style.line(number), lw=_width(number))
     _scale_lines(axes[1][1], runs)
     others = tasks.others(runs)
     titles = [("Loss", "loss (nats)" if others else "cross-entropy (nats)"),
               ("Accuracy", "right (% of what the loss is of)" if others else "top-1 (% of images)"),
-              ("Learning rate", "learning rate (per update)"),
+              (f"Learning rate{' (logarithmic)' if _rate_axis(axes[1][0], runs) else ''}",
+               "learning rate (per update)"),
               ("Scale of the logit gradient", "scale (factor)")]
-    for ax, (title, unit) in zip(axes.flat, titles):
+    outliers = []
+    for ax, (title, unit), panel in zip(axes.flat, titles, series.PANELS):
         ax.set_title(title)
         ax.set_ylabel(unit)
         style.step_axis(ax, last)
-    axes[1][0].set_ylim(bottom=0)
+        for number, run in enumerate(runs):
+            outliers += series.mark_outliers(ax, number, run, *panel)
+        pointer.lines(ax, [(run.label, run.steps["step"], run.steps[panel[1]]) for run in runs],
+                      series.value_words(panel[1]))
     if logarithmic:
         axes[0][0].set_title("Loss (logarithmic)")
     style.legend_above(figure, *axes[0][0].get_legend_handles_labels())
     sentence = _final_sentence(runs)
     if rest:
         sentence += f"\nPale, behind them: the other {len(rest)}."
+    sentence += robust.sentence(outliers)
     return [Picture("training", figure, sentence, "loss, accuracy, learning rate and "
                     "scale over steps")]
 
@@ -229,12 +249,25 @@ def events(runs, last):
     ax.set_title("Events")
     style.step_axis(ax, last)
     style.legend_above(figure, *ax.get_legend_handles_labels())
+    _name_events(ax, runs, kinds, shift)
     parts = []
     for run in runs:
         counts = style.most_first(run.events["event"])[:style.MOST_WORDS]
         words = ", ".join(f"{n} × {k}" for k, n in counts) or "none"
         parts.append(f"{run.label}: {words}")
     return [Picture("events", figure, style.sentences(parts), "events over steps")]
+
+
+def _name_events(ax, runs, kinds, shift):
+    """The ticks of each kind and run under the pointer, as their count and steps."""
+    for i, kind in enumerate(kinds):
+        for number, run in enumerate(runs):
+            steps = run.events["step"][(run.events["event"] == kind).to_numpy()]
+            if len(steps):
+                at = i + shift * (number - (len(runs) - 1) / 2)
+                pointer.area(ax, ax.get_xlim(), (at - shift / 2, at + shift / 2), (
+                    f"{kind}, {run.label}: {len(steps):,}, from step {int(steps.min()):,} to "
+                    f"{int(steps.max()):,}"))
 
 
 def _phase_seconds(run):
@@ -257,8 +290,19 @@ def _time_sentence(runs):
     return style.sentences(parts)
 
 
+def _cut_bars(ax, runs, totals):
+    """The axis of times as wide as the runs that are no outliers; names those that are."""
+    _, high = robust.ends(totals)
+    ax.set_xlim(0, 1.05 * high if high > 0 else None)
+    longer = [f"{run.label}: {style.digits(total, 4)} s" for run, total in zip(runs, totals)
+              if total > high > 0]
+    return f"\nBars that reach the edge go on beyond it: {'; '.join(longer)}." if longer else ""
+
+
 def timing(runs, last):
-    height = max(2.6, 1.5 + 0.35 * len(runs))
+    labels = [style.wrapped(run.label, 30) for run in runs]
+    lines = max(text.count("\n") + 1 for text in labels)
+    height = max(2.6, 1.5 + max(0.35, 0.05 + 0.14 * lines) * len(runs))
     figure, (bars, speed) = style.subplots(1, 2, (style.WIDTH, height))
     figure.get_layout_engine().set(w_pad=0.08)
     left = numpy.zeros(len(runs))
@@ -268,13 +312,19 @@ def timing(runs, last):
         bars.barh(range(len(runs)), table[:, i], left=left, color=PHASE_COLORS[i], label=name,
                   height=0.62)
         left += table[:, i]
-    bars.set_yticks(range(len(runs)), [style.wrapped(run.label, 30) for run in runs])
+        for row, seconds in enumerate(table[:, i]):
+            pointer.area(bars, (left[row] - seconds, left[row]), (row - 0.31, row + 0.31),
+                         f"{runs[row].label}, {name}: {style.digits(seconds, 3)} s")
+    bars.set_yticks(range(len(runs)), labels)
+    longer = _cut_bars(bars, runs, left)
     bars.set_ylim(len(runs) - 0.5, -0.5)
     bars.grid(axis="y", visible=False)
     bars.set_xlabel("time (s, of all logged intervals)")
     bars.set_title("Where the time went")
-    for number, run in enumerate(runs):
-        mean = run.timing.groupby("step")["images_per_second"].mean()
+    means = [run.timing.groupby("step")["images_per_second"].mean() for run in runs]
+    far = [robust.outliers(mean) for mean in means]
+    for number, mean in enumerate(means):
+        mean = mean.mask(far[number])
         speed.plot(*_thin(mean.index, mean), color=style.color(number), ls=style.line(number),
                    lw=1.3)
     speed.set_ylim(bottom=0)
@@ -282,5 +332,14 @@ def timing(runs, last):
     speed.set_ylabel("training speed (images/s)")
     speed.set_title("Speed")
     style.step_axis(speed, last)
+    outliers = []
+    for number, (run, mean) in enumerate(zip(runs, means)):
+        some = mean[far[number]]
+        robust.mark(speed, some.index, some, style.color(number))
+        outliers += [robust.Outlier(run.label, "images/s", step, style.digits(value, 4))
+                     for step, value in some.items()]
+    pointer.lines(speed, [(run.label, mean.index, mean) for run, mean in zip(runs, means)],
+                  lambda value: style.digits(value, 4) + " images/s")
     style.legend_above(figure, *bars.get_legend_handles_labels())
-    return [Picture("timing", figure, _time_sentence(runs), "time by phase, images per second")]
+    sentence = _time_sentence(runs) + longer + robust.sentence(outliers)
+    return [Picture("timing", figure, sentence, "time by phase, images per second")]

@@ -7,7 +7,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from ada_train import formats
-from ada_train.report import layers, style
+from ada_train.report import layers, pointer, style
 from ada_train.report.pictures_layers import shown
 from ada_train.report.style import Picture
 
@@ -86,7 +86,7 @@ def _finish(figure, mesh, axes):
     bar.ax.minorticks_off()
     handles = [Line2D([], [], color=c, ls=ls, lw=2) for _, c, ls, _ in MARKS]
     texts = [f"{name.replace('_', ' ')}: {text}" for name, _, _, text in MARKS]
-    style.legend_above(figure, handles, texts, 60)
+    style.legend_above(figure, handles, texts)
 
 
 def _share_below(table, thresholds):
@@ -139,6 +139,8 @@ def histograms(runs, tensor, order, last):
         mesh = ax.pcolormesh(numpy.arange(low, high + 2), numpy.arange(len(names) + 1) - 0.5,
                              numpy.ma.masked_invalid(share), cmap=_blues(), norm=norm)
         _draw_ends(ax, names, ends)
+        bins = numpy.arange(low, high + 2)
+        pointer.cells(ax, bins, names, share, style.percent, _exponents(bins))
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         ax.set_xlim(min([low] + ends_seen) - 1, max([high + 1] + ends_seen) + 1)
         _exponent_axis(ax.xaxis, f"magnitude of {tensor}, without its scale")
@@ -147,6 +149,12 @@ def histograms(runs, tensor, order, last):
     _finish(figure, mesh, axes)
     first = Picture("histograms", figure, style.sentences(parts), "histograms by layer")
     return [first] + _over_time(runs, tensor, _close_ups(found), last)
+
+
+def _exponents(bins):
+    """`place` of columns that are exponents, for the pointer."""
+    return lambda first, last: f"2^{bins[first]}" if first == last else (
+        f"2^{bins[first]} to 2^{bins[last]}")
 
 
 def _blues():
@@ -221,6 +229,9 @@ def _history(ax, table, known, name, ends, norm):
     edges = numpy.append(steps, steps[-1] + gap)
     mesh = ax.pcolormesh(edges, numpy.arange(low, high + 2),
                          numpy.ma.masked_invalid(share.T), cmap=_blues(), norm=norm)
+    bins = numpy.arange(low, high + 2)
+    pointer.cells(ax, edges, [f"2^{exponent}" for exponent in bins[:-1]], share.T, style.percent,
+                  heights=bins)
     scale = dict(zip(table["step"], table["scale"]))
     for mark, colour, ls, _ in MARKS:
         at = [_threshold(known.get((s, name)), mark, scale.get(s, math.nan)) for s in steps]

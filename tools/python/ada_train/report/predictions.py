@@ -3,6 +3,7 @@ import base64
 import html
 import os
 
+from ada_train.report.names import escaped
 from ada_train.run_files import visible
 
 MOST_PICTURES = 6       # of a run
@@ -53,8 +54,9 @@ def gallery(runs, folders):
     names = [name for name in columns[0][1] if all(name in found for _, found in columns)]
     if not names:
         return '<p class="absent">No picture has the same name in all runs.</p>'
-    head = "".join(f"<th>{html.escape(visible(run.label))}</th>" for run, _ in columns)
+    head = "".join(f"<th>{escaped(visible(run.label))}</th>" for run, _ in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_image(found[name])}<br>{html.escape(visible(name))}</td>"
+        "<tr>" + "".join(f"<td>{_image(found[name])}<br>{escaped(visible(name))}</td>"
                          for _, found in columns) + "</tr>" for name in _spread(names))
-    return (f'<table class="gallery"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>')
+    return (f'<div class="wide"><table class="gallery"><thead><tr>{head}</tr></thead><tbody>{body}'
+            "</tbody></table></div>")

@@ -1,10 +1,9 @@
 """The page's sections in their order: what each shows, how it is read, and which file it needs."""
-import html
-
 from ada_train.report import (advice, heads, layers, overview, pictures_classes, pictures_compared,
                               pictures_layers, pictures_operands, pictures_runs, pictures_study,
                               pictures_training, pictures_values, predictions, style, tasks)
 from ada_train.report.load import MADE_BY
+from ada_train.report.names import Colored, escaped
 from ada_train.report.page import Section
 
 EVENTS_SHOWN = 12   # of each kind in the tables
@@ -29,7 +28,7 @@ def _events_tables(runs):
 def _limit_words(runs):
     seen = {w for run in runs for w in run.scales["limit"].unique()}
     known = pictures_layers.LIMITS.items()
-    rows = [[word, meaning] for word, (_, meaning) in known if word in seen]
+    rows = [[Colored(word, color), meaning] for word, (color, meaning) in known if word in seen]
     return [("", ["limit", "what decided"], rows)] if rows else []
 
 
@@ -38,7 +37,7 @@ def _absent(runs, file):
     without = [run.label for run in runs if not len(run.tables[file])]
     if not without or file == "events":
         return ""
-    who = "" if len(without) == len(runs) else f" for {html.escape(', '.join(without))}"
+    who = "" if len(without) == len(runs) else f" for {escaped(', '.join(without))}"
     return f"<p class=\"absent\">No rows of {file}.csv{who}: {MADE_BY[file]}.</p>"
 
 
@@ -114,9 +113,6 @@ PARTS = [
     ("timing", "Time", "Seconds of all logged intervals by phase, and the speed of training.",
      "timing", pictures_training.timing, ("last",)),
 ]
-# Sections of segmentation and detection, and the one that only segmentation has.
-OF_TASKS, OF_PIXELS = ("classes", "confusion", "heads"), "confusion"
-OF_BLOCKS = "operands"  # the section of runs with operands in blocks
 NO_PICTURES = ("<p class=\"absent\">No pictures: <code>ada-train evaluate RUN_DIR --predictions "
                "RUN_DIR/predictions</code> makes them; --predictions FOLDER names others.</p>")
 
@@ -126,8 +122,9 @@ def _wanted(runs):
     others = tasks.others(runs)
     pixels = any(len(run.tables["confusion"]) for run in runs)
     blocks = any(len(run.tables["blocks"]) for run in runs)
-    return [part for part in PARTS if (part[0] not in OF_TASKS
-            or (others and (pixels or part[0] != OF_PIXELS))) and (part[0] != OF_BLOCKS or blocks)]
+    hidden = {"classes": not others, "heads": not others, "confusion": not (others and pixels),
+              "operands": not blocks}
+    return [part for part in PARTS if not hidden.get(part[0])]
 
 
 def _predictions(runs, folders):

@@ -3,7 +3,6 @@ pixels, axes with units, and the sentence that stands under each picture."""
 import dataclasses
 import math
 import statistics
-import textwrap
 
 import matplotlib
 import numpy
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ada_train.report.names import lines as name_lines
 from ada_train.run_files import visible
 
 # Okabe and Ito's palette without its yellow, which is too light for lines; after it those that are
@@ -26,6 +26,7 @@ NO_VALUE = "#c9c9c9"  # hatching of a heat map's cells without one
 DPI = 144
 WIDTH = 11.2  # inches; shown at 100 pixels an inch
 PER_ROW = 3   # panels side by side
+TEXT_CELLS = 40  # rows of a heat map that still have their numbers written in
 MOST_WORDS = 40  # kinds, limits and scenarios that a picture can show
 
 RC = {
@@ -96,6 +97,8 @@ def power(value):
     if not (value > 0 and math.isfinite(value)):
         return str(value)
     exponent = math.log2(value)
+    if abs(exponent) >= 40 and abs(exponent - round(exponent)) >= 1e-9:
+        return f"2^{exponent:.1f}"
     if abs(exponent - round(exponent)) < 1e-9 and abs(exponent) >= 4:
         return f"2^{round(exponent)}"
     return digits(value, 4)
@@ -106,6 +109,8 @@ def digits(value, count):
     if value is None or not math.isfinite(value):
         return str(value)
     text = f"{value:.{count}g}"
+    if abs(value) >= 1e15:
+        return f"{'-' if value < 0 else ''}10^{math.log10(abs(value)):.1f}"
     if "e+" in text:
         return f"{float(text):,.0f}"
     return text
@@ -211,28 +216,39 @@ def color_bar(figure, mesh, axes, label, **options):
     return bar
 
 
-def wrapped(text, most, lines=2):
-    """`text` in lines of at most `most` characters, broken behind commas and blanks where it can
-    be; its middle is left out where it needs more lines."""
-    text = visible(str(text)).replace(" seeds)", "\u00a0seeds)")  # not broken there
-    rows = textwrap.wrap(text, most, break_on_hyphens=False)
+def wrapped(text, most, lines=5):
+    """`text` in lines of at most `most` characters, broken where its words end; its middle is left
+    out where it needs more lines."""
+    rows = name_lines(str(text).replace(" seeds)", "\u00a0seeds)"), most)  # not broken there
     if len(rows) > lines:
         rows[lines - 1:] = [shorten(" ".join(rows[lines - 1:]), most)]
     return "\n".join(label(row, most) for row in rows)
 
 
 def panel_title(ax, text, panels):
-    """A title within the width of its panel, beside which stand others."""
-    ax.set_title(wrapped(text, 96 // min(panels, PER_ROW)))
+    """A title within the width of its panel, beside which stand others. The figure grows by the
+    lines that it has beyond the first two, once for each row of panels."""
+    title = wrapped(text, 96 // min(panels, PER_ROW))
+    ax.set_title(title)
+    row, figure = ax.get_subplotspec().rowspan.start, ax.figure
+    figure.title_lines = getattr(figure, "title_lines", {})
+    more = title.count("\n") + 1 - figure.title_lines.get(row, 2)
+    if more > 0:
+        figure.title_lines[row] = title.count("\n") + 1
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + 0.17 * more)
 
 
-def legend_above(figure, handles, labels, most=40):
-    """A legend over the figure, which grows by its height: as many columns as its names let fit."""
-    labels = [label(text, most) for text in labels]
-    columns = max(1, int(WIDTH / (0.62 + 0.07 * max(map(len, labels), default=1))))
-    rows = math.ceil(len(labels) / columns)
+def legend_above(figure, handles, labels, most=60):
+    """A legend over the figure, which grows by its height: as many columns as its names let fit.
+    `most`: characters of a line."""
+    labels = [wrapped(text, most) for text in labels]
+    longest = max((len(line) for text in labels for line in text.split("\n")), default=1)
+    columns = max(1, int(WIDTH / (0.62 + 0.07 * longest)))
     width, height = figure.get_size_inches()
-    room = 0.19 * rows + 0.12
+    heights = numpy.array([0.19 + 0.14 * text.count("\n") for text in labels])
+    columns = max(1, min(columns, len(labels)))
+    room = max(part.sum() for part in numpy.array_split(heights, columns)) + 0.12
     figure.set_size_inches(width, height + room)
-    figure.legend(handles, labels, loc="upper center", ncol=min(columns, len(labels)))
+    figure.legend(handles, labels, loc="upper center", ncol=columns)
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - room / (height + room)))
