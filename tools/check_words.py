@@ -6,6 +6,7 @@ usage: tools/check_words.py [FOLDER]    (default: this tree; its src/, tests/, t
 Prints one line per finding, file:line, with the word to use instead, and exits 1 if there are any.
 What stands in quotes is not looked at: texts that the program prints are its interface.
 """
+import functools
 import pathlib
 import re
 import sys
@@ -65,6 +66,12 @@ def line_of(text, at):
     return text.count("\n", 0, at) + 1
 
 
+@functools.lru_cache(maxsize=None)
+def plain_words(name):
+    """What to say instead of a name, and in which folder: those entries of NAMES that it matches."""
+    return [(plain, folder) for pattern, plain, folder in NAMES if re.fullmatch(pattern, name)]
+
+
 def british(text):
     """Yields (place, message) for each British word of a text."""
     for found in BRITISH.finditer(text):
@@ -92,16 +99,15 @@ def paragraphs(text):
 def check_code(path, text):
     """Yields (line, message) for a C++ file."""
     for token in TOKEN.finditer(text):
-        line = line_of(text, token.start())
+        messages = []
         if token.lastgroup == "name":
-            for pattern, plain, folder in NAMES:
-                if path.startswith(folder) and re.fullmatch(pattern, token.group()):
-                    yield line, f"{token.group()}: the plain word is {plain}"
-            for _, message in british(token.group()):
-                yield line, message
-        elif token.lastgroup == "comment":
-            for _, message in british(prose(token.group())):
-                yield line, message
+            messages = [f"{token.group()}: the plain word is {plain}"
+                        for plain, folder in plain_words(token.group()) if path.startswith(folder)]
+        if token.lastgroup in ("name", "comment"):
+            said = token.group() if token.lastgroup == "name" else prose(token.group())
+            messages += [message for _, message in british(said)]
+        for message in messages:
+            yield line_of(text, token.start()), message
     for line, paragraph in paragraphs(text):
         for pattern, message in PHRASES:
             if pattern.search(paragraph):

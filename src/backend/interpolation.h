@@ -30,7 +30,7 @@ struct InterpolatedAxis {
   ADA_HOST_DEVICE BetweenPixels At(std::int64_t o) const {
     const std::int64_t over = align_corners ? (out > 1 ? out - 1 : 1) : 2 * out;
     std::int64_t place = align_corners ? o * (in - 1) : (2 * o + 1) * in - out;
-    place = align_corners && out == 1 ? 0 : place < 0 ? 0 : place;
+    place = place < 0 ? 0 : place;
     const std::int64_t at = place / over;
     if (at >= in - 1) return {static_cast<int>(in - 1), 1, 0};
     const double above = static_cast<double>(place % over) / static_cast<double>(over);

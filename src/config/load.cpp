@@ -7,6 +7,7 @@
 #include "config/yaml/overrides.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "data/catalog.h"
 #include "scaling/policies/presets.h"
 
 namespace ada::config {
@@ -127,6 +128,15 @@ void FillDefaults(Config& config) {
 
 std::int64_t MaxRetries(const TrainConfig& train) {
   return train.on_overflow == OnOverflow::kRetry ? train.max_retries : 0;
+}
+
+bool DecidesByLoss(const Config& config) {
+  return config.evaluate.metric == BestMetric::kLoss || config.task == Task::kLanguage;
+}
+
+bool TokensAreBytes(const Config& config) {
+  return config.task == Task::kLanguage &&
+         data::FactsOf(config.data.dataset).origin == data::Origin::kText;
 }
 
 std::string ToYaml(const Config& config) { return DocumentText(ToNode(config)); }

@@ -87,6 +87,11 @@ std::string TextOf(const PrecisionSwitchConfig& change);
 // Attempts that may follow the first of a step.
 std::int64_t MaxRetries(const TrainConfig& train);
 
+// Whether the smallest loss tells which evaluation is the best.
+bool DecidesByLoss(const Config& config);
+// Whether tokens are bytes of a text, so that a loss is one of bits a byte; of task language alone.
+bool TokensAreBytes(const Config& config);
+
 // What a scenario of log.what_if is called where it has no name, from what the entry says, without
 // commas: "scale=1024", "format=fp8_e5m2 scale=8", "policy=dynamic preset=apex". From `scaling` it
 // takes the policy and what differs from that policy's defaults: call it before defaults are filled

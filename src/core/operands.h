@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace ada {
 
@@ -18,6 +20,19 @@ constexpr const char* NameOf(Operand operand) { return kOperandNames[IndexOf(ope
 // Whether it is made of the weights.
 constexpr bool IsWeight(Operand operand) {
   return operand == Operand::kForwardW || operand == Operand::kDxW;
+}
+// Whether its product sums over channels, along which its blocks then lie; for w over the second
+// axis that PyTorch's order has. `transposed`: of a transposed convolution, whose axes of w are
+// exchanged.
+constexpr bool AlongChannels(Operand operand, bool transposed) {
+  if (IsWeight(operand)) return (operand == Operand::kForwardW) != transposed;
+  return operand == Operand::kForwardX || operand == Operand::kDxDy;
+}
+// The operand that logs call so; none of another name.
+constexpr std::optional<Operand> OperandNamed(std::string_view name) {
+  for (std::size_t i = 0; i < kOperands; ++i)
+    if (name == kOperandNames[i]) return static_cast<Operand>(i);
+  return std::nullopt;
 }
 
 }  // namespace ada

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <unordered_set>
 
-#include "core/lower_case.h"
-
 namespace ada {
 namespace {
 
@@ -105,6 +103,12 @@ std::string Shortest(T value) {
 }
 
 }  // namespace
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = LowerCase(c);
+  return lower;
+}
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& known) {
   const std::string wanted = LowerCase(name);

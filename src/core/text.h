@@ -1,5 +1,5 @@
-// Small text helpers: nearest names for messages, globs, and numbers as text. No parsing of YAML or
-// CSV here.
+// Small text helpers: letter case, nearest names for messages, globs, and numbers as text. No
+// parsing of YAML or CSV here.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -8,6 +8,12 @@
 #include <vector>
 
 namespace ada {
+
+// Letters in lower case, whatever the locale is: ASCII alone, all other bytes stay.
+inline char LowerCase(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+std::string LowerCase(std::string_view text);
 
 // The member of `known` with the fewest edits to `name` (insertion, deletion, substitution,
 // exchange of neighbors; letter case counts nothing), the first of equals. "" where all are more

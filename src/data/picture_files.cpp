@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "core/lower_case.h"
+#include "core/text.h"
 
 namespace ada::data {
 

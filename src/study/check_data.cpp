@@ -9,6 +9,7 @@
 #include "study/commands.h"
 #include "study/text_table.h"
 #include "telemetry/csv.h"
+#include "train/assemble.h"
 #include "train/check_files.h"
 
 namespace ada::study {
@@ -94,7 +95,7 @@ int CheckData(const config::Config& config, const CheckDataOptions& options, std
   if (options.csv) {
     PrintFaultsAsCsv(checked.faults, out);
   } else if (checked.refusal.empty()) {
-    PrintKinds(checked, config.task == Task::kLanguage ? "sequences" : "images", out);
+    PrintKinds(checked, train::SamplesWord(config), out);
     PrintFaults(checked.faults, out);
   } else {
     PrintFaults(checked.faults, out);

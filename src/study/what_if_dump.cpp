@@ -1,13 +1,13 @@
 // what-if --dump: what formats would lose of the operands of a dump's products.
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <ostream>
 
 #include "config/load.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/tensor.h"
 #include "core/tensor_files/safetensors.h"
 #include "core/text.h"
@@ -16,6 +16,7 @@
 #include "study/commands.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
+#include "telemetry/run_folder.h"
 #include "what_if/operand_judge.h"
 
 namespace ada::study {
@@ -110,13 +111,11 @@ void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
 
 std::string NewestDump(const std::string& folder) {
   RequireRun(folder);
+  std::vector<std::string> names;
+  TryListFolder(folder + "/dump", &names);
   std::string newest;
-  std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(folder + "/dump", error)) {
-    const std::string name = file.path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(".safetensors"))
-      newest = std::max(newest, file.path().string());
-  }
+  for (const std::string& name : names)
+    if (telemetry::IsDump(name)) newest = std::max(newest, folder + "/dump/" + name);
   if (newest.empty())
     throw DataError(folder +
                     ": has no dump, and histograms do not know the blocks of a format; run again "

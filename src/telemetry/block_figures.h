@@ -10,6 +10,10 @@
 
 namespace ada::telemetry {
 
+// Training is said to stall where a gradient's power is less than so many times that of its
+// errors (arXiv 2505.19115).
+inline constexpr double kStallPower = 3;
+
 // BlockCounts as they are shown. A row derives from this struct.
 struct BlockFigures {
   std::int64_t numel = 0, zeros = 0, inf = 0, nan = 0;

@@ -65,14 +65,6 @@ void Remove(const fs::path& path) {
   if (error) throw OutputError(path.string() + ": cannot be deleted: " + error.message());
 }
 
-bool IsDump(const std::string& name) {
-  constexpr std::string_view kBegin = "step-", kEnd = ".safetensors";
-  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
-  const std::size_t length = name.size() - std::min(name.size(), kBegin.size() + kEnd.size());
-  const std::string digits = name.substr(kBegin.size(), length);
-  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos;
-}
-
 bool IsRunsOwn(const std::string& name) {
   return HasExtension(name, {".safetensors", ".json"}) || IsEventFile(name);
 }
@@ -149,6 +141,14 @@ FileLock Lock(const std::string& folder) {
 }
 
 }  // namespace
+
+bool IsDump(const std::string& name) {
+  constexpr std::string_view kBegin = "step-", kEnd = ".safetensors";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
+  const std::size_t length = name.size() - std::min(name.size(), kBegin.size() + kEnd.size());
+  const std::string digits = name.substr(kBegin.size(), length);
+  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos;
+}
 
 bool HasCheckpoints(const std::string& folder) {
   const std::string checkpoints = folder + "/checkpoints";

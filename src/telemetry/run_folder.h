@@ -28,6 +28,8 @@ bool HasCheckpoints(const std::string& folder);
 // what lies in its checkpoints, dumps and event files. "": no run does.
 std::string RunThatKeeps(const std::string& path);
 
+// Whether a file of dump/ is called as the dump of a step is: step-<digits>.safetensors.
+bool IsDump(const std::string& name);
 // Deletes the dumped steps of an earlier run in a run's folder, dump/step-<digits>.safetensors, and
 // dump/ where nothing else is in it; other files stay. OutputError.
 void RemoveDumps(const std::string& run_folder);

@@ -52,6 +52,8 @@ struct RunData {
   std::vector<std::string> warnings = {};  // and should not overlook
   std::optional<DataFacts> facts;          // of a training: FactsOfFiles
 };
+// What samples of the task are called, several of them.
+const char* SamplesWord(const config::Config& config);
 // `info`: what InspectData said; what it found already is taken from there.
 RunData ReadData(const config::Config& config, const data::DatasetInfo& info);
 RunData ReadData(const config::Config& config);

@@ -90,6 +90,10 @@ data::HeldBack HeldBackOf(const config::Config& config) {
 
 }  // namespace
 
+const char* SamplesWord(const config::Config& config) {
+  return config.task == Task::kLanguage ? "sequences" : "images";
+}
+
 data::FileChoices ChoicesOf(const config::Config& config) {
   const config::DataConfig& d = config.data;
   data::FileChoices choices;
@@ -173,11 +177,6 @@ void FitImages(const config::Config& config, data::DatasetInfo* info) {
       info->found ? data::PictureSize{info->found->test.height, info->found->test.width} : stored);
   CheckChannels(config, *info, stored);
   info->height = input.height, info->width = input.width;
-}
-
-// What samples of the task are called.
-const char* SamplesWord(const config::Config& config) {
-  return config.task == Task::kLanguage ? "sequences" : "images";
 }
 
 // Whether data.validation takes images from split train, which the files did not need for test.

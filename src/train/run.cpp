@@ -136,7 +136,6 @@ std::string TextOf(const Team& team, const config::Config& config,
 struct Stretch {
   ChosenBackend chosen;
   config::Config config;  // with the precision of these steps
-  std::int64_t last_step = 0;
   std::unique_ptr<scaling::Policy> policy;
   graph::GraphSpec spec;  // refers to the members before it
   std::unique_ptr<graph::Graph> graph;
@@ -148,7 +147,6 @@ struct Stretch {
   void Plan(const config::Config& whole, std::int64_t step, const Shape& image, const Team* team) {
     config = whole;
     config.precision = config::PrecisionAt(whole.precision, step);
-    last_step = config::LastStepAsAt(whole.precision, step);
     policy = scaling::MakePolicy(config.scaling);
     spec = TrainGraph(config, image, *policy);
     spec.input.n = static_cast<int>(LargestPart(spec.input.n, team));
@@ -210,14 +208,15 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     if (continuation.done) return 0;
   }
   std::optional<ResumePoint>& from = continuation.from;
-  const auto switch_after = [&](std::int64_t step) {
+  const auto switch_to = [&](std::int64_t step) {
     stretch.reset();
     stretch = std::make_unique<Stretch>(BackendOf(given.device, team.get()));
-    stretch->Plan(config, step + 1, image, team.get());
+    stretch->Plan(config, step, image, team.get());
     stretch->Build(need);
   };
-  if (from && from->state.step >= stretch->last_step && from->state.step < total)
-    switch_after(from->state.step);
+  // A run that was killed in its last evaluation has no other step to come.
+  const std::int64_t next = from ? std::min(from->state.step + 1, total) : 1;
+  if (next > config::LastStepAsAt(config.precision, 1)) switch_to(next);
   const std::string warning = MemoryWarning(need, stretch->spec);
   const RunData data = read ? std::move(*read) : reading.get();
 
@@ -225,9 +224,9 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   std::optional<Session> session;
   const auto begin = [&](const std::optional<Elapsed>& before) {
     session.emplace(
-        SessionParts{config, stretch->config, stretch->last_step, signals, before, config.output,
-                     *stretch->chosen.backend, data, *stretch->graph, *stretch->policy, log,
-                     options.progress, stretch->chosen.threads, team.get(), options.program},
+        SessionParts{config, stretch->config, signals, config.output, *stretch->chosen.backend,
+                     data, *stretch->graph, *stretch->policy, log, options.progress,
+                     stretch->chosen.threads, team.get(), options.program, before},
         from);
   };
   begin(std::nullopt);
@@ -261,12 +260,12 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   for (;;) {
     const std::optional<int> code = session->Run();
     if (code) return *code;
-    const std::int64_t step = stretch->last_step;
+    const std::int64_t step = session->steps();
     const Elapsed elapsed = session->elapsed();
     session.reset();  // it uses the stretch
     const std::string stem = CheckpointStem(config.output + "/checkpoints", step);
     from = ResumePoint{stem, ReadCheckpointState(stem)};
-    switch_after(step);
+    switch_to(step + 1);
     begin(elapsed);
     if (writes) session->OpenLogs();
   }

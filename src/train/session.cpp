@@ -5,7 +5,7 @@
 #include <cmath>
 #include <csignal>
 
-#include "config/judged_by.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "telemetry/language.h"
@@ -75,7 +75,8 @@ void Session::FailTraining(End end) {
 }
 
 Session::End Session::Loop() {
-  const std::int64_t last = std::min(total_steps_, p_.last_step);
+  const std::int64_t last =
+      std::min(total_steps_, config::LastStepAsAt(p_.whole.precision, trainer_.steps() + 1));
   while (trainer_.steps() < last) {
     const StepResult r = trainer_.Step();
     images_ += r.images;

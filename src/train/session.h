@@ -39,9 +39,7 @@ struct Elapsed {
 struct SessionParts {
   const config::Config& whole;   // of the run
   const config::Config& config;  // the same with the precision of this session's steps
-  std::int64_t last_step;        // with which its precision ends
   const SignalWatch& signals;
-  std::optional<Elapsed> before;  // of the run's sessions before this one, in this process
   std::string folder;
   backend::Backend& backend;
   const RunData& data;
@@ -50,8 +48,9 @@ struct SessionParts {
   telemetry::Log& log;
   bool progress;
   int threads;
-  Team* team = nullptr;               // of a run of one process: null
-  std::string program = "ada-train";  // as it was called
+  Team* team = nullptr;                // of a run of one process: null
+  std::string program = "ada-train";   // as it was called
+  std::optional<Elapsed> before = {};  // of the run's sessions before this one, in this process
 };
 
 // Attempts of the whole run: epochs, or train.max_steps where that is less.
@@ -75,6 +74,7 @@ class Session {
   // Throws TrainingError after train.stop_after_skips skipped steps in a row and where the policy
   // ends the run.
   std::optional<int> Run();
+  std::int64_t steps() const { return trainer_.steps(); }
   Elapsed elapsed() const { return {start_, training_seconds_, images_}; }
   const DistributedGradients* distributed() const {
     return distributed_.get();

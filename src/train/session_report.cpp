@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/judged_by.h"
 #include "config/load.h"
 #include "core/text.h"
 #include "train/class_weights.h"

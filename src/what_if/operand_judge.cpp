@@ -1,8 +1,10 @@
 #include "what_if/operand_judge.h"
 
 #include <cmath>
+#include <utility>
 
 #include "core/blocks/operand_blocks.h"
+#include "core/operands.h"
 #include "core/stats.h"
 
 namespace ada::what_if {
@@ -55,28 +57,27 @@ std::string RefuseShapes(const MatmulTensors& t) {
     for (std::size_t i = 2; t.linear && i < tensor.dims.size(); ++i) count *= tensor.dims[i];
     return count;
   };
-  const StoredTensor &whole = t.transposed ? t.x : t.dy, &grouped = t.transposed ? t.dy : t.x;
-  const char* const sides[] = {"x and w have different numbers of input channels",
-                               "dy and w have different numbers of output channels"};
-  if (grouped && t.w && channels(grouped) != t.w.dims[1] * t.groups) return sides[t.transposed];
-  if (whole && t.w && channels(whole) != t.w.dims[0]) return sides[!t.transposed];
+  if (t.w) {
+    std::int64_t in = t.w.dims[1] * t.groups, out = t.w.dims[0];
+    if (t.transposed) std::swap(in, out);
+    if (t.x && channels(t.x) != in) return "x and w have different numbers of input channels";
+    if (t.dy && channels(t.dy) != out) return "dy and w have different numbers of output channels";
+  }
   if (t.x && t.dy && t.x.dims[0] != t.dy.dims[0]) return "x and dy are of different batches";
   return {};
 }
 
 std::vector<OperandRow> JudgeOperands(const MatmulTensors& t, const AnyFormat& format) {
   std::vector<OperandRow> rows;
-  const auto add = [&](const char* name, const StoredTensor& tensor, bool along_channels) {
-    if (!tensor) return;
-    const OperandPlace place{&tensor == &t.w, t.linear, t.groups, along_channels, tensor.dims};
-    rows.push_back(OperandRowOf(t, name, tensor, place, format));
-  };
-  add("forward.x", t.x, true);
-  add("forward.w", t.w, !t.transposed);
-  add("dx.dy", t.dy, true);
-  add("dx.w", t.w, t.transposed);
-  add("dw.x", t.x, false);
-  add("dw.dy", t.dy, false);
+  for (std::size_t i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
+    const StoredTensor& tensor = IsWeight(operand) ? t.w : is_x ? t.x : t.dy;
+    if (!tensor) continue;
+    const OperandPlace place{IsWeight(operand), t.linear, t.groups,
+                             AlongChannels(operand, t.transposed), tensor.dims};
+    rows.push_back(OperandRowOf(t, NameOf(operand), tensor, place, format));
+  }
   return rows;
 }
 

@@ -29,14 +29,13 @@ constexpr std::size_t kMost = 60;
 
 TEST_SUITE("cpu") {
   TEST_CASE("gradients: convolutions and linear layers") {
-    for (const auto& cases : {SmallMatmuls(), TransposedMatmuls()})
-      for (const MatmulCase& c : cases) {
-        CAPTURE(c.name);
-        OpenBench bench;
-        const MatmulBench p(bench, c, kFp32, 4, 2);
-        const Values weights = Times(Bench::Get(p.spec.dy.tensor), 0.25f);
-        GradientChecks(bench, kMost).Matmul(*p.MakeOp(bench), p.spec, weights);
-      }
+    for (const MatmulCase& c : AllMatmuls()) {
+      CAPTURE(c.name);
+      OpenBench bench;
+      const MatmulBench p(bench, c, kFp32, 4, 2);
+      const Values weights = Times(Bench::Get(p.spec.dy.tensor), 0.25f);
+      GradientChecks(bench, kMost).Matmul(*p.MakeOp(bench), p.spec, weights);
+    }
   }
 
   TEST_CASE("gradients: batch norm, alone and with sum and relu") {

@@ -121,6 +121,23 @@ struct MatmulFormats {
   NumberFormat x, w, y, dy, dx;
 };
 
+// The op of such a layer with all else as `spec` says.
+inline std::unique_ptr<Op> MakeMatmul(Backend& backend, const MatmulCase& c,
+                                      const MatmulSpec& spec) {
+  if (c.linear) {
+    LinearSpec linear;
+    static_cast<MatmulSpec&>(linear) = spec;
+    return backend.Make(linear);
+  }
+  const auto windowed = [&](auto conv) {
+    static_cast<MatmulSpec&>(conv) = spec;
+    conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
+    conv.groups = c.groups;
+    return backend.Make(conv);
+  };
+  return c.transposed ? windowed(ConvTranspose2dSpec()) : windowed(Conv2dSpec());
+}
+
 // The layer on a backend with random values; alpha is the layer's fixed scale.
 struct MatmulBench {
   MatmulBench(Bench& bench, const MatmulCase& c, const NumberFormat& format, float scale,
@@ -147,23 +164,7 @@ struct MatmulBench {
     spec.dw = bench.Make(c.w(), kFp32);
     spec.scaler = &scaler;
   }
-  std::unique_ptr<Op> MakeOp(Bench& bench) const {
-    if (product.linear) {
-      LinearSpec linear;
-      static_cast<MatmulSpec&>(linear) = spec;
-      return bench->Make(linear);
-    }
-    return product.transposed ? bench->Make(WindowOf<ConvTranspose2dSpec>())
-                              : bench->Make(WindowOf<Conv2dSpec>());
-  }
-  template <class Spec>
-  Spec WindowOf() const {
-    Spec conv;
-    static_cast<MatmulSpec&>(conv) = spec;
-    conv.stride = product.stride, conv.padding = product.padding;
-    conv.dilation = product.dilation, conv.groups = product.groups;
-    return conv;
-  }
+  std::unique_ptr<Op> MakeOp(Bench& bench) const { return MakeMatmul(*bench, product, spec); }
   // One step of `op` over the pass's rows.
   void Step(Op& op, const Pass& pass) const {
     op.RefreshWeights(pass);
@@ -220,6 +221,11 @@ inline std::vector<MatmulCase> TransposedMatmuls() {
       Transposed({"2 groups", {4, 4, 5, 16}, 10, three, two, one, one, 2, true}, {0, 1}),
       Transposed({"depthwise", {4, 4, 5, 16}, 16, two, two, no, one, 16, true}),
       Transposed({"kernel 2x5, stride 1x2", {3, 4, 5, 3}, 10, {2, 5}, {1, 2}, {1, 2}, one, 1})};
+}
+inline std::vector<MatmulCase> AllMatmuls() {
+  std::vector<MatmulCase> all = SmallMatmuls();
+  for (const MatmulCase& c : TransposedMatmuls()) all.push_back(c);
+  return all;
 }
 
 }  // namespace ada::backend::test

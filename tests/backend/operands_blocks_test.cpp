@@ -200,10 +200,8 @@ TEST_SUITE("cpu") {
         Mx(kFp6E2M3, BlockRule::kRceil),        Mx(kFp4E2M1, BlockRule::kEven),
         Of(kFp8E4M3, BlockScale::kFp32, false), Mx(kFp8E5M2, BlockRule::kCeil)};
     const Formats rules = {torchao, modelopt, modelopt, torchao, torchao, modelopt};
-    std::vector<MatmulCase> cases = SmallMatmuls();
-    for (const MatmulCase& c : TransposedMatmuls()) cases.push_back(c);
     for (const Formats& formats : {kinds, rules})
-      for (const MatmulCase& c : cases) {
+      for (const MatmulCase& c : AllMatmuls()) {
         CAPTURE(c.name);
         BlockBench b(c, kFp32, 8, 4);
         std::array<Values, kOperands> taken;

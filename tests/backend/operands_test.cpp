@@ -72,9 +72,7 @@ struct OperandBench {
 
 TEST_SUITE("cpu") {
   TEST_CASE("operands: each product takes its own, of every kind of layer") {
-    std::vector<MatmulCase> cases = SmallMatmuls();
-    for (const MatmulCase& c : TransposedMatmuls()) cases.push_back(c);
-    for (const MatmulCase& c : cases) {
+    for (const MatmulCase& c : AllMatmuls()) {
       for (const NumberFormat& stored : {kBf16, kFp16, kFp32}) {
         CAPTURE(c.name);
         CAPTURE(FormatName(stored));

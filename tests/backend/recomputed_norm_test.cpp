@@ -202,9 +202,7 @@ const MatmulCase& Middle() {  // blocks of 4 images, chunks of several
 
 TEST_SUITE("cpu") {
   TEST_CASE("recomputed: every kind of product, with and without relu") {
-    std::vector<MatmulCase> cases = SmallMatmuls();
-    for (const MatmulCase& c : TransposedMatmuls()) cases.push_back(c);
-    for (const MatmulCase& c : cases)
+    for (const MatmulCase& c : AllMatmuls())
       for (const bool relu : {true, false}) {
         CAPTURE(c.name);
         CAPTURE(relu);

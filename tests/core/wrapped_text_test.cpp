@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "core/lower_case.h"
+#include "core/text.h"
 
 namespace ada {
 

@@ -16,21 +16,6 @@ struct Rule {
 
 std::size_t Size(const Shape& shape) { return static_cast<std::size_t>(shape.numel()); }
 
-std::unique_ptr<Op> MakeOp(Agreement& both, const MatmulCase& c, const MatmulSpec& spec) {
-  if (c.linear) {
-    LinearSpec linear;
-    static_cast<MatmulSpec&>(linear) = spec;
-    return both.lab->Make(linear);
-  }
-  const auto windowed = [&](auto conv) {
-    static_cast<MatmulSpec&>(conv) = spec;
-    conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
-    conv.groups = c.groups;
-    return both.lab->Make(conv);
-  };
-  return c.transposed ? windowed(ConvTranspose2dSpec()) : windowed(Conv2dSpec());
-}
-
 scaling::LayerScaler ScalerOf(const MatmulCase& c, const Roles& r, const Rule& rule) {
   scaling::LayerScaler scaler;
   scaler.rule.method = rule.method, scaler.rule.reference = rule.reference;
@@ -71,7 +56,7 @@ void CheckMatmul(const MatmulCase& c, const Roles& r, const Rule& rule, double s
   CAPTURE(Text(c));
   Agreement both;
   const MatmulSpec spec = SpecOf(both, c, r, rule, sigma);
-  const auto op = MakeOp(both, c, spec);
+  const auto op = MakeMatmul(*both.lab, c, spec);
   both.Steps(*op, c.x, [&](int step) {
     both.lab.Set(spec.x, Normal(Size(c.x), 1, 100 + static_cast<std::uint64_t>(step)));
   });
@@ -132,7 +117,7 @@ TEST_SUITE(ADA_SUITE) {
       Values dy = both.lab.Get(spec.dy.tensor);
       dy[7] = bad;
       both.lab.Set(spec.dy.tensor, dy);
-      both.Steps(*MakeOp(both, conv, spec), conv.x);
+      both.Steps(*MakeMatmul(*both.lab, conv, spec), conv.x);
     }
   }
 
@@ -142,7 +127,7 @@ TEST_SUITE(ADA_SUITE) {
       MatmulSpec spec = SpecOf(both, c, AllRoles()[1], {}, 1);
       spec.dy = spec.dx = {}, spec.dw = spec.db = {}, spec.scaler = nullptr;
       spec.dw_stats = nullptr;
-      const auto op = MakeOp(both, c, spec);
+      const auto op = MakeMatmul(*both.lab, c, spec);
       Pass pass;
       pass.rows = static_cast<int>(c.x.n), pass.training = false;
       op->RefreshWeights(pass);

@@ -18,14 +18,13 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("gradients: convolutions and linear layers") {
     Settings settings;
     settings.format = kFp32;
-    for (const auto& cases : {SmallMatmuls(), TransposedMatmuls()})
-      for (const MatmulCase& c : cases) {
-        CAPTURE(c.name);
-        Lab lab(MakeBackendUnderTest());
-        const Layer layer(lab, c, settings);
-        const Values weights = Times(lab.Get(layer.spec.dy.tensor), 1 / settings.scale);
-        GradientChecks(lab, kMost).Matmul(*layer.op, layer.spec, weights);
-      }
+    for (const MatmulCase& c : AllMatmuls()) {
+      CAPTURE(c.name);
+      Lab lab(MakeBackendUnderTest());
+      const Layer layer(lab, c, settings);
+      const Values weights = Times(lab.Get(layer.spec.dy.tensor), 1 / settings.scale);
+      GradientChecks(lab, kMost).Matmul(*layer.op, layer.spec, weights);
+    }
   }
 
   TEST_CASE("gradients: batch norm, alone and with sum and relu") {

@@ -62,22 +62,7 @@ struct Layer {
     spec.y_style.stream = 5, spec.dx.style.stream = 6;
     SetScaler(c);
     if (change) change(spec);
-    Make(c);
-  }
-  void Make(const MatmulCase& c) {
-    if (c.linear) {
-      LinearSpec linear;
-      static_cast<MatmulSpec&>(linear) = spec;
-      op = lab->Make(linear);
-      return;
-    }
-    const auto windowed = [&](auto conv) {
-      static_cast<MatmulSpec&>(conv) = spec;
-      conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
-      conv.groups = c.groups;
-      return lab->Make(conv);
-    };
-    op = c.transposed ? windowed(ConvTranspose2dSpec()) : windowed(Conv2dSpec());
+    op = MakeMatmul(*lab, c, spec);
   }
   void SetScaler(const MatmulCase& c) {
     scaling::LayerScaler scaler;

@@ -8,8 +8,7 @@
 
 #include "config/load.h"
 #include "cuda/on_both.h"
-#include "train/assemble.h"
-#include "train/session.h"
+#include "train/run_session.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {
@@ -29,21 +28,9 @@ inline config::Config Small(const std::string& changes) {
 // Trains up to `steps`, in a folder that is empty or holds the run's beginning.
 inline void Train(config::Config config, const std::string& path, std::int64_t steps,
                   Backend& backend) {
-  std::filesystem::create_directories(path);
   config::FillDefaults(config);
   config.train.max_steps = steps;
-  telemetry::Log log(telemetry::LogLevel::kError);
-  const train::RunData data = train::ReadData(config);
-  const Shape image{1, data.train.height, data.train.width, data.train.channels};
-  const auto policy = scaling::MakePolicy(config.scaling);
-  const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
-  const auto from = train::FindResumePoint(path + "/checkpoints", config, log);
-  const train::SignalWatch signals;
-  train::Session session({config, config, config::LastStepAsAt(config.precision, 1), signals,
-                          std::nullopt, path, backend, data, *graph, *policy, log, false, 1},
-                         from);
-  session.OpenLogs();
-  CHECK(session.Run() == 0);
+  CHECK(testing::RunSession(backend, config, path) == 0);
 }
 inline void Train(const config::Config& config, const std::string& path, std::int64_t steps) {
   Train(config, path, steps, *MakeBackendUnderTest());

@@ -146,7 +146,7 @@ TEST_SUITE("cpu") {
       });
     };
     const std::vector<std::string> made = asked({});
-    for (const char* name : {"replay", "waits", "Eight", "Plain"}) CHECK(count(made, name) > 0);
+    for (const char* name : {"replay", "waits", "MaxPoolVec8", "Plain"}) CHECK(count(made, name) > 0);
     for (const char* name : {"DecideUpdate", "LossSum", "ScaledSum"}) CHECK(count(made, name) == 0);
     CudaSwitches switches;
     switches.graphs = false;
@@ -155,7 +155,7 @@ TEST_SUITE("cpu") {
     CHECK(count(asked(switches), "waits") == 0);
     switches = {}, switches.plain = false;
     const std::vector<std::string> general = asked(switches);
-    for (const char* name : {"Eight", "Plain"}) CHECK(count(general, name) == 0);
+    for (const char* name : {"MaxPoolVec8", "Plain"}) CHECK(count(general, name) == 0);
     switches = {}, switches.last_block = false;
     const std::vector<std::string> apart = asked(switches);
     for (const char* name : {"DecideUpdate", "LossSum"}) CHECK(count(apart, name) > 0);

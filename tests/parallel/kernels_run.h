@@ -34,10 +34,9 @@ inline void TrainOnKernels(config::Config config, const train::RunOptions& optio
                         ? train::FindResumePoint(config.output + "/checkpoints", config, log)
                         : std::optional<train::ResumePoint>();
   const train::SignalWatch signals;
-  train::Session session(
-      {config, config, config::LastStepAsAt(config.precision, 1), signals, std::nullopt,
-       config.output, *backend, data, *graph, *policy, log, false, 1, team.get()},
-      from);
+  train::Session session({config, config, signals, config.output, *backend, data, *graph, *policy,
+                          log, false, 1, team.get()},
+                         from);
   if (team) train::CheckConsistency(data, *graph, *backend, from ? from->state.step : -1, *team);
   if (!team || team->writes()) session.OpenLogs();
   if (session.Run() != 0) throw InternalError("a run that did not end well");

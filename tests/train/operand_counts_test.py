@@ -43,6 +43,8 @@ log: {every: 2, statistics: [operands, dx, dw], dump_every: 2%s}
 PRODUCTS = {"forward.x": "x", "forward.w": "w", "dx.dy": "dy", "dx.w": "w", "dw.x": "x",
             "dw.dy": "dy"}
 GROUPS = {"conv1": 1, "conv2": 2, "fc": 1}
+TRANSPOSED = "up"  # of test_transposed_convolutions
+UP = "    - {name: up, kind: conv_transpose2d, channels: 16, kernel: 2, stride: 2, groups: 2}\n"
 # name: largest exponent, largest value, mantissa bits, exponent of the smallest normal
 ELEMENTS = {"fp8_e4m3": (8, 448.0, 3, -6), "fp4_e2m1": (2, 6.0, 1, 0)}
 
@@ -63,14 +65,14 @@ def lines_of(values, layer, operand):
         flat = values.reshape(values.shape[0], -1)
         last = {"forward.x": True, "forward.w": True, "dx.dy": True}.get(operand, False)
         return [flat] if last else [flat.T]
-    if kind == "w":  # [out, in, kh, kw]
-        groups = np.split(values, GROUPS[layer])
-        if operand == "forward.w":
+    if kind == "w":  # [out, in, kh, kw]; of a transposed convolution [in, out, kh, kw]
+        groups = np.split(values, 2 if layer == TRANSPOSED else GROUPS[layer])
+        if (operand == "forward.w") != (layer == TRANSPOSED):
             return [g.transpose(0, 2, 3, 1).reshape(-1, g.shape[1]) for g in groups]
         return [g.transpose(1, 2, 3, 0).reshape(-1, g.shape[0]) for g in groups]
     if operand.startswith("dw"):  # along images and pixels
         return [values.transpose(1, 0, 2, 3).reshape(values.shape[1], -1)]
-    groups = np.split(values, GROUPS[layer], axis=1)
+    groups = np.split(values, 2 if layer == TRANSPOSED else GROUPS[layer], axis=1)
     return [g.transpose(0, 2, 3, 1).reshape(-1, g.shape[1]) for g in groups]
 
 
@@ -115,11 +117,11 @@ def rows(path):
 @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
 @unittest.skipIf(np is None, "numpy is missing")
 class OperandCounts(unittest.TestCase):
-    def run_program(self, operands, threads=2, more="", options=()):
+    def run_program(self, operands, threads=2, more="", options=(), network=NETWORK):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = pathlib.Path(folder.name)
-        (path / "run.yaml").write_text(NETWORK % (threads, operands, more), encoding="utf-8")
+        (path / "run.yaml").write_text(network % (threads, operands, more), encoding="utf-8")
         done = subprocess.run([BINARY, "train", str(path / "run.yaml"), "--output",
                                str(path / "out"), *options], capture_output=True, text=True,
                               check=False)
@@ -289,6 +291,28 @@ class OperandCounts(unittest.TestCase):
             self.assertAlmostEqual(float(row["scale_log2_min"]), log2.min(), 5, name)
             self.assertAlmostEqual(float(row["scale_log2_max"]), log2.max(), 5, name)
             self.assertAlmostEqual(float(row["scale_log2_mean"]), log2.mean(), 5, name)
+
+    def test_transposed_convolutions(self):
+        """Blocks run along the axis that a product sums over, in every place that tells of them."""
+        fc = "    - {name: fc, kind: linear"
+        network = NETWORK.replace(fc, UP + fc)
+        own = self.run_program("mxfp4", network=network)
+        asked = self.run_program("none", network=network,
+                                 more=", histogram_every: 2, what_if: [{format: mxfp4}]")
+        for out, file in ((own, "blocks.csv"), (asked, "what_if_blocks.csv")):
+            dump = self.dump(out, 4)
+            told = {r["tensor"]: r for r in rows(out / file)
+                    if (r["step"], r["layer"]) == ("4", TRANSPOSED)}
+            self.assertEqual(set(told), set(PRODUCTS))
+            for operand, tensor in PRODUCTS.items():
+                want, scales, _, _ = count_mx(
+                    lines_of(dump[f"{TRANSPOSED}.{tensor}"], TRANSPOSED, operand), "fp4_e2m1")
+                for key, value in want.items():
+                    self.assertEqual(int(told[operand][key]), value, (file, operand, key))
+                if out == own:
+                    got = dump[f"{TRANSPOSED}.{operand}.scales"]
+                    got = np.log2(got[got > 2.0 ** -127].astype(np.float64))
+                    self.assertEqual(sorted(got), sorted(scales), operand)
 
     def test_gradient_noise(self):
         """An event where a gradient's norm over its noise comes to be below sqrt(3): operands whose

@@ -114,7 +114,7 @@ class PrecisionSchedule(unittest.TestCase):
         whole = self.train("whole", precision, 8)
         want = {log: (whole / log).read_bytes() for log in LOGS}
         state = whole / "checkpoints/step-00000008.safetensors"
-        for steps in (1, 2, 3, 4, 5, 6, 7):
+        for steps in (1, 2, 3, 4, 5, 6, 7, 8):  # 8: in the last evaluation
             name = f"cut{steps}"
             cut = self.train(name, precision, 8)
             # As a kill leaves it: no newer checkpoint is there.

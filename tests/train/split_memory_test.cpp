@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "config/load.h"
-#include "train/session.h"
+#include "train/run_session.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -14,24 +14,11 @@ namespace {
 // Trains in the empty folder `path`, in this process; with `half`, as two runs of which the second
 // resumes.
 void TrainOn(backend::Backend& backend, config::Config config, const std::string& path, bool half) {
-  telemetry::Log log(telemetry::LogLevel::kError);
-  const train::RunData data = train::ReadData(config);
-  const Shape image{1, data.train.height, data.train.width, data.train.channels};
   const std::int64_t steps = config.train.max_steps;
-  for (const bool resumes : {false, true}) {
-    if (resumes && !half) continue;
-    config.train.max_steps = half && !resumes ? steps / 2 : steps;
-    const auto policy = scaling::MakePolicy(config.scaling);
-    const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
-    const auto from = resumes ? train::FindResumePoint(path + "/checkpoints", config, log)
-                              : std::optional<train::ResumePoint>{};
-    const train::SignalWatch signals;
-    train::Session session({config, config, config::LastStepAsAt(config.precision, 1), signals,
-                            std::nullopt, path, backend, data, *graph, *policy, log, false, 1},
-                           from);
-    session.OpenLogs();
-    CHECK(session.Run() == 0);
-  }
+  config.train.max_steps = steps / 2;
+  if (half) CHECK(RunSession(backend, config, path) == 0);
+  config.train.max_steps = steps;
+  CHECK(RunSession(backend, config, path) == 0);
 }
 
 // All logs but times, and the weights.

@@ -7,8 +7,6 @@ namespace {
 std::size_t At(std::int64_t i) { return static_cast<std::size_t>(i); }
 std::array<std::int64_t, 2> Pair(const std::array<int, 2>& p) { return {p[0], p[1]}; }
 
-}  // namespace
-
 template <class Spec>
 Window PlainWindowOf(const Spec& spec) {
   return {{spec.w.shape.h, spec.w.shape.w},
@@ -17,6 +15,9 @@ Window PlainWindowOf(const Spec& spec) {
           Pair(spec.dilation),
           spec.groups};
 }
+
+}  // namespace
+
 Window WindowOf(const Conv2dSpec& spec) { return PlainWindowOf(spec); }
 Window WindowOf(const ConvTranspose2dSpec& spec) {
   Window window = PlainWindowOf(spec);

@@ -18,7 +18,6 @@ struct BlockRoundArgs {
   bool plain_zeros = false;
   bool nan_is_zero = false;  // a scaled NaN becomes +0
   bool divides = false;
-  bool drops_sign = false;  // a result of -0 is +0
   // Value i takes random word first + i of (key, draw).
   bool stochastic = false;
   std::uint64_t key = 0, draw = 0, first = 0;

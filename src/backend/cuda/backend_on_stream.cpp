@@ -1,13 +1,13 @@
 // The factory of this backend's ops and the owner of its memory.
 #include "backend/cuda/backend_on_stream.h"
 
-#include <cstring>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "backend/block_images.h"
 #include "backend/cuda/context.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/matmul/matmuls.h"
 #include "backend/cuda/matmul/weight_refresh.h"
 #include "backend/cuda/ops/ops.h"
@@ -18,17 +18,6 @@
 
 namespace ada::backend::cuda {
 namespace {
-
-float ToFloat(Storage storage, const std::byte* at) {
-  if (storage == Storage::kF32) {
-    float value = 0;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-  }
-  std::uint16_t code = 0;
-  std::memcpy(&code, at, sizeof code);
-  return storage == Storage::kF16 ? DecodeFp16(code) : DecodeBf16(code);
-}
 
 class CudaBackend final : public Backend {
  public:
@@ -82,11 +71,10 @@ class CudaBackend final : public Backend {
   void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
     ADA_CHECK(rows >= 0 && rows <= tensor.shape.n);
     const std::int64_t values = rows * tensor.shape.per_image();
-    const std::size_t each = BytesOf(tensor.storage);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(values) * each);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(values) * BytesOf(tensor.storage));
     Download(bytes.data(), tensor.data, bytes.size());
-    for (std::int64_t i = 0; i < values; ++i)
-      out[i] = ToFloat(tensor.storage, bytes.data() + static_cast<std::size_t>(i) * each);
+    const TensorSpan span{bytes.data(), tensor.storage};
+    for (std::int64_t i = 0; i < values; ++i) out[i] = Load(span, i);
   }
   bool takes_bytes() const override { return true; }
   int BlockImages(const Shape& shape) const override { return backend::BlockImages(shape); }

@@ -2,7 +2,6 @@
 
 #include <string_view>
 
-#include "core/lower_case.h"
 #include "core/text.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/lower_case.h"
+#include "core/text.h"
 
 namespace ada::config {
 namespace {

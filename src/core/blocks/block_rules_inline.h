@@ -29,7 +29,6 @@ struct BlockGrid {
   bool plain_zeros = false;     // elements of zeros and NaN are +0
   bool nan_is_zero = false;     // those of NaN alone
   bool divides = false;         // an element is of x / decode, not of x * encode
-  bool drops_sign = false;      // the value of an element -0 is +0
   int top_exponent = 0;         // of the largest element
   float top = 0;                // the largest element
   float top_reciprocal = 0;     // fp32(1 / top)
@@ -51,7 +50,7 @@ ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format
   grid.tensor_scale = format.tensor_scale, grid.power_of_two = format.power_of_two;
   grid.plain_zeros = format.tensor_scale && format.rule != BlockRule::kTorchao;
   grid.nan_is_zero = format.tensor_scale && !grid.plain_zeros;
-  grid.divides = grid.drops_sign = format.rule == BlockRule::kModelopt;
+  grid.divides = format.rule == BlockRule::kModelopt;
   grid.top = OfBits(grid.element.largest);
   grid.top_exponent = static_cast<int>(grid.element.largest >> 23) - 127;
   grid.top_reciprocal = 1.0f / grid.top;
@@ -213,7 +212,7 @@ ADA_HOST_DEVICE static inline float Scaled(const BlockGrid& grid, const BlockFac
 ADA_HOST_DEVICE static inline float ValueOf(const BlockGrid& grid, const BlockFactor& factor,
                                             float element) {
   const float value = element * factor.decode;
-  return grid.drops_sign ? value + 0.0f : value;
+  return grid.divides ? value + 0.0f : value;
 }
 
 // The nearest element to a scaled value, ties to even; beyond the largest one it is that. Under

@@ -67,7 +67,9 @@ Plane PlaneOf(const OperandPlace& place) {
   return place.weight ? PlaneOfWeights(place) : PlaneOfBatch(place);
 }
 
-bool Turns(const OperandPlace& place) { return !place.weight && !place.linear; }
+bool Turns(const OperandPlace& place) {
+  return !place.weight && !place.linear && !place.channels_last;
+}
 
 }  // namespace
 
@@ -75,7 +77,8 @@ void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool 
                      const std::vector<float>& values, float* decoded, BlockCounts* counts,
                      std::optional<float> of_tensor) {
   const Plane plane = PlaneOf(place);
-  std::vector<float> turned = Turns(place) ? Turned(values, place, false) : std::vector<float>();
+  const std::vector<float> turned =
+      Turns(place) ? Turned(values, place, false) : std::vector<float>();
   const std::vector<float>& from = Turns(place) ? turned : values;
   std::vector<float> to(decoded == nullptr ? 0 : values.size());
   const float amax = of_tensor ? *of_tensor : AmaxOf(values);
@@ -93,7 +96,9 @@ void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool 
 OperandScales ScalesOfOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
                               const std::vector<float>& values, float amax) {
   const Plane plane = PlaneOf(place);
-  const std::vector<float> from = Turns(place) ? Turned(values, place, false) : values;
+  const std::vector<float> turned =
+      Turns(place) ? Turned(values, place, false) : std::vector<float>();
+  const std::vector<float>& from = Turns(place) ? turned : values;
   const BlockLayout& layout = LayoutIn(plane, format, place);
   OperandScales scales;
   scales.dims = {plane.count * layout.matrices, layout.block_rows(format),

@@ -19,6 +19,8 @@ struct OperandPlace {
   // channels of w). Square tiles lie in the plane of both and are the same ones either way.
   bool along_channels = true;
   std::vector<std::int64_t> dims;
+  // The values of a convolution's x or dy lie as [images, pixels..., channels], whatever dims say.
+  bool channels_last = false;
 };
 
 // Quantizes an operand under one scale of the tensor, if its format has one; `amax` is the largest

@@ -7,8 +7,8 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/lower_case.h"
 #include "core/machine_error.h"
+#include "core/text.h"
 #include "core/utf8.h"
 #include "data/detection/xml_text.h"
 

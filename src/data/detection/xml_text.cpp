@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/lower_case.h"
+#include "core/text.h"
 #include "core/utf8.h"
 #include "data/detection/encodings.h"
 

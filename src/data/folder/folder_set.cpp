@@ -229,9 +229,8 @@ Splits OpenFolder(const std::string& path, const FileChoices& choices) {
 
 PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken) {
   for (std::int64_t i = 0;; ++i) {
-    const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
     try {
-      return SizeInPictureFile(path, dataset.store->rules());
+      return dataset.store->HeaderOf(dataset.NumberInFiles(i)).size;
     } catch (const DataError&) {
       if (!skip_broken || i + 1 == dataset.images()) throw;
     }
@@ -241,17 +240,17 @@ PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken) {
 void RequireOneSize(const Dataset& dataset, PictureSize wanted,
                     const std::function<PictureSize(PictureSize)>& after, bool skip_broken) {
   for (std::int64_t i = 0; i < dataset.images(); ++i) {
-    const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
+    const std::int64_t number = dataset.NumberInFiles(i);
     PictureSize size;
     try {
-      size = SizeInPictureFile(path, dataset.store->rules());
+      size = dataset.store->HeaderOf(number).size;
     } catch (const DataError&) {
       if (!skip_broken) throw;
       continue;
     }
     const PictureSize becomes = after(size);
     if (becomes == wanted) continue;
-    throw DataError(path + ": " + SizeText(size) +
+    throw DataError(dataset.store->NameOf(number) + ": " + SizeText(size) +
                     (becomes == size ? "" : ", resized " + SizeText(becomes)) +
                     ", and the first picture gives " + SizeText(wanted) +
                     ": the network takes one size; set data.resize and data.center_crop (for "

@@ -29,9 +29,8 @@ Picture LabelsToCount(const Dataset& dataset, std::int64_t image,
   const std::string picture = dataset.store->NameOf(number);
   Picture labels;
   BrokenImage broken;
-  if (!Usable(image, picture, &broken, [&] {
-        labels = ReadLabels(dataset, number, SizeInPictureFile(picture, dataset.store->rules()));
-      }))
+  if (!Usable(image, picture, &broken,
+              [&] { labels = ReadLabels(dataset, number, dataset.store->HeaderOf(number).size); }))
     left_out->push_back(std::move(broken));
   return labels;
 }

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "config/judged_by.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "study/compare/parts.h"

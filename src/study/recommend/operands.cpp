@@ -36,8 +36,8 @@ struct JudgedFormat {
     operands.insert(name);
     if (row.lost_pct_nonzero > lost_pct) lost_pct = row.lost_pct_nonzero, lost_by = name;
     if (row.sqnr_db < sqnr_db) sqnr_db = row.sqnr_db, sqnr_by = name;
-    // A gradient of which the noise is too large a part stalls the training (step_events.h).
-    const bool noisy = tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(3.0);
+    const bool noisy =
+        tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(telemetry::kStallPower);
     if (row.lost_pct_nonzero > 100 * target || noisy || row.inf + row.nan > 0) failing.insert(name);
   }
 };

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "config/judged_by.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "study/watch/parts.h"
 #include "telemetry/progress_text.h"
@@ -114,10 +114,10 @@ void WatchedBlocks::Add(const BlockRow& row) {
 }
 
 void WatchState::Add(const BlockRow& row) {
-  const auto operand = std::find(kOperandNames.begin(), kOperandNames.end(), row.tensor);
-  if (operand == kOperandNames.end()) return;
+  const std::optional<Operand> operand = OperandNamed(row.tensor);
+  if (!operand) return;
   blocks.Add(row);
-  Layer(row.layer).sqnr[static_cast<std::size_t>(operand - kOperandNames.begin())] = row.sqnr_db;
+  Layer(row.layer).sqnr[IndexOf(*operand)] = row.sqnr_db;
 }
 
 WatchFeed::WatchFeed(std::string folder)

@@ -14,8 +14,8 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "core/lower_case.h"
 #include "core/system_call.h"
+#include "core/text.h"
 #include "study/watch/parts.h"
 
 namespace ada::study {

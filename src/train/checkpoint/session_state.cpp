@@ -4,7 +4,6 @@
 #include <sstream>
 #include <utility>
 
-#include "config/judged_by.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -158,7 +157,7 @@ void Session::Restore(const ResumePoint& from) {
   telemetry::CheckLogs(p_.folder, s.lengths);
   const bool own_states = p_.team != nullptr && !p_.team->writes();
   const bool switched =
-      p_.last_step > s.step && config::LastStepAsAt(p_.whole.precision, s.step) == s.step;
+      s.step < total_steps_ && config::LastStepAsAt(p_.whole.precision, s.step) == s.step;
   RestoreParts(from, own_states ? p_.team->rank() : 0, switched, p_.graph, optimizer_, p_.policy,
                p_.backend);
   if (average_)

@@ -2,7 +2,6 @@
 #include <optional>
 #include <ostream>
 
-#include "config/judged_by.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/text.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/judged_by.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "core/utf8.h"

@@ -1,6 +1,7 @@
 #include "train/observe/operand_scales.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/hadamard.h"
 #include "core/random.h"
@@ -11,9 +12,11 @@
 namespace ada::train {
 namespace {
 
-bool AlongChannels(Operand operand) {
-  return operand != Operand::kDxW && operand != Operand::kDwX && operand != Operand::kDwDy;
-}
+// A batch's values as PlaceOfBatch has them, and their largest magnitude.
+struct Taken {
+  std::vector<float> values;
+  float amax = 0;
+};
 
 // For rows of `width` values, as the transform of a product's operands is (backend/hadamard.h).
 std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
@@ -40,12 +43,10 @@ DumpedOperands::DumpedOperands(const config::Config& config, const graph::Graph&
     if (weight == nullptr) continue;
     Layer& layer = layers_[point.layer];
     const graph::LayerRow& row = *rows.at(point.layer);
-    layer.weight = weight->dims, layer.groups = row.groups;
+    layer.is = OperandLayer(row, *weight);
     const bool single = weight->dims.size() == 2 || (weight->dims[2] == 1 && weight->dims[3] == 1);
     layer.pointwise = single && row.stride == std::array{1, 1};
-    const auto which =
-        static_cast<Operand>(std::find(kOperandNames.begin(), kOperandNames.end(), point.tensor) -
-                             kOperandNames.begin());
+    const Operand which = OperandNamed(point.tensor).value();
     const graph::OperandRule rule =
         graph::OperandsOf(config.precision, point.layer).rules[IndexOf(which)];
     layer.rounded[which] = {*point.block, rule.hadamard, rule.random_signs};
@@ -60,10 +61,7 @@ std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
   if (found == layers_.end()) return all;
   for (const auto& [operand, rounded] : found->second.rounded) {
     if (!IsWeight(operand)) continue;
-    OperandPlace place;
-    place.weight = true, place.linear = found->second.weight.size() == 2;
-    place.groups = found->second.groups, place.dims = found->second.weight;
-    place.along_channels = AlongChannels(operand);
+    const OperandPlace place = found->second.is.PlaceOfWeight(operand);
     const float amax = AmaxOf(values);
     all.push_back(
         {NameOf(operand), FormatName(rounded.format),
@@ -83,29 +81,30 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
   const Layer& layer = found->second;
   const Shape& shape = seen.value.shape;
   const bool bf16 = StorageFor(seen.value.format) == Storage::kBF16;
+  const auto take = [&](std::vector<float> rows, bool linear) {
+    Taken taken{linear ? AsPyTorch(rows, shape) : std::move(rows)};
+    taken.amax = AmaxOfBatch(taken.values, team_);
+    return taken;
+  };
+  std::optional<Taken> plain;  // what is not transformed, of both products
   for (const auto& [operand, rounded] : layer.rounded) {
     if (IsWeight(operand) || std::string(NameOf(operand)).ends_with(".x") != is_x) continue;
-    OperandPlace place;
-    place.linear =
-        layer.weight.size() == 2 && shape.per_image() == (is_x ? layer.weight[1] : layer.weight[0]);
-    place.groups = layer.groups, place.along_channels = AlongChannels(operand);
-    place.dims = {pass.rows, shape.c, shape.h, shape.w};
-    std::vector<float> rows = values;
+    const OperandPlace place = layer.is.PlaceOfBatch(operand, shape, pass.rows);
+    std::optional<Taken> transformed;
     if (rounded.hadamard > 0) {
       const backend::HadamardSigns signs =
           rounded.random_signs
               ? backend::RandomSigns(pass.seed ^ StreamId("signs:" + seen.layer), pass.draw)
               : backend::kFixedSigns;
       const std::int64_t width = layer.pointwise && !place.linear ? shape.c : shape.per_image();
-      rows = Transformed(std::move(rows), width, signs, bf16 ? kBf16 : kFp32);
+      transformed = take(Transformed(values, width, signs, bf16 ? kBf16 : kFp32), place.linear);
+    } else if (!plain) {
+      plain = take(values, place.linear);
     }
-    rows = AsPyTorch(rows, shape);
-    float amax = AmaxOf(rows);
-    if (team_ != nullptr && team_->decides_together())
-      amax = static_cast<float>(backend::LargestOfAll(team_->all(), static_cast<double>(amax)));
-    OperandScales scales = ScalesOfOperand(rounded.format, place, bf16, rows, amax);
+    const Taken& taken = transformed ? *transformed : *plain;
+    OperandScales scales = ScalesOfOperand(rounded.format, place, bf16, taken.values, taken.amax);
     Join(place, seen.scale != nullptr ? *seen.scale : 1.0F, scales);
-    all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), amax});
+    all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), taken.amax});
   }
   return all;
 }

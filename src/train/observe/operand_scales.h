@@ -9,6 +9,7 @@
 #include "core/blocks/operand_blocks.h"
 #include "graph/graph.h"
 #include "train/distributed/team.h"
+#include "train/observe/operand_places.h"
 
 namespace ada::train {
 
@@ -41,8 +42,7 @@ class DumpedOperands {
     bool random_signs = false;
   };
   struct Layer {
-    std::vector<std::int64_t> weight;  // dims of w
-    std::int64_t groups = 1;
+    OperandLayer is;
     bool pointwise = false;              // a transform is of pixels, not of images
     std::map<Operand, Rounded> rounded;  // those in block-scaled formats
   };

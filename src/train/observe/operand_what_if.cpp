@@ -18,7 +18,7 @@ OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& g
     const graph::Parameter* weight = WeightOf(graph, layer.name);
     if (weight == nullptr) continue;
     by_layer_[layer.name] = products_.size();
-    products_.push_back({layer.name, weight->dims, layer.groups});
+    products_.push_back({layer.name, OperandLayer(layer, *weight)});
   }
   for (const graph::RoundingPoint& point : graph.roundings()) {
     const auto found = by_layer_.find(point.layer);
@@ -47,14 +47,13 @@ void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     const auto found = by_layer_.find(point.layer);
     if (point.tensor != "w" || found == by_layer_.end()) continue;
-    const Product& product = products_[found->second];
     const std::vector<float> values =
         RoundedWeights(*WeightOf(graph_, point.layer), point, stochastic, pass, backend_);
-    OperandPlace place;
-    place.weight = true, place.linear = product.weight.size() == 2;
-    place.groups = product.groups, place.dims = product.weight;
-    Metrics(found->second, {Operand::kForwardW, Operand::kDxW}, place,
-            StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values));
+    const OperandLayer& layer = products_[found->second].is;
+    Count(
+        found->second, {Operand::kForwardW, Operand::kDxW},
+        [&](Operand operand) { return layer.PlaceOfWeight(operand); },
+        StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values));
   }
 }
 
@@ -64,35 +63,28 @@ void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pa
   if (found == by_layer_.end() || !(is_x || seen.tensor == "dy")) return;
   Product& product = products_[found->second];
   const Shape& shape = seen.value.shape;
-  std::vector<float> stored(static_cast<std::size_t>(pass.rows * shape.per_image()));
-  backend_.Read(seen.value, pass.rows, stored.data());
-  const std::vector<float> values = AsPyTorch(stored, shape);
-  float amax = AmaxOf(values);
-  if (team_ != nullptr && team_->decides_together())
-    amax = static_cast<float>(backend::LargestOfAll(team_->all(), static_cast<double>(amax)));
-  OperandPlace place;
-  // A linear layer takes an image as one row, or each of its tokens.
-  place.linear = product.weight.size() == 2 &&
-                 shape.per_image() == (is_x ? product.weight[1] : product.weight[0]);
-  place.groups = product.groups, place.dims = {pass.rows, shape.c, shape.h, shape.w};
+  std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));
+  backend_.Read(seen.value, pass.rows, values.data());
   if (!is_x) product.scale = seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1;
   const std::vector<Operand> operands = is_x ? std::vector{Operand::kForwardX, Operand::kDwX}
                                              : std::vector{Operand::kDxDy, Operand::kDwDy};
-  Metrics(found->second, operands, place, StorageFor(seen.value.format) == Storage::kBF16, values,
-          amax);
+  if (product.is.PlaceOfBatch(operands.front(), shape, pass.rows).linear)
+    values = AsPyTorch(values, shape);
+  Count(
+      found->second, operands,
+      [&](Operand operand) { return product.is.PlaceOfBatch(operand, shape, pass.rows); },
+      StorageFor(seen.value.format) == Storage::kBF16, values, AmaxOfBatch(values, team_));
 }
 
-void OperandWhatIf::Metrics(std::size_t product, const std::vector<Operand>& operands,
-                            OperandPlace place, bool bf16, const std::vector<float>& values,
-                            float amax) {
+void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& operands,
+                          const std::function<OperandPlace(Operand)>& place_of, bool bf16,
+                          const std::vector<float>& values, float amax) {
   std::vector<std::function<void()>> tasks;
   for (std::size_t i = 0; i < asked_.size(); ++i) {
     for (const Operand operand : operands) {
       if (!Exists(products_[product], operand)) continue;
-      place.along_channels =
-          operand != Operand::kDxW && operand != Operand::kDwX && operand != Operand::kDwDy;
       BlockCounts& counts = CountsOf(i, product, operand);
-      tasks.push_back([this, i, place, bf16, amax, &values, &counts] {
+      tasks.push_back([this, i, place = place_of(operand), bf16, amax, &values, &counts] {
         BlockCounts more;
         QuantizeOperand(asked_[i].format, place, bf16, values, nullptr, &more, amax);
         counts.Add(more);

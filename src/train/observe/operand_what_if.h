@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,17 +13,18 @@
 #include "core/operands.h"
 #include "telemetry/rows.h"
 #include "train/distributed/team.h"
+#include "train/observe/operand_places.h"
 #include "train/observe/step_observer.h"
 
 namespace ada::train {
 
-// Judges, in the steps with histograms, every operand that convolutions and linear layers multiply,
+// Counts, in the steps with histograms, every operand that convolutions and linear layers multiply,
 // made of what is stored: x, w and dy as a dump has them. Blocks lie as under precision.operands; a
 // scale of the tensor is of one micro-batch. All operands are rounded to nearest, none is
 // transformed.
 class OperandWhatIf : public StepObserver {
  public:
-  // All must outlive it. `team`: of several processes, of which each judges its part of the batch,
+  // All must outlive it. `team`: of several processes, of which each counts its part of the batch,
   // under a tensor scale of all where rules are joined; the rows are those of all.
   OperandWhatIf(const config::Config& config, const graph::Graph& graph, backend::Backend& backend,
                 Team* team = nullptr);
@@ -46,14 +48,14 @@ class OperandWhatIf : public StepObserver {
   };
   struct Product {
     std::string layer;
-    std::vector<std::int64_t> weight;  // dims of w
-    std::int64_t groups = 1;
+    OperandLayer is;
     bool has_dx = false;
     double scale = 1;  // S of its dy
   };
   // Adds the operands that are made of `values` to the counts of a layer.
-  void Metrics(std::size_t product, const std::vector<Operand>& operands, OperandPlace place,
-               bool bf16, const std::vector<float>& values, float amax);
+  void Count(std::size_t product, const std::vector<Operand>& operands,
+             const std::function<OperandPlace(Operand)>& place_of, bool bf16,
+             const std::vector<float>& values, float amax);
   BlockCounts& CountsOf(std::size_t asked, std::size_t product, Operand operand) {
     return counts_[(asked * products_.size() + product) * kOperands + IndexOf(operand)];
   }

@@ -89,10 +89,9 @@ bool StepEvents::Underflow(const StepResult& r, const CountedTensor& at, const T
   return true;
 }
 
-// Source of the limit: arXiv 2505.19115, where training stalls below it.
 void StepEvents::Noise(const StepResult& r, const std::string& layer, const std::string& tensor,
                        double norm_over_noise, const std::string& of_errors) {
-  const double limit = std::sqrt(3.0);
+  const double limit = std::sqrt(telemetry::kStallPower);
   if (!(norm_over_noise < limit) || recorder_.layers().NoiseBefore(layer, tensor) < limit) return;
   const std::string message = layer + "." + tensor + ": its norm is " + Brief(norm_over_noise) +
                               " times " + of_errors + "; below sqrt(3) training is said to stall";

@@ -28,7 +28,7 @@ void RoundAll(const BlockRoundArgs& args) {
         if (args.plain_zeros) r = Select((scaled < F{}) | (scaled > F{}), r, F{});
         if (args.nan_is_zero) r = Select(scaled == scaled, r, F{});
         const F product = r * factor;
-        StoreAt<ModeF32, kTail>(x, i, lanes, args.drops_sign ? product + F{} : product);
+        StoreAt<ModeF32, kTail>(x, i, lanes, kDivides ? product + F{} : product);
       });
 }
 

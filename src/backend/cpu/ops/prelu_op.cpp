@@ -18,13 +18,8 @@ class CpuPrelu final : public Op {
     if (spec.dw) totals_ = StripTotals(context, spec.x.shape);
   }
   void Forward(const Pass& pass) override {
-    ForBlocks(context_, spec_.x.shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                float* x = Block(spec_.x, image, n, worker, 0);
-                Multiply(x, x, n);
-                Store(x, spec_.y, image, n, y_stats_.For(pass, block));
-              });
-    y_stats_.Finish(pass);
+    RoundChanged(context_, pass, spec_.x, spec_.y, y_stats_,
+                 [&](float* x, std::int64_t, std::int64_t n) { Multiply(x, x, n); });
   }
   void Backward(const Pass& pass) override {
     if (spec_.dx) *spec_.dx.scale = *spec_.dy.scale;
@@ -35,7 +30,8 @@ class CpuPrelu final : public Op {
                 AddTerms(dy, x, image, n, worker);
                 if (!spec_.dx) return;
                 Multiply(dy, x, n);
-                Store(dy, spec_.dx.tensor, image, n, dx_stats_.For(pass, block));
+                context_.kernels.round(dy, 1.0f, At(spec_.dx.tensor, image),
+                                       n * spec_.x.shape.per_image(), dx_stats_.For(pass, block));
               });
     if (spec_.dw) StoreSum(pass);
     if (spec_.dx) dx_stats_.Finish(pass);
@@ -60,10 +56,6 @@ class CpuPrelu final : public Op {
     for (std::int64_t i = 0; i < count; i += channels)
       for (std::int64_t c = 0; c < channels; ++c)
         values[i + c] = x[i + c] > 0 ? values[i + c] : values[i + c] * w[c];
-  }
-  void Store(const float* values, const Tensor& out, std::int64_t image, std::int64_t n,
-             const Rounding& rounding) const {
-    context_.kernels.round(values, 1.0f, At(out, image), n * spec_.x.shape.per_image(), rounding);
   }
   // The sums of dy * x over what is not positive.
   void AddTerms(const float* dy, const float* x, std::int64_t image, std::int64_t n, int worker) {

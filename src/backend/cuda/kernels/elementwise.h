@@ -114,6 +114,9 @@ struct ImageShape {
   int h, w, c;
   ADA_HOST_DEVICE std::uint32_t values() const { return static_cast<std::uint32_t>(h * w * c); }
 };
+inline ImageShape ImageOf(const Shape& shape) {
+  return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
+}
 struct ImageIndex {
   std::int64_t image;
   int h, w, c;

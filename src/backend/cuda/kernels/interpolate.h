@@ -35,13 +35,16 @@ struct BilinearGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const ImageIndex at = IndexOf(grid.x, i);
     const auto bottom = static_cast<int>(grid.rows.FirstFrom(at.h + 2));
-    const auto right = static_cast<int>(grid.columns.FirstFrom(at.w + 2));
+    const auto left = static_cast<int>(grid.columns.FirstFrom(at.w)),
+               right = static_cast<int>(grid.columns.FirstFrom(at.w + 2));
     float sum = 0;
-    for (auto h = static_cast<int>(grid.rows.FirstFrom(at.h)); h < bottom; ++h)
-      for (auto w = static_cast<int>(grid.columns.FirstFrom(at.w)); w < right; ++w) {
-        const float share = grid.rows.Share(at.h, h) * grid.columns.Share(at.w, w);
+    for (auto h = static_cast<int>(grid.rows.FirstFrom(at.h)); h < bottom; ++h) {
+      const float down = grid.rows.Share(at.h, h);
+      for (int w = left; w < right; ++w) {
+        const float share = down * grid.columns.Share(at.w, w);
         if (share != 0) sum = sum + Load(dy, OffsetOf(grid.y, {at.image, h, w, at.c})) * share;
       }
+    }
     return sum;
   }
 

@@ -17,7 +17,7 @@ namespace ada::backend::cuda {
 //   struct Loaded ...;                        // of eight values
 //   Held Hold(std::int64_t i) const;          // i: where one of the thread's eights begins
 //   Loaded LoadVec8At(std::int64_t i) const;
-//   template <Lies kStorageType> Vec8 Eight(const Held&, const Loaded&) const;
+//   template <StorageType kStorageType> Vec8 OfVec8(const Held&, const Loaded&) const;
 //   bool IsPlain(Storage storage) const;      // all it reads is stored so, in vec8
 template <class Value, class = void>
 struct HasPlain : std::false_type {};

@@ -39,6 +39,20 @@ ADA_HOST_DEVICE inline PoolIndex IndexOf(std::int64_t i, int h, int w, int c) {
 struct PoolRange {
   int begin, end;
 };
+// What a window reaches: so many places, in row order.
+struct PoolPlaces {
+  PoolRange rows, columns;
+
+  struct Place {
+    int row, column;
+  };
+  ADA_HOST_DEVICE int width() const { return columns.end - columns.begin; }
+  ADA_HOST_DEVICE int Count() const { return (rows.end - rows.begin) * width(); }
+  ADA_HOST_DEVICE Place At(std::int64_t number) const {
+    const int down = static_cast<int>(number) / width();
+    return {rows.begin + down, columns.begin + static_cast<int>(number) - down * width()};
+  }
+};
 // Positions of window `out` that lie inside an image of `size`.
 ADA_HOST_DEVICE inline PoolRange Taps(int out, int kernel, int stride, int pad, int size) {
   const int first = out * stride - pad;
@@ -81,12 +95,7 @@ struct MaxPoolForward {
 // MaxPoolForward where values are of 16 bits and 8 divides the channels: eight channels of a
 // window. For all eights of y, of which there are fewer than 2^32.
 template <StorageType kStorageType>
-struct MaxPoolEights {
-  static bool Suits(const PoolGrid& grid, const TensorSpan& x, const TensorSpan& y,
-                    const std::uint16_t* index, std::int64_t values) {
-    return grid.c % 8 == 0 && HasVec8(x) && HasVec8(y) && IsOnSixteen(index) &&
-           values <= std::int64_t{0xffffffff};
-  }
+struct MaxPoolVec8 {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     const auto vec8 = static_cast<std::uint32_t>(grid.c / 8);
     const auto out_w = static_cast<std::uint32_t>(grid.out_w),
@@ -95,29 +104,29 @@ struct MaxPoolEights {
                         image = line / out_h;
     const auto across = static_cast<int>(pixel - line * out_w),
                down = static_cast<int>(line - image * out_h);
-    const PoolRange rows = Taps(down, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
-    const PoolRange columns = Taps(across, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
+    const PoolPlaces taps{Taps(down, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h),
+                          Taps(across, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w)};
     const int top = down * grid.stride_h - grid.pad_h, left = across * grid.stride_w - grid.pad_w;
     const std::int64_t first =
         image * grid.in() + (static_cast<std::uint32_t>(i) - pixel * vec8) * 8;
-    const int width = columns.end - columns.begin;
-    const auto start = static_cast<std::uint32_t>(rows.begin * grid.kernel_w + columns.begin);
+    const auto start =
+        static_cast<std::uint32_t>(taps.rows.begin * grid.kernel_w + taps.columns.begin);
     Vec8 best;
     Vec8Codes codes{}, where;
     for (float& of : best.of) of = -INFINITY;
     for (std::uint32_t& pair : where.pair) pair = start | start << 16;
     for (std::uint32_t& pair : codes.pair) pair = kLowest;
     ForEvery<9>(
-        0, (rows.end - rows.begin) * width, 1,
+        0, taps.Count(), 1,
         [&](std::int64_t tap) {
-          const int r = rows.begin + static_cast<int>(tap) / width;
-          const int k = columns.begin + static_cast<int>(tap) % width;
-          return LoadVec8(x, first + (std::int64_t{top + r} * grid.w + left + k) * grid.c);
+          const PoolPlaces::Place place = taps.At(tap);
+          const std::int64_t pixel = std::int64_t{top + place.row} * grid.w + left + place.column;
+          return LoadVec8(x, first + pixel * grid.c);
         },
         [&](std::int64_t tap, const Vec8Codes& loaded) {
-          const int r = rows.begin + static_cast<int>(tap) / width;
-          const int k = columns.begin + static_cast<int>(tap) % width;
-          Take(loaded, static_cast<std::uint32_t>(r * grid.kernel_w + k), best, codes, where);
+          const PoolPlaces::Place place = taps.At(tap);
+          Take(loaded, static_cast<std::uint32_t>(place.row * grid.kernel_w + place.column), best,
+               codes, where);
         });
     StoreVec8(y, 8 * i, codes);
     if (index != nullptr) reinterpret_cast<Vec8Codes*>(index)[i] = where;
@@ -274,17 +283,14 @@ struct AvgPoolMean {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const PoolIndex at = IndexOf(i, grid.out_h, grid.out_w, grid.c);
     const MeanSide down = RowsOf(grid), across = ColumnsOf(grid);
-    const PoolRange rows = down.Pixels(at.y), columns = across.Pixels(at.x);
+    const PoolPlaces pixels{down.Pixels(at.y), across.Pixels(at.x)};
     const std::int64_t image = at.image * grid.in() + at.c;
-    const int width = columns.end - columns.begin, taps = (rows.end - rows.begin) * width;
     float sum = 0;
     ForEvery<16>(
-        0, taps, 1,
-        [&](std::int64_t tap) {
-          const int down_by = static_cast<int>(tap) / width;
-          const int right_by = static_cast<int>(tap) - down_by * width;
-          const std::int64_t row = rows.begin + down_by;
-          return Load(x, image + (row * grid.w + columns.begin + right_by) * grid.c);
+        0, pixels.Count(), 1,
+        [&](std::int64_t number) {
+          const PoolPlaces::Place place = pixels.At(number);
+          return Load(x, image + (std::int64_t{place.row} * grid.w + place.column) * grid.c);
         },
         [&](std::int64_t, float value) { sum = sum + value; });
     return sum / static_cast<float>(down.Counted(at.y) * across.Counted(at.x));

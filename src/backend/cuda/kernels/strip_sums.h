@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "backend/cuda/kernels/for_every.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/formulas.h"
 #include "backend/strips.h"
@@ -53,8 +54,9 @@ struct StripSums {
 ADA_HOST_DEVICE inline double SumOfStrips(const float* sums, std::int64_t first, std::int64_t count,
                                           std::int64_t channels, std::int64_t channel) {
   double sum = 0;
-  for (std::int64_t k = first; k < first + count; ++k)
-    sum += static_cast<double>(sums[k * channels + channel]);
+  ForEvery<16>(
+      first, first + count, 1, [&](std::int64_t k) { return sums[k * channels + channel]; },
+      [&](std::int64_t, float strip) { sum += static_cast<double>(strip); });
   return sum;
 }
 

@@ -75,14 +75,15 @@ std::vector<std::string> PlanNames(const Graph& graph) {
   return names;
 }
 
+bool Rounds(const MatmulRequest& r) { return r.out != Storage::kF32 && !HasCodes(r); }
 // Whether the plan does more than add up products, which is tried before it is taken.
-bool IsTried(const MatmulRequest& r) { return r.scale || (r.out != Storage::kF32 && !HasCodes(r)); }
+bool IsTried(const MatmulRequest& r) { return r.scale || Rounds(r); }
 
 // What the plan that was built last does wrong; "": nothing.
 std::string FaultOf(const CudnnContext& context, const MatmulRequest& r, Graph& graph) {
   if (!IsTried(r)) return "";
   PlanTrial trial(context, r, graph);
-  if (r.out != Storage::kF32 && !HasCodes(r) && !trial.KeepsOverflow()) return "gives no -inf";
+  if (Rounds(r) && !trial.KeepsOverflow()) return "gives no -inf";
   return r.scale && !trial.Multiplies() ? "leaves out the scale" : "";
 }
 

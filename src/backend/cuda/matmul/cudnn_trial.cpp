@@ -28,14 +28,6 @@ std::array<std::size_t, 3> SizesOf(const MatmulRequest& r) {
           bytes(shapes.out, BytesOf(r.out))};
 }
 
-std::vector<float> Numbers(std::vector<std::byte> stored, Storage storage) {
-  const TensorSpan span{stored.data(), storage};
-  std::vector<float> numbers(stored.size() / BytesOf(storage));
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    numbers[i] = Load(span, static_cast<std::int64_t>(i));
-  return numbers;
-}
-
 }  // namespace
 
 PlanTrial::PlanTrial(const CudnnContext& context, const MatmulRequest& request,
@@ -65,12 +57,15 @@ bool PlanTrial::KeepFastest() {
   return good;
 }
 
-std::vector<std::byte> PlanTrial::Run() {
+std::vector<float> PlanTrial::Run() {
   Fill(blocks_[2], 0, bytes_[2]);
   if (graph_.execute(context_.handle, tensors_, workspace_.get()).is_bad()) return {};
-  std::vector<std::byte> out(std::min(bytes_[2], kMostLookedAt));
-  context_.stream.CopyToHost(out.data(), blocks_[2].get(), out.size());
+  std::vector<std::byte> stored(std::min(bytes_[2], kMostLookedAt));
+  context_.stream.CopyToHost(stored.data(), blocks_[2].get(), stored.size());
   context_.stream.Synchronize();
+  const TensorSpan span{stored.data(), stored_};
+  std::vector<float> out(stored.size() / BytesOf(stored_));
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = Load(span, static_cast<std::int64_t>(i));
   return out;
 }
 
@@ -79,15 +74,15 @@ bool PlanTrial::KeepsOverflow() {
   const int large = fp16 ? kLargeFp16 : kLargeBf16;
   Fill(blocks_[0], large, bytes_[0]);
   Fill(blocks_[1], large | kSigns, bytes_[1]);
-  const std::vector<float> out = Numbers(Run(), stored_);
+  const std::vector<float> out = Run();
   return std::find(out.begin(), out.end(), -INFINITY) != out.end();
 }
 
 bool PlanTrial::Multiplies() {
   for (const std::size_t operand : {0, 1}) Fill(blocks_[operand], kModest, bytes_[operand]);
-  const std::vector<float> once = Numbers(Run(), stored_);
+  const std::vector<float> once = Run();
   tensors_[kScale] = const_cast<float*>(context_.two);
-  const std::vector<float> twice = Numbers(Run(), stored_);
+  const std::vector<float> twice = Run();
   bool any = false;
   for (std::size_t i = 0; i < once.size() && i < twice.size(); ++i) {
     if (twice[i] != 2 * once[i]) return false;

@@ -37,8 +37,8 @@ class PlanTrial {
   using Block = std::unique_ptr<std::byte, Free>;
 
   Block Allocate(std::size_t bytes) const;
-  // The first values of the output, as they are stored. Empty: cuDNN refuses.
-  std::vector<std::byte> Run();
+  // The first values of the output. Empty: cuDNN refuses.
+  std::vector<float> Run();
   void Fill(const Block& block, int byte, std::size_t bytes) const;
 
   const CudnnContext& context_;

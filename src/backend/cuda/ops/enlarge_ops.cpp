@@ -8,10 +8,6 @@
 namespace ada::backend::cuda {
 namespace {
 
-ImageShape EnlargedOf(const Shape& shape) {
-  return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
-}
-
 class CudaBilinear final : public Op {
  public:
   CudaBilinear(const Context& context, const BilinearSpec& spec)
@@ -19,10 +15,8 @@ class CudaBilinear final : public Op {
         y_stats_(context, spec.y, spec.y_style, spec.y_stats),
         dx_stats_(context, spec.dx) {
     const Shape &x = spec.x.shape, &y = spec.y.shape;
-    grid_ = {EnlargedOf(x),
-             EnlargedOf(y),
-             {x.h, y.h, spec.align_corners},
-             {x.w, y.w, spec.align_corners}};
+    grid_ = {
+        ImageOf(x), ImageOf(y), {x.h, y.h, spec.align_corners}, {x.w, y.w, spec.align_corners}};
     dx_stats_.PassScale(spec.dy);
   }
   void Forward(const Pass& pass) override {
@@ -58,7 +52,7 @@ class CudaPixelShuffle final : public Op {
  private:
   template <bool kBack>
   ShuffledValue<kBack> Of(const Tensor& from) const {
-    return {SpanOf(from), EnlargedOf(spec_.x.shape), EnlargedOf(spec_.y.shape), spec_.scale};
+    return {SpanOf(from), ImageOf(spec_.x.shape), ImageOf(spec_.y.shape), spec_.scale};
   }
 
   PixelShuffleSpec spec_;

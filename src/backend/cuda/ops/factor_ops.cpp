@@ -104,10 +104,6 @@ class CudaAffine final : public Op {
   RoundingStats y_stats_, dx_stats_;
 };
 
-ImageShape PixelsOf(const Shape& shape) {
-  return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
-}
-
 class CudaUpsample final : public Op {
  public:
   CudaUpsample(const Context& context, const UpsampleSpec& spec)
@@ -117,14 +113,14 @@ class CudaUpsample final : public Op {
   }
   void Forward(const Pass& pass) override {
     y_stats_.Move(pass, SpanOf(spec_.y),
-                  RepeatedValue{SpanOf(spec_.x), PixelsOf(spec_.x.shape), PixelsOf(spec_.y.shape),
+                  RepeatedValue{SpanOf(spec_.x), ImageOf(spec_.x.shape), ImageOf(spec_.y.shape),
                                 spec_.scale});
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor),
-                    RepeatedGradient{SpanOf(spec_.dy.tensor), PixelsOf(spec_.x.shape),
-                                     PixelsOf(spec_.y.shape), spec_.scale});
+                    RepeatedGradient{SpanOf(spec_.dy.tensor), ImageOf(spec_.x.shape),
+                                     ImageOf(spec_.y.shape), spec_.scale});
   }
 
  private:

@@ -42,10 +42,11 @@ class CudaMaxPool final : public Op {
   void Forward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), y = SpanOf(spec_.y);
     const std::int64_t values = pass.rows * spec_.y.shape.per_image();
-    if (context_.stream.switches().plain && x.storage == y.storage &&
-        MaxPoolEights<StorageType::kF16>::Suits(grid_, x, y, index_, values))
-      return x.storage == Storage::kF16 ? ByEights<StorageType::kF16>(values)
-                                        : ByEights<StorageType::kBF16>(values);
+    const bool by_vec8 = context_.stream.switches().plain && CountsVec8() && HasVec8(x) &&
+                         HasVec8(y) && x.storage == y.storage && IsOnSixteen(index_);
+    if (by_vec8)
+      return x.storage == Storage::kF16 ? ByVec8<StorageType::kF16>(values)
+                                        : ByVec8<StorageType::kBF16>(values);
     ForEach(context_.stream, values, MaxPoolForward{grid_, x, y, index_});
   }
   void Backward(const Pass& pass) override {
@@ -57,10 +58,15 @@ class CudaMaxPool final : public Op {
   }
 
  private:
+  // Whether channels come in groups of eight, and 32 bits count the values of y.
+  bool CountsVec8() const {
+    return grid_.c % 8 == 0 &&
+           spec_.y.shape.numel() <= std::int64_t{std::numeric_limits<std::uint32_t>::max()};
+  }
   template <StorageType kStorageType>
-  void ByEights(std::int64_t values) {
+  void ByVec8(std::int64_t values) {
     ForEach(context_.stream, values / 8,
-            MaxPoolEights<kStorageType>{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
+            MaxPoolVec8<kStorageType>{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
   }
   bool HasWindows(int kernel, int stride) const {
     return grid_.kernel_h == kernel && grid_.kernel_w == kernel && grid_.stride_h == stride &&
@@ -68,9 +74,7 @@ class CudaMaxPool final : public Op {
   }
   template <int kKernel, int kStride>
   MaxPoolGradient<kKernel, kStride> Value() const {
-    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
-    const bool vec8 = grid_.c % 8 == 0 && spec_.y.shape.numel() <= kMost;
-    return {grid_, SpanOf(spec_.dy.tensor), index_, vec8};
+    return {grid_, SpanOf(spec_.dy.tensor), index_, CountsVec8()};
   }
 
   Context context_;

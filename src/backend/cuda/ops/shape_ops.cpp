@@ -13,10 +13,6 @@
 namespace ada::backend::cuda {
 namespace {
 
-ImageShape ImageOf(const Shape& shape) {
-  return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
-}
-
 class CudaShortcut final : public Op {
  public:
   CudaShortcut(const Context& context, const ShortcutSpec& spec)

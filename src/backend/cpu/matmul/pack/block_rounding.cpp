@@ -158,7 +158,6 @@ std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
   args.element = format_.element, args.element.saturate = true;
   args.plain_zeros = grid_.plain_zeros, args.divides = grid_.divides;
   args.nan_is_zero = grid_.nan_is_zero;
-  args.drops_sign = grid_.drops_sign;
   args.stochastic = operand_.style.stochastic && pass.training;
   args.key = pass.seed ^ operand_.style.stream, args.draw = pass.draw;
   context_.pool.For(static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i, int worker) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/matmul/plan/onednn_version.h"
-#include "backend/cpu/matmul/plan/transposed_product.h"
+#include "backend/cpu/matmul/plan/transposed_matmul.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {

@@ -1,4 +1,4 @@
-#include "backend/cpu/matmul/plan/transposed_product.h"
+#include "backend/cpu/matmul/plan/transposed_matmul.h"
 
 #include <utility>
 #include <vector>
@@ -6,9 +6,9 @@
 namespace ada::backend::cpu {
 namespace {
 
-class TransposedProduct final : public Matmul {
+class TransposedMatmul final : public Matmul {
  public:
-  TransposedProduct(const MatmulGeometry& geometry, int images, std::unique_ptr<Matmul> convolution)
+  TransposedMatmul(const MatmulGeometry& geometry, int images, std::unique_ptr<Matmul> convolution)
       : geometry_(geometry),
         pixels_(images * geometry.y.h * geometry.y.w),
         convolution_(std::move(convolution)) {}
@@ -68,7 +68,7 @@ MatmulGeometry ConvolutionOf(const MatmulGeometry& geometry) {
 
 std::unique_ptr<Matmul> MakeTransposed(const MatmulGeometry& geometry, int images,
                                        std::unique_ptr<Matmul> convolution) {
-  return std::make_unique<TransposedProduct>(geometry, images, std::move(convolution));
+  return std::make_unique<TransposedMatmul>(geometry, images, std::move(convolution));
 }
 
 }  // namespace ada::backend::cpu

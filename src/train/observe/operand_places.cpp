@@ -1,0 +1,32 @@
+#include "train/observe/operand_places.h"
+
+#include "backend/specs.h"
+
+namespace ada::train {
+
+OperandLayer::OperandLayer(const graph::LayerRow& row, const graph::Parameter& w)
+    : weight(w.dims),
+      groups(row.groups),
+      transposed(row.kind == backend::ConvTranspose2dSpec::kKind) {}
+
+OperandPlace OperandLayer::PlaceOfWeight(Operand operand) const {
+  return {true, weight.size() == 2, groups, AlongChannels(operand, transposed), weight};
+}
+
+// A linear layer takes an image as one row, or each of its tokens.
+OperandPlace OperandLayer::PlaceOfBatch(Operand operand, const Shape& shape,
+                                        std::int64_t rows) const {
+  const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
+  const bool linear = weight.size() == 2 && shape.per_image() == (is_x ? weight[1] : weight[0]);
+  return {
+      false,  linear, groups, AlongChannels(operand, transposed), {rows, shape.c, shape.h, shape.w},
+      !linear};
+}
+
+float AmaxOfBatch(const std::vector<float>& values, Team* team) {
+  const float amax = AmaxOf(values);
+  if (team == nullptr || !team->decides_together()) return amax;
+  return static_cast<float>(backend::LargestOfAll(team->all(), static_cast<double>(amax)));
+}
+
+}  // namespace ada::train

@@ -1,0 +1,30 @@
+// A whole training, with its logs and checkpoints, on a backend of the test's choice.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "train/assemble.h"
+#include "train/session.h"
+#include "train/signals.h"
+
+namespace ada::testing {
+
+// Trains `config`, whose defaults are filled in, in folder `path`, from the newest checkpoint there
+// if there is one. Returns the exit code.
+inline int RunSession(backend::Backend& backend, const config::Config& config,
+                      const std::string& path) {
+  std::filesystem::create_directories(path);
+  telemetry::Log log(telemetry::LogLevel::kError);
+  const train::RunData data = train::ReadData(config);
+  const auto policy = scaling::MakePolicy(config.scaling);
+  const auto graph = graph::Graph::Build(train::TrainGraph(config, data.image, *policy), backend);
+  const auto from = train::FindResumePoint(path + "/checkpoints", config, log);
+  const train::SignalWatch signals;
+  train::Session session(
+      {config, config, signals, path, backend, data, *graph, *policy, log, false, 1}, from);
+  session.OpenLogs();
+  return session.Run().value();
+}
+
+}  // namespace ada::testing
