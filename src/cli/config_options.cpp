@@ -77,7 +77,7 @@ std::vector<ShortOption> DataOptions() {
 config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
   std::error_code error;
   config::Overrides overrides = std::move(before);
-  for (const auto& [key, value] : OverridesOf(a.set)) overrides.emplace_back(key, value);
+  for (config::Override& item : OverridesOf(a.set)) overrides.push_back(std::move(item));
   const std::filesystem::file_status status = std::filesystem::status(a.config, error);
   if (status.type() != std::filesystem::file_type::not_found)
     return config::Load(a.config, overrides);

@@ -158,7 +158,8 @@ Command AddAdvise(CLI::App& app) {
                           "  ada-train advise runs/fashion_quickstart --yaml better.yaml");
   AddFolder(*command, a->folder, "a run that has ended, or goes on");
   command->get_option("RUN_DIR")->required();
-  command->add_option("--yaml", a->yaml, "write the changes there, for train --with")
+  command
+      ->add_option("--yaml", a->yaml, "write the changes there, for train --with (none: a comment)")
       ->type_name("FILE");
   return {command, [a] {
             study::Advise(*a, std::cout);

@@ -47,7 +47,9 @@ CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
                                        "a run's folder is enough: it knows its configuration")
                             ->type_name("[DIR]")
                             ->expected(0, 1);
-  app.add_option("--with", a.with, "keys that replace those of FILE, as recommend --yaml writes")
+  app.add_option("--with", a.with,
+                 "keys that replace those of FILE, as advise and recommend\nwrite with --yaml; "
+                 "comments alone change nothing")
       ->type_name("FILE");
   app.add_flag("--overwrite", a.overwrite, "delete the old run in the folder first")
       ->excludes(resume);

@@ -2,6 +2,8 @@
 // that depend on the policy.
 #include "config/load.h"
 
+#include <sstream>
+
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
 #include "config/yaml/overrides.h"
@@ -26,7 +28,7 @@ void NotePlaces(const YamlNode& map, const std::string& path, const Problems& pr
 }  // namespace
 
 Loaded LoadText(const std::string& text, const std::string& name, const Overrides& overrides) {
-  Problems problems(name, KeysOf(overrides));
+  Problems problems(name, PlacesOf(overrides));
   YamlNode root = ParseDocument(text, problems);
   Loaded loaded;
   const Section document = RootSection(loaded.config);
@@ -47,26 +49,43 @@ Loaded Load(const std::string& path, const Overrides& overrides) {
 
 namespace {
 
-void AddLeaves(const YamlNode& map, const std::string& path, Overrides& overrides) {
+void AddLeaves(const YamlNode& map, const std::string& path, const Problems& problems,
+               Overrides& overrides) {
   for (const Entry& entry : map.entries) {
     const std::string key = Join(path, entry.key.text);
-    if (entry.value.kind == YamlNode::Kind::kMap)
-      AddLeaves(entry.value, key, overrides);
-    else
+    if (entry.value.kind == YamlNode::Kind::kMap) {
+      AddLeaves(entry.value, key, problems, overrides);
+    } else {
       overrides.emplace_back(key, FlowText(entry.value));
+      overrides.back().where = problems.Where(entry.key);
+    }
   }
+}
+
+// Whether a text has lines, and all of them are comments or blank.
+bool IsAllComments(const std::string& text) {
+  std::istringstream lines(text);
+  bool any = false;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find_first_not_of(" \t\r");
+    if (at == std::string::npos) continue;
+    if (line[at] != '#') return false;
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace
 
 Overrides OverridesFrom(const std::string& path) {
-  Problems problems(path, {});
-  const YamlNode root = ParseDocument(ReadTextFile(path), problems);
-  problems.ThrowIfAny();
-  if (root.kind != YamlNode::Kind::kMap)
-    throw ConfigError(path + ": expected sections of a configuration, as recommend --yaml writes");
+  const std::string text = ReadTextFile(path);
   Overrides overrides;
-  AddLeaves(root, "", overrides);
+  if (IsAllComments(text)) return overrides;
+  Problems problems(path, {});
+  YamlNode root = ParseDocument(text, problems);
+  RemoveDuplicates(root, "", problems);
+  problems.ThrowIfAny();
+  AddLeaves(root, "", problems, overrides);
   return overrides;
 }
 
@@ -137,6 +156,12 @@ bool DecidesByLoss(const Config& config) {
 bool TokensAreBytes(const Config& config) {
   return config.task == Task::kLanguage &&
          data::FactsOf(config.data.dataset).origin == data::Origin::kText;
+}
+
+bool HasStandardNormalization(const Config& config) {
+  const data::DatasetFacts& facts = data::FactsOf(config.data.dataset);
+  return facts.origin != data::Origin::kTensors && facts.origin != data::Origin::kOtherProgram &&
+         !facts.has_tokens();
 }
 
 std::string ToYaml(const Config& config) { return DocumentText(ToNode(config)); }

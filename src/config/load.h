@@ -12,12 +12,23 @@
 
 namespace ada::config {
 
-// A --set override, in the order given: "scaling.scale" and the YAML text of its value.
-using Overrides = std::vector<std::pair<std::string, std::string>>;
+// A key that replaces what the file says: "scaling.scale" and the YAML text of its value. `where`
+// is its place in a file of such keys; a default: --set gave it.
+struct Override : std::pair<std::string, std::string> {
+  using std::pair<std::string, std::string>::pair;
+  Location where = {};
+};
+// In the order given.
+using Overrides = std::vector<Override>;
 
 // The keys of a file that holds part of a configuration, each as an override: its maps key by key,
-// its lists and what stands for a format whole. Throws ConfigError as Load does.
+// its lists and what stands for a format whole. A file of comments alone has none. Throws
+// ConfigError as Load does.
 Overrides OverridesFrom(const std::string& path);
+
+// Whether `normalize: standard` changes the images of the data set: its numbers are known, or are
+// measured. Arrays of a file may be values that it leaves as they are.
+bool HasStandardNormalization(const Config& config);
 
 struct Loaded {
   Config config;
@@ -25,7 +36,8 @@ struct Loaded {
       notes;  // keys of the file that an override made meaningless, one line each
 };
 
-// Reads and checks `path`; overrides go through the same checks (their place is `--set KEY`).
+// Reads and checks `path`; overrides go through the same checks (their place is `--set KEY`, or
+// that of the file they are from).
 // Throws ConfigError (exit 2); a missing or unreadable file is one as well.
 Loaded Load(const std::string& path, const Overrides& overrides);
 // The same from text; `name` stands for the file in messages.

@@ -50,7 +50,7 @@ YamlNode AsDocument(YamlNode root, const Section& document) {
 // Reads `text`; `root` becomes the document that was read.
 LoadedScaling Read(const std::string& text, const std::string& name, const Overrides& overrides,
                    YamlNode& root) {
-  Problems problems(name, KeysOf(overrides));
+  Problems problems(name, PlacesOf(overrides));
   LoadedScaling loaded;
   const Section document = ScalingDocument(loaded);
   root = AsDocument(ParseDocument(text, problems), document);

@@ -172,7 +172,8 @@ struct RecommendOptions {
 void Recommend(const RecommendOptions& options, std::ostream& out);
 
 // advise: at most five changes for the next run, each as a line of YAML with its reason and how
-// sure it is. Without histograms it says what the other files speak for.
+// sure it is; where there are none, what that rests on. Without histograms it says what the other
+// files speak for.
 struct AdviseOptions {
   std::string folder;
   std::string yaml;  // the file into which all changes go as well, for train --with; empty: none

@@ -11,16 +11,29 @@ namespace {
 // A policy that looks for its scale skips fewer steps than this in a row.
 constexpr std::int64_t kSearch = 20;
 
-bool IsNumber(const std::string& value) {
-  return !value.empty() && value != "inf" && value != "-inf" && value != "nan" && value != "-nan";
+// The name without its magnitude.
+std::string TensorText(const FirstNotFinite& first) {
+  return first.layer == "input" ? first.layer : first.layer + "." + first.tensor;
+}
+
+// AdviceText in few words.
+std::string PointText(const FirstNotFinite& first) {
+  if (IsOfOptimizer(first)) return "the optimizer's update did it";
+  if (first.layer.empty()) return "a smaller optimizer.lr may help";
+  if (!IsOfScale(first)) return "a loss scale does not help";
+  return first.scale > 1 ? "a smaller loss scale helps" : "a wider format of gradients helps";
 }
 
 }  // namespace
 
+bool HasNumber(const FirstNotFinite& first) {
+  const std::string& value = first.value;
+  return !value.empty() && value != "inf" && value != "-inf" && value != "nan" && value != "-nan";
+}
+
 std::string NameText(const FirstNotFinite& first) {
   if (first.layer.empty()) return "no rounded tensor: a product or the loss itself";
-  const std::string name = first.layer == "input" ? first.layer : first.layer + "." + first.tensor;
-  return name + " (largest magnitude " + first.value + ")";
+  return TensorText(first) + " (largest magnitude " + first.value + ")";
 }
 
 bool IsOfScale(const FirstNotFinite& first) {
@@ -28,15 +41,15 @@ bool IsOfScale(const FirstNotFinite& first) {
 }
 
 bool IsOfOptimizer(const FirstNotFinite& first) {
-  return first.tensor == "w" && !IsNumber(first.value) && first.step > 1;
+  return first.tensor == "w" && !HasNumber(first) && first.step > 1;
 }
 
 std::string AdviceText(const FirstNotFinite& first) {
   if (IsOfOptimizer(first))
     return "a loss scale does not help: gradients were finite and the weights are not, so the "
-           "optimizer's update did it (optimizer.lr, optimizer.epsilon)";
+           "optimizer's update did it (optimizer.lr; under Adam optimizer.epsilon too)";
   if (first.tensor == "w")
-    return IsNumber(first.value)
+    return HasNumber(first)
                ? "a loss scale does not help: the weight leaves its format (precision.weights)"
                : "a loss scale does not help: the weights were so from the start (model.init)";
   if (first.layer == "input")
@@ -91,6 +104,13 @@ std::string Finiteness::Text() const {
   if (since() == 0) return "";
   return "not finite from step " + std::to_string(since()) + " on, first tensor " +
          NameText(first()) + ": " + AdviceText(first());
+}
+
+std::string Finiteness::ShortText() const {
+  if (since() == 0) return "";
+  const FirstNotFinite tensor = first();
+  return "not finite from step " + std::to_string(since()) + " on: " + PointText(tensor) +
+         (tensor.layer.empty() ? "" : "; first " + TensorText(tensor));
 }
 
 }  // namespace ada::telemetry

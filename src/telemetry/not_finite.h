@@ -21,6 +21,8 @@ struct FirstNotFinite {
 std::string NameText(const FirstNotFinite& first);
 // Returns whether a loss scale helps and what would, in one sentence without a full stop.
 std::string AdviceText(const FirstNotFinite& first);
+// Returns whether its largest magnitude is a number.
+bool HasNumber(const FirstNotFinite& first);
 // Says whether a smaller loss scale would have kept the tensor finite: it carries S.
 bool IsOfScale(const FirstNotFinite& first);
 // Says whether the optimizer made weights that are not finite of gradients that were.
@@ -39,6 +41,9 @@ class Finiteness {
   FirstNotFinite first() const;
   // "not finite from step N on, first tensor T: ..."; empty where since() is 0.
   std::string Text() const;
+  // The same in few words, the point before the tensor: "not finite from step N on: a loss scale
+  // does not help; first f1.y".
+  std::string ShortText() const;
 
  private:
   std::int64_t begin_ = 0, steps_ = 0;  // of the last stretch of such steps; all steps

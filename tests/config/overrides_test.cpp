@@ -6,6 +6,7 @@
 
 #include "config/load.h"
 #include "config/refusal.h"
+#include "temp_folder.h"
 
 namespace ada::config {
 
@@ -259,6 +260,28 @@ TEST_SUITE("cpu") {
       CAPTURE(row.overrides.front().first);
       CHECK(MessageOf(row.overrides) == row.message);
     }
+  }
+
+  TEST_CASE("keys from a file: messages and notes have its places") {
+    const ada::testing::TempFolder folder;
+    const std::string path = folder.path() + "/more.yaml";
+    const auto from = [&](const std::string& text) {
+      folder.Write("more.yaml", text);
+      return OverridesFrom(path);
+    };
+    CHECK(from("# nothing to change\n\n  # at all\n").empty());
+    CHECK(RefusalOf([&] { from(""); }) ==
+          path + ": is empty; expected a configuration (see configs/README.md)");
+    CHECK(RefusalOf([&] { from("seed: 1\nseed: 2\n"); }) ==
+          path + ":2:1: seed: duplicate key, first given in line 1");
+    CHECK(MessageOf(from("seed: 1\ntrain:\n  epochs: x\n")) ==
+          path + ":3:3: train.epochs: expected a whole number, 0 to 1000000; got 'x'");
+    CHECK(Set(from("scaling: {policy: none}\n")).notes ==
+          Lines{"f.yaml:12:3: scaling.underflow_target dropped: policy none does not know it",
+                "f.yaml:13:3: scaling.layers dropped: policy none does not know it"});
+    Overrides both = from("train: {epochs: 2}\n");
+    both.emplace_back("train.epochs", "x");
+    CHECK(MessageOf(both) == "--set train.epochs: expected a whole number, 0 to 1000000; got 'x'");
   }
 
   TEST_CASE("problems of the file come first, those of --set in their order") {

@@ -70,9 +70,14 @@ class MadeRun {
 
   void Add(std::int64_t step, const std::string& layer, const std::string& tensor,
            const Values& values, const NumberFormat& format = kFp16, double scale = 1) {
+    Count(step, layer, tensor, values, format, scale);
+    logs_.Histogram(step, Epoch(step), layer, tensor, scale, BinsOf(values));
+  }
+  // Counts without a histogram.
+  void Count(std::int64_t step, const std::string& layer, const std::string& tensor,
+             const Values& values, const NumberFormat& format = kFp16, double scale = 1) {
     logs_.Underflow(step, Epoch(step), layer, tensor, format, scale,
                     CountedOneByOne(values, format, scale));
-    logs_.Histogram(step, Epoch(step), layer, tensor, scale, BinsOf(values));
     last_ = step;
   }
   // What has been added is a run whose last step is the last one added.

@@ -303,6 +303,44 @@ TEST_CASE("gradients that never arrived are not fine: nothing is known of them")
   CHECK(!Has(advice, "conv2.dx 0 %"));
 }
 
+TEST_CASE("where no gradient arrived nothing is said of scales") {
+  MadeRun run("precision: {format: fp16}");
+  const Values none(100, 0.0f);
+  for (const std::int64_t step : {1, 10}) {
+    run.Add(step, "loss", "dx", none);
+    run.Add(step, "fc", "dx", none);
+  }
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "No gradient arrived in any step with a histogram"));
+  for (const char* word : {"One fixed scale", "Recommended", "Predicted", "()", kMark})
+    CHECK(!Has(advice, word));
+}
+
+TEST_CASE("the lost column of a tensor that is not finite has no zero") {
+  MadeRun run("precision: {format: fp16}");
+  run.Add(1, "loss", "dx", testing::Normal(-2, 1000, 2));
+  run.Add(1, "fc", "dx", testing::Normal(-2, 1000, 3));
+  run.Add(2, "fc", "dx", {1, INFINITY});
+  run.Add(1, "conv2", "dx", {1, INFINITY});
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  const std::string row = advice.substr(advice.find("  fc.dx"));
+  CHECK(Has(row.substr(0, row.find('\n')), "not finite"));
+  CHECK(!Has(row.substr(0, row.find('\n')), "0 %"));
+  CHECK(Has(advice, "Never finite in a step with a histogram: nothing is known of\n  conv2.dx\n"));
+}
+
+TEST_CASE("tensors without a histogram that lose much are listed: the network's input") {
+  MadeRun run("precision: {format: fp16}");
+  run.Add(1, "loss", "dx", testing::Normal(-2, 1000, 2));
+  run.Count(1, "input", "y", testing::Normal(-30, 1000, 3));
+  run.Finish();
+  CHECK(Has(Advice(run), "  input.y (fp16) 100 %\n"));
+}
+
 TEST_CASE("the scale to start with is bound by what is narrow, where the last layer is fp32") {
   MadeRun run("");
   for (const std::int64_t step : {1, 10, 20}) {

@@ -109,6 +109,21 @@ TEST_SUITE("cpu") {
           "r  ended without a summary (killed?)  runs/r");
   }
 
+  TEST_CASE("a run that is not finite: the point is whole in 80 columns") {
+    const auto line = [](const telemetry::EventRow& event) {
+      WatchState state = Network(1);
+      state.Add(telemetry::StepRow{.step = 1872, .loss = NAN, .scale = 8, .overflow = true});
+      state.Add(event);
+      return DrawWatch(state, {.width = 80})[2];
+    };
+    CHECK(line({1872, 2, "skip", "conv2", "y", "202571.938", "not finite"}) ==
+          "not finite from step 1872 on: a loss scale does not help; first conv2.y");
+    CHECK(line({1872, 2, "skip", "conv2", "dx", "inf", "not finite"}) ==
+          "not finite from step 1872 on: a smaller loss scale helps; first conv2.dx");
+    CHECK(line({1872, 2, "skip", "fc", "w", "nan", "not finite"}) ==
+          "not finite from step 1872 on: the optimizer's update did it; first fc.w");
+  }
+
   TEST_CASE("a language model: tokens a second, nats, perplexity, bits a byte") {
     WatchState state = Network(1);
     state.language = true;

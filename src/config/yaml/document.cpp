@@ -45,10 +45,11 @@ void RemoveDuplicates(YamlNode& node, const std::string& path, Problems& problem
   node.entries = std::move(kept);
 }
 
-std::vector<std::string> KeysOf(const Overrides& overrides) {
-  std::vector<std::string> keys;
-  for (const auto& item : overrides) keys.push_back(item.first);
-  return keys;
+std::vector<Location> PlacesOf(const Overrides& overrides) {
+  std::vector<Location> places;
+  for (const Override& item : overrides)
+    places.push_back(item.where.file.empty() ? Location{"--set " + item.first} : item.where);
+  return places;
 }
 
 }  // namespace ada::config

@@ -40,7 +40,8 @@ YamlNode ParseDocument(const std::string& text, Problems& problems);
 // Keys given twice in one map: the first stays, with a problem. yaml-cpp keeps both without a word.
 void RemoveDuplicates(YamlNode& node, const std::string& path, Problems& problems);
 
-// The keys of --set in their order, as Problems names them.
-std::vector<std::string> KeysOf(const Overrides& overrides);
+// The places of overrides in their order, as Problems names them: "--set KEY", or where their file
+// has them.
+std::vector<Location> PlacesOf(const Overrides& overrides);
 
 }  // namespace ada::config

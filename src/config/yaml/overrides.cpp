@@ -104,7 +104,8 @@ class Setter {
     if (value.kind != YamlNode::Kind::kMap) {
       if (value.kind == YamlNode::Kind::kScalar) {
         notes_.push_back(ToString(problems_.Where(entry->key)) + ": " + reached + ": " +
-                         FlowText(value) + " dropped for --set " + path);
+                         FlowText(value) + " dropped for " + ToString(problems_.Where(at)) +
+                         (problems_.Where(at).line > 0 ? ", " + path : ""));
       }
       value = YamlNode();
       value.kind = YamlNode::Kind::kMap;
@@ -212,7 +213,8 @@ void SetOverrides(const Overrides& overrides, const Section& document, YamlNode&
   SpellOutShortForms(root, document);
   Setter setter(root, document, problems, notes);
   int source = 0;
-  for (const auto& [path, text] : overrides) {
+  for (const Override& item : overrides) {
+    const std::string &path = item.first, &text = item.second;
     ++source;
     try {
       YamlNode value = ParseYaml(text, source);

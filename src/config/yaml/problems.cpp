@@ -8,12 +8,11 @@
 
 namespace ada::config {
 
-Problems::Problems(std::string file, std::vector<std::string> set_keys)
-    : file_(std::move(file)), set_keys_(std::move(set_keys)) {}
+Problems::Problems(std::string file, std::vector<Location> overrides)
+    : file_(std::move(file)), overrides_(std::move(overrides)) {}
 
 Location Problems::Where(const YamlNode& node) const {
-  if (node.source > 0)
-    return {"--set " + set_keys_[static_cast<std::size_t>(node.source) - 1], 0, 0};
+  if (node.source > 0) return overrides_[static_cast<std::size_t>(node.source) - 1];
   return {node.source == kIncluded ? included_ : file_, node.line, node.column};
 }
 

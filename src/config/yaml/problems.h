@@ -13,8 +13,8 @@ namespace ada::config {
 
 class Problems {
  public:
-  // `file` stands for source 0, `set_keys` for the sources 1, 2, ... (the keys of --set).
-  Problems(std::string file, std::vector<std::string> set_keys);
+  // `file` stands for source 0, `overrides` for the sources 1, 2, ... (the places of overrides).
+  Problems(std::string file, std::vector<Location> overrides);
 
   // A file whose nodes have source kIncluded, and where it is named: messages begin with both.
   void Include(const Location& named_at, const std::string& file);
@@ -33,7 +33,7 @@ class Problems {
     std::string text;
   };
   std::string file_, included_;
-  std::vector<std::string> set_keys_;
+  std::vector<Location> overrides_;
   std::vector<Line> lines_;
   std::set<std::string, std::less<>> paths_;
 };

@@ -3,27 +3,53 @@
 #include <map>
 #include <ostream>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "study/advise/parts.h"
 #include "study/run_files.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace ada::study {
 namespace {
 
 constexpr std::size_t kMost = 5;
 
+// Channels of the network's input, as a checkpoint of the run says; 0 where none does.
+int ChannelsOf(const std::string& run) {
+  const std::string folder = run + "/checkpoints";
+  try {
+    for (const std::int64_t step : train::ListCheckpoints(folder).paired) {
+      const std::string path = train::CheckpointStem(folder, step) + ".json";
+      const auto& input = train::ReadCheckpointState(path).input;
+      if (input) return static_cast<int>(input->image.c);
+    }
+  } catch (const DataError&) {  // a damaged one: advice goes without
+  }
+  return 0;
+}
+
 RunRecord ReadRecord(const RecommendOptions& options) {
   const std::string& folder = options.folder;
   RunRecord record;
   record.config = ReadRunConfig(folder);
-  EachRow<StepRow>(folder, [&](const StepRow& row) { record.run.Add(row); });
+  EachRow<StepRow>(folder, [&](const StepRow& row) {
+    record.run.Add(row);
+    record.course.Add(row);
+  });
   EachRow<EventRow>(folder, [&](const EventRow& row) { record.run.Add(row); });
-  EachRow<TensorRow>(folder, [&](const TensorRow& row) { record.layers.Add(row); });
+  std::int64_t logged = 0;
+  EachRow<TensorRow>(folder, [&](const TensorRow& row) {
+    record.layers.Add(row);
+    record.course.Add(row);
+    record.logged_steps += row.step != logged;
+    logged = row.step;
+  });
   EachRow<ScaleRow>(folder, [&](const ScaleRow& row) { record.layers.Add(row); });
-  if (!HasFile(folder, telemetry::HistogramRow::kFile)) return record;
   record.formats = ReadTensorFormats(folder, record.config);
+  record.channels = ChannelsOf(folder);
+  if (!HasFile(folder, telemetry::HistogramRow::kFile)) return record;
   record.needs = CollectNeeds(folder, record.formats, options.underflow_target);
   record.has_histograms =
       std::any_of(record.needs.tensors.begin(), record.needs.tensors.end(),
@@ -53,14 +79,15 @@ std::string DocumentOf(const std::vector<Advice>& all) {
 
 void Advise(const AdviseOptions& options, std::ostream& out) {
   const RecommendOptions targets{options.folder};
-  std::vector<Advice> all = FindAdvice(targets, ReadRecord(targets));
+  const RunRecord record = ReadRecord(targets);
+  std::vector<Advice> all = FindAdvice(targets, record);
   if (all.size() > kMost) all.resize(kMost);
   for (const Advice& advice : all)
     out << FlowOf(advice) << "  # " << Visible(advice.reason) << " (sure: " << advice.sure << ")\n";
-  if (all.empty())
-    out << "# nothing to change: every number is finite, and nothing that was logged loses more "
-           "than it may\n";
-  if (!options.yaml.empty()) WriteFileAtomically(options.yaml, DocumentOf(all));
+  const std::string nothing = "# " + Visible(NothingText(record)) + "\n";
+  if (all.empty()) out << nothing;
+  if (!options.yaml.empty())
+    WriteFileAtomically(options.yaml, all.empty() ? nothing : DocumentOf(all));
 }
 
 }  // namespace ada::study

@@ -1,10 +1,13 @@
 // The parts of `advise`: what of a run's record asks for a change, and how that is said.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "config/config.h"
+#include "study/advise/course.h"
 #include "study/recommend/parts.h"
 #include "telemetry/totals.h"
 
@@ -16,6 +19,8 @@ struct Advice {
   std::vector<std::pair<std::string, std::string>> keys;  // below it, each once
   std::string reason;
   const char* sure = "fairly";  // well, fairly, little
+  // The tensors whose losses it mends ("f1.dx"): no other advice is to be about them.
+  std::vector<std::string> mends = {};
 };
 
 // What of a run is looked at.
@@ -23,13 +28,50 @@ struct RunRecord {
   config::Config config;
   telemetry::RunTotals run;
   telemetry::LayerTotals layers;
-  bool has_histograms = false;  // of gradients
-  RunNeeds needs;               // empty without them
+  Course course;
+  std::int64_t logged_steps = 0;  // with rows in underflow.csv
+  int channels = 0;               // of the network's input; 0: not known
+  bool has_histograms = false;    // of gradients
+  RunNeeds needs;                 // empty without them
   TensorFormats formats;
+
+  // Whether the run is of no use as it is: not finite, or its loss rose. What gradients lose then
+  // may be an effect.
+  bool is_broken() const { return run.finiteness().since() > 0 || course.Diverged(); }
 };
+
+constexpr double kManyLost = 10;  // percent of changes, or of what is kept, that vanish
+
+// Three digits, or what is shorter: for reasons.
+std::string ShortNumber(double value);
+// "12.5 %".
+std::string Pct(double value);
+// The format next to one in range: fp32 of bf16, else bf16. Nothing for fp32.
+std::optional<NumberFormat> Wider(const NumberFormat& format);
+
+// The change that gives `tensor` of `layer` another format: the role's key of `precision`; where an
+// entry of precision.layers has set it, an entry that comes after it.
+Advice FormatAdvice(const config::Config& config, const std::string& layer,
+                    const std::string& tensor, const NumberFormat& format);
+// The list precision.layers of a configuration as YAML.
+std::string LayersText(const config::Config& config);
+
+// The network's input: of numbers that its format does not have. Nothing where all is well.
+std::optional<Advice> InputAdvice(const RunRecord& record);
+// A run that is not finite or whose loss rose; nothing where it is neither.
+std::optional<Advice> BrokenAdvice(const RunRecord& record);
+// What the optimizer's averages lose; nothing where that is little. The worst step of a broken run
+// counts, for Adam divides by the second one.
+std::optional<Advice> StateAdvice(const RunRecord& record);
+// What the histograms, or where there are none the counts of underflow.csv, say of scales and
+// formats.
+std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record);
+std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record);
 
 // Returns the changes, the most urgent first; each section's keys are those of one sentence, so
 // that no advice contradicts another.
 std::vector<Advice> FindAdvice(const RecommendOptions& options, const RunRecord& record);
+// What is said where there are none: what that rests on.
+std::string NothingText(const RunRecord& record);
 
 }  // namespace ada::study

@@ -15,12 +15,6 @@ constexpr int kMargin = 8;  // powers of two kept free above the smallest scale,
 
 int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.mantissa_bits; }
 
-std::string KeyOf(const std::string& tensor) {
-  if (tensor == "y") return "activations";
-  if (tensor == "w") return "weights";
-  return tensor == "dw" ? "weight_gradients" : "gradients";
-}
-
 class Recommender {
  public:
   Recommender(const RecommendOptions& options, const config::Config& run, TensorFormats formats,
@@ -67,7 +61,7 @@ class Recommender {
   }
 
   void Change(const TensorNeeds& tensor, const NumberFormat& format) {
-    const std::string owner = OwnerOf(tensor), role = KeyOf(tensor.tensor);
+    const std::string owner = OwnerOf(tensor), role = RoleOf(tensor.tensor);
     if (owner.empty()) return;
     const auto same = [&](const FormatChange& c) { return c.layer == owner && c.role == role; };
     auto& changes = advice_.changes;
@@ -76,7 +70,7 @@ class Recommender {
     change->format = format;
     if (!Contains(change->tensors, tensor.name())) change->tensors.push_back(tensor.name());
     for (const TensorNeeds& other : needs_.tensors)
-      if (OwnerOf(other) == owner && KeyOf(other.tensor) == role)
+      if (OwnerOf(other) == owner && RoleOf(other.tensor) == role)
         formats_[{other.layer, other.tensor}] = format;
   }
 
@@ -231,7 +225,7 @@ class Recommender {
   Owners OwnersByRole() const {
     Owners owners;
     for (const TensorNeeds& tensor : needs_.tensors)
-      owners[KeyOf(tensor.tensor)].insert(OwnerOf(tensor));
+      owners[RoleOf(tensor.tensor)].insert(OwnerOf(tensor));
     return owners;
   }
 

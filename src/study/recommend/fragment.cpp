@@ -63,23 +63,8 @@ std::string SectionText(const std::string& yaml, const std::string& name) {
   return yaml.substr(at, end == std::string::npos ? end : end + 1 - at);
 }
 
-}  // namespace
-
-void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
-                  config::PrecisionConfig& precision) {
-  const std::size_t own = precision.layers.size();
-  for (const auto& [role, layers] : owners) {
-    const auto usual =
-        own == 0 ? CommonFormat(changes, role, layers.size()) : std::optional<NumberFormat>();
-    if (usual) FormatOfRole(precision, role) = Plain(*usual);
-    for (const FormatChange& change : changes)
-      if (change.role == role && change.format != usual)
-        FormatOfRole(EntryOf(precision, change.layer, own), role) = Plain(change.format);
-  }
-}
-
-std::string FragmentOf(const config::Config& config, bool with_precision) {
-  const scaling::Settings& scaling = config.scaling;
+// `scaling:` of a recommendation.
+std::string ScalingText(const scaling::Settings& scaling) {
   std::string text = "scaling:\n";
   const auto line = [&text](const std::string& key, const std::string& value) {
     text += "  " + key + ": " + value + "\n";
@@ -97,7 +82,33 @@ std::string FragmentOf(const config::Config& config, bool with_precision) {
     line("headroom_bits", ShortestText(scaling.adaptive.headroom_bits));
     if (scaling.adaptive.batch_norm) line("batch_norm", "true");
   }
-  return with_precision ? text + SectionText(config::ToYaml(config), "precision") : text;
+  return text;
+}
+
+}  // namespace
+
+std::string RoleOf(const std::string& tensor) {
+  if (tensor == "y") return "activations";
+  if (tensor == "w") return "weights";
+  return tensor == "dw" ? "weight_gradients" : "gradients";
+}
+
+void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
+                  config::PrecisionConfig& precision) {
+  const std::size_t own = precision.layers.size();
+  for (const auto& [role, layers] : owners) {
+    const auto usual =
+        own == 0 ? CommonFormat(changes, role, layers.size()) : std::optional<NumberFormat>();
+    if (usual) FormatOfRole(precision, role) = Plain(*usual);
+    for (const FormatChange& change : changes)
+      if (change.role == role && change.format != usual)
+        FormatOfRole(EntryOf(precision, change.layer, own), role) = Plain(change.format);
+  }
+}
+
+std::string FragmentOf(const config::Config& config, bool with_scaling, bool with_precision) {
+  return (with_scaling ? ScalingText(config.scaling) : "") +
+         (with_precision ? SectionText(config::ToYaml(config), "precision") : "");
 }
 
 }  // namespace ada::study

@@ -87,6 +87,10 @@ std::vector<Predicted> PredictLosses(const std::string& folder, const TensorForm
                                      const RunNeeds& needs, const config::WhatIfConfig& choice,
                                      const config::ModelConfig& model);
 
+// The key of `precision` that says the format of a layer's tensor: y, w, dw, or a gradient that
+// carries S.
+std::string RoleOf(const std::string& tensor);
+
 // An entry of precision.layers, and the tensors that ask for it.
 struct FormatChange {
   std::string layer, role;  // gradients, activations, weights, weight_gradients
@@ -102,9 +106,9 @@ using Owners = std::map<std::string, std::set<std::string>>;
 void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
                   config::PrecisionConfig& precision);
 
-// Returns `scaling:` of `config`, the keys of policy none, fixed and adaptive with exact_range that
-// matter, and its whole `precision:` if asked.
-std::string FragmentOf(const config::Config& config, bool with_precision);
+// Returns, each if asked, `scaling:` of `config`, the keys of policy none, fixed and adaptive with
+// exact_range that matter, and its whole `precision:`.
+std::string FragmentOf(const config::Config& config, bool with_scaling, bool with_precision);
 
 // The advice is one fixed scale where one serves all gradients, else a scale for each layer, and
 // other formats where no scale can help. What it would have lost is read from the same histograms.
@@ -131,6 +135,10 @@ struct ProbedLoss {
   std::string tensor;
   double lost_pct = 0;
 };
+
+// Whether any step with a histogram had a gradient that carries S. Where none had, nothing is known
+// of scales.
+bool AnyArrived(const RunNeeds& needs);
 
 // How far the record carries: well, fairly or little.
 const char* GradeOf(const config::Config& run, const RunNeeds& needs);

@@ -38,9 +38,12 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   out << '\n';
   PrintOperandFormats(options, out);
   PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
-  const std::string fragment = FragmentOf(advice.config, !advice.changes.empty());
-  out << "\n# Put these sections in place of those of the run's configuration:\n"
-      << VisibleLines(fragment);
+  std::string fragment = FragmentOf(advice.config, AnyArrived(needs), !advice.changes.empty());
+  if (fragment.empty())
+    fragment = "# nothing to recommend: no gradient arrived\n";
+  else
+    out << "\n# Put these sections in place of those of the run's configuration:\n"
+        << VisibleLines(fragment);
   if (!options.yaml.empty()) WriteFileAtomically(options.yaml, fragment);
 }
 

@@ -25,6 +25,11 @@ std::string PowerText(double scale) {
   if (std::frexp(scale, &exponent) == 0.5) return Power(exponent - 1);
   return Formatted("%.4g", scale);
 }
+// What a tensor lost; where no step of it was finite, or the others lost nothing, that says
+// nothing.
+std::string LostPart(const TensorNeeds& t) {
+  return t.broken_steps > 0 && t.lost_pct == 0 ? "not finite" : PercentText(t.lost_pct);
+}
 bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
   return MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options);
 }
@@ -153,6 +158,22 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
   PrintList(bad, 4, out);
 }
 
+// Tensors of the passes of which there is no histogram, the input above all, that lose more than
+// the target in the worst step.
+std::vector<std::string> WithoutHistograms(const RecommendOptions& options, const RunNeeds& needs) {
+  std::vector<std::string> names;
+  for (const telemetry::TensorTotals& t : needs.totals.tensors()) {
+    const std::string name = t.layer + "." + t.tensor;
+    const bool known = std::any_of(needs.tensors.begin(), needs.tensors.end(),
+                                   [&](const TensorNeeds& n) { return n.name() == name; });
+    if (known || IsOfUpdate(t.tensor) || IsOperand(t.tensor)) continue;
+    if (MeetsTarget(t.pct_max, static_cast<double>(t.overflow), options)) continue;
+    names.push_back(name + " (" + t.last_format + ") " + PercentText(t.pct_max) +
+                    (t.overflow > 0 ? " and overflow" : ""));
+  }
+  return names;
+}
+
 }  // namespace
 
 // How far the record carries: few steps, less than half of the training, or gradients of which much
@@ -164,20 +185,26 @@ const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
   return needs.steps >= 10 && whole ? "well" : "fairly";
 }
 
+bool AnyArrived(const RunNeeds& needs) {
+  return std::any_of(needs.tensors.begin(), needs.tensors.end(),
+                     [](const TensorNeeds& t) { return t.carries_s() && !t.silent(); });
+}
+
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out) {
   out << "Scales S at which at most " << PercentText(100 * options.underflow_target)
       << " of a gradient's non-zero values underflow, in any step,\nwith "
       << PowerText(std::exp2(options.headroom_bits))
       << " between the largest value and overflow; and what the run had:\n";
   TextTable table({"gradient", "format", "range", "S from", "to", "S was", "lost", "verdict"}, 2);
-  std::vector<std::string> fine, others;
+  std::vector<std::string> fine, others = WithoutHistograms(options, needs);
   for (const TensorNeeds& t : needs.tensors) {
     if (!t.silent() && IsGood(t, options) && JudgementOn(t, options) == "fine")
       fine.push_back(t.name());
     if (!t.carries_s()) {
       if (!IsGood(t, options) || t.broken_steps > 0)
         others.push_back(
-            t.name() + " (" + FormatName(t.format) + ") " + PercentText(t.lost_pct) +
+            t.name() + " (" + FormatName(t.format) + ")" +
+            (t.broken_steps > 0 && t.lost_pct == 0 ? "" : " " + PercentText(t.lost_pct)) +
             (t.overflow > 0 ? " and overflow" : "") +
             (t.broken_steps > 0 ? ", inf or NaN in " + Counted(t.broken_steps, "step") : ""));
       continue;
@@ -185,7 +212,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     if (t.silent()) continue;
     const Powers powers = PowersFor(t, t.format, options.headroom_bits);
     table.Row({t.name(), FormatName(t.format), Power(static_cast<int>(std::ceil(t.range_log2))),
-               Power(powers.low), Power(powers.high), PowerText(t.scale), PercentText(t.lost_pct),
+               Power(powers.low), Power(powers.high), PowerText(t.scale), LostPart(t),
                JudgementOn(t, options)});
   }
   table.Print(out);
@@ -198,9 +225,13 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     out << "In the last logged step:\n";
     PrintWrapped(Visible(telemetry::NoGradientText(dead, dead.size())), 2, out);
   }
-  std::vector<std::string> silent;
+  std::vector<std::string> silent, broken;
   for (const TensorNeeds& t : needs.tensors)
-    if (t.carries_s() && t.silent()) silent.push_back(t.name());
+    if (t.carries_s() && t.silent()) (t.broken_steps > 0 ? broken : silent).push_back(t.name());
+  if (!broken.empty()) {
+    out << "Never finite in a step with a histogram: nothing is known of\n";
+    PrintList(broken, 2, out);
+  }
   if (!silent.empty()) {
     out << "No gradient arrived in any step: nothing is known of\n";
     PrintList(silent, 2, out);
@@ -217,6 +248,10 @@ void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
         << (telemetry::IsOfScale(needs.finiteness.first())
                 ? ""
                 : "What follows is of the gradients before that, and does not mend it.\n");
+  if (!AnyArrived(needs)) {
+    out << "No gradient arrived in any step with a histogram: nothing can be said of scales.\n";
+    return PrintChanges(advice, out);
+  }
   PrintOneScale(options, needs, advice, out);
   PrintCompromise(advice, out);
   PrintChanges(advice, out);

@@ -136,7 +136,7 @@ std::vector<Line> Header(const WatchState& s) {
                    OutOf("epoch", s.step.epoch, s.epochs_in_all()) + "  " + Fit(s) +
                    Formatted("  lr %.4g  S ", s.step.lr) + ShortestText(s.step.scale) +
                    "  skipped " + std::to_string(s.skipped)});
-  if (s.finiteness.since() > 0) lines.push_back({s.finiteness.Text(), Color::kRed});
+  if (s.finiteness.since() > 0) lines.push_back({s.finiteness.ShortText(), Color::kRed, true});
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
   if (s.blocks.step > 0) lines.push_back({BlocksText(s.blocks), Color::kPlain, true});

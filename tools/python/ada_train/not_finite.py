@@ -18,7 +18,7 @@ def advice_text(layer, tensor, value, scale, step):
     number = value not in ("", "inf", "-inf", "nan", "-nan")
     if tensor == "w" and not number and step > 1:
         return ("a loss scale does not help: gradients were finite and the weights are not, so the "
-                "optimizer's update did it (optimizer.lr, optimizer.epsilon)")
+                "optimizer's update did it (optimizer.lr; under Adam optimizer.epsilon too)")
     if tensor == "w":
         return ("a loss scale does not help: the weight leaves its format (precision.weights)"
                 if number else

@@ -1,0 +1,199 @@
+// What to change where a run is not finite, or where its loss rose: one cause, one change.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "config/load.h"
+#include "core/text.h"
+#include "study/advise/parts.h"
+
+namespace ada::study {
+namespace {
+
+using telemetry::FirstNotFinite;
+
+constexpr std::int64_t kFirstSteps = 10;  // in which a rate that is too large shows
+constexpr double kNear = 8;               // below this part of a format's end values were close
+constexpr double kHeadroom = 4;           // of a scale, below the largest that fits
+constexpr double kUsualScale = 65536;     // that dynamic scaling begins with
+constexpr double kGoneBy = 1024;          // a scale that fell by more was not too large alone
+
+// What most trainings are well served with.
+double UsualRate(const config::Config& config) {
+  return config.optimizer.kind == backend::UpdateRule::Kind::kSgd ? 0.1 : 1e-3;
+}
+
+class Broken {
+ public:
+  explicit Broken(const RunRecord& record)
+      : record_(record), config_(record.config), first_(record.run.finiteness().first()) {}
+
+  Advice Find() {
+    std::optional<Advice> state = StateAdvice(record_);
+    if (state && config_.optimizer.lr <= 10 * UsualRate(config_)) {
+      state->reason = Story() + "; " + state->reason;
+      state->sure = "well";
+      return *state;
+    }
+    if (record_.run.finiteness().since() == 0) return Rate("fairly");
+    if (telemetry::IsOfOptimizer(first_)) return OfOptimizer();
+    if (IsOfRate()) return Rate("fairly");
+    if (IsOfScale()) return Scale();
+    return Format();
+  }
+
+ private:
+  // "not finite from step 4 on, first tensor f2.y (largest magnitude 8.03e+04)".
+  std::string Story() const {
+    const std::int64_t since = record_.run.finiteness().since();
+    const std::string rise = record_.course.Text();
+    if (since == 0) return rise;
+    std::string text = "not finite from step " + std::to_string(since) + " on";
+    if (!first_.layer.empty()) {
+      text += ", first tensor ";
+      text += first_.layer == "input" ? first_.layer : first_.layer + "." + first_.tensor;
+      text +=
+          " (largest magnitude " + ShortNumber(std::strtod(first_.value.c_str(), nullptr)) + ")";
+    }
+    return text + (rise.empty() ? "" : "; before, " + rise);
+  }
+
+  bool is_adam() const { return config_.optimizer.kind != backend::UpdateRule::Kind::kSgd; }
+
+  Advice OfOptimizer() const {
+    const std::string why = Story() + "; gradients were finite and the weights are not";
+    if (is_adam() && config_.optimizer.epsilon < 1e-8)
+      return {"optimizer", {{"epsilon", "1e-8"}}, why + ": Adam divides by epsilon", "well"};
+    Advice advice = Rate("fairly");
+    advice.reason = why + ", so the update was too large";
+    if (const double decay = config_.optimizer.weight_decay; config_.optimizer.lr * decay >= 1) {
+      advice.keys.emplace_back("weight_decay", "1e-4");
+      advice.reason +=
+          "; a decay of " + ShortNumber(decay) + " alone takes more than the whole weight";
+      advice.sure = "well";
+    }
+    return advice;
+  }
+
+  // Whether updates made values grow: the loss rose, or all went well for a few steps only and
+  // neither a scale nor values that were large from the start explain the end.
+  bool IsOfRate() const {
+    if (record_.course.good_steps() == 0) return false;
+    if (record_.course.Rose()) return true;
+    const bool scaled = telemetry::IsOfScale(first_) && first_.scale > 1;
+    return first_.step <= kFirstSteps && !scaled && !WasNearFromTheStart();
+  }
+  bool WasNearFromTheStart() const {
+    const TensorCourse* course = record_.course.Find(first_.layer, first_.tensor);
+    const std::optional<NumberFormat> format = FormatOfFirst();
+    return course != nullptr && format && kNear * course->first_largest > format->largest();
+  }
+
+  Advice Rate(const char* sure) const {
+    const double rate = config_.optimizer.lr, usual = UsualRate(config_);
+    Advice advice{"optimizer", {{"lr", ShortNumber(std::min(rate / 10, usual))}}, Story(), sure};
+    advice.reason += ": steps of lr " + ShortNumber(rate) + " are too large";
+    if (rate > usual)
+      advice.reason += std::string(" (usual for ") + (is_adam() ? "Adam" : "SGD") + ": " +
+                       ShortNumber(usual) + ")";
+    return advice;
+  }
+
+  // The largest scale at which the tensor would have fitted; nothing where its largest value is no
+  // number.
+  std::optional<double> Room() const {
+    const std::optional<NumberFormat> format = FormatOfFirst();
+    const double value = std::strtod(first_.value.c_str(), nullptr);
+    if (!telemetry::HasNumber(first_) || !format || value <= 0) return std::nullopt;
+    return first_.scale / value * format->largest();
+  }
+
+  // Whether the scale was too large: its tensor carries it, and would have fitted without it, or a
+  // scale that was made ever smaller has not been without effect.
+  bool IsOfScale() const {
+    if (!telemetry::IsOfScale(first_) || first_.scale <= 1) return false;
+    if (const std::optional<double> room = Room()) return *room >= 1;
+    return record_.run.last().scale > 1 / kGoneBy;
+  }
+
+  // A power of two below the scale that it had.
+  double FittingScale() const {
+    const std::optional<double> room = Room();
+    const double most = room ? *room / kHeadroom : first_.scale / kGoneBy;
+    return std::exp2(std::floor(std::log2(std::clamp(most, 1.0, kUsualScale))));
+  }
+
+  Advice Scale() const {
+    const std::string scale = ShortestText(FittingScale());
+    Advice advice{
+        "scaling", {}, Story() + ": S = " + ShortNumber(first_.scale) + " is too large", "well"};
+    if (config_.scaling.policy == "fixed") {
+      advice.keys = {{"policy", "dynamic"}, {"init_scale", scale}};
+      advice.reason += "; a dynamic one backs off";
+    } else {
+      advice.keys = {{config_.scaling.policy == "logmax" ? "max_scale" : "init_scale", scale}};
+      advice.sure = "fairly";
+    }
+    if (record_.run.last().scale == 0) {
+      advice.keys.emplace_back("min_scale", "1");
+      advice.reason += "; it fell to 0, at which every gradient is 0, and stays there";
+    }
+    return advice;
+  }
+
+  std::optional<NumberFormat> FormatOfFirst() const {
+    const auto found = record_.formats.find({first_.layer, first_.tensor});
+    if (found != record_.formats.end()) return found->second;
+    if (first_.layer.empty()) return std::nullopt;
+    const config::PrecisionConfig& p = config_.precision;
+    const std::string role = RoleOf(first_.tensor);
+    if (role == "weight_gradients") return p.weight_gradients.value_or(kFp32);
+    if (role == "activations") return p.activations.value_or(p.format);
+    return (role == "weights" ? p.weights : p.gradients).value_or(p.format);
+  }
+
+  Advice Format() const {
+    const std::optional<NumberFormat> format = FormatOfFirst();
+    const std::optional<NumberFormat> wider = format ? Wider(*format) : std::nullopt;
+    if (!wider) return Rate("little");
+    Advice advice = FormatAdvice(config_, first_.layer, first_.tensor, *wider);
+    advice.reason = Story() + ", more than " + FormatName(*format) + " has";
+    if (record_.run.last().scale == 0)
+      advice.reason += "; the scale was halved to 0 for good, which could not help";
+    return advice;
+  }
+
+  const RunRecord& record_;
+  const config::Config& config_;
+  const FirstNotFinite first_;
+};
+
+}  // namespace
+
+std::optional<Advice> BrokenAdvice(const RunRecord& record) {
+  if (!record.is_broken()) return std::nullopt;
+  return Broken(record).Find();
+}
+
+std::optional<Advice> StateAdvice(const RunRecord& record) {
+  const NumberFormat& format = record.config.precision.optimizer_state.format;
+  if (format == kFp32) return std::nullopt;
+  const bool adam = record.config.optimizer.kind != backend::UpdateRule::Kind::kSgd;
+  const telemetry::TensorTotals* worst = nullptr;
+  double most = 0;
+  for (const telemetry::TensorTotals& t : record.layers.tensors()) {
+    if (WholeTensor(t.tensor) != "state") continue;
+    const double lost = record.is_broken() && adam ? t.pct_max : t.pct_mean();
+    if (lost < kManyLost || lost <= most) continue;
+    worst = &t, most = lost;
+  }
+  if (worst == nullptr || (record.is_broken() && !adam)) return std::nullopt;
+  return Advice{"precision",
+                {{"optimizer_state", "fp32"}},
+                worst->layer + "." + worst->tensor + ": " + Pct(most) +
+                    " of the optimizer's averages become zero in " + FormatName(format) +
+                    (adam ? ", and Adam divides by them" : ""),
+                most >= 30 ? "well" : "fairly"};
+}
+
+}  // namespace ada::study

@@ -1,0 +1,63 @@
+// Changes of formats, each at the key that decides: a role's own, or an entry of precision.layers.
+#include <algorithm>
+#include <cmath>
+
+#include "config/sections/sections.h"
+#include "core/text.h"
+#include "study/advise/parts.h"
+#include "what_if/scale_path.h"
+
+namespace ada::study {
+namespace {
+
+bool Sets(const config::LayerPrecisionConfig& entry, const std::string& role) {
+  if (role == "weight_gradients") return entry.weight_gradients.has_value();
+  if (entry.format) return true;
+  if (role == "activations") return entry.activations.has_value();
+  return role == "weights" ? entry.weights.has_value() : entry.gradients.has_value();
+}
+
+// The layer whose entries in precision.layers are asked for the tensor's format; "": none is.
+std::string OwnerOf(const config::Config& config, const std::string& layer,
+                    const std::string& tensor) {
+  if (layer == "input") return "";
+  return CarriesS(tensor) ? what_if::ScalePath(config.model).FormatOwner(layer, tensor) : layer;
+}
+
+}  // namespace
+
+std::string ShortNumber(double value) {
+  const std::string shortest = ShortestText(value);
+  return shortest.size() <= 6 ? shortest : Formatted("%.3g", value);
+}
+
+std::string Pct(double value) { return Formatted("%.3g %%", value); }
+
+std::optional<NumberFormat> Wider(const NumberFormat& format) {
+  if (format == kFp32) return std::nullopt;
+  return format.exponent_bits >= kBf16.exponent_bits ? kFp32 : kBf16;
+}
+
+std::string LayersText(const config::Config& config) {
+  const config::YamlNode node = config::ToNode(config);
+  return config::FlowText(*node.Find("precision")->Find("layers"));
+}
+
+Advice FormatAdvice(const config::Config& config, const std::string& layer,
+                    const std::string& tensor, const NumberFormat& format) {
+  const std::string role = RoleOf(tensor), owner = OwnerOf(config, layer, tensor);
+  const std::vector<config::LayerPrecisionConfig>& entries = config.precision.layers;
+  const bool is_set = !owner.empty() && std::any_of(entries.begin(), entries.end(), [&](auto& e) {
+    return GlobMatch(e.match, owner) && Sets(e, role);
+  });
+  Advice advice{"precision", {{role, FormatName(format)}}, ""};
+  if (is_set) {
+    config::Config changed = config;
+    ApplyFormats({{owner, role, format, {}}}, {{role, {owner}}}, changed.precision);
+    advice.keys = {{"layers", LayersText(changed)}};
+  }
+  advice.mends = {layer + "." + tensor};
+  return advice;
+}
+
+}  // namespace ada::study

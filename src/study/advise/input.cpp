@@ -1,0 +1,67 @@
+// The network's input: images whose numbers its format does not have.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "config/load.h"
+#include "core/text.h"
+#include "study/advise/parts.h"
+
+namespace ada::study {
+namespace {
+
+using config::NormalizeConfig;
+
+// "[0.5, 0.5, 0.5]".
+std::string ForEachChannel(double value, int channels) {
+  std::string list;
+  for (int i = 0; i < channels; ++i) list += (i == 0 ? "" : ", ") + Formatted("%.4g", value);
+  return "[" + list + "]";
+}
+
+// The value of data.normalize that makes mean 0 and deviation 1 of the images; empty: not known.
+// What is measured was normalized with the numbers of the run.
+std::string Normalization(const RunRecord& record) {
+  const NormalizeConfig& now = record.config.data.normalize;
+  const bool is_standard = now.kind == NormalizeConfig::Kind::kStandard;
+  if (config::HasStandardNormalization(record.config)) return is_standard ? "" : "standard";
+  const TensorCourse* seen = record.course.Find("input", "y");
+  if (now.kind == NormalizeConfig::Kind::kCustom || seen == nullptr || record.channels == 0)
+    return "";
+  if (!(seen->first_std > 0) || !std::isfinite(seen->first_mean)) return "";
+  return "{mean: " + ForEachChannel(seen->first_mean, record.channels) +
+         ", std: " + ForEachChannel(seen->first_std, record.channels) + "}";
+}
+
+}  // namespace
+
+std::optional<Advice> InputAdvice(const RunRecord& record) {
+  const telemetry::Finiteness& finiteness = record.run.finiteness();
+  const telemetry::TensorTotals* input = record.layers.FindTensor("input", "y");
+  const bool overflows = finiteness.since() > 0 && finiteness.first().layer == "input";
+  const bool vanishes = input != nullptr && input->pct_mean() >= kManyLost;
+  if (!overflows && !vanishes) return std::nullopt;
+  const config::PrecisionConfig& p = record.config.precision;
+  const NumberFormat format = p.activations.value_or(p.format);
+  std::string reason;
+  if (overflows)
+    reason = "not finite from step " + std::to_string(finiteness.since()) +
+             " on: the input (largest magnitude " +
+             ShortNumber(std::strtod(finiteness.first().value.c_str(), nullptr)) + ") leaves " +
+             FormatName(format) + " before the network";
+  else
+    reason = Pct(input->pct_mean()) + " of the input's values become zero in " +
+             FormatName(format) + " before the network, and nothing behind it mends that";
+  const std::string normalization = Normalization(record);
+  if (!normalization.empty()) {
+    if (normalization != "standard") reason += "; mean and deviation of the first batch";
+    return Advice{"data", {{"normalize", normalization}}, reason, "well", {"input.y"}};
+  }
+  const std::optional<NumberFormat> wider = Wider(format);
+  if (!wider) return std::nullopt;
+  Advice advice = FormatAdvice(record.config, "input", "y", *wider);
+  advice.reason = reason;
+  return advice;
+}
+
+}  // namespace ada::study

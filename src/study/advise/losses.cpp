@@ -1,0 +1,216 @@
+// What gradients lose, and what other scales and formats would keep: from histograms, or where
+// there are none from the counts.
+#include <algorithm>
+#include <cmath>
+
+#include "config/load.h"
+#include "core/text.h"
+#include "study/advise/parts.h"
+
+namespace ada::study {
+namespace {
+
+using telemetry::TensorTotals;
+
+constexpr double kAboveTarget = 10;  // a mean over steps above the target by so much is no outlier
+constexpr std::size_t kNames = 3;
+
+// Says whether a loss is a cause: in a broken run only what was lost from the start is, for the
+// rest may be an effect.
+bool IsBelieved(const RunRecord& record, const std::string& layer, const std::string& tensor) {
+  if (!record.is_broken()) return true;
+  const TensorCourse* course = record.course.Find(layer, tensor);
+  return course != nullptr && course->first_pct >= kManyLost;
+}
+
+bool IsChanged(const Recommendation& recommended, const std::string& tensor) {
+  return std::any_of(recommended.changes.begin(), recommended.changes.end(),
+                     [&](const FormatChange& change) { return Contains(change.tensors, tensor); });
+}
+
+// The keys of `precision` that a recommendation changes.
+std::vector<std::pair<std::string, std::string>> ChangedKeys(const config::Config& now,
+                                                             const config::Config& then) {
+  std::vector<std::pair<std::string, std::string>> keys;
+  const auto role = [&](const char* key, const std::optional<NumberFormat>& was,
+                        const std::optional<NumberFormat>& is) {
+    if (is && is != was) keys.emplace_back(key, FormatName(*is));
+  };
+  const config::PrecisionConfig &was = now.precision, &is = then.precision;
+  role("activations", was.activations, is.activations);
+  role("weights", was.weights, is.weights);
+  role("gradients", was.gradients, is.gradients);
+  role("weight_gradients", was.weight_gradients, is.weight_gradients);
+  if (is.layers.size() != was.layers.size()) keys.emplace_back("layers", LayersText(then));
+  return keys;
+}
+
+// Why formats change: tensors that carry S, and those that do not.
+std::string ReasonOf(const RunNeeds& needs, const Recommendation& recommended) {
+  std::vector<std::string> scaled, others;
+  double most = 0;
+  for (const TensorNeeds& t : needs.tensors) {
+    if (!IsChanged(recommended, t.name())) continue;
+    (t.carries_s() ? scaled : others).push_back(t.name() + " (" + FormatName(t.format) + ")");
+    if (!t.carries_s()) most = std::max(most, t.lost_pct);
+  }
+  std::string text;
+  if (!scaled.empty()) text = "no scale holds all values of " + FirstNames(scaled, kNames);
+  if (others.empty()) return text;
+  const bool one = others.size() == 1;
+  return text + (text.empty() ? "" : "; ") + FirstNames(others, kNames) +
+         (one ? " carries no scale and loses " : " carry no scale and lose up to ") + Pct(most);
+}
+
+// The recommended scale, for `worst` above all. Where the histograms speak for one that is no
+// larger than the scale at which much was lost, they are of too few steps for a single one; nothing
+// where little was lost, or layers have their own already.
+std::optional<Advice> ScaleAdvice(const RunRecord& record, const Recommendation& recommended,
+                                  const TensorNeeds& worst) {
+  const scaling::Settings &s = recommended.config.scaling, &now = record.config.scaling;
+  Advice advice{"scaling", {{"policy", s.policy}}, ""};
+  advice.reason = worst.name() + " lost " + Pct(worst.lost_pct) + " in " +
+                  FormatName(worst.format) + " at S = " + ShortNumber(worst.scale);
+  const double scale = s.policy == "fixed" ? s.scale : 1;
+  if (s.policy != "adaptive" && (worst.overflow > 0 || scale > worst.scale)) {
+    if (s.policy == "fixed") advice.keys.emplace_back("scale", ShortestText(s.scale));
+    return advice;
+  }
+  const bool has_own =
+      now.policy == "adaptive" && now.adaptive.method == scaling::LayerMethod::kExactRange;
+  if (s.policy != "adaptive" && (has_own || worst.lost_pct < kManyLost)) return std::nullopt;
+  advice.keys = {{"policy", "adaptive"}, {"method", "exact_range"}};
+  if (s.policy == "adaptive")
+    advice.keys.emplace_back("init_scale", ShortestText(s.init_scale.value_or(1)));
+  else
+    advice.reason += "; the steps with histograms ask for less, so each layer is to follow its own";
+  return advice;
+}
+
+// What a single scale or formats for tensors could do, from the counts alone.
+class Counts {
+ public:
+  Counts(const RecommendOptions& options, const RunRecord& record)
+      : options_(options), record_(record), config_(record.config) {}
+
+  std::vector<Advice> Find() {
+    const double target = 100 * options_.underflow_target;
+    if (const TensorTotals* t = Worst(true, kAboveTarget * target)) all_.push_back(Scaled(*t));
+    if (const TensorTotals* t = Worst(false, kManyLost))
+      if (const std::optional<NumberFormat> wider = WiderOf(*t)) {
+        Advice advice = FormatAdvice(config_, t->layer, t->tensor, *wider);
+        advice.reason = Lost(*t) + "; it carries no scale";
+        all_.push_back(std::move(advice));
+      }
+    for (Advice& advice : all_)
+      advice.reason += record_.has_histograms
+                           ? " (from the counts of underflow.csv: no histogram shows it)"
+                           : " (from the counts of underflow.csv: there are no histograms)";
+    return std::move(all_);
+  }
+
+ private:
+  // The tensor that loses most on the mean, of those with a scale, or of y, w and dw.
+  const TensorTotals* Worst(bool scaled, double above) const {
+    const TensorTotals* worst = nullptr;
+    for (const TensorTotals& t : record_.layers.tensors()) {
+      const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
+                                : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
+      if (!asked || t.pct_mean() < above || !IsBelieved(record_, t.layer, t.tensor)) continue;
+      if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
+    }
+    return worst;
+  }
+
+  std::string Lost(const TensorTotals& t) const {
+    return t.layer + "." + t.tensor + " loses " + Pct(t.pct_mean()) + " in " + t.last_format +
+           (CarriesS(t.tensor) ? " at S = " + ShortNumber(t.last_scale) : "");
+  }
+  std::optional<NumberFormat> WiderOf(const TensorTotals& t) const {
+    return Wider(record_.formats.at({t.layer, t.tensor}));
+  }
+
+  // The largest power of two at which no gradient comes near its format's end.
+  int HighestPower() const {
+    int high = Powers().high;
+    for (const TensorTotals& t : record_.layers.tensors()) {
+      const TensorCourse* course = record_.course.Find(t.layer, t.tensor);
+      if (!CarriesS(t.tensor) || IsOperand(t.tensor) || course == nullptr || course->largest == 0)
+        continue;
+      const double room = record_.formats.at({t.layer, t.tensor}).largest() *
+                          std::exp2(-options_.headroom_bits) / course->largest;
+      high = std::min(high, static_cast<int>(std::floor(std::log2(room))));
+    }
+    return high;
+  }
+
+  // A larger scale where there is room for one, a scale for each layer where there was room and one
+  // was not enough, and a wider format where both have been tried.
+  Advice Scaled(const TensorTotals& t) const {
+    const std::string& policy = config_.scaling.policy;
+    Advice advice{"scaling", {}, Lost(t), "little"};
+    for (const TensorTotals& each : record_.layers.tensors())
+      if (CarriesS(each.tensor)) advice.mends.push_back(each.layer + "." + each.tensor);
+    const int high = HighestPower();
+    const bool exact = config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange;
+    if ((policy == "none" || policy == "fixed") && std::ldexp(1.0, high) >= 4 * t.last_scale) {
+      const std::string scale = ShortestText(std::ldexp(1.0, high));
+      advice.keys = {{"policy", "dynamic"}, {"init_scale", scale}};
+      advice.reason +=
+          ", and up to S = " + ShortNumber(std::ldexp(1.0, high)) + " no gradient overflows";
+    } else if (policy == "adaptive" && exact) {
+      const std::optional<NumberFormat> wider = WiderOf(t);
+      if (!wider) return advice;
+      advice = FormatAdvice(config_, t.layer, t.tensor, *wider);
+      advice.reason = Lost(t) + ", the scale that its layer can give it";
+      advice.sure = "little";
+    } else {
+      advice.keys = {{"policy", "adaptive"}, {"method", "exact_range"}};
+      advice.reason += ", and others leave one scale no room: each layer has its own then";
+    }
+    return advice;
+  }
+
+  const RecommendOptions& options_;
+  const RunRecord& record_;
+  const config::Config& config_;
+  std::vector<Advice> all_;
+};
+
+}  // namespace
+
+std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record) {
+  const RunNeeds& needs = record.needs;
+  const Recommendation recommended =
+      MakeRecommendation(options, record.config, record.formats, needs);
+  const char* sure = GradeOf(record.config, needs);
+  std::vector<Advice> all;
+  // A scale for what loses at the one it had, in a format that stays.
+  const TensorNeeds* worst = nullptr;
+  std::vector<std::string> mends, changed;
+  for (const TensorNeeds& t : needs.tensors) {
+    if (!IsBelieved(record, t.layer, t.tensor)) continue;
+    if (IsChanged(recommended, t.name())) changed.push_back(t.name());
+    if (!t.carries_s() || IsChanged(recommended, t.name())) continue;
+    if (MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options)) continue;
+    mends.push_back(t.name());
+    if (worst == nullptr || t.lost_pct > worst->lost_pct) worst = &t;
+  }
+  if (worst != nullptr) {
+    if (std::optional<Advice> advice = ScaleAdvice(record, recommended, *worst)) {
+      advice->sure = sure;
+      advice->mends = mends;
+      all.push_back(std::move(*advice));
+    }
+  }
+  if (changed.empty()) return all;
+  all.push_back({"precision", ChangedKeys(record.config, recommended.config),
+                 ReasonOf(needs, recommended), sure, changed});
+  return all;
+}
+
+std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record) {
+  return Counts(options, record).Find();
+}
+
+}  // namespace ada::study
