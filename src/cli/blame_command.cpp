@@ -1,4 +1,5 @@
 // blame, assign: forks of a training that tell which formats it bears.
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -60,11 +61,27 @@ double ShareOf(const std::string& text) {
   return unit == "%" ? number / 100 : number;
 }
 
+// The option's list is cut at its commas; those within a map are its own.
+std::vector<std::string> WholeFormats(const std::vector<std::string>& pieces) {
+  std::vector<std::string> formats;
+  std::ptrdiff_t open = 0;
+  for (const std::string& piece : pieces) {
+    if (open > 0)
+      formats.back() += "," + piece;
+    else
+      formats.push_back(piece);
+    open +=
+        std::count(piece.begin(), piece.end(), '{') - std::count(piece.begin(), piece.end(), '}');
+  }
+  return formats;
+}
+
 int Assign(AssignArguments& a) {
   if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "assign");
   if (a.config.empty()) a.config = a.file;
   study::AssignOptions options;
-  for (const std::string& format : a.formats) options.formats.push_back(config::ReadFormat(format));
+  for (const std::string& format : WholeFormats(a.formats))
+    options.formats.push_back(config::ReadTensorFormat("--formats", format));
   options.budget = ShareOf(a.budget);
   options.steps = a.steps;
   options.yaml = a.yaml;
@@ -80,10 +97,13 @@ Command AddAssign(CLI::App& app) {
   CLI::App* assign =
       Add(app, "assign", "the cheapest format for each layer within a budget of gradient error",
           "  ada-train assign configs/lenet_fashion.yaml --formats fp8_e5m2,fp16 --budget 1%\n"
-          "  ada-train assign mine.yaml --formats fp16,bf16 --steps 200 --yaml formats.yaml");
+          "  ada-train assign mine.yaml --formats fp16,bf16 --steps 200 --yaml formats.yaml\n"
+          "  ada-train assign mine.yaml --formats bf16,nvfp4 --budget 5%");
   assign->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
   assign->add_option("-c,--config", a->config, "the same as FILE")->type_name("FILE");
-  assign->add_option("--formats", a->formats, "to choose from; fp32 is always there")
+  assign
+      ->add_option("--formats", a->formats,
+                   "to choose from, block-scaled ones too; fp32 is always there")
       ->type_name("F,F")
       ->delimiter(',')
       ->required();

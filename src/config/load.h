@@ -69,6 +69,8 @@ AdaptiveOverrides ReadAdaptive(const Overrides& overrides);
 NumberFormat ReadFormat(const std::string& yaml_text);
 // The same, or a block-scaled format.
 AnyFormat ReadAnyFormat(const std::string& yaml_text);
+// The same of a format that tensors may have, for an option of another name.
+AnyFormat ReadTensorFormat(const std::string& option, const std::string& yaml_text);
 
 // The complete resolved configuration, every default filled in, as YAML that Load reads back to an
 // equal Config.

@@ -71,10 +71,11 @@ void ForgetPlaces(YamlNode& node) {
   }
 }
 
-// The format that `--format` has as its text; `read` says what it may be.
+// The format that an option has as its text; `read` says what it may be.
 template <class Format, class Read>
-Format ReadOption(const std::string& yaml_text, Format otherwise, Read read) {
-  Problems problems("--format", {});
+Format ReadOption(const std::string& option, const std::string& yaml_text, Format otherwise,
+                  Read read) {
+  Problems problems(option, {});
   Format format = otherwise;
   try {
     YamlNode node = ParseYaml(yaml_text, 0);
@@ -120,15 +121,23 @@ AdaptiveOverrides ReadAdaptive(const Overrides& overrides) {
 }
 
 NumberFormat ReadFormat(const std::string& yaml_text) {
-  return ReadOption(yaml_text, kFp32, [](const YamlNode& node, const ReadContext& context) {
-    return ReadFormatNode(node, false, {}, context);
-  });
+  return ReadOption("--format", yaml_text, kFp32,
+                    [](const YamlNode& node, const ReadContext& context) {
+                      return ReadFormatNode(node, false, {}, context);
+                    });
 }
 
 AnyFormat ReadAnyFormat(const std::string& yaml_text) {
-  return ReadOption(yaml_text, AnyFormat(kFp32),
+  return ReadOption("--format", yaml_text, AnyFormat(kFp32),
                     [](const YamlNode& node, const ReadContext& context) {
                       return ReadAnyFormatNode(node, false, context);
+                    });
+}
+
+AnyFormat ReadTensorFormat(const std::string& option, const std::string& yaml_text) {
+  return ReadOption(option, yaml_text, AnyFormat(kFp32),
+                    [](const YamlNode& node, const ReadContext& context) {
+                      return ReadAnyFormatNode(node, true, context);
                     });
 }
 

@@ -195,20 +195,23 @@ struct BlameOptions {
   View view = View::kTable;
 };
 
-// Writes a table or, as CSV, rank,layer,tensor,effect,noise,significant to `out`, the worst first.
-// Progress goes to `log`. What forks gave is kept in the run's folder (blame.json), from which the
-// same question goes on. Throws DataError where the folder has no checkpoint, OutputError, and what
-// a training throws.
+// Writes a table or, as CSV, rank,layer,tensor,effect,noise,significant to `out`, what is
+// significant first and the worst of it on top. Progress goes to `log`, and beside the CSV why a
+// run does not train. What forks gave is kept in the run's folder (blame.json), from which the same
+// question goes on. Throws DataError where the folder has no checkpoint, OutputError, and what a
+// training throws.
 void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log);
 
 // assign: the cheapest of some formats for each layer of a network with which the weight gradients
 // of its first batch stay within a budget of those in fp32.
 struct AssignOptions {
-  config::Config config;              // complete; its `precision` is not looked at
-  std::vector<NumberFormat> formats;  // to choose from; fp32 is always there
-  double budget = 1e-3;               // blame's distance of weight gradients
-  std::int64_t steps = 50;            // of a training with the formats, and one in fp32; 0: none
-  std::string yaml;                   // the file into which the section goes as well; empty: none
+  // It is complete. Its `precision` says how layers are stored whose operands are in a block-scaled
+  // format, and nothing else.
+  config::Config config;
+  std::vector<AnyFormat> formats;  // to choose from; fp32 is always there
+  double budget = 1e-3;            // blame's distance of weight gradients
+  std::int64_t steps = 50;         // of a training with the formats, and one in fp32; 0: none
+  std::string yaml;                // the file into which the section goes as well; empty: none
 };
 
 // Writes a table, the error, what the trainings gave and the section `precision` to `out`. Throws

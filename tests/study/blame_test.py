@@ -1,6 +1,7 @@
 """`ada-train blame` on tiny networks: one layer put in fp8_e4m3 by hand is the one that is named,
-and where every layer has the same format none is. ADA_BINARY names the program; ADA_SLOW=1 asks
-twenty networks of each kind instead of two."""
+and where every layer has the same format none is, whatever the masters have; kinds of tensors; runs
+that do not train. ADA_BINARY names the program; ADA_SLOW=1 asks twenty networks of each kind
+instead of two."""
 import csv
 import io
 import os
@@ -19,16 +20,16 @@ data: {{dataset: synthetic, synthetic: {{height: 8, width: 8, channels: 2, class
        test: 20}}, batch_size: 16, workers: 0}}
 model:
   layers:
-    - {{name: conv1, kind: conv2d, channels: 6, kernel: 3}}
+    - {{name: conv1, kind: conv2d, channels: 6, kernel: 3}}{norm1}
     - {{name: relu1, kind: relu}}
-    - {{name: conv2, kind: conv2d, channels: 8, kernel: 3}}
+    - {{name: conv2, kind: conv2d, channels: 8, kernel: 3}}{norm2}
     - {{name: relu2, kind: relu}}
     - {{name: fc1, kind: linear, features: 16}}
     - {{name: relu3, kind: relu}}
     - {{name: fc2, kind: linear, features: classes}}
-precision: {{format: {format}, layers: [{layers}]}}
-scaling: {{policy: fixed, scale: 64}}
-optimizer: {{lr: 0.02, momentum: 0.9}}
+precision: {precision}
+scaling: {{policy: fixed, scale: {scale}}}
+optimizer: {{lr: {lr}, momentum: 0.9}}
 train: {{epochs: 2}}
 log: {{every: 0}}
 evaluate: {{every_epochs: 0}}
@@ -48,16 +49,24 @@ class Blame(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def train(self, seed, form, layer=None):
-        layers = f"{{match: {layer}, format: fp8_e4m3}}" if layer else ""
+    def train(self, seed, form, layer=None, entry="format: fp8_e4m3", **changes):
+        layers = f"{{match: {layer}, {entry}}}" if layer else ""
+        self.train_in(seed, f"{{format: {form}, layers: [{layers}]}}", **changes)
+
+    def train_in(self, seed, precision, norms=False, scale=64, lr=0.02):
+        norm = [f"\n    - {{name: bn{i}, kind: batch_norm}}" if norms else "" for i in (1, 2)]
         (self.folder / "r.yaml").write_text(
-            CONFIG.format(seed=seed, format=form, layers=layers), encoding="utf-8")
+            CONFIG.format(seed=seed, precision=precision, scale=scale, lr=lr, norm1=norm[0],
+                          norm2=norm[1]), encoding="utf-8")
         self.run_program("train", "r.yaml", "--output", "r", "--quiet", "--overwrite")
 
     def blame(self, *more):
         text = self.run_program("blame", "r", "--csv", *more)
         self.assertTrue(text.startswith("rank,layer,tensor,effect,noise,significant\n"), text)
         return list(csv.DictReader(io.StringIO(text)))
+
+    def named(self, *more, column="layer"):
+        return [row[column] for row in self.blame(*more) if row["significant"] == "true"]
 
     def test_the_layer_in_eight_bits_is_named(self):
         for number in range(NETWORKS):
@@ -78,6 +87,63 @@ class Blame(unittest.TestCase):
                 with self.subTest(number=number, metric=metric, format=form):
                     found = self.blame("--metric", metric)
                     self.assertEqual([row for row in found if row["significant"] == "true"], [])
+
+    def test_nothing_is_named_where_masters_alone_have_few_bits(self):
+        for number in range(NETWORKS):
+            form = ("fp16", "bf16")[number % 2]
+            self.train_in(number + 1, f"{{format: {form}, masters: {form}}}", number // 2 % 2 == 1)
+            for metric in ("loss", "gradient"):
+                with self.subTest(number=number, metric=metric, format=form):
+                    self.assertEqual(self.named("--metric", metric), [])
+
+    def test_the_kind_of_tensor_in_eight_bits_is_named(self):
+        for precision, kind in (("{format: fp16, masters: fp8_e4m3}", "masters"),
+                                ("{format: bf16, masters: fp8_e4m3}", "masters"),
+                                ("{format: fp32, activations: fp8_e4m3}", "activations"),
+                                ("{format: fp32, weights: fp8_e4m3}", "weights"),
+                                ("{format: fp16, weights: fp8_e4m3}", "weights"),
+                                ("{format: bf16, weights: fp8_e4m3}", "weights"),
+                                ("{format: fp32, gradients: fp8_e5m2}", "gradients")):
+            with self.subTest(precision=precision):
+                self.train_in(1, precision)
+                self.assertEqual(self.named("--by", "tensor", column="tensor"), [kind])
+
+    def test_gradients_tell_of_layers_with_a_norm_after_their_bias(self):
+        for number, layer in enumerate(LAYERS):
+            with self.subTest(layer=layer):
+                self.train(number + 1, "fp16", layer, norms=True)
+                found = self.blame("--metric", "gradient")
+                self.assertEqual([r["layer"] for r in found if r["significant"] == "true"],
+                                 [layer])
+                self.assertLess(float(found[0]["noise"]), 0.05)
+
+    def test_a_layer_whose_gradients_alone_are_rounded(self):
+        self.train(1, "fp32", "fc1", "gradients: fp8_e4m3")
+        for metric in ("loss", "gradient"):
+            self.assertEqual(self.named("--metric", metric), ["fc1"])
+
+    def test_a_layer_whose_operands_alone_are_rounded(self):
+        self.train(1, "fp32", "conv2", "operands: fp8_e4m3")
+        self.assertEqual(self.named("--metric", "gradient"), ["conv2"])
+        self.assertEqual(
+            set(self.named("--metric", "gradient", "--by", "tensor", column="tensor")),
+            {"activations", "weights", "gradients"})
+
+    def test_a_run_that_does_not_train_is_said_to(self):
+        self.train_in(1, "fp16", scale=1e9)
+        for table in (self.run_program("blame", "r", "--steps", "3", "--table"),
+                      self.run_program("blame", "r", "--steps", "3", "--table")):  # from blame.json
+            self.assertNotIn("no format here is to blame", table)
+            text = " ".join(table.split())
+            self.assertIn("as it was, the run skips all 3 steps; the first tensor that is not "
+                          "finite is loss.dx (largest magnitude ", text)
+        self.train_in(1, "fp16", lr=3000)
+        text = " ".join(self.run_program("blame", "r", "--steps", "3", "--table").split())
+        self.assertIn("as it was, the run has a loss that is not finite; the first tensor", text)
+        self.assertNotIn("no format here is to blame", text)
+        done = subprocess.run([BINARY, "blame", "r", "--csv", "--steps", "3"], cwd=self.folder,
+                              capture_output=True, text=True, check=True)
+        self.assertIn("warning: as it was, the run has a loss that is not finite", done.stderr)
 
     def test_blocks_tensors_a_picture_and_a_question_asked_again(self):
         self.train(1, "fp16", "fc1")

@@ -1,14 +1,13 @@
-// assign: the cheapest format of each layer with which the gradients of a network stay as they are
-// in fp32, within a budget; found by groups, each half of one that does not fit tried for itself.
+// assign: what was found, as a table and as YAML, and a training that proves it.
 #include <algorithm>
-#include <cmath>
+#include <optional>
 #include <ostream>
+#include <variant>
 
-#include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "core/utf8.h"
-#include "study/blame/parts.h"
+#include "study/assign/assigner.h"
 #include "study/commands.h"
 #include "study/text_table.h"
 #include "train/fork/fork.h"
@@ -16,97 +15,24 @@
 namespace ada::study {
 namespace {
 
-int BitsOfFormat(const NumberFormat& format) {
-  return 1 + format.exponent_bits + format.mantissa_bits;
-}
-
-class Assigner {
- public:
-  Assigner(const train::ForkSource& source, const AssignOptions& options, telemetry::Log& log)
-      : source_(source), options_(options), log_(log) {
-    for (const train::ForkLayer& layer : source.Layers()) layers_.push_back(layer.name);
-    formats_.assign(layers_.size(), kFp32);
-    reference_ = Gradients(formats_);
-  }
-
-  void Find() {
-    std::vector<NumberFormat> formats = options_.formats;
-    std::stable_sort(formats.begin(), formats.end(), [](const auto& a, const auto& b) {
-      return BitsOfFormat(a) < BitsOfFormat(b);
-    });
-    for (const NumberFormat& format : formats) {
-      std::vector<std::size_t> open;
-      for (std::size_t i = 0; i < layers_.size(); ++i)
-        if (formats_[i] == kFp32) open.push_back(i);
-      if (!open.empty()) Try(open, format);
-    }
-  }
-
-  const std::vector<std::string>& layers() const { return layers_; }
-  const std::vector<NumberFormat>& formats() const { return formats_; }
-  double error() const { return error_; }
-  int forks() const { return forks_; }
-  config::PrecisionConfig Precision(const std::vector<NumberFormat>& formats) const {
-    config::PrecisionConfig precision;
-    precision.format = Usual(formats);
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      if (formats[i] == precision.format) continue;
-      config::LayerPrecisionConfig& entry = precision.layers.emplace_back();
-      entry.match = layers_[i];
-      entry.format = formats[i];
-    }
-    return precision;
-  }
-
- private:
-  // Fp32 too counts as one that layers have.
-  static NumberFormat Usual(const std::vector<NumberFormat>& formats) {
-    return *std::max_element(formats.begin(), formats.end(), [&](const auto& a, const auto& b) {
-      return std::count(formats.begin(), formats.end(), a) <
-             std::count(formats.begin(), formats.end(), b);
-    });
-  }
-  train::ForkResult Gradients(const std::vector<NumberFormat>& formats) {
-    log_.SetStatus("fork " + std::to_string(++forks_));
-    train::ForkSpec spec;
-    spec.precision = Precision(formats);
-    spec.gradients = true;
-    return source_.Run(spec);
-  }
-  // Gives `format` to as many layers of the group as bear it.
-  void Try(const std::vector<std::size_t>& group, const NumberFormat& format) {
-    std::vector<NumberFormat> tried = formats_;
-    for (const std::size_t i : group) tried[i] = format;
-    const double error = Distance(Gradients(tried), reference_);
-    if (error <= options_.budget) {
-      formats_ = std::move(tried);
-      error_ = error;
-      return;
-    }
-    if (group.size() == 1) return;
-    const auto middle = group.begin() + static_cast<std::ptrdiff_t>(group.size() / 2);
-    Try({group.begin(), middle}, format);
-    Try({middle, group.end()}, format);
-  }
-
-  const train::ForkSource& source_;
-  const AssignOptions& options_;
-  telemetry::Log& log_;
-  std::vector<std::string> layers_;
-  std::vector<NumberFormat> formats_;  // of layers_
-  train::ForkResult reference_;
-  double error_ = 0;
-  int forks_ = 0;
-};
-
 std::string PercentOfOne(double share) { return Formatted("%.3g %%", 100 * share); }
 
 std::string FragmentOf(const config::PrecisionConfig& precision) {
   std::string text = "precision:\n  format: " + FormatName(precision.format) + "\n";
   if (!precision.layers.empty()) text += "  layers:\n";
-  for (const config::LayerPrecisionConfig& entry : precision.layers)
-    text += "    - {match: " + config::YamlText(entry.match) +
-            ", format: " + FormatName(*entry.format) + "}\n";
+  for (const config::LayerPrecisionConfig& entry : precision.layers) {
+    text += "    - {match: " + config::YamlText(entry.match);
+    const auto add = [&](const char* key, const std::optional<NumberFormat>& format) {
+      if (format) text += std::string(", ") + key + ": " + FormatName(*format);
+    };
+    add("format", entry.format);
+    add("activations", entry.activations);
+    add("weights", entry.weights);
+    add("gradients", entry.gradients);
+    if (entry.operands.given())
+      text += ", operands: " + FormatName(*entry.operands.by_operand.front()->format);
+    text += "}\n";
+  }
   return text;
 }
 
@@ -141,12 +67,19 @@ void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log
   log.SetStatus("");
   TextTable table({"layer", "format", "bits"});
   double bits = 0;
+  bool blocks = false;
   for (std::size_t i = 0; i < assigner.layers().size(); ++i) {
-    const NumberFormat& format = assigner.formats()[i];
-    table.Row({assigner.layers()[i], FormatName(format), std::to_string(BitsOfFormat(format))});
-    bits += BitsOfFormat(format);
+    const AnyFormat& format = assigner.formats()[i];
+    table.Row({assigner.layers()[i].name, FormatName(format), ShortestText(BitsOf(format))});
+    bits += BitsOf(format);
+    blocks = blocks || std::holds_alternative<BlockFormat>(format);
   }
   table.Print(out, kTerminalWidth);
+  if (blocks)
+    PrintWrapped(
+        "A block-scaled format is of a layer's operands (bits: of a value with its share of the "
+        "scale); the layer is stored as the configuration says.",
+        0, out);
   out << "Weight gradients of the first batch differ from those in fp32 by "
       << PercentOfOne(assigner.error()) << " (budget " << PercentOfOne(options.budget) << "), "
       << "with " << Formatted("%.3g", bits / static_cast<double>(assigner.layers().size()))

@@ -31,6 +31,11 @@ std::string WhatIsMeasured(const BlameOptions& options) {
              : "weight gradients after " + Counted(options.steps, "step");
 }
 
+std::string TroubleText(const std::string& trouble) {
+  return "as it was, the run " + trouble +
+         ". What changes in a run that does not train says little of its formats.";
+}
+
 }  // namespace
 
 void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) {
@@ -40,24 +45,26 @@ void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) 
   Forks forks(source, options, log);
   Judge(source, forks, suspects);
   log.SetStatus("");
+  const std::string& trouble = AsItWas(source, forks).trouble;
   if (!options.picture.empty())
     WriteFileAtomically(
         options.picture,
         BlamePicture(suspects, source.config().name + ": " + WhatIsMeasured(options) +
                                    " from step " + std::to_string(source.step()) + " on"));
-  if (options.view == View::kCsv)
-    PrintCsv(suspects, out);
-  else
-    PrintBlame(source, options, suspects, out);
+  if (options.view != View::kCsv) return PrintBlame(source, options, suspects, trouble, out);
+  if (!trouble.empty()) log.Warning(TroubleText(trouble));
+  PrintCsv(suspects, out);
 }
 
 void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
-                const std::vector<Suspect>& suspects, std::ostream& out) {
+                const std::vector<Suspect>& suspects, const std::string& trouble,
+                std::ostream& out) {
   PrintWrapped("run " + Visible(source.config().name) + " from step " +
                    std::to_string(source.step()) + " on: how much " + WhatIsMeasured(options) +
                    " change" + (options.metric == BlameOptions::Metric::kLoss ? "s" : "") +
                    " where one of these is in fp32, and what chance alone changes",
                2, out);
+  if (!trouble.empty()) PrintWrapped(TroubleText(trouble), 2, out);
   TextTable table({"in fp32", "effect", "noise", "times"});
   std::vector<std::string> below;
   for (const Suspect& s : suspects) {
@@ -69,7 +76,8 @@ void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
                s.noise > 0 ? Formatted("%.1f", s.effect / s.noise) : "-"});
   }
   if (below.size() == suspects.size())
-    out << "Nothing stands out of the noise: no format here is to blame.\n";
+    out << (trouble.empty() ? "Nothing stands out of the noise: no format here is to blame.\n"
+                            : "None of these in fp32 changes that.\n");
   else
     table.Print(out, kTerminalWidth);
   if (below.empty()) return;

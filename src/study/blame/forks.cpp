@@ -1,4 +1,4 @@
-// Forks of which the losses are kept: a long `blame` can be stopped and asked again.
+// Forks of which losses and troubles are kept: a long `blame` can be stopped and asked again.
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ Forks::Forks(const train::ForkSource& source, const BlameOptions& options, telem
       options_(options),
       log_(log),
       file_(options.folder + "/blame.json"),
-      key_(std::to_string(source.step()) + " " + std::to_string(options.steps) + " " +
+      key_("2 " + std::to_string(source.step()) + " " + std::to_string(options.steps) + " " +
            config::ToYaml(source.config())) {
   if (options.metric == BlameOptions::Metric::kLoss) Load();
 }
@@ -32,10 +32,12 @@ void Forks::Load() {
   const std::string text = ReadFile<DataError>(file_, std::uint64_t{1} << 28);
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.value("of", "") != key_ || !json.contains("losses")) return;
+  const Json troubles = json.value("troubles", Json::object());
   for (const auto& [name, losses] : json["losses"].items()) {
     train::ForkResult result;
     for (const Json& loss : losses)
       result.losses.push_back(loss.is_number() ? loss.get<double>() : NAN);
+    if (troubles.is_object()) result.trouble = troubles.value(name, "");
     if (result.losses.size() == static_cast<std::size_t>(options_.steps))
       results_[name] = std::move(result);
   }
@@ -44,7 +46,10 @@ void Forks::Load() {
 void Forks::Save() const {
   Json json;
   json["of"] = key_;
-  for (const auto& [name, result] : results_) json["losses"][name] = result.losses;
+  for (const auto& [name, result] : results_) {
+    json["losses"][name] = result.losses;
+    if (!result.trouble.empty()) json["troubles"][name] = result.trouble;
+  }
   WriteFileAtomically(file_, json.dump(1) + "\n");
 }
 

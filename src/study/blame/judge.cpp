@@ -1,20 +1,27 @@
 // What is a finding: a suspect whose fork ends further from the run than chance alone takes it.
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "study/blame/parts.h"
 
 namespace ada::study {
 namespace {
 
-constexpr std::uint64_t kTwins = 4;
-constexpr double kTimesNoise = 2;  // times the furthest twin
+constexpr char kAsItWas[] = "as it was";
+// A suspect stands out by so many times the furthest of so many twins; where it is less than
+// `kClear` times, more of them are asked.
+constexpr double kTimesNoise = 2, kClear = 4;
+constexpr std::uint64_t kTwins = 4, kMoreTwins = 12;
 
 using Units = std::map<std::string, NumberFormat>;
+using Of = NumberFormat train::ForkLayer::*;  // its unit, or the narrowest format that it has
 
-Units UnitsOf(const std::vector<train::ForkLayer>& layers) {
+// By layer; those that train nothing and round nothing are left out.
+Units UnitsOf(const std::vector<train::ForkLayer>& layers, Of of) {
   Units units;
-  for (const train::ForkLayer& layer : layers) units[layer.name] = layer.unit;
+  for (const train::ForkLayer& layer : layers)
+    if (layer.trained || layer.rounds) units[layer.name] = layer.*of;
   return units;
 }
 
@@ -38,56 +45,75 @@ train::ForkSpec SpecOf(const config::PrecisionConfig& precision) {
   return spec;
 }
 
+// A fork, and by how much its twins move the weights.
+struct Reference {
+  std::string name;
+  config::PrecisionConfig precision;
+  Units units;
+};
+
 class Trial {
  public:
-  Trial(const train::ForkSource& source, Forks& forks)
-      : source_(source), forks_(forks), units_(UnitsOf(source.Layers())) {}
+  Trial(const train::ForkSource& source, Forks& forks) : source_(source), forks_(forks) {}
 
   void Run(std::vector<Suspect>& suspects) {
-    const train::ForkResult& base = forks_.Of("as it was", SpecOf(source_.config().precision));
-    const double floor = Floor("as it was", source_.config().precision, units_, base);
+    const config::PrecisionConfig& precision = source_.config().precision;
+    const std::vector<train::ForkLayer> layers = source_.Layers(precision);
+    const Reference run{kAsItWas, precision, UnitsOf(layers, kUnit)};
+    const Units narrowest = UnitsOf(layers, kNarrowest);
     for (Suspect& s : suspects) {
-      s.noise = floor;
-      if (s.rounds) s.effect = Distance(forks_.Of(s.fork(), SpecOf(PrecisionOf(s))), base);
+      s.noise = Floor(run, kTwins);
+      if (!s.rounds) continue;
+      s.effect = Distance(forks_.Of(s.fork(), SpecOf(PrecisionOf(s))), AsItWas(source_, forks_));
+      s.significant = StandsOut(s, run);
+      if (s.significant) continue;
+      // The twins of the run are moved by much where a suspect has few bits, and go far. Where it
+      // is what has them, the twins of its own fork tell what chance is without it.
+      const Reference without{s.fork(), PrecisionOf(s), Without(s, kUnit)};
+      if (Without(s, kNarrowest) != narrowest ||
+          without.precision.masters.format != precision.masters.format)
+        s.significant = StandsOut(s, without);
     }
-    std::stable_sort(suspects.begin(), suspects.end(),
-                     [](const Suspect& a, const Suspect& b) { return a.effect > b.effect; });
-    // The twins of the run move the weights of a layer in few bits by much; where a suspect is that
-    // layer, the twins of its fork tell what chance is without it.
-    bool goes_on = true;
-    for (Suspect& s : suspects) {
-      if (!(s.effect > 0)) break;
-      s.significant = s.effect > kTimesNoise * s.noise;
-      if (s.significant || !goes_on) continue;
-      s.noise = Floor(s.fork(), PrecisionOf(s), UnitsWithout(s), forks_.Of(s.fork(), {}));
-      s.significant = s.effect > kTimesNoise * s.noise;
-      goes_on = s.significant;
-    }
+    std::stable_sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) {
+      return std::tie(a.significant, a.effect) > std::tie(b.significant, b.effect);
+    });
   }
 
  private:
+  static constexpr Of kUnit = &train::ForkLayer::unit, kNarrowest = &train::ForkLayer::narrowest;
+
   config::PrecisionConfig PrecisionOf(const Suspect& s) const {
     return Freed(source_.config().precision, s);
   }
-  // Units in which the suspect's layers are no coarser than the other layers.
-  Units UnitsWithout(const Suspect& suspect) const {
-    Units units = units_, others = units_;
+  // Those of the formats that are left without it. A layer that it puts into fp32 has what most
+  // others have, where its own is finer: it is no less subject to chance than they are.
+  Units Without(const Suspect& suspect, Of of) const {
+    Units units = UnitsOf(source_.Layers(PrecisionOf(suspect)), of), others = units;
     for (const std::string& layer : suspect.layers) others.erase(layer);
     const NumberFormat usual = UsualUnit(others);
-    for (const std::string& layer : suspect.layers)
-      if (units[layer].mantissa_bits < usual.mantissa_bits) units[layer] = usual;
+    for (const std::string& layer : suspect.layers) {
+      const auto unit = units.find(layer);
+      if (unit != units.end() && unit->second.mantissa_bits > usual.mantissa_bits)
+        unit->second = usual;
+    }
     return units;
   }
+  bool StandsOut(Suspect& s, const Reference& reference) {
+    s.noise = Floor(reference, kTwins);
+    if (s.effect > kTimesNoise * s.noise && s.effect < kClear * s.noise)
+      s.noise = Floor(reference, kMoreTwins);
+    return s.effect > kTimesNoise * s.noise;
+  }
   // How far the furthest of a fork's twins ends from it.
-  double Floor(const std::string& name, const config::PrecisionConfig& precision,
-               const Units& units, const train::ForkResult& fork) {
+  double Floor(const Reference& reference, std::uint64_t twins) {
+    const train::ForkResult& fork = forks_.Of(reference.name, SpecOf(reference.precision));
     double furthest = 0;
-    for (std::uint64_t twin = 1; twin <= kTwins; ++twin) {
-      train::ForkSpec spec;
-      spec.precision = precision;
+    for (std::uint64_t twin = 1; twin <= twins; ++twin) {
+      train::ForkSpec spec = SpecOf(reference.precision);
       spec.twin = twin;
-      spec.units = units;
-      const train::ForkResult& moved = forks_.Of(name + ", twin " + std::to_string(twin), spec);
+      spec.units = reference.units;
+      const train::ForkResult& moved =
+          forks_.Of(reference.name + ", twin " + std::to_string(twin), spec);
       furthest = std::max(furthest, Distance(moved, fork));
     }
     return furthest;
@@ -95,10 +121,13 @@ class Trial {
 
   const train::ForkSource& source_;
   Forks& forks_;
-  Units units_;
 };
 
 }  // namespace
+
+const train::ForkResult& AsItWas(const train::ForkSource& source, Forks& forks) {
+  return forks.Of(kAsItWas, SpecOf(source.config().precision));
+}
 
 void Judge(const train::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects) {
   Trial(source, forks).Run(suspects);

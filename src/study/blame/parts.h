@@ -15,7 +15,7 @@ namespace ada::study {
 struct Suspect {
   std::string layer, tensor;        // "all" where it is not one
   std::vector<std::string> layers;  // that are put into fp32 whole; empty: `tensor` of all layers
-  bool rounds = true;               // false: it is in fp32 anyway
+  bool rounds = true;               // false: nothing of it is rounded anyway
   double effect = 0, noise = 0;
   bool significant = false;
 
@@ -30,12 +30,13 @@ std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By 
 config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Suspect& suspect);
 
 // How far apart two forks end. For losses it is the root mean square of their differences over the
-// steps; for gradients the root mean square, over the parameters, of |a - b| / max(|a|, |b|), in L2
-// norms. Infinite where one is finite and the other not.
+// steps; for gradients the root mean square, over the layers, of |a - b| / max(|a|, |b|), in L2
+// norms of all parameters of a layer: one of them whose gradient is nothing but errors (a bias
+// before a batch norm) says no more than it weighs. Infinite where one is finite and the other not.
 double Distance(const train::ForkResult& a, const train::ForkResult& b);
 
-// Forks by name, each computed once; losses are kept in the run's folder, so that a command that
-// was stopped goes on.
+// Forks by name, each computed once; losses and troubles are kept in the run's folder, so that a
+// command that was stopped goes on.
 class Forks {
  public:
   Forks(const train::ForkSource& source, const BlameOptions& options, telemetry::Log& log);
@@ -53,12 +54,17 @@ class Forks {
   std::map<std::string, train::ForkResult> results_;
 };
 
-// Fills in effect, noise and significant, and puts the worst first.
+// The fork with the run's own formats.
+const train::ForkResult& AsItWas(const train::ForkSource& source, Forks& forks);
+// Fills in effect, noise and significant, and puts those that are significant first, the worst of
+// them before the others.
 void Judge(const train::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects);
 
-// Prints a table of those above the noise, and the names of the others.
+// Prints a table of those above the noise, and the names of the others. trouble: of the fork as it
+// was.
 void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
-                const std::vector<Suspect>& suspects, std::ostream& out);
+                const std::vector<Suspect>& suspects, const std::string& trouble,
+                std::ostream& out);
 // Returns bars of effects with the noise of each as an SVG.
 std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string& title);
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <map>
 
 #include "study/blame/parts.h"
 
@@ -27,21 +29,25 @@ std::vector<Suspect> ByTensor(const config::PrecisionConfig& precision,
   return suspects;
 }
 
-double Norm(const std::vector<float>& values) {
-  double square = 0;
-  for (const float v : values) square += static_cast<double>(v) * static_cast<double>(v);
-  return std::sqrt(square);
-}
-
-// `largest`: the larger one of their norms.
-double RelativeDistance(const std::vector<float>& a, const std::vector<float>& b, double largest) {
-  double square = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-    square += d * d;
+// Sums of squares over the parameters of one layer, of two forks and of their difference.
+struct LayerSquares {
+  double a = 0, b = 0, difference = 0;
+  void Add(const std::vector<float>& of_a, const std::vector<float>& of_b) {
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
+      const auto x = static_cast<double>(of_a[i]), y = static_cast<double>(of_b[i]);
+      a += x * x;
+      b += y * y;
+      difference += (x - y) * (x - y);
+    }
   }
-  return largest == 0 ? 0 : std::sqrt(square) / largest;
-}
+  // Two that are both no numbers are alike.
+  double Distance() const {
+    if (!std::isfinite(a) || !std::isfinite(b))
+      return std::isfinite(a) == std::isfinite(b) ? 0 : INFINITY;
+    const double largest = std::max(a, b);
+    return largest == 0 ? 0 : std::sqrt(difference / largest);
+  }
+};
 
 // Two numbers that are no numbers are alike.
 double Difference(double a, double b) {
@@ -58,7 +64,7 @@ double RootMeanSquare(const std::vector<double>& values) {
 }  // namespace
 
 std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By by) {
-  const std::vector<train::ForkLayer> layers = source.Layers();
+  const std::vector<train::ForkLayer> layers = source.Layers(source.config().precision);
   if (by == BlameOptions::By::kTensor) return ByTensor(source.config().precision, layers);
   std::vector<Suspect> suspects;
   for (const train::ForkLayer& layer : layers) {
@@ -76,20 +82,35 @@ std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By 
 }
 
 config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Suspect& suspect) {
+  using enum Operand;
   config::PrecisionConfig freed = precision;
+  const auto take = [](config::LayerPrecisionConfig& entry, std::initializer_list<Operand> taken) {
+    for (const Operand operand : taken)
+      entry.operands.by_operand[IndexOf(operand)] = config::OperandConfig();
+  };
   for (const std::string& layer : suspect.layers) {
     config::LayerPrecisionConfig& entry = freed.layers.emplace_back();
     entry.match = layer;
     entry.activations = entry.weights = entry.gradients = entry.weight_gradients = kFp32;
+    entry.operands.by_operand.fill(config::OperandConfig());
   }
   if (!suspect.layers.empty()) return freed;
   if (suspect.tensor == "masters") freed.masters = {};
   if (suspect.tensor == "state") freed.optimizer_state = {};
   config::LayerPrecisionConfig entry;
   entry.match = "*";
-  if (suspect.tensor == "activations") entry.activations = kFp32;
-  if (suspect.tensor == "weights") entry.weights = kFp32;
-  if (suspect.tensor == "gradients") entry.gradients = entry.weight_gradients = kFp32;
+  if (suspect.tensor == "activations") {
+    entry.activations = kFp32;
+    take(entry, {kForwardX, kDwX});
+  }
+  if (suspect.tensor == "weights") {
+    entry.weights = kFp32;
+    take(entry, {kForwardW, kDxW});
+  }
+  if (suspect.tensor == "gradients") {
+    entry.gradients = entry.weight_gradients = kFp32;
+    take(entry, {kDxDy, kDwDy});
+  }
   freed.layers.push_back(entry);
   return freed;
 }
@@ -101,15 +122,10 @@ double Distance(const train::ForkResult& a, const train::ForkResult& b) {
       parts.push_back(Difference(a.losses[i], b.losses[i]));
     return RootMeanSquare(parts);
   }
-  for (std::size_t i = 0; i < a.gradients.size(); ++i) {
-    const double norms[] = {Norm(a.gradients[i]), Norm(b.gradients[i])};
-    const bool finite[] = {std::isfinite(norms[0]), std::isfinite(norms[1])};
-    if (finite[0] && finite[1])
-      parts.push_back(
-          RelativeDistance(a.gradients[i], b.gradients[i], std::max(norms[0], norms[1])));
-    else
-      parts.push_back(finite[0] == finite[1] ? 0 : INFINITY);
-  }
+  std::map<std::string, LayerSquares> layers;
+  for (std::size_t i = 0; i < a.gradients.size(); ++i)
+    layers[a.layers[i]].Add(a.gradients[i], b.gradients[i]);
+  for (const auto& [name, squares] : layers) parts.push_back(squares.Distance());
   return RootMeanSquare(parts);
 }
 

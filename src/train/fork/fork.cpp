@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "config/load.h"
 #include "core/error.h"
-#include "core/random.h"
 #include "graph/network/weights_file.h"
 #include "scaling/policies/start_scale.h"
 #include "telemetry/recorder.h"
 #include "train/checkpoint/restore.h"
 #include "train/checkpoint/weight_values.h"
 #include "train/class_weights.h"
+#include "train/fork/parts.h"
 #include "train/initial_scale.h"
 #include "train/observe/layer_overflow.h"
 #include "train/observe/step_log.h"
@@ -33,32 +34,6 @@ config::Config Quiet(config::Config config) {
   config.parallel = config::ParallelConfig();
   config.train.max_minutes = 0;
   return config;
-}
-
-std::string LayerOf(const std::string& parameter) {
-  return parameter.substr(0, parameter.rfind('.'));
-}
-
-// The distance between the numbers of `format` around x.
-double UnitAround(const NumberFormat& format, double x) {
-  const int lowest = std::ilogb(format.smallest_normal());
-  const int exponent = x == 0 ? lowest : std::max(std::ilogb(std::fabs(x)), lowest);
-  return std::ldexp(1.0, exponent - format.mantissa_bits);
-}
-
-void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& backend) {
-  for (const graph::Parameter& parameter : graph.parameters()) {
-    if (!parameter.gradient) continue;
-    const auto unit = spec.units.find(LayerOf(parameter.name));
-    const NumberFormat format = unit == spec.units.end() ? kFp32 : unit->second;
-    std::vector<float> values = HostValues(parameter.value, backend);
-    RandomStream random(spec.twin, StreamId("twin:" + parameter.name));
-    for (float& value : values) {
-      const auto wide = static_cast<double>(value);
-      value = static_cast<float>(wide + (random.Uniform() - 0.5) * UnitAround(format, wide));
-    }
-    backend.Upload(parameter.value.data, values.data(), parameter.value.bytes());
-  }
 }
 
 }  // namespace
@@ -87,25 +62,6 @@ ForkSource ForkSource::OfRun(const std::string& folder, int threads) {
 }
 
 ForkSource ForkSource::OfConfig(const config::Config& config) { return {config, std::nullopt}; }
-
-std::vector<ForkLayer> ForkSource::Layers() const {
-  const ChosenBackend chosen = MakeBackend(config_.device);
-  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config_.scaling);
-  const auto graph =
-      graph::Graph::Build(TrainGraph(config_, data_.image, *policy), *chosen.backend);
-  std::vector<ForkLayer> layers;
-  for (const graph::LayerRow& row : graph->layers()) {
-    ForkLayer layer{row.name, kFp32};
-    for (const graph::RoundingPoint& point : graph->roundings()) {
-      if (point.layer != row.name) continue;
-      layer.rounds = layer.rounds || point.format != kFp32;
-      if (point.tensor == "w" || (point.tensor == "y" && layer.unit == kFp32))
-        layer.unit = point.format;
-    }
-    layers.push_back(layer);
-  }
-  return layers;
-}
 
 ForkResult ForkSource::Run(const ForkSpec& spec) const {
   config::Config config = config_;
@@ -139,19 +95,24 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
       graph::Initialize(*graph, config.model.init, config.seed, backend);
     }
   }
-  if (spec.twin != 0) MoveWeights(spec, *graph, backend);
   optimizer.RoundMasters();
+  if (spec.twin != 0) MoveWeights(spec, *graph, backend);
   ForkResult result;
-  for (std::int64_t step = 0; step < spec.steps; ++step) {
-    const StepResult r = trainer.Step();
-    result.losses.push_back(r.loss);
-    if (!r.error.empty()) break;  // the policy ends the run
+  StepResult last;
+  std::int64_t skips = 0;
+  for (std::int64_t step = 0; step < spec.steps && last.error.empty(); ++step) {
+    last = trainer.Step();
+    result.losses.push_back(last.loss);
+    if (last.skipped) ++skips;
   }
+  // The policy may have ended the run.
   result.losses.resize(static_cast<std::size_t>(spec.steps), NAN);
+  result.trouble = TroubleOf(spec, result, last, skips, recorder.run().finiteness());
   if (!spec.gradients) return result;
+  const std::set<std::string> layers = NamesOf(*graph);
   for (const graph::Parameter& parameter : graph->parameters()) {
     if (!parameter.gradient) continue;
-    result.names.push_back(parameter.name);
+    result.layers.push_back(LayerOf(parameter.name, layers));
     result.gradients.push_back(HostValues(parameter.gradient, backend));
   }
   return result;

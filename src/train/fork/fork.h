@@ -19,22 +19,34 @@ struct ForkSpec {
   std::int64_t steps = 1;
   bool gradients = false;  // the weight gradients of the last step are wanted
   // Not 0: every trained parameter is moved by up to half a unit in the last place of its layer's
-  // format in `units` (fp32 where that has none), uniformly; the numbers depend on this.
+  // format in `units` (fp32 where that has none) or of the masters', whichever is the larger, and
+  // rounded by chance to a neighbor in the masters' format, which would swallow such a move if it
+  // rounded to the nearest. The numbers depend on this.
   std::uint64_t twin = 0;
   std::map<std::string, NumberFormat> units;
 };
 
 struct ForkResult {
   std::vector<double> losses;                 // of each step; what is not finite stays so
-  std::vector<std::string> names;             // of the parameters; where gradients are wanted
-  std::vector<std::vector<float>> gradients;  // unscaled, in the order of names
+  std::vector<std::string> layers;            // of the parameters; where gradients are wanted
+  std::vector<std::vector<float>> gradients;  // unscaled, in the order of `layers`
+  // What kept it from training, with the first tensor that was not finite, to follow "it": losses
+  // that are not finite, steps of which every one is skipped, gradients that are wanted and not
+  // finite, an end by the policy. Empty: nothing did.
+  std::string trouble;
 };
 
-// A layer that rounds, and the format in which its weights (where it has none: its output) lie.
+// A layer under some formats.
 struct ForkLayer {
   std::string name;
-  NumberFormat unit;
-  bool rounds = false;  // anything of it lies in another format than fp32
+  bool trained = false;     // it has trained parameters of its own
+  bool has_weight = false;  // its products take operands (precision.operands)
+  bool rounds = false;      // an entry of precision.layers for it alone can round less
+  // In which its weights are multiplied; where that is fp32, or it multiplies none, its output is
+  // stored.
+  NumberFormat unit = kFp32;
+  NumberFormat narrowest = kFp32;  // of all that is rounded of it, the format with the fewest bits
+  NumberFormat activations = kFp32, weights = kFp32, gradients = kFp32;  // as they are stored
 };
 
 class ForkSource {
@@ -50,8 +62,8 @@ class ForkSource {
   std::int64_t step() const { return from_ ? from_->state.step : 0; }
   std::string stem() const { return from_ ? from_->stem : ""; }  // of the checkpoint; "": none
 
-  // The layers in the order of the network, under the run's formats.
-  std::vector<ForkLayer> Layers() const;
+  // The layers in the order of the network.
+  std::vector<ForkLayer> Layers(const config::PrecisionConfig& precision) const;
   // Throws ConfigError where the formats do not suit the network.
   ForkResult Run(const ForkSpec& spec) const;
 

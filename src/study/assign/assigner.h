@@ -1,0 +1,48 @@
+// The search of `assign`: the cheapest format of each layer with which the gradients of a network
+// stay as they are in fp32, within a budget.
+#pragma once
+#include <vector>
+
+#include "core/blocks/block_format.h"
+#include "study/commands.h"
+#include "train/fork/fork.h"
+
+namespace ada::study {
+
+// How many bits a value takes, its share of its block's scale with it.
+double BitsOf(const AnyFormat& format);
+
+class Assigner {
+ public:
+  // Computes the gradients in fp32. All of them outlive this.
+  Assigner(const train::ForkSource& source, const AssignOptions& options, telemetry::Log& log);
+  // Tries the formats, the cheapest first, on the layers that have none yet: by groups, each half
+  // of one that does not fit for itself.
+  void Find();
+
+  // Those that round anything, as the configuration stores them, and what was found for each.
+  const std::vector<train::ForkLayer>& layers() const { return layers_; }
+  const std::vector<AnyFormat>& formats() const { return formats_; }
+  double error() const { return error_; }
+  int forks() const { return forks_; }
+  // Returns the section for these formats. A block-scaled one is of a layer's operands; the layer
+  // is stored as the configuration says.
+  config::PrecisionConfig Precision(const std::vector<AnyFormat>& formats) const;
+
+ private:
+  NumberFormat Usual(const std::vector<AnyFormat>& formats) const;
+  train::ForkResult Gradients(const std::vector<AnyFormat>& formats);
+  // Gives `format` to as many layers of the group as bear it.
+  void Try(const std::vector<std::size_t>& group, const AnyFormat& format);
+
+  const train::ForkSource& source_;
+  const AssignOptions& options_;
+  telemetry::Log& log_;
+  std::vector<train::ForkLayer> layers_;
+  std::vector<AnyFormat> formats_;  // of layers_
+  train::ForkResult reference_;
+  double error_ = 0;
+  int forks_ = 0;
+};
+
+}  // namespace ada::study

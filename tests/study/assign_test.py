@@ -1,0 +1,88 @@
+"""`ada-train assign` on tiny networks: which layers get a format, block-scaled formats as operands,
+and the YAML that `train --with` takes. ADA_BINARY names the program."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+CONFIG = """
+name: r
+seed: 1
+data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 2, classes: 5, train: 256,
+       test: 20}, batch_size: 16, workers: 0}
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 6, kernel: 3}
+    - {name: bn1, kind: batch_norm}
+    - {name: relu1, kind: relu}
+    - {name: fc1, kind: linear, features: 16}
+    - {name: relu2, kind: relu}
+    - {name: fc2, kind: linear, features: classes}
+scaling: {policy: fixed, scale: 64}
+optimizer: {lr: 0.02, momentum: 0.9}
+train: {epochs: 1}
+log: {every: 0}
+evaluate: {every_epochs: 0}
+device: {kind: cpu, threads: 1}
+"""
+
+
+class Assign(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
+
+    def run_program(self, *arguments, code=0):
+        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def assign(self, *more):
+        """The format of each layer, and all that was printed."""
+        text = self.run_program("assign", "r.yaml", "--steps", "5", *more)
+        rows = [line.split() for line in text.split("Weight gradients")[0].splitlines()[1:]]
+        return {row[0]: row[1:] for row in rows if len(row) == 3}, text
+
+    def test_layers_that_round_nothing_are_left_out(self):
+        found, _ = self.assign("--formats", "bf16", "--budget", "20%")
+        self.assertEqual(found, {name: ["bf16", "16"] for name in ("conv1", "bn1", "fc1", "fc2")})
+
+    def test_a_bias_before_a_norm_leaves_the_budget_to_the_others(self):
+        found, _ = self.assign("--formats", "bf16", "--budget", "2%")
+        self.assertIn(["bf16", "16"], found.values())
+
+    def test_block_scaled_formats_are_of_operands(self):
+        found, text = self.assign("--formats", "bf16,nvfp4", "--budget", "100%", "--yaml", "f.yaml")
+        self.assertEqual(found, {"conv1": ["nvfp4", "4.5"], "bn1": ["bf16", "16"],
+                                 "fc1": ["nvfp4", "4.5"], "fc2": ["nvfp4", "4.5"]})
+        self.assertIn("- {match: fc1, operands: nvfp4}", text)
+        fragment = (self.folder / "f.yaml").read_text(encoding="utf-8")
+        self.assertTrue(text.endswith(fragment), text)
+        table = self.run_program("train", "r.yaml", "--with", "f.yaml", "--dry-run")
+        self.assertIn("nvfp4", table)
+
+    def test_a_layer_with_such_operands_is_stored_as_the_configuration_says(self):
+        found, text = self.assign("--formats", "mxfp8_e4m3", "--budget", "100%", "--set",
+                                  "precision.format=bf16")
+        self.assertEqual(found["fc1"], ["mxfp8_e4m3", "8.25"])
+        self.assertIn("precision:\n  format: bf16\n", text)
+        self.assertIn("- {match: fc1, operands: mxfp8_e4m3}", text)
+        self.assertIn("- {match: bn1, format: fp32}", text)
+
+    def test_formats_as_maps(self):
+        _, text = self.assign("--formats", "{exponent: 6, mantissa: 4},fp32", "--budget", "100%")
+        self.assertIn("precision:\n  format: {exponent: 6, mantissa: 4}\n", text)
+
+    def test_formats_that_are_none(self):
+        for name in ("fp17", "e8m0"):
+            self.assertIn("ada-train: --formats: ", self.run_program(
+                "assign", "r.yaml", "--formats", f"bf16,{name}", code=2))
+
+
+if __name__ == "__main__":
+    unittest.main()
