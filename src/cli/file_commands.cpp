@@ -57,7 +57,7 @@ int Convert(ConvertArguments& a) {
   paths.Write("OUT", a.options.output);
   paths.Check();
   a.options.format = config::ReadAnyFormat(a.format);
-  study::Convert(a.options);
+  study::Convert(a.options, std::cerr);
   return 0;
 }
 

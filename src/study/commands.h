@@ -58,9 +58,11 @@ struct ConvertOptions {
 // blocks to fp32), all others as they are; names, shapes and metadata are kept, tensors are ordered
 // by their element's size. `save_scales` adds NAME.codes (U8, one code a byte, sign on top),
 // NAME.scale (codes in U8, fp32 scales in F32; its shape: blocks/block_tensor.h) and under a tensor
-// scale NAME.amax (F32, []). The output appears whole or not at all. DataError, ConfigError (a
-// scale that fp32 cannot hold, an axis that a tensor has not, a name that is taken), OutputError.
-void Convert(const ConvertOptions& options);
+// scale NAME.amax (F32, []). `notes` names
+// what is of a type that is not read. The output appears whole or not at all. DataError,
+// ConfigError (a scale that fp32 cannot hold, an axis that a tensor has not, a name that is taken),
+// OutputError.
+void Convert(const ConvertOptions& options, std::ostream& notes);
 
 // datasets --check: what is wrong with a data set's files, or unlike the others.
 struct CheckDataOptions {

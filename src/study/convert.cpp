@@ -2,6 +2,8 @@
 // tensor is copied.
 #include <algorithm>
 #include <deque>
+#include <map>
+#include <ostream>
 #include <span>
 #include <vector>
 
@@ -119,6 +121,19 @@ bool IsConverted(const TensorEntry& entry, const ConvertOptions& options) {
   return IsFloat(entry.dtype) && GlobMatch(options.tensors, entry.name);
 }
 
+// Tensors of types that are not read, which may be floats all the same: a line for each type.
+void TellOfCopies(const SafetensorsFile& file, const ConvertOptions& options, std::ostream& notes) {
+  constexpr std::size_t kNamed = 5;
+  std::map<std::string, std::vector<std::string>> names;  // by the type
+  for (const TensorEntry& entry : file.entries())
+    if (entry.dtype == DType::kOther && GlobMatch(options.tensors, entry.name))
+      names[entry.dtype_text()].push_back(Visible(entry.name));
+  for (const auto& [type, of_type] : names)
+    notes << Visible(file.path()) << ": "
+          << Counted(static_cast<std::int64_t>(of_type.size()), "tensor") << " of type " << type
+          << ", which is not read, copied as it stands: " << FirstNames(of_type, kNamed) << '\n';
+}
+
 // The names that --save-scales adds must be free.
 void CheckNames(const SafetensorsFile& file, const ConvertOptions& options) {
   for (const TensorEntry& entry : file.entries()) {
@@ -134,7 +149,7 @@ void CheckNames(const SafetensorsFile& file, const ConvertOptions& options) {
 
 }  // namespace
 
-void Convert(const ConvertOptions& options) {
+void Convert(const ConvertOptions& options, std::ostream& notes) {
   const float factor = scaling::CheckedScale("--scale", options.scale);
   const auto* blocks = std::get_if<BlockFormat>(&options.format);
   if (blocks == nullptr && (options.axis || options.save_scales))
@@ -158,6 +173,7 @@ void Convert(const ConvertOptions& options) {
   writer.SetMetadata(file.metadata());
   tensors.GoTo(writer);
   writer.WriteAtomically(options.output);
+  TellOfCopies(file, options, notes);
 }
 
 }  // namespace ada::study

@@ -109,8 +109,8 @@ TEST_SUITE("cpu") {
                          DataError);
     CHECK(ErrorOf(file, "flags") == path +
                                         ": byte 1089: tensor 'flags' is BOOL; expected F64, F32, "
-                                        "F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, F6_E2M3, "
-                                        "F6_E3M2 or F4");
+                                        "F16, BF16, F8_E4M3, F8_E5M2, F8_E4M3FNUZ, "
+                                        "F8_E5M2FNUZ, F8_E8M0, F6_E2M3, F6_E3M2 or F4");
   }
 
   TEST_CASE("every code of 8 bits is read as its value") {
@@ -121,9 +121,13 @@ TEST_SUITE("cpu") {
     SafetensorsWriter writer;
     writer.Add("e4m3", DType::kF8E4M3, {16, 16}, BytesOfVector(codes));
     writer.Add("e5m2", DType::kF8E5M2, {256}, BytesOfVector(codes));
+    writer.Add("e4m3fnuz", DType::kF8E4M3Fnuz, {256}, BytesOfVector(codes));
+    writer.Add("e5m2fnuz", DType::kF8E5M2Fnuz, {256}, BytesOfVector(codes));
     writer.WriteAtomically(path);
     const SafetensorsFile file = SafetensorsFile::Open(path);
     const std::vector<float> e4m3 = file.ReadF32("e4m3"), e5m2 = file.ReadF32("e5m2");
+    const std::vector<float> e4m3fnuz = file.ReadF32("e4m3fnuz");
+    const std::vector<float> e5m2fnuz = file.ReadF32("e5m2fnuz");
     for (unsigned code = 0; code < 256; ++code) {
       CAPTURE(code);
       const auto want = [code](const NumberFormat& format) {
@@ -131,12 +135,14 @@ TEST_SUITE("cpu") {
       };
       CHECK(test::Same(e4m3[code], want(kFp8E4M3)));
       CHECK(test::Same(e5m2[code], want(kFp8E5M2)));
+      CHECK(test::Same(e4m3fnuz[code], want({4, 3, 8, false, true, false})));
+      CHECK(test::Same(e5m2fnuz[code], want({5, 2, 16, false, true, false})));
     }
   }
 
   TEST_CASE("types: which hold floats") {
-    for (const DType type :
-         {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2})
+    for (const DType type : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3,
+                             DType::kF8E5M2, DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz})
       CHECK(IsFloat(type));
     for (const DType type : {DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU64,
                              DType::kU32, DType::kU16, DType::kU8, DType::kBool})

@@ -30,11 +30,12 @@ struct DTypeInfo {
   std::string_view name;
   int bits;
 };
-constexpr std::array<DTypeInfo, 20> kDTypes = {
-    {{"F64", 64},    {"F32", 32},    {"F16", 16},    {"BF16", 16},   {"F8_E4M3", 8},
-     {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},
-     {"I64", 64},    {"I32", 32},    {"I16", 16},    {"I8", 8},      {"U64", 64},
-     {"U32", 32},    {"U16", 16},    {"U8", 8},      {"BOOL", 8},    {"another type", 0}}};
+constexpr std::array<DTypeInfo, 22> kDTypes = {
+    {{"F64", 64},    {"F32", 32},        {"F16", 16},        {"BF16", 16},   {"F8_E4M3", 8},
+     {"F8_E5M2", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F8_E8M0", 8}, {"F6_E2M3", 6},
+     {"F6_E3M2", 6}, {"F4", 4},          {"I64", 64},        {"I32", 32},    {"I16", 16},
+     {"I8", 8},      {"U64", 64},        {"U32", 32},        {"U16", 16},    {"U8", 8},
+     {"BOOL", 8},    {"another type", 0}}};
 
 class FileDescriptor {
  public:
@@ -74,6 +75,10 @@ void RefuseForeign(const std::string& path, const std::string& begin, std::uint6
   if (!hint.empty()) throw DataError(path + ": " + hint);
 }
 
+// As AMD's MI300 has them: no inf and no negative zero, whose code is NaN.
+constexpr NumberFormat kFp8E4M3Fnuz{4, 3, 8, false, true, false};
+constexpr NumberFormat kFp8E5M2Fnuz{5, 2, 16, false, true, false};
+
 // The value of a code of few bits: sign, exponent, mantissa (OCP 8-bit floating point specification
 // and Microscaling Formats).
 float Decode(const NumberFormat& format, unsigned code) {
@@ -81,19 +86,21 @@ float Decode(const NumberFormat& format, unsigned code) {
   const unsigned top = (1u << format.exponent_bits) - 1;
   const unsigned exponent = (code >> format.mantissa_bits) & top;
   const int sign = format.exponent_bits + format.mantissa_bits;  // the number of its bit
-  const unsigned all_ones = (1u << sign) - 1;
+  const unsigned sign_bit = 1u << sign;
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   float magnitude = 0;
   if (format.has_inf && exponent == top) {
     magnitude = mantissa == 0 ? INFINITY : kNan;
-  } else if (!format.has_inf && format.has_nan && (code & all_ones) == all_ones) {
+  } else if (!format.has_inf && format.has_nan &&
+             (format.has_negative_zero ? (code | sign_bit) == (sign_bit | (sign_bit - 1))
+                                       : code == sign_bit)) {
     magnitude = kNan;
   } else {
     const unsigned digits = exponent == 0 ? mantissa : mantissa + (1u << format.mantissa_bits);
     const int power = exponent == 0 ? 1 : static_cast<int>(exponent);
     magnitude = std::ldexp(static_cast<float>(digits), power - format.bias - format.mantissa_bits);
   }
-  return (code >> sign & 1u) != 0 ? -magnitude : magnitude;
+  return (code & sign_bit) != 0 ? -magnitude : magnitude;
 }
 float DecodeE8M0(unsigned code) {
   return code == 255 ? std::numeric_limits<float>::quiet_NaN()
@@ -241,6 +248,10 @@ std::vector<float> SafetensorsFile::ReadF32(std::string_view name) const {
       return ConvertCodes(bytes, kFp8E4M3);
     case DType::kF8E5M2:
       return ConvertCodes(bytes, kFp8E5M2);
+    case DType::kF8E4M3Fnuz:
+      return ConvertCodes(bytes, kFp8E4M3Fnuz);
+    case DType::kF8E5M2Fnuz:
+      return ConvertCodes(bytes, kFp8E5M2Fnuz);
     case DType::kF8E8M0:
       return ConvertCodes(bytes, 8, DecodeE8M0);
     case DType::kF6E2M3:
@@ -252,8 +263,8 @@ std::vector<float> SafetensorsFile::ReadF32(std::string_view name) const {
     default:
       throw DataError(path_ + ": byte " + std::to_string(entry.begin) + ": tensor '" + entry.name +
                       "' is " + entry.dtype_text() +
-                      "; expected F64, F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, F6_E2M3, "
-                      "F6_E3M2 or F4");
+                      "; expected F64, F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E4M3FNUZ, "
+                      "F8_E5M2FNUZ, F8_E8M0, F6_E2M3, F6_E3M2 or F4");
   }
 }
 

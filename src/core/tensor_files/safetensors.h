@@ -21,6 +21,8 @@ enum class DType : std::uint8_t {
   kBF16,
   kF8E4M3,
   kF8E5M2,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
   kF8E8M0,
   kF6E2M3,
   kF6E3M2,

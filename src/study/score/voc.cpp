@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "data/detection/annotation.h"
 #include "data/detection/image_lists.h"
 #include "study/score/score.h"
@@ -54,7 +55,7 @@ struct JudgedImage {
 // The images of a split, in the order of its lists.
 struct JudgedImages {
   std::vector<JudgedImage> images;
-  std::unordered_map<std::string, std::size_t> places;  // by name
+  std::unordered_map<std::string, std::size_t> places;  // by name, as CSV files have it
 };
 
 JudgedImages ReadGroundTruth(const VocScoreOptions& options, std::ostream& notes) {
@@ -62,7 +63,7 @@ JudgedImages ReadGroundTruth(const VocScoreOptions& options, std::ostream& notes
   std::string note;
   JudgedImages judged;
   for (const data::ListedImage& listed : data::ListImages(years, options.split, &note)) {
-    judged.places.emplace(listed.name, judged.images.size());
+    judged.places.emplace(ValidUtf8(listed.name), judged.images.size());
     judged.images.push_back({data::ReadAnnotation(listed.annotation).objects, {}});
   }
   if (!note.empty()) notes << note << '\n';
