@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/system_call.h"
 #include "core/text.h"
+#include "core/utf8.h"
 
 namespace ada::telemetry {
 namespace {
@@ -73,8 +74,9 @@ int OpenToKeep(const std::string& path, std::int64_t keep) {
 
 }  // namespace
 
-std::string CsvField(std::string_view field) {
-  if (field.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(field);
+std::string CsvField(std::string_view text) {
+  const std::string field = ValidUtf8(text);
+  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
   std::string quoted = "\"";
   for (const char c : field) {
     if (c == '"') quoted += '"';

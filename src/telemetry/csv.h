@@ -10,8 +10,9 @@
 
 namespace ada::telemetry {
 
-// Returns `field` as a field of a row, quoted where RFC 4180 asks for it.
-std::string CsvField(std::string_view field);
+// Returns `text` as a field of a row, quoted where RFC 4180 asks for it; bytes that are no UTF-8
+// stand there as \xff.
+std::string CsvField(std::string_view text);
 
 // Returns the number that a reader of the CSV gets: `value` at nine significant digits.
 double AsLogged(double value);

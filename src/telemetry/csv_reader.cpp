@@ -19,11 +19,26 @@ namespace {
 
 constexpr std::size_t kBlock = 1 << 16;  // bytes that are read at once, at least
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // UTF-8's, as spreadsheets write it
+constexpr const char* kAsUtf8 = "; expected UTF-8: save the file in that encoding";
 
 template <class T>
 bool Parse(const std::string& text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+// The first byte of the fields that is no UTF-8, as a message; "": all are.
+std::string NoUtf8(const std::vector<std::string>& fields) {
+  for (const std::string& field : fields) {
+    for (std::size_t at = 0; at < field.size();) {
+      const bool is_ascii = static_cast<unsigned char>(field[at]) < 0x80;
+      const std::size_t length = is_ascii ? 1 : CharacterLength(field, at);
+      if (length == 0)
+        return "the byte '" + Visible(field.substr(at, 1)) + "' is no UTF-8" + kAsUtf8;
+      at += length;
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -131,6 +146,8 @@ void CsvReader::SkipByteOrderMark() {
   while (buffer_.size() < kByteOrderMark.size() && kByteOrderMark.starts_with(buffer_) && Fill()) {
   }
   if (buffer_.starts_with(kByteOrderMark)) Consume(kByteOrderMark.size());
+  if (buffer_.starts_with("\xFF\xFE") || buffer_.starts_with("\xFE\xFF"))
+    Fail(std::string("the file is UTF-16, as its byte order mark says") + kAsUtf8);
 }
 
 void CsvReader::SkipComments() {
@@ -198,6 +215,7 @@ bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
   }
   if (ending == Ending::kQuoteOpen) Fail("a quoted field has no closing quote");
   if (torn && last_ == LastRow::kMustBeWhole) Fail("the last row has no line end: it was cut off");
+  if (const std::string problem = NoUtf8(fields); !problem.empty()) Fail(problem);
   Consume(used);
   return true;
 }

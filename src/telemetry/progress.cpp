@@ -85,14 +85,14 @@ void Progress::Pause(const std::string& activity) {
   if (!activity.empty()) line_.Draw(Truncate(activity, line_.width()));
 }
 
-EvaluationProgress::EvaluationProgress(Log& log, bool wanted, std::string split,
+EvaluationProgress::EvaluationProgress(Log& log, bool wanted, std::string activity,
                                        std::int64_t images, Clock clock, std::int64_t tokens)
     : line_(log, wanted, std::move(clock)),
-      split_(std::move(split)),
+      activity_(std::move(activity)),
       images_(images),
       tokens_(tokens),
       last_(line_.Now()) {
-  line_.Draw(Truncate("evaluating " + split_, line_.width()));
+  line_.Draw(Truncate(activity_, line_.width()));
 }
 
 void EvaluationProgress::Update(std::int64_t done) {
@@ -102,9 +102,10 @@ void EvaluationProgress::Update(std::int64_t done) {
   last_ = now;
   if (!line_.Due()) return;
   if (line_.drawn())
-    line_.Draw(FormatEvaluation(split_, done, images_, rate_.per_second(), line_.width(), tokens_));
+    line_.Draw(
+        FormatEvaluation(activity_, done, images_, rate_.per_second(), line_.width(), tokens_));
   else
-    line_.Say(FormatEvaluation(split_, done, images_, rate_.per_second(),
+    line_.Say(FormatEvaluation(activity_, done, images_, rate_.per_second(),
                                std::numeric_limits<int>::max(), tokens_));
 }
 

@@ -72,17 +72,17 @@ class Progress {
   bool logged_ = true;               // the state went to the log as a plain line
 };
 
-// The images of one split, as they are evaluated. Its end takes the line away.
+// The images of one split, as they are evaluated or checked. Its end takes the line away.
 class EvaluationProgress {
  public:
-  // tokens: as ProgressState's.
-  EvaluationProgress(Log& log, bool wanted, std::string split, std::int64_t images,
+  // activity: "evaluating test"; tokens: as ProgressState's.
+  EvaluationProgress(Log& log, bool wanted, std::string activity, std::int64_t images,
                      Clock clock = SteadySeconds, std::int64_t tokens = 0);
   void Update(std::int64_t done);  // images, of all
 
  private:
   ProgressLine line_;
-  std::string split_;
+  std::string activity_;
   std::int64_t images_, tokens_, done_ = 0;
   RateMeter rate_;
   double last_;

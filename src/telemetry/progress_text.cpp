@@ -106,11 +106,11 @@ std::string FormatProgress(const ProgressState& state, int width, bool color) {
       width, color);
 }
 
-std::string FormatEvaluation(const std::string& split, std::int64_t done, std::int64_t images,
+std::string FormatEvaluation(const std::string& activity, std::int64_t done, std::int64_t images,
                              double images_per_second, int width, std::int64_t tokens) {
   const double left =
       images_per_second > 0 ? static_cast<double>(images - done) / images_per_second : -1;
-  return Joined({{"evaluating " + split, 4},
+  return Joined({{activity, 4},
                  {std::to_string(done) + "/" + std::to_string(images) +
                       (tokens > 0 ? " sequences" : " images"),
                   1},

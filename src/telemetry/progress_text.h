@@ -56,9 +56,10 @@ std::string FormatDuration(double seconds);
 // step; rate and time left stay. `color`: for a terminal that has colors.
 std::string FormatProgress(const ProgressState& state, int width = std::numeric_limits<int>::max(),
                            bool color = false);
-// "evaluating test  3200/10000 images  541 img/s  left 0:12" in at most `width` columns.
-// tokens: as ProgressState's; "evaluating test  320/1000 sequences  5410 tokens/s  left 0:12".
-std::string FormatEvaluation(const std::string& split, std::int64_t done, std::int64_t images,
+// "evaluating test  3200/10000 images  541 img/s  left 0:12" in at most `width` columns;
+// activity: its first two words. tokens: as ProgressState's; "evaluating test  320/1000 sequences
+// 5410 tokens/s  left 0:12".
+std::string FormatEvaluation(const std::string& activity, std::int64_t done, std::int64_t images,
                              double images_per_second, int width = std::numeric_limits<int>::max(),
                              std::int64_t tokens = 0);
 // Returns `value` for printf, without the sign of a NaN, which printf would show as "-nan".

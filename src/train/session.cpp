@@ -169,8 +169,9 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
   const std::unique_ptr<Metrics> metrics =
       MakeMetrics(p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
   const EvaluationResult e = [&] {
-    telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images(),
-                                           telemetry::SteadySeconds, TokensOfSample());
+    telemetry::EvaluationProgress progress(p_.log, p_.progress, "evaluating " + split,
+                                           dataset.images(), telemetry::SteadySeconds,
+                                           TokensOfSample());
     EvaluationCallbacks callbacks;
     callbacks.metrics = metrics.get();
     const std::int64_t ranks = p_.team == nullptr ? 1 : p_.team->ranks();

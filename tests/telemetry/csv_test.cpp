@@ -13,6 +13,7 @@
 #include "telemetry/csv_reader.h"
 #include "temp_folder.h"
 
+using ada::telemetry::CsvField;
 using ada::telemetry::CsvFile;
 using ada::telemetry::CsvReader;
 using ada::telemetry::CsvRow;
@@ -83,6 +84,11 @@ TEST_SUITE("cpu") {
       CHECK(reader.Text(1) == c.field);
       CHECK_FALSE(reader.Next());
     }
+  }
+
+  TEST_CASE("bytes that are no UTF-8 are written as text") {
+    CHECK(CsvField("caf\xE9, \xC3\x84nt") == "\"caf\\xe9, \xC3\x84nt\"");
+    CHECK(CsvField("\xC3\x84nt\t") == "\xC3\x84nt\t");
   }
 
   TEST_CASE("a row has as many fields as the header") {

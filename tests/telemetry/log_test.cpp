@@ -273,7 +273,7 @@ TEST_SUITE("cpu") {
     double now = 0;
     {
       Log log(LogLevel::kInfo, terminal.fd());
-      EvaluationProgress progress(log, true, "test", 1000, [&] { return now; });
+      EvaluationProgress progress(log, true, "evaluating test", 1000, [&] { return now; });
       CHECK(terminal.Take() == "\r\033[Kevaluating test");
       progress.Update(10);
       CHECK(terminal.Take() == "");
@@ -285,7 +285,7 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     const Console console(folder);
     Log log(LogLevel::kInfo, console.fd());
-    EvaluationProgress progress(log, true, "test", 1000, [&] { return now; });
+    EvaluationProgress progress(log, true, "evaluating test", 1000, [&] { return now; });
     for (int i = 1; i <= 45; ++i, now += 1) progress.Update(10 * i);
     CHECK(console.text() == "evaluating test  310/1000 images  10 img/s  left 1:09\n");
   }

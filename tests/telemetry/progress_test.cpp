@@ -84,11 +84,12 @@ TEST_SUITE("cpu") {
       CAPTURE(c.width);
       CHECK(FormatProgress(state, c.width) == c.text);
     }
-    CHECK(FormatEvaluation("test", 3200, 10000, 541.2) ==
+    CHECK(FormatEvaluation("evaluating test", 3200, 10000, 541.2) ==
           "evaluating test  3200/10000 images  541 img/s  left 0:13");
-    CHECK(FormatEvaluation("test", 3200, 10000, 541.2, 40) ==
+    CHECK(FormatEvaluation("evaluating test", 3200, 10000, 541.2, 40) ==
           "evaluating test  541 img/s  left 0:13");
-    CHECK(FormatEvaluation("test", 0, 10000, 0) == "evaluating test  0/10000 images");
+    CHECK(FormatEvaluation("evaluating test", 0, 10000, 0) == "evaluating test  0/10000 images");
+    CHECK(FormatEvaluation("checking train", 256, 3000, 0) == "checking train  256/3000 images");
   }
 
   TEST_CASE("colours mark what is wrong, and take no room") {

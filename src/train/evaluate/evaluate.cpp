@@ -89,8 +89,8 @@ class SplitReport {
         classes.Add(result);
       };
     const EvaluationResult e = [&] {
-      telemetry::EvaluationProgress progress(log_, options_.progress, split, dataset.images(),
-                                             telemetry::SteadySeconds,
+      telemetry::EvaluationProgress progress(log_, options_.progress, "evaluating " + split,
+                                             dataset.images(), telemetry::SteadySeconds,
                                              language_ ? dataset.tokens->context() : 0);
       EvaluationCallbacks callbacks;
       callbacks.visit = visit;

@@ -139,7 +139,8 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
 
 std::vector<data::BrokenImage> NormStatistics::RecomputeShown(telemetry::Log& log, bool progress,
                                                               const std::string& of) {
-  telemetry::EvaluationProgress line(log, progress, "batch norms" + of, data_.train.images());
+  telemetry::EvaluationProgress line(log, progress, "recomputing batch norms" + of,
+                                     data_.train.images());
   return Recompute([&](std::int64_t images) { line.Update(images); });
 }
 

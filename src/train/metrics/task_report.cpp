@@ -61,7 +61,8 @@ void TaskReport::Write(const std::string& split, const data::Dataset& dataset) {
       MakeMetrics(config_, data_.image, evaluator_.graph().classes(), dataset, names_);
   PredictionFolder* folder = options_.predictions.empty() ? nullptr : &FolderOf(split);
   const bool gives_outputs = outputs_ && split == kMeasuredTestSplit;
-  telemetry::EvaluationProgress progress(log_, options_.progress, split, dataset.images());
+  telemetry::EvaluationProgress progress(log_, options_.progress, "evaluating " + split,
+                                         dataset.images());
   EvaluationCallbacks callbacks;
   callbacks.metrics = metrics.get();
   callbacks.after_batch = [&](std::int64_t images) { progress.Update(images); };
