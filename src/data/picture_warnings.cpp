@@ -36,12 +36,11 @@ std::vector<std::string> WarningsOfPictures(const Dataset& dataset, const std::s
     const std::int64_t count = std::count_if(traits.begin(), traits.end(), holds);
     if (count == 0) continue;
     const auto first = std::find_if(traits.begin(), traits.end(), holds) - traits.begin();
-    lines.push_back("split " + split + ": " + std::to_string(count) +
-                    (looked < images ? " of " + std::to_string(looked) + " that were looked at"
-                                     : std::string()) +
-                    " " + (count == 1 ? surprise.one : surprise.many) + " (" +
-                    (count == 1 ? "" : "the first: ") + dataset.store->NameOf(number_of(first)) +
-                    "): " + surprise.what);
+    lines.push_back("split " + split + ": " +
+                    SurpriseText(surprise, count, dataset.store->NameOf(number_of(first)),
+                                 looked < images
+                                     ? " of " + std::to_string(looked) + " that were looked at"
+                                     : ""));
   }
   return lines;
 }

@@ -50,7 +50,7 @@ TEST_SUITE("cpu") {
       CHECK(needs.stored == stored);
       CHECK(needs.size == Turned(stored, orientation));
       CHECK(needs.traits.alpha == name.starts_with("alpha"));
-      CHECK(needs.traits.is_clipped() == (name == "grey16.png"));
+      CHECK(needs.traits.clipped == (name == "grey16.png"));
       CHECK_FALSE(IsCutOff(path));
       CHECK(SamePixels(ReadPicture(path).pixels, pixels, name));
       const Picture turned = ReadPicture(path, kApplied);

@@ -287,8 +287,8 @@ Section DataSection(DataConfig& data) {
              "too, where their size is that of the picture as it is stored")
           .For(decoded),
       Choice("sixteen_bit", data.pictures.sixteen_bit, kSixteenBits,
-             "16-bit PNG: clip: as PIL, grey above 255 is white, of colors the high byte; scale: "
-             "v / 257, rounded")
+             "16-bit PNG: clip: as PIL, grey above 255 is white, of all others the high "
+             "byte; scale: v / 257, rounded")
           .For(decoded),
       Choice("layout", data.layout, kArrayLayouts,
              "axes of images [n, ?, ?, ?]: hwc: rows, columns, channels; chw: channels first; "

@@ -12,6 +12,7 @@
 #include "core/utf8.h"
 #include "data/images/file_end.h"
 #include "data/images/surprises.h"
+#include "data/segmentation/label_sizes.h"
 
 namespace ada::data {
 
@@ -78,6 +79,8 @@ void AddTraits(const PictureTraits& traits, const PictureRules& rules, const std
   };
   if (IsClipped(traits, rules))
     add(FaultKind::kSixteenBit, "16-bit grey: values above 255 become white (data.sixteen_bit)");
+  if (IsHighByteTaken(traits, rules))
+    add(FaultKind::kSixteenBit, "16-bit: the high byte of each value is taken (data.sixteen_bit)");
   if (IsLeftUnturned(traits, rules))
     add(FaultKind::kExif, "EXIF orientation " + std::to_string(traits.orientation) +
                               ", which is not applied (data.exif)");
@@ -131,8 +134,7 @@ void FileChecker::CheckRange(const Dataset& dataset, const FileCheckSpec& spec, 
         RequireEnd(label);
       }
       if (usable && labels != size)
-        throw FaultyFile(FaultKind::kSize, label + ": " + SizeText(labels) + ", and its picture " +
-                                               file + " has " + SizeText(size));
+        throw FaultyFile(FaultKind::kSize, OtherSizeText(dataset, number, size, labels));
     });
   }
 }
@@ -143,16 +145,15 @@ void FileChecker::ReportClasses(const Dataset& dataset, const std::string& split
   const char* what = dataset.label_images ? "pixel" : dataset.objects ? "box" : "picture";
   for (std::size_t k = 0; k < static_cast<std::size_t>(dataset.classes); ++k) {
     if (k < of_class.size() && of_class[k] > 0) continue;
-    const std::string name = k < spec.class_names.size() && !spec.class_names[k].empty()
-                                 ? Visible(spec.class_names[k])
-                                 : std::to_string(k);
+    const std::string name = k < spec.class_names.size() ? spec.class_names[k] : "";
     const auto same = [&](const FileFault& fault) {
-      return fault.kind == FaultKind::kEmptyClass && fault.split == split &&
+      return fault.kind == FaultKind::kEmptyClass && fault.split == split && !name.empty() &&
              fault.file.ends_with("/" + name);
     };
     if (std::any_of(faults_->begin(), faults_->end(), same)) continue;  // found by the listing
     faults_->push_back({FaultKind::kEmptyClass, false, split, "",
-                        "class " + name + " has no " + what + " in split " + split});
+                        "class " + (name.empty() ? std::to_string(k) : Visible(name)) + " has no " +
+                            what + " in split " + split});
   }
 }
 

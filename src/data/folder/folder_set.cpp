@@ -108,6 +108,19 @@ void RequireSameClasses(const FolderListing& train, const FolderListing& other,
                     "; expected the same class folders in both");
 }
 
+// Numbers the classes of a listing as `classes` has them; a class that is not there gets a number
+// beyond them, which no check counts.
+void RenumberClasses(const std::vector<std::string>& classes, FolderListing* listing) {
+  std::vector<Label> numbers;
+  for (const std::string& name : listing->classes) {
+    const auto at = std::lower_bound(classes.begin(), classes.end(), name);
+    const bool is_there = at != classes.end() && *at == name;
+    numbers.push_back(static_cast<Label>(is_there ? at - classes.begin() : kMostClasses - 1));
+  }
+  for (Label& label : listing->labels) label = numbers[label];
+  listing->classes = classes;
+}
+
 Dataset MakeDataset(FolderListing listing, const PictureRules& rules) {
   Dataset dataset;
   dataset.name = "folder";
@@ -209,6 +222,7 @@ Splits OpenFolder(const std::string& path, const FileChoices& choices) {
   const auto open = [&](const std::string& folder, const std::string& split) {
     FolderListing listing = ListSplit(folder, split, choices, &splits);
     RequireSameClasses(train, listing, split, choices.faults);
+    if (listing.classes != train.classes) RenumberClasses(train.classes, &listing);
     return MakeDataset(std::move(listing), choices.pictures);
   };
   if (!folders.validation.empty()) splits.validation = open(folders.validation, "validation");

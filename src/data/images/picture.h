@@ -57,8 +57,9 @@ struct PictureTraits {
   int bits = 8;         // of a value
   int orientation = 1;  // in EXIF, 1 to 8; 1: as it is stored
   bool gray = false, palette = false, alpha = false;
-  // PIL's conversion makes all that is above 255 white.
-  bool is_clipped() const { return gray && bits == 16 && !alpha; }
+  bool clipped = false;  // 16-bit gray of which PIL's conversion makes all above 255 white
+  bool png = false;
+  bool may_be_labels = false;  // a PNG whose values are numbers: a palette, gray of at most 8 bits
 };
 
 // A file's bytes.

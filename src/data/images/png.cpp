@@ -124,6 +124,9 @@ class PngReader {
     reader->left_ = reader->left_.subspan(bytes);
   }
 
+  bool HoldsLabels() const {
+    return kind_ == PNG_COLOR_TYPE_PALETTE || (kind_ == PNG_COLOR_TYPE_GRAY && depth_ <= 8);
+  }
   // In 16-bit gray each value needs both bytes.
   bool clips() const {
     return kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16 && sixteen_bit_ == SixteenBit::kClip;
@@ -174,6 +177,9 @@ PictureHeader PngReader::Header() const {
   traits.palette = kind_ == PNG_COLOR_TYPE_PALETTE;
   traits.alpha =
       (kind_ & PNG_COLOR_MASK_ALPHA) != 0 || png_get_valid(png_, info_, PNG_INFO_tRNS) != 0;
+  traits.clipped = kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16;
+  traits.png = true;
+  traits.may_be_labels = HoldsLabels();
   traits.orientation = OrientationOfPng(file_);
   return {size_,
           "PNG, " + std::to_string(depth_) + "-bit " + kind +
@@ -193,8 +199,7 @@ void PngReader::CheckBytes() const {
 }
 
 void PngReader::RequireLabels() const {
-  const bool gray = kind_ == PNG_COLOR_TYPE_GRAY && depth_ <= 8;
-  if (gray || kind_ == PNG_COLOR_TYPE_PALETTE) return;
+  if (HoldsLabels()) return;
   throw DataError(path_ + ": " + Header().kind +
                   ": no label image; expected 8-bit grey or palette PNG, whose values are the "
                   "numbers of the classes; of colors, data.label_values says the classes");

@@ -1,5 +1,6 @@
 // What reading makes of a picture without being asked, and its owner may not expect.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,7 +11,11 @@ namespace ada::data {
 
 // 16-bit gray whose values above 255 become white.
 inline bool IsClipped(const PictureTraits& traits, const PictureRules& rules) {
-  return traits.is_clipped() && rules.sixteen_bit == SixteenBit::kClip;
+  return traits.clipped && rules.sixteen_bit == SixteenBit::kClip;
+}
+// Other 16-bit values, of which the low byte is dropped.
+inline bool IsHighByteTaken(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.bits == 16 && !traits.clipped && rules.sixteen_bit == SixteenBit::kClip;
 }
 // An EXIF orientation that is not applied.
 inline bool IsLeftUnturned(const PictureTraits& traits, const PictureRules& rules) {
@@ -21,8 +26,12 @@ struct Surprise {
   bool (*holds)(const PictureTraits& traits, const PictureRules& rules);
   const char *one, *many, *what;
 };
-// IsClipped, IsLeftUnturned, and alpha that is dropped.
+// IsClipped, IsHighByteTaken, IsLeftUnturned, and alpha that is dropped.
 std::span<const Surprise> Surprises();
+
+// "3 pictures have alpha (the first: a.png): it is dropped, ...". `of`: follows the count.
+std::string SurpriseText(const Surprise& surprise, std::int64_t count, const std::string& first,
+                         const std::string& of = "");
 
 // Those of one picture's file, each as a line without its name. DataError where it cannot be read.
 std::vector<std::string> SurprisesOf(const std::string& path, const PictureRules& rules);

@@ -85,8 +85,11 @@ void LabelFiles::FailAt(std::int64_t image, const Picture& picture, std::size_t 
   const std::size_t width = static_cast<std::size_t>(picture.width);
   const std::string place = NameOf(image) + ": row " + std::to_string(pixel / width) + ", column " +
                             std::to_string(pixel % width) + ": " + label;
+  // A value that was given a class is not ignored, whatever data.ignored_label says.
+  const bool ignores = classes_.ignored >= 0 &&
+                       class_of_[static_cast<std::size_t>(classes_.ignored)] == kIgnoredPixel;
   const std::string ignored =
-      classes_.ignored < 0 ? "" : " nor the ignored label " + std::to_string(classes_.ignored);
+      ignores ? " nor the ignored label " + std::to_string(classes_.ignored) : "";
   if (classes_.values.any())
     throw FaultyFile(FaultKind::kLabel, place + " is none of data.label_values" + ignored +
                                             "; give it a class there, or the word " + kIgnoredName);
@@ -105,8 +108,16 @@ int LabelFiles::OrientationFor(std::int64_t image, PictureSize labels) const {
   return labels != picture.size && labels == picture.stored ? picture.traits.orientation : 1;
 }
 
+void LabelFiles::RequireLabels(std::int64_t image, const PictureTraits& traits) const {
+  // Reading the whole file says what it is instead.
+  if (classes_.values.by_color && !traits.png) ReadColorPng(NameOf(image));
+  if (!classes_.values.by_color && !traits.may_be_labels) ReadLabelPng(NameOf(image));
+}
+
 PictureSize LabelFiles::SizeOf(std::int64_t image) const {
-  const PictureSize stored = HeaderOf(image).stored;
+  const PictureNeeds header = HeaderOf(image);
+  RequireLabels(image, header.traits);
+  const PictureSize stored = header.stored;
   return Turned(stored, OrientationFor(image, stored));
 }
 

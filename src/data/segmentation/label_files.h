@@ -35,6 +35,8 @@ class LabelFiles final : public LabelImages {
 
  private:
   PictureNeeds HeaderOf(std::int64_t image) const { return headers_.Of(image, NameOf(image), {}); }
+  // DataError where a picture of these traits has no labels.
+  void RequireLabels(std::int64_t image, const PictureTraits& traits) const;
   Picture ReadValues(std::int64_t image) const;
   Picture ReadColors(std::int64_t image) const;
   // The orientation that the label image has to take on; 1: it stays.

@@ -25,14 +25,6 @@ std::string TurnedText(const std::string& picture, PictureSize labels) {
          " turns the picture to that size: set data.exif: apply, or turn the picture itself";
 }
 
-// The message for the image with this number in its files.
-std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,
-                          PictureSize labels) {
-  return dataset.label_images->NameOf(number) + ": " + SizeText(labels) + ", and its picture " +
-         dataset.store->NameOf(number) + " has " + SizeText(picture) +
-         "; expected a label for each pixel" + TurnedText(dataset.store->NameOf(number), labels);
-}
-
 void RequirePair(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
   PictureSize picture, labels;
@@ -46,6 +38,13 @@ void RequirePair(const Dataset& dataset, std::int64_t image) {
 }
 
 }  // namespace
+
+std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,
+                          PictureSize labels) {
+  return dataset.label_images->NameOf(number) + ": " + SizeText(labels) + ", and its picture " +
+         dataset.store->NameOf(number) + " has " + SizeText(picture) +
+         "; expected a label for each pixel" + TurnedText(dataset.store->NameOf(number), labels);
+}
 
 void RequireLabelSizes(const Dataset& dataset, bool skip_broken) {
   if (skip_broken) return;

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <ostream>
+#include <utility>
 
 #include "core/data_files.h"
 #include "core/error.h"
@@ -13,6 +14,7 @@
 #include "core/utf8.h"
 #include "data/folder/listing.h"
 #include "data/image_writer.h"
+#include "data/images/surprises.h"
 #include "telemetry/csv.h"
 #include "train/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
@@ -252,6 +254,25 @@ std::vector<std::string> PhotosOf(const std::vector<std::string>& named, telemet
   return photos;
 }
 
+// Says what reading silently makes of the photos. What cannot be read counts nothing.
+void TellOfSurprises(const std::vector<std::string>& photos, const data::PictureRules& rules,
+                     telemetry::Log& log) {
+  std::vector<std::pair<std::string, data::PictureTraits>> read;
+  for (const std::string& photo : photos) {
+    try {
+      read.emplace_back(photo, data::NeedsOfPictureFile(photo).traits);
+    } catch (const DataError&) {
+    }
+  }
+  for (const data::Surprise& surprise : data::Surprises()) {
+    const auto holds = [&](const auto& one) { return surprise.holds(one.second, rules); };
+    const auto first = std::find_if(read.begin(), read.end(), holds);
+    if (first == read.end()) continue;
+    log.Warning(
+        data::SurpriseText(surprise, std::count_if(first, read.end(), holds), first->first));
+  }
+}
+
 // Looks at photos one by one: of several a broken one is told and left out.
 class Sieve {
  public:
@@ -305,6 +326,7 @@ void Predict(const config::Config& given, const std::string& weights,
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
   RecomputeNormsOf(config, /*told=*/asks_data, *graph, *chosen.backend, log);
   Photographer network(config, rules, *graph, *chosen.backend);
+  TellOfSurprises(photos, config.data.pictures, log);
   Sieve sieve(photos.size(), log);
   const auto read = [&](const std::string& photo) {
     return InChannels(data::ReadPicture(photo, config.data.pictures), rules.shape.channels, photo);
