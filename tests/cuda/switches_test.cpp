@@ -146,7 +146,8 @@ TEST_SUITE("cpu") {
       });
     };
     const std::vector<std::string> made = asked({});
-    for (const char* name : {"replay", "waits", "MaxPoolVec8", "Plain"}) CHECK(count(made, name) > 0);
+    for (const char* name : {"replay", "waits", "MaxPoolVec8", "Plain"})
+      CHECK(count(made, name) > 0);
     for (const char* name : {"DecideUpdate", "LossSum", "ScaledSum"}) CHECK(count(made, name) == 0);
     CudaSwitches switches;
     switches.graphs = false;

@@ -116,8 +116,8 @@ class LogReader {
   std::optional<double> rank_;
   std::optional<IntervalLine> last_line_;
   bool first_pending_ = true;  // the first line's attempts are still to be added
-  bool knows_ = false;    // how many steps there were between those that were skipped
-  bool between_ = false;  // a line stands for several
+  bool knows_ = false;         // how many steps there were between those that were skipped
+  bool between_ = false;       // a line stands for several
 };
 
 }  // namespace

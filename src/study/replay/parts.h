@@ -102,7 +102,8 @@ class Stretches {
   std::int64_t left_out_ = 0;  // stretches between the two
   ReplayRow last_;
   std::int64_t attempts_ = 0, steps_ = 0, overflows_ = 0, skipped_ = 0, falls_ = 0, grows_ = 0;
-  std::int64_t still_ = 0;  // attempts in a row, up to the last, that were skipped and left S as it is
+  std::int64_t still_ =
+      0;  // attempts in a row, up to the last, that were skipped and left S as it is
   double first_ = 1, lowest_ = 1, highest_ = 1;
 };
 
