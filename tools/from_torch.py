@@ -19,6 +19,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from help_format import WrappedHelp  # noqa: E402
+
 EXAMPLES = """examples:
   tools/from_torch.py torchvision.models:resnet18 --input 3x224x224 --output net
   tools/from_torch.py torchvision.models:mobilenet_v2 --arg weights=IMAGENET1K_V2 --input 224 --output net
@@ -63,7 +65,7 @@ def keyword(text):
 
 def parser():
     result = argparse.ArgumentParser(
-        prog="from_torch.py", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="from_torch.py", formatter_class=WrappedHelp,
         description=__doc__, epilog=EXAMPLES)
     result.add_argument("callable", type=callable_name, metavar="MODULE:CALLABLE",
                         help="what gives the torch.nn.Module")
@@ -75,8 +77,8 @@ def parser():
     result.add_argument("--output", "-o", required=True, metavar="FOLDER",
                         help="where net.yaml and net.safetensors go; made where it is missing")
     result.add_argument("--arg", action="append", default=[], type=keyword, metavar="KEY=VALUE",
-                        help="an argument of the callable, VALUE as in YAML: num_classes=10, "
-                             "weights=DEFAULT, aux_logits=False")
+                        help="an argument of the callable, VALUE as in YAML or None, True, "
+                             "False: num_classes=10, weights=DEFAULT, aux_logits=False")
     result.add_argument("--no-aux", action="store_true",
                         help="of several outputs in training keep the first alone: without "
                              "auxiliary heads")
@@ -96,6 +98,12 @@ def fail(code, message):
     sys.exit(code)
 
 
+def argument(text, yaml):
+    """VALUE of --arg: as in YAML, but None, True and False as in Python."""
+    words = {"None": None, "True": True, "False": False}
+    return words[text] if text in words else yaml.safe_load(text)
+
+
 def make_module(options, torch, yaml):
     """What the callable gives."""
     module_name, name = options.callable
@@ -107,7 +115,7 @@ def make_module(options, torch, yaml):
     except (ImportError, AttributeError) as error:
         fail(2, f"{module_name}:{name}: {error}")
     torch.manual_seed(options.seed)
-    arguments = {key: yaml.safe_load(value) for key, value in options.arg}
+    arguments = {key: argument(value, yaml) for key, value in options.arg}
     try:
         module = found if isinstance(found, torch.nn.Module) else found(**arguments)
     except Exception as error:  # the caller's own code
@@ -201,7 +209,7 @@ def main():
         print(f"from_torch.py: {remark}", file=sys.stderr)
     if options.check:
         problem = check.shapes_problem(options.check, os.path.join(folder, "net.yaml"), layers,
-                                       options.input, ends.classes)
+                                       ends.task, options.input, ends.classes)
         if problem:
             fail(3, f"{name}: {problem}")
     count = sum(t.numel() for t, _ in layers.tensors().values()

@@ -21,8 +21,9 @@ TENSORS = ["y", "w", "dx", "dx2", "dw", "dy", "update", "master", "state", "sent
 
 def arguments():
     from ada_train.report import DRAWN, MOST
+    from help_format import WrappedHelp
     parser = argparse.ArgumentParser(
-        prog="report.py", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="report.py", formatter_class=WrappedHelp,
         description=__doc__.split("\n\n", maxsplit=1)[0],
         epilog="examples:\n  tools/report.py runs/fashion_quickstart -o report.html\n"
                "  tools/report.py runs/none runs/adaptive -o compare.html --png pictures")

@@ -12,6 +12,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from help_format import WrappedHelp  # noqa: E402
+
 EXAMPLES = """examples:
   tools/to_onnx.py runs/a --output trained.onnx
   tools/to_onnx.py runs/a --best --normalize --output trained.onnx
@@ -22,7 +24,7 @@ then, in Python:
 
 def parser():
     result = argparse.ArgumentParser(
-        prog="to_onnx.py", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="to_onnx.py", formatter_class=WrappedHelp,
         description=__doc__, epilog=EXAMPLES)
     result.add_argument("checkpoint", metavar="CHECKPOINT", help="a run's folder, or a file")
     result.add_argument("--output", "-o", required=True, metavar="FILE", help="*.onnx")

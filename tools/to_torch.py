@@ -14,18 +14,21 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from help_format import WrappedHelp  # noqa: E402
+
 EXAMPLES = """examples:
   tools/to_torch.py runs/a --net net --output trained.safetensors
   tools/to_torch.py runs/a --best --net net --output trained.pt
 then, in Python:
-  module.load_state_dict(safetensors.torch.load_file("trained.safetensors"), strict=True)
+  state = safetensors.torch.load_file("trained.safetensors")
+  module.load_state_dict(state, strict=True)
   module.load_state_dict(torch.load("trained.pt"), strict=True)
 """
 
 
 def parser():
     result = argparse.ArgumentParser(
-        prog="to_torch.py", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="to_torch.py", formatter_class=WrappedHelp,
         description=__doc__, epilog=EXAMPLES)
     result.add_argument("checkpoint", metavar="CHECKPOINT", help="a run's folder, or a file")
     result.add_argument("--output", "-o", required=True, metavar="FILE",

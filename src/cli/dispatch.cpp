@@ -19,7 +19,7 @@ constexpr char kDescription[] =
     "Trains neural networks in emulated low precision and shows, layer by layer, what the number\n"
     "format and the loss-scaling policy do.";
 constexpr char kFooter[] =
-    "`ada-train help COMMAND` says what a command takes; without a command the options are those\n"
+    "`ada-train help COMMAND` says what a command takes; without a command the options are those "
     "of train.\n"
     "Examples:\n"
     "  ada-train train configs/fashion_quickstart.yaml\n"

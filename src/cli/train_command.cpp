@@ -8,6 +8,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/shell_path.h"
 #include "telemetry/log.h"
 #include "train/run.h"
 
@@ -113,7 +114,8 @@ config::Loaded LoadFor(TrainArguments& a) {
         "FILE is missing: ada-train train FILE, or --config FILE, or --resume DIR of a run; "
         "`ada-train help train` shows examples");
   if (IsFolder(a.config))
-    throw ConfigError(a.config + ": is a folder; to go on with a run: --resume " + a.config);
+    throw ConfigError(a.config + ": is a folder; to go on with a run: --resume " +
+                      ShellPath(a.config));
   config::Loaded loaded =
       LoadConfig(a, a.with.empty() ? config::Overrides{} : config::OverridesFrom(a.with));
   config::FillDefaults(loaded.config);

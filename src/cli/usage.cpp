@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "config/schema/schema.h"
+#include "core/shell_path.h"
 #include "core/text.h"
 #include "core/utf8.h"
 
@@ -57,7 +58,7 @@ std::string UnknownCommand(const std::string& argument, const CLI::App& app) {
   const auto ends = [&](const char* ending) { return argument.ends_with(ending); };
   const bool file = ends(".yaml") || ends(".yml") || ends(".json");
   const std::string meant = file && nearest.empty()
-                                ? "; to train with that file: ada-train train " + Visible(argument)
+                                ? "; to train with that file: ada-train train " + Visible(ShellPath(argument))
                                 : nearest;
   return WithAdvice(Visible(argument) + " is no command" + meant,
                     "`ada-train help` lists the commands");

@@ -37,7 +37,7 @@ std::string NameText(const FirstNotFinite& first) {
 }
 
 bool IsOfScale(const FirstNotFinite& first) {
-  return CarriesS(first.tensor) && first.scale > 0 && !first.layer.empty();
+  return CarriesS(first.tensor) && first.scale > 0 && !first.layer.empty() && !first.outgrew;
 }
 
 bool IsOfOptimizer(const FirstNotFinite& first) {
@@ -45,6 +45,7 @@ bool IsOfOptimizer(const FirstNotFinite& first) {
 }
 
 std::string AdviceText(const FirstNotFinite& first) {
+  if (first.outgrew) return kOutgrown;
   if (IsOfOptimizer(first))
     return "a loss scale does not help: gradients were finite and the weights are not, so the "
            "optimizer's update did it (optimizer.lr; under Adam optimizer.epsilon too)";
@@ -97,6 +98,7 @@ FirstNotFinite Finiteness::first() const {
   first.scale = scale_;
   if (event_.step != begin_) return first;
   first.layer = event_.layer, first.tensor = event_.tensor, first.value = event_.value;
+  first.outgrew = event_.message.ends_with(kOutgrown);
   return first;
 }
 

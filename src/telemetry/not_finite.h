@@ -15,7 +15,15 @@ struct FirstNotFinite {
   std::string layer, tensor, value;
   double scale = 1;       // S of the step
   std::int64_t step = 0;  // from 1
+  // The value outgrew the scale that its tensor has from the largest magnitudes before it, and the
+  // format makes it infinite (precision.overflow: format).
+  bool outgrew = false;
 };
+
+// What helps a value that outgrew its tensor's scale; messages of events end with it.
+inline constexpr char kOutgrown[] =
+    "precision.overflow: saturate would keep it: it outgrew its tensor's own scale, and overflow: "
+    "format makes it infinite";
 
 // Returns "conv1.y (largest magnitude 70000)"; of the images "input (...)".
 std::string NameText(const FirstNotFinite& first);

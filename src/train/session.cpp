@@ -7,8 +7,10 @@
 
 #include "config/load.h"
 #include "core/error.h"
+#include "core/shell_path.h"
 #include "core/text.h"
 #include "telemetry/language.h"
+#include "telemetry/top_five.h"
 
 namespace ada::train {
 
@@ -57,7 +59,7 @@ std::optional<int> Session::Run() {
 std::string Session::ResumeCommand() const {
   const std::string ranks =
       p_.team == nullptr ? "" : "mpirun -n " + std::to_string(p_.team->ranks()) + " ";
-  return ranks + ShellWord(p_.program) + " train --resume " + ShellWord(p_.folder);
+  return ranks + ShellWord(p_.program) + " train --resume " + ShellPath(p_.folder);
 }
 
 void Session::FailTraining(End end) {
@@ -186,9 +188,9 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
   double score = e.top1;
-  constexpr int kMostTrivial = 5;  // of so few classes each is among the first five
   std::string hits = Formatted("top-1 %.2f%%", 100 * e.top1);
-  if (evaluator.graph().classes() > kMostTrivial) hits += Formatted("  top-5 %.2f%%", 100 * e.top5);
+  if (telemetry::TopFiveTells(evaluator.graph().classes()))
+    hits += Formatted("  top-5 %.2f%%", 100 * e.top5);
   if (TokensOfSample() > 0) hits = TextHits(e);
   if (metrics) {
     const MetricsResult metrics_result = metrics->Finish();

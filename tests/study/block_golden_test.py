@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """Block-scaled conversions by `ada-train convert`, beside those of torchao, Transformer Engine,
 gfloat and modelopt: decoded values, scales and codes, bit for bit (tests/golden/blocks).
 

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """`ada-train what-if --dump`: every operand of a layer beside the same tensor cut and turned by NumPy,
 written as a matrix and converted by `ada-train convert`.
 

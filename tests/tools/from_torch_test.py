@@ -3,6 +3,7 @@ Python has none, the one that ADA_BENCH_PYTHON names runs the command."""
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -89,6 +90,11 @@ class Two(Net):
 
 def number():
     return 3
+
+
+def words(**given):
+    assert given == {"a": None, "b": True, "c": False, "d": True, "e": "none"}, given
+    return Net()
 '''
 NET = """\
 model:
@@ -228,6 +234,34 @@ class FromTorch(unittest.TestCase):
                 if name == "Detector":
                     self.assertIn("5 classes, task: detection", out)
                     self.assertIn("outputs: [concat, concat_2]", self.net(name))
+
+    @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
+    def test_check_asks_dry_run_for_the_task_of_the_outputs(self):
+        check = f" --check {os.path.realpath(BINARY)}"
+        for task, name in (("segmentation", "Segmenter"), ("detection", "Detector"),
+                           ("detection", "Detector --arg swapped=True")):
+            with self.subTest(name):
+                (code, out, told), = self.modules(name + check).values()
+                self.assertEqual(code, 0, told)
+                self.assertIn(f"task: {task}", out)
+        (code, _, told), = self.convert("Detector" + check, size="3x32x48",
+                                        module="from_torch_modules").values()
+        self.assertEqual(code, 3)
+        self.assertIn("--check: task: detection takes square images, and the network takes 32x48",
+                      told)
+
+    def test_arguments_in_pythons_words(self):
+        arguments = "words --arg a=None --arg b=True --arg c=False --arg d=true --arg e=none"
+        (code, _, told), = self.convert(arguments).values()
+        self.assertEqual(code, 0, told)
+
+    def test_help_fits_the_terminal(self):
+        for tool in ("from_torch.py", "to_torch.py", "to_onnx.py"):
+            done = subprocess.run([sys.executable, HERE.parents[1] / "tools" / tool, "--help"],
+                                  env={**os.environ, "COLUMNS": "80"}, capture_output=True,
+                                  text=True, check=True)
+            self.assertEqual([line for line in done.stdout.splitlines() if len(line) > 80], [])
+            self.assertIn("examples:\n  tools/" + tool, done.stdout)
 
     def test_what_does_not_come_over_says_where_and_what_would(self):
         place = "(from_torch_modules.py:"

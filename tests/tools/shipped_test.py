@@ -37,6 +37,25 @@ class ShippedTest(unittest.TestCase):
             self.assertIn("name: resnet20_cifar\n", done.stdout)
             self.assertIn(f"{name}: no file here; taken from ", done.stderr)
 
+    def test_shipped_yaml_is_the_same_to_readers_of_yaml_1_1(self):
+        # There a bare y or no is a boolean.
+        word = re.compile(r"(?<=[\[{,:] |.[\[{])(y|n|yes|no|on|off)(?=\s*[,\]}:#\n])", re.I)
+        self.assertTrue(word.search("statistics: [y, w]\n"))
+        texts = {path.name: path.read_text(encoding="utf-8")
+                 for path in sorted((ROOT / "configs").rglob("*.yaml"))}
+        for path in (ROOT / "README.md", *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")):
+            blocks = re.findall(r"```yaml\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
+            texts[str(path)] = "\n".join(blocks)
+        for name, text in texts.items():
+            lines = [re.sub(r"#.*|\"[^\"]*\"", "", line) + "\n" for line in text.splitlines()]
+            self.assertEqual([line for line in lines if word.search(line)], [], name)
+
+    def test_scripts_that_name_their_interpreter_can_be_run(self):
+        scripts = [path for folder in ("tools", "tests") for path in (ROOT / folder).rglob("*")
+                   if path.suffix in (".py", ".sh") and path.read_bytes()[:2] == b"#!"]
+        self.assertGreater(len(scripts), 20)
+        self.assertEqual([str(path) for path in scripts if not os.access(path, os.X_OK)], [])
+
     def test_a_file_comes_first(self):
         (self.folder / "lenet_fashion.yaml").write_text(SYNTHETIC)
         done = self.run_program("--config", "lenet_fashion.yaml", "--print-config")

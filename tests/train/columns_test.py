@@ -58,6 +58,13 @@ class Columns(unittest.TestCase):
                 for line in re.findall(r"^.* \\\n.*$", text, re.MULTILINE):
                     self.assertRegex(line, r"^ +\S.* \\\n      \S")
 
+    def test_a_sentence_fills_its_lines(self):
+        lines = self.told("help").splitlines()
+        self.assertIn("without a command the options are those of train.", " ".join(lines))
+        for line, following in zip(lines, lines[1:]):
+            if re.match("[a-z`]", following) and line and not line.endswith((".", ":")):
+                self.assertGreater(len(line) + 1 + len(following.split()[0]), COLUMNS, following)
+
     def test_no_word_of_a_help_is_lost(self):
         text = " ".join(self.told("inspect", "--help").split())
         for words in ("a safetensors file, from any framework; layers: NAME.dy with NAME.w (2 "

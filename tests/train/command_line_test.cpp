@@ -117,6 +117,8 @@ TEST_SUITE("cpu") {
         {{"trian", "good.yaml", "--epochs", "3"}, "trian is no command; did you mean train? `ada"},
         {{"help", "trian"}, "help: trian is no command; did you mean train?"},
         {{"good.yaml"}, "good.yaml is no command; to train with that file: ada-train train good"},
+        {{"my \"conf\" $x.yaml"},
+         "to train with that file: ada-train train 'my \"conf\" $x.yaml'; `ada-train help`"},
         {{"train", "good.yaml", "--epoch", "3"},
          "ada-train: --epoch is no option of train; did you mean --epochs? `ada-train help train`"},
         {{"--config", "good.yaml", "--epoch=3", "--batchsize", "2"},

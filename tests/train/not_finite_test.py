@@ -2,6 +2,7 @@
 configuration must lead to. ADA_BINARY names the program."""
 import csv
 import json
+import math
 import os
 import pathlib
 import struct
@@ -134,6 +135,24 @@ device: {kind: cpu, threads: 1}
         self.assertIn("the optimizer's update did it", said)
         self.assertIn("optimizer: {lr: 0.1, weight_decay: 1e-4}",
                       self.run_program("advise", "r").stdout)
+
+    # One value outgrows the scale that the steps before it gave.
+    OUTGROWN = NETWORK + ("precision: {format: fp8_e4m3, gradients: fp8_e5m2, overflow: %s,\n"
+                          "  tensor_scaling: {kind: delayed, history: 1}}\n"
+                          "optimizer: {kind: sgd, lr: 0.3}\ntrain: {max_steps: 20, epochs: 9}\n"
+                          "log: {every: 1}\n")
+
+    def test_values_that_outgrow_their_tensors_scale_are_kept_by_saturation(self):
+        self.train(self.OUTGROWN % "format", "f")
+        skips = [row for row in rows(self.folder / "f/events.csv") if row["event"] == "skip"]
+        self.assertGreater(len(skips), 0)
+        first = skips[0]
+        self.assertIn(first["tensor"], ("y", "w", "dx", "dy"))
+        self.assertTrue(math.isfinite(float(first["value"])), first)
+        self.assertIn("precision.overflow: saturate would keep it", first["message"])
+        self.train(self.OUTGROWN % "saturate", "s")
+        self.assertEqual([row for row in rows(self.folder / "s/events.csv")
+                          if row["event"] == "skip"], [])
 
     def test_a_scale_that_is_too_large_is_said_to_help(self):
         said = self.train(NETWORK + "precision: {format: fp16}\n"

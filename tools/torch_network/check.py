@@ -1,40 +1,25 @@
 """Whether ada-train sees the shapes that were traced."""
-import json
 import os
 import re
 import subprocess
 import tempfile
 
-IMAGES = """{model}
-data:
-  dataset: synthetic
-  batch_size: 1
-  synthetic: {{channels: {size[0]}, height: {size[1]}, width: {size[2]}, classes: 2, train: 1, test: 1}}
-"""
-TOKENS = """{model}
-task: language
-data:
-  dataset: tokens
-  element: uint16
-  path: {tokens}
-  batch_size: 1
-  context: {size[0]}
-  vocabulary: {classes}
-"""
+from . import check_data
 
 
-def shapes_problem(program, path, network, size, classes):
+def shapes_problem(program, path, network, task, size, classes):
     """Where --dry-run tells another shape for a layer, in words; "" where all agree. size: of an
     image, (c, h, w), or (tokens,) of a sequence; classes: what the network gives."""
     with open(path, encoding="utf-8") as file:
         model = file.read()
     with tempfile.TemporaryDirectory() as folder:
-        config, tokens = (os.path.join(folder, name) for name in ("check.yaml", "tokens.bin"))
+        config = os.path.join(folder, "check.yaml")
+        try:
+            sections = check_data.sections(task, network, size, classes, folder)
+        except ValueError as error:
+            return f"--check: {error}"
         with open(config, "w", encoding="utf-8") as file:
-            file.write((IMAGES if len(size) == 3 else TOKENS).format(
-                model=model, size=size, classes=classes, tokens=json.dumps(tokens)))
-        with open(tokens, "wb") as file:  # a sequence, and the token after it
-            file.write(bytes(2 * (size[0] + 1)))
+            file.write(f"{model}\n{sections}")
         try:
             run = subprocess.run([program, "train", config, "--dry-run"], capture_output=True,
                                  text=True, check=False)

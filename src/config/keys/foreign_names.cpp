@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "config/keys/foreign_precision.h"
 #include "core/text.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
@@ -20,44 +21,15 @@ struct ForeignName {
 constexpr std::string_view kSchedulesEnd =
     "cosine, linear, poly and one_cycle end with the run, or after their `length`";
 constexpr std::string_view kFollows = "it follows from the layer before; leave it out";
-constexpr std::string_view kPowerOfTwo = "init_scale is the scale itself, 2 to this power";
 
-// What automatic mixed precision of other trainers is here.
-constexpr std::string_view kAutocastFp16 =
-    "that is precision: {format: fp16, preset: autocast} with scaling: {policy: dynamic}";
-constexpr std::string_view kAutocastBf16 = "that is precision: {format: bf16, preset: autocast}";
-constexpr std::string_view kAllFp16 =
-    "that is precision: {format: fp16, masters: fp16, optimizer_state: fp16}";
-constexpr std::string_view kAllBf16 =
-    "that is precision: {format: bf16, masters: bf16, optimizer_state: bf16}";
-// Transformer Engine's recipe DelayedScaling.
-constexpr std::string_view kDelayedFp8 =
-    "that is precision: {format: fp8_e4m3, gradients: fp8_e5m2, tensor_scaling: {kind: delayed, "
-    "history: 16}}";
-constexpr std::string_view kHistory =
-    "that is history in precision: {tensor_scaling: {kind: delayed, history: 16}}";
-constexpr std::string_view kAmax =
-    "that is amax in precision: {tensor_scaling: {kind: delayed, amax: max}}";
 constexpr std::string_view kStaysInTraining =
     "it is the same for the whole training; an entry may change format, its roles, layers, "
     "rounding, recipe and operands";
-constexpr std::string_view kOptimWrapper =
-    "its optimizer is the section optimizer, clip_grad is train.clip_norm, accumulative_counts is "
-    "train.accumulate; AmpOptimWrapper is precision: {format: fp16, preset: autocast} with "
-    "scaling: {policy: dynamic}";
 constexpr std::string_view kLoader = "data has path, batch_size, workers and shuffle";
 
 // From Keras, PyTorch, Lightning, transformers, timm, mmengine, Transformer Engine, Caffe, and for
 // `scaling` from the systems of its presets.
 const ForeignName kKeys[] = {
-    {"", "", "amp use_amp native_amp apex_amp fp16 mixed_precision autocast grad_scaler",
-     kAutocastFp16},
-    {"", "", "bf16 use_bf16", kAutocastBf16},
-    {"", "", "amp_dtype", "precision.format"},
-    {"", "", "optim_wrapper", kOptimWrapper},
-    {"", "", "fp8 fp8_format fp8_recipe fp8_hybrid use_fp8 fp8_autocast", kDelayedFp8},
-    {"", "", "amax_history_len fp8_amax_history_len amax_history", kHistory},
-    {"", "", "amax_compute_algo fp8_amax_compute_algo", kAmax},
     {"", "", "train_dataloader val_dataloader test_dataloader dataloader", kLoader},
     {"", "", "train_cfg", "train has epochs and max_steps, evaluate has every_epochs"},
     {"", "", "val_cfg test_cfg val_evaluator test_evaluator", "evaluate"},
@@ -78,7 +50,8 @@ const ForeignName kKeys[] = {
     {"", "", "warmup_lr", "schedule.warmup.lr"},
     {"", "", "clip_grad", "train.clip_norm"},
     {"", "", "smoothing label_smoothing", "train.label_smoothing"},
-    {"", "", "grad_accum_steps", "train.accumulate"},
+    {"", "", "grad_accum_steps gradient_accumulation_steps accumulate_grad_batches iter_size",
+     "train.accumulate"},
     {"", "", "model_ema ema", "train.ema"},
     {"", "", "model_ema_decay ema_decay", "train.ema.decay"},
     {"", "", "num_classes", "model.classes"},
@@ -103,12 +76,18 @@ const ForeignName kKeys[] = {
     {"", "", "random_seed manual_seed", "seed"},
     {"", "", "network net architecture arch", "model"},
     {"", "", "lr_scheduler scheduler", "schedule"},
-    {"", "", "trainer training", "train"},
+    {"", "", "trainer training training_args training_arguments trainer_args", "train"},
     {"", "", "optim solver", "optimizer"},
     {"", "", "output_dir out_dir save_dir", "output"},
     {"", "", "dtype format", "precision.format"},
-    {"", "", "loss_scale loss_scaling", "scaling"},
-    {"", "", "gradient_clipping max_grad_norm clip_norm", "train.clip_norm"},
+    {"", "",
+     "gradient_clipping gradient_clip_val max_grad_norm clip_norm clip_grad_norm clip_gradients "
+     "grad_clip",
+     "train.clip_norm"},
+    {"", "", "initial_loss_scale init_loss_scale init_scale", "scaling.init_scale"},
+    {"", "", "loss_scale_window growth_interval", "scaling.growth_interval"},
+    {"", "", "hysteresis", "scaling.hysteresis"},
+    {"", "", "min_loss_scale", "scaling.min_scale"},
     {"", "", "threads", "device.threads"},
     {"", "", "num_workers workers", "data.workers"},
 
@@ -168,18 +147,12 @@ const ForeignName kKeys[] = {
     {"model.layers[]", "pixel_shuffle", "upscale_factor block_size blocksize", "scale"},
 
     {"precision", "", "dtype type precision compute_dtype", "format"},
-    {"precision", "", "amp autocast use_amp mixed_precision", kAutocastFp16},
-    {"precision", "", "fp8 fp8_format fp8_recipe recipe", kDelayedFp8},
-    {"precision", "", "amax_history_len amax_history", kHistory},
-    {"precision", "", "amax_compute_algo", kAmax},
     {"precision.schedule[]", "", "preset tensor_scaling overflow masters optimizer_state schedule",
      kStaysInTraining},
     {"precision.schedule[]", "", "step start start_step begin at from", "from_step"},
     {"precision.tensor_scaling", "", "amax_history_len history_len length", "history"},
     {"precision.tensor_scaling", "", "amax_compute_algo", "amax"},
-    {"precision.tensor_scaling", "", "fp8_format", kDelayedFp8},
     {"precision", "", "grads grad gradient backward", "gradients"},
-    {"precision", "", "loss_scale loss_scaling", "scaling"},
     {"precision.format", "", "exponent_bits exp_bits", "exponent"},
     {"precision.format", "", "mantissa_bits man_bits", "mantissa"},
 
@@ -194,7 +167,6 @@ const ForeignName kKeys[] = {
      "initial_loss_scale initial_scale init_loss_scale init_loss_scaling "
      "fp16_init_scale loss_scale start_scale",
      "init_scale"},  // cerebras, megatron; tensorflow, keras; paddle; fairseq; apex
-    {"scaling", "", "initial_scale_power", kPowerOfTwo},  // deepspeed
     {"scaling", "",
      "steps_per_increase n growth_steps dynamic_growth_steps loss_scale_window "
      "scale_window fp16_scale_window incr_every_n_steps step_window period",
@@ -246,13 +218,7 @@ const ForeignName kKeys[] = {
     {"train", "", "epoch num_epochs max_epochs n_epochs num_train_epochs", "epochs"},
     {"train", "", "steps num_steps max_iter total_steps", "max_steps"},
     {"train", "", "batch_size", "data.batch_size"},
-    {"train", "", "amp use_amp fp16 mixed_precision autocast", kAutocastFp16},
-    {"train", "", "bf16", kAutocastBf16},
-    {"train", "", "precision", "precision is a section of its own: precision: {format: fp16}"},
-    {"train", "", "fp8 fp8_format fp8_recipe", kDelayedFp8},
-    {"train", "", "amax_history_len", kHistory},
     {"train", "", "by_epoch type val_interval", "evaluate.every_epochs"},
-    {"train", "", "optim_wrapper", kOptimWrapper},
     {"train", "", "lr learning_rate", "optimizer.lr"},
     {"train", "", "seed", "seed stands at the top of the document"},
     {"train", "",
@@ -279,11 +245,6 @@ const ForeignName kFormats[] = {
     {"", "", "float32 float single full 32 32_true", "fp32"},
     {"", "", "float16 half 16", "fp16"},
     {"", "", "bfloat16 bfloat", "bf16"},
-    {"", "", "16_mixed mixed_float16 mixed amp fp16_mixed", kAutocastFp16},
-    {"", "", "bf16_mixed mixed_bfloat16", kAutocastBf16},
-    {"", "", "16_true fp16_true", kAllFp16},
-    {"", "", "bf16_true", kAllBf16},
-    {"", "", "hybrid transformer_engine transformer_engine_float16 fp8_hybrid", kDelayedFp8},
     {"", "", "64 64_true", "fp32 is the widest"},
     {"", "", "e4m3 e4m3fn float8_e4m3fn fp8_e4m3fn", "fp8_e4m3"},
     {"", "", "e5m2 float8_e5m2", "fp8_e5m2"},
@@ -308,6 +269,11 @@ const ForeignName kFormats[] = {
 };
 
 const ForeignName kWords[] = {
+    {"precision.recipe", "", "delayed delayedscaling hybrid", "te_fp8_delayed"},
+    {"precision.recipe", "", "current tensorwise float8currentscaling", "te_fp8_current"},
+    {"precision.recipe", "", "mxfp8 mxfp8blockscaling", "te_mxfp8"},
+    {"precision.recipe", "", "blockwise float8blockscaling", "deepseek_v3"},
+    {"precision.recipe", "", "nvfp4 nvfp4blockscaling", "te_nvfp4"},
     {"device.kind", "", "gpu", "cuda"},
     {"model.init.scheme", "", "he kaiming kaiming_normal", "he_normal"},
     {"model.init.scheme", "", "kaiming_uniform", "he_uniform"},
@@ -346,15 +312,10 @@ const ForeignName kWords[] = {
     {"model.layers[].kind", "", "pooling", "max_pool, avg_pool and global_avg_pool are there"},
 };
 
-std::string Plain(const std::string& name) {
-  std::string plain;
-  for (const char c : name) plain += c == '-' ? '_' : LowerCase(c);
-  return plain;
-}
-
-std::string HintOf(std::string_view meaning) {
-  if (meaning.find(' ') != std::string_view::npos) return std::string(meaning);
-  return "did you mean '" + std::string(meaning) + "'?";
+// "did you mean 'lr'?" for a key or word, a sentence as it stands.
+std::string HintOf(const std::string& meaning) {
+  if (meaning.find(' ') != std::string::npos) return meaning;
+  return meaning.empty() ? "" : "did you mean '" + meaning + "'?";
 }
 
 template <std::size_t n>
@@ -364,9 +325,27 @@ std::string Find(const ForeignName (&table)[n], std::string_view place, std::str
     const bool applies = known.place == place && (known.choice.empty() || known.choice == choice);
     if (applies &&
         (" " + std::string(known.names) + " ").find(" " + name + " ") != std::string::npos)
-      return HintOf(known.meaning);
+      return std::string(known.meaning);
   }
   return "";
+}
+
+// of_training: the word is said of the whole training, where 16 is Lightning's 16-mixed.
+std::string FormatMeaning(const std::string& name, bool of_training) {
+  const std::string plain = WithoutModule(PlainName(name));  // torch.float16
+  const std::string whole = PrecisionOfWord(plain), format = Find(kFormats, "", "", plain);
+  const bool is_whole = format.empty() || (of_training && !whole.empty());
+  return is_whole ? whole : format;
+}
+
+// A key that names the format, in a section that has no such key.
+std::string OfFormatKey(const YamlNode& value) {
+  const std::string word = value.kind == YamlNode::Kind::kScalar ? value.text : "";
+  const std::string meaning = FormatMeaning(word, true);
+  if (meaning.find(' ') != std::string::npos) return meaning;
+  const std::string format = meaning.empty() ? word : meaning;
+  return "precision is a section of its own: precision: {format: " +
+         (format.empty() ? "fp16" : format) + "}";
 }
 
 // A preset or a method where its policy is meant.
@@ -379,22 +358,48 @@ std::string OfPolicy(const std::string& path, const std::string& word) {
   return "";
 }
 
+// A key or word of ours, or a sentence.
+std::string KeyMeaning(const std::string& section, const std::string& choice,
+                       const std::string& name, const YamlNode& value) {
+  const std::string plain = PlainName(name);
+  const std::string known = Find(kKeys, section, choice, plain);
+  if (known == "format" || known == "precision.format") {
+    const std::string word = value.kind == YamlNode::Kind::kScalar ? value.text : "";
+    const std::string whole = PrecisionOfWord(WithoutModule(PlainName(word)));
+    return whole.empty() ? known : whole;
+  }
+  if (!known.empty()) return known;
+  if (plain == "precision") return OfFormatKey(value);
+  return PrecisionOfKey(plain, value);
+}
+
 }  // namespace
 
 std::string ForeignKeyHint(const std::string& section, const std::string& choice,
-                           const std::string& name) {
-  return Find(kKeys, section, choice, Plain(name));
+                           const std::string& name, const YamlNode& value) {
+  return HintOf(KeyMeaning(section, choice, name, value));
+}
+
+std::vector<ForeignEntry> ForeignEntries(const Entry& entry) {
+  const std::string section = Find(kKeys, "", "", PlainName(entry.key.text));
+  std::vector<ForeignEntry> found;
+  if (section.empty() || section.find_first_of(" .") != std::string::npos) return found;
+  for (const Entry& inner : entry.value.entries) {
+    const std::string meaning = KeyMeaning(section, "", inner.key.text, inner.value);
+    const bool of_section = meaning.find_first_of(" .") == std::string::npos;
+    if (!meaning.empty())
+      found.push_back({&inner.key, HintOf(of_section ? section + "." + meaning : meaning)});
+  }
+  return found;
 }
 
 std::string ForeignWordHint(const std::string& path, const std::string& word) {
-  const std::string other = OfPolicy(path, Plain(word));
-  return other.empty() ? Find(kWords, path, "", Plain(word)) : other;
+  const std::string other = OfPolicy(path, PlainName(word));
+  return other.empty() ? HintOf(Find(kWords, path, "", PlainName(word))) : other;
 }
 
-std::string ForeignFormatHint(const std::string& name) {
-  const std::string plain = Plain(name);
-  const std::size_t dot = plain.rfind('.');  // torch.float16
-  return Find(kFormats, "", "", dot == std::string::npos ? plain : plain.substr(dot + 1));
+std::string ForeignFormatHint(const std::string& path, const std::string& name) {
+  return HintOf(FormatMeaning(name, path == "precision.format"));
 }
 
 std::string AsEnding(const std::string& hint) { return hint.empty() ? "" : "; " + hint; }

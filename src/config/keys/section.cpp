@@ -33,12 +33,13 @@ std::string MisplacedMessage(const Section& section, const Entry& entry, const K
   std::erase(known, section.alternative);
   return "does not belong to " + ChoiceName(section, mismatch.discriminator, mismatch.choice) +
          ", only to " + ListedNames(known, " and ") +
-         AsEnding(ForeignKeyHint(section.path, mismatch.choice, key.name));
+         AsEnding(ForeignKeyHint(section.path, mismatch.choice, key.name, entry.value));
 }
 
 // What other programs mean by it, else the nearest of the keys that the choice knows, else of all.
-std::string UnknownKey(const std::string& name, const Section& section, const std::string& choice) {
-  const std::string foreign = ForeignKeyHint(section.path, choice, name);
+std::string UnknownKey(const Entry& entry, const Section& section, const std::string& choice) {
+  const std::string& name = entry.key.text;
+  const std::string foreign = ForeignKeyHint(section.path, choice, name, entry.value);
   if (!foreign.empty()) return "unknown key; " + foreign;
   Names all, fitting;
   for (const Key& key : section.keys) {
@@ -57,7 +58,11 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
   const std::string path = Join(context.path, entry.key.text);
   const Key* key = section.Find(entry.key.text);
   if (!key) {
-    context.problems.Add(entry.key, path, UnknownKey(entry.key.text, section, choice));
+    context.problems.Add(entry.key, path, UnknownKey(entry, section, choice));
+    if (section.path.empty()) {
+      for (const ForeignEntry& inner : ForeignEntries(entry))
+        context.problems.Add(*inner.key, Join(path, inner.key->text), inner.hint);
+    }
     return;
   }
   Mismatch mismatch = section.MismatchOf(*key, map);

@@ -264,7 +264,7 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
     context.problems.Add(node, context.path, "'" + text + "': " + kUnsigned);
     return std::nullopt;
   }
-  const std::string foreign = ForeignFormatHint(text);
+  const std::string foreign = ForeignFormatHint(context.path, text);
   Names names = FormatNames(tensors_only);
   names.insert(names.end(), also.begin(), also.end());
   const std::string nearest = foreign.empty() ? NearestName(text, names) : std::string();

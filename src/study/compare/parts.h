@@ -25,6 +25,7 @@ struct RunResults {
   std::string state;            // as RunState says
   bool language = false;        // the task
   bool bytes = false;           // tokens are bytes
+  int classes = 0;              // 0: not known
   telemetry::RunTotals totals;  // from the CSVs, so that a run that goes on has them as well
   // For summary.json; 0: none yet.
   double seconds = 0, images_per_second = 0, tokens_per_second = 0;

@@ -14,6 +14,7 @@
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/language.h"
+#include "telemetry/top_five.h"
 
 namespace ada::study {
 namespace {
@@ -131,7 +132,11 @@ void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
     };
     row(" top-1 %", [](const auto& s) { return 100 * s.last.top1; });
     row(" top-1 %, best", [](const auto& s) { return 100 * s.best.top1; });
-    row(" top-5 %", [](const auto& s) { return 100 * s.last.top5; });
+    const Numbers::Value top5 = of([](const auto& s) { return 100 * s.last.top5; });
+    const auto if_it_tells = [&](const RunResults& run) {
+      return telemetry::TopFiveTells(run.classes) ? top5(run) : std::nullopt;
+    };
+    numbers.Row(name + " top-5 %", Numbers::OfText(if_it_tells, false), 3);
   }
 }
 
@@ -151,6 +156,7 @@ RunResults ReadResults(const std::string& folder, const config::Config& config) 
   run.state = RunState(folder);
   run.language = config.task == Task::kLanguage;
   run.bytes = config::TokensAreBytes(config);
+  run.classes = config.model.classes;
   run.totals.DecideByLoss(config::DecidesByLoss(config));
   EachRow<StepRow>(folder, [&](const StepRow& row) { run.totals.Add(row); });
   EachRow<EvaluationRow>(folder, [&](const EvaluationRow& row) {

@@ -18,7 +18,7 @@ namespace {
 std::string Brief(double value) { return Formatted("%.3g", value); }
 
 telemetry::FirstNotFinite AsFirst(const StepResult& r, const EventTensor& first) {
-  return {first.layer, first.tensor, first.value, r.scale, r.step};
+  return {first.layer, first.tensor, first.value, r.scale, r.step, first.outgrew};
 }
 
 // Why an upper bound cut a layer's scale, or nothing.
@@ -153,7 +153,8 @@ void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
                      : r.sanitized ? "updated without them"
                                    : "updated all the same";
   const std::string message =
-      std::string("gradients are not finite, ") + what + "; first: " + where;
+      std::string("gradients are not finite, ") + what + "; first: " + where +
+      (first.outgrew ? "; " + std::string(telemetry::kOutgrown) : "");
   const char* name = r.retried ? "retry" : r.skipped ? "skip" : "sanitize";
   Add(r, name, first, message);
   repeated_.Add(name, r.step, message + "; S = " + ShortestText(r.scale));

@@ -18,10 +18,12 @@ namespace ada::train {
 
 struct StepResult;
 
-// The tensor that an event is about; layer empty: none. process: that has it, of several.
+// The tensor that an event is about; layer empty: none. process: that has it, of several. outgrew:
+// as telemetry::FirstNotFinite has it.
 struct EventTensor {
   std::string layer, tensor, value;
   std::string process = {};
+  bool outgrew = false;
 };
 
 // What a row of underflow.csv is about.

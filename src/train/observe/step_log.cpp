@@ -158,7 +158,7 @@ EventTensor StepLog::FirstNotFinite() const {
     const float largest = StatsOf(i).max_abs;
     if (!std::isfinite(RoundTo(points[i].format, largest)))
       return {points[i].layer, points[i].tensor, NineDigits(static_cast<double>(largest)),
-              WhoHas(i)};
+              WhoHas(i), points[i].per_tensor_scale != nullptr && std::isfinite(largest)};
   }
   return {};
 }

@@ -9,12 +9,19 @@ from ada_train.run_files import number
 
 CELL = 110          # characters of a configuration's value
 MOST_COLUMNS = 6    # of a table of runs or keys
+TOP5 = "top-5 (%)"  # left out where no run has more than five classes
 
 
 def _number(value, text="", missing="–"):
     if value is None:
         return missing
     return text.format(value) if text else style.digits(value, 4)
+
+
+def _top5_tells(run):
+    """Whether some class may be missing among the five likeliest."""
+    classes = run.config.get("model.classes", "")
+    return not (classes.isdecimal() and int(classes) <= 5)
 
 
 def _result_row(run):
@@ -36,7 +43,7 @@ def _result_row(run):
         last = rows.iloc[-1]
         best = rows.loc[rows["top1"].idxmax()] if rows["top1"].notna().any() else last
         cells += [str(last["split"]), style.digits(last['loss'], 4), f"{100 * last['top1']:.2f}",
-                  f"{100 * last['top5']:.2f}",
+                  f"{100 * last['top5']:.2f}" if _top5_tells(run) else "–",
                   f"{100 * best['top1']:.2f} (step {int(best['step']):,})"]
     else:
         cells += ["–"] * 5
@@ -101,12 +108,16 @@ def results(chosen, tensor):
         how += (" Runs that differ in their seed alone are drawn as one, their mean; the last table "
                 "has mean ± standard deviation. --seeds each draws every run.")
     metric = "metric (%)" if tasks.others(runs) else "top-1 (%)"
+    results = ["run", "steps", "skipped", "train loss", "train top-1 (%)", "evaluated on", "loss",
+               metric, TOP5, f"best {metric}", "images/s", "time (s)"]
+    rows, at = [_result_row(run) for run in runs], results.index(TOP5)
+    if all(row[at] == "–" for row in rows):
+        for row in [results, *rows]:
+            del row[at]
     return Section("runs", "Runs", how, tables=[
         ("", ["run", "status", "model", "data", "format", "policy", "optimizer", "seed", "folder"],
          what),
-        ("", ["run", "steps", "skipped", "train loss", "train top-1 (%)", "evaluated on", "loss",
-              metric, "top-5 (%)", f"best {metric}", "images/s", "time (s)"],
-         [_result_row(run) for run in runs]), *grouped], extra=extra)
+        ("", results, rows), *grouped], extra=extra)
 
 
 def _group_table(drawn, tensor):
