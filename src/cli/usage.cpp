@@ -57,9 +57,10 @@ std::string UnknownCommand(const std::string& argument, const CLI::App& app) {
   const std::string nearest = NearestCommand(app, argument);
   const auto ends = [&](const char* ending) { return argument.ends_with(ending); };
   const bool file = ends(".yaml") || ends(".yml") || ends(".json");
-  const std::string meant = file && nearest.empty()
-                                ? "; to train with that file: ada-train train " + Visible(ShellPath(argument))
-                                : nearest;
+  const std::string meant =
+      file && nearest.empty()
+          ? "; to train with that file: ada-train train " + Visible(ShellPath(argument))
+          : nearest;
   return WithAdvice(Visible(argument) + " is no command" + meant,
                     "`ada-train help` lists the commands");
 }

@@ -152,9 +152,9 @@ void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
                      : r.skipped   ? "step skipped"
                      : r.sanitized ? "updated without them"
                                    : "updated all the same";
-  const std::string message =
-      std::string("gradients are not finite, ") + what + "; first: " + where +
-      (first.outgrew ? "; " + std::string(telemetry::kOutgrown) : "");
+  const std::string message = std::string("gradients are not finite, ") + what +
+                              "; first: " + where +
+                              (first.outgrew ? "; " + std::string(telemetry::kOutgrown) : "");
   const char* name = r.retried ? "retry" : r.skipped ? "skip" : "sanitize";
   Add(r, name, first, message);
   repeated_.Add(name, r.step, message + "; S = " + ShortestText(r.scale));
