@@ -124,7 +124,7 @@ bool Among(std::string_view words, const std::string& word) {
   return (" " + std::string(words) + " ").find(" " + word + " ") != std::string::npos;
 }
 
-std::string Find(std::span<const Meaning> table, const std::string& word) {
+std::string SectionsOf(std::span<const Meaning> table, const std::string& word) {
   for (const Meaning& known : table)
     if (Among(known.words, word)) return std::string(known.sections);
   return "";
@@ -153,7 +153,7 @@ std::string OfValue(const KeyFamily& family, const YamlNode& value) {
   if (Among(kOff, word)) return std::string(kAsFp32);
   for (const std::span<const Meaning> table :
        {family.words, std::span<const Meaning>(kPolicies), std::span<const Meaning>(kFp8Words)})
-    if (const std::string found = Find(table, word); !found.empty()) return found;
+    if (const std::string found = SectionsOf(table, word); !found.empty()) return found;
   return std::string(family.otherwise);
 }
 
@@ -203,7 +203,9 @@ std::string WithoutModule(const std::string& plain) {
   return dot == std::string::npos ? plain : plain.substr(dot + 1);
 }
 
-std::string PrecisionOfWord(const std::string& plain_word) { return Find(kPolicies, plain_word); }
+std::string PrecisionOfWord(const std::string& plain_word) {
+  return SectionsOf(kPolicies, plain_word);
+}
 
 std::string PrecisionOfKey(const std::string& plain_name, const YamlNode& value) {
   if (plain_name == "optim_wrapper") return OfOptimWrapper(value);
