@@ -68,9 +68,8 @@ if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; t
   configure+=(--fresh)
   if command -v ninja >/dev/null; then configure+=(-G Ninja); else configure+=(-G "Unix Makefiles"); fi
   if command -v ccache >/dev/null; then
-    # Precompiled headers are kept only so; with paths below the project's own folder, clones in
-    # other folders share what was compiled.
-    configure+=("-DCMAKE_CXX_COMPILER_LAUNCHER=cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_BASEDIR=$PWD;CCACHE_NOHASHDIR=true;ccache")
+    # Precompiled headers are kept only so.
+    configure+=("-DCMAKE_CXX_COMPILER_LAUNCHER=cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache")
   fi
 fi
 
