@@ -18,10 +18,11 @@ constexpr double kHeadroom = 4;           // of a scale, below the largest that 
 constexpr double kUsualScale = 65536;     // that dynamic scaling begins with
 constexpr double kGoneBy = 1024;          // a scale that fell by more was not too large alone
 
-// What most trainings are well served with.
-double UsualRate(const config::Config& config) {
-  return config.optimizer.kind == backend::UpdateRule::Kind::kSgd ? 0.1 : 1e-3;
+bool IsAdam(const config::Config& config) {
+  return config.optimizer.kind != backend::UpdateRule::Kind::kSgd;
 }
+// What most trainings are well served with.
+double UsualRate(const config::Config& config) { return IsAdam(config) ? 1e-3 : 0.1; }
 
 class Broken {
  public:
@@ -58,11 +59,9 @@ class Broken {
     return text + (rise.empty() ? "" : "; before, " + rise);
   }
 
-  bool is_adam() const { return config_.optimizer.kind != backend::UpdateRule::Kind::kSgd; }
-
   Advice OfOptimizer() const {
     const std::string why = Story() + "; gradients were finite and the weights are not";
-    if (is_adam() && config_.optimizer.epsilon < 1e-8)
+    if (IsAdam(config_) && config_.optimizer.epsilon < 1e-8)
       return {"optimizer", {{"epsilon", "1e-8"}}, why + ": Adam divides by epsilon", "well"};
     Advice advice = Rate("fairly");
     advice.reason = why + ", so the update was too large";
@@ -94,7 +93,7 @@ class Broken {
     Advice advice{"optimizer", {{"lr", ShortNumber(std::min(rate / 10, usual))}}, Story(), sure};
     advice.reason += ": steps of lr " + ShortNumber(rate) + " are too large";
     if (rate > usual)
-      advice.reason += std::string(" (usual for ") + (is_adam() ? "Adam" : "SGD") + ": " +
+      advice.reason += std::string(" (usual for ") + (IsAdam(config_) ? "Adam" : "SGD") + ": " +
                        ShortNumber(usual) + ")";
     return advice;
   }
@@ -178,7 +177,7 @@ std::optional<Advice> BrokenAdvice(const RunRecord& record) {
 std::optional<Advice> StateAdvice(const RunRecord& record) {
   const NumberFormat& format = record.config.precision.optimizer_state.format;
   if (format == kFp32) return std::nullopt;
-  const bool adam = record.config.optimizer.kind != backend::UpdateRule::Kind::kSgd;
+  const bool adam = IsAdam(record.config);
   const telemetry::TensorTotals* worst = nullptr;
   double most = 0;
   for (const telemetry::TensorTotals& t : record.layers.tensors()) {
