@@ -14,11 +14,16 @@
 
 namespace ada::backend {
 
-// 1 / (1 + e^-x) and its slope, in double. The slope has no difference of numbers near 1 in it.
+// 1 / (1 + e^-x), in double.
 ADA_HOST_DEVICE static inline double LogisticOf(double x) { return 1 / (1 + Exponential(-x)); }
-ADA_HOST_DEVICE static inline double LogisticSlope(double x) {
-  const double e = Exponential(x < 0 ? x : -x);
-  return e / ((1 + e) * (1 + e));
+
+// The same and its slope, of one exponential. The slope has no difference of numbers near 1 in it.
+struct Logistic {
+  double value, slope;
+};
+ADA_HOST_DEVICE static inline Logistic LogisticAndSlope(double x) {
+  const double e = Exponential(x < 0 ? x : -x), high = 1 / (1 + e), low = e * high;
+  return {x < 0 ? low : high, low * high};
 }
 
 #define ADA_ACTIVATION [[gnu::always_inline]] ADA_HOST_DEVICE
@@ -29,7 +34,7 @@ struct Sigmoid {
     return static_cast<float>(LogisticOf(static_cast<double>(x)));
   }
   ADA_ACTIVATION float Slope(float x) const {
-    return static_cast<float>(LogisticSlope(static_cast<double>(x)));
+    return static_cast<float>(LogisticAndSlope(static_cast<double>(x)).slope);
   }
 };
 
@@ -42,7 +47,8 @@ struct Silu {
   }
   ADA_ACTIVATION float Slope(float x) const {
     const auto wide = static_cast<double>(x);
-    return static_cast<float>(LogisticOf(wide) + Held(wide) * LogisticSlope(wide));
+    const Logistic logistic = LogisticAndSlope(wide);
+    return static_cast<float>(logistic.value + Held(wide) * logistic.slope);
   }
 };
 
@@ -59,7 +65,7 @@ struct Tanh {
     return static_cast<float>(size < 0x1p-5 ? wide * series : wide < 0 ? -far : far);
   }
   ADA_ACTIVATION float Slope(float x) const {
-    return static_cast<float>(4 * LogisticSlope(2 * static_cast<double>(x)));
+    return static_cast<float>(4 * LogisticAndSlope(2 * static_cast<double>(x)).slope);
   }
 };
 
@@ -144,7 +150,7 @@ struct Gelu {
     return static_cast<float>(ShareBelow(wide, e) + Held(wide) * e * 0x1.9884533d43651p-2);
   }
   // Times sqrt(2 pi).
-  ADA_ACTIVATION static double Density(double x) { return QuickExponential(-x * x / 2); }
+  ADA_ACTIVATION static double Density(double x) { return Exponential(-x * x / 2); }
   ADA_ACTIVATION static double ShareBelow(double x, double density) {
     const double tail = density * NormalTail(x < 0 ? -x : x);
     return x < 0 ? tail : 1 - tail;
@@ -161,7 +167,8 @@ struct GeluTanh {
   ADA_ACTIVATION float Slope(float x) const {
     const double wide = Held(static_cast<double>(x)), inner = Inner(wide);
     const double slope = kFactor * (1 + 3 * kCubic * wide * wide);
-    return static_cast<float>(LogisticOf(inner) + wide * slope * LogisticSlope(inner));
+    const Logistic logistic = LogisticAndSlope(inner);
+    return static_cast<float>(logistic.value + wide * slope * logistic.slope);
   }
   static constexpr double kFactor = 0x1.9884533d43651p+0;  // 2 sqrt(2 / pi)
   static constexpr double kCubic = 0.044715;

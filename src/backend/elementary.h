@@ -12,26 +12,14 @@ namespace ada::backend {
 ADA_HOST_DEVICE static inline double Held(double x) { return x < -700 ? -700 : x > 700 ? 700 : x; }
 
 // e^Held(x) to some 2^-45 of it: x = n ln 2 + r with |r| <= ln(2) / 2, Taylor's polynomial of r,
-// times 2^n.
+// times 2^n. There is no branch and no conversion to a whole number in it, so that loops over it
+// become vectors in every instruction set.
 ADA_HOST_DEVICE static inline double Exponential(double x) {
-  if (x != x) return x;
   x = Held(x);
-  constexpr double kRound = 0x1.8p52;  // a sum with it is a whole number
-  const double n = (x * 0x1.71547652b82fep0 + kRound) - kRound;
-  // ln 2 in two parts; the first has so few digits that its product with n is exact.
-  const double r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
-  double sum = 1;
-  for (int k = 11; k >= 1; --k) sum = 1 + sum * r / k;
-  const std::uint64_t power = static_cast<std::uint64_t>(static_cast<std::int64_t>(n) + 1023) << 52;
-  return sum * __builtin_bit_cast(double, power);
-}
-
-// The same by multiplications only, several times as quick, and not to the same bits.
-ADA_HOST_DEVICE static inline double QuickExponential(double x) {
-  if (x != x) return x;
-  x = Held(x);
+  // The sum of a number and this one is a whole number, whose last bits are n's.
   constexpr double kRound = 0x1.8p52;
-  const double n = (x * 0x1.71547652b82fep0 + kRound) - kRound;
+  const double lifted = x * 0x1.71547652b82fep0 + kRound, n = lifted - kRound;
+  // ln 2 in two parts; the first has so few digits that its product with n is exact.
   const double r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
   constexpr int kTerms = 12;
   constexpr double kOver[kTerms] = {1.0,         1.0,          1.0 / 2,       1.0 / 6,
@@ -39,7 +27,7 @@ ADA_HOST_DEVICE static inline double QuickExponential(double x) {
                                     1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800};
   double sum = 0;
   for (int k = kTerms - 1; k >= 0; --k) sum = sum * r + kOver[k];
-  const std::uint64_t power = static_cast<std::uint64_t>(static_cast<std::int64_t>(n) + 1023) << 52;
+  const std::uint64_t power = (__builtin_bit_cast(std::uint64_t, lifted) + 1023) << 52;
   return sum * __builtin_bit_cast(double, power);
 }
 

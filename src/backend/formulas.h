@@ -79,9 +79,7 @@ struct LrnFactors {
 
   ADA_HOST_DEVICE double Base(double squares) const { return k + alpha * squares; }
   // base^-beta.
-  ADA_HOST_DEVICE double Power(double base) const {
-    return QuickExponential(-beta * Logarithm(base));
-  }
+  ADA_HOST_DEVICE double Power(double base) const { return Exponential(-beta * Logarithm(base)); }
   // scaled: dy * base^-beta; sum: of Term over the channels whose sums hold x.
   ADA_HOST_DEVICE static double Term(double scaled, double x, double base) {
     return scaled * x / base;

@@ -23,7 +23,7 @@ ADA_HOST_DEVICE static inline double LogSumExp(double highest, double sum) {
 ADA_HOST_DEVICE static inline float ScoreGradient(float score, double log_sum, double target,
                                                   double factor) {
   if (factor == 0) return 0;
-  const double p = QuickExponential(static_cast<double>(score) - log_sum);
+  const double p = Exponential(static_cast<double>(score) - log_sum);
   return static_cast<float>((p - target) * factor);
 }
 

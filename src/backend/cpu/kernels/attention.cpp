@@ -92,9 +92,9 @@ ADA_ALWAYS void WideRow(float factor, float top, std::int64_t n, float* s) {
   const auto wide = static_cast<double>(factor), highest = static_cast<double>(top);
   double sum = 0;
   for (std::int64_t j = 0; j < n; ++j)
-    sum += QuickExponential((static_cast<double>(s[j]) - highest) * wide);
+    sum += Exponential((static_cast<double>(s[j]) - highest) * wide);
   for (std::int64_t j = 0; j < n; ++j)
-    s[j] = static_cast<float>(QuickExponential((static_cast<double>(s[j]) - highest) * wide) / sum);
+    s[j] = static_cast<float>(Exponential((static_cast<double>(s[j]) - highest) * wide) / sum);
 }
 
 }  // namespace

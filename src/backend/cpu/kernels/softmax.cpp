@@ -30,8 +30,8 @@ inline __attribute__((always_inline)) void LogSums(const SoftmaxArgs& a, double*
     }
   for (std::int64_t k = 0; k < a.classes; ++k)
     for (int r = 0; r < kBlockRows; ++r)
-      sums[r] += QuickExponential(static_cast<double>(a.work[k * kBlockRows + r]) -
-                                  static_cast<double>(highest[r]));
+      sums[r] += Exponential(static_cast<double>(a.work[k * kBlockRows + r]) -
+                             static_cast<double>(highest[r]));
   for (int r = 0; r < kBlockRows; ++r)
     log_sums[r] = LogSumExp(static_cast<double>(highest[r]), sums[r]);
 }

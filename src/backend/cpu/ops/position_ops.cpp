@@ -117,10 +117,9 @@ class CpuSoftmax final : public Op {
     for (std::int64_t c = 0; c < channels; ++c) highest = z[c] > highest ? z[c] : highest;
     const auto top = static_cast<double>(highest);
     double sum = 0;
+    for (std::int64_t c = 0; c < channels; ++c) sum += Exponential(static_cast<double>(z[c]) - top);
     for (std::int64_t c = 0; c < channels; ++c)
-      sum += QuickExponential(static_cast<double>(z[c]) - top);
-    for (std::int64_t c = 0; c < channels; ++c)
-      z[c] = static_cast<float>(QuickExponential(static_cast<double>(z[c]) - top) / sum);
+      z[c] = static_cast<float>(Exponential(static_cast<double>(z[c]) - top) / sum);
   }
 
   Context context_;

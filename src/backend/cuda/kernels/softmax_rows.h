@@ -32,7 +32,7 @@ struct ScoreRows {
     std::int32_t better = 0;
     for (std::int64_t k = 0; k < classes; ++k) {
       const auto z = static_cast<double>(Score(row, k));
-      sum += QuickExponential(z - static_cast<double>(highest));
+      sum += Exponential(z - static_cast<double>(highest));
       better += ComesBefore(z, k, mine, label) ? 1 : 0;
     }
     return {mine, LogSumExp(static_cast<double>(highest), sum), better};
