@@ -22,10 +22,13 @@ inline int InterleavedImages(std::int64_t width) {
   return interleaved;
 }
 // Images in a reduction block: the power of two that gives at most 16,384 values, but no fewer than
-// InterleavedImages.
+// InterleavedImages. The positions of a sequence lie in one column: matmuls take them as a row of
+// pixels (GeometryOf of a LinearSpec), which is long enough by itself.
 inline int BlockImages(const Shape& shape) {
   const std::int64_t images = std::max<std::int64_t>(1, 16384 / shape.per_image());
-  return std::max(static_cast<int>(PowerOfTwoBelow(images)), InterleavedImages(shape.w));
+  const bool sequence = shape.w == 1 && shape.h > 1;
+  return std::max(static_cast<int>(PowerOfTwoBelow(images)),
+                  sequence ? 1 : InterleavedImages(shape.w));
 }
 
 }  // namespace ada::backend
