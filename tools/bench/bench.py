@@ -59,7 +59,8 @@ def arguments(words):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--ops", action="store_true",
-                      help="each distinct convolution and linear layer by itself; needs no PyTorch")
+                      help="each distinct convolution, linear layer and attention by itself; needs "
+                      "no PyTorch")
     only.add_argument("--scaling", action="store_true", help="speed over numbers of threads")
     only.add_argument("--policy-cost", action="store_true",
                       help="what each policy costs; needs no PyTorch")

@@ -1,4 +1,4 @@
-// The convolutions and linear layers of a network, each distinct one once.
+// The convolutions, linear layers and attention of a network, each distinct one once.
 #pragma once
 #include <array>
 #include <string>
@@ -12,20 +12,28 @@ struct Network;
 
 namespace ada::bench {
 
-// A layer of a network over a whole batch.
+// A layer of a network over a whole batch. Attention has heads and no weight; its x are the
+// queries, and its keys have `keys` positions.
 struct Layer {
   Shape x, w, y;  // w: {out, kernel height, kernel width, in / groups}
   std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int groups = 1;
   bool linear = false, bias = false;
+  int heads = 0, kv_heads = 0;
+  std::int64_t keys = 0;
+  bool causal = false;
   bool data_gradient = true;  // false: it sees the images
   friend bool operator==(const Layer&, const Layer&) = default;
 
-  std::string Text() const;  // "conv 3x3 32x32x16 > 32x32x16", "linear 64 > 10"
-  double Flop() const;       // of each part, a multiply-add counted as 2
+  bool attention() const { return heads > 0; }
+  // "conv 3x3 32x32x16 > 32x32x16", "linear 64 > 10", "attention 4x32, 128 tokens"
+  std::string Text() const;
+  // Operations of a part, a multiply-add counted as 2. The forward pass of attention has two
+  // products, which count masked pairs of tokens as well, and its backward pass four.
+  double Flop(bool forward) const;
   // Bytes of a part's operands and its result, each once; `size`: bytes of a value of x, y and
   // their gradients (weights and their gradient are fp32).
-  double Bytes(int size) const;
+  double Bytes(int size, bool forward) const;
 };
 
 struct Counted {

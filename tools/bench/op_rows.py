@@ -1,4 +1,4 @@
-"""Single convolutions and linear layers beside oneDNN's. Used by bench.py --ops."""
+"""Single convolutions, linear layers and attention beside oneDNN's. Used by bench.py --ops."""
 import csv
 import subprocess
 import sys

@@ -1,6 +1,6 @@
 // bench_ops CONFIG IMAGE BATCH THREADS ROUNDS [KEY=VALUE...]: time of each part of every distinct
-// convolution and linear layer of a configuration's network over images of IMAGE (32x32x3), as CSV;
-// the program of tools/bench/op_rows.py. KEY=VALUE: as ada-train's --set.
+// convolution, linear layer and attention of a configuration's network over images of IMAGE
+// (32x32x3), as CSV; the program of tools/bench/op_rows.py. KEY=VALUE: as ada-train's --set.
 #include "ops.h"
 
 #include <algorithm>
@@ -54,25 +54,26 @@ double SecondsOf(const std::function<void()>& work) {
 // One round of one program: part -> seconds, appended.
 void Measure(const Program& program, std::map<std::string, std::vector<double>>& parts) {
   parts["1 forward"].push_back(SecondsOf(program.forward));
-  const double weights = SecondsOf(program.weight_gradient);
+  const double weights = program.weight_gradient ? SecondsOf(program.weight_gradient) : 0;
   if (program.data_gradient)
     parts["2 data gradient"].push_back(SecondsOf(program.data_gradient));
   else if (program.both_gradients)
     parts["2 data gradient"].push_back(std::max(1e-9, SecondsOf(program.both_gradients) - weights));
-  parts["3 weight gradient"].push_back(weights);
+  if (program.weight_gradient) parts["3 weight gradient"].push_back(weights);
 }
 
 // Programs live one at a time: idle threads of one would take cores from the other.
 void MeasureLayer(const Counted& counted, int threads, int rounds) {
   const Layer& layer = counted.layer;
+  const auto ours = layer.attention() ? MakeOurAttention : MakeOurs;
+  const auto onednn = layer.attention() ? MakeOnednnAttention : MakeOnednn;
   const std::vector<std::function<Program()>> makers = {
-      [&] { return MakeOurs(layer, "fp16", kFp16, threads); },
-      [&] { return MakeOurs(layer, "bf16", kBf16, threads); },
-      [&] { return MakeOurs(layer, "fp32", kFp32, threads); },
-      [&] { return MakeOnednn(layer, threads); }};
+      [&] { return ours(layer, "fp16", kFp16, threads); },
+      [&] { return ours(layer, "bf16", kBf16, threads); },
+      [&] { return ours(layer, "fp32", kFp32, threads); }, [&] { return onednn(layer, threads); }};
   struct Result {
     std::string name;
-    double bytes = 0;
+    int size = 4;
     std::map<std::string, std::vector<double>> parts;
   };
   std::vector<Result> results(makers.size());
@@ -81,14 +82,16 @@ void MeasureLayer(const Counted& counted, int threads, int rounds) {
       const std::size_t which = (i + static_cast<std::size_t>(round)) % makers.size();
       const Program program = makers[which]();
       results[which].name = program.name;
-      results[which].bytes = layer.Bytes(program.size);
+      results[which].size = program.size;
       Measure(program, results[which].parts);
     }
   for (const Result& result : results)
-    for (const auto& [part, seconds] : result.parts)
+    for (const auto& [part, seconds] : result.parts) {
+      const bool forward = part == "1 forward";
       std::printf("%s,%d,%s,%s,%.9f,%.0f,%.0f\n", layer.Text().c_str(), counted.layers,
-                  part.c_str() + 2, result.name.c_str(), Median(seconds), layer.Flop(),
-                  result.bytes);
+                  part.c_str() + 2, result.name.c_str(), Median(seconds), layer.Flop(forward),
+                  layer.Bytes(result.size, forward));
+    }
   std::fflush(stdout);
 }
 

@@ -1,32 +1,25 @@
-// A layer as ada-train computes it: rounding, largest magnitudes and moments as in a step that is
-// not logged. See ops.h.
-#include <deque>
-#include <vector>
-
-#include "backend/cpu/cpu_backend.h"
+// A convolution or linear layer as ada-train computes it: rounding, largest magnitudes and moments
+// as in a step that is not logged. See ops.h.
+#include "op_tensors.h"
 #include "ops.h"
 
 namespace ada::bench {
 namespace {
 
 using backend::Conv2dSpec;
-using backend::Gradient;
 using backend::Op;
 
 // The layer's tensors and two ops on them: with the data gradient and without.
 class Ours {
  public:
   Ours(const Layer& layer, const NumberFormat& format, int threads)
-      : layer_(layer), format_(format), backend_(backend::cpu::MakeCpuBackend(threads)) {
-    pass_.rows = static_cast<int>(layer.x.n);
-    pass_.loss_terms = layer.x.n;
-    scaler_.rule.method = scaling::LayerMethod::kFixed;
-    scaler_.rule.fixed_scale = 1;
+      : layer_(layer), tensors_(format, threads) {
+    pass_ = WholePass(layer.x);
     Conv2dSpec spec = MakeSpec();
     without_ = MakeOp(spec);
     if (layer.data_gradient) {
-      spec.dx = MakeGradient(layer.x);
-      spec.scaler = &scaler_;
+      spec.dx = tensors_.MakeGradient(layer.x);
+      spec.scaler = tensors_.FixedScaler();
       with_ = MakeOp(spec);
     }
     for (Op* op : {without_.get(), with_.get()})
@@ -44,70 +37,39 @@ class Ours {
   }
 
  private:
-  Tensor Make(const Shape& shape, const NumberFormat& format) {
-    Tensor t{shape, format, StorageFor(format), nullptr};
-    t.data = backend_->Allocate(t.bytes());
-    return t;
-  }
-  void Fill(const Tensor& t, float deviation) {
-    const auto count = static_cast<std::size_t>(t.shape.numel());
-    std::vector<float> values(count);
-    FillNormal(values.data(), count, deviation);
-    if (t.storage == Storage::kF32) {
-      backend_->Upload(t.data, values.data(), t.bytes());
-      return;
-    }
-    std::vector<std::uint16_t> codes(count);
-    const auto encode = t.storage == Storage::kF16 ? EncodeFp16 : EncodeBf16;
-    for (std::size_t i = 0; i < count; ++i) codes[i] = encode(values[i]);
-    backend_->Upload(t.data, codes.data(), t.bytes());
-  }
-  Gradient MakeGradient(const Shape& shape) {
-    Gradient g;
-    g.tensor = Make(shape, format_);
-    g.scale = &scales_.emplace_back(1.0f);
-    g.stats = &stats_.emplace_back();
-    g.moments = &moments_.emplace_back();
-    return g;
-  }
   Conv2dSpec MakeSpec() {
     Conv2dSpec spec;
     spec.layer = layer_.Text();
-    spec.x = Make(layer_.x, format_);
-    spec.y = Make(layer_.y, format_);
-    spec.w = Make(layer_.w, kFp32);
-    spec.dw = Make(layer_.w, kFp32);
+    spec.x = tensors_.Make(layer_.x);
+    spec.y = tensors_.Make(layer_.y);
+    spec.w = tensors_.Make(layer_.w, kFp32);
+    spec.dw = tensors_.Make(layer_.w, kFp32);
     if (layer_.bias) {
-      spec.b = Make({1, 1, 1, layer_.y.c}, kFp32);
-      spec.db = Make(spec.b.shape, kFp32);
+      spec.b = tensors_.Make({1, 1, 1, layer_.y.c}, kFp32);
+      spec.db = tensors_.Make(spec.b.shape, kFp32);
     }
-    spec.dy = MakeGradient(layer_.y);
-    Fill(spec.x, 1);
-    Fill(spec.w, 0.1f);
-    Fill(spec.dy.tensor, 0.01f);
-    spec.w_format = format_;
-    spec.y_stats = &stats_.emplace_back();
-    spec.w_stats = &stats_.emplace_back();
-    spec.dw_stats = &stats_.emplace_back();
+    spec.dy = tensors_.MakeGradient(layer_.y);
+    tensors_.Fill(spec.x, 1);
+    tensors_.Fill(spec.w, 0.1f);
+    tensors_.Fill(spec.dy.tensor, 0.01f);
+    spec.w_format = tensors_.format();
+    spec.y_stats = tensors_.Stats();
+    spec.w_stats = tensors_.Stats();
+    spec.dw_stats = tensors_.Stats();
     spec.stride = layer_.stride, spec.padding = layer_.padding;
     spec.dilation = layer_.dilation, spec.groups = layer_.groups;
     return spec;
   }
   std::unique_ptr<Op> MakeOp(const Conv2dSpec& spec) {
-    if (!layer_.linear) return backend_->Make(spec);
+    if (!layer_.linear) return tensors_.backend().Make(spec);
     backend::LinearSpec linear;
     static_cast<backend::MatmulSpec&>(linear) = spec;
-    return backend_->Make(linear);
+    return tensors_.backend().Make(linear);
   }
 
   Layer layer_;
-  NumberFormat format_;
-  std::unique_ptr<backend::Backend> backend_;
+  OpTensors tensors_;
   backend::Pass pass_;
-  scaling::LayerScaler scaler_;
-  std::deque<float> scales_;
-  std::deque<TensorStats> stats_;
-  std::deque<TensorMoments> moments_;
   std::unique_ptr<Op> without_, with_;
 };
 

@@ -1,10 +1,6 @@
-// A layer as oneDNN's f32 primitives, each over the whole batch with all threads, in the layouts
-// that oneDNN asks for: what benchdnn would time. See ops.h.
-#include <omp.h>
-
-#include <unordered_map>
-
-#include "backend/cpu/matmul/plan/onednn_version.h"
+// A convolution or linear layer as oneDNN's f32 primitives, each over the whole batch with all
+// threads, in the layouts that oneDNN asks for: what benchdnn would time. See ops.h.
+#include "onednn_call.h"
 #include "ops.h"
 
 namespace ada::bench {
@@ -13,24 +9,9 @@ namespace {
 using dnnl::memory;
 namespace onednn = backend::cpu::onednn;
 
-// oneDNN takes its threads from OpenMP; our backend leaves OpenMP one.
-class Threads {
- public:
-  explicit Threads(int threads) { omp_set_num_threads(threads); }
-  ~Threads() { omp_set_num_threads(1); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-};
-
 memory::desc Any(const memory::dims& dims) {
   return {dims, memory::data_type::f32, memory::format_tag::any};
 }
-
-// A primitive with its own memory.
-struct Call {
-  dnnl::primitive primitive;
-  std::unordered_map<int, memory> arguments;
-};
 
 class Onednn {
  public:
@@ -49,17 +30,9 @@ class Onednn {
   void WeightGradient() { Run(weights_); }
 
  private:
-  void Run(Call& call) {
-    const Threads all(threads_);
-    call.primitive.execute(stream_, call.arguments);
-    stream_.wait();
-  }
-
+  void Run(Call& call) { call.Run(stream_, threads_); }
   memory Filled(const memory::desc& description, float deviation) {
-    memory m(description, engine_);
-    FillNormal(static_cast<float*>(m.get_data_handle()), description.get_size() / sizeof(float),
-               deviation);
-    return m;
+    return bench::Filled(engine_, description, deviation);
   }
 
   template <class Primitive, class Descriptor>
@@ -116,8 +89,10 @@ class Onednn {
   }
 
   void MakeLinear(const Layer& l) {
-    const memory::desc x = Any({l.x.n, l.x.per_image()}), y = Any({l.y.n, l.y.c}),
-                       w = Any({l.y.c, l.x.per_image()}), b = Bias(l);
+    const memory::dim rows = l.y.numel() / l.y.c;  // one a position of y
+    const memory::dim inputs = l.x.numel() / rows;
+    const memory::desc x = Any({rows, inputs}), y = Any({rows, l.y.c}), w = Any({l.y.c, inputs}),
+                       b = Bias(l);
     const auto forward =
         onednn::ForwardDescriptor(engine_, dnnl::prop_kind::forward_training, x, w, b, y);
     forward_ = MakeForward<dnnl::inner_product_forward>(forward);

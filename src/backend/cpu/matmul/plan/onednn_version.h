@@ -53,6 +53,10 @@ inline auto BackwardWeightsDescriptor(const dnnl::engine& e, const dnnl::memory:
   return dnnl::inner_product_backward_weights::primitive_desc(e, x, w, b, y, hint,
                                                               UserScratchpad());
 }
+inline auto MatmulDescriptor(const dnnl::engine& e, const dnnl::memory::desc& a,
+                             const dnnl::memory::desc& b, const dnnl::memory::desc& y) {
+  return dnnl::matmul::primitive_desc(e, a, b, y, UserScratchpad());
+}
 
 #else
 
@@ -95,6 +99,10 @@ inline auto BackwardWeightsDescriptor(const dnnl::engine& e, const dnnl::memory:
                                       const dnnl::inner_product_forward::primitive_desc& hint) {
   const dnnl::inner_product_backward_weights::desc operation(x, w, b, y);
   return dnnl::inner_product_backward_weights::primitive_desc(operation, UserScratchpad(), e, hint);
+}
+inline auto MatmulDescriptor(const dnnl::engine& e, const dnnl::memory::desc& a,
+                             const dnnl::memory::desc& b, const dnnl::memory::desc& y) {
+  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, y), UserScratchpad(), e);
 }
 
 #endif
