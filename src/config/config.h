@@ -75,7 +75,10 @@ struct DataConfig {
   int vocabulary = 0;                                // tokens, tensors; 0: as the files have
   int context = 0;                                   // tokens of a window; required
   int batch_size = 128;
-  int evaluate_batch_size = 256;
+  // Nothing: kEvaluationBatch, of long sequences fewer (train::Completed).
+  std::optional<int> evaluate_batch_size;
+  static constexpr int kEvaluationBatch = 256;
+  int evaluation_batch() const { return evaluate_batch_size.value_or(kEvaluationBatch); }
   bool shuffle = true;
   bool drop_last = true;
   NormalizeConfig normalize;

@@ -20,6 +20,7 @@ struct TransformerConfig {
   std::optional<int> context;     // tokens of a sequence
   std::optional<int> vocabulary;  // another name of ModelConfig::classes
   bool tied = false, bias = true;
+  bool keep_probabilities = false;   // of attention, from the forward to the backward pass
   std::string approximate = "none";  // or tanh
   double eps = 1e-5;
   int patch = 4;  // vit: pixels of a side

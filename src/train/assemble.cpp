@@ -135,7 +135,7 @@ graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& imag
   spec.precision = graph::ResolvePrecision(config.precision,
                                            scaling::MakePolicy(config.scaling)->OwnsLayerScales());
   spec.input = image;
-  spec.input.n = config.data.evaluate_batch_size;
+  spec.input.n = config.data.evaluation_batch();
   spec.training = false;
   return spec;
 }

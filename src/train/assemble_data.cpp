@@ -242,6 +242,11 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info) {
             "expected one number a class, " + std::to_string(config.model.classes) + "; got " +
                 std::to_string(weights.values.size()));
   CheckBoxes(config, {1, info.height, info.width, info.channels});
+  if (!config.data.evaluate_batch_size && config.task == Task::kLanguage) {
+    constexpr int kTokens = 32'768;  // of a batch
+    config.data.evaluate_batch_size =
+        std::clamp(kTokens / std::max(1, info.height), 1, config::DataConfig::kEvaluationBatch);
+  }
   return config;
 }
 
@@ -320,7 +325,7 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& d
 data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
                                   const std::vector<double>& std) {
   data::LoaderSpec spec = CommonLoader(config);
-  spec.batch_size = config.data.evaluate_batch_size;
+  spec.batch_size = config.data.evaluation_batch();
   spec.mean = mean;
   spec.std = std;
   spec.prefetch =

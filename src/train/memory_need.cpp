@@ -85,7 +85,7 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
     need.decoding = data::NeedOfDecoding(*info.found, EvaluationLoader(config, {}, {}).workers);
   const TaskBytes of_task = BytesOfTask(config, info);
   need.batches = 5 * (4 * pixels + of_task.targets) * static_cast<std::uint64_t>(batch_size) +
-                 of_task.outputs * static_cast<std::uint64_t>(config.data.evaluate_batch_size);
+                 of_task.outputs * static_cast<std::uint64_t>(config.data.evaluation_batch());
   return need;
 }
 

@@ -38,7 +38,7 @@ TEST_SUITE("cpu") {
     CHECK(config.device.kind == DeviceKind::kAuto);
     CHECK(config.device.threads == 0);
     CHECK(config.data.batch_size == 128);
-    CHECK(config.data.evaluate_batch_size == 256);
+    CHECK_FALSE(config.data.evaluate_batch_size);
     CHECK(config.data.shuffle);
     CHECK(config.data.drop_last);
     CHECK(config.data.normalize.kind == NormalizeConfig::Kind::kStandard);

@@ -67,7 +67,7 @@ TEST_SUITE(ADA_SUITE) {
       Seen first, second;
       const train::EvaluationResult result = Run(evaluator, *dataset, spec, first);
       CHECK(result.images == dataset->images());
-      CHECK(result.images % config.data.evaluate_batch_size != 0);
+      CHECK(result.images % config.data.evaluation_batch() != 0);
       CHECK(Run(evaluator, *dataset, spec, second).loss == result.loss);
       CHECK(second.losses == first.losses);
       const LossResult truth = FromLoader(*backend, evaluator.graph(), *dataset, spec);

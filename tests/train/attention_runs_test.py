@@ -76,7 +76,7 @@ class AttentionRuns(unittest.TestCase):
             for zoo in ("gpt2", "llama"):
                 with self.subTest(way=way, zoo=zoo):
                     self.write(way, zoo)
-                    for run in ("whole", "parts", "threads", "seen"):
+                    for run in ("whole", "parts", "threads", "seen", "kept"):
                         subprocess.run(["rm", "-rf", run], cwd=self.folder, check=True)
                     self.train("whole")
                     rows = (self.folder / "whole/underflow.csv").read_text()
@@ -90,6 +90,8 @@ class AttentionRuns(unittest.TestCase):
                     self.same("whole", "threads")
                     self.train("seen", "--set", "log.dump_every=1", "log.dump=[loss]")
                     self.same("whole", "seen")
+                    self.train("kept", "--set", "model.keep_probabilities=true")
+                    self.same("whole", "kept")
 
     def test_killed_at_any_step_it_goes_on_to_the_same_bytes(self):
         for number, way in enumerate(WAYS):
@@ -126,6 +128,25 @@ class AttentionRuns(unittest.TestCase):
         told = self.call([BINARY, "train", "a.yaml", "--dry-run", "--set",
                           "scaling.attention=false"])
         self.assertNotIn("(dv", told)
+
+    def memory(self, *values):
+        """MiB of network and optimizer, as --dry-run tells."""
+        told = self.call([BINARY, "train", "a.yaml", "--dry-run", "--set", *values])
+        number, unit = re.search(r"network and optimizer ([\d.]+) (\w+)", told).groups()
+        return float(number) * {"MiB": 1, "GiB": 1024}[unit]
+
+    def test_memory_of_a_long_context_grows_as_the_tokens_unless_probabilities_are_kept(self):
+        self.write("approx_range")
+        (self.folder / "text.txt").write_bytes(b"the cat sat on the mat. " * 4000)
+        sizes = ["model.heads=8", "model.width=128", "model.head_dim=16"]
+        short = self.memory(*sizes, "data.context=512", "data.batch_size=8")
+        long = self.memory(*sizes, "data.context=2048", "data.batch_size=2")
+        self.assertLess(long, 1.25 * short)
+        kept = self.memory(*sizes, "data.context=2048", "data.batch_size=2",
+                           "model.keep_probabilities=true")
+        layers, images, heads = 2, 2, 8
+        self.assertAlmostEqual(kept - long, layers * images * heads * 2048**2 * 4 / 2**20,
+                               delta=0.01 * kept)
 
 
 if __name__ == "__main__":

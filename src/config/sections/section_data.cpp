@@ -311,7 +311,8 @@ Section DataSection(DataConfig& data) {
       Integer("batch_size", data.batch_size, FromTo(1, 1'000'000),
               "images, or sequences, per weight update; a multiple of train.accumulate"),
       Integer("evaluate_batch_size", data.evaluate_batch_size, FromTo(1, 1'000'000),
-              "images, or sequences, per batch of an evaluation"),
+              "images, or sequences, per batch of an evaluation")
+          .Default("256; of sequences as many as have 32768 tokens"),
       Switch("shuffle", data.shuffle,
              "a new order every epoch, of text and tokens windows from random places; false: file "
              "order"),

@@ -87,6 +87,11 @@ std::vector<Key> TransformerKeys(TransformerConfig& transformer) {
       Switch("bias", t.bias, "biases of linear layers (but of the last one) and of norms")
           .For(TransformerNames())
           .Default("true; llama, llama_tiny: false"),
+      Switch(
+          "keep_probabilities", t.keep_probabilities,
+          "attention keeps its probabilities, in fp32, for the backward pass; false: it computes "
+          "them anew")
+          .For(TransformerNames()),
       WordText("approximate", t.approximate, {"none", "tanh"},
                "gelu: with the normal distribution, or with a tanh near it")
           .For(Both(kGpt2s, kVits))

@@ -53,6 +53,7 @@ class TransformerStack : public ZooStack {
     layer.kv_heads = t_.KvHeads();
     layer.causal = causal;
     layer.dropout = model_.dropout;
+    layer.keep_probabilities = t_.keep_probabilities;
     return layer;
   }
   void Rope(const std::string& name, int heads, const std::string& input) {
