@@ -206,7 +206,7 @@ bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
   }
   if (ending == Ending::kQuoteInField) Fail("a quote within an unquoted field");
   if (ending == Ending::kTextBehindQuote) {
-    Fail("text behind a closing quote; a comma or line end was expected");
+    Fail("text after a closing quote; a comma or line end was expected");
   }
   const bool torn = ending == Ending::kTorn || ending == Ending::kQuoteOpen;
   if (ending == Ending::kNothing || (torn && last_ == LastRow::kMayBeTorn)) {

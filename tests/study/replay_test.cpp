@@ -265,7 +265,7 @@ TEST_SUITE("cpu") {
         {"overflow,x\n0\n", ":2: 1 fields, expected the header's 2"},
         {"overflow\n0,1\n", ":2: 2 fields, expected the header's 1"},
         {"overflow\n\"0\n", ":2: a quoted field has no closing quote"},
-        {"overflow\n\"0\"1\n", ":2: text behind a closing quote; a comma or line end was expected"},
+        {"overflow\n\"0\"1\n", ":2: text after a closing quote; a comma or line end was expected"},
         {"overflow\n0\"\n", ":2: a quote within an unquoted field"},
         {"step,overflow\nx,0\n", ":2: column step is 'x', expected an integer"},
     };

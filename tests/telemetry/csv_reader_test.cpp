@@ -93,7 +93,7 @@ TEST_SUITE("cpu") {
         {"a,b\n1,2,3\n", ":2: 3 fields, expected the header's 2"},
         {"a,b\n\"x\ny\",2\n\n", ":4: 1 fields, expected the header's 2"},
         {"a,b\n1,x\"y\"\n", ":2: a quote within an unquoted field"},
-        {"a,b\n1,\"x\"y\n", ":2: text behind a closing quote; a comma or line end was expected"},
+        {"a,b\n1,\"x\"y\n", ":2: text after a closing quote; a comma or line end was expected"},
         {"a,b\n1,\"x\n3,4\n", ":2: a quoted field has no closing quote"},
         {"a,b\n1,\xC4nt\n",
          ":2: the byte '\\xc4' is no UTF-8; expected UTF-8: save the file in that encoding"},
@@ -149,7 +149,7 @@ TEST_SUITE("cpu") {
         {"a,b\n1\n3,4\n", ":2: 1 fields, expected the header's 2"},
         {"a,b\n1\n3,", ":2: 1 fields, expected the header's 2"},
         {"a,b\n1,\"x\"y\n3,4\n",
-         ":2: text behind a closing quote; a comma or line end was expected"},
+         ":2: text after a closing quote; a comma or line end was expected"},
         {"a,b\n1,x\"\n3,4", ":2: a quote within an unquoted field"},
     };
     for (const auto& [text, message] : cases) {

@@ -40,7 +40,8 @@ Section CustomNormalizeSection(NormalizeConfig& normalize) {
   return section;
 }
 
-// The numbers behind the word `standard`; those of images that are made are known when they are.
+// The numbers that the word `standard` stands for; those of images that are made are known when
+// they are.
 std::string StandardNumbers(const std::string& dataset) {
   for (const data::DatasetFacts& facts : data::Catalog())
     if (facts.name == dataset && !facts.mean.empty()) return data::NormalizationText(facts);

@@ -109,7 +109,7 @@ Section ModelSection(ModelConfig& model) {
       WidthKey(model),
       Switch(
           "batch_norm", model.batch_norm,
-          "behind every convolution but those that give the outputs; convolutions before it have "
+          "after every convolution but those that give the outputs; convolutions before it have "
           "no bias")
           .For(kSsds),
       Switch("cast", model.cast,

@@ -59,7 +59,7 @@ Section WarmupSection(Warmup& warmup) {
       Integer("steps", warmup.steps, FromTo(0, kMostSteps), "its length, instead of `epochs`"),
       Number("lr", warmup.lr, AtLeast(0), "the learning rate of its first step"),
       Switch("counts", warmup.counts,
-             "its steps count for the schedule; false: the schedule begins behind it"),
+             "its steps count for the schedule; false: the schedule begins after it"),
   };
   section.keys[0].WrittenIf([&warmup] { return warmup.kind != Warmup().kind; });
   section.keys[2].WrittenIf([&warmup] { return warmup.steps > 0; });
@@ -149,7 +149,7 @@ Section ScheduleSection(Schedule& schedule) {
           .For(with_length)
           .WrittenIf([&schedule] { return schedule.length > 0; }),
       Choice("beyond", schedule.beyond, kBeyonds,
-             "behind `length`: hold min_lr, or climb again and come down, as torch's formula does")
+             "after `length`: hold min_lr, or climb again and come down, as torch's formula does")
           .For({"cosine"})
           .WrittenIf([&schedule] { return schedule.beyond != Schedule().beyond; }),
   };

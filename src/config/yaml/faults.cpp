@@ -166,7 +166,7 @@ std::optional<TextFault> FindColon(const std::vector<BlockLine>& blocks, std::st
   if (ColonOf(above.text) != std::string_view::npos) return std::nullopt;
   const bool tight = above.text.find(':') != std::string_view::npos;
   return TextFault{above.number, above.indent,
-                   tight ? "expected a blank behind the colon of this line"
+                   tight ? "expected a blank after the colon of this line"
                          : "expected `key: value` in this line"};
 }
 
