@@ -107,10 +107,9 @@ Section ModelSection(ModelConfig& model) {
           .For(Together({kVggs, kWideResnets, {"mobilenet_v2"}, TransformerNames()})),
       Switch("plain", model.plain, "without batch norm; convolutions have a bias").For(kVggs),
       WidthKey(model),
-      Switch(
-          "batch_norm", model.batch_norm,
-          "after every convolution but those that give the outputs; convolutions before it have "
-          "no bias")
+      Switch("batch_norm", model.batch_norm,
+             "after every convolution but those that give the outputs; convolutions before it have "
+             "no bias")
           .For(kSsds),
       Switch("cast", model.cast,
              "a layer of kind scale between each output and the loss, `cast`, or `cast.locations` "
