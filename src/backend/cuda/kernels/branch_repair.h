@@ -132,7 +132,8 @@ struct BranchRepairKernel : BranchHalvings {
     for (int i = 0; i < set.count; ++i) {
       if (!set.terms[i].looks()) continue;
       std::uint32_t largest = 0;
-      for (std::int64_t k = thread; k < how.values; k += kThreads) {
+      const std::int64_t values = set.ValuesOf(i, how.values);
+      for (std::int64_t k = thread; k < values; k += kThreads) {
         const std::uint32_t u = MagnitudeBits(Load(set.terms[i].span, k));
         largest = u > largest ? u : largest;
       }

@@ -23,6 +23,7 @@ struct BranchTerm {
   const TensorMoments* moments;   // null: not taken
   const TensorStats* stats;       // of a rounding to nearest that keeps order; else null
   const float* per_tensor_scale;  // with stats; null: 1
+  std::uint32_t first, channels;  // of the sum's channels, those that it holds
   ADA_HOST_DEVICE bool looks() const { return moments == nullptr && stats == nullptr; }
 };
 
@@ -37,7 +38,13 @@ struct BranchSet {
   float* target;          // the sum's scale
   scaling::ScaleDecision* decision;  // null: nobody asks
   double u_max;
-  const double* joined;  // largest magnitudes in all processes; null: this one is alone
+  const double* joined;    // largest magnitudes in all processes; null: this one is alone
+  std::uint32_t channels;  // of the sum
+
+  // Values of branch i, of which the sum has so many.
+  ADA_HOST_DEVICE std::int64_t ValuesOf(int i, std::int64_t values) const {
+    return values / channels * terms[i].channels;
+  }
 
   ADA_HOST_DEVICE bool ScalesDiffer() const {
     for (int i = 1; i < count; ++i)
@@ -107,7 +114,8 @@ struct BranchLookKernel {
     if constexpr (kPhase == 0) {
       std::uint32_t largest = 0;
       const std::int64_t step = std::int64_t{cuts} * kThreads;
-      for (std::int64_t k = at.block % cuts * kThreads + at.thread; k < values; k += step) {
+      const std::int64_t end = set.ValuesOf(i, values);
+      for (std::int64_t k = at.block % cuts * kThreads + at.thread; k < end; k += step) {
         const std::uint32_t u = MagnitudeBits(Load(set.terms[i].span, k));
         largest = u > largest ? u : largest;
       }
@@ -165,13 +173,19 @@ struct BranchTargetKernel {
 // Each branch times its factor, from left to right.
 struct BranchSumValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    if (parts != 0) return OfParts(i, [this](int k) { return factors[k]; });
     float sum = Load(first, i) * factors[0];
     if (count > 1) sum = sum + Load(second, i) * factors[1];
     for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].span, i) * factors[k];
     return sum;
   }
   ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
-    Vec4 sum = LoadVec4(first, i);
+    Vec4 sum;
+    if (parts != 0) {
+      for (int k = 0; k < 4; ++k) sum.of[k] = (*this)(i + k);
+      return sum;
+    }
+    sum = LoadVec4(first, i);
     for (float& v : sum.of) v = v * factors[0];
     if (count > 1) Add(LoadVec4(second, i), factors[1], sum);
     for (int k = 2; k < count; ++k) Add(LoadVec4(terms[k].span, i), factors[k], sum);
@@ -182,9 +196,25 @@ struct BranchSumValue {
   }
   // The same at 2^-halvings of the scale: factors anew, as they would be decided.
   ADA_HOST_DEVICE float At(float target, const float* scales, std::int64_t i) const {
+    if (parts != 0) return OfParts(i, [&](int k) { return target / scales[k]; });
     float sum = Load(first, i) * (target / scales[0]);
     if (count > 1) sum = sum + Load(second, i) * (target / scales[1]);
     for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].span, i) * (target / scales[k]);
+    return sum;
+  }
+  // The same of branches that have some of the channels; where none has a value it is -0, to which
+  // -0 adds up to -0.
+  template <class FactorOf>
+  ADA_HOST_DEVICE float OfParts(std::int64_t i, FactorOf&& factor) const {
+    const auto at = static_cast<std::uint32_t>(i);
+    const std::uint32_t pixel = at / parts, channel = at - pixel * parts;
+    float sum = -0.0f;
+    for (int k = 0; k < count; ++k) {
+      const BranchTerm& term = terms[k];
+      const std::uint32_t own = channel - term.first;  // of channels before it: a large number
+      if (own < term.channels)
+        sum = sum + Load(term.span, std::int64_t{pixel} * term.channels + own) * factor(k);
+    }
     return sum;
   }
 
@@ -196,8 +226,8 @@ struct BranchSumValue {
     Vec8Codes first, second;
   };
   bool IsPlain(Storage storage) const {
-    return count == 2 && first.storage == storage && second.storage == storage && HasVec8(first) &&
-           HasVec8(second);
+    return parts == 0 && count == 2 && first.storage == storage && second.storage == storage &&
+           HasVec8(first) && HasVec8(second);
   }
   ADA_HOST_DEVICE Held Hold(std::int64_t) const { return {factors[0], factors[1]}; }
   ADA_HOST_DEVICE Loaded LoadVec8At(std::int64_t i) const {
@@ -215,6 +245,7 @@ struct BranchSumValue {
   const BranchTerm* terms;
   const float* factors;
   int count;
+  std::uint32_t parts;  // channels of the sum, where branches have some of them; else 0
 };
 
 // The authors' way: every product and every partial sum is rounded.

@@ -101,7 +101,7 @@ struct UnitStatistics {
   float *mean, *inverse;
 };
 
-// A sum over each unit, of term(value, channel), and what finish(unit, sum) makes of it.
+// A sum over each unit, of term(value, channel, unit), and what finish(unit, sum) makes of it.
 template <class Work>
 struct UnitSums {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
@@ -117,7 +117,7 @@ struct UnitSums {
     const int lane = UnitThreads::Lane(at);
     if constexpr (kPhase == 0)
       shared.sum[at.thread] = UnitThreads::Lanes(
-          geometry, u, lane, [&](std::int64_t i, std::int64_t c) { return work.Term(i, c); });
+          geometry, u, lane, [&](std::int64_t i, std::int64_t c) { return work.Term(i, c, u); });
     else if (lane == 0)
       work.Finish(u, UnitThreads::Sum(shared.sum, at));
   }
@@ -129,29 +129,46 @@ struct UnitSums {
 
 // The length of each unit, and one over it.
 struct UnitLengths {
-  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t) const {
+  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t, std::int64_t) const {
     const auto v = static_cast<double>(Load(x, i));
     return v * v;
   }
   ADA_HOST_DEVICE void Finish(std::int64_t u, double squares) const {
     const double norm = std::sqrt(squares);
-    length[u] = static_cast<float>(norm), inverse[u] = InverseLength(norm, eps);
+    size[u] = static_cast<float>(norm), inverse[u] = InverseLength(norm, eps);
   }
   TensorSpan x;
-  double eps;
-  float *length, *inverse;
+  double eps, count;  // values of a unit
+  float *size, *inverse;
 };
-// mean_ghat of such units.
+// One over the root of the mean square of each unit; its size is nobody's.
+struct UnitRootMeanSquares : UnitLengths {
+  ADA_HOST_DEVICE void Finish(std::int64_t u, double squares) const {
+    inverse[u] = InverseDeviation(squares / count, eps);
+  }
+};
+// mean_ghat of units that are divided by their lengths.
 struct UnitsAlong {
-  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c) const {
+  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t) const {
     return static_cast<double>(Load(dy, i) * gamma[c]) * static_cast<double>(Load(x, i));
   }
   ADA_HOST_DEVICE void Finish(std::int64_t u, double product) const {
-    mean_ghat[u] = AlongUnit(product, length[u]);
+    mean_ghat[u] = AlongUnit(product, size[u]);
   }
   TensorSpan x, dy;
-  const float *length, *gamma;
+  const float *size, *inverse, *gamma;
+  double count;
   float* mean_ghat;
+};
+// The same of units that are divided by the root of their mean square. `u`: of value i.
+struct UnitRmsSlopes : UnitsAlong {
+  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t u) const {
+    return static_cast<double>(Load(dy, i) * gamma[c]) *
+           static_cast<double>(UnitHat(Load(x, i), 0, inverse[u]));
+  }
+  ADA_HOST_DEVICE void Finish(std::int64_t u, double product) const {
+    mean_ghat[u] = static_cast<float>(product / count);
+  }
 };
 
 struct UnitGradientSums {

@@ -172,10 +172,6 @@ std::unique_ptr<Op> MakeOp(const Context& context, const ConvTranspose2dSpec& sp
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& context, const LinearSpec& spec) {
-  if (spec.y.shape.h * spec.y.shape.w > 1 || spec.adds_dw)
-    throw ConfigError("layer " + spec.layer + ": linear " +
-                      (spec.adds_dw ? "whose weight others take (weight_of)" : "on a sequence") +
-                      " runs on the CPU alone; set device.kind: cpu");
   return MakeMatmul(context, spec);
 }
 

@@ -59,10 +59,10 @@ MatmulGeometry GeometryOf(const ConvTranspose2dSpec& spec) {
 MatmulGeometry GeometryOf(const LinearSpec& spec) {
   MatmulGeometry g;
   g.linear = true;
-  const Shape &x = spec.x.shape, &w = spec.w.shape;
-  g.x = {x.n, 1, 1, x.per_image()};
+  const Shape &w = spec.w.shape, &y = spec.y.shape;
+  g.x = {y.n, y.h, y.w, w.per_image()};
   g.w = {w.n, 1, 1, w.per_image()};
-  g.y = spec.y.shape;
+  g.y = y;
   return g;
 }
 

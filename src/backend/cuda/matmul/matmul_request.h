@@ -14,7 +14,7 @@
 namespace ada::backend::cuda {
 
 // Activations lie in NHWC, weights {out, kh, kw, in / groups} in that order. A linear layer's
-// images are flat: {n, 1, 1, features}.
+// images are flat, {n, 1, 1, features}; those of a sequence have its positions.
 struct MatmulGeometry {
   bool linear = false;
   Shape x, w, y;
@@ -96,6 +96,14 @@ struct MatrixProduct {
   std::int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
 };
 MatrixProduct MatrixProductOf(const MatmulRequest& request);
+
+// Products of `batches` pairs of matrices by rows, each pair's memory after the one before it, in
+// fp32 sums: [rows, terms] [terms, columns], where a transposed one lies the other way.
+struct BatchedRequest {
+  std::int64_t rows = 0, columns = 0, terms = 0;
+  bool transpose_first = false, transpose_second = false;
+  Storage operands = Storage::kF32;
+};
 
 const char* NameOf(MatmulKind kind);  // "data gradient"
 // One line that two requests share only where they are equal: names a plan on disk.

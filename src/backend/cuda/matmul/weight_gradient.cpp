@@ -31,7 +31,7 @@ void WeightGradient::Store(const Pass& pass, const float* sums, std::int64_t add
                                   {w.c, w.h * w.w, w.c + added_channels},
                                   spec_.dy.scale,
                                   spec_.dw.f32(),
-                                  pass.accumulate,
+                                  pass.accumulate || spec_.adds_dw,
                                   spec_.reference && stats_.rounds() && !pass.part,
                                   GridOf(spec_.dw_format)};
   if (pass.part)

@@ -15,8 +15,10 @@
 namespace ada::backend::cuda {
 namespace {
 
-BranchTerm TermOf(const Gradient& g) {
+BranchTerm TermOf(const Gradient& g, int first) {
   BranchTerm term{};
+  term.first = static_cast<std::uint32_t>(first);
+  term.channels = static_cast<std::uint32_t>(g.tensor.shape.c);
   term.span = SpanOf(g.tensor), term.grid = GridOf(g.tensor.format);
   term.scale = g.scale, term.moments = g.moments;
   term.stats = KeepsOrder(g) ? g.stats : nullptr;
@@ -31,6 +33,7 @@ class CudaBranchSum final : public Op {
       : stream_(context.stream),
         link_(RulesLink(context.link)),
         spec_(spec),
+        as_reference_(spec.reference && spec.first.empty()),
         stats_(context, spec.sum) {
     ADA_CHECK(spec.sum.stats != nullptr);  // tell whether the sum fits
     grid_ = GridOf(spec.sum.tensor.format);
@@ -42,7 +45,7 @@ class CudaBranchSum final : public Op {
   void Backward(const Pass& pass) override {
     FindTarget(pass);
     const TensorSpan out = SpanOf(spec_.sum.tensor);
-    if (spec_.reference)
+    if (as_reference_)
       return stats_.Round(pass, out, BranchStepsValue{set_.terms, set_.factors, set_.count, grid_});
     const Rounding how = stats_.For(pass);
     const BranchHalvings halvings{set_, value_, out, how, spec_.sum.stats};
@@ -59,7 +62,8 @@ class CudaBranchSum final : public Op {
  private:
   void MakeSet(const Context& context) {
     std::vector<BranchTerm> terms;
-    for (const Gradient& g : spec_.branches) terms.push_back(TermOf(g));
+    for (std::size_t i = 0; i < spec_.branches.size(); ++i)
+      terms.push_back(TermOf(spec_.branches[i], spec_.first.empty() ? 0 : spec_.first[i]));
     for (const BranchTerm& term : terms) looks_ = looks_ || term.looks();
     const auto count = static_cast<std::int64_t>(terms.size());
     set_ = {context.Keep(terms),
@@ -71,7 +75,8 @@ class CudaBranchSum final : public Op {
             spec_.sum.scale,
             spec_.decision,
             BranchBound(spec_),
-            nullptr};
+            nullptr,
+            static_cast<std::uint32_t>(spec_.sum.tensor.shape.c)};
     if (link_ != nullptr) {
       mine_ = context.Allocate<double>(count);
       all_ = context.Allocate<double>(count * link_->ranks());
@@ -80,17 +85,18 @@ class CudaBranchSum final : public Op {
       parts_ = context.Allocate<BranchSumPart>(link_->ranks());
     }
     const std::size_t second = terms.size() > 1 ? 1 : 0;
-    value_ = {terms[0].span, terms[second].span, set_.terms, set_.factors, set_.count};
+    value_ = {terms[0].span, terms[second].span, set_.terms,
+              set_.factors,  set_.count,         spec_.first.empty() ? 0 : set_.channels};
   }
   // The scale of the sum, by the largest magnitudes of the branches; of several processes it waits
   // for what the others found.
   void FindTarget(const Pass& pass) {
     const std::int64_t values = pass.rows * spec_.sum.tensor.shape.per_image();
-    const bool always = (spec_.reference && spec_.rescale) || link_ != nullptr;
-    const bool looks = looks_ && values > 0 && (always || !spec_.reference);
+    const bool always = (as_reference_ && spec_.rescale) || link_ != nullptr;
+    const bool looks = looks_ && values > 0 && (always || !as_reference_);
     const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
     const BranchLookKernel look{set_, values, cuts, always};
-    const BranchTargetKernel target{set_, spec_.reference, spec_.rescale};
+    const BranchTargetKernel target{set_, as_reference_, spec_.rescale};
     if (looks && link_ == nullptr)
       return LaunchInTurn(stream_, look, target, finished_, cuts * set_.count);
     if (looks) Launch(stream_, look, cuts * set_.count);
@@ -117,6 +123,7 @@ class CudaBranchSum final : public Op {
   Stream& stream_;
   Link* link_;  // null: this process decides by what it has itself
   BranchSumSpec spec_;
+  bool as_reference_;  // the authors' program, which knows no parts
   RoundingStats stats_;
   NumberGrid grid_;
   BranchSet set_{};

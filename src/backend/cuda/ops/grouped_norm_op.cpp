@@ -23,6 +23,7 @@ class CudaGroupedNorm final : public Op {
     geometry_.runs = groups == 0 ? 1 : strips_.pixels;
     geometry_.run = groups == 0 ? shape.c : shape.c / groups;
     const std::int64_t units = shape.n * geometry_.units;
+    beta_ = spec.beta ? spec.beta.f32() : context.AllocateZeroed<float>(shape.c);
     mean_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);
@@ -35,9 +36,9 @@ class CudaGroupedNorm final : public Op {
            UnitStatistics{geometry_, units, SpanOf(spec_.x), static_cast<double>(spec_.eps), mean_,
                           inverse_},
            UnitThreads::Blocks(units));
-    y_stats_.Round(pass, SpanOf(spec_.y),
-                   GroupedNormValue{geometry_, SpanOf(spec_.x), mean_, inverse_, spec_.gamma.f32(),
-                                    spec_.beta.f32()});
+    y_stats_.Round(
+        pass, SpanOf(spec_.y),
+        GroupedNormValue{geometry_, SpanOf(spec_.x), mean_, inverse_, spec_.gamma.f32(), beta_});
   }
   void Backward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);
@@ -70,6 +71,7 @@ class CudaGroupedNorm final : public Op {
   Strips strips_;
   UnitGeometry geometry_;
   RoundingStats y_stats_, dx_stats_;
+  const float* beta_ = nullptr;                     // zeros where the norm has none
   float *mean_ = nullptr, *inverse_ = nullptr;      // by unit of the batch
   float *mean_g_ = nullptr, *mean_ghat_ = nullptr;  // the same
   float* sums_ = nullptr;

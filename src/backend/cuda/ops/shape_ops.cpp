@@ -1,4 +1,5 @@
-// Ops that move values: shortcut A (subsampling with channel padding), slice, flatten and concats.
+// Ops that move values: shortcut A (subsampling with channel padding), slice, select, flatten and
+// concats.
 // They are exact, so nothing is rounded or counted but what concat's inputs have in other formats
 // than its output; moments are taken where a policy asks.
 #include <limits>
@@ -12,6 +13,13 @@
 
 namespace ada::backend::cuda {
 namespace {
+
+// Values in each of so many parts of an image.
+int RunOf(const Tensor& tensor, std::int64_t parts) {
+  const std::int64_t run = tensor.shape.per_image() / parts;
+  ADA_CHECK(run <= std::numeric_limits<std::int32_t>::max());
+  return static_cast<int>(run);
+}
 
 class CudaShortcut final : public Op {
  public:
@@ -41,28 +49,32 @@ class CudaShortcut final : public Op {
   RoundingStats y_stats_, dx_stats_;
 };
 
+// A run of values of each of the `parts` parts of an image, from value `first` of the part on: of
+// each pixel some channels, or of all an image has one position.
 class CudaSlice final : public Op {
  public:
-  CudaSlice(const Context& context, const SliceSpec& spec)
-      : spec_(spec), y_stats_(context, spec.y, {}, nullptr), dx_stats_(context, spec.dx) {
+  CudaSlice(const Context& context, const LayerSpec& spec, std::int64_t parts, std::int64_t first)
+      : spec_(spec),
+        run_(RunOf(spec.y, parts)),
+        whole_(RunOf(spec.x, parts)),
+        first_(static_cast<int>(first)),
+        y_stats_(context, spec.y, {}, nullptr),
+        dx_stats_(context, spec.dx) {
     ADA_CHECK(MovesBytes(spec));
     dx_stats_.PassScale(spec.dy);
   }
   void Forward(const Pass& pass) override {
-    y_stats_.Move(pass, SpanOf(spec_.y),
-                  SliceValue{SpanOf(spec_.x), Channels(spec_.x), spec_.first, Channels(spec_.y)});
+    y_stats_.Move(pass, SpanOf(spec_.y), SliceValue{SpanOf(spec_.x), whole_, first_, run_});
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    dx_stats_.Move(
-        pass, SpanOf(spec_.dx.tensor),
-        PlacedValue{SpanOf(spec_.dy.tensor), Channels(spec_.x), spec_.first, Channels(spec_.y)});
+    dx_stats_.Move(pass, SpanOf(spec_.dx.tensor),
+                   PlacedValue{SpanOf(spec_.dy.tensor), whole_, first_, run_});
   }
 
  private:
-  static int Channels(const Tensor& t) { return static_cast<int>(t.shape.c); }
-
-  SliceSpec spec_;
+  LayerSpec spec_;
+  int run_, whole_, first_;
   RoundingStats y_stats_, dx_stats_;
 };
 
@@ -96,8 +108,8 @@ class CudaConcat final : public Op {
   CudaConcat(const Context& context, const ConcatSpec& spec, std::int64_t times)
       : spec_(spec), times_(times), y_stats_(context, spec.y, spec.y_style, spec.y_stats) {
     std::vector<TensorSpan> spans;
-    for (const Tensor& x : spec.x) spans.push_back(SpanOf(x)), parts_.push_back(RunOf(x));
-    joined_ = {context.Keep(spans), context.Keep(parts_), RunOf(spec.y)};
+    for (const Tensor& x : spec.x) spans.push_back(SpanOf(x)), parts_.push_back(RunOf(x, times));
+    joined_ = {context.Keep(spans), context.Keep(parts_), RunOf(spec.y, times)};
     for (const Gradient& dx : spec.dx) {
       ADA_CHECK(!dx || dx.tensor.storage == spec.dy.tensor.storage);
       dx_stats_.emplace_back(context, dx).PassScale(spec.dy);
@@ -108,19 +120,13 @@ class CudaConcat final : public Op {
     int first = 0;
     for (std::size_t k = 0; k < spec_.dx.size(); ++k) {
       const Gradient& dx = spec_.dx[k];
-      const SliceValue slice{SpanOf(spec_.dy.tensor), RunOf(spec_.y), first, parts_[k]};
+      const SliceValue slice{SpanOf(spec_.dy.tensor), RunOf(spec_.y, times_), first, parts_[k]};
       if (dx) dx_stats_[k].Move(pass, SpanOf(dx.tensor), slice);
       first += parts_[k];
     }
   }
 
  private:
-  int RunOf(const Tensor& tensor) const {
-    const std::int64_t run = tensor.shape.per_image() / times_;
-    ADA_CHECK(run <= std::numeric_limits<std::int32_t>::max());
-    return static_cast<int>(run);
-  }
-
   ConcatSpec spec_;
   std::int64_t times_;
   RoundingStats y_stats_;
@@ -145,7 +151,11 @@ std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const SliceSpec& s) {
-  return std::make_unique<CudaSlice>(c, s);
+  return std::make_unique<CudaSlice>(c, s, s.x.shape.h * s.x.shape.w, s.first);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const SelectSpec& s) {
+  return std::make_unique<CudaSlice>(c, s, 1, s.position * s.x.shape.c);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {

@@ -1,5 +1,6 @@
-// A pixel's channels over their Euclidean norm, times factors by channel: a unit norm
-// (unit_norm_op) whose means are zero.
+// A pixel's channels over their Euclidean norm (L2 normalization) or over the root of the mean of
+// their squares (RMS norm), times factors by channel: norms of units (grouped_norm_op) whose means
+// are zero.
 #include "backend/cuda/kernels/grouped_norm.h"
 #include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/ops/ops.h"
@@ -8,9 +9,11 @@
 namespace ada::backend::cuda {
 namespace {
 
-class CudaL2Normalize final : public Op {
+// Sizes, Along: of kernels/grouped_norm.h.
+template <class Sizes, class Along>
+class CudaUncenteredNorm final : public Op {
  public:
-  CudaL2Normalize(const Context& context, const L2NormalizeSpec& spec)
+  CudaUncenteredNorm(const Context& context, const GroupedNormSpec& spec)
       : context_(context),
         spec_(spec),
         strips_{spec.x.shape.h * spec.x.shape.w},
@@ -21,7 +24,7 @@ class CudaL2Normalize final : public Op {
     geometry_.units = strips_.pixels;
     const std::int64_t units = shape.n * geometry_.units;
     zeros_ = context.AllocateZeroed<float>(units);
-    length_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
+    size_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);
     along_ = context.Allocate<float>(units);
@@ -29,11 +32,12 @@ class CudaL2Normalize final : public Op {
   }
   void Forward(const Pass& pass) override {
     const std::int64_t units = pass.rows * geometry_.units;
-    Launch(
-        context_.stream,
-        UnitSums<UnitLengths>{
-            geometry_, units, {SpanOf(spec_.x), static_cast<double>(spec_.eps), length_, inverse_}},
-        UnitThreads::Blocks(units));
+    Launch(context_.stream,
+           UnitSums<Sizes>{
+               geometry_,
+               units,
+               {SpanOf(spec_.x), static_cast<double>(spec_.eps), Count(), size_, inverse_}},
+           UnitThreads::Blocks(units));
     y_stats_.Round(
         pass, SpanOf(spec_.y),
         GroupedNormValue{geometry_, SpanOf(spec_.x), zeros_, inverse_, spec_.gamma.f32(), nullptr});
@@ -50,20 +54,23 @@ class CudaL2Normalize final : public Op {
     if (!spec_.dx) return;
     const std::int64_t units = pass.rows * geometry_.units;
     const float* gamma = spec_.gamma.f32();
-    Launch(context_.stream, UnitSums<UnitsAlong>{geometry_, units, {x, dy, length_, gamma, along_}},
+    Launch(context_.stream,
+           UnitSums<Along>{geometry_, units, {x, dy, size_, inverse_, gamma, Count(), along_}},
            UnitThreads::Blocks(units));
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor),
                     GroupedNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_});
   }
 
  private:
+  double Count() const { return geometry_.count(); }
+
   Context context_;
-  L2NormalizeSpec spec_;
+  GroupedNormSpec spec_;
   Strips strips_;
   UnitGeometry geometry_;
   RoundingStats y_stats_, dx_stats_;
-  float* zeros_ = nullptr;                                           // by unit
-  float *length_ = nullptr, *inverse_ = nullptr, *along_ = nullptr;  // by unit of the batch
+  float* zeros_ = nullptr;                                         // by unit of the batch
+  float *size_ = nullptr, *inverse_ = nullptr, *along_ = nullptr;  // the same
   float* sums_ = nullptr;
 };
 
@@ -71,7 +78,11 @@ class CudaL2Normalize final : public Op {
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const L2NormalizeSpec& s) {
-  return std::make_unique<CudaL2Normalize>(c, s);
+  return std::make_unique<CudaUncenteredNorm<UnitLengths, UnitsAlong>>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const RmsNormSpec& s) {
+  return std::make_unique<CudaUncenteredNorm<UnitRootMeanSquares, UnitRmsSlopes>>(c, s);
 }
 
 }  // namespace ada::backend::cuda

@@ -1,0 +1,93 @@
+// Layers of each position: rope and softmax (backend/sequence_specs.h).
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/elementary.h"
+#include "core/host_device.h"
+
+namespace ada::backend::cuda {
+
+// Pairs of x turned by the angles of their positions, or with sign -1 by these negated.
+struct TurnedValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const auto at = static_cast<std::uint32_t>(i);
+    const std::uint32_t place = at / channels, value = (at - place * channels) % width;
+    if (value >= 2 * half) return Load(x, i);
+    const std::uint32_t pair = interleaved ? value / 2 : value < half ? value : value - half;
+    const bool second = interleaved ? value % 2 == 1 : value >= half;
+    const std::int64_t apart = interleaved ? 1 : half;
+    const float own = Load(x, i), other = Load(x, second ? i - apart : i + apart);
+    const std::int64_t angle = std::int64_t{place % positions} * half + pair;
+    const float s = sign * sin[angle];
+    return second ? own * cos[angle] + other * s : own * cos[angle] - other * s;
+  }
+  TensorSpan x;
+  const float *cos, *sin;  // [positions, half]
+  float sign;
+  std::uint32_t channels, positions, width, half;  // width: of a head; half: pairs
+  bool interleaved;
+};
+
+// The largest score of a position, and the sum of e^(score - that) over its channels.
+struct PositionSum {
+  double sum;
+  float top;
+  ADA_HOST_DEVICE float Of(float z) const {
+    return static_cast<float>(QuickExponential(static_cast<double>(z) - static_cast<double>(top)) /
+                              sum);
+  }
+};
+// For all positions. A NaN makes its whole position NaN.
+struct SumPositions {
+  ADA_HOST_DEVICE void operator()(std::int64_t position) const {
+    const std::int64_t first = position * channels;
+    float top = -HUGE_VALF;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float z = Load(x, first + c);
+      top = z > top ? z : top;
+    }
+    double sum = 0;
+    for (std::int64_t c = 0; c < channels; ++c)
+      sum += QuickExponential(static_cast<double>(Load(x, first + c)) - static_cast<double>(top));
+    to[position] = {sum, top};
+  }
+  TensorSpan x;
+  std::int64_t channels;
+  PositionSum* to;
+};
+struct SoftmaxValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return sums[static_cast<std::uint32_t>(i) / channels].Of(Load(x, i));
+  }
+  TensorSpan x;
+  const PositionSum* sums;
+  std::uint32_t channels;
+};
+
+// The sum of p dy over a position's channels, for all positions.
+struct SumSlopes {
+  ADA_HOST_DEVICE void operator()(std::int64_t position) const {
+    double sum = 0;
+    for (std::int64_t c = 0; c < p.channels; ++c) {
+      const std::int64_t i = position * p.channels + c;
+      sum += static_cast<double>(p(i)) * static_cast<double>(Load(dy, i));
+    }
+    to[position] = sum;
+  }
+  SoftmaxValue p;
+  TensorSpan dy;
+  double* to;
+};
+struct SoftmaxSlope {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const double sum = sums[static_cast<std::uint32_t>(i) / p.channels];
+    return static_cast<float>(static_cast<double>(p(i)) * (static_cast<double>(Load(dy, i)) - sum));
+  }
+  SoftmaxValue p;
+  TensorSpan dy;
+  const double* sums;
+};
+
+}  // namespace ada::backend::cuda
