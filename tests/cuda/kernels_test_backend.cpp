@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/passing_backend.h"
@@ -13,22 +14,27 @@
 namespace ada::backend::test {
 namespace {
 
+// What a test holds, and its copy in shared memory.
+struct ScalerCopy {
+  scaling::LayerScaler* of_test;
+  SharedMemory of_op;
+};
+
 class ScaledOp final : public Op {
  public:
-  ScaledOp(std::unique_ptr<Op> op, scaling::LayerScaler* of_test, const SharedMemory& of_op)
-      : op_(std::move(op)), of_test_(of_test), of_op_(of_op) {}
+  ScaledOp(std::unique_ptr<Op> op, std::vector<ScalerCopy> copies)
+      : op_(std::move(op)), copies_(std::move(copies)) {}
   void Forward(const Pass& pass) override { op_->Forward(pass); }
   void RefreshWeights(const Pass& pass) override { op_->RefreshWeights(pass); }
   void Backward(const Pass& pass) override {
-    std::memcpy(of_op_.backend, of_test_, of_op_.bytes);
+    for (const auto& [of_test, of_op] : copies_) std::memcpy(of_op.backend, of_test, of_op.bytes);
     op_->Backward(pass);
-    std::memcpy(of_test_, of_op_.backend, of_op_.bytes);
+    for (const auto& [of_test, of_op] : copies_) std::memcpy(of_test, of_op.backend, of_op.bytes);
   }
 
  private:
   std::unique_ptr<Op> op_;
-  scaling::LayerScaler* of_test_;
-  SharedMemory of_op_;
+  std::vector<ScalerCopy> copies_;
 };
 
 class KernelsBackend final : public PassingBackend {
@@ -37,22 +43,24 @@ class KernelsBackend final : public PassingBackend {
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
     return std::visit(
         [this](auto s) {
-          if constexpr (requires { s.scaler; }) return MakeScaled(s);
-          return inner().Make(s);
+          std::vector<ScalerCopy> copies;
+          if constexpr (requires { s.scaler; }) Share(s.scaler, copies);
+          if constexpr (requires { s.scalers; })
+            for (scaling::LayerScaler*& scaler : s.scalers) Share(scaler, copies);
+          auto op = inner().Make(s);
+          if (!op || copies.empty()) return op;
+          return std::unique_ptr<Op>(std::make_unique<ScaledOp>(std::move(op), copies));
         },
         spec);
   }
 
  private:
-  template <class Spec>
-  std::unique_ptr<Op> MakeScaled(Spec spec) {
-    scaling::LayerScaler* of_test = spec.scaler;
-    if (of_test == nullptr) return inner().Make(spec);
+  void Share(scaling::LayerScaler*& scaler, std::vector<ScalerCopy>& copies) {
+    if (scaler == nullptr) return;
     const SharedMemory of_op = inner().AllocateShared(sizeof(scaling::LayerScaler));
-    std::memcpy(of_op.host, of_test, of_op.bytes);
-    spec.scaler = reinterpret_cast<scaling::LayerScaler*>(of_op.backend);
-    auto op = inner().Make(spec);
-    return op ? std::make_unique<ScaledOp>(std::move(op), of_test, of_op) : nullptr;
+    std::memcpy(of_op.host, scaler, of_op.bytes);
+    copies.push_back({scaler, of_op});
+    scaler = reinterpret_cast<scaling::LayerScaler*>(of_op.backend);
   }
 };
 

@@ -82,6 +82,37 @@ class HostMatmul final : public Matmul {
   MatmulRequest request_;
 };
 
+class HostBatchedMatmul final : public BatchedMatmul {
+ public:
+  HostBatchedMatmul(Stream& stream, const BatchedRequest& request)
+      : stream_(stream), request_(request) {}
+  void Run(const void* first, const void* second, float* out, int batches) override {
+    stream_.Run("products", [r = request_, first, second, out, batches](bool) {
+      for (std::int64_t b = 0; b < batches; ++b)
+        for (std::int64_t i = 0; i < r.rows; ++i)
+          for (std::int64_t j = 0; j < r.columns; ++j)
+            out[(b * r.rows + i) * r.columns + j] = Sum(r, first, second, b, i, j);
+    });
+  }
+
+ private:
+  static float Sum(const BatchedRequest& r, const void* first, const void* second, std::int64_t b,
+                   std::int64_t i, std::int64_t j) {
+    const TensorSpan f{const_cast<void*>(first), r.operands};
+    const TensorSpan s{const_cast<void*>(second), r.operands};
+    const std::int64_t of_first = b * r.rows * r.terms, of_second = b * r.terms * r.columns;
+    double sum = 0;
+    for (std::int64_t k = 0; k < r.terms; ++k)
+      sum += static_cast<double>(
+                 Load(f, of_first + (r.transpose_first ? k * r.rows + i : i * r.terms + k))) *
+             static_cast<double>(
+                 Load(s, of_second + (r.transpose_second ? j * r.terms + k : k * r.columns + j)));
+    return static_cast<float>(sum);
+  }
+  Stream& stream_;
+  BatchedRequest request_;
+};
+
 class HostMatmuls final : public Matmuls {
  public:
   explicit HostMatmuls(Stream& stream) : stream_(stream) {}
@@ -93,6 +124,9 @@ class HostMatmuls final : public Matmuls {
         g.x.c % 2 != 0)
       return nullptr;
     return std::make_unique<HostMatmul>(stream_, request);
+  }
+  std::unique_ptr<BatchedMatmul> MakeBatched(const BatchedRequest& request) override {
+    return std::make_unique<HostBatchedMatmul>(stream_, request);
   }
 
  private:

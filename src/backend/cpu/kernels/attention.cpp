@@ -4,32 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/attention_formulas.h"
 #include "backend/cpu/sequence_kernels.h"
-#include "backend/elementary.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
 constexpr int kLanes = 16;
 #define ADA_ALWAYS inline __attribute__((always_inline))
-
-// e^x of -87 <= x <= 0, to 1e-7 of it: x = n ln 2 + r, |r| <= ln(2) / 2, a polynomial of r, times
-// 2^n. Below -87 what it gives is not used.
-ADA_ALWAYS float SmallExponential(float x) {
-  constexpr float kRound = 0x1.8p23f;
-  x = x < -87.0f ? -87.0f : x;
-  const float n = (x * 0x1.715476p0f + kRound) - kRound;
-  const float r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
-  float sum = 0x1.6c16c2p-10f;     // 1 / 720
-  sum = sum * r + 0x1.111112p-7f;  // 1 / 120
-  sum = sum * r + 0x1.555556p-5f;  // 1 / 24
-  sum = sum * r + 0x1.555556p-3f;  // 1 / 6
-  sum = sum * r + 0.5f;
-  sum = sum * r + 1.0f;
-  sum = sum * r + 1.0f;
-  const auto power = static_cast<std::uint32_t>(static_cast<std::int32_t>(n) + 127) << 23;
-  return sum * __builtin_bit_cast(float, power);
-}
 
 ADA_ALWAYS double Sum(const double* lanes) {
   double sum = 0;
@@ -86,15 +68,12 @@ ADA_ALWAYS void NarrowRow(float factor, float top, std::int64_t n, float* s) {
   for (std::int64_t j = 0; j < n; ++j) s[j] = s[j] / sum;
 }
 
-// Computes a row of any scores in double: the result is NaN where one score is, or where all are
-// infinite.
+// Computes a row of any scores in double.
 ADA_ALWAYS void WideRow(float factor, float top, std::int64_t n, float* s) {
-  const auto wide = static_cast<double>(factor), highest = static_cast<double>(top);
   double sum = 0;
+  for (std::int64_t j = 0; j < n; ++j) sum += WideExponential(s[j], top, factor);
   for (std::int64_t j = 0; j < n; ++j)
-    sum += Exponential((static_cast<double>(s[j]) - highest) * wide);
-  for (std::int64_t j = 0; j < n; ++j)
-    s[j] = static_cast<float>(Exponential((static_cast<double>(s[j]) - highest) * wide) / sum);
+    s[j] = static_cast<float>(WideExponential(s[j], top, factor) / sum);
 }
 
 }  // namespace
@@ -104,7 +83,7 @@ void Probabilities(const AttentionRows& given, float factor, float* s) {
   for (std::int64_t r = 0; r < a.rows; ++r, s += a.step) {
     const std::int64_t n = std::min(a.visible + (a.causal ? r : 0), a.keys);
     const float top = Largest(s, n);
-    if (AllFinite(s, n) && (Smallest(s, n) - top) * factor > -80.0f)
+    if (AllFinite(s, n) && IsNarrow(Smallest(s, n), top, factor))
       NarrowRow(factor, top, n, s);
     else
       WideRow(factor, top, n, s);

@@ -13,6 +13,7 @@
 #include <array>
 #include <vector>
 
+#include "backend/attention_rules.h"
 #include "backend/cpu/ops/attention_head.h"
 #include "backend/cpu/ops/attention_rule.h"
 #include "backend/cpu/ops/attention_scores.h"

@@ -101,6 +101,19 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a
                               compute, algorithm);
 }
 
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transpose_a,
+                                          cublasOperation_t transpose_b, int m, int n, int k,
+                                          const void* alpha, const void* a, cudaDataType a_type,
+                                          int a_stride, long long a_step, const void* b,
+                                          cudaDataType b_type, int b_stride, long long b_step,
+                                          const void* beta, void* c, cudaDataType c_type,
+                                          int c_stride, long long c_step, int count,
+                                          cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
+  return Call<cublasStatus_t>(Cublas(), __func__, handle, transpose_a, transpose_b, m, n, k, alpha,
+                              a, a_type, a_stride, a_step, b, b_type, b_stride, b_step, beta, c,
+                              c_type, c_stride, c_step, count, compute, algorithm);
+}
+
 // --- NVRTC, of kernels that cudnn-frontend has of its own; its version is a plan's ---
 
 nvrtcResult nvrtcVersion(int* major, int* minor) {

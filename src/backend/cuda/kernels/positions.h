@@ -35,7 +35,7 @@ struct PositionSum {
   double sum;
   float top;
   ADA_HOST_DEVICE float Of(float z) const {
-    return static_cast<float>(QuickExponential(static_cast<double>(z) - static_cast<double>(top)) /
+    return static_cast<float>(Exponential(static_cast<double>(z) - static_cast<double>(top)) /
                               sum);
   }
 };
@@ -50,7 +50,7 @@ struct SumPositions {
     }
     double sum = 0;
     for (std::int64_t c = 0; c < channels; ++c)
-      sum += QuickExponential(static_cast<double>(Load(x, first + c)) - static_cast<double>(top));
+      sum += Exponential(static_cast<double>(Load(x, first + c)) - static_cast<double>(top));
     to[position] = {sum, top};
   }
   TensorSpan x;

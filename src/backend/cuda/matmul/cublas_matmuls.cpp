@@ -77,6 +77,36 @@ class Matrices final : public Matmul {
   bool scaled_;
 };
 
+// By columns, where each matrix is its own transpose: out' = second' first'.
+class BatchedMatrices final : public BatchedMatmul {
+ public:
+  BatchedMatrices(const CublasContext& context, const BatchedRequest& request)
+      : context_(context), request_(request), type_(TypeOf(request.operands)) {
+    for (const std::int64_t size : {request.rows, request.columns, request.terms})
+      ADA_CHECK(size <= std::numeric_limits<int>::max());
+  }
+  void Run(const void* first, const void* second, float* out, int batches) override {
+    const BatchedRequest& r = request_;
+    const auto size = [](std::int64_t n) { return static_cast<int>(n); };
+    const float one = 1, zero = 0;
+    Check(cublasSetPointerMode(context_.handle, CUBLAS_POINTER_MODE_HOST),
+          "choosing where numbers lie");
+    Check(
+        cublasGemmStridedBatchedEx(
+            context_.handle, Operation(r.transpose_second), Operation(r.transpose_first),
+            size(r.columns), size(r.rows), size(r.terms), &one, second, type_,
+            size(r.transpose_second ? r.terms : r.columns), r.terms * r.columns, first, type_,
+            size(r.transpose_first ? r.rows : r.terms), r.rows * r.terms, &zero, out, CUDA_R_32F,
+            size(r.columns), r.rows * r.columns, batches, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        "products of many matrices");
+  }
+
+ private:
+  const CublasContext& context_;
+  BatchedRequest request_;
+  cudaDataType_t type_;
+};
+
 }  // namespace
 
 struct CublasMatmuls::State {
@@ -103,20 +133,28 @@ std::size_t CublasMatmuls::workspace_bytes() const {
 // The handle is made with the first product. Its workspace is its own and its stream one, so that
 // it gives the same bits in every run, sums of several parts included ("Results reproducibility" in
 // cuBLAS's documentation).
+void CublasMatmuls::MakeHandle() {
+  State& s = *state_;
+  cublasHandle_t& handle = s.context.handle;
+  if (handle != nullptr) return;
+  Check(cublasCreate(&handle), "making a handle");
+  Check(cublasSetStream(handle, s.stream.handle()), "choosing the stream");
+  s.workspace = s.stream.Allocate(kWorkspace);
+  Check(cublasSetWorkspace(handle, s.workspace, kWorkspace), "setting the workspace");
+  const int mode = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+  Check(cublasSetMathMode(handle, static_cast<cublasMath_t>(mode)), "setting the mode");
+}
+
 std::unique_ptr<Matmul> CublasMatmuls::Make(const MatmulRequest& request) {
   ADA_CHECK(IsMatrix(request.geometry));
   if (request.out != Storage::kF32 && request.out != request.operands) return nullptr;
-  State& s = *state_;
-  cublasHandle_t& handle = s.context.handle;
-  if (handle == nullptr) {
-    Check(cublasCreate(&handle), "making a handle");
-    Check(cublasSetStream(handle, s.stream.handle()), "choosing the stream");
-    s.workspace = s.stream.Allocate(kWorkspace);
-    Check(cublasSetWorkspace(handle, s.workspace, kWorkspace), "setting the workspace");
-    const int mode = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    Check(cublasSetMathMode(handle, static_cast<cublasMath_t>(mode)), "setting the mode");
-  }
-  return std::make_unique<Matrices>(s.context, request);
+  MakeHandle();
+  return std::make_unique<Matrices>(state_->context, request);
+}
+
+std::unique_ptr<BatchedMatmul> CublasMatmuls::MakeBatched(const BatchedRequest& request) {
+  MakeHandle();
+  return std::make_unique<BatchedMatrices>(state_->context, request);
 }
 
 }  // namespace ada::backend::cuda

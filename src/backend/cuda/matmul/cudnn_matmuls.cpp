@@ -101,6 +101,9 @@ class DeviceMatmuls final : public Matmuls {
   std::unique_ptr<Matmul> Make(const MatmulRequest& request) override {
     return IsCublas(request) ? matrices_.Make(request) : MakeConvolution(context_, request);
   }
+  std::unique_ptr<BatchedMatmul> MakeBatched(const BatchedRequest& request) override {
+    return matrices_.MakeBatched(request);
+  }
   std::size_t workspace_bytes() const override {
     return workspace_.bytes() + matrices_.workspace_bytes();
   }

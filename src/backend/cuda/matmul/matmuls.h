@@ -33,6 +33,15 @@ class Matmul {
   virtual void Run(const MatmulArguments& arguments) = 0;
 };
 
+// The same of many matrices (BatchedRequest).
+class BatchedMatmul {
+ public:
+  virtual ~BatchedMatmul() = default;
+  // At most kMostBatches. In the stream's order; only launches.
+  virtual void Run(const void* first, const void* second, float* out, int batches) = 0;
+};
+inline constexpr int kMostBatches = 65535;  // what a grid's third side has
+
 class Matmuls {
  public:
   virtual ~Matmuls() = default;
@@ -51,6 +60,10 @@ class Matmuls {
   }
   // The same anew.
   virtual std::unique_ptr<Matmul> Make(const MatmulRequest& request) = 0;
+  // Null where the library has no such products. Not while recording.
+  virtual std::unique_ptr<BatchedMatmul> MakeBatched(const BatchedRequest& /*request*/) {
+    return nullptr;
+  }
   // Memory that all products share.
   virtual std::size_t workspace_bytes() const { return 0; }
   // What there was to say since the last call, one line each.

@@ -1,0 +1,42 @@
+// What the rules of attention's four alphas look at (AttentionSpec), the same in every backend: the
+// other factor of each product.
+#pragma once
+#include "backend/decisions.h"
+#include "core/host_device.h"
+#include "core/stats.h"
+#include "scaling/rules/rules.h"
+
+namespace ada::backend {
+
+// Moments of a factor by its own values' times `factor`.
+ADA_HOST_DEVICE static inline TensorMoments Times(TensorMoments moments, double factor) {
+  moments.mean *= factor, moments.mean_square *= factor * factor;
+  moments.min = static_cast<float>(static_cast<double>(moments.min) * factor);
+  moments.max = static_cast<float>(static_cast<double>(moments.max) * factor);
+  moments.min_abs = static_cast<float>(static_cast<double>(moments.min_abs) * factor);
+  return moments;
+}
+// Gives the moments of values that are a product of one value of each, as far as the rules look.
+ADA_HOST_DEVICE static inline TensorMoments Together(const TensorMoments& one,
+                                                     const TensorMoments& other) {
+  TensorMoments both;
+  both.mean = 0;
+  both.mean_square = one.mean_square * other.mean_square;
+  both.max = static_cast<float>(LargestOf(one) * LargestOf(other));
+  both.min = -both.max;
+  both.min_abs = one.min_abs * other.min_abs;
+  return both;
+}
+// What a rule sees of a product of a gradient and a factor; of extremes of products those of the
+// extremes, whatever meets.
+ADA_HOST_DEVICE static inline scaling::Observation Seen(const TensorMoments& gradient,
+                                                        const TensorMoments& factor) {
+  scaling::Observation seen;
+  seen.dy = gradient, seen.w = factor;
+  seen.product_max = LargestOf(gradient) * LargestOf(factor);
+  if (seen.product_max != 0)
+    seen.product_min = static_cast<double>(gradient.min_abs) * static_cast<double>(factor.min_abs);
+  return seen;
+}
+
+}  // namespace ada::backend

@@ -1,0 +1,60 @@
+// One of attention's four decisions (backend/attention_rules.h), and the moments that they look at
+// where several processes share the batch.
+#pragma once
+#include <cstdint>
+
+#include "backend/attention_rules.h"
+#include "backend/exchange.h"
+#include "core/host_device.h"
+#include "scaling/rules/rules.h"
+
+namespace ada::backend::cuda {
+
+// Once. Moments are read where the rule looks at them.
+struct DecideWithin {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const {
+    scaling::Observation seen;
+    if (scaling::NeedsOf(*scaler).moments) {
+      TensorMoments other = *factor;
+      if (more != nullptr) other = Together(other, *more);
+      if (times != 1) other = Times(other, times);
+      seen = Seen(*gradient, other);
+    }
+    scaling::Decide(*scaler, seen, *scale_in);
+    if (scale_out != nullptr) *scale_out = scaler->decision.scale_out;
+  }
+  scaling::LayerScaler* scaler;
+  const TensorMoments *gradient, *factor, *more;  // more: times the factor; null: it is alone
+  double times;
+  const float* scale_in;
+  float* scale_out;
+};
+
+// Moments of the batch's tensors, each of so many values of this process.
+struct MomentsHere {
+  static constexpr int kMost = 3;
+  const TensorMoments* of[kMost];  // null: of nothing
+  double values[kMost];
+};
+// For all of kMost.
+struct PutMoments {
+  ADA_HOST_DEVICE void operator()(std::int64_t k) const {
+    if (here.of[k] != nullptr) parts[k] = {*here.of[k], here.values[k]};
+  }
+  MomentsHere here;
+  MomentsPart* parts;
+};
+struct JoinMomentsOfAll {
+  ADA_HOST_DEVICE void operator()(std::int64_t k) const {
+    if (here.of[k] == nullptr) return;
+    to[k] = JoinedMoments(ranks, [this, k](int rank) -> const MomentsPart& {
+      return parts[rank * MomentsHere::kMost + k];
+    });
+  }
+  MomentsHere here;
+  const MomentsPart* parts;  // of each process kMost
+  int ranks;
+  TensorMoments* to;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,252 @@
+// Scores of attention, [rows, keys] of some heads, a row for each query: probabilities, and the
+// gradient of the scores. Sums of a row by 16 threads in double, values one by one.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/attention_formulas.h"
+#include "backend/cuda/kernels/grouped_norm.h"
+#include "backend/cuda/kernels/rounding.h"
+#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/launch.h"
+
+namespace ada::backend::cuda {
+
+// Rows are those of whole heads. Fewer than 2^32 values.
+struct ScoreShape {
+  std::uint32_t queries, keys;
+  bool causal;
+  ADA_HOST_DEVICE std::uint32_t RowOf(std::int64_t i) const {
+    return static_cast<std::uint32_t>(i) / keys;
+  }
+  // Keys that the row's query sees: the first ones.
+  ADA_HOST_DEVICE std::uint32_t SeenBy(std::uint32_t row) const {
+    if (!causal) return keys;
+    const std::uint32_t seen = row % queries + 1;
+    return seen < keys ? seen : keys;
+  }
+};
+
+// of(row, key, k) for values i + k, k = 0 .. 3.
+template <class Of>
+ADA_HOST_DEVICE inline Vec4 ScoresVec4(const ScoreShape& shape, std::int64_t i, Of&& of) {
+  std::uint32_t row = shape.RowOf(i);
+  std::uint32_t key = static_cast<std::uint32_t>(i) - row * shape.keys;
+  Vec4 v;
+  for (int k = 0; k < 4; ++k) {
+    v.of[k] = of(row, key, k);
+    if (++key == shape.keys) key = 0, ++row;
+  }
+  return v;
+}
+
+// What turns a row's scores into probabilities.
+struct ScoreSum {
+  double sum;  // of e^(factor * (score - top))
+  float top;
+  bool wide;  // scores that SmallExponential is not for
+};
+
+// For rows of scores.
+struct ScoreSumsKernel {
+  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 3;
+  struct Shared {
+    double sum[kThreads];
+    float top[kThreads], low[kThreads];
+    std::uint32_t magnitude[kThreads];
+  };
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    const std::int64_t row = UnitThreads::Unit(at);
+    if (row >= rows) return;
+    const int lane = UnitThreads::Lane(at);
+    const float* s = scores + row * shape.keys;
+    const std::int64_t seen = shape.SeenBy(static_cast<std::uint32_t>(row));
+    if constexpr (kPhase == 0) {
+      float top = -HUGE_VALF, low = HUGE_VALF;
+      std::uint32_t magnitude = 0;
+      for (std::int64_t j = lane; j < seen; j += kUnitLanes) {
+        top = s[j] > top ? s[j] : top, low = s[j] < low ? s[j] : low;  // a NaN is passed over
+        const std::uint32_t u = MagnitudeBits(s[j]);
+        magnitude = u > magnitude ? u : magnitude;
+      }
+      shared.top[at.thread] = top, shared.low[at.thread] = low;
+      shared.magnitude[at.thread] = magnitude;
+      return;
+    } else {
+      const ScoreSum of = Extremes(at.thread - lane, shared);
+      if constexpr (kPhase == 1) {
+        double sum = 0;
+        for (std::int64_t j = lane; j < seen; j += kUnitLanes)
+          sum += of.wide ? WideExponential(s[j], of.top, factor)
+                         : static_cast<double>(SmallExponential((s[j] - of.top) * factor));
+        shared.sum[at.thread] = sum;
+      } else if (lane == 0) {
+        sums[row] = {UnitThreads::Sum(shared.sum, at), of.top, of.wide};
+      }
+    }
+  }
+
+  ScoreShape shape;
+  std::int64_t rows;
+  const float* scores;
+  float factor;
+  ScoreSum* sums;
+
+ private:
+  // first: the thread of the row's first lane.
+  ADA_HOST_DEVICE ScoreSum Extremes(int first, const Shared& shared) const {
+    float top = -HUGE_VALF, low = HUGE_VALF;
+    std::uint32_t magnitude = 0;
+    for (int t = first; t < first + kUnitLanes; ++t) {
+      top = shared.top[t] > top ? shared.top[t] : top;
+      low = shared.low[t] < low ? shared.low[t] : low;
+      magnitude = shared.magnitude[t] > magnitude ? shared.magnitude[t] : magnitude;
+    }
+    return {0, top, magnitude >= kInfinityBits || !IsNarrow(low, top, factor)};
+  }
+};
+
+// Probabilities, from scores or as they were kept.
+struct ProbabilityValue {
+  ADA_HOST_DEVICE float At(std::uint32_t row, std::uint32_t key, float score) const {
+    if (key >= shape.SeenBy(row)) return 0;
+    if (sums == nullptr) return score;
+    const ScoreSum& of = sums[row];
+    if (of.wide) return static_cast<float>(WideExponential(score, of.top, factor) / of.sum);
+    return SmallExponential((score - of.top) * factor) / static_cast<float>(of.sum);
+  }
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const std::uint32_t row = shape.RowOf(i);
+    return At(row, static_cast<std::uint32_t>(i) - row * shape.keys, scores[i]);
+  }
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    const Vec4 s = reinterpret_cast<const Vec4*>(scores)[i / 4];
+    return ScoresVec4(shape, i, [&](std::uint32_t row, std::uint32_t key, int k) {
+      return At(row, key, s.of[k]);
+    });
+  }
+  ScoreShape shape;
+  const float* scores;
+  const ScoreSum* sums;  // null: `scores` are the probabilities
+  float factor;
+};
+// For all values: probabilities in the place of the scores.
+struct KeepProbabilities {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const { scores[i] = p(i); }
+  ProbabilityValue p;
+  float* scores;
+};
+
+// Which probabilities are dropped; what stays is divided by the share that does.
+struct ScoreMask {
+  ADA_HOST_DEVICE float Of(float x, std::uint32_t word) const {
+    return UniformFloat(word) >= rate ? x * factor : 0.0f;
+  }
+  ADA_HOST_DEVICE std::uint32_t Word(std::int64_t i) const {
+    return RandomWord(pass->seed ^ stream, pass->draw, before + i);
+  }
+  ADA_HOST_DEVICE Vec4Words Words(std::int64_t i) const {
+    return RandomWords(pass->seed ^ stream, pass->draw, before + i);
+  }
+  const PassValues* pass;
+  std::uint64_t stream;
+  float rate, factor;   // rate 0: none is dropped
+  std::int64_t before;  // values before these, of all processes
+};
+
+// Probabilities as they are rounded and multiplied.
+struct DroppedValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return mask.rate > 0 ? mask.Of(p(i), mask.Word(i)) : p(i);
+  }
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v = p.OfVec4(i);
+    if (!(mask.rate > 0)) return v;
+    const Vec4Words words = mask.Words(i);
+    for (int k = 0; k < 4; ++k) v.of[k] = mask.Of(v.of[k], words.of[k]);
+    return v;
+  }
+  ProbabilityValue p;
+  ScoreMask mask;
+};
+
+// What the gradient of the scores is made of: p and the gradient of what was multiplied as p.
+struct ScoreTerms {
+  // The gradient of p.
+  ADA_HOST_DEVICE float Dp(std::int64_t i) const {
+    return mask.rate > 0 ? mask.Of(dp[i], mask.Word(i)) : dp[i];
+  }
+  ADA_HOST_DEVICE Vec4 DpVec4(std::int64_t i) const {
+    Vec4 v = reinterpret_cast<const Vec4*>(dp)[i / 4];
+    if (!(mask.rate > 0)) return v;
+    const Vec4Words words = mask.Words(i);
+    for (int k = 0; k < 4; ++k) v.of[k] = mask.Of(v.of[k], words.of[k]);
+    return v;
+  }
+  ProbabilityValue p;
+  const float* dp;
+  ScoreMask mask;
+};
+
+// The sum of p dp of each row.
+struct ScoreSlopesKernel {
+  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
+  struct Shared {
+    double sum[kThreads];
+  };
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    const std::int64_t row = UnitThreads::Unit(at);
+    if (row >= rows) return;
+    const int lane = UnitThreads::Lane(at);
+    const ScoreShape& shape = terms.p.shape;
+    if constexpr (kPhase == 0) {
+      const std::int64_t seen = shape.SeenBy(static_cast<std::uint32_t>(row));
+      double sum = 0;
+      for (std::int64_t j = lane; j < seen; j += kUnitLanes) {
+        const std::int64_t i = row * shape.keys + j;
+        sum += static_cast<double>(terms.p.At(static_cast<std::uint32_t>(row),
+                                              static_cast<std::uint32_t>(j), terms.p.scores[i])) *
+               static_cast<double>(terms.Dp(i));
+      }
+      shared.sum[at.thread] = sum;
+    } else if (lane == 0) {
+      slopes[row] = UnitThreads::Sum(shared.sum, at);
+    }
+  }
+
+  std::int64_t rows;
+  ScoreTerms terms;
+  double* slopes;
+};
+
+// p (dp - the row's sum of p dp), times alpha (null: 1).
+struct ScoreGradientValue {
+  ADA_HOST_DEVICE float At(std::uint32_t row, std::uint32_t key, float score, float dp) const {
+    if (key >= terms.p.shape.SeenBy(row)) return 0;
+    const auto p = static_cast<double>(terms.p.At(row, key, score));
+    const auto ds = static_cast<float>(p * (static_cast<double>(dp) - slopes[row]));
+    return alpha == nullptr ? ds : ds * *alpha;
+  }
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const std::uint32_t row = terms.p.shape.RowOf(i);
+    return At(row, static_cast<std::uint32_t>(i) - row * terms.p.shape.keys, terms.p.scores[i],
+              terms.Dp(i));
+  }
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    const Vec4 s = reinterpret_cast<const Vec4*>(terms.p.scores)[i / 4], dp = terms.DpVec4(i);
+    return ScoresVec4(terms.p.shape, i, [&](std::uint32_t row, std::uint32_t key, int k) {
+      return At(row, key, s.of[k], dp.of[k]);
+    });
+  }
+  ScoreTerms terms;
+  const double* slopes;
+  const float* alpha;
+};
+
+}  // namespace ada::backend::cuda

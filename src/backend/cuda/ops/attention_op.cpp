@@ -1,0 +1,265 @@
+// Attention as products of matrices of one head after the other, between which scores lie in
+// scratch memory, a chunk of heads at a time (score_chunks.h); roundings and decisions of
+// AttentionSpec. A head of keys goes with all queries that read it, so that sums over a group of
+// heads are sums of one product.
+//
+//   forward    q, k, v by head
+//              chunks:  s = q k^T --> sums of rows --> p --round, count--> p v = y in fp32
+//              y --round, count--> y
+//   backward   q, k, v, dy by head; decide dv, ds
+//              chunks:  s = q k^T --> sums of rows --> p --round--> p^T dy = dv in fp32
+//                       dp = dy v^T --> sums of rows --> ds --times alpha, round, count--> ds
+//                       ds k = dq, ds^T q = dk in fp32
+//              decide dq, dk (of ds as stored)
+//              dq, dk, dv --times alpha, round, count--> dq, dk, dv
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "backend/cuda/kernels/attention_heads.h"
+#include "backend/cuda/kernels/attention_scores.h"
+#include "backend/cuda/kernels/embedding.h"
+#include "backend/cuda/ops/attention_memory.h"
+#include "backend/cuda/ops/attention_rule.h"
+#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/ops/score_chunks.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+using Decision = AttentionSpec::Decision;
+
+class CudaAttention final : public Op {
+ public:
+  CudaAttention(const Context& context, const AttentionSpec& spec)
+      : context_(context),
+        spec_(spec),
+        sizes_(spec),
+        chunks_(sizes_.Scores(), spec.y.shape.n * sizes_.kv_heads),
+        forward_(context, spec, sizes_, chunks_, /*backward=*/false),
+        y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+        rules_{RuleOf(Decision::kDv), RuleOf(Decision::kDs), RuleOf(Decision::kDq),
+               RuleOf(Decision::kDk)},
+        moments_first_(context),
+        moments_last_(context) {
+    const bool looks_first = rules_[Decision::kDv].looks() || rules_[Decision::kDs].looks();
+    if (looks_first) p_moments_ = context.Allocate<TensorMoments>(1);
+    p_stats_ = ScoreStats(spec.rounds_p ? spec.p_format : kFp32,
+                          spec.rounds_p ? spec.p_style : RoundingStyle{}, spec.p_stats, nullptr,
+                          p_moments_, forward_.operands());
+    context.scratch.Reserve(forward_.bytes());
+    if (spec.dy) PlanBackward();
+  }
+
+  void Forward(const Pass& pass) override {
+    const AttentionMemory::Places at = forward_.At(context_.scratch.data());
+    Pack(pass, 0, at.q);
+    Pack(pass, 1, at.k);
+    Pack(pass, 2, at.v);
+    chunks_.For(Heads(pass), [&](const ScoreChunk& chunk, std::int64_t number) {
+      const ProbabilityValue p = Probabilities(forward_, at, chunk, number, /*known=*/false);
+      RoundChunk(context_.stream, p_stats_, pass, chunk, at.rounded,
+                 DroppedValue{p, Mask(pass, chunk, pass.training)});
+      forward_.Multiply(AttentionMemory::kY, chunk, at.rounded, at.v, at.y);
+    });
+    y_stats_.Round(pass, SpanOf(spec_.y), OfHeads(at.y, sizes_.Queries(), 1, nullptr));
+  }
+
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx[0] && !spec_.dx[1] && !spec_.dx[2]) return;
+    const AttentionMemory::Places at = backward_->At(context_.scratch.data());
+    Pack(pass, 0, at.q);
+    Pack(pass, 1, at.k);
+    Pack(pass, 2, at.v);
+    PackFrom(pass, spec_.dy.tensor, sizes_.Queries(), 0, at.dy);
+    DecideFirst(pass, at);
+    const WithinRule& rule = rules_[Decision::kDs];
+    const float* alpha = spec_.rounds_ds ? rule.alpha() : nullptr;
+    chunks_.For(Heads(pass), [&](const ScoreChunk& chunk, std::int64_t number) {
+      const ProbabilityValue p = Probabilities(*backward_, at, chunk, number, /*known=*/true);
+      const ScoreMask mask = Mask(pass, chunk, true);
+      RoundChunkAgain(context_.stream, p_stats_, pass, chunk, at.rounded, DroppedValue{p, mask});
+      backward_->Multiply(AttentionMemory::kDv, chunk, at.rounded, at.dy, at.dv);
+      backward_->Multiply(AttentionMemory::kDp, chunk, at.dy, at.v, at.dp);
+      const ScoreTerms terms{p, at.dp, mask};
+      const std::int64_t rows = chunk.heads * sizes_.Rows();
+      Launch(context_.stream, ScoreSlopesKernel{rows, terms, at.slopes}, UnitThreads::Blocks(rows));
+      if (spec_.rounds_ds) rule.ObserveChunk(ScoreGradientValue{terms, at.slopes, nullptr}, chunk);
+      RoundChunk(context_.stream, ds_stats_, pass, chunk, at.rounded,
+                 ScoreGradientValue{terms, at.slopes, alpha});
+      backward_->Multiply(AttentionMemory::kDq, chunk, at.rounded, at.k, at.dq);
+      backward_->Multiply(AttentionMemory::kDk, chunk, at.rounded, at.q, at.dk);
+    });
+    DecideLast(pass, at);
+    RoundGradient(pass, 0, Decision::kDq, at.dq, Factor());
+    RoundGradient(pass, 1, Decision::kDk, at.dk, Factor());
+    RoundGradient(pass, 2, Decision::kDv, at.dv, 1);
+  }
+
+ private:
+  WithinRule RuleOf(Decision decision) const {
+    const bool decides = decision != Decision::kDs || spec_.rounds_ds;
+    return {context_, decides ? spec_.scalers[decision] : nullptr};
+  }
+  float Factor() const { return static_cast<float>(sizes_.factor()); }
+  std::int64_t Heads(const Pass& pass) const { return pass.rows * sizes_.kv_heads; }
+
+  void PlanBackward() {
+    spec_.dx.resize(3);
+    for (std::size_t i = 0; i < 3; ++i)
+      if (spec_.dx[i]) dx_stats_[i] = RoundingStats(context_, spec_.dx[i]);
+    backward_.emplace(context_, spec_, sizes_, chunks_, /*backward=*/true);
+    context_.scratch.Reserve(backward_->bytes());
+    const bool looks_last = rules_[Decision::kDq].looks() || rules_[Decision::kDk].looks();
+    if (looks_last) ds_moments_ = context_.Allocate<TensorMoments>(1);
+    ds_stats_ =
+        ScoreStats(spec_.ds_format, spec_.ds_style, spec_.rounds_ds ? spec_.ds_stats : nullptr,
+                   spec_.ds_scale, ds_moments_, backward_->operands());
+    if (rules_[Decision::kDv].looks() || rules_[Decision::kDs].looks())
+      ADA_CHECK(spec_.dy.moments != nullptr);
+    if (rules_[Decision::kDs].looks()) part_stats_[2] = PartStats(2);
+    if (rules_[Decision::kDq].looks()) part_stats_[1] = PartStats(1);
+    if (rules_[Decision::kDk].looks()) part_stats_[0] = PartStats(0);
+    if (!spec_.keeps_probabilities) return;
+    kept_ = context_.Allocate<float>(chunks_.Place(chunks_.count()));
+  }
+
+  // Of all scores of the batch, which are in memory chunk by chunk in this storage.
+  RoundingStats ScoreStats(const NumberFormat& format, const RoundingStyle& style,
+                           TensorStats* stats, float* scale, TensorMoments* moments,
+                           Storage storage) const {
+    static std::byte nothing;
+    Gradient g;
+    g.tensor.shape = {spec_.y.shape.n, sizes_.heads, sizes_.queries, sizes_.keys};
+    g.tensor.format = format, g.tensor.storage = storage, g.tensor.data = &nothing;
+    g.style = style, g.stats = stats, g.scale = scale, g.moments = moments;
+    if (scale != nullptr) return {context_, g, chunks_.most_blocks()};
+    return {context_, g.tensor, style, stats, moments, chunks_.most_blocks()};
+  }
+  // Moments of queries (part 0), keys (1) or values (2), as they are packed.
+  RoundingStats PartStats(std::size_t part) {
+    Tensor tensor;
+    tensor.shape = {spec_.y.shape.n, 1, 1, sizes_.ValuesOfPart(part)};
+    tensor.storage = backward_->operands(), tensor.data = spec_.y.data;
+    part_moments_[part] = context_.Allocate<TensorMoments>(1);
+    return {context_, tensor, {}, nullptr, part_moments_[part]};
+  }
+
+  // --- Between tensors and heads ---
+
+  void Pack(const Pass& pass, std::size_t part, const TensorSpan& to) const {
+    const HeadShape shape = part == 0 ? sizes_.Queries() : sizes_.Keys();
+    PackFrom(pass, spec_.x[spec_.fused() ? 0 : part], shape, sizes_.FirstOf(part), to);
+  }
+  void PackFrom(const Pass& pass, const Tensor& from, HeadShape shape, std::int64_t first,
+                const TensorSpan& to) const {
+    shape.channels = static_cast<std::uint32_t>(from.shape.c);
+    shape.first = static_cast<std::uint32_t>(first);
+    const std::int64_t n = std::int64_t{pass.rows} * shape.heads * shape.positions * shape.width;
+    ForEach(context_.stream, (n + 3) / 4, PackHeads{SpanOf(from), to, shape, n, shape.vec4()});
+  }
+  static HeadsValue OfHeads(const float* sums, const HeadShape& shape, float factor,
+                            const float* alpha) {
+    return {sums, shape, factor, alpha, shape.vec4()};
+  }
+
+  // --- Scores ---
+
+  // Of a chunk, whose scores or probabilities are in memory afterwards. known: kept ones are.
+  ProbabilityValue Probabilities(const AttentionMemory& memory, const AttentionMemory::Places& at,
+                                 const ScoreChunk& chunk, std::int64_t number, bool known) {
+    const ScoreShape shape = sizes_.Shape();
+    float* scores = kept_ != nullptr ? kept_ + chunks_.Place(number) : at.scores;
+    const ProbabilityValue kept{shape, scores, nullptr, Factor()};
+    if (kept_ != nullptr && known) return kept;
+    memory.Multiply(AttentionMemory::kScores, chunk, at.q, at.k, scores);
+    const std::int64_t rows = chunk.heads * sizes_.Rows();
+    Launch(context_.stream, ScoreSumsKernel{shape, rows, scores, Factor(), at.sums},
+           UnitThreads::Blocks(rows));
+    const ProbabilityValue p{shape, scores, at.sums, Factor()};
+    if (kept_ == nullptr) return p;
+    ForEach(context_.stream, chunk.values, KeepProbabilities{p, scores});
+    return kept;
+  }
+  ScoreMask Mask(const Pass& pass, const ScoreChunk& chunk, bool drops) const {
+    const std::int64_t each = sizes_.kv_heads * sizes_.Scores();
+    const float rate = drops ? spec_.dropout : 0;
+    return {context_.pass, spec_.stream, rate, 1.0f / (1.0f - rate),
+            pass.first_row * each + chunk.before};
+  }
+
+  // --- Decisions ---
+
+  // dv and ds are products of dy: decided before it is read.
+  void DecideFirst(const Pass& pass, const AttentionMemory::Places& at) {
+    Measure(pass, 2, at.v);
+    const WithinRule &dv = rules_[Decision::kDv], &ds = rules_[Decision::kDs];
+    if (p_moments_ != nullptr)
+      moments_first_.Join({{spec_.dy.moments, p_moments_, part_moments_[2]},
+                           {Images(pass, spec_.y.shape.per_image()),
+                            Images(pass, sizes_.kv_heads * sizes_.Scores()),
+                            Images(pass, sizes_.ValuesOfPart(2))}});
+    const TensorMoments *dy = moments_first_.At(0), *p = moments_first_.At(1);
+    dv.Decide({dy, p}, spec_.dy.scale, ScaleOf(2));
+    if (spec_.rounds_ds)
+      ds.Decide({dy, p, moments_first_.At(2)}, spec_.dy.scale, spec_.ds_scale);
+    else
+      ForEach(context_.stream, 1, PassScaleOn{spec_.dy.scale, spec_.ds_scale});
+  }
+  void DecideLast(const Pass& pass, const AttentionMemory::Places& at) {
+    Measure(pass, 1, at.k);
+    Measure(pass, 0, at.q);
+    if (ds_moments_ != nullptr)
+      moments_last_.Join(
+          {{ds_moments_, part_moments_[1], part_moments_[0]},
+           {Images(pass, sizes_.kv_heads * sizes_.Scores()), Images(pass, sizes_.ValuesOfPart(1)),
+            Images(pass, sizes_.ValuesOfPart(0))}});
+    const TensorMoments* ds = moments_last_.At(0);
+    rules_[Decision::kDq].Decide({ds, moments_last_.At(1), nullptr, sizes_.factor()},
+                                 spec_.ds_scale, ScaleOf(0));
+    rules_[Decision::kDk].Decide({ds, moments_last_.At(2), nullptr, sizes_.factor()},
+                                 spec_.ds_scale, ScaleOf(1));
+  }
+  void Measure(const Pass& pass, std::size_t part, const TensorSpan& packed) const {
+    if (part_stats_[part].wanted()) part_stats_[part].Count(pass, packed);
+  }
+  static double Images(const Pass& pass, std::int64_t each) {
+    return static_cast<double>(pass.rows) * static_cast<double>(each);
+  }
+  float* ScaleOf(std::size_t part) const { return spec_.dx[part] ? spec_.dx[part].scale : nullptr; }
+
+  void RoundGradient(const Pass& pass, std::size_t part, Decision decision, const float* sums,
+                     float factor) const {
+    if (!spec_.dx[part]) return;
+    const Tensor& to = spec_.dx[part].tensor;
+    const HeadShape shape = part == 0 ? sizes_.Queries() : sizes_.Keys();
+    const WithinRule& rule = rules_[decision];
+    rule.Observe(OfHeads(sums, shape, factor, nullptr), pass.rows * to.shape.per_image());
+    dx_stats_[part].Round(pass, SpanOf(to), OfHeads(sums, shape, factor, rule.alpha()));
+  }
+
+  Context context_;
+  AttentionSpec spec_;
+  AttentionSizes sizes_;
+  ScoreChunks chunks_;
+  AttentionMemory forward_;
+  std::optional<AttentionMemory> backward_;
+  RoundingStats y_stats_, p_stats_, ds_stats_;
+  std::array<RoundingStats, 3> dx_stats_, part_stats_;  // of queries, keys, values
+  std::array<WithinRule, 4> rules_;                     // by Decision
+  TensorMoments *p_moments_ = nullptr, *ds_moments_ = nullptr;
+  std::array<TensorMoments*, 3> part_moments_{};
+  MomentsOfAll moments_first_, moments_last_;
+  float* kept_ = nullptr;  // probabilities, chunk by chunk
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const AttentionSpec& s) {
+  return std::make_unique<CudaAttention>(c, s);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,83 @@
+// How attention comes to one of its four alphas: the decision, and what is observed of the gradient
+// afterwards. All of it runs in the stream; nobody waits for it.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/kernels/attention_decide.h"
+#include "backend/cuda/kernels/part_of_launch.h"
+#include "backend/cuda/kernels/round_values.h"
+#include "backend/cuda/kernels/tail.h"
+#include "backend/cuda/ops/joined_rule.h"
+#include "backend/cuda/ops/score_chunks.h"
+
+namespace ada::backend::cuda {
+
+// What a decision looks at; see DecideWithin.
+struct SeenWithin {
+  const TensorMoments *gradient = nullptr, *factor = nullptr, *more = nullptr;
+  double times = 1;
+};
+
+class WithinRule {
+ public:
+  // scaler: in memory of AllocateShared, its rule set and sent; null: nothing is decided.
+  WithinRule(const Context& context, scaling::LayerScaler* scaler);
+  // Whether a decision may look at moments.
+  bool looks() const { return looks_; }
+  // scale_out: of the gradient; null: nobody's.
+  void Decide(const SeenWithin& seen, const float* scale_in, float* scale_out) const;
+  // Launches what exact_range observes of the gradient, before alpha; nothing for others. value(i):
+  // its values (round_values.h), all of them or a chunk's.
+  template <class Value>
+  void Observe(const Value& value, std::int64_t values) const {
+    if (tail_ == nullptr) return;
+    const FlatBlocks flat = FlatBlocksOf(values);
+    Launch(stream_, Tail(value, values, flat), flat.blocks);
+    if (joined_) joined_->Join();
+  }
+  template <class Value>
+  void ObserveChunk(const Value& value, const ScoreChunk& chunk) const {
+    if (tail_ == nullptr) return;
+    Launch(stream_,
+           PartOfLaunch<TailKernel<Value>>{Tail(value, chunk.values, chunk.flat), chunk.first_block,
+                                           chunk.blocks},
+           chunk.flat.blocks);
+    const bool last = chunk.first_block + chunk.flat.blocks == chunk.blocks;
+    if (joined_ && last) joined_->Join();
+  }
+  // In backend memory.
+  const float* alpha() const { return &scaler_->decision.alpha; }
+
+ private:
+  template <class Value>
+  TailKernel<Value> Tail(const Value& value, std::int64_t values, const FlatBlocks& flat) const {
+    return {scaler_, value, values, flat.size, tail_, joined_ ? joined_->part() : nullptr};
+  }
+
+  Stream& stream_;
+  scaling::LayerScaler* scaler_;
+  bool looks_ = false;
+  TailTotals* tail_ = nullptr;
+  std::optional<JoinedTail> joined_;  // of a run that several processes share
+};
+
+// Moments of tensors of the batch, over all processes that share it.
+class MomentsOfAll {
+ public:
+  explicit MomentsOfAll(const Context& context);
+  // Launches what brings them together. After it At(k) are those of `here.of[k]`.
+  void Join(const MomentsHere& here);
+  const TensorMoments* At(int k) const { return joined_ != nullptr ? joined_ + k : here_.of[k]; }
+
+ private:
+  Stream& stream_;
+  Link* link_;  // null: what this process has is all there is
+  MomentsHere here_{};
+  MomentsPart *part_ = nullptr, *parts_ = nullptr;
+  TensorMoments* joined_ = nullptr;
+};
+
+}  // namespace ada::backend::cuda
