@@ -1,0 +1,55 @@
+// Trains on the host executor as the program does on a GPU, for tests that compare whole runs:
+//
+//   train_on_kernels train CONFIG --output FOLDER [--overwrite] [--set KEY=VALUE]...
+//
+// Other options are of the program's output and change nothing here. A run that is there goes on.
+// Variables ADA_CUDA_... of the environment are the backend's switches.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <string>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/switches.h"
+#include "config/load.h"
+#include "train/assemble.h"
+#include "train/run_session.h"
+
+namespace {
+
+int Train(int argc, char** argv) {
+  std::string output;
+  ada::config::Overrides overrides;
+  bool overwrite = false;
+  for (int i = 3; i < argc; ++i) {
+    const std::string option = argv[i];
+    const std::string value = i + 1 < argc ? argv[i + 1] : "";
+    if (option == "--output") output = value;
+    if (option == "--set")
+      overrides.emplace_back(value.substr(0, value.find('=')), value.substr(value.find('=') + 1));
+    overwrite = overwrite || option == "--overwrite";
+  }
+  if (overwrite) std::filesystem::remove_all(output);
+  ada::config::Config config = ada::config::Load(argv[2], overrides).config;
+  ada::config::FillDefaults(config);
+  config = ada::train::Completed(config, ada::train::InspectData(config));
+  ada::backend::DeviceOptions options;
+  options.switches.poison = true;
+  options.switches = ada::backend::cuda::SwitchesOf(
+      options.switches, [](const char* name) { return std::getenv(name); });
+  return ada::testing::RunSession(*ada::backend::MakeHostExecutedBackend(options), config, output);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc >= 3 && std::string(argv[1]) == "train") return Train(argc, argv);
+    std::fputs("usage: train_on_kernels train CONFIG --output FOLDER\n", stderr);
+    return 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "train_on_kernels: %s\n", e.what());
+    return 1;
+  }
+}
