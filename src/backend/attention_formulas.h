@@ -36,7 +36,7 @@ ADA_HOST_DEVICE static inline __attribute__((always_inline)) bool IsNarrow(float
 // e^(factor * (score - top)) of any scores: NaN where one of them is, or where all are infinite.
 ADA_HOST_DEVICE static inline double WideExponential(float score, float top, float factor) {
   return Exponential((static_cast<double>(score) - static_cast<double>(top)) *
-                          static_cast<double>(factor));
+                     static_cast<double>(factor));
 }
 
 }  // namespace ada::backend
