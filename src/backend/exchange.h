@@ -56,6 +56,15 @@ inline double LargestOfAll(Exchange& exchange, double mine) {
   for (const double one : GatherAll(exchange, mine)) largest = LargerOf(largest, one);
   return largest;
 }
+// The same of as many magnitudes in every process, each for itself.
+inline void LargestOfAll(Exchange& exchange, std::vector<float>& mine) {
+  const std::vector<float> all = GatherAll(exchange, mine);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    float& largest = mine[i % mine.size()];
+    largest =
+        static_cast<float>(LargerOf(static_cast<double>(largest), static_cast<double>(all[i])));
+  }
+}
 
 // Moments of `values` values.
 struct MomentsPart {

@@ -96,6 +96,8 @@ void ConvertBlocks(const SafetensorsFile& file, const TensorEntry& entry, const 
     scales.resize(static_cast<std::size_t>(tensor.layout.blocks(format)));
     codes.resize(tensor.values.size());
   }
+  std::vector<float> row_amaxes;
+  if (options.save_scales && format.row_scaled) row_amaxes = OrderedRowAmaxes(tensor);
   QuantizedBlocks output;
   output.values = tensor.values.data();
   if (options.save_scales) {
@@ -111,7 +113,10 @@ void ConvertBlocks(const SafetensorsFile& file, const TensorEntry& entry, const 
       to.Add(entry.name + kScaleEnding, shape, std::move(ordered));
     else
       to.Add(entry.name + kScaleEnding, shape, CodesOfScales(format, ordered));
-    if (format.tensor_scale) to.Add(entry.name + kAmaxEnding, {}, std::vector<float>{tensor.amax});
+    if (format.row_scaled)
+      to.Add(entry.name + kAmaxEnding, ShapeOfRows(tensor), std::move(row_amaxes));
+    else if (format.tensor_scale)
+      to.Add(entry.name + kAmaxEnding, {}, std::vector<float>{tensor.amax});
     to.Add(entry.name + kCodesEnding, entry.shape, std::move(codes));
   }
   to.Add(entry.name, entry.shape, std::move(tensor.values));

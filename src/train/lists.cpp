@@ -16,8 +16,10 @@ std::string BlockLine(const NamedBlockFormat& named) {
   const BlockFormat& f = named.format;
   return std::string(named.name) + ": " + FormatName(f.element) + " in blocks of " +
          std::to_string(f.block) + " values with a scale in " + std::string(ToString(f.scale)) +
-         (f.tensor_scale ? ", and a scale of the tensor" : "") + ", rule " +
-         std::string(ToString(f.rule)) + "; beyond the largest: it saturates";
+         (f.row_scaled     ? ", and a scale of each row"
+          : f.tensor_scale ? ", and a scale of the tensor"
+                           : "") +
+         ", rule " + std::string(ToString(f.rule)) + "; beyond the largest: it saturates";
 }
 
 std::vector<std::string> ListFormats() {

@@ -200,7 +200,13 @@ TEST_SUITE("cpu") {
         Mx(kFp6E2M3, BlockRule::kRceil),        Mx(kFp4E2M1, BlockRule::kEven),
         Of(kFp8E4M3, BlockScale::kFp32, false), Mx(kFp8E5M2, BlockRule::kCeil)};
     const Formats rules = {torchao, modelopt, modelopt, torchao, torchao, modelopt};
-    for (const Formats& formats : {kinds, rules})
+    BlockFormat rows = Of(kFp4E2M1, BlockScale::kFp8E4M3, false), four = rows;
+    four.rule = BlockRule::kFourOverSix;
+    BlockFormat four_rows = four;
+    rows.row_scaled = four_rows.row_scaled = true;
+    const Formats scaled = {rows, rows, four_rows, four, rows, four_rows};
+    const Formats turned = {four_rows, four, rows, rows, four_rows, rows};
+    for (const Formats& formats : {kinds, rules, scaled, turned})
       for (const MatmulCase& c : AllMatmuls()) {
         CAPTURE(c.name);
         BlockBench b(c, kFp32, 8, 4);

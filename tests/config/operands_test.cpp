@@ -46,6 +46,9 @@ TEST_SUITE("cpu") {
     CHECK(Operands("{dx: mxfp4}") == "unset unset mxfp4 mxfp4 unset unset");
     CHECK(Operands("{element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}")
               .starts_with("{element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3} "));
+    CHECK(Operands("{w: {element: fp4_e2m1, scale: fp8_e4m3, tensor_scale: row}}")
+              .find("{element: fp4_e2m1, block: 16, scale: fp8_e4m3, tensor_scale: row}") !=
+          std::string::npos);
     CHECK(Operands("{exponent: 4, mantissa: 2}").starts_with("{exponent: 4, mantissa: 2"));
     const OperandsConfig dy =
         With("{operands: {dy: {format: nvfp4, rounding: stochastic}}}").precision.operands;

@@ -33,6 +33,9 @@ TEST_SUITE("cpu") {
     BlockFormat powers = DefaultBlockFormat(kFp8E4M3, BlockScale::kFp32);
     powers.power_of_two = true;
     CHECK(FormatName(powers) == "{element: fp8_e4m3, block: 128, scale: fp32, power_of_two: true}");
+    BlockFormat rows = Nvfp4();
+    rows.row_scaled = true;
+    CHECK(FormatName(rows) == "{element: fp4_e2m1, block: 16, scale: fp8_e4m3, tensor_scale: row}");
     CHECK(FormatName(AnyFormat(kFp16)) == "fp16");
     CHECK(FormatName(AnyFormat(Nvfp4())) == "nvfp4");
   }
@@ -57,6 +60,14 @@ TEST_SUITE("cpu") {
     CHECK(refused(Nvfp4(), [](BlockFormat& f) {
             f.rule = BlockRule::kModelopt, f.tensor_scale = false;
           }) == "rule modelopt needs tensor_scale: true");
+    CHECK(refused(mx, [](BlockFormat& f) { f.row_scaled = true; }) ==
+          "only scale fp8_e4m3 has a tensor_scale");
+    CHECK(refused(Nvfp4(), [](BlockFormat& f) { f.row_scaled = f.square = true; }) ==
+          "tensor_scale: row is for blocks along an axis; a tile lies in several rows");
+    CHECK(refused(Nvfp4(), [](BlockFormat& f) {
+            f.row_scaled = true, f.rule = BlockRule::kTorchao;
+          }) == "tensor_scale: row is for rules te and four_over_six");
+    CHECK(refused(Nvfp4(), [](BlockFormat& f) { f.row_scaled = true; }) == "");
   }
 
   TEST_CASE("codes of elements are those of the formats' tables") {

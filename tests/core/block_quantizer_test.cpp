@@ -59,6 +59,15 @@ BlockLayout Rows(std::int64_t rows, std::int64_t length, const BlockFormat& form
   return BlockLayoutOf({rows, length}, 1, format.square);
 }
 
+// NVFP4 with a scale of each row, by both rules that have it.
+std::vector<BlockFormat> RowScaled() {
+  std::vector<BlockFormat> formats(3, DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3));
+  formats[1].rule = formats[2].rule = BlockRule::kFourOverSix;
+  formats[2].error = BlockError::kMse, formats[2].top = 256;
+  for (BlockFormat& format : formats) format.row_scaled = true;
+  return formats;
+}
+
 // Formats of every kind and rule, in lines and in tiles.
 std::vector<BlockFormat> Formats() {
   std::vector<BlockFormat> formats;
@@ -86,6 +95,7 @@ std::vector<BlockFormat> Formats() {
     formats.back().square = true;
     formats.back().block = 16;
   }
+  for (const BlockFormat& format : RowScaled()) formats.push_back(format);
   return formats;
 }
 
@@ -209,6 +219,50 @@ TEST_SUITE("cpu") {
       const Quantized along = Quantize(format, BlockLayoutOf({40, 72}, 1, true), input);
       CHECK(SameValues(down.values, along.values));
       CHECK(down.codes == along.codes);
+    }
+  }
+
+  TEST_CASE("a scale of each row: every row is quantized as a tensor of its own") {
+    for (const BlockFormat& format : RowScaled()) {
+      CAPTURE(FormatName(format));
+      BlockFormat whole = format;
+      whole.row_scaled = false;
+      const std::vector<std::int64_t> shape = {6, 40, 5};
+      const std::vector<float> input = Spread(60, 20, 40, 8);
+      for (const std::size_t axis : {0u, 1u, 2u}) {
+        CAPTURE(axis);
+        const BlockLayout layout = BlockLayoutOf(shape, axis, false);
+        const Quantized all = Quantize(format, layout, input);
+        const Quantized under_one = Quantize(whole, layout, input);
+        CHECK(all.codes != under_one.codes);
+        const std::vector<float> amaxes = RowAmaxesOf(layout, input.data());
+        CHECK(std::ssize(amaxes) == layout.matrices * layout.rows);
+        BlockCounts counts;
+        const std::int64_t blocks = layout.blocks_per_row(format);
+        for (std::int64_t i = 0; i < std::ssize(amaxes); ++i) {
+          const std::int64_t begin =
+              i / layout.rows * layout.matrix_stride + i % layout.rows * layout.row_stride;
+          std::vector<float> line, values, scales;
+          std::vector<std::uint8_t> codes;
+          for (std::int64_t k = 0; k < layout.length; ++k) {
+            const auto at = static_cast<std::size_t>(begin + k * layout.stride);
+            line.push_back(input[at]), values.push_back(all.values[at]);
+            codes.push_back(all.codes[at]);
+          }
+          for (std::int64_t k = 0; k < blocks; ++k)
+            scales.push_back(all.scales[static_cast<std::size_t>(i * blocks + k)]);
+          const Quantized own = Quantize(whole, Rows(1, layout.length, whole), line);
+          CHECK(SameValues(values, own.values));
+          CHECK(SameValues(scales, own.scales));
+          CHECK(codes == own.codes);
+          CHECK(amaxes[static_cast<std::size_t>(i)] == AmaxOf(line));
+          counts.Add(own.counts);
+        }
+        CHECK(all.counts.lost() == counts.lost());
+        CHECK(all.counts.lost_scale_floor == counts.lost_scale_floor);
+        CHECK(all.counts.at_floor == counts.at_floor);
+        CHECK(all.counts.noise == doctest::Approx(counts.noise).epsilon(1e-12));
+      }
     }
   }
 

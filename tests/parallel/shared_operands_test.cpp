@@ -69,6 +69,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("operands of several ranks: counts, scales and what-ifs of one process") {
     for (const char* precision :
          {"{format: bf16, operands: nvfp4}",
+          "{format: bf16, operands: {element: fp4_e2m1, scale: fp8_e4m3, tensor_scale: row}}",
           "{format: fp32, operands: {x: mxfp8_e4m3, w: mxfp8_e4m3, dy: mxfp8_e5m2}}",
           "{format: bf16, operands: {x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2, tensor_scaling: "
           "current}}"}) {

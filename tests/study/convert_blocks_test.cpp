@@ -85,6 +85,35 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("a scale of each row: largest magnitudes lie where a row is, and decode its codes") {
+    const std::vector<float> values = Ramp(2 * 20 * 3);
+    for (const int axis : {0, 1, 2}) {
+      const Converter converter({F32("t", {2, 20, 3}, values)});
+      ADA_REQUIRE_EXIT(
+          converter.Run({"--format", "{element: fp4_e2m1, scale: fp8_e4m3, tensor_scale: row}",
+                         "--axis", std::to_string(axis), "--save-scales"}),
+          0);
+      const ParsedFile out = converter.Out();
+      std::vector<std::int64_t> shape = {2, 20, 3}, stride = {60, 3, 1};
+      const auto along = static_cast<std::size_t>(axis);
+      const std::int64_t length = shape[along];
+      shape[along] = 1;
+      CHECK(out.Get("t.amax").shape == shape);
+      const std::vector<float> amaxes = out.Floats("t.amax");
+      std::size_t row = 0;
+      for (std::int64_t i = 0; i < shape[0]; ++i)
+        for (std::int64_t j = 0; j < shape[1]; ++j)
+          for (std::int64_t k = 0; k < shape[2]; ++k, ++row) {
+            float largest = 0;
+            for (std::int64_t n = 0; n < length; ++n)
+              largest =
+                  std::max(largest, std::fabs(values[static_cast<std::size_t>(
+                                        i * stride[0] + j * stride[1] + k + n * stride[along])]));
+            CHECK(amaxes.at(row) == largest);
+          }
+    }
+  }
+
   TEST_CASE("the last axis is the default; values alone are written without --save-scales") {
     const std::vector<float> values = Ramp(96);
     const Converter converter({F32("t", {3, 32}, values), {"n", "I32", {1}, "abcd"}});
@@ -132,6 +161,12 @@ TEST_SUITE("cpu") {
         {{"--format", "{block: 32}"}, "element: missing"},
         {{"--format", "{element: fp4_e2m1, rule: four_over_six}"},
          "scale e8m0 has no rule four_over_six"},
+        {{"--format", "{element: fp4_e2m1, scale: fp8_e4m3, tensor_scale: rows}"},
+         "tensor_scale: expected true, false or row; got 'rows'"},
+        {{"--format", "{element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3, tensor_scale: row}"},
+         "tensor_scale: row is for blocks along an axis; a tile lies in several rows"},
+        {{"--format", "{element: fp4_e2m1, scale: fp8_e4m3, rule: torchao, tensor_scale: row}"},
+         "tensor_scale: row is for rules te and four_over_six"},
         {{"--format", "{element: fp4_e2m1, tensor_scale: true}"},
          "does not belong to scale e8m0, only to fp8_e4m3"},
         {{"--format", "{element: fp4_e2m1, scale: fp8_e4m3, top: 448}"},

@@ -292,6 +292,36 @@ class OperandCounts(unittest.TestCase):
             self.assertAlmostEqual(float(row["scale_log2_max"]), log2.max(), 5, name)
             self.assertAlmostEqual(float(row["scale_log2_mean"]), log2.mean(), 5, name)
 
+    def test_scales_of_rows(self):
+        """Largest magnitudes are those of the lines that a product sums over; the scales beneath
+        them come to what blocks.csv has, and log.what_if judges the same rows."""
+        form = "{element: fp4_e2m1, scale: fp8_e4m3, tensor_scale: row}"
+        out = self.run_program(form, more=", histogram_every: 2, what_if: [{format: %s}]" % form)
+        told = {(r["layer"], r["tensor"]): r for r in rows(out / "blocks.csv") if r["step"] == "4"}
+        asked = {(r["layer"], r["tensor"]): r for r in rows(out / "what_if_blocks.csv")
+                 if r["step"] == "4"}
+        self.assertEqual(set(told), set(asked))
+        path = out / "dump/step-00000004.safetensors"
+        read, dump = safetensors_file.read(path), self.dump(out, 4)
+        self.assertFalse([key for key in safetensors_file.metadata(path) if key.startswith("amax:")])
+        for (layer, operand), row in told.items():
+            name = f"{layer}.{operand}"
+            shape, values = read[name + ".scales"]
+            scales = np.frombuffer(values, np.float32).reshape(shape)
+            rows_shape, values = read[name + ".amax"]
+            amaxes = np.frombuffer(values, np.float32).reshape(rows_shape)
+            self.assertEqual(rows_shape, [*shape[:2], 1], name)
+            want = [np.abs(line).max(axis=1)
+                    for line in lines_of(dump[f"{layer}.{PRODUCTS[operand]}"], layer, operand)]
+            self.assertEqual(sorted(amaxes.ravel()), sorted(np.concatenate(want)), name)
+            self.assertGreater(len(set(amaxes.ravel())), 1, name)
+            decoded = scales * amaxes * (np.float32(1) / np.float32(2688))
+            log2 = np.log2(decoded[decoded > 0].astype(np.float64))
+            for key, value in (("min", log2.min()), ("max", log2.max()), ("mean", log2.mean())):
+                self.assertAlmostEqual(float(row["scale_log2_" + key]), value, 5, name)
+            for key in ("numel", "blocks", "lost_scale_floor", "lost_beside_largest", "saturated"):
+                self.assertEqual(row[key], asked[layer, operand][key], (name, key))
+
     def test_transposed_convolutions(self):
         """Blocks run along the axis that a product sums over, in every place that tells of them."""
         fc = "    - {name: fc, kind: linear"

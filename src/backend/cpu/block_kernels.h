@@ -4,27 +4,25 @@
 #include <cstdint>
 
 #include "backend/cpu/kernels.h"
-#include "core/number_format.h"
+#include "core/blocks/block_quantizer.h"
 
 namespace ada::backend::cpu {
 
-// x = element(x * encode) * decode, value by value; `divides`: element(x / decode) * decode.
-struct BlockRoundArgs {
+// Values in memory and what is done to them in place.
+struct BlockArgs {
   float* x = nullptr;
-  const float *encode = nullptr, *decode = nullptr;
-  std::int64_t n = 0;
-  NumberFormat element;  // saturates
-  // A scaled value that is zero or NaN becomes +0.
-  bool plain_zeros = false;
-  bool nan_is_zero = false;  // a scaled NaN becomes +0
-  bool divides = false;
-  // Value i takes random word first + i of (key, draw).
+  BlockLayout layout;           // of x; stride or matrix_stride is 1
+  BlockFormat format;           // of every rule but kFourOverSix
+  bool bf16_input = false;      // as of BlockGridOf
+  const TensorFactor* tensors;  // one, or one for each line, [matrices, rows]
+  bool tensor_each = false;
+  // x[i] takes random word first + i of (key, draw).
   bool stochastic = false;
   std::uint64_t key = 0, draw = 0, first = 0;
 };
 
 struct BlockKernels {
-  void (*round)(const BlockRoundArgs&);
+  void (*quantize)(const BlockArgs&);
   // largest[i] = max(largest[i], bits of |x[i]|); a NaN is largest.
   void (*largest_each)(const float* x, std::uint32_t* largest, std::int64_t n);
 };

@@ -70,6 +70,33 @@ Key BlockKey(BlockFormat& format) {
   return key;
 }
 
+constexpr char kRow[] = "row";
+
+// true or false, or `row`.
+Key TensorScaleKey(BlockFormat& format) {
+  Key key = MakeKey("tensor_scale", "boolean or word",
+                    "the tensor has an fp32 scale as well; row: each of its rows has one, all "
+                    "values along the axis of the blocks");
+  key.range = "true, false, row";
+  key.schemas = {SwitchSchema(), WordSchema({kRow})};
+  key.default_text = "true";
+  key.read = [&format](const YamlNode& node, const ReadContext& context) {
+    format.row_scaled = IsWord(node, kRow);
+    if (format.row_scaled) {
+      format.tensor_scale = true;
+      return;
+    }
+    if (!ReadSwitch(node, format.tensor_scale).empty())
+      context.problems.Add(node, context.path,
+                           Expected("true, false or row", node) + QuotedHint(node));
+  };
+  key.write = [&format]() -> std::optional<YamlNode> {
+    if (format.row_scaled) return Scalar(kRow);
+    return Scalar(format.tensor_scale ? "true" : "false");
+  };
+  return key;
+}
+
 }  // namespace
 
 Names BlockFormatNames() {
@@ -107,9 +134,7 @@ Section BlockFormatSection(BlockFormat& format) {
              "how the scale follows from the block's largest magnitude; e8m0: floor, ceil, even or "
              "rceil; fp8_e4m3: te, four_over_six, torchao or modelopt; fp32: te")
           .Default("floor; scale fp8_e4m3, fp32: te"),
-      Switch("tensor_scale", format.tensor_scale, "the tensor has an fp32 scale as well")
-          .For({"fp8_e4m3"})
-          .Default("true"),
+      TensorScaleKey(format).For({"fp8_e4m3"}),
       Switch("power_of_two", format.power_of_two, "scales are rounded to powers of two")
           .For({"fp32"}),
       Choice("error", format.error, kBlockErrors,
@@ -124,7 +149,7 @@ Section BlockFormatSection(BlockFormat& format) {
   section.check = [&format](const YamlNode& map, const ReadContext& context) {
     if (!context.problems.Clean({Join(context.path, "element"), Join(context.path, "block"),
                                  Join(context.path, "scale"), Join(context.path, "rule"),
-                                 Join(context.path, "top")})) {
+                                 Join(context.path, "top"), Join(context.path, "tensor_scale")})) {
       return;
     }
     const std::string refusal = RefuseBlockFormat(format);

@@ -53,10 +53,15 @@ std::string RefuseBlockFormat(const BlockFormat& format) {
   if (!Knows(format.scale, format.rule))
     return "scale " + std::string(ToString(format.scale)) + " has no rule " +
            std::string(ToString(format.rule));
-  if (format.tensor_scale && format.scale != BlockScale::kFp8E4M3)
+  if ((format.tensor_scale || format.row_scaled) && format.scale != BlockScale::kFp8E4M3)
     return "only scale fp8_e4m3 has a tensor_scale";
   if (format.power_of_two && format.scale != BlockScale::kFp32)
     return "power_of_two is for scale fp32";
+  if (format.row_scaled && format.square)
+    return "tensor_scale: row is for blocks along an axis; a tile lies in several rows";
+  if (format.row_scaled &&
+      (format.rule == BlockRule::kTorchao || format.rule == BlockRule::kModelopt))
+    return "tensor_scale: row is for rules te and four_over_six";
   if (format.rule == BlockRule::kModelopt && !format.tensor_scale)
     return "rule modelopt needs tensor_scale: true";
   if (format.rule != BlockRule::kFourOverSix) return {};
@@ -112,8 +117,10 @@ std::string FormatName(const BlockFormat& format) {
     if (differs) text += std::string(", ") + key + ": " + std::string(value);
   };
   add(format.rule != usual.rule, "rule", ToString(format.rule));
-  add(format.tensor_scale != usual.tensor_scale, "tensor_scale",
-      format.tensor_scale ? "true" : "false");
+  add(format.tensor_scale != usual.tensor_scale || format.row_scaled, "tensor_scale",
+      format.row_scaled     ? "row"
+      : format.tensor_scale ? "true"
+                            : "false");
   add(format.power_of_two, "power_of_two", "true");
   add(format.error != usual.error, "error", ToString(format.error));
   add(format.top != usual.top, "top", std::to_string(format.top));

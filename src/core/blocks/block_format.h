@@ -35,6 +35,7 @@ struct BlockFormat {
   BlockScale scale = BlockScale::kE8M0;
   BlockRule rule = BlockRule::kFloor;
   bool tensor_scale = false;  // fp8_e4m3: the tensor has an fp32 scale beside those of its blocks
+  bool row_scaled = false;    // then each row has one of its own: all that blocks of a line hold
   bool power_of_two = false;  // fp32: scales are rounded to powers of two
   BlockError error = BlockError::kMae;  // kFourOverSix
   int top = 448;                        // kFourOverSix: what the largest block scale is brought to

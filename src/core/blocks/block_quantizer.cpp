@@ -50,6 +50,41 @@ BlockFactor FactorOfTile(const BlockGrid& grid, const TensorFactor& tensor, cons
   return better ? four : factor;
 }
 
+// Under one scale of the tensor.
+void QuantizeUnder(const BlockFormat& format, const BlockLayout& layout, float tensor_amax,
+                   bool bf16_input, const float* input, const QuantizedBlocks& output,
+                   BlockCounts* counts) {
+  const BlockGrid grid = BlockGridOf(format, bf16_input);
+  const TensorFactor tensor = TensorFactorOf(grid, tensor_amax);
+  const std::int64_t tile_rows = format.square ? format.block : 1;
+  std::vector<float> values, decoded;
+  const auto quantize = [&](const Tile& tile, std::int64_t block) {
+    values.resize(static_cast<std::size_t>(tile.rows * tile.columns));
+    decoded.resize(values.size());
+    EachValue(layout, tile, [&](std::int64_t from, std::size_t at) { values[at] = input[from]; });
+    const BlockFactor factor = FactorOfTile(grid, tensor, tile, values);
+    if (output.scales != nullptr) output.scales[block] = factor.stored;
+    EachValue(layout, tile, [&](std::int64_t to, std::size_t at) {
+      const float element = RoundElement(grid, Scaled(grid, factor, values[at]));
+      decoded[at] = ValueOf(grid, factor, element);
+      if (output.values != nullptr) output.values[to] = decoded[at];
+      if (output.codes != nullptr) output.codes[to] = ElementCodeOf(format.element, element);
+    });
+    if (counts != nullptr) CountBlock(grid, tensor, factor, values, decoded, *counts);
+  };
+  std::int64_t block = 0;
+  for (std::int64_t matrix = 0; matrix < layout.matrices; ++matrix) {
+    for (std::int64_t row = 0; row < layout.rows; row += tile_rows) {
+      for (std::int64_t i = 0; i < layout.length; i += format.block) {
+        quantize({matrix * layout.matrix_stride + row * layout.row_stride + i * layout.stride,
+                  std::min(tile_rows, layout.rows - row),
+                  std::min<std::int64_t>(format.block, layout.length - i)},
+                 block++);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t BlockLayout::blocks_per_row(const BlockFormat& format) const {
@@ -86,38 +121,44 @@ float AmaxOf(std::span<const float> values) {
   return OfBits(bits);
 }
 
+std::vector<float> RowAmaxesOf(const BlockLayout& layout, const float* values) {
+  std::vector<float> amaxes;
+  for (std::int64_t matrix = 0; matrix < layout.matrices; ++matrix) {
+    for (std::int64_t row = 0; row < layout.rows; ++row) {
+      const float* line = values + matrix * layout.matrix_stride + row * layout.row_stride;
+      std::uint32_t bits = 0;
+      for (std::int64_t i = 0; i < layout.length; ++i)
+        bits = std::max(bits, MagnitudeBits(line[i * layout.stride]));
+      amaxes.push_back(OfBits(bits));
+    }
+  }
+  return amaxes;
+}
+
+void QuantizeRows(const BlockFormat& format, const BlockLayout& layout,
+                  std::span<const float> row_amaxes, bool bf16_input, const float* input,
+                  const QuantizedBlocks& output, BlockCounts* counts) {
+  BlockLayout line = layout;
+  line.matrices = line.rows = 1;
+  const std::int64_t blocks = layout.blocks_per_row(format);
+  for (std::int64_t i = 0; i < std::ssize(row_amaxes); ++i) {
+    const std::int64_t begin =
+        i / layout.rows * layout.matrix_stride + i % layout.rows * layout.row_stride;
+    const QuantizedBlocks of_line = {
+        output.values == nullptr ? nullptr : output.values + begin,
+        output.codes == nullptr ? nullptr : output.codes + begin,
+        output.scales == nullptr ? nullptr : output.scales + i * blocks};
+    QuantizeUnder(format, line, row_amaxes[static_cast<std::size_t>(i)], bf16_input, input + begin,
+                  of_line, counts);
+  }
+}
+
 void QuantizeBlocks(const BlockFormat& format, const BlockLayout& layout, float tensor_amax,
                     bool bf16_input, const float* input, const QuantizedBlocks& output,
                     BlockCounts* counts) {
-  const BlockGrid grid = BlockGridOf(format, bf16_input);
-  const TensorFactor tensor = TensorFactorOf(grid, tensor_amax);
-  const std::int64_t tile_rows = format.square ? format.block : 1;
-  std::vector<float> values, decoded;
-  const auto quantize = [&](const Tile& tile, std::int64_t block) {
-    values.resize(static_cast<std::size_t>(tile.rows * tile.columns));
-    decoded.resize(values.size());
-    EachValue(layout, tile, [&](std::int64_t from, std::size_t at) { values[at] = input[from]; });
-    const BlockFactor factor = FactorOfTile(grid, tensor, tile, values);
-    if (output.scales != nullptr) output.scales[block] = factor.stored;
-    EachValue(layout, tile, [&](std::int64_t to, std::size_t at) {
-      const float element = RoundElement(grid, Scaled(grid, factor, values[at]));
-      decoded[at] = ValueOf(grid, factor, element);
-      if (output.values != nullptr) output.values[to] = decoded[at];
-      if (output.codes != nullptr) output.codes[to] = ElementCodeOf(format.element, element);
-    });
-    if (counts != nullptr) CountBlock(grid, tensor, factor, values, decoded, *counts);
-  };
-  std::int64_t block = 0;
-  for (std::int64_t matrix = 0; matrix < layout.matrices; ++matrix) {
-    for (std::int64_t row = 0; row < layout.rows; row += tile_rows) {
-      for (std::int64_t i = 0; i < layout.length; i += format.block) {
-        quantize({matrix * layout.matrix_stride + row * layout.row_stride + i * layout.stride,
-                  std::min(tile_rows, layout.rows - row),
-                  std::min<std::int64_t>(format.block, layout.length - i)},
-                 block++);
-      }
-    }
-  }
+  if (!format.row_scaled)
+    return QuantizeUnder(format, layout, tensor_amax, bf16_input, input, output, counts);
+  QuantizeRows(format, layout, RowAmaxesOf(layout, input), bf16_input, input, output, counts);
 }
 
 }  // namespace ada

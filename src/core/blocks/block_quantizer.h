@@ -30,6 +30,10 @@ BlockLayout BlockLayoutOf(const std::vector<std::int64_t>& shape, std::size_t ax
 // The largest magnitude, inf included; NaN where there is one; 0 of no values.
 float AmaxOf(std::span<const float> values);
 
+// The largest magnitude of each line, [matrices, rows]: what the scales of a row_scaled format
+// follow from.
+std::vector<float> RowAmaxesOf(const BlockLayout& layout, const float* values);
+
 // Where results go; null: they are not wanted.
 struct QuantizedBlocks {
   float* values = nullptr;        // decoded, in the layout of the input (may be the input)
@@ -38,9 +42,15 @@ struct QuantizedBlocks {
 };
 
 // Quantizes to `format`. `tensor_amax`: of the whole tensor, read where the format has a tensor
-// scale. `bf16_input`: as of BlockGridOf. `counts`, if not null, gets the counts of all blocks.
+// scale; a row_scaled one takes those of the lines as they are. `bf16_input`: as of BlockGridOf.
+// `counts`, if not null, gets the counts of all blocks.
 void QuantizeBlocks(const BlockFormat& format, const BlockLayout& layout, float tensor_amax,
                     bool bf16_input, const float* input, const QuantizedBlocks& output,
                     BlockCounts* counts);
+// The same to a row_scaled format where lines are parts of longer rows, whose largest magnitudes
+// are `row_amaxes`, as of RowAmaxesOf.
+void QuantizeRows(const BlockFormat& format, const BlockLayout& layout,
+                  std::span<const float> row_amaxes, bool bf16_input, const float* input,
+                  const QuantizedBlocks& output, BlockCounts* counts);
 
 }  // namespace ada

@@ -71,22 +71,49 @@ bool Turns(const OperandPlace& place) {
   return !place.weight && !place.linear && !place.channels_last;
 }
 
+// Plane i of an operand, from its values onwards, under those amaxes that are its own.
+void QuantizePlane(const BlockFormat& format, const BlockLayout& layout, std::int64_t plane,
+                   const OperandAmaxes& amaxes, float tensor_amax, bool bf16, const float* values,
+                   const QuantizedBlocks& output, BlockCounts* counts) {
+  if (!format.row_scaled || amaxes.rows.empty())
+    return QuantizeBlocks(format, layout, tensor_amax, bf16, values, output, counts);
+  const std::int64_t rows = layout.matrices * layout.rows;
+  QuantizeRows(format, layout,
+               std::span(amaxes.rows)
+                   .subspan(static_cast<std::size_t>(plane * rows), static_cast<std::size_t>(rows)),
+               bf16, values, output, counts);
+}
+
 }  // namespace
+
+std::vector<float> RowAmaxesOfOperand(const OperandPlace& place, const std::vector<float>& values) {
+  const Plane plane = PlaneOf(place);
+  const std::vector<float> turned =
+      Turns(place) ? Turned(values, place, false) : std::vector<float>();
+  const std::vector<float>& from = Turns(place) ? turned : values;
+  const BlockLayout& layout = place.along_channels ? plane.across : plane.down;
+  std::vector<float> all;
+  for (std::int64_t i = 0; i < plane.count; ++i) {
+    const std::vector<float> amaxes = RowAmaxesOf(layout, from.data() + i * plane.size);
+    all.insert(all.end(), amaxes.begin(), amaxes.end());
+  }
+  return all;
+}
 
 void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
                      const std::vector<float>& values, float* decoded, BlockCounts* counts,
-                     std::optional<float> of_tensor) {
+                     const OperandAmaxes& amaxes) {
   const Plane plane = PlaneOf(place);
   const std::vector<float> turned =
       Turns(place) ? Turned(values, place, false) : std::vector<float>();
   const std::vector<float>& from = Turns(place) ? turned : values;
   std::vector<float> to(decoded == nullptr ? 0 : values.size());
-  const float amax = of_tensor ? *of_tensor : AmaxOf(values);
+  const float amax = amaxes.tensor ? *amaxes.tensor : AmaxOf(values);
   for (std::int64_t i = 0; i < plane.count; ++i) {
     QuantizedBlocks output;
     if (decoded != nullptr) output.values = to.data() + i * plane.size;
-    QuantizeBlocks(format, LayoutIn(plane, format, place), amax, bf16, from.data() + i * plane.size,
-                   output, counts);
+    QuantizePlane(format, LayoutIn(plane, format, place), i, amaxes, amax, bf16,
+                  from.data() + i * plane.size, output, counts);
   }
   if (decoded == nullptr) return;
   if (Turns(place)) to = Turned(to, place, true);
@@ -94,7 +121,7 @@ void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool 
 }
 
 OperandScales ScalesOfOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
-                              const std::vector<float>& values, float amax) {
+                              const std::vector<float>& values, const OperandAmaxes& amaxes) {
   const Plane plane = PlaneOf(place);
   const std::vector<float> turned =
       Turns(place) ? Turned(values, place, false) : std::vector<float>();
@@ -104,11 +131,13 @@ OperandScales ScalesOfOperand(const BlockFormat& format, const OperandPlace& pla
   scales.dims = {plane.count * layout.matrices, layout.block_rows(format),
                  layout.blocks_per_row(format)};
   const std::int64_t blocks = layout.blocks(format);
+  const float amax = amaxes.tensor ? *amaxes.tensor : AmaxOf(values);
   scales.values.resize(static_cast<std::size_t>(plane.count * blocks));
   for (std::int64_t i = 0; i < plane.count; ++i) {
     QuantizedBlocks output;
     output.scales = scales.values.data() + i * blocks;
-    QuantizeBlocks(format, layout, amax, bf16, from.data() + i * plane.size, output, nullptr);
+    QuantizePlane(format, layout, i, amaxes, amax, bf16, from.data() + i * plane.size, output,
+                  nullptr);
   }
   return scales;
 }

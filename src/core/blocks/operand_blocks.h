@@ -23,21 +23,31 @@ struct OperandPlace {
   bool channels_last = false;
 };
 
-// Quantizes an operand under one scale of the tensor, if its format has one; `amax` is the largest
-// magnitude of that tensor, unset: of `values`. No block holds values
-// of two groups, or of two taps. `bf16`: the values are kept as bf16. `decoded`, unless null, is
-// written in the layout of `values` and may be the same; counts, unless null, are added to.
+// The largest magnitudes that an operand's scales follow from: of its tensor; and of each of its
+// rows, [groups or taps, lines] (of weights groups before taps). A row is what is summed over for
+// one place along the other axes: an image of a linear layer's forward.x, a pixel's channels of a
+// group in a convolution's, a channel of the whole batch in dw.x.
+struct OperandAmaxes {
+  std::optional<float> tensor;  // unset: of the values
+  std::vector<float> rows;      // read where the format is row_scaled; empty: of the values
+};
+std::vector<float> RowAmaxesOfOperand(const OperandPlace& place, const std::vector<float>& values);
+
+// Quantizes an operand under one scale of the tensor, or of each row, if its format has one. No
+// block holds values of two groups, or of two taps. `bf16`: the values are kept as bf16. `decoded`,
+// unless null, is written in the layout of `values` and may be the same; counts, unless null, are
+// added to.
 void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
                      const std::vector<float>& values, float* decoded, BlockCounts* counts,
-                     std::optional<float> amax = {});
+                     const OperandAmaxes& amaxes = {});
 
 // The stored scales of an operand's blocks, [groups or taps, lines, blocks of a line]; of weights
-// groups stand before taps. `amax`: of the tensor.
+// groups stand before taps.
 struct OperandScales {
   std::vector<std::int64_t> dims;
   std::vector<float> values;
 };
 OperandScales ScalesOfOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
-                              const std::vector<float>& values, float amax);
+                              const std::vector<float>& values, const OperandAmaxes& amaxes);
 
 }  // namespace ada

@@ -70,6 +70,22 @@ std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFo
   return shape;
 }
 
+std::vector<std::int64_t> ShapeOfRows(const BlockTensor& tensor) {
+  std::vector<std::int64_t> shape = tensor.shape;
+  if (!shape.empty()) shape[tensor.axis] = 1;
+  return shape;
+}
+
+std::vector<float> OrderedRowAmaxes(const BlockTensor& tensor) {
+  const std::vector<float> amaxes = RowAmaxesOf(tensor.layout, tensor.values.data());
+  const auto matrices = static_cast<std::size_t>(tensor.layout.matrices);
+  const auto rows = static_cast<std::size_t>(tensor.layout.rows);
+  std::vector<float> ordered(amaxes.size());
+  for (std::size_t m = 0; m < matrices; ++m)
+    for (std::size_t r = 0; r < rows; ++r) ordered[r * matrices + m] = amaxes[m * rows + r];
+  return ordered;
+}
+
 std::vector<float> OrderedScales(const BlockTensor& tensor, const BlockFormat& format,
                                  const std::vector<float>& scales) {
   const auto matrices = static_cast<std::size_t>(tensor.layout.matrices);

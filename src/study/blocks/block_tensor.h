@@ -30,6 +30,11 @@ BlockTensor ReadBlockTensor(const SafetensorsFile& file, const TensorEntry& entr
 // where they run along axis 0, [blocks, rows of tiles, what follows axis 1].
 std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFormat& format);
 
+// That of the largest magnitudes of rows: 1 in the place of the axis. A scalar has no axis.
+std::vector<std::int64_t> ShapeOfRows(const BlockTensor& tensor);
+// These magnitudes, of the tensor's values; not of square blocks.
+std::vector<float> OrderedRowAmaxes(const BlockTensor& tensor);
+
 // Puts scales in the order of that tensor; they come as QuantizeBlocks gives them.
 std::vector<float> OrderedScales(const BlockTensor& tensor, const BlockFormat& format,
                                  const std::vector<float>& scales);

@@ -38,8 +38,9 @@ void PrintBlockFormat(const BlockFormat& format, std::ostream& out) {
   out << "format " << FormatName(format) << ":\n  "
       << (format.square ? "tiles of " + n + " x " : "blocks of ") << n
       << " values share a scale in " << ToString(format.scale) << " (rule " << ToString(format.rule)
-      << ");\n  elements of " << FormatName(format.element) << ", largest "
-      << NineDigits(format.element.largest()) << '\n';
+      << ");\n"
+      << (format.row_scaled ? "  each row has an fp32 scale as well;\n" : "") << "  elements of "
+      << FormatName(format.element) << ", largest " << NineDigits(format.element.largest()) << '\n';
 }
 
 void PrintBlockTable(std::vector<BlockLine> lines, std::ostream& out) {

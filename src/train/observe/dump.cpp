@@ -88,6 +88,10 @@ void Dump::AddScales(const std::string& layer, const std::vector<DumpedScales>& 
   for (const DumpedScales& of : all) {
     Item& item = items_[layer + "." + of.operand + ".scales"];
     item = {of.scales.dims, of.scales.values, of.format, scale, layer, of.amax};
+    if (!of.row_amaxes) continue;
+    item.amax.reset();
+    items_[layer + "." + of.operand + ".amax"] = {of.row_amaxes->dims, of.row_amaxes->values,
+                                                  "fp32", scale, layer};
   }
 }
 

@@ -29,4 +29,12 @@ float AmaxOfBatch(const std::vector<float>& values, Team* team) {
   return static_cast<float>(backend::LargestOfAll(team->all(), static_cast<double>(amax)));
 }
 
+std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
+                                    Team* team) {
+  std::vector<float> amaxes = RowAmaxesOfOperand(place, values);
+  if (team == nullptr || !team->decides_together() || place.along_channels) return amaxes;
+  backend::LargestOfAll(team->all(), amaxes);
+  return amaxes;
+}
+
 }  // namespace ada::train

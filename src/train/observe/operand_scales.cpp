@@ -31,6 +31,11 @@ std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
   return values;
 }
 
+// The amaxes of the rows whose stored scales are `scales`, in the same order.
+OperandScales RowsOf(const OperandScales& scales, std::vector<float> amaxes) {
+  return {{scales.dims[0], scales.dims[1], 1}, std::move(amaxes)};
+}
+
 }  // namespace
 
 DumpedOperands::DumpedOperands(const config::Config& config, const graph::Graph& graph, Team* team)
@@ -62,11 +67,14 @@ std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
   for (const auto& [operand, rounded] : found->second.rounded) {
     if (!IsWeight(operand)) continue;
     const OperandPlace place = found->second.is.PlaceOfWeight(operand);
-    const float amax = AmaxOf(values);
-    all.push_back(
-        {NameOf(operand), FormatName(rounded.format),
-         ScalesOfOperand(rounded.format, place, StorageFor(stored) == Storage::kBF16, values, amax),
-         amax});
+    OperandAmaxes amaxes{AmaxOf(values), {}};
+    if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfOperand(place, values);
+    DumpedScales& of = all.emplace_back(
+        DumpedScales{NameOf(operand), FormatName(rounded.format),
+                     ScalesOfOperand(rounded.format, place, StorageFor(stored) == Storage::kBF16,
+                                     values, amaxes),
+                     *amaxes.tensor});
+    if (rounded.format.row_scaled) of.row_amaxes = RowsOf(of.scales, std::move(amaxes.rows));
   }
   return all;
 }
@@ -102,9 +110,17 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
       plain = take(values, place.linear);
     }
     const Taken& taken = transformed ? *transformed : *plain;
-    OperandScales scales = ScalesOfOperand(rounded.format, place, bf16, taken.values, taken.amax);
-    Join(place, seen.scale != nullptr ? *seen.scale : 1.0F, scales);
-    all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), taken.amax});
+    OperandAmaxes amaxes{taken.amax, {}};
+    if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfBatch(place, taken.values, team_);
+    OperandScales scales = ScalesOfOperand(rounded.format, place, bf16, taken.values, amaxes);
+    std::optional<OperandScales> rows;
+    if (rounded.format.row_scaled) rows = RowsOf(scales, std::move(amaxes.rows));
+    const float carried = seen.scale != nullptr ? *seen.scale : 1.0F;
+    // Amaxes carry what values do; the scales beneath a row's do not.
+    Join(place, rows && place.along_channels ? 1.0F : carried, scales);
+    if (rows && place.along_channels) Join(place, carried, *rows);
+    all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), taken.amax,
+                   std::move(rows)});
   }
   return all;
 }

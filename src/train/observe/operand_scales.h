@@ -2,6 +2,7 @@
 // the stored tensors by the same rules.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct DumpedScales {
   std::string format;
   OperandScales scales;
   float amax = 0;  // of the tensor that is rounded
+  // A row_scaled format has one for each row, [groups or taps, lines, 1].
+  std::optional<OperandScales> row_amaxes = {};
 };
 
 class DumpedOperands {

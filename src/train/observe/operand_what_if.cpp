@@ -53,7 +53,7 @@ void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
     Count(
         found->second, {Operand::kForwardW, Operand::kDxW},
         [&](Operand operand) { return layer.PlaceOfWeight(operand); },
-        StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values));
+        StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values), nullptr);
   }
 }
 
@@ -73,20 +73,28 @@ void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pa
   Count(
       found->second, operands,
       [&](Operand operand) { return product.is.PlaceOfBatch(operand, shape, pass.rows); },
-      StorageFor(seen.value.format) == Storage::kBF16, values, AmaxOfBatch(values, team_));
+      StorageFor(seen.value.format) == Storage::kBF16, values, AmaxOfBatch(values, team_), team_);
 }
 
 void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& operands,
                           const std::function<OperandPlace(Operand)>& place_of, bool bf16,
-                          const std::vector<float>& values, float amax) {
+                          const std::vector<float>& values, float amax, Team* team) {
+  const bool by_row = std::any_of(asked_.begin(), asked_.end(),
+                                  [](const Asked& asked) { return asked.format.row_scaled; });
+  std::array<OperandAmaxes, kOperands> amaxes;
+  for (const Operand operand : operands) {
+    amaxes[IndexOf(operand)].tensor = amax;
+    if (by_row) amaxes[IndexOf(operand)].rows = RowAmaxesOfBatch(place_of(operand), values, team);
+  }
   std::vector<std::function<void()>> tasks;
   for (std::size_t i = 0; i < asked_.size(); ++i) {
     for (const Operand operand : operands) {
       if (!Exists(products_[product], operand)) continue;
       BlockCounts& counts = CountsOf(i, product, operand);
-      tasks.push_back([this, i, place = place_of(operand), bf16, amax, &values, &counts] {
+      const OperandAmaxes& of = amaxes[IndexOf(operand)];
+      tasks.push_back([this, i, place = place_of(operand), bf16, &of, &values, &counts] {
         BlockCounts more;
-        QuantizeOperand(asked_[i].format, place, bf16, values, nullptr, &more, amax);
+        QuantizeOperand(asked_[i].format, place, bf16, values, nullptr, &more, of);
         counts.Add(more);
       });
     }

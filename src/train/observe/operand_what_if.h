@@ -52,10 +52,11 @@ class OperandWhatIf : public StepObserver {
     bool has_dx = false;
     double scale = 1;  // S of its dy
   };
-  // Adds the operands that are made of `values` to the counts of a layer.
+  // Adds the operands that are made of `values` to the counts of a layer. `team`: who shares rows
+  // along the batch; null: nobody does.
   void Count(std::size_t product, const std::vector<Operand>& operands,
              const std::function<OperandPlace(Operand)>& place_of, bool bf16,
-             const std::vector<float>& values, float amax);
+             const std::vector<float>& values, float amax, Team* team);
   BlockCounts& CountsOf(std::size_t asked, std::size_t product, Operand operand) {
     return counts_[(asked * products_.size() + product) * kOperands + IndexOf(operand)];
   }

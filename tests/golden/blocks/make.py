@@ -38,9 +38,8 @@ FAULTS = {
 def our_format(case):
     """The format of ours that a case is of, as YAML; None where there is none."""
     system, fmt, options, block = (case[k] for k in ("system", "format", "options", "block"))
-    if system == "microxcaling" or options == "row_scaled" or (system, fmt) == ("modelopt",
-                                                                               "fp4_e2m1"):
-        return None  # another rounding of elements, a scale for each row
+    if system == "microxcaling" or (system, fmt) == ("modelopt", "fp4_e2m1"):
+        return None  # another rounding of elements
     if "fast" in options or case["error"].startswith("Unbound"):
         return None
     if block == "1x32" and fmt != "nvfp4":
@@ -51,7 +50,8 @@ def our_format(case):
     if fmt != "nvfp4":
         pow2 = ", power_of_two: true" if options == "pow2" else ""
         return f"{{element: {fmt}, block: {shape}, scale: fp32{pow2}}}"
-    more = ", tensor_scale: false" if options == "single-level" else ""
+    more = {"single-level": ", tensor_scale: false",
+            "row_scaled": ", tensor_scale: row"}.get(options, "")
     if options == "two-level" or system == "modelopt":
         more = ", rule: " + ("modelopt" if system == "modelopt" else "torchao")
     if options.startswith("4over6"):
@@ -60,15 +60,17 @@ def our_format(case):
     return f"{{element: fp4_e2m1, block: {shape}, scale: fp8_e4m3{more}}}"
 
 
-def decoded(case, fmt, codes, repeated):
-    """The decoded values, by the rule of the system; `repeated`: the scale of each value."""
+def decoded(case, fmt, codes, repeated, amaxes):
+    """The decoded values, by the rule of the system; `repeated`: the scale of each value; `amaxes`:
+    the largest magnitude of each row, or None."""
     elements = cases.decode(fmt, codes)
     if case["options"] == "two-level" or case["system"] == "modelopt":
         return None  # recorded
     if case["format"] != "nvfp4" or case["options"] == "single-level":
         return (elements * repeated).astype(F32)
     top = int(case["options"].split()[2]) if case["options"].startswith("4over6") else 448
-    of_tensor = (repeated * F32(case["global"])).astype(F32)
+    amax = F32(case["global"]) if amaxes is None else amaxes.reshape(-1, 1)
+    of_tensor = (repeated * amax).astype(F32)
     return (elements * (of_tensor * (F32(1) / F32(6 * top))).astype(F32)).astype(F32)
 
 
@@ -83,7 +85,8 @@ def recorded(case, store, fmt, kind):
         scales = raw if kind == "fp32" else cases.decode(kind, raw)
         height, width = codes.shape
         repeated = np.repeat(np.repeat(scales, rows, 0), columns, 1)[:height, :width]
-        values = decoded(case, fmt, codes, repeated)
+        amaxes = store[case["global"]][1] if case["options"] == "row_scaled" else None
+        values = decoded(case, fmt, codes, repeated, amaxes)
     if case["deq"]:
         of_program = store[case["deq"]][1]
         assert values is None or cases.same(values, of_program), case

@@ -13,6 +13,7 @@ namespace {
 // body(tile) for each block of a range.
 struct Tile {
   std::int64_t begin, rows, columns;
+  std::int64_t line;  // of its first row, [matrices, rows]
 };
 template <class Body>
 void ForTiles(const BlockLayout& layout, const BlockFormat& format, Body&& body) {
@@ -22,7 +23,7 @@ void ForTiles(const BlockLayout& layout, const BlockFormat& format, Body&& body)
       for (std::int64_t i = 0; i < layout.length; i += format.block)
         body(Tile{m * layout.matrix_stride + row * layout.row_stride + i * layout.stride,
                   std::min(tall, layout.rows - row),
-                  std::min<std::int64_t>(format.block, layout.length - i)});
+                  std::min<std::int64_t>(format.block, layout.length - i), m * layout.rows + row});
 }
 // body(place) for each value of a block.
 template <class Body>
@@ -48,8 +49,8 @@ BlockRounding::BlockRounding(const Context& context, const OperandRounding& oper
   const std::int64_t wanted = std::max<std::int64_t>(1, kSegment / rows.width);
   most_ = std::max(step_, wanted / step_ * step_);
   if (rows.group > 0) most_ = std::min(most_, rows.group);
-  const auto bytes = WholeLines(static_cast<std::size_t>(most_ * rows.width) * sizeof(float));
-  context.scratch.Reserve(4 * bytes, 0);
+  context.scratch.Reserve(WholeLines(static_cast<std::size_t>(most_ * rows.width) * sizeof(float)),
+                          0);
 }
 
 std::vector<RowRange> BlockRounding::RangesOf(std::int64_t rows) const {
@@ -66,59 +67,57 @@ BlockLayout BlockRounding::LayoutOf(std::int64_t rows) const {
   return {rows_.matrices, rows, rows_.length, rows_.matrix_stride, rows_.width, rows_.stride};
 }
 
-BlockRounding::Buffers BlockRounding::BuffersOf(int worker) const {
-  const auto values =
-      WholeLines(static_cast<std::size_t>(most_ * rows_.width) * sizeof(float)) / sizeof(float);
-  auto* begin = reinterpret_cast<float*>(context_.scratch.worker(worker));
-  return {begin, begin + values, begin + 2 * values, begin + 3 * values};
+float* BlockRounding::BufferOf(int worker) const {
+  return reinterpret_cast<float*>(context_.scratch.worker(worker));
 }
 
-// Row by row, under the scales of the columns.
-void BlockRounding::RoundDown(const RowRange& range, const TensorFactor& tensor,
-                              BlockRoundArgs args, const Buffers& b) const {
-  const std::int64_t width = rows_.width;
-  std::vector<std::uint32_t> largest(static_cast<std::size_t>(width));
-  args.encode = b.encode, args.decode = b.decode, args.n = width;
-  const std::uint64_t first = args.first;
-  for (std::int64_t row = 0; row < range.rows; row += format_.block) {
-    const std::int64_t end = std::min(range.rows, row + format_.block);
-    std::fill(largest.begin(), largest.end(), 0u);
-    for (std::int64_t i = row; i < end; ++i)
-      kernels_.largest_each(b.values + i * width, largest.data(), width);
-    for (std::int64_t c = 0; c < width; ++c) {
-      const BlockFactor factor =
-          BlockFactorOf(grid_, tensor, OfBits(largest[static_cast<std::size_t>(c)]));
-      b.encode[c] = factor.encode, b.decode[c] = factor.decode;
-    }
-    for (std::int64_t i = row; i < end; ++i) {
-      args.x = b.values + i * width;
-      args.first = first + static_cast<std::uint64_t>(i * width);
-      kernels_.round(args);
-    }
-  }
-}
-
-void BlockRounding::Round(const RowRange& range, const TensorFactor& tensor, BlockRoundArgs args,
-                          const Buffers& b) const {
-  const BlockLayout layout = LayoutOf(range.rows);
-  if (grid_.rule == BlockRule::kFourOverSix)
-    return QuantizeBlocks(format_, layout, tensor.amax, bf16_, b.values, {b.values}, nullptr);
-  if (rows_.down) return RoundDown(range, tensor, args, b);
-  ForTiles(layout, format_, [&](const Tile& tile) {
-    std::uint32_t largest = 0;
-    ForPlaces(layout, tile,
-              [&](std::int64_t at) { largest = std::max(largest, MagnitudeBits(b.values[at])); });
-    const BlockFactor factor = BlockFactorOf(grid_, tensor, OfBits(largest));
-    ForPlaces(layout, tile,
-              [&](std::int64_t at) { b.encode[at] = factor.encode, b.decode[at] = factor.decode; });
+std::vector<float> BlockRounding::ColumnAmaxes(const std::vector<RowRange>& ranges,
+                                               std::int64_t rows, const Visit& read) const {
+  const auto width = static_cast<std::size_t>(rows_.width);
+  std::vector<std::uint32_t> of_ranges(ranges.size() * width);
+  context_.pool.For(std::ssize(ranges), [&](std::int64_t i, int worker) {
+    const RowRange& range = ranges[static_cast<std::size_t>(i)];
+    float* values = BufferOf(worker);
+    read(range, values);
+    for (std::int64_t row = 0; row < range.rows; ++row)
+      kernels_.largest_each(values + row * rows_.width,
+                            of_ranges.data() + static_cast<std::size_t>(i) * width, rows_.width);
   });
-  args.x = b.values, args.encode = b.encode, args.decode = b.decode;
-  args.n = range.rows * rows_.width;
-  kernels_.round(args);
+  const std::int64_t group = rows_.group > 0 ? rows_.group : rows;
+  std::vector<float> amaxes(static_cast<std::size_t>(rows / group) * width);
+  for (std::size_t i = 0; i < of_ranges.size(); ++i) {
+    float& amax =
+        amaxes[static_cast<std::size_t>(ranges[i / width].first / group) * width + i % width];
+    amax = OfBits(std::max(BitsOf(amax), of_ranges[i]));
+  }
+  return amaxes;
 }
 
-void BlockRounding::Count(const RowRange& range, const TensorFactor& tensor, const Buffers& b,
-                          Part& part) const {
+// One of the tensor, or those of the lines of a range.
+std::vector<float> BlockRounding::AmaxesOf(const RowRange& range, const float* values,
+                                           const std::vector<float>& columns) const {
+  if (!format_.row_scaled) return columns;
+  if (!rows_.down) return RowAmaxesOf(LayoutOf(range.rows), values);
+  const std::int64_t group = rows_.group > 0 ? range.first / rows_.group : 0;
+  const auto begin = columns.begin() + group * rows_.width;
+  return {begin, begin + rows_.width};
+}
+
+void BlockRounding::Round(const RowRange& range, const std::vector<float>& amaxes,
+                          BlockArgs args) const {
+  args.layout = LayoutOf(range.rows);
+  if (grid_.rule == BlockRule::kFourOverSix && format_.row_scaled)
+    return QuantizeRows(format_, args.layout, amaxes, bf16_, args.x, {args.x}, nullptr);
+  if (grid_.rule == BlockRule::kFourOverSix)
+    return QuantizeBlocks(format_, args.layout, amaxes[0], bf16_, args.x, {args.x}, nullptr);
+  std::vector<TensorFactor> tensors;
+  for (const float amax : amaxes) tensors.push_back(TensorFactorOf(grid_, amax));
+  args.tensors = tensors.data(), args.tensor_each = format_.row_scaled;
+  kernels_.quantize(args);
+}
+
+void BlockRounding::Count(const RowRange& range, const std::vector<float>& amaxes,
+                          const float* before, const float* after, Part& part) const {
   const BlockLayout layout = LayoutOf(range.rows);
   const auto normal = static_cast<float>(format_.element.smallest_normal());
   std::vector<float> values, decoded;
@@ -126,9 +125,11 @@ void BlockRounding::Count(const RowRange& range, const TensorFactor& tensor, con
     values.clear(), decoded.clear();
     std::uint32_t largest = 0;
     ForPlaces(layout, tile, [&](std::int64_t at) {
-      values.push_back(b.before[at]), decoded.push_back(b.values[at]);
-      largest = std::max(largest, MagnitudeBits(b.before[at]));
+      values.push_back(before[at]), decoded.push_back(after[at]);
+      largest = std::max(largest, MagnitudeBits(before[at]));
     });
+    const TensorFactor tensor =
+        TensorFactorOf(grid_, amaxes[format_.row_scaled ? static_cast<std::size_t>(tile.line) : 0]);
     BlockFactor factor = BlockFactorOf(grid_, tensor, OfBits(largest));
     if (grid_.rule == BlockRule::kFourOverSix) {
       // Whichever of the two gave these values.
@@ -148,28 +149,32 @@ void BlockRounding::Count(const RowRange& range, const TensorFactor& tensor, con
   });
 }
 
-std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
-                                std::uint64_t first, const Read& read, const Write& write) {
-  const TensorFactor tensor = TensorFactorOf(grid_, amax);
+std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax, Exchange* shared,
+                                std::uint64_t first, float* to, const Visit& read,
+                                const Visit& finish) {
   const std::vector<RowRange> ranges = RangesOf(rows);
   const bool counts = operand_.block_counts != nullptr && FillsStats(pass, operand_.style);
+  std::vector<float> given = {amax};
+  if (format_.row_scaled && rows_.down) {
+    given = ColumnAmaxes(ranges, rows, read);
+    if (IsShared(shared)) LargestOfAll(*shared, given);
+  }
   std::vector<Part> parts(counts ? ranges.size() : 0);
-  BlockRoundArgs args;
-  args.element = format_.element, args.element.saturate = true;
-  args.plain_zeros = grid_.plain_zeros, args.divides = grid_.divides;
-  args.nan_is_zero = grid_.nan_is_zero;
+  BlockArgs args;
+  args.format = format_, args.bf16_input = bf16_;
   args.stochastic = operand_.style.stochastic && pass.training;
   args.key = pass.seed ^ operand_.style.stream, args.draw = pass.draw;
-  context_.pool.For(static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i, int worker) {
+  context_.pool.For(std::ssize(ranges), [&](std::int64_t i, int worker) {
     const RowRange& range = ranges[static_cast<std::size_t>(i)];
-    const Buffers b = BuffersOf(worker);
-    read(range, b.values);
-    if (counts) std::copy_n(b.values, range.rows * rows_.width, b.before);
-    BlockRoundArgs own = args;
+    BlockArgs own = args;
+    own.x = to + range.first * rows_.width;
+    read(range, own.x);
+    if (counts) std::copy_n(own.x, range.rows * rows_.width, BufferOf(worker));
+    const std::vector<float> amaxes = AmaxesOf(range, own.x, given);
     own.first = first + static_cast<std::uint64_t>(range.first * rows_.width);
-    Round(range, tensor, own, b);
-    if (counts) Count(range, tensor, b, parts[static_cast<std::size_t>(i)]);
-    write(range, b.values);
+    Round(range, amaxes, own);
+    if (counts) Count(range, amaxes, BufferOf(worker), own.x, parts[static_cast<std::size_t>(i)]);
+    if (finish) finish(range, own.x);
   });
   if (!counts) return 0;
   Part total;

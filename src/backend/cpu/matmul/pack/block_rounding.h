@@ -6,6 +6,7 @@
 
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/context.h"
+#include "backend/exchange.h"
 #include "core/blocks/block_quantizer.h"
 
 namespace ada::backend::cpu {
@@ -33,32 +34,32 @@ class BlockRounding {
   BlockRounding(const Context& context, const OperandRounding& operand, const OperandRows& rows,
                 bool bf16);
 
-  // Rounds `rows` rows in place, in parts: `read` brings a part to memory in fp32, `write` takes it
-  // from there; both may be called from all workers. amax: of the whole tensor, where the format
-  // asks (asks_amax). first: the number of the first value, for random words. Fills the operand's
+  // Rounds `rows` rows to `to`, in parts: `read` brings a part to memory in fp32, `finish`, unless
+  // null, is given what became of it; both may be called from all workers. amax: of the whole
+  // tensor, where the format asks (asks_amax). shared: who else has parts of rows that blocks run
+  // down; null: nobody. first: the number of the first value, for random words. Fills the operand's
   // BlockCounts where the pass counts, and returns how many values became subnormal elements.
-  using Read = std::function<void(const RowRange&, float* values)>;
-  using Write = std::function<void(const RowRange&, float* values)>;
-  std::int64_t Run(const Pass& pass, std::int64_t rows, float amax, std::uint64_t first,
-                   const Read& read, const Write& write);
-  bool asks_amax() const { return format_.tensor_scale; }
+  using Visit = std::function<void(const RowRange&, float* values)>;
+  std::int64_t Run(const Pass& pass, std::int64_t rows, float amax, Exchange* shared,
+                   std::uint64_t first, float* to, const Visit& read, const Visit& finish);
+  bool asks_amax() const { return format_.tensor_scale && !format_.row_scaled; }
 
  private:
   struct Part {
     BlockCounts counts;
     std::int64_t subnormal = 0;
   };
-  struct Buffers {
-    float *values, *before, *encode, *decode;
-  };
   std::vector<RowRange> RangesOf(std::int64_t rows) const;
   BlockLayout LayoutOf(std::int64_t rows) const;
-  Buffers BuffersOf(int worker) const;
-  void Round(const RowRange& range, const TensorFactor& tensor, BlockRoundArgs args,
-             const Buffers& b) const;
-  void RoundDown(const RowRange& range, const TensorFactor& tensor, BlockRoundArgs args,
-                 const Buffers& b) const;
-  void Count(const RowRange& range, const TensorFactor& tensor, const Buffers& b, Part& part) const;
+  float* BufferOf(int worker) const;
+  // Takes the largest magnitude of each column of each group, over all ranges.
+  std::vector<float> ColumnAmaxes(const std::vector<RowRange>& ranges, std::int64_t rows,
+                                  const Visit& read) const;
+  std::vector<float> AmaxesOf(const RowRange& range, const float* values,
+                              const std::vector<float>& columns) const;
+  void Round(const RowRange& range, const std::vector<float>& amaxes, BlockArgs args) const;
+  void Count(const RowRange& range, const std::vector<float>& amaxes, const float* before,
+             const float* after, Part& part) const;
 
   Context context_;
   const BlockKernels& kernels_;

@@ -154,6 +154,10 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
 
 std::size_t BatchOperand::bytes() const { return copies_ ? BytesOf(tensor_) : 0; }
 
+Exchange* BatchOperand::Sharing(const Pass& pass) const {
+  return pass.whole_rows > 0 ? context_.shared.rules : nullptr;
+}
+
 float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
   const Shape& shape = of.shape;
   std::vector<std::uint32_t> largest(
@@ -164,7 +168,7 @@ float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
                   context_.kernels.largest_stored(At(of, image), images * shape.per_image());
             });
   const float mine = OfBits(*std::max_element(largest.begin(), largest.end()));
-  Exchange* const exchange = pass.whole_rows > 0 ? context_.shared.rules : nullptr;
+  Exchange* const exchange = Sharing(pass);
   if (!IsShared(exchange)) return mine;
   return static_cast<float>(LargestOfAll(*exchange, static_cast<double>(mine)));
 }
@@ -235,18 +239,18 @@ void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
   }
   const float amax = blocks_->asks_amax() ? Largest(from, pass) : 0;
   const std::int64_t row_images = shape.per_image() / row_values_;  // rows of an image
+  const BlockRounding::Visit to_memory = [&](const RowRange& range, float* values) {
+    Permute(values, range.rows, /*back=*/true);
+  };
   const std::int64_t subnormal = blocks_->Run(
-      pass, pass.rows * row_images, amax,
-      static_cast<std::uint64_t>(pass.first_row * shape.per_image()),
+      pass, pass.rows * row_images, amax, Sharing(pass),
+      static_cast<std::uint64_t>(pass.first_row * shape.per_image()), tensor_.f32(),
       [&](const RowRange& range, float* values) {
-        context_.kernels.widen(Advance(At(from, 0), range.first * row_values_), values,
-                               range.rows * row_values_);
+        const TensorSpan stored = Advance(At(from, 0), range.first * row_values_);
+        if (stored.data != values) context_.kernels.widen(stored, values, range.rows * row_values_);
         if (permutes_) Permute(values, range.rows, /*back=*/false);
       },
-      [&](const RowRange& range, float* values) {
-        if (permutes_) Permute(values, range.rows, /*back=*/true);
-        std::copy_n(values, range.rows * row_values_, tensor_.f32() + range.first * row_values_);
-      });
+      permutes_ ? to_memory : nullptr);
   TakeBlockCounts(operand_, counts, subnormal);
 }
 

@@ -43,6 +43,7 @@ class BatchOperand {
   const Tensor& tensor() const { return tensor_; }
 
  private:
+  Exchange* Sharing(const Pass& pass) const;  // with whom the tensor is shared; null: nobody
   // The largest magnitude, of all processes that share the tensor.
   float Largest(const Tensor& of, const Pass& pass) const;
   Tensor Transformed(const Pass& pass) const;

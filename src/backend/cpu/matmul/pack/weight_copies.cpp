@@ -114,13 +114,11 @@ void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
   }
   const float amax = taken.blocks->asks_amax() ? Largest() : 0;
   const std::int64_t subnormal = taken.blocks->Run(
-      pass, master_.shape.n, amax, 0,
+      pass, master_.shape.n, amax, nullptr, 0, taken.values.data(),
       [&](const RowRange& range, float* to) {
         std::copy_n(plain() + range.first * row, range.rows * row, to);
       },
-      [&](const RowRange& range, float* from) {
-        std::copy_n(from, range.rows * row, taken.values.data() + range.first * row);
-      });
+      nullptr);
   TakeBlockCounts(operand, counts, subnormal);
 }
 

@@ -1,0 +1,108 @@
+// The scales of sixteen blocks at once, to the bits of core/blocks/block_rules_inline.h: every
+// operation is one in fp32 there and here, in the same order.
+#pragma once
+#include "backend/cpu/kernels/grid.h"
+#include "core/blocks/block_rules_inline.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+// What the scales of the tensor come to, lane by lane.
+struct TensorFactors {
+  F amax, encode, decode;
+};
+struct BlockFactors {
+  F encode, decode;
+};
+
+// A format's grids, of scalars and of vectors.
+struct BlockRules {
+  BlockGrid grid;
+  Grid element, scale;
+};
+ADA_OUTLINE BlockRules RulesOf(const BlockFormat& format, bool bf16_input) {
+  BlockRules rules;
+  rules.grid = BlockGridOf(format, bf16_input);
+  NumberFormat element = format.element;
+  element.saturate = true;
+  rules.element = Grid(element);
+  rules.scale = Grid(NumberFormat{4, 3, 7, false, true, true, true});
+  return rules;
+}
+
+// A NaN stays.
+ADA_INLINE F AtMost(F x, float largest) { return Select(x > Fill(largest), Fill(largest), x); }
+ADA_INLINE F AtLeast(F x, float least) { return Select(x < Fill(least), Fill(least), x); }
+
+ADA_INLINE BlockFactors E8M0Factors(const BlockGrid& grid, U amax) {
+  const U infinity = FillU(kInfinityBits);
+  U bits = amax;
+  I code;
+  if (grid.rule == BlockRule::kRceil) {
+    bits = Bits(Float(amax) * grid.top_reciprocal);
+    const U field = bits >> 23, mantissa = bits & 0x7fffffu;
+    const I up = Select((I)(field == 0u), (I)mantissa > (I)FillU(0x400000u), (I)(mantissa != 0u));
+    code = (I)field - up;
+  } else {
+    if (grid.rule == BlockRule::kEven) {
+      const U rounded = (bits + (1u << (22 - grid.element.mantissa_bits))) & kInfinityBits;
+      bits = Select((I)bits > (I)infinity, bits, rounded);
+    }
+    code = (I)(bits >> 23) - grid.top_exponent;
+    if (grid.rule == BlockRule::kCeil) code = code - (I)((bits & 0x7fffffu) != 0u);
+    code = Select(code < I{}, I{}, code);
+  }
+  // 2^-127 is below fp32's normal numbers.
+  const U decode = Select(code == I{}, FillU(0x400000u), (U)code << 23);
+  const I inverse = 254 - code;
+  const U encode = Select(inverse == I{}, FillU(0x400000u), (U)inverse << 23);
+  const I is_nan = (I)bits >= (I)infinity;
+  return {Float(Select(is_nan, FillU(kQuietNanBits), encode)),
+          Float(Select(is_nan, FillU(kQuietNanBits), decode))};
+}
+
+ADA_INLINE BlockFactors Fp8Factors(const BlockRules& rules, const TensorFactors& tensor, F amax) {
+  const BlockGrid& grid = rules.grid;
+  if (grid.rule == BlockRule::kModelopt) {
+    F wanted = amax / (grid.top * tensor.decode);
+    wanted = Select(wanted == F{}, Fill(1), wanted);
+    const F stored = RoundToGrid(AtLeast(wanted, PowerOfTwo(-9)), rules.scale);
+    const F decode = stored * tensor.decode;
+    return {1.0f / decode, decode};
+  }
+  if (grid.tensor_scale && grid.rule != BlockRule::kTorchao) {
+    const F stored = RoundToGrid(amax * (tensor.encode * grid.top_reciprocal), rules.scale);
+    return {AtMost(1.0f / (stored * tensor.decode), OfBits(kLargestFp32Bits)),
+            stored * tensor.amax * grid.tensor_reciprocal};
+  }
+  const F wanted = AtLeast(amax / grid.top / tensor.decode, PowerOfTwo(-6));
+  const F stored = RoundToGrid(wanted, rules.scale);
+  return {tensor.encode / stored, stored * tensor.decode};
+}
+
+ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
+  const U infinity = FillU(kInfinityBits);
+  F encode = grid.top / amax;
+  encode = Select((I)(Bits(encode) == infinity), Fill(grid.largest_input), encode);
+  if (grid.power_of_two) {
+    const U bits = Bits(amax);
+    encode = Float(Bits(encode) & kInfinityBits);
+    encode = Select((I)bits == (I)infinity, F{}, encode);
+    encode = Select((I)bits > (I)infinity, Fill(0.5f), encode);
+  }
+  const I zero = amax == F{};
+  return {Select(zero, Fill(1), encode), Select(zero, Fill(1), 1.0f / encode)};
+}
+
+// For the largest magnitudes of sixteen blocks, as bits.
+ADA_OUTLINE BlockFactors FactorsOf(const BlockRules& rules, const TensorFactors& tensor, U amax) {
+  switch (rules.grid.kind) {
+    case BlockScale::kE8M0:
+      return E8M0Factors(rules.grid, amax);
+    case BlockScale::kFp32:
+      return Fp32Factors(rules.grid, Float(amax));
+    default:
+      return Fp8Factors(rules, tensor, Float(amax));
+  }
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA
