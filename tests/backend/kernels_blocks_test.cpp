@@ -49,8 +49,15 @@ Values Sample(std::int64_t n, bool wild, std::uint64_t seed) {
         static_cast<int>(random.NextU32() % static_cast<unsigned>(spread)) - spread / 2;
     float x = std::ldexp(whole, power - 31);
     if (i / 40 % 7 == 6) x = std::copysign(0.0f, x);
-    // A block whose largest is that of an element times 2^-127, where rule rceil rounds up or not.
-    if (i / 40 % 7 == 5) x = i % 40 == 8 ? std::ldexp(i / 280 % 2 == 0 ? 448.0f : 6.0f, -127) : 0;
+    // The largest and the smallest element times 2^-127, where rule rceil rounds up or not.
+    if (i / 40 % 7 == 5) {
+      const bool fp8 = i / 280 % 2 == 0;
+      x = i % 40 == 8   ? std::ldexp(fp8 ? 448.0f : 6.0f, -127)
+          : i % 40 == 9 ? std::ldexp(1.0f, fp8 ? -136 : -128)
+                        : 0;
+      values.push_back(x);
+      continue;
+    }
     if (random.NextU32() % 40 == 0) x = std::ldexp(1.5f, power / 2);  // ties
     if (wild && random.NextU32() % 300 == 0) x = i % 2 == 0 ? INFINITY : NAN;
     values.push_back(x);
