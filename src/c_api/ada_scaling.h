@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 #define ADA_API __attribute__((visibility("default")))
-#define ADA_INTERFACE 2 /* grows with each change that a caller has to know of */
+#define ADA_INTERFACE 3 /* grows with each change that a caller has to know of */
 ADA_API int32_t ada_interface(void);
 ADA_API const char* ada_error(void);
 
@@ -29,6 +29,7 @@ typedef struct {
   int32_t constant_scale;    /* ada_policy_scale never changes */
   int32_t owns_layer_scales; /* adaptive, layerwise_dynamic */
   int32_t scales_batch_norms;
+  int32_t scales_attention; /* the four gradients within attention choose an alpha each */
   int32_t follows_reference;
   int32_t needs_amax, needs_layers; /* what the next ada_policy_update reads of ada_outcome */
   double needs_edge;                /* 0: counts above and below it are not read */
@@ -78,6 +79,7 @@ typedef struct {
   double fan_reference, fan_exact;
   double u_min, u_max; /* of the format of dx */
   int32_t has_weight, fp16_gradients;
+  int32_t within; /* a gradient within attention: the authors' program has none (`reference`) */
 } ada_layer_info;
 /* Once a layer, in forward order, before the first attempt; NULL where it fails. */
 ADA_API ada_layer* ada_layer_new(ada_policy* policy, const ada_layer_info* info);

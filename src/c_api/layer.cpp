@@ -48,6 +48,7 @@ ada_layer* ada_layer_new(ada_policy* policy, const ada_layer_info* info) {
     made->scaler.rule =
         policy->policy->RuleFor({info->name, info->fan_reference, info->fan_exact, info->u_min,
                                  info->u_max, info->has_weight != 0, info->fp16_gradients != 0});
+    if (info->within != 0) made->scaler.rule.reference = false;
     return made.release();
   });
 }

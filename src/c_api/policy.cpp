@@ -76,6 +76,7 @@ void ada_policy_look(const ada_policy* policy, ada_policy_facts* facts) {
   facts->constant_scale = p.ConstantScale();
   facts->owns_layer_scales = p.OwnsLayerScales();
   facts->scales_batch_norms = p.ScalesBatchNorms();
+  facts->scales_attention = p.ScalesAttention();
   facts->follows_reference = p.FollowsReference();
   facts->needs_amax = request.amax;
   facts->needs_layers = request.layers;

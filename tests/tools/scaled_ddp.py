@@ -26,8 +26,9 @@ class Net(nn.Module):
 
     def forward(self, x):
         x = functional.relu(self.a(x))
-        x = functional.relu(x + self.b(x)).flatten(1)
-        return self.d(functional.relu(self.c(x)))
+        x = functional.relu(x + self.b(x))
+        x = x + functional.scaled_dot_product_attention(x, x, x)  # channels are heads
+        return self.d(functional.relu(self.c(x.flatten(1))))
 
 
 def passed(model, x, labels):

@@ -123,6 +123,40 @@ class Recurrent(nn.Module):
         return self.last(self.lstm(x)[0])
 
 
+class Grouped(nn.Module):
+    """Two heads of queries read one of keys, under a mask that is trained; by a function that is
+    computed again in the backward pass where `again`."""
+
+    def __init__(self, again=False):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(8, 16), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.bias, self.out = nn.Parameter(torch.randn(4, 1, 5)), nn.Linear(16, 2)
+        self.first, self.again = nn.Linear(8, 8), again
+
+    def attend(self, x):
+        q, k, v = (part(x).unflatten(2, (-1, 4)).transpose(1, 2)
+                   for part in (self.q, self.k, self.v))
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=self.bias, scale=0.3,
+                                                       enable_gqa=True)
+
+    def forward(self, x):
+        x = self.first(x)
+        y = checkpoint(self.attend, x, use_reentrant=False) if self.again else self.attend(x)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+def within(name):
+    """The decisions of an attention."""
+    return [f"{name}.{decision}" for decision in ("dv", "ds", "dq", "dk")]
+
+
+_GROUPED = ["q", "k", "v", "out", *within("model")]
+
+
+def _tokens():
+    return torch.randn(3, 5, 8)
+
+
 def _rows():
     return torch.randn(6, 8)
 
@@ -149,11 +183,14 @@ NETWORKS = {
     "checkpoint": (lambda: Residual("again"), _rows, ["b", "c", "b.use2", "c.use2"]),
     "reentrant checkpoint": (lambda: Residual("reentrant"), _rows, ["b", "c"]),
     "attention": (Attention, lambda: torch.randint(0, 20, (3, 5)),
-                  ["head", "attention.in_proj", "attention.out_proj"]),
+                  ["head", "attention.in_proj", "attention.out_proj", *within("attention")]),
     "cross attention": (Cross, _rows, ["attention.in_proj", "attention.in_proj.2",
                                        "attention.in_proj.3", "attention.out_proj"]),
     "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
-                lambda: torch.randn(2, 5, 8), ["linear1", "linear2", "self_attn.out_proj"]),
+                lambda: torch.randn(2, 5, 8),
+                ["linear1", "linear2", "self_attn.out_proj", *within("self_attn")]),
+    "queries of groups": (Grouped, _tokens, _GROUPED),
+    "attention again": (lambda: Grouped(again=True), _tokens, _GROUPED),
     "parts": (Parts, _rows, ["b", "b.use2", "c"]),
     "functions": (Functions, _rows, ["w", "v", "kernel"]),
     "custom function": (Custom, _rows, ["b"]),

@@ -10,7 +10,7 @@ import os
 import pathlib
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 
-INTERFACE = 2
+INTERFACE = 3
 NAME = "libada_scaling.so"
 NEEDS_MOMENTS, NEEDS_LOGS, NEEDS_PRODUCTS = 1, 2, 4
 UPDATE, SKIP, SANITIZE = 0, 1, 2
@@ -37,9 +37,9 @@ class _Fields(ctypes.Structure):
 class Facts(_Fields):
     _fields_ = [("awaits_start", c_int32), ("constant_scale", c_int32),
                 ("owns_layer_scales", c_int32), ("scales_batch_norms", c_int32),
-                ("follows_reference", c_int32), ("needs_amax", c_int32),
-                ("needs_layers", c_int32), ("needs_edge", c_double), ("sanitizes", c_int32),
-                ("max_retries", c_int64)]
+                ("scales_attention", c_int32), ("follows_reference", c_int32),
+                ("needs_amax", c_int32), ("needs_layers", c_int32), ("needs_edge", c_double),
+                ("sanitizes", c_int32), ("max_retries", c_int64)]
 
 
 class Outcome(_Fields):
@@ -55,7 +55,7 @@ class Update(_Fields):
 class LayerInfo(_Fields):
     _fields_ = [("name", c_char_p), ("fan_reference", c_double), ("fan_exact", c_double),
                 ("u_min", c_double), ("u_max", c_double), ("has_weight", c_int32),
-                ("fp16_gradients", c_int32)]
+                ("fp16_gradients", c_int32), ("within", c_int32)]
 
 
 class Moments(_Fields):
@@ -218,9 +218,9 @@ class Policy:
         return made.action, made.before, made.after, made.reason.decode()
 
     def layer(self, name, fan_reference, fan_exact, u_min, u_max, has_weight=True,
-              fp16_gradients=False):
+              fp16_gradients=False, within=False):
         info = LayerInfo(name.encode(), fan_reference, fan_exact, u_min, u_max, has_weight,
-                         fp16_gradients)
+                         fp16_gradients, within)
         return Layer(self, self._lib.ada_layer_new(self._handle, byref(info)))
 
     def state(self):

@@ -4,10 +4,14 @@ import torch
 from ada_train import counting
 
 
+# Of attention: the word of `statistics` that they are counted under.
+_WITHIN = {"p": "y", "ds": "dx", "dq": "dx", "dk": "dx", "dv": "dx"}
+
+
 class Attempt:
     """`step`; `counts`: whether it is a logged one; `bins`: whether with histograms; `scale`: S of
     the gradients. Tensors of several micro-batches, and of a layer that runs several times, are
-    counted as one."""
+    counted as one, with the scale of the last."""
 
     def __init__(self, step, scale, counts, bins, tensors):
         self.step, self.scale, self.counts, self._bins = step, scale, counts, bins
@@ -24,7 +28,7 @@ class Attempt:
         """Counts what rounding `values` (fp32, before it) to the format does. `scale`: what they
         carry, where it is not the attempt's."""
         (self.backward if tensor[0] == "d" else self.forward)[layer] = True
-        if not self.counts or tensor not in self._tensors:
+        if not self.counts or _WITHIN.get(tensor, tensor) not in self._tensors:
             return
         scale = self._carried(tensor) if scale is None else scale
         with torch.no_grad():
@@ -36,6 +40,7 @@ class Attempt:
             self._found[layer, tensor] = [form.name, stats, bins, scale]
         elif tensor != "w":  # a weight is one, however often it is used
             known[1].add(stats)
+            known[3] = scale
             if bins is not None:
                 known[2].add(bins)
 
@@ -50,8 +55,9 @@ class Attempt:
 
     def rows(self):
         """(layer, tensor, format, Stats, Bins, scale) in the order of execution."""
-        order = [(layer, tensor) for layer in self.forward for tensor in ("w", "y")]
-        order += [(layer, tensor) for layer in self.backward for tensor in ("dy", "dw", "dx")]
+        order = [(layer, tensor) for layer in self.forward for tensor in ("w", "p", "y")]
+        order += [(layer, tensor) for layer in self.backward
+                  for tensor in ("dy", "dw", "dx", "dv", "ds", "dq", "dk")]
         for key in order:
             if key in self._found:
                 yield (*key, *self._found[key])

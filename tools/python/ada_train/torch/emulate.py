@@ -139,6 +139,15 @@ class Emulation:
         return _Round.apply(weight, self._rounding(name, "w", "weights"),
                             self._rounding(name, "dw", "weight_gradients"), True)
 
+    def within(self, name, alone):
+        """What rounds and counts the tensors of attention: (tensor, x, scale, counts) -> x rounded.
+        `alone`: y is the output of a layer that rounds and counts it."""
+        def rounded(tensor, x, scale=None, counts=True):
+            counts = counts and not (alone and tensor == "y")
+            role = "activations" if tensor in ("p", "y") else "gradients"
+            return self._rounding(name if counts else "", tensor, role)(x, scale)
+        return rounded
+
     def product(self, name, x, weight, bias, multiply):
         """multiply(x, weight, bias), rounded as a module's product is."""
         x = _Round.apply(x, None, self._rounding(name, "dx", "gradients"))

@@ -12,9 +12,9 @@ from ada_train import native
 from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import is_product, name_of
+from ada_train.torch.layers import is_layer, is_product, name_of
 from ada_train.torch.recorder import Recorder
-from ada_train.torch.scaling import sites
+from ada_train.torch.scaling import calls, sites
 from ada_train.torch.scaling.engine import Engine
 from ada_train.torch.scaling.merging import Cell
 from ada_train.torch.scaling.plan import NAME, Plan
@@ -29,16 +29,17 @@ class _Start(torch.autograd.Function):
     """The loss as it is; its gradient carries S."""
 
     @staticmethod
-    def forward(ctx, loss, scale, cell):
-        ctx.start, ctx.ada_linear = (scale, cell), True
+    def forward(ctx, loss, scale, cell, engine):
+        ctx.start, ctx.ada_linear = (scale, cell, engine), True
         return loss.clone()
 
     @staticmethod
     def backward(ctx, dy):
-        scale, cell = ctx.start
+        scale, cell, engine = ctx.start
+        calls.begin_pass(engine)
         cell.scale = scale
         cell.passes += 1
-        return dy * scale, None, None
+        return dy * scale, None, None, None
 
 
 class AdaLossScaled(nn.Module):
@@ -88,6 +89,9 @@ class AdaLossScaled(nn.Module):
         if self._engine.facts.follows_reference and self._engine.emulation is not None:
             self._engine.emulation.start = Cell()
         self._sites = sites.install(inner, self._engine, name_of) if self._engine.chooses else []
+        self._attends = self._engine.attention or self._engine.emulation is not None
+        if self._attends:
+            self._hooks += calls.install(inner, self._engine, name_of, is_layer)
         self._hooks += [module.register_forward_hook(functools.partial(_named, name_of(path)))
                         for path, module in inner.named_modules()
                         if not any(True for _ in module.children())]
@@ -153,7 +157,7 @@ class AdaLossScaled(nn.Module):
         late = engine.emulation.start if engine.emulation is not None else None
         if late is not None:  # the original program multiplies the logits' gradient when it is fp16
             late.scale, scale = scale, 1.0
-        return _Start.apply(loss, scale, plan.cell)
+        return _Start.apply(loss, scale, plan.cell, engine)
 
     def _start(self, loss):
         """init_scale: auto."""
@@ -255,6 +259,9 @@ class AdaLossScaled(nn.Module):
         sites.remove(self._sites)
         for hook in self._hooks:
             hook.remove()
+        if self._attends:
+            calls.remove(self._engine)
+            self._attends = False
         return self.module
 
 

@@ -15,7 +15,8 @@ from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch import formats
 from ada_train.torch.layers import name_of
-from ada_train.torch.scaling import statistics
+from ada_train.torch.scaling import groups, statistics
+from ada_train.torch.scaling.attention import Attention
 from ada_train.torch.scaling.products import Product
 from ada_train.torch.scaling.rules import LayerRule
 
@@ -36,9 +37,10 @@ class Engine:
 
     def __init__(self, model, policy, roles, everywhere, linear):
         self.policy, self.facts = policy, policy.facts
-        self.group, self.parts = statistics.Group(everywhere), statistics.processes()
+        self.group, self.parts = groups.Group(everywhere), groups.processes()
         self.chooses = bool(self.facts.owns_layer_scales)
         self.norms = bool(self.facts.scales_batch_norms)
+        self.attention = self.chooses and bool(self.facts.scales_attention)
         if self.facts.needs_edge or policy.name == "histogram":
             raise native.PolicyError("policy histogram counts every rounded gradient, which "
                                      "nobody sees here; expected another policy")
@@ -55,16 +57,16 @@ class Engine:
     def name_of(self, parameter):
         return self._names.get(id(parameter), "weight")
 
-    def rule(self, name, fans, node):
-        """The layer's rule, made in its first pass: its format is that of its gradients."""
+    def rule(self, name, fans, node, within=False):
+        """The layer's rule, made in its first pass: its format is that of its gradients. `within`:
+        a gradient within attention."""
         if name not in self._rules:
-            form, narrow = self.gradient_form, None
+            form = self.gradient_form
             if form is None:
-                narrow = node.computes if isinstance(node, Product._backward_cls) else (
-                    self._dtype_of(node))
-                form = _form_of(narrow)
+                own = isinstance(node, (Product._backward_cls, Attention._backward_cls))
+                form = _form_of(node.computes if own else self._dtype_of(node))
             fp16 = form is not None and (form.exponent, form.mantissa) == (5, 10)
-            made = self._rules[name] = LayerRule(self, name, fans, form, fp16)
+            made = self._rules[name] = LayerRule(self, name, fans, form, fp16, within)
             if name in self._restored:
                 made.layer.load(self._restored.pop(name))
         return self._rules[name]

@@ -11,6 +11,8 @@ _RESHAPES = {"T", "Transpose", "Permute", "View", "UnsafeView", "Reshape", "ToCo
              "Select", "Split", "SplitWithSizes", "Unbind", "Chunk", "Expand", "Squeeze",
              "Unsqueeze", "Alias", "Clone", "NativeBatchNorm", "Mul", "WeightNormInterface",
              "Narrow", "AsStrided", "Round"}
+_MOVES = {"Split", "SplitWithSizes", "Unbind", "Chunk", "View", "UnsafeView", "Reshape", "Permute",
+          "Transpose", "T", "Squeeze", "Unsqueeze", "Alias", "Clone", "UnsafeSplit"}
 # Functions of autograd in Python whose backward is linear in its gradient.
 LINEAR = {"_DDPSink"}
 
@@ -18,6 +20,11 @@ LINEAR = {"_DDPSink"}
 def kind_of(node):
     """"Convolution" of ConvolutionBackward0."""
     return type(node).__name__.partition("Backward")[0].lstrip("_")
+
+
+def only_moves(node):
+    """Whether what the node made are the values of one other tensor."""
+    return kind_of(node) in _MOVES
 
 
 def is_leaf(node):

@@ -7,6 +7,8 @@ import itertools
 import torch
 
 from ada_train.torch.scaling import nodes
+from ada_train.torch.scaling.attention import Attention
+from ada_train.torch.scaling.choice import Choice
 from ada_train.torch.scaling.merging import Cell, Merge
 from ada_train.torch.scaling.products import Product
 
@@ -71,6 +73,8 @@ class _Slots:
         scales = {s for _, s in given}
         self.cell.scale = next(iter(scales)) if scales else 1.0
         if len(scales) < 2:
+            if len(given) > 1:
+                self._engine.merged(self._name, self.cell.scale)
             return None
         self.cell.scale = self._engine.common_scale(self._name, given)
         return tuple(g if g is None or cell.scale == self.cell.scale
@@ -110,7 +114,7 @@ class Plan:
         order, self._edges = in_order(root)
         self._came = {root: {0: [(None, None, self.cell)]}}  # node -> slot -> (exit, index, cell)
         self._exits, self._cells = {}, {}
-        rules = self._rules(order)
+        rules = Choice(engine, self._edges, self._name).rules(order)
         for node in order:
             self._enter(node)
             self._leave(node, rules)
@@ -118,40 +122,6 @@ class Plan:
             if leaving.scaled or leaving.unscaled or leaving.merges:
                 self._mark(node)
                 node.register_hook(leaving)
-
-    # --- Who chooses a scale ---
-
-    def _rules(self, order):
-        """node -> (rule, RawProduct or None), named in the order of the forward pass."""
-        engine, found, uses = self._engine, {}, {}
-        if not engine.chooses:
-            return found
-        made = [node for node in order if self._may_choose(node)]
-        for node in sorted(made, key=lambda node: node._sequence_nr()):
-            product = None
-            if isinstance(node, Product._backward_cls):
-                name, fans = node.site.name, node.fans
-            else:
-                product = nodes.product_of(node) or nodes.norm_of(node)
-                if product is None:
-                    continue
-                name, fans = engine.name_of(product.parameter), product.fans
-            if self._edges[node][product.data if product else 0][0] is None:
-                engine.name_reason(name, "nobody wants the gradient of its input", warns=False)
-                continue
-            uses[name] = uses.get(name, 0) + 1
-            name = name if uses[name] == 1 else f"{name}.use{uses[name]}"
-            if product and not engine.can_multiply(node, name):
-                continue
-            found[node] = (engine.rule(name, fans, node), product)
-        return found
-
-    def _may_choose(self, node):
-        if isinstance(node, Product._backward_cls):
-            return node.site.engine is self._engine
-        kind = nodes.kind_of(node)
-        return kind in nodes.PRODUCTS or (
-            self._engine.norms and kind.endswith("BatchNorm"))
 
     # --- What comes ---
 
@@ -169,13 +139,22 @@ class Plan:
         if nodes.is_leaf(node):
             return
         if len({id(cell) for cell in cells.values()}) > 1:
-            slots = _Slots(self._engine, self._name(node),
+            slots = _Slots(self._engine, self._name_of_whole(node),
                            [cells.get(i, UNSCALED) for i in range(max(cells) + 1)])
             self._mark(node)
             node.register_prehook(slots)
             self._cells[node] = slots.cell
         else:
             self._cells[node] = next(iter(cells.values()))
+
+    def _name_of_whole(self, node):
+        """Of a node with several outputs: where they are parts of one tensor, the tensor's."""
+        while nodes.only_moves(node):
+            before = self._edges[node][0][0]
+            if node.metadata.get(NAME) is not None or before is None or nodes.is_leaf(before):
+                break
+            node = before
+        return self._name(node)
 
     def _name(self, node):
         """Of the module whose output the node made, or of the nearest one towards the input."""
@@ -184,7 +163,7 @@ class Plan:
             name = node.metadata.get(NAME)
             if name is not None:
                 return ".".join([name, *reversed(words)])
-            if isinstance(node, Product._backward_cls):
+            if isinstance(node, (Product._backward_cls, Attention._backward_cls)):
                 return ".".join([node.site.name, *reversed(words)])
             words = [nodes.kind_of(node).lower()]
             node = next((after for after, _ in self._edges.get(node, ()) if after is not None),
@@ -210,6 +189,12 @@ class Plan:
             if node in rules:
                 node.rule, node.leaves = rules[node][0], Cell()
                 special[0] = node.leaves
+        elif isinstance(node, Attention._backward_cls):
+            self._mark(node)
+            node.came = cell
+            node.rules = rules[node][0] if node in rules else {}
+            node.leaves = [Cell() for _ in range(4)]
+            special = dict(enumerate(node.leaves))
         elif node in rules:
             rule, product = rules[node]
             leaving.scaled = _RawRule(rule, product, cell)

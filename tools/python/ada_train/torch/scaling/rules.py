@@ -2,9 +2,9 @@
 import torch
 
 from ada_train import native
-from ada_train.torch.scaling import statistics
+from ada_train.torch.scaling import groups, statistics
 
-ALONE = statistics.Group(everywhere=False)
+ALONE = groups.Group(everywhere=False)
 _FORMAT32 = (2.0 ** -149, (2 - 2.0 ** -23) * 2.0 ** 127)
 
 
@@ -17,17 +17,27 @@ class Operands:
 
 
 class LayerRule:
-    def __init__(self, engine, name, fans, form, fp16_gradients, has_weight=True):
-        """`form`: the format of dx; `fans`: reference and exact."""
+    def __init__(self, engine, name, fans, form, fp16_gradients, within=False):
+        """`form`: the format of dx; `fans`: reference and exact; `within`: a gradient within
+        attention."""
         self.name, self._engine = name, engine
         low, high = (form.smallest_subnormal, form.largest) if form else _FORMAT32
-        self.layer = engine.policy.layer(name, *fans, low, high, has_weight, fp16_gradients)
+        self.layer = engine.policy.layer(name, *fans, low, high, True, fp16_gradients, within)
+
+    @property
+    def group(self):
+        """The processes whose tensors it looks at."""
+        return self._engine.group
+
+    def looks(self):
+        """Whether the next decision reads statistics."""
+        return bool(self.layer.needs() & native.NEEDS_MOMENTS)
 
     def decide(self, operands, scale_in):
         """Alpha of this pass, with every stage."""
         needs = self.layer.needs()
         seen = native.Observation()
-        group = self._engine.group
+        group = self.group
         if needs & native.NEEDS_MOMENTS:
             seen.dy = statistics.moments(operands.dy, group)
             if operands.w is not None:
@@ -37,6 +47,21 @@ class LayerRule:
         if needs & native.NEEDS_PRODUCTS:
             seen.product_min, seen.product_max = statistics.products(
                 operands.dy, operands.dy_dim, operands.w, operands.w_dim, group)
+        return self._decide(seen, scale_in)
+
+    def decide_of(self, seen, scale_in):
+        """The same of a product of tensors that are both of the batch. `seen`: moments of gradient
+        and factor, where the rule looks; extremes of products are those of the extremes."""
+        made = native.Observation()
+        if seen is not None:
+            made.dy, made.w = seen
+            high = [statistics.magnitude(moments) for moments in seen]
+            made.product_max = high[0] * high[1]
+            if made.product_max != 0:
+                made.product_min = made.dy.min_abs * made.w.min_abs
+        return self._decide(made, scale_in)
+
+    def _decide(self, seen, scale_in):
         parts = self._engine.parts
         decision = self.layer.decide(seen, scale_in * parts,
                                      self._engine.policy.layer_scale(self.name))
@@ -56,5 +81,9 @@ class LayerRule:
     def observe(self, dx, decision):
         """Exponents of dx, which carries alpha, where the rule wants them."""
         if decision.wants_tail:
-            self.layer.observe(statistics.tail(dx, decision.alpha, decision.tail_limit,
-                                               self._engine.group))
+            tails = statistics.Tails(decision.alpha, decision.tail_limit)
+            tails.add(dx)
+            self.observe_tails(tails)
+
+    def observe_tails(self, tails):
+        self.layer.observe(tails.found(self.group))

@@ -3,7 +3,6 @@ training. fp32 values in the processor's memory are looked at by libada_scaling.
 import math
 
 import torch
-from torch import distributed
 
 from ada_train import native
 
@@ -15,37 +14,6 @@ def _values(x):
              or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
              or (x.dim() == 5 and x.is_contiguous(memory_format=torch.channels_last_3d)))
     return x if dense else x.contiguous()
-
-
-def processes():
-    return (distributed.get_world_size()
-            if distributed.is_available() and distributed.is_initialized() else 1)
-
-
-class Group:
-    """The processes whose tensors are one: statistics are those of the whole batch. Without a group
-    this process is alone."""
-
-    def __init__(self, everywhere):
-        alone = not (everywhere and processes() > 1)
-        # A group of its own: the order of its messages does not depend on those of DDP.
-        self._group = None if alone else distributed.new_group()
-        self.alone = alone
-
-    def gather(self, numbers, like):
-        """The numbers of each process, as a list of lists."""
-        if self.alone:
-            return [numbers]
-        nccl = distributed.get_backend(self._group) == "nccl"
-        device = "cpu" if not nccl else like.device if like.is_cuda else "cuda"
-        mine = torch.tensor(numbers, dtype=torch.float64, device=device)
-        parts = [torch.empty_like(mine) for _ in range(distributed.get_world_size(self._group))]
-        distributed.all_gather(parts, mine, group=self._group)
-        return [part.tolist() for part in parts]
-
-    def largest(self, number, like):
-        found = [part[0] for part in self.gather([number], like)]
-        return math.nan if any(map(math.isnan, found)) else max(found)
 
 
 def _moments(x):
@@ -72,17 +40,60 @@ def moments_there(x):
                           least if math.isfinite(least) else 0.0)
 
 
-def moments(x, group):
-    count, mine = _moments(x)
-    if group.alone:
-        return mine
-    parts = group.gather([count, mine.mean, mine.mean_square, mine.min, mine.max, mine.min_abs], x)
+def _merged(parts):
+    """Moments of the values of several parts, each as [count, *moments]."""
     total = sum(part[0] for part in parts)
     least = [part[5] for part in parts if part[5] > 0]
     return native.Moments(sum(part[0] * part[1] for part in parts) / total,
                           sum(part[0] * part[2] for part in parts) / total,
                           min(part[3] for part in parts), max(part[4] for part in parts),
                           min(least) if least else 0.0)
+
+
+class Parts:
+    """Moments of a tensor that is never whole."""
+
+    def __init__(self):
+        self._parts = []
+
+    def add(self, x):
+        count, found = _moments(x)
+        self._parts.append([count, *found.values().values()])
+        self._like = x
+
+    def moments(self, group):
+        if not group.alone:
+            count, mine = sum(part[0] for part in self._parts), _merged(self._parts)
+            return _merged(group.gather([count, *mine.values().values()], self._like))
+        return _merged(self._parts)
+
+
+def moments(x, group):
+    if group.alone:
+        return _moments(x)[1]
+    parts = Parts()
+    parts.add(x)
+    return parts.moments(group)
+
+
+def magnitude(found):
+    """The largest of moments; inf or NaN where the tensor holds such."""
+    if not math.isfinite(found.mean_square):
+        return found.mean_square
+    return max(abs(found.min), abs(found.max))
+
+
+def times(found, factor):
+    """Moments of the values times a factor above zero."""
+    return native.Moments(found.mean * factor, found.mean_square * factor ** 2,
+                          found.min * factor, found.max * factor, found.min_abs * factor)
+
+
+def together(one, other):
+    """Moments of values that are a product of one value of each, as far as rules look."""
+    high = magnitude(one) * magnitude(other)
+    return native.Moments(0.0, one.mean_square * other.mean_square, -high, high,
+                          one.min_abs * other.min_abs)
 
 
 def largest(x, group):
@@ -141,18 +152,29 @@ def products(dy, dy_dim, w, w_dim, group):
     return float((low * w_low)[some].min()), float((high * w_high)[some].max())
 
 
-def tail(dx, alpha, limit, group):
-    """Exponents of dx before alpha, for exact_range."""
-    x = _values(dx)
-    if x.device.type != "cpu":
-        x = x.cpu()
-    found = native.tail_of(x.data_ptr(), x.numel(), alpha, limit)
-    if group.alone:
-        return found
-    parts = group.gather([*found.bins, found.nonzero, found.largest], dx)
-    for i in range(native.TAIL_BINS):
-        found.bins[i] = int(sum(part[i] for part in parts))
-    found.nonzero = int(sum(part[-2] for part in parts))
-    last = [part[-1] for part in parts]
-    found.largest = math.nan if any(map(math.isnan, last)) else max(last)
-    return found
+class Tails:
+    """Exponents of a tensor before alpha, for exact_range; added part by part."""
+
+    def __init__(self, alpha, limit):
+        self._alpha, self._limit, self._found, self._like = alpha, limit, [], None
+
+    def add(self, dx):
+        x = _values(dx)
+        x, self._like = x if x.device.type == "cpu" else x.cpu(), dx
+        found = native.tail_of(x.data_ptr(), x.numel(), self._alpha, self._limit)
+        self._found.append([*found.bins, found.nonzero, found.largest])
+
+    def found(self, group):
+        mine = self._sum(self._found)
+        parts = mine if group.alone else self._sum(group.gather(mine, self._like))
+        tail = native.Tail()
+        for i in range(native.TAIL_BINS):
+            tail.bins[i] = int(parts[i])
+        tail.nonzero, tail.largest = int(parts[-2]), parts[-1]
+        return tail
+
+    @staticmethod
+    def _sum(parts):
+        last = [part[-1] for part in parts]
+        return [sum(column) for column in list(zip(*parts))[:-1]] + [
+            math.nan if any(map(math.isnan, last)) else max(last)]
