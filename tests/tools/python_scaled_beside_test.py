@@ -60,6 +60,9 @@ class BesideTest(unittest.TestCase):
                      {"match": "fc*", "method": "element_wise_range", "power_of_two": False}]}),
                  ("lenet", "fp16", {"policy": "layerwise_dynamic", "init_scale": 2.0 ** 20}),
                  ("lenet", "fp16", {"init_scale": 2.0 ** 4, "reference": True}),
+                 ("lenet", {"format": "fp16", "operands": "mxfp8_e4m3"}, {"init_scale": START}),
+                 ("lenet", {"format": "bf16", "operands": "nvfp4"},
+                  {"init_scale": START, "method": "exact_range"}),
                  ("resnet20", "fp16", {"init_scale": START, **bounds, "reference": True}),
                  ("resnet20", "fp16", {"init_scale": START, **bounds}),
                  ("resnet20", "fp16", {"init_scale": START, **bounds, "batch_norm": True}))
@@ -71,7 +74,8 @@ class BesideTest(unittest.TestCase):
 
     def compare(self, place, name, form, keys):
         net = scaled_networks.made(name)
-        run = scaled_networks.ada_train(BINARY, place, name, net, f"{{format: {form}}}",
+        precision = form if isinstance(form, dict) else {"format": form}
+        run = scaled_networks.ada_train(BINARY, place, name, net, json.dumps(precision),
                                         json.dumps(keys))
         model = AdaLossScaled(net, keys, format=form, folder=place / "torch", every=1)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.005)

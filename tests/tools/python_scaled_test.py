@@ -121,6 +121,48 @@ class ScaledTest(unittest.TestCase):
             model.scale((y.float() * 2.0 ** -18).sum()).backward()
             self.assertEqual(bool((net[0].weight.grad == 0).all()), lost)
 
+    def test_operands_in_blocks(self):
+        """Those of a recording, whose products multiply the same; a power of two changes nothing
+        in blocks of mxfp8."""
+        import ada_train.torch
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 6, 3, groups=2),
+                            nn.Flatten(), nn.Linear(96, 40), nn.ReLU(), nn.Linear(40, 4))
+        x = torch.randn(5, 3, 6, 6)
+        operands = {"forward": "mxfp8_e4m3", "dx": {"dy": "mxfp8_e5m2", "w": "mxfp4"},
+                    "dw": {"x": None, "dy": "mxfp6_e3m2"}}
+        plain = copy.deepcopy(net)
+        recorder = ada_train.torch.record(plain, None, self.folder / "plain", every=1,
+                                          operands=operands)
+        value = square(plain(x))
+        value.backward()
+        recorder.step(value)
+        recorder.close()
+        def by_place(folder):
+            return {(r["layer"], r["tensor"]): [r[key] for key in ("format", "numel", "lost",
+                                                                   "blocks")]
+                    for r in rows(folder, "blocks")}
+        wanted = by_place(self.folder / "plain")
+        for keys in (ALPHA4, {"policy": "fixed", "scale": 16.0}):
+            twin = copy.deepcopy(net)
+            folder = self.folder / keys.get("policy", "adaptive")
+            model = AdaLossScaled(twin, keys, format={"operands": operands}, folder=folder, every=1)
+            loss = square(model(x))
+            self.assertEqual(loss, value)
+            model.scale(loss).backward()
+            self.assertEqual([d["alpha"] for d in model.decisions],
+                             [4.0] * 3 if keys is ALPHA4 else [])
+            for (name, p), q in zip(twin.named_parameters(), plain.parameters()):
+                self.assertTrue(torch.equal(p.grad, q.grad), name)
+            with torch.no_grad():
+                self.assertEqual(square(model(x)), value)  # rounded in evaluation too
+            model.step(torch.optim.SGD(twin.parameters(), 0.0))
+            model.close()
+            self.assertEqual(len(wanted), 4 * 2 + 3 * 3 + 1)  # nobody wants the first layer's dx
+            self.assertEqual(by_place(folder), wanted)
+            model.remove()
+            self.assertFalse(any("forward" in vars(m) for m in twin.modules()))
+
     def test_accumulation_clipping_and_hooks(self):
         torch.manual_seed(0)
         net = scaled_modules.mlp()

@@ -2,7 +2,7 @@
 program (src/telemetry/not_finite.cpp)."""
 from ada_train.csv_writer import shortest
 
-SCALED = ("dx", "dx2", "dy")  # carry S
+SCALED = ("dx", "dx2", "dy", "ds", "dq", "dk", "dv")  # carry S
 
 
 def name_text(layer, tensor, value):

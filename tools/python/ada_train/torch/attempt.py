@@ -34,7 +34,7 @@ class Attempt:
         with torch.no_grad():
             x = values.detach().float().contiguous()
             stats = counting.count(form.grid, x, torch)
-            bins = counting.bins(x, scale, torch) if self._bins else None
+            bins = counting.bins(x, scale, torch) if self._bins and layer != "input" else None
         known = self._found.get((layer, tensor))
         if known is None:
             self._found[layer, tensor] = [form.name, stats, bins, scale]

@@ -112,7 +112,7 @@ class Emulation:
                     lambda _, args, y: self._after(name, module, y), always_call=True)]
 
     def hook_input(self, args):
-        rounding = self._rounding("", "y", "activations")
+        rounding = self._rounding("input", "y", "activations")
         return tuple(_Round.apply(arg, rounding, None) if _is_real(arg) else arg for arg in args)
 
     def hook_logits(self, logits):

@@ -120,7 +120,7 @@ class _Multiplied(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, bias, product):
         ctx.save_for_backward(x, w)
-        ctx.product, ctx.bias = product, bias is not None
+        ctx.product, ctx.bias, ctx.ada_linear = product, bias is not None, True  # in S
         return product.multiply(product.taken("forward.x", x), product.taken("forward.w", w), bias)
 
     @staticmethod

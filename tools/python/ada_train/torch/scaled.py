@@ -13,6 +13,7 @@ from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch.emulate import Emulation, roles_of
 from ada_train.torch.layers import is_layer, is_product, name_of
+from ada_train.torch.operands import formats_of
 from ada_train.torch.recorder import Recorder
 from ada_train.torch.scaling import calls, sites
 from ada_train.torch.scaling.engine import Engine
@@ -55,7 +56,9 @@ class AdaLossScaled(nn.Module):
     policy: the keys of ada-train's `scaling:` as a map or as YAML; policy adaptive where they name
         none.
     format: a format to emulate in a model that computes in fp32; or the roles of one:
-        {"format": "fp16", "gradients": "fp8_e5m2", "saturate": True}.
+        {"format": "fp16", "gradients": "fp8_e5m2", "saturate": True}, and with "operands" what
+        products of nn.Linear and nn.Conv2d round once more, as ada_train.torch.record has it:
+        {"format": "bf16", "operands": "mxfp8_e4m3"}.
     folder: where the CSVs of a run are written, a row of each layer at every `every`-th step.
     statistics: "global": rules look at the gradients of all processes; "local": at this one's.
     linear: names of functions of autograd, written in Python, whose backward is linear in the
@@ -75,17 +78,18 @@ class AdaLossScaled(nn.Module):
         model = _eager(model)
         inner = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
         keys = policy if isinstance(policy, str) else {"policy": "adaptive", **(policy or {})}
-        policy, formats = native.Policy(keys), _formats(format)
+        policy, formats, operands = native.Policy(keys), *_formats(format)
         if policy.facts.follows_reference and formats[0] and not formats[4]:
             formats[4] = formats[3] or formats[0]  # the original keeps weight gradients in fp16
-        roles = roles_of(*formats)
+        roles = roles_of(*formats, always=operands is not None)
         if roles is not None:
             Emulation.check(inner)
         self.module, self._inner = model, [inner]  # a list: no second child of its own
         self._engine = Engine(inner, policy, roles, statistics == "global", linear)
-        self.recorder = self._record(inner, formats, folder, every, dict(record or {}))
+        self.recorder = self._record(inner, formats, folder, every,
+                                     {"operands": operands, **(record or {})})
         self.attempt = self.recorder.attempt if self.recorder else None
-        self._hooks = [] if self.recorder or roles is None else self._emulate(inner, roles)
+        self._hooks = [] if self.recorder or roles is None else self._emulate(inner, roles, operands)
         if self._engine.facts.follows_reference and self._engine.emulation is not None:
             self._engine.emulation.start = Cell()
         self._sites = sites.install(inner, self._engine, name_of) if self._engine.chooses else []
@@ -110,8 +114,9 @@ class AdaLossScaled(nn.Module):
         self._engine.emulation = recorder.emulation
         return recorder
 
-    def _emulate(self, inner, roles):
-        emulation = self._engine.emulation = Emulation(self, roles)
+    def _emulate(self, inner, roles, operands):
+        emulation = self._engine.emulation = Emulation(
+            self, roles, None if operands is None else formats_of(operands))
         hooks = [inner.register_forward_pre_hook(lambda _, args: emulation.hook_input(args))]
         for module, name in layers_of(inner, ["*"]).items():
             hooks += emulation.hook(name, module)
@@ -274,13 +279,15 @@ def _eager(model):
 
 
 def _formats(format):
-    """The arguments of roles_of()."""
+    """The arguments of roles_of(), and `operands`."""
     keys = ("format", "activations", "weights", "gradients", "weight_gradients", "saturate")
     given = format if isinstance(format, dict) else {"format": format}
-    unknown = sorted(set(given) - set(keys))
+    unknown = sorted(set(given) - set(keys) - {"operands"})
     if unknown:
-        raise ValueError(f"format: {', '.join(unknown)}: expected some of {', '.join(keys)}")
-    return [given.get(key, False if key == "saturate" else None) for key in keys]
+        raise ValueError(f"format: {', '.join(unknown)}: expected some of {', '.join(keys)}, "
+                         "operands")
+    return [given.get(key, False if key == "saturate" else None) for key in keys], (
+        given.get("operands"))
 
 
 def _named(name, _, __, y):

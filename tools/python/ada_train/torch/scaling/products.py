@@ -121,7 +121,8 @@ class Product(torch.autograd.Function):
         ctx.fans, ctx.computes, ctx.ada_linear = operation.fans(weight), x.dtype, True
         ctx.rule = ctx.came = ctx.leaves = ctx.observer = None
         with torch.autocast(kind, enabled=False):
-            return operation.forward(x, weight, bias)
+            return operation.forward(site.taken("forward.x", x), site.taken("forward.w", weight),
+                                     bias)
 
     @staticmethod
     @once_differentiable
@@ -159,6 +160,8 @@ def _unscaled(gradient, scale, dtype):
 
 def _gradients(ctx, dy, x, w, needs, decision):
     operation = ctx.operation
+    if ctx.site.taker is not None:
+        return _of_taken(ctx, dy, x, w, needs, decision)
     if decision is None or not needs[0]:
         return operation.backward(dy, x, w, needs)
     alpha, narrow = decision.alpha, dy.dtype in (torch.float16, torch.bfloat16)
@@ -178,4 +181,22 @@ def _gradients(ctx, dy, x, w, needs, decision):
         dx = operation.dx(dy, x, w).mul_(alpha)
         ctx.rule.observe(dx, decision)
     _, dw, db = operation.backward(dy, x, w, (False, *needs[1:]))
+    return dx, dw, db
+
+
+def _of_taken(ctx, dy, x, w, needs, decision):
+    """Each product takes operands of its own; db is that of dy as it is stored."""
+    operation, taken, dx, dw, db = ctx.operation, ctx.site.taken, None, None, None
+    alpha = 1.0 if decision is None else decision.alpha
+    if needs[0]:
+        first = decision is not None and decision.alpha_first and alpha != 1
+        stored = ctx.site.engine.round_gradient(dy * alpha) if first else dy
+        dx = operation.dx(taken("dx.dy", stored), x, taken("dx.w", w))
+        if decision is not None:
+            dx = dx if first else dx.mul_(alpha)
+            ctx.rule.observe(dx, decision)
+    if needs[1]:
+        dw = operation.backward(taken("dw.dy", dy), taken("dw.x", x), w, (False, True, False))[1]
+    if needs[2]:
+        db = operation.backward(dy, x, w, (False, False, True))[2]
     return dx, dw, db

@@ -8,6 +8,7 @@ from torch.nn import functional
 from torch.nn.modules import activation
 
 from ada_train.torch.layers import is_conv1d
+from ada_train.torch.operands import Product as Taker
 from ada_train.torch.scaling.products import Convolution, Linear, Product
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -16,16 +17,23 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 class Site:
     """A module's place in its model. Without an engine, as in a model that was saved, it says
-    nothing."""
+    nothing. `taker`: what rounds the products' operands (operands.Product), or None."""
 
-    def __init__(self, name, engine, operation):
-        self.name, self.engine, self.operation = name, engine, operation
+    def __init__(self, name, engine, operation, taker=None):
+        self.name, self.engine, self.operation, self.taker = name, engine, operation, taker
 
     def __reduce__(self):
         return Site, (self.name, None, self.operation)
 
     def __deepcopy__(self, _):
         return self  # a copy of the model is trained as the model is, or not at all
+
+    def plain(self, forward, module, x):
+        """Without gradients."""
+        return forward(module, x) if self.taker is None else self.taker(x)
+
+    def taken(self, operand, tensor):
+        return tensor if self.taker is None else self.taker.taken(operand, tensor)
 
     def product(self, x, weight, bias, operation=None):
         return Product.apply(x, weight, bias, operation or self.operation, self)
@@ -40,7 +48,7 @@ def _forward(function):
 @_forward
 def _linear(self, input):
     if not torch.is_grad_enabled():
-        return nn.Linear.forward(self, input)
+        return self._ada_site.plain(nn.Linear.forward, self, input)
     return self._ada_site.product(input, self.weight, self.bias)
 
 
@@ -54,7 +62,7 @@ def _conv1d(self, x):
 @_forward
 def _convolution(self, input):
     if not torch.is_grad_enabled():
-        return type(self).forward(self, input)
+        return self._ada_site.plain(type(self).forward, self, input)
     if isinstance(self.padding, str) or self.padding_mode != "zeros":
         mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
         input = functional.pad(input, self._reversed_padding_repeated_twice, mode=mode)
@@ -123,10 +131,10 @@ def install(model, engine, name_of):
     """Gives each such module its Site; the modules that have one, for remove()."""
     found = []
     for path, module in model.named_modules():
-        kind = _kind(module)
-        if kind is None or "forward" in module.__dict__:
+        kind, taker = _kind(module), module.__dict__.get("forward")
+        if kind is None or not (taker is None or isinstance(taker, Taker)):
             continue
-        module._ada_site = Site(name_of(path), engine, kind[1])
+        module._ada_site = Site(name_of(path), engine, kind[1], taker)
         module.forward = types.MethodType(kind[0], module)
         found.append(module)
     return found
