@@ -159,12 +159,13 @@ class RecordTest(unittest.TestCase):
             lost += int(a["underflow"])
             what = (a["step"], a["layer"], a["tensor"])
             # Sums run in another order: a value next to a threshold may fall on its other side.
-            off = 0 if a["step"] == "1" else max(2, int(a["numel"]) // 2000)
+            # By step 3 one before a ReLU may be on the other side of zero.
+            off = 0 if a["step"] == "1" else max(2, int(a["numel"]) // (
+                2000 if a["step"] == "2" else 200))
             if a["layer"] == "input":  # the dump holds images that were rounded
                 continue
             for column in COUNTS:
                 self.assertLessEqual(abs(int(a[column]) - int(b[column])), off, (what, column))
-            # By step 3 a value before a ReLU may be on the other side of zero.
             near = 5e-4 if a["step"] != "3" else 0.03
             for column in ("max_abs", "std", "l1", "l2"):
                 self.assertAlmostEqual(float(b[column]) / (float(a[column]) or 1),
