@@ -46,25 +46,44 @@ ADA_INLINE U BlockByBlock(WordOfFour first, WordOfFour second) {
 #endif
 }
 
-// The words of blocks `block` to `block` + 3.
-ADA_INLINE U FourBlocks(std::uint64_t key, std::uint64_t draw, std::uint64_t block) {
-  const std::uint64_t blocks[] = {block, block + 1, block + 2, block + 3};
-  WordOfFour c0;
-  LoadParts(blocks, c0);
-  WordOfFour c1 = c0 >> 32, c2 = WordOfFour{} + static_cast<std::uint32_t>(draw),
-             c3 = WordOfFour{} + (draw >> 32);
+// words[g]: those of blocks `block` + 4 g to `block` + 4 g + 3. Each round of a block waits for the
+// one before; those of several groups overlap.
+template <int kGroups>
+ADA_INLINE void GroupsOfBlocks(std::uint64_t key, std::uint64_t draw, std::uint64_t block,
+                               U* words) {
+  static constexpr std::uint64_t kFirst[] = {0, 1, 2, 3};
+  WordOfFour c0[kGroups], c1[kGroups], c2[kGroups], c3[kGroups];
+  for (int g = 0; g < kGroups; ++g) {
+    LoadParts(kFirst, c0[g]);
+    c0[g] = c0[g] + (block + 4 * static_cast<std::uint64_t>(g));
+    c1[g] = c0[g] >> 32, c2[g] = WordOfFour{} + static_cast<std::uint32_t>(draw);
+    c3[g] = WordOfFour{} + (draw >> 32);
+  }
   auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
 #pragma GCC unroll 10
   for (int round = 0; round < philox::kRounds; ++round) {
-    const WordOfFour product0 = TimesWord(c0, philox::kMultiply0);
-    const WordOfFour product1 = TimesWord(c2, philox::kMultiply1);
-    c0 = (product1 >> 32) ^ c1 ^ k0;
-    c1 = product1;
-    c2 = (product0 >> 32) ^ c3 ^ k1;
-    c3 = product0;
+    const WordOfFour key0 = WordOfFour{} + k0, key1 = WordOfFour{} + k1;
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) {
+      const WordOfFour product0 = TimesWord(c0[g], philox::kMultiply0);
+      const WordOfFour product1 = TimesWord(c2[g], philox::kMultiply1);
+      c0[g] = (product1 >> 32) ^ c1[g] ^ key0;
+      c1[g] = product1;
+      c2[g] = (product0 >> 32) ^ c3[g] ^ key1;
+      c3[g] = product0;
+    }
     k0 += philox::kWeyl0, k1 += philox::kWeyl1;
   }
-  return BlockByBlock((c0 & 0xffffffffu) | (c1 << 32), (c2 & 0xffffffffu) | (c3 << 32));
+#pragma GCC unroll 4
+  for (int g = 0; g < kGroups; ++g)
+    words[g] =
+        BlockByBlock((c0[g] & 0xffffffffu) | (c1[g] << 32), (c2[g] & 0xffffffffu) | (c3[g] << 32));
+}
+// The words of blocks `block` to `block` + 3.
+ADA_INLINE U FourBlocks(std::uint64_t key, std::uint64_t draw, std::uint64_t block) {
+  U words;
+  GroupsOfBlocks<1>(key, draw, block, &words);
+  return words;
 }
 
 // Random words first .. first + 15 of (key, draw): word j lies in block j / 4 at j % 4.
@@ -77,5 +96,51 @@ ADA_OUTLINE U RandomWords(std::uint64_t key, std::uint64_t draw, std::uint64_t f
   LoadParts(all + first % 4, words);
   return words;
 }
+
+// The same words, of a stretch of values that is walked through: blocks are made many at a time, so
+// that their rounds, each of which waits for the one before, overlap.
+class WordsOfStretch {
+ public:
+  // values: of the stretch, whose first one takes word `first`.
+  WordsOfStretch(std::uint64_t key, std::uint64_t draw, std::uint64_t first, std::int64_t values)
+      : key_(key), draw_(draw), first_(first), last_(first + static_cast<std::uint64_t>(values)) {}
+
+  // Words of values i .. i + 15.
+  ADA_INLINE U At(std::int64_t i) {
+    const std::uint64_t at = first_ + static_cast<std::uint64_t>(i);
+    if (at < begin_ || at + kLanes > end_) Make(at);
+    U words;
+    LoadParts(words_ + (at - begin_), words);
+    return words;
+  }
+
+ private:
+  // As many groups as the registers hold.
+#ifdef __AVX512F__
+  static constexpr int kGroups = 4;
+#elif defined(__AVX2__)
+  static constexpr int kGroups = 2;
+#else
+  static constexpr int kGroups = 1;
+#endif
+  static constexpr std::uint64_t kStep = kGroups * kLanes, kWords = 256;
+
+  ADA_OUTLINE void Make(std::uint64_t at) {
+    const std::uint64_t begin = at / 4 * 4, least = at + kLanes > last_ ? at + kLanes : last_;
+    const std::uint64_t needed = least - begin < kWords ? least - begin : kWords;
+    const std::uint64_t key = key_, draw = draw_;
+    std::uint64_t made = 0;
+    for (; made < needed; made += kStep) {
+      U words[kGroups];
+      GroupsOfBlocks<kGroups>(key, draw, (begin + made) / 4, words);
+      for (int g = 0; g < kGroups; ++g) StoreParts(words_ + made + g * kLanes, words[g]);
+    }
+    begin_ = begin, end_ = begin + made;
+  }
+
+  std::uint64_t key_, draw_, first_, last_;
+  std::uint64_t begin_ = 1, end_ = 0;  // of what is in words_
+  alignas(64) std::uint32_t words_[kWords];
+};
 
 }  // namespace ada::backend::cpu::ADA_ISA

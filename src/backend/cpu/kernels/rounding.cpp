@@ -105,11 +105,13 @@ void Sum(const TensorSpan* in, const float* factors, int count, TensorSpan out, 
 void Dropout(TensorSpan in, TensorSpan out, std::int64_t first, std::int64_t n, float rate,
              std::uint64_t key, std::uint64_t draw, const Rounding& rounding) {
   const F factor = Fill(1.0f / (1.0f - rate));
+  WordsOfStretch words_of(key, draw, static_cast<std::uint64_t>(first), n);
+  WordsOfStretch* const stretch = &words_of;
   Dispatch({in, out}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
         out, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
-          const U words = RandomWords(key, draw, static_cast<std::uint64_t>(first + i));
+          const U words = stretch->At(i);
           const F random = ToFloats((I)(words >> 8)) * 0x1p-24f;
           const F x = LoadAt<Mode, decltype(tail)::value>(in, i, lanes);
           return Select(random >= Fill(rate), x * factor, F{});
