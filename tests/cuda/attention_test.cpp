@@ -135,6 +135,21 @@ class AttentionLab {
   AttentionCase c_;
 };
 
+// With so many scores in memory at a time: one head of keys, or two.
+void CheckChunks(const AttentionCase& c, int scores) {
+  CudaSwitches switches;
+  switches.scores = scores, switches.poison = true;
+  const auto run = [&](std::unique_ptr<Backend> backend) {
+    Lab lab(std::move(backend));
+    Findings findings;
+    AttentionLab attention(lab, c);
+    const auto op = lab->Make(attention.spec);
+    for (int step = 0; step < 3; ++step) attention.Step(*op, step, findings);
+    return findings;
+  };
+  CheckSame(run(cpu::MakeCpuBackend(1)), run(MakeBackendUnderTest(switches)));
+}
+
 void Check(const AttentionCase& c) {
   CAPTURE(FormatName(c.x));
   CAPTURE(FormatName(c.gradients));
@@ -213,6 +228,19 @@ TEST_SUITE(ADA_SUITE) {
     Check(c);
     c = {}, c.x = c.gradients = kFp8E4M3, c.p_scale = 64, c.ds_scale = 512;
     Check(c);
+  }
+
+  TEST_CASE("attention in chunks of heads") {
+    for (const LayerMethod method : {LayerMethod::kApproxRange, LayerMethod::kExactRange})
+      for (const bool keeps : {false, true})
+        for (const bool stochastic : {false, true}) {
+          AttentionCase c;
+          c.x = c.gradients = kFp16, c.method = method, c.causal = true, c.kv_heads = 2;
+          c.dropout = 0.3f, c.keeps = keeps, c.stochastic = stochastic;
+          for (const int heads : {1, 2, 3}) CheckChunks(c, heads * 2 * 37 * 37);
+          c.queries = c.keys = 19, c.width = 3;
+          CheckChunks(c, 1);
+        }
   }
 
   TEST_CASE("attention without some of its gradients") {

@@ -36,6 +36,7 @@ std::vector<Switched> AllSwitched() {
           With("ADA_CUDA_CUBLAS", "0", [](CudaSwitches& s) { s.cublas = false; }),
           With("ADA_CUDA_ROUND", "0", [](CudaSwitches& s) { s.round = false; }),
           With("ADA_CUDNN_SKIP", "3", [](CudaSwitches& s) { s.cudnn_skip = 3; }),
+          With("ADA_CUDA_SCORES", "100", [](CudaSwitches& s) { s.scores = 100; }),
           With("ADA_CUDA_POISON", "1", [](CudaSwitches& s) { s.poison = true; })};
 }
 // Whether it makes a device's libraries choose other ways to a sum.
@@ -108,7 +109,7 @@ TEST_SUITE("cpu") {
     CHECK(cuda::SwitchesText(changed) ==
           ", ADA_CUDA_GRAPHS=0, ADA_CUDA_SIDE_STREAM=0, ADA_CUDA_PLAIN=0, ADA_CUDA_LAST_BLOCK=0, "
           "ADA_CUDA_CUBLAS=0, ADA_CUDA_ROUND=0, ADA_CUDA_POISON=1, ADA_CUDA_PDL=early, "
-          "ADA_CUDNN_SKIP=3");
+          "ADA_CUDNN_SKIP=3, ADA_CUDA_SCORES=100");
     // What is set already stays, unless a variable says otherwise.
     CHECK(Read({}, changed) == changed);
     CHECK(Read({{"ADA_CUDA_PDL", "late"}}, changed).pdl == Pdl::kLate);
@@ -127,6 +128,10 @@ TEST_SUITE("cpu") {
     for (const char* value : {"", "-1", "100", "1.5", "2x", "99999999999"})
       CHECK(Refused("ADA_CUDNN_SKIP", value) ==
             std::string("ADA_CUDNN_SKIP=") + value + ": expected a number of engines, 0 to 99");
+    for (const char* value : {"", "0", "-1", "1e6", "1073741825"})
+      CHECK(Refused("ADA_CUDA_SCORES", value) ==
+            std::string("ADA_CUDA_SCORES=") + value +
+                ": expected a number of scores, 1 to 1073741824");
   }
 
   TEST_CASE("switches: what the steps of a run ask for with each") {

@@ -53,8 +53,9 @@ class TextStepsOnKernels(unittest.TestCase):
                     self.assertEqual(self.differing(whole, self.train("again")), [])
                     self.train("parts", "--set", "train.max_steps=5")
                     self.assertEqual(self.differing(whole, self.train("parts")), [])
-                    for switch in ("GRAPHS", "SIDE_STREAM", "PLAIN", "LAST_BLOCK", "ROUND"):
-                        plain = self.train(switch, **{f"ADA_CUDA_{switch}": "0"})
+                    for switch, value in (("GRAPHS", "0"), ("SIDE_STREAM", "0"), ("PLAIN", "0"),
+                                          ("LAST_BLOCK", "0"), ("ROUND", "0"), ("SCORES", "150")):
+                        plain = self.train(switch, **{f"ADA_CUDA_{switch}": value})
                         self.assertEqual(self.differing(whole, plain), [], switch)
 
     def train(self, run, *more, **environment):

@@ -67,7 +67,9 @@ void Checker::CheckStats(const Output& out, Lazy& lazy) {
   if (!a.full || !b.full) return CheckLargest(out.format, a.max_abs, b.max_abs, lazy);
   near("max_abs", static_cast<double>(a.max_abs), static_cast<double>(b.max_abs), 0, largest);
   const auto n = static_cast<double>(std::max<std::int64_t>(a.numel, 1));
-  near("min_abs", static_cast<double>(a.min_abs), static_cast<double>(b.min_abs), 0, largest);
+  // Where a value may be zero, the smallest of the others may be any of them.
+  near("min_abs", static_cast<double>(a.min_abs), static_cast<double>(b.min_abs), 0,
+       [](const Budget& budget) { return budget.zeros_before > 0 ? INFINITY : budget.largest; });
   near("mean", a.mean, b.mean, kDoubleSums * a.l1 / n,
        [n](const Budget& budget) { return budget.sum / n; });
   near("l1", a.l1, b.l1, kDoubleSums * a.l1, [](const Budget& budget) { return budget.sum; });
@@ -119,7 +121,7 @@ void Checker::CheckTail(const scaling::ExponentTail& a, const scaling::ExponentT
   if (!Same(a.largest, b.largest))
     CheckNumber("tail's largest", a.largest, b.largest, (*lazy).largest);
   CheckNumber("tail's scale", static_cast<double>(a.scale_in), static_cast<double>(b.scale_in),
-              kDecision * std::fabs(static_cast<double>(a.scale_in)));
+              decision_bound_ * std::fabs(static_cast<double>(a.scale_in)));
   CheckNumber("tail's limit", a.limit, b.limit, 0);
 }
 

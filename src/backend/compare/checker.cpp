@@ -93,13 +93,13 @@ void Checker::CheckScale(const std::string& name, const float* scale) {
   tensor_ = name;
   const auto a = static_cast<double>(addresses_.Read(0, scale)),
              b = static_cast<double>(addresses_.Read(1, scale));
-  CheckNumber("scale", a, b, kDecision * std::fabs(a));
+  CheckNumber("scale", a, b, decision_bound_ * std::fabs(a));
   addresses_.Copy(scale);
 }
 
 void Checker::CheckStages(const scaling::ScaleDecision& a, const scaling::ScaleDecision& b) {
   const auto near = [&](const char* what, double x, double y) {
-    CheckNumber(what, x, y, kDecision * std::fabs(x));
+    CheckNumber(what, x, y, decision_bound_ * std::fabs(x));
   };
   near("scale_in", static_cast<double>(a.scale_in), static_cast<double>(b.scale_in));
   near("unbound", a.unbound, b.unbound);
@@ -108,7 +108,7 @@ void Checker::CheckStages(const scaling::ScaleDecision& a, const scaling::ScaleD
   CheckNumber("error", static_cast<double>(a.error), static_cast<double>(b.error), 0);
   CheckNumber("halvings", a.halvings, b.halvings, 0);
   // At a power of two the next smaller one may be chosen.
-  const bool boundary = Near(a.bound, b.bound, kDecision * std::fabs(a.bound)) &&
+  const bool boundary = Near(a.bound, b.bound, decision_bound_ * std::fabs(a.bound)) &&
                         a.bound != b.bound && Near(a.pow2, b.pow2, std::fabs(a.pow2));
   if (boundary && !Same(a.pow2, b.pow2)) return;
   near("pow2", a.pow2, b.pow2);
@@ -131,7 +131,8 @@ void Checker::CheckScaler(const scaling::LayerScaler* scaler, const ReferenceBou
   CheckStages(a.decision, b.decision);
   tensor_ = "state";
   CheckNumber("calls", static_cast<double>(a.state.calls), static_cast<double>(b.state.calls), 0);
-  CheckNumber("unbound", a.state.unbound, b.state.unbound, kDecision * std::fabs(a.state.unbound));
+  CheckNumber("unbound", a.state.unbound, b.state.unbound,
+              decision_bound_ * std::fabs(a.state.unbound));
   CheckNumber("unbound_limit", static_cast<double>(a.state.unbound_limit),
               static_cast<double>(b.state.unbound_limit), 0);
   CheckNumber("state_scale", static_cast<double>(a.state.state_scale),

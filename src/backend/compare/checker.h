@@ -24,6 +24,8 @@ class Checker {
 
   AddressMap& addresses() const { return addresses_; }
   double slack() const { return slack_; }
+  // Relative, of the stages of decisions and the scales that come of them.
+  void set_decision_bound(double bound) { decision_bound_ = bound; }
 
   // Values, statistics, moments and histogram of a tensor. `bounds` null: all values are exact.
   void Check(const Output& out, const Pass& pass, const ReferenceBounds* bounds = nullptr);
@@ -57,7 +59,7 @@ class Checker {
 
   AddressMap& addresses_;
   Difference about_;
-  double slack_;
+  double slack_, decision_bound_ = kDecision;
   Report report_;
   bool told_ = false;
   std::string tensor_;

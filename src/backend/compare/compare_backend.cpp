@@ -96,6 +96,8 @@ class CompareBackend final : public Backend {
             s.y_amax_deferred = s.dx.amax_deferred = false;
           if constexpr (requires { s.dy.amax_deferred; }) s.dy.amax_deferred = false;
           if constexpr (requires { s.scaler; }) addresses_.ShowOnHost(s.scaler);
+          if constexpr (requires { s.scalers; })
+            for (const scaling::LayerScaler* scaler : s.scalers) addresses_.ShowOnHost(scaler);
           return MakePair(s, first_->Make(s), second_->Make(addresses_.ForSecond(s)));
         },
         spec);

@@ -27,9 +27,12 @@ class ComparedMatmul final : public ComparedOp<Op> {
   void Before(const std::string& phase, const Pass& pass) override {
     if (phase == "refresh weights") return operands_.Refresh(pass);
     operands_.Begin(pass);
-    if (phase != "backward" || !pass.accumulate) return;
-    old_dw_ = comparison().addresses.Values(0, spec_.dw, spec_.dw.shape.n);
-    if (spec_.db) old_db_ = comparison().addresses.Values(0, spec_.db, spec_.db.shape.n);
+    old_dw_.clear(), old_db_.clear();
+    if (phase != "backward" || !spec_.dw) return;
+    if (pass.accumulate || spec_.adds_dw)
+      old_dw_ = comparison().addresses.Values(0, spec_.dw, spec_.dw.shape.n);
+    if (pass.accumulate && spec_.db)
+      old_db_ = comparison().addresses.Values(0, spec_.db, spec_.db.shape.n);
   }
   void Check(const std::string& phase, const Pass& pass, Checker& checker) override {
     if (phase == "refresh weights") return CheckWeights(pass, checker);
@@ -88,14 +91,14 @@ class ComparedMatmul final : public ComparedOp<Op> {
   bool rounds_dw() const {
     return !(spec_.dw_format == kFp32) || spec_.dw_style.per_tensor_scale != nullptr;
   }
-  // (gradient, under the authors' rules rounded) / S, added to what was there.
-  Interval Unscaled(Interval in, bool round, const Pass& pass, const std::vector<float>& old,
-                    std::int64_t i, double s) const {
+  // (gradient, under the authors' rules rounded) / S, added to what was there, if anything was.
+  Interval Unscaled(Interval in, bool round, const std::vector<float>& old, std::int64_t i,
+                    double s) const {
     if (round) in = RoundedTo(spec_.dw_format, in);
     in = Times(in, 1 / s);
     const double error = 0x1p-23 * std::max(std::fabs(in.low), std::fabs(in.high));
     in = {in.low - error, in.high + error};
-    return pass.accumulate ? Plus(in, static_cast<double>(old[static_cast<std::size_t>(i)])) : in;
+    return old.empty() ? in : Plus(in, static_cast<double>(old[static_cast<std::size_t>(i)]));
   }
 
   void CheckWeightGradient(const Pass& pass, Checker& checker) {
@@ -104,7 +107,7 @@ class ComparedMatmul final : public ComparedOp<Op> {
     const FunctionBounds dw([&](std::int64_t i) {
       const Interval sum =
           AroundSum(operands_.Dw(i), spec_.x.format, spec_.dy.tensor.format, checker);
-      return Unscaled(sum, round, pass, old_dw_, i, s);
+      return Unscaled(sum, round, old_dw_, i, s);
     });
     Output out = ParameterOf("dw", spec_.dw);
     out.format = spec_.dw_format, out.style = spec_.dw_style, out.stats = spec_.dw_stats;
@@ -115,8 +118,7 @@ class ComparedMatmul final : public ComparedOp<Op> {
     if (!spec_.db) return;
     const auto s = static_cast<double>(checker.addresses().Read(0, spec_.dy.scale));
     const FunctionBounds db([&](std::int64_t i) {
-      return Unscaled(Around(operands_.Db(i), checker.slack()), spec_.reference, pass, old_db_, i,
-                      s);
+      return Unscaled(Around(operands_.Db(i), checker.slack()), spec_.reference, old_db_, i, s);
     });
     Output out = ParameterOf("db", spec_.db);
     if (spec_.reference) out.format = spec_.dw_format;
@@ -128,6 +130,15 @@ class ComparedMatmul final : public ComparedOp<Op> {
   std::vector<float> old_dw_, old_db_;
 };
 
+// On a sequence: each position of x where y has it.
+LinearSpec ByPosition(LinearSpec spec) {
+  const Shape& y = spec.y.shape;
+  if (y.h * y.w == 1) return spec;
+  spec.x.shape = {y.n, y.h, y.w, spec.w.shape.per_image()};
+  if (spec.dx) spec.dx.tensor.shape = spec.x.shape;
+  return spec;
+}
+
 }  // namespace
 
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Conv2dSpec& spec) {
@@ -138,7 +149,8 @@ std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair,
   return std::make_unique<ComparedMatmul>(comparison, std::move(pair), spec, WindowOf(spec));
 }
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const LinearSpec& spec) {
-  return std::make_unique<ComparedMatmul>(comparison, std::move(pair), spec, WindowOf(spec));
+  const LinearSpec flat = ByPosition(spec);
+  return std::make_unique<ComparedMatmul>(comparison, std::move(pair), flat, WindowOf(flat));
 }
 
 }  // namespace ada::backend::compare

@@ -112,7 +112,12 @@ std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Spe
   }
   // Sums whose order is fixed.
   if constexpr (requires { spec.dw; })
-    if (spec.dw) op->backward.push_back(ParameterOf("dw", spec.dw));
+    if (spec.dw) {
+      Output dw = ParameterOf("dw", spec.dw);
+      if constexpr (requires { spec.dw_stats; })
+        dw.format = spec.dw_format, dw.style = spec.dw_style, dw.stats = spec.dw_stats;
+      op->backward.push_back(dw);
+    }
   if constexpr (requires { spec.dgamma; })
     if (spec.dgamma) {
       op->backward.push_back(ParameterOf("dgamma", spec.dgamma));
@@ -130,6 +135,7 @@ std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair,
                               const ConvTranspose2dSpec& spec);
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const LinearSpec& spec);
 std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const BatchNormSpec& spec);
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const AttentionSpec& spec);
 std::unique_ptr<InputOp> CompareOp(Comparison& comparison, OpPair<InputOp> pair,
                                    const InputSpec& spec);
 std::unique_ptr<LossOp> CompareOp(Comparison& comparison, OpPair<LossOp> pair,

@@ -26,7 +26,8 @@ Window WindowOf(const ConvTranspose2dSpec& spec) {
 }
 Window WindowOf(const LinearSpec& spec) {
   Window window;
-  window.kernel = {spec.x.shape.h, spec.x.shape.w};
+  const bool sequence = spec.y.shape.h * spec.y.shape.w > 1;
+  if (!sequence) window.kernel = {spec.x.shape.h, spec.x.shape.w};
   return window;
 }
 

@@ -24,9 +24,9 @@ constexpr std::array<Flag, 7> kFlags = {{{"ADA_CUDA_GRAPHS", &CudaSwitches::grap
                                          {"ADA_CUDA_ROUND", &CudaSwitches::round},
                                          {"ADA_CUDA_POISON", &CudaSwitches::poison}}};
 
-constexpr char kPdl[] = "ADA_CUDA_PDL", kSkip[] = "ADA_CUDNN_SKIP";
+constexpr char kPdl[] = "ADA_CUDA_PDL", kSkip[] = "ADA_CUDNN_SKIP", kScores[] = "ADA_CUDA_SCORES";
 constexpr std::array<const char*, 3> kPdlWords = {"off", "late", "early"};  // as Pdl has them
-constexpr int kMostSkipped = 99;
+constexpr int kMostSkipped = 99, kMostScores = 1 << 30;
 
 [[noreturn]] void Refuse(const char* name, std::string_view value, const std::string& expected) {
   throw DeviceError(std::string(name) + "=" + std::string(value) + ": expected " + expected);
@@ -43,13 +43,16 @@ CudaSwitches::Pdl PdlOf(std::string_view value) {
   Refuse(kPdl, value, "off, late or early");
 }
 
-int SkipOf(std::string_view value) {
-  int skip = 0;
+// what: of which it is a number.
+int NumberOf(const char* name, std::string_view value, const char* what, int least, int most) {
+  int number = 0;
   const char* const end = value.data() + value.size();
-  const auto [at, error] = std::from_chars(value.data(), end, skip);
-  if (error != std::errc() || at != end || skip < 0 || skip > kMostSkipped)
-    Refuse(kSkip, value, "a number of engines, 0 to " + std::to_string(kMostSkipped));
-  return skip;
+  const auto [at, error] = std::from_chars(value.data(), end, number);
+  if (error != std::errc() || at != end || number < least || number > most)
+    Refuse(name, value,
+           std::string("a number of ") + what + ", " + std::to_string(least) + " to " +
+               std::to_string(most));
+  return number;
 }
 
 }  // namespace
@@ -59,7 +62,10 @@ CudaSwitches SwitchesOf(const CudaSwitches& set, const VariableValue& value) {
   for (const Flag& flag : kFlags)
     if (const char* text = value(flag.name)) switches.*flag.value = FlagOf(flag.name, text);
   if (const char* text = value(kPdl)) switches.pdl = PdlOf(text);
-  if (const char* text = value(kSkip)) switches.cudnn_skip = SkipOf(text);
+  if (const char* text = value(kSkip))
+    switches.cudnn_skip = NumberOf(kSkip, text, "engines", 0, kMostSkipped);
+  if (const char* text = value(kScores))
+    switches.scores = NumberOf(kScores, text, "scores", 1, kMostScores);
   return switches;
 }
 
@@ -73,6 +79,7 @@ std::string SwitchesText(const CudaSwitches& switches) {
     if (switches.*flag.value != made.*flag.value) add(flag.name, switches.*flag.value ? "1" : "0");
   if (switches.pdl != made.pdl) add(kPdl, kPdlWords[static_cast<std::size_t>(switches.pdl)]);
   if (switches.cudnn_skip != made.cudnn_skip) add(kSkip, std::to_string(switches.cudnn_skip));
+  if (switches.scores != made.scores) add(kScores, std::to_string(switches.scores));
   return text;
 }
 

@@ -23,7 +23,9 @@ struct CudaSwitches {
   bool cublas = true;      // ADA_CUDA_CUBLAS: convolutions of 1x1 are cuBLAS's, else cuDNN's
   bool round = true;       // ADA_CUDA_ROUND: libraries round outputs and data gradients
   int cudnn_skip = 0;      // ADA_CUDNN_SKIP: so many of cuDNN's best engines are passed over
-  bool poison = false;     // ADA_CUDA_POISON: memory that nobody promises to be zero is NaN
+  int scores = 1 << 25;  // ADA_CUDA_SCORES: those of attention that lie in memory at a time, where
+                         // a head of keys has no more
+  bool poison = false;   // ADA_CUDA_POISON: memory that nobody promises to be zero is NaN
 
   friend bool operator==(const CudaSwitches&, const CudaSwitches&) = default;
 };

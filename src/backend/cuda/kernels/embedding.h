@@ -77,7 +77,7 @@ struct PositionedValue {
   std::uint32_t per_image;  // values
 };
 
-// Of each image w, then x.
+// The values of w in front of those of x, image by image.
 struct FirstTokenValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const auto at = static_cast<std::uint32_t>(i), all = channels + per_image;

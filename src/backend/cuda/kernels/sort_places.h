@@ -21,7 +21,7 @@ struct SortTurn {
     return static_cast<int>((count + kThreads - 1) / kThreads);
   }
   ADA_HOST_DEVICE int KeyOf(std::int64_t i) const { return tokens[i] >> shift & (kKeys - 1); }
-  // Of a key's items in a block: their number, later the place of the first.
+  // How many items of a block have a key; later, where the first of them goes.
   ADA_HOST_DEVICE std::uint32_t& Of(int key, const ThreadIndex& at) const {
     return numbers[static_cast<std::int64_t>(key) * at.blocks + at.block];
   }

@@ -11,7 +11,7 @@
 namespace ada::backend::cuda {
 namespace {
 
-// What a tensor's values are known to be: in fp32 storage they may have a scale of their own.
+// What a tensor's values are known to be: in fp32 storage they may have a per-tensor scale.
 NumberFormat ReadableFormat(const Tensor& tensor) {
   return tensor.storage == Storage::kF32 ? kFp32 : tensor.format;
 }

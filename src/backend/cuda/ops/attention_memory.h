@@ -26,15 +26,15 @@ struct AttentionSizes {
   // Rows of scores, and scores, of a head of keys.
   std::int64_t Rows() const { return heads / kv_heads * queries; }
   std::int64_t Scores() const { return Rows() * keys; }
-  // Of queries (part 0), keys (1) or values (2): values of an image, and where they begin among the
-  // channels of their tensor.
+  // Parts are queries (0), keys (1) and values (2): how many values of an image they are, and where
+  // they begin among the channels of their tensor.
   std::int64_t ValuesOfPart(std::size_t part) const {
     return part == 0 ? queries * heads * width : keys * kv_heads * width;
   }
   std::int64_t FirstOf(std::size_t part) const {
     return !fused || part == 0 ? 0 : (heads + (part == 2 ? kv_heads : 0)) * width;
   }
-  // Of tensors that hold nothing else.
+  // The shapes of tensors that hold nothing else.
   HeadShape Queries() const { return ShapeOf(heads, queries); }
   HeadShape Keys() const { return ShapeOf(kv_heads, keys); }
   ScoreShape Shape() const {

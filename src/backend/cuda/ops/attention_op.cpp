@@ -37,7 +37,8 @@ class CudaAttention final : public Op {
       : context_(context),
         spec_(spec),
         sizes_(spec),
-        chunks_(sizes_.Scores(), spec.y.shape.n * sizes_.kv_heads),
+        chunks_(sizes_.Scores(), spec.y.shape.n * sizes_.kv_heads,
+                context.stream.switches().scores),
         forward_(context, spec, sizes_, chunks_, /*backward=*/false),
         y_stats_(context, spec.y, spec.y_style, spec.y_stats),
         rules_{RuleOf(Decision::kDv), RuleOf(Decision::kDs), RuleOf(Decision::kDq),
@@ -126,7 +127,7 @@ class CudaAttention final : public Op {
     kept_ = context_.Allocate<float>(chunks_.Place(chunks_.count()));
   }
 
-  // Of all scores of the batch, which are in memory chunk by chunk in this storage.
+  // Measures all scores of the batch, which are in memory chunk by chunk in this storage.
   RoundingStats ScoreStats(const NumberFormat& format, const RoundingStyle& style,
                            TensorStats* stats, float* scale, TensorMoments* moments,
                            Storage storage) const {
@@ -167,7 +168,7 @@ class CudaAttention final : public Op {
 
   // --- Scores ---
 
-  // Of a chunk, whose scores or probabilities are in memory afterwards. known: kept ones are.
+  // Leaves a chunk's scores or probabilities in memory. known: kept ones are.
   ProbabilityValue Probabilities(const AttentionMemory& memory, const AttentionMemory::Places& at,
                                  const ScoreChunk& chunk, std::int64_t number, bool known) {
     const ScoreShape shape = sizes_.Shape();

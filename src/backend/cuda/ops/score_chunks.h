@@ -23,12 +23,13 @@ struct ScoreChunk {
 
 class ScoreChunks {
  public:
-  // each: scores of a head of keys; heads: of a whole batch.
-  ScoreChunks(std::int64_t each, std::int64_t heads)
+  // each: scores of a head of keys; heads: of a whole batch; most: scores of a chunk of several
+  // heads.
+  ScoreChunks(std::int64_t each, std::int64_t heads, std::int64_t most)
       : each_(each),
-        heads_(std::min(heads, std::clamp<std::int64_t>(kValues / each, 1, kMostBatches))),
+        heads_(std::min(heads, std::clamp<std::int64_t>(most / each, 1, kMostBatches))),
         chunks_((heads + heads_ - 1) / heads_) {}
-  // Of the largest chunk.
+  // How many the largest chunk has.
   std::int64_t heads() const { return heads_; }
   std::int64_t values() const { return heads_ * each_; }
   // Where whole chunks of values of the batch lie: the first value of chunk k, on a multiple of 4.
@@ -55,7 +56,6 @@ class ScoreChunks {
   }
 
  private:
-  static constexpr std::int64_t kValues = std::int64_t{1} << 25;  // of a chunk of several heads
   std::int64_t each_, heads_, chunks_;
 };
 
