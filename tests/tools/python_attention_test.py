@@ -179,11 +179,11 @@ class AttentionTest(unittest.TestCase):
         torch.manual_seed(0)
         share, scale = 1e-2, 2.0 ** -20
         tensors = [torch.randn(3, 2, 6, 4) for _ in range(3)]
-        for most in (attention._MOST, 1):
+        for most in (1 << 18, 1):
             net = Bare(*tensors)
             model = AdaLossScaled(net, {"method": "exact_range", "init_scale": scale,
                                         "underflow_target": share}, format="fp16")
-            with mock.patch.object(attention, "_MOST", most):
+            with mock.patch.multiple(attention, _PIECE=most, _MOST=most):
                 for _ in range(2):
                     model.scale(model().sum()).backward()
                     made = {d["layer"]: d["alpha"] for d in model.decisions}
@@ -206,9 +206,9 @@ class AttentionTest(unittest.TestCase):
                  {"attn_mask": torch.randn(5, 7, dtype=torch.float64)},
                  {"attn_mask": torch.randn(4, 1, 7, dtype=torch.float64)})
         for rest in cases:
-            for most in (attention._MOST, 1):  # an image at a time
-                with self.subTest(rest=rest, most=most), mock.patch.object(attention, "_MOST",
-                                                                           most):
+            for most in (1 << 18, 1):  # an image at a time
+                with self.subTest(rest=rest, most=most), mock.patch.multiple(
+                        attention, _PIECE=most, _MOST=most):
                     self.beside([torch.randn(2, 4, n, 3, dtype=torch.float64) for n in (5, 7, 7)],
                                 rest)
         self.beside([torch.randn(4, n, 3, dtype=torch.float64) for n in (5, 7, 7)], {})

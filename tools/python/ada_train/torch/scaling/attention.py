@@ -1,6 +1,7 @@
 """Attention as one function of autograd: the gradients that it rounds, those of the scores, of
 queries, keys and values, choose an alpha each (src/scaling/README.md, Attention). No more of
 [queries, keys] is in memory than of some images."""
+import math
 import typing
 
 import torch
@@ -10,7 +11,9 @@ from torch.nn import functional
 from ada_train.torch.scaling.attention_backward import Backward
 
 PLAIN = functional.scaled_dot_product_attention
-_MOST = 1 << 24  # scores at once, of one image at least
+# Scores that are in memory together, of one image at least: those that are computed at once, and
+# probabilities that are not computed again.
+_PIECE, _MOST = 1 << 18, 1 << 24
 
 
 class Options(typing.NamedTuple):
@@ -24,48 +27,68 @@ class Options(typing.NamedTuple):
 
 
 class Heads:
-    """Queries, keys and values [images, heads, positions, width] of any dtype, some images of them
-    at a time in a wide one. A head of keys may serve several of queries, which follow each other.
-    """
+    """Queries, keys and values [images, heads, positions, width] of any dtype; of some images at a
+    time [images x heads, positions, width] in a wide one. A head of keys may serve several of
+    queries, which follow each other."""
 
     def __init__(self, q, k, v, mask, options):
         self.q, self.k, self.v, self.mask, self._options = q, k, v, mask, options
         self.groups = q.shape[1] // k.shape[1]
         self.wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-        self.scores = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-        self._later = None
-        if options.causal:
-            self._later = torch.ones(self.scores[2:], dtype=torch.bool, device=q.device).triu(1)
+        self._shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+        self._scores = math.prod(self._shape)
+        self._bias = self._added()
+
+    def _added(self):
+        """What is added to the scores before the softmax, or None."""
+        bias = None
+        if self.mask is not None and self.mask.dtype == torch.bool:
+            bias = torch.zeros(self.mask.shape, dtype=self.wide, device=self.q.device)
+            bias.masked_fill_(~self.mask, -torch.inf)
+        elif self.mask is not None:
+            bias = self.mask.to(self.wide)
+        if self._options.causal:
+            later = torch.full(self._shape[2:], -torch.inf, dtype=self.wide,
+                               device=self.q.device).triu_(1)
+            bias = later[None, None] if bias is None else bias + later
+        return bias
 
     def pieces(self):
-        images = max(1, _MOST * self.scores[0] // max(1, torch.Size(self.scores).numel()))
-        return [slice(i, i + images) for i in range(0, self.scores[0], images)]
+        images = max(1, _PIECE * self._shape[0] // max(1, self._scores))
+        return [slice(i, i + images) for i in range(0, self._shape[0], images)]
+
+    def may_keep(self):
+        """Whether the probabilities of all images may be in memory."""
+        return self._scores <= _MOST
 
     def of_queries(self, x, piece):
-        return x[piece].to(self.wide)
+        return x[piece].to(self.wide).reshape(-1, *x.shape[2:])
 
     def of_keys(self, x, piece):
         x = x[piece].to(self.wide)
-        return x if self.groups == 1 else x.repeat_interleave(self.groups, 1)
+        x = x if self.groups == 1 else x.repeat_interleave(self.groups, 1)
+        return x.reshape(-1, *x.shape[2:])
 
-    def over_queries(self, gradient):
+    def by_queries(self, gradient):
+        return gradient.unflatten(0, (-1, self._shape[1]))
+
+    def by_keys(self, gradient):
         """Of a gradient by each head of queries, that by the heads of keys."""
+        gradient = self.by_queries(gradient)
         return gradient if self.groups == 1 else gradient.unflatten(1, (-1, self.groups)).sum(2)
 
     def probabilities(self, piece):
-        q, k = self.of_queries(self.q, piece), self.of_keys(self.k, piece)
-        scores = (q @ k.transpose(2, 3)).mul_(self._options.factor)
-        if self._later is not None:
-            scores.masked_fill_(self._later, -torch.inf)
+        q, k = self.of_queries(self.q, piece), self.of_keys(self.k, piece).transpose(1, 2)
+        if self._bias is None:
+            return torch.bmm(q, k).mul_(self._options.factor).softmax(2)
+        bias = self._bias[piece] if self._bias.shape[0] > 1 else self._bias
+        bias = bias.expand(len(q) // self._shape[1], *self._shape[1:]).reshape(
+            -1, *self._shape[2:])
+        scores = torch.baddbmm(bias, q, k, alpha=self._options.factor)
         if self.mask is None:
-            return scores.softmax(3)
-        mask = self.mask[piece] if self.mask.shape[0] > 1 else self.mask
-        if mask.dtype == torch.bool:
-            scores.masked_fill_(~mask, -torch.inf)
-        else:
-            scores += mask
-        nothing = (scores == -torch.inf).all(3, keepdim=True)  # a query that sees no key
-        return scores.softmax(3).masked_fill_(nothing, 0)
+            return scores.softmax(2)
+        nothing = (scores == -torch.inf).all(2, keepdim=True)  # a query that sees no key
+        return scores.softmax(2).masked_fill_(nothing, 0)
 
 
 class Rounding:
@@ -85,7 +108,9 @@ class Dropout:
         self._kept, self._factor = kept, 1 / (1 - rate) if rate < 1 else 0.0
 
     def __call__(self, x, piece):
-        return x if self._kept is None else x * self._kept[piece] * self._factor
+        if self._kept is None:
+            return x
+        return x * self._kept[piece].reshape(x.shape) * self._factor
 
 
 class Attention(torch.autograd.Function):
@@ -141,5 +166,5 @@ def _forward(heads, drop, rounds):
     y = []
     for piece in heads.pieces():
         p = rounds("p", drop(heads.probabilities(piece), piece))
-        y.append(p @ heads.of_keys(heads.v, piece))
+        y.append(heads.by_queries(torch.bmm(p, heads.of_keys(heads.v, piece))))
     return rounds("y", torch.cat(y))

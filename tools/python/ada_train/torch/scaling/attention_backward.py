@@ -22,7 +22,7 @@ class Backward:
         self._context, self._heads, self._drop, self._dy = context, heads, drop, dy
         self._rules, self._rounds = context.rules, context.rounds
         self._scale = self._ds_scale = context.came.scale if context.came is not None else 1.0
-        self._pieces, self._known = heads.pieces(), None  # probabilities of the only piece
+        self._pieces, self._known = heads.pieces(), {}  # probabilities by piece
         self._of_ds, self._tails, self._dmask = None, None, None
 
     def run(self):
@@ -60,7 +60,10 @@ class Backward:
             group = self._rules["dv" if "dv" in self._rules else "ds"].group
             found = statistics.Parts()
             for piece in self._pieces:
-                found.add(self._probabilities(piece)[1])
+                p = self._probabilities(piece)
+                found.add(p[1])
+                if self._heads.may_keep():
+                    self._known[piece.start] = p
             p = found.moments(group)
             dy, v = (statistics.moments(x, group) for x in (self._dy, self._heads.v))
             dv_seen, ds_seen = (dy, p), (dy, statistics.together(p, v))
@@ -83,23 +86,21 @@ class Backward:
 
     def _probabilities(self, piece):
         """As the softmax gives them, and as they are multiplied."""
-        if self._known is not None:
-            return self._known
+        known = self._known.pop(piece.start, None)
+        if known is not None:
+            return known
         p = self._heads.probabilities(piece)
-        found = p, self._rounds("p", self._drop(p, piece), counts=False)
-        if len(self._pieces) == 1:
-            self._known = found
-        return found
+        return p, self._rounds("p", self._drop(p, piece), counts=False)
 
     def _piece(self, piece, made):
         """dq, dk and dv of some images, in fp32 and before their alphas."""
         heads, needs = self._heads, self._context.needs_input_grad
         p, multiplied = self._probabilities(piece)
         dy = heads.of_queries(self._dy, piece)
-        dv = heads.over_queries(multiplied.transpose(2, 3) @ dy)
-        self._known = multiplied = None
-        ds = self._drop(dy @ heads.of_keys(heads.v, piece).transpose(2, 3), piece)
-        ds = ds.sub_((p * ds).sum(3, keepdim=True)).mul_(p)
+        dv = heads.by_keys(torch.bmm(multiplied.transpose(1, 2), dy))
+        del multiplied
+        dp = self._drop(torch.bmm(dy, heads.of_keys(heads.v, piece).transpose(1, 2)), piece)
+        ds = torch.ops.aten._softmax_backward_data(dp, p, 2, p.dtype)
         if made is not None and made.alpha != 1:
             ds.mul_(made.alpha)
         if self._tails is not None:
@@ -110,10 +111,11 @@ class Backward:
         if self._of_ds is not None:
             self._of_ds.add(ds)
         if needs[3]:
-            self._add_to_mask(ds, piece)
+            self._add_to_mask(heads.by_queries(ds), piece)
         factor = self._context.options.factor
-        dq = (ds @ heads.of_keys(heads.k, piece)).mul_(factor)
-        dk = heads.over_queries(ds.transpose(2, 3) @ heads.of_queries(heads.q, piece)).mul_(factor)
+        dq = heads.by_queries(torch.bmm(ds, heads.of_keys(heads.k, piece)).mul_(factor))
+        dk = heads.by_keys(torch.bmm(ds.transpose(1, 2),
+                                     heads.of_queries(heads.q, piece)).mul_(factor))
         return dq, dk, dv
 
     def _add_to_mask(self, ds, piece):
