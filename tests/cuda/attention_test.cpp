@@ -135,19 +135,31 @@ class AttentionLab {
   AttentionCase c_;
 };
 
-// With so many scores in memory at a time: one head of keys, or two.
+// With so many scores in memory at a time: as on the CPU, and to the bits of all at once where
+// products do not depend on their number.
 void CheckChunks(const AttentionCase& c, int scores) {
-  CudaSwitches switches;
-  switches.scores = scores, switches.poison = true;
-  const auto run = [&](std::unique_ptr<Backend> backend) {
+  CAPTURE(scores);
+  CudaSwitches switches, chunks;
+  switches.poison = chunks.poison = true, chunks.scores = scores;
+  std::vector<Values> values[3];
+  const auto run = [&](std::unique_ptr<Backend> backend, std::vector<Values>& stored) {
     Lab lab(std::move(backend));
     Findings findings;
     AttentionLab attention(lab, c);
     const auto op = lab->Make(attention.spec);
-    for (int step = 0; step < 3; ++step) attention.Step(*op, step, findings);
+    for (int step = 0; step < 3; ++step) {
+      attention.Step(*op, step, findings);
+      stored.push_back(lab.Get(attention.spec.y));
+      for (const Gradient& dx : attention.spec.dx) stored.push_back(lab.Get(dx.tensor));
+    }
     return findings;
   };
-  CheckSame(run(cpu::MakeCpuBackend(1)), run(MakeBackendUnderTest(switches)));
+  const Findings cpu = run(cpu::MakeCpuBackend(1), values[0]);
+  CheckSame(cpu, run(MakeBackendUnderTest(chunks), values[1]));
+#ifndef ADA_CUDA_DEVICE  // whose library may add up other numbers of products otherwise
+  run(MakeBackendUnderTest(switches), values[2]);
+  CHECK(values[1] == values[2]);
+#endif
 }
 
 void Check(const AttentionCase& c) {

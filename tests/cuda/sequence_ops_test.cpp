@@ -33,25 +33,29 @@ void Steps(Op& op, Then&& then, bool part = false) {
     then();
   }
 }
-// prepare(lab, spec, format) fills in what is of the kind, and returns gradients of parameters that
-// are written. wild: x holds any bits.
+// prepare(lab, spec) fills in what is of the kind, and returns gradients of parameters that are
+// written. Of values that are not finite as well.
 template <class Spec, class Prepare>
 void Check(const Shape& x, const Shape& y, Prepare&& prepare, bool exact_dx = false) {
   CAPTURE(Spec::kKind);
   for (const NumberFormat& format : Formats())
     for (const bool has_dx : {true, false})
-      for (const bool stochastic : {false, true}) {
+      for (const auto& [stochastic, wild] :
+           {std::pair{false, false}, {true, false}, {false, true}}) {
         CAPTURE(FormatName(format));
-        OnBoth([&](Lab& lab, Findings& findings) {
+        CAPTURE(wild);
+        OnBoth([&, random = stochastic, any = wild](Lab& lab, Findings& findings) {
           Spec spec;
-          spec.x = lab.Make(x, format, RandomOf(x, 1)), spec.y = lab.Make(y, format);
+          const auto count = static_cast<std::size_t>(x.numel());
+          spec.x = lab.Make(x, format, any ? RandomBits(count, 1) : RandomOf(x, 1));
+          spec.y = lab.Make(y, format);
           spec.dy = lab.MakeGradient(y, format, 32, RandomOf(y, 2));
           if (has_dx) spec.dx = lab.MakeGradient(x, format);
           if (exact_dx) spec.dx.stats = nullptr;
-          spec.dx.style.stochastic = stochastic && !exact_dx, spec.dx.style.stream = 5;
+          spec.dx.style.stochastic = random && !exact_dx, spec.dx.style.stream = 5;
           if constexpr (requires { spec.y_stats; }) {
             spec.y_stats = lab.Share<TensorStats>();
-            spec.y_style.stochastic = stochastic, spec.y_style.stream = 4;
+            spec.y_style.stochastic = random, spec.y_style.stream = 4;
           }
           const std::vector<Tensor> gradients = prepare(lab, spec);
           const auto op = lab->Make(spec);
