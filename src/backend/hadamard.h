@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "core/random.h"
 
 namespace ada::backend {
@@ -19,7 +20,7 @@ inline constexpr HadamardSigns kFixedSigns = {1,  1,  1,  -1, 1,  -1, -1, -1,
                                               -1, -1, -1, 1,  -1, 1,  -1, -1};
 
 // One of 2^16 choices, by word 0 of (key, draw).
-inline HadamardSigns RandomSigns(std::uint64_t key, std::uint64_t draw) {
+ADA_HOST_DEVICE inline HadamardSigns RandomSigns(std::uint64_t key, std::uint64_t draw) {
   const std::uint32_t word = Philox(key, draw, 0)[0];
   HadamardSigns signs{};
   for (int i = 0; i < kHadamardSize; ++i)
@@ -28,8 +29,8 @@ inline HadamardSigns RandomSigns(std::uint64_t key, std::uint64_t draw) {
 }
 
 // Transforms 16 values that lie `step` apart, for `lanes` adjacent columns, in place.
-inline void HadamardInPlace(const HadamardSigns& signs, float* values, std::int64_t step,
-                            std::int64_t lanes) {
+ADA_HOST_DEVICE inline void HadamardInPlace(const HadamardSigns& signs, float* values,
+                                            std::int64_t step, std::int64_t lanes) {
   for (std::int64_t i = 0; i < kHadamardSize; ++i)
     for (std::int64_t k = 0; k < lanes; ++k)
       values[i * step + k] *= signs[static_cast<std::size_t>(i)];

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/blocks/block_choices_inline.h"
+
 namespace ada {
 namespace {
 
@@ -22,21 +24,18 @@ void EachValue(const BlockLayout& layout, const Tile& tile, Visit visit) {
   }
 }
 
-// The error of a tile under one scale: each row's in order, rows in pairs a half of them apart.
+// The error of a tile under one scale.
 float TileError(const BlockGrid& grid, const TensorFactor& tensor, const BlockFactor& factor,
                 const Tile& tile, const std::vector<float>& values) {
-  std::vector<float> rows(static_cast<std::size_t>(tile.rows));
-  for (std::size_t row = 0, at = 0; row < rows.size(); ++row) {
-    for (std::int64_t i = 0; i < tile.columns; ++i)
-      rows[row] += FourOverSixError(grid, tensor, factor, values[at++]);
+  std::vector<float> rows;
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    const float* from = values.data() + row * tile.columns;
+    rows.push_back(FourOverSixRowError(grid, tensor, factor, tile.columns,
+                                       [from](std::int64_t i) { return from[i]; }));
   }
-  std::size_t half = 1;
-  while (half < rows.size()) half *= 2;
-  rows.resize(half);
-  while ((half /= 2) > 0) {
-    for (std::size_t row = 0; row < half; ++row) rows[row] += rows[row + half];
-  }
-  return rows[0];
+  return JoinRowErrors(tile.rows, [&rows](std::int64_t row) -> float& {
+    return rows[static_cast<std::size_t>(row)];
+  });
 }
 
 BlockFactor FactorOfTile(const BlockGrid& grid, const TensorFactor& tensor, const Tile& tile,

@@ -7,13 +7,15 @@
 // x and dy in each other's places)
 //              (the authors' program:  dy --times alpha, round--> product --round, count--> dx)
 //
+// Products take x, w and dy as they are stored, or copies that are rounded once more, each for its
+// product (batch_operand.h, weight_operand.h).
+//
 // Sums are fp32 in scratch memory, or in the output itself where that is fp32; where at most the
 // largest magnitude is measured a plan may multiply by alpha and round them itself. It measures
 // nothing: who reads the output next notes its largest magnitude, or a kernel of this op does, of
 // the values as they are stored (backend/decisions.h). Kernels and plans read alpha and S where the
 // rule left them. dw is made on the side stream, at the same time as dx and what follows it
 // (side_stream.h).
-#include <type_traits>
 #include <utility>
 
 #include "backend/cuda/kernels/matmul.h"
@@ -33,9 +35,9 @@ namespace {
 
 class MatmulOp final : public Op {
  public:
-  // transposed: `geometry` is of the convolution that the layer transposes.
+  // geometry: of the layer, or of the convolution that it transposes.
   MatmulOp(const Context& context, const MatmulSpec& spec, const MatmulGeometry& geometry,
-           bool transposed);
+           const OperandPlaces& places);
   void Forward(const Pass& pass) override;
   void Backward(const Pass& pass) override;
   void RefreshWeights(const Pass& pass) override { weights_.Refresh(pass); }
@@ -53,6 +55,7 @@ class MatmulOp final : public Op {
   bool alpha_first_;  // dy is multiplied, not dx
   TensorMoments* w_moments_;
   WeightCopies weights_;
+  OperandCopies operands_;
   WeightGradient gradient_;
   RoundingStats y_stats_, dx_stats_;
   std::unique_ptr<AlphaRule> rule_;  // null where dx is empty
@@ -72,28 +75,32 @@ bool WantsMoments(const MatmulSpec& spec, const Context& context) {
 }
 
 MatmulOp::MatmulOp(const Context& context, const MatmulSpec& spec, const MatmulGeometry& geometry,
-                   bool transposed)
+                   const OperandPlaces& places)
     : context_(context),
       spec_(spec),
-      transposed_(transposed),
+      transposed_(places.transposed),
       alpha_first_(AlphaComesFirst(spec, context)),
       w_moments_(WantsMoments(spec, context) ? context.Allocate<TensorMoments>(1) : nullptr),
-      weights_(context, spec, w_moments_),
+      weights_(context, places, spec, w_moments_),
+      operands_{{context, places, spec, MatmulKind::kForward},
+                {context, places, spec, MatmulKind::kData},
+                {context.side_stream.context(), places, spec, MatmulKind::kWeights}},
       gradient_(context.side_stream.context(), spec),
       y_stats_(context, spec.y, spec.y_style, spec.y_stats),
       dx_stats_(context, spec.dx),
-      plans_(context, spec, geometry, transposed, weights_, alpha_first_) {
+      plans_(context, spec, geometry, transposed_, weights_, operands_, alpha_first_) {
   if (spec.y_amax_deferred) y_stats_.DeferAmax();
   if (spec.dx) {
     ADA_CHECK(spec.scaler != nullptr);
     const Shape& w = spec.w.shape;
     RuleWeights seen{
         w_moments_, {const_cast<float*>(weights_.plain()), Storage::kF32}, w.n, w.per_image()};
-    if (transposed)
+    if (transposed_)
       seen.channels = spec.y.shape.c, seen.values = w.h * w.w, seen.group = w.c,
       seen.inputs = w.n * w.c / spec.y.shape.c;
     rule_ = std::make_unique<AlphaRule>(context, spec.scaler, spec.dy, spec.dx, seen);
   }
+  if (context.link != nullptr) context.scratch.Reserve(operands_.weights.work_bytes());
   if (spec.b && spec.dy) context.side_stream.context().scratch.Reserve(gradient_.scratch_bytes());
   weights_.Seal();
 }
@@ -102,9 +109,12 @@ void MatmulOp::Forward(const Pass& pass) {
   const PlannedMatmul& matmul =
       plans_.For(MatmulKind::kForward, pass.rows, MayRound(y_stats_, pass));
   const TensorSpan y = SpanOf(spec_.y);
+  std::byte* const scratch = context_.scratch.data();
+  operands_.forward.JoinAmax(context_, pass);
+  const TensorSpan x = operands_.forward.Make(pass, scratch)[0];
   const float* sums =
-      matmul.Run(context_, SpanOf(spec_.x), weights_.Packed(matmul.request().operands), y, nullptr,
-                 context_.scratch.data());
+      matmul.Run(context_, x, weights_.Packed(matmul.request().operands, Operand::kForwardW), y,
+                 nullptr, scratch + operands_.forward.carrier_bytes());
   if (sums == nullptr) return y_stats_.Count(pass, y);
   const float* bias = spec_.b ? spec_.b.f32() : nullptr;
   if (bias == nullptr)
@@ -114,6 +124,7 @@ void MatmulOp::Forward(const Pass& pass) {
 }
 
 void MatmulOp::Backward(const Pass& pass) {
+  operands_.weights.JoinAmax(context_, pass);
   context_.side_stream.Run({RangeOf(spec_.x), RangeOf(spec_.dy.tensor)},
                            [&] { WeightGradients(pass); });
   if (!rule_) return;
@@ -125,19 +136,23 @@ void MatmulOp::WeightGradients(const Pass& pass) {
   const Context& context = context_.side_stream.context();
   const PlannedMatmul& weights = plans_.For(MatmulKind::kWeights, pass.rows);
   std::byte* scratch = context.scratch.data();
-  TensorSpan first = SpanOf(spec_.x), second = SpanOf(spec_.dy.tensor);
+  auto [first, second] = operands_.weights.Make(pass, scratch);
   if (transposed_) std::swap(first, second);
-  gradient_.Store(pass, weights.Run(context, first, second, {}, nullptr, scratch),
-                  weights.added_channels());
+  gradient_.Store(
+      pass,
+      weights.Run(context, first, second, {}, nullptr, scratch + operands_.weights.carrier_bytes()),
+      weights.added_channels());
   if (spec_.b) gradient_.StoreBias(pass, scratch);
 }
 
 void MatmulOp::DataGradient(const Pass& pass) {
   const PlannedMatmul& matmul = plans_.For(MatmulKind::kData, pass.rows, MayRound(dx_stats_, pass));
   const float* alpha = rule_->alpha();
-  TensorSpan dy = SpanOf(spec_.dy.tensor);
-  const TensorSpan dx = SpanOf(spec_.dx.tensor);
   std::byte* scratch = context_.scratch.data();
+  operands_.data.JoinAmax(context_, pass);
+  TensorSpan dy = operands_.data.Make(pass, scratch)[0];
+  scratch += operands_.data.carrier_bytes();
+  const TensorSpan dx = SpanOf(spec_.dx.tensor);
   if (alpha_first_) {
     const TensorSpan scaled{scratch, dy.storage};
     scratch += plans_.scaled_bytes();
@@ -145,8 +160,8 @@ void MatmulOp::DataGradient(const Pass& pass) {
             ScaleGradient{dy, scaled, alpha, GridOf(spec_.dy.tensor.format)});
     dy = scaled;
   }
-  const float* sums =
-      matmul.Run(context_, dy, weights_.Packed(matmul.request().operands), dx, alpha, scratch);
+  const float* sums = matmul.Run(
+      context_, dy, weights_.Packed(matmul.request().operands, Operand::kDxW), dx, alpha, scratch);
   if (sums == nullptr) return dx_stats_.Count(pass, dx);
   rule_->Observe(ScaledSum{sums, nullptr}, pass.rows * spec_.x.shape.per_image());
   dx_stats_.Round(pass, dx, ScaledSum{sums, alpha_first_ ? nullptr : alpha});
@@ -154,10 +169,8 @@ void MatmulOp::DataGradient(const Pass& pass) {
 
 template <class Spec>
 std::unique_ptr<Op> MakeMatmul(const Context& context, const Spec& spec) {
-  RefuseOperands(spec, "the CUDA backend");
   if (spec.recomputed) return nullptr;
-  constexpr bool kTransposed = std::is_same_v<Spec, ConvTranspose2dSpec>;
-  return std::make_unique<MatmulOp>(context, spec, GeometryOf(spec), kTransposed);
+  return std::make_unique<MatmulOp>(context, spec, GeometryOf(spec), PlacesOf(spec));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // See matmul_plans.h.
 #include "backend/cuda/matmul/matmul_plans.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backend/cuda/side_stream.h"
@@ -28,12 +29,13 @@ bool RoundsPlainly(const Tensor& tensor, const RoundingStyle& style, Storage ope
 
 MatmulPlans::MatmulPlans(const Context& context, const MatmulSpec& spec,
                          const MatmulGeometry& geometry, bool transposed, WeightCopies& weights,
-                         bool alpha_first)
+                         const OperandCopies& operands, bool alpha_first)
     : context_(context),
       spec_(spec),
       geometry_(geometry),
       transposed_(transposed),
       weights_(weights),
+      operands_(operands),
       alpha_first_(alpha_first) {
   const int rows = static_cast<int>(spec.x.shape.n);
   For(MatmulKind::kForward, rows, true);
@@ -82,12 +84,21 @@ MatmulPlans::Coded MatmulPlans::CodedDy(MatmulKind kind) const {
   return CodedOf(spec_.dy.tensor, plain ? spec_.dy.style.per_tensor_scale : nullptr);
 }
 
+// An operand in blocks has no codes of its own.
+MatmulPlans::Coded MatmulPlans::CodedOperand(Operand operand, const Coded& stored) const {
+  const OperandRounding& rounding = spec_.operands[IndexOf(operand)];
+  if (!rounding.rounds) return stored;
+  if (rounding.block) return {};
+  return {Fp8Of(rounding.format), true, rounding.style.per_tensor_scale};
+}
+
 std::array<MatmulPlans::Coded, 2> MatmulPlans::CodedOperands(MatmulKind kind) const {
   if (!context_.options.fp8_hardware) return {};
   const Coded x = CodedOf(spec_.x, spec_.x_per_tensor_scale), dy = CodedDy(kind),
               w{Fp8Of(spec_.w_format), true, spec_.w_style.per_tensor_scale};
-  std::array<Coded, 2> both = {kind == MatmulKind::kData ? dy : x,
-                               kind == MatmulKind::kWeights ? dy : w};
+  const std::array<Operand, 2> operands = BothOperandsOf(kind);
+  std::array<Coded, 2> both = {CodedOperand(operands[0], kind == MatmulKind::kData ? dy : x),
+                               CodedOperand(operands[1], kind == MatmulKind::kWeights ? dy : w)};
   if (transposed_ && kind == MatmulKind::kWeights) std::swap(both[0], both[1]);
   if (both[0].format == Fp8::kNone || both[1].format == Fp8::kNone) return {};
   if (both[0].known && both[1].known) return both;
@@ -103,9 +114,11 @@ PlannedMatmul MatmulPlans::Make(MatmulKind kind, int rows, bool sums) const {
   Storage operands = kind == MatmulKind::kForward ? OperandsOf(x, w)
                      : kind == MatmulKind::kData  ? OperandsOf(dy, w)
                                                   : OperandsOf(x, dy);
+  const bool own = Rounds(spec_, kind);
+  if (own) operands = CarrierOf(spec_, kind);
   const std::array<Coded, 2> coded = CodedOperands(kind);
   // What a library does not do on 8-bit codes it does exactly on fp16, which holds them.
-  if (coded[0].format != Fp8::kNone && coded[0].per_tensor_scale == nullptr &&
+  if (!own && coded[0].format != Fp8::kNone && coded[0].per_tensor_scale == nullptr &&
       coded[1].per_tensor_scale == nullptr)
     operands = Storage::kF16;
   const bool rounds = !sums && context_.stream.switches().round;
@@ -117,7 +130,8 @@ PlannedMatmul MatmulPlans::Make(MatmulKind kind, int rows, bool sums) const {
                        RequestsFor(AskedFor(kind), geometry_, rows, operands, output,
                                    {coded[0].format, coded[1].format}),
                        {scale(coded[0]), scale(coded[1])});
-  if (kind != MatmulKind::kWeights) weights_.Packed(matmul.request().operands);
+  if (kind != MatmulKind::kWeights)
+    weights_.Packed(matmul.request().operands, BothOperandsOf(kind)[1]);
   ReserveScratch(kind, matmul);
   return matmul;
 }
@@ -133,20 +147,30 @@ std::size_t MatmulPlans::scaled_bytes() const {
 
 void MatmulPlans::ReserveScratch(MatmulKind kind, const PlannedMatmul& matmul) const {
   const MatmulRequest& request = matmul.request();
-  const Storage x = spec_.x.storage, dy = spec_.dy.tensor.storage;
-  const auto reserve = [&](Storage first, Storage second, bool apart, std::size_t more) {
-    ContextOf(kind).scratch.Reserve(matmul.scratch_bytes(first, second, apart) + more);
+  const BatchOperands& copies = operands_.Of(kind);
+  const auto taken = [&](std::size_t operand, Storage stored) {
+    return spec_.operands[IndexOf(BothOperandsOf(kind)[operand])].rounds ? CarrierOf(spec_, kind)
+                                                                         : stored;
+  };
+  const Storage first =
+      taken(0, kind == MatmulKind::kData ? spec_.dy.tensor.storage : spec_.x.storage);
+  const auto reserve = [&](Storage one, Storage other, bool apart, std::size_t more) {
+    const std::size_t plan = matmul.scratch_bytes(one, other, apart) + more;
+    ContextOf(kind).scratch.Reserve(copies.carrier_bytes() + std::max(copies.work_bytes(), plan));
   };
   const auto sums = [&](const Tensor& tensor, const TensorStats* stats) {
     return tensor.storage != Storage::kF32 && (!matmul.rounded() || stats != nullptr);
   };
   switch (kind) {
     case MatmulKind::kForward:
-      return reserve(x, request.operands, sums(spec_.y, spec_.y_stats), 0);
-    case MatmulKind::kWeights:
-      return transposed_ ? reserve(dy, x, true, 0) : reserve(x, dy, true, 0);
+      return reserve(first, request.operands, sums(spec_.y, spec_.y_stats), 0);
+    case MatmulKind::kWeights: {
+      const Storage second = taken(1, spec_.dy.tensor.storage);
+      return transposed_ ? reserve(second, first, true, 0) : reserve(first, second, true, 0);
+    }
     case MatmulKind::kData:
-      return reserve(dy, request.operands, sums(spec_.dx.tensor, spec_.dx.stats), scaled_bytes());
+      return reserve(first, request.operands, sums(spec_.dx.tensor, spec_.dx.stats),
+                     scaled_bytes());
   }
 }
 

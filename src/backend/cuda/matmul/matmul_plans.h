@@ -8,18 +8,29 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
+#include "backend/cuda/matmul/batch_operand.h"
 #include "backend/cuda/matmul/planned_matmul.h"
 #include "backend/cuda/matmul/weight_copies.h"
 
 namespace ada::backend::cuda {
 
+// By product: the operands that are made of the batch.
+struct OperandCopies {
+  BatchOperands forward, data, weights;
+  const BatchOperands& Of(MatmulKind kind) const {
+    return kind == MatmulKind::kForward ? forward : kind == MatmulKind::kData ? data : weights;
+  }
+};
+
 class MatmulPlans {
  public:
   // Plans what passes over all images need. alpha_first: dy is multiplied by alpha, not dx.
   // transposed: `geometry` is of the convolution that the layer transposes. `weights` packs its
-  // copy in the storages that plans read.
+  // copy in the storages that plans read. operands: those that are copied, whose copies lie in
+  // scratch memory before what a plan takes.
   MatmulPlans(const Context& context, const MatmulSpec& spec, const MatmulGeometry& geometry,
-              bool transposed, WeightCopies& weights, bool alpha_first);
+              bool transposed, WeightCopies& weights, const OperandCopies& operands,
+              bool alpha_first);
 
   // rounded: of the output no more than the largest magnitude is measured in this call, so that a
   // plan may round it.
@@ -44,6 +55,8 @@ class MatmulPlans {
     const scaling::TensorScaler* per_tensor_scale = nullptr;
   };
   static Coded CodedOf(const Tensor& tensor, const scaling::TensorScaler* per_tensor_scale);
+  // Of an operand as its product takes it; stored: as it is stored.
+  Coded CodedOperand(Operand operand, const Coded& stored) const;
   Coded CodedDy(MatmulKind kind) const;
   // None unless options.fp8_hardware; where an operand is not known, with a diagnostic.
   std::array<Coded, 2> CodedOperands(MatmulKind kind) const;
@@ -56,6 +69,7 @@ class MatmulPlans {
   MatmulGeometry geometry_;
   bool transposed_;
   WeightCopies& weights_;
+  const OperandCopies& operands_;
   bool alpha_first_;
   std::map<std::tuple<MatmulKind, int>, Pair> plans_;
 };

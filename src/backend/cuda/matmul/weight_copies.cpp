@@ -15,7 +15,8 @@ Storage StorageOf(const MatmulSpec& spec) {
 
 }  // namespace
 
-WeightCopies::WeightCopies(const Context& context, const MatmulSpec& spec, TensorMoments* moments)
+WeightCopies::WeightCopies(const Context& context, const OperandPlaces& places,
+                           const MatmulSpec& spec, TensorMoments* moments)
     : context_(context),
       number_(context.weight_refresh.NextNumber()),
       master_(spec.w),
@@ -25,6 +26,14 @@ WeightCopies::WeightCopies(const Context& context, const MatmulSpec& spec, Tenso
                                         spec.w_style, spec.w_stats, moments)) {
   ADA_CHECK(spec.w.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
   if (stats_.rounds()) rounded_ = context.Allocate<float>(spec.w.shape.numel());
+  const auto rounds = [&](Operand operand) { return spec.operands[IndexOf(operand)].rounds; };
+  if (rounds(Operand::kForwardW)) forward_.emplace(context, places, spec, Operand::kForwardW);
+  if (rounds(Operand::kDxW) && spec.dx) data_.emplace(context, places, spec, Operand::kDxW);
+}
+
+const WeightOperand* WeightCopies::RoundedOperand(Operand operand) const {
+  const std::optional<WeightOperand>& own = operand == Operand::kForwardW ? forward_ : data_;
+  return own ? &*own : nullptr;
 }
 
 WeightTensor WeightCopies::Describe(const Pass& pass) const {
@@ -34,30 +43,39 @@ WeightTensor WeightCopies::Describe(const Pass& pass) const {
   if (rounded_ == nullptr) tensor.how.grid.exact = true, tensor.how.stochastic = false;
   tensor.values = master_.shape.numel(), tensor.order = order_;
   for (const Copy& copy : copies_) {
-    if (copy.late) continue;
+    if (copy.late || copy.of != nullptr) continue;
     ADA_CHECK(tensor.copy_count < WeightTensor::kMostCopies);
     tensor.copies[tensor.copy_count++] = copy.span;
   }
   return tensor;
 }
 
-TensorSpan WeightCopies::Packed(Storage storage) {
+void WeightCopies::RefreshOperands(const Pass& pass) const {
+  for (const Operand operand : {Operand::kForwardW, Operand::kDxW})
+    if (const WeightOperand* own = RoundedOperand(operand)) own->Round(pass, plain());
+  for (const Copy& copy : copies_)
+    if (copy.of != nullptr && !copy.late) Pack(copy);
+}
+
+TensorSpan WeightCopies::Packed(Storage storage, Operand operand) {
+  const WeightOperand* const of = RoundedOperand(operand);
   // Without taps the two orders are one.
   if (storage == Storage::kF32 && order_.taps == 1)
-    return {const_cast<float*>(plain()), Storage::kF32};
+    return {const_cast<float*>(of != nullptr ? of->values() : plain()), Storage::kF32};
   for (const Copy& copy : copies_) {
-    if (copy.span.storage != storage) continue;
+    if (copy.span.storage != storage || copy.of != of) continue;
     if (copy.late) Pack(copy);
     return copy.span;
   }
   const std::int64_t bytes = master_.shape.numel() * static_cast<std::int64_t>(BytesOf(storage));
-  copies_.push_back({{context_.Allocate<std::byte>(bytes), storage}, sealed_});
+  copies_.push_back({{context_.Allocate<std::byte>(bytes), storage}, sealed_, of});
   Pack(copies_.back());
   return copies_.back().span;
 }
 
 void WeightCopies::Pack(const Copy& copy) const {
-  ForEach(context_.stream, master_.shape.numel(), PackWeights{plain(), copy.span, order_});
+  const float* const from = copy.of != nullptr ? copy.of->values() : plain();
+  ForEach(context_.stream, master_.shape.numel(), PackWeights{from, copy.span, order_});
 }
 
 }  // namespace ada::backend::cuda

@@ -1,12 +1,15 @@
 // The low-precision copy of one weight tensor: rounded once in every refresh, then packed in the
 // order and storage in which the products of its layer read it.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/kernels/refresh_weights.h"
+#include "backend/cuda/matmul/operand_places.h"
+#include "backend/cuda/matmul/weight_operand.h"
 #include "backend/cuda/matmul/weight_refresh.h"
 #include "backend/cuda/ops/rounding_stats.h"
 
@@ -14,21 +17,27 @@ namespace ada::backend::cuda {
 
 class WeightCopies {
  public:
+  WeightCopies(const WeightCopies&) = delete;
   // Keeps copies of spec.w in spec.w_format. moments: those of the rounded copy, in backend memory,
-  // or null.
-  WeightCopies(const Context& context, const MatmulSpec& spec, TensorMoments* moments);
+  // or null. Where an operand of the weights rounds, what its product reads is that copy rounded
+  // once more.
+  WeightCopies(const Context& context, const OperandPlaces& places, const MatmulSpec& spec,
+               TensorMoments* moments);
 
   // In which storage products may read the copy without widening it.
   Storage storage() const { return storage_; }
   void Refresh(const Pass& pass) const { context_.weight_refresh.Refresh(*this, pass); }
+  // What of a refresh comes after what Describe says: operands that round.
+  void RefreshOperands(const Pass& pass) const;
   // What a refresh does, but for how it is cut into blocks; and what it measures.
   WeightTensor Describe(const Pass& pass) const;
   StatsLevel Level(const Pass& pass) const { return stats_.Level(pass); }
   // Its own among all of a backend.
   std::int64_t number() const { return number_; }
-  // The copy in `storage`. Those that were asked for before Seal are packed in every Refresh, later
-  // ones (a refresh may be recorded by then) whenever they are asked for.
-  TensorSpan Packed(Storage storage);
+  // The copy that a product reads, kForwardW or kDxW, in `storage`. Those that were asked for
+  // before Seal are packed in every Refresh, later ones (a refresh may be recorded by then)
+  // whenever they are asked for.
+  TensorSpan Packed(Storage storage, Operand operand);
   void Seal() { sealed_ = true; }
   // The rounded weights in PyTorch's order, fp32.
   const float* plain() const { return rounded_ != nullptr ? rounded_ : master_.f32(); }
@@ -37,8 +46,11 @@ class WeightCopies {
   struct Copy {
     TensorSpan span;
     bool late;
+    const WeightOperand* of;  // null: of the rounded weights
   };
   void Pack(const Copy& copy) const;
+  // Null: the operand does not round.
+  const WeightOperand* RoundedOperand(Operand operand) const;
 
   Context context_;
   std::int64_t number_;
@@ -47,6 +59,7 @@ class WeightCopies {
   Storage storage_;
   RoundingStats stats_;
   float* rounded_ = nullptr;  // null where nothing is rounded
+  std::optional<WeightOperand> forward_, data_;
   std::vector<Copy> copies_;
   bool sealed_ = false;
 };

@@ -42,6 +42,7 @@ void WeightRefresh::Launch(const std::vector<const WeightCopies*>& all, const Pa
     using Kernel = RefreshWeightsKernel<decltype(level)::value>;
     cuda::Launch(stream_, Kernel{table.tensors, table.tensor_of_block}, table.blocks);
   });
+  for (const WeightCopies* weights : all) weights->RefreshOperands(pass);
 }
 
 WeightRefresh::Table WeightRefresh::Make(const std::vector<const WeightCopies*>& all,

@@ -23,8 +23,9 @@ class WeightRefresh {
   std::int64_t NextNumber() { return next_++; }
   // At once, or at the end of the Together that runs.
   void Refresh(const WeightCopies& weights, const Pass& pass);
-  // All that `body` refreshes with `pass`, by one launch. A table is made when tensors first meet
-  // in such a pass, which is never while that pass is recorded (recordings.h).
+  // All that `body` refreshes with `pass`, by one launch, but for operands that round. A table is
+  // made when tensors first meet in such a pass, which is never while that pass is recorded
+  // (recordings.h).
   void Together(const Pass& pass, const std::function<void()>& body);
 
  private:

@@ -1,10 +1,10 @@
 #include "backend/cpu/matmul/pack/block_rounding.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
+#include "core/blocks/block_counts_inline.h"
 #include "core/number_grid.h"
 
 namespace ada::backend::cpu {
@@ -45,10 +45,7 @@ BlockRounding::BlockRounding(const Context& context, const OperandRounding& oper
       rows_(rows),
       bf16_(bf16),
       grid_(BlockGridOf(format_, bf16)),
-      step_(rows.down || format_.square ? format_.block : 1) {
-  const std::int64_t wanted = std::max<std::int64_t>(1, kSegment / rows.width);
-  most_ = std::max(step_, wanted / step_ * step_);
-  if (rows.group > 0) most_ = std::min(most_, rows.group);
+      most_(RowsOfRange(rows, format_)) {
   context.scratch.Reserve(WholeLines(static_cast<std::size_t>(most_ * rows.width) * sizeof(float)),
                           0);
 }
@@ -119,7 +116,6 @@ void BlockRounding::Round(const RowRange& range, const std::vector<float>& amaxe
 void BlockRounding::Count(const RowRange& range, const std::vector<float>& amaxes,
                           const float* before, const float* after, Part& part) const {
   const BlockLayout layout = LayoutOf(range.rows);
-  const auto normal = static_cast<float>(format_.element.smallest_normal());
   std::vector<float> values, decoded;
   ForTiles(layout, format_, [&](const Tile& tile) {
     values.clear(), decoded.clear();
@@ -130,21 +126,13 @@ void BlockRounding::Count(const RowRange& range, const std::vector<float>& amaxe
     });
     const TensorFactor tensor =
         TensorFactorOf(grid_, amaxes[format_.row_scaled ? static_cast<std::size_t>(tile.line) : 0]);
-    BlockFactor factor = BlockFactorOf(grid_, tensor, OfBits(largest));
-    if (grid_.rule == BlockRule::kFourOverSix) {
-      // Whichever of the two gave these values.
-      const BlockFactor four = FourFactorOf(grid_, tensor, OfBits(largest));
-      const auto gives = [&](const BlockFactor& of) {
-        for (std::size_t i = 0; i < values.size(); ++i)
-          if (BitsOf(ValueOf(grid_, of, RoundElement(grid_, Scaled(grid_, of, values[i])))) !=
-              BitsOf(decoded[i]))
-            return false;
-        return true;
-      };
-      if (!gives(factor) && gives(four)) factor = four;
-    }
-    for (const float v : decoded)
-      if (v != 0 && std::fabs(v) < normal * factor.decode) ++part.subnormal;
+    const auto at = [&](std::int64_t i) {
+      const auto k = static_cast<std::size_t>(i);
+      return BlockValue{values[k], decoded[k]};
+    };
+    const auto n = static_cast<std::int64_t>(values.size());
+    const BlockFactor factor = CountedFactorOf(grid_, tensor, OfBits(largest), n, at);
+    part.subnormal += SubnormalsOfBlock(grid_, factor, n, at);
     CountBlock(grid_, tensor, factor, values, decoded, part.counts);
   });
 }

@@ -1,4 +1,4 @@
-// Rounding of an operand to a block-scaled format: where its blocks lie, and the passes over them.
+// Rounding of an operand to a block-scaled format: the passes over its blocks (operand_rows.h).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -7,21 +7,10 @@
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/context.h"
 #include "backend/exchange.h"
+#include "backend/operand_rows.h"
 #include "core/blocks/block_quantizer.h"
 
 namespace ada::backend::cpu {
-
-// An operand in memory: rows of `width` values, one after the other.
-struct OperandRows {
-  std::int64_t width = 1;
-  // Blocks run down the rows, each value of a row having its own. Else along the rows, or (of
-  // square ones) over both; a row then is `matrices` lines of `length` values, value i of line m at
-  // m * matrix_stride + i * stride.
-  bool down = false;
-  std::int64_t matrices = 1, length = 1, matrix_stride = 0, stride = 1;
-  // So many rows share no block with others (the weights of a group of channels); 0: all may.
-  std::int64_t group = 0;
-};
 
 // Some rows that share no block with others.
 struct RowRange {
@@ -68,8 +57,7 @@ class BlockRounding {
   OperandRows rows_;
   bool bf16_;
   BlockGrid grid_;
-  std::int64_t step_;  // rows of a range are a multiple of it, but for the last
-  std::int64_t most_;  // rows of a range at most
+  std::int64_t most_;  // rows of a range
 };
 
 }  // namespace ada::backend::cpu

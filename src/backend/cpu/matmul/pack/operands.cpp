@@ -5,6 +5,7 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "backend/hadamard.h"
+#include "core/blocks/block_counts_inline.h"
 #include "core/error.h"
 #include "core/number_grid.h"
 
@@ -76,28 +77,6 @@ MatmulSpec AsTaken(const MatmulSpec& spec) {
   return taken;
 }
 
-OperandRows RowsOfBatch(const MatmulGeometry& geometry, const Shape& shape, Operand operand,
-                        bool square) {
-  const bool is_dw = operand == Operand::kDwX || operand == Operand::kDwDy;
-  OperandRows rows;
-  rows.width = geometry.linear ? shape.per_image() : shape.c;
-  rows.down = is_dw && !square;
-  rows.matrices = geometry.groups;
-  rows.length = rows.matrix_stride = rows.width / geometry.groups;
-  return rows;
-}
-
-OperandRows RowsOfWeights(const MatmulGeometry& geometry, Operand operand, bool square) {
-  OperandRows rows;
-  rows.width = geometry.w.per_image();
-  rows.down = operand == (geometry.transposed ? Operand::kForwardW : Operand::kDxW) && !square;
-  if (rows.down || square) rows.group = geometry.w.n / geometry.groups;
-  const std::int64_t taps = geometry.linear ? 1 : geometry.w.h * geometry.w.w;
-  rows.matrices = taps, rows.matrix_stride = 1;
-  rows.length = rows.width / taps, rows.stride = taps;
-  return rows;
-}
-
 bool CountsBlocks(const Pass& pass, const OperandRounding& operand) {
   return operand.stats != nullptr && Counts(pass, operand.style, operand.stats);
 }
@@ -107,13 +86,7 @@ void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t s
   TensorStats& stats = *operand.stats;
   if (!counts) stats = TensorStats{};
   if (!counts || !stats.full) return;
-  const BlockCounts& blocks = *operand.block_counts;
-  stats.underflow = blocks.lost();
-  stats.zeros_after = stats.zeros_before + blocks.lost();
-  stats.below_min = stats.zeros_after;
-  stats.subnormal = subnormal;
-  stats.overflow = blocks.saturated;
-  stats.above_edge = 0;
+  ada::TakeBlockCounts(*operand.block_counts, subnormal, stats);
 }
 
 BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometry,
@@ -145,10 +118,10 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
                          geometry.padding == std::array{0, 0};
   transform_values_ = pointwise ? stored.shape.c : stored.shape.per_image();
   if (!operand.block) return;
-  const OperandRows rows = RowsOfBatch(geometry, stored.shape, which, operand.block->square);
+  const OperandRows rows =
+      RowsOfBatch(geometry.linear, geometry.groups, stored.shape, which, operand.block->square);
   row_values_ = rows.width;
-  permutes_ =
-      geometry.linear && !rows.down && stored.shape.c > 1 && stored.shape.h * stored.shape.w > 1;
+  permutes_ = TakenAsPyTorch(geometry.linear, stored.shape, rows);
   blocks_.emplace(context, operand, rows, stored.storage == Storage::kBF16);
 }
 

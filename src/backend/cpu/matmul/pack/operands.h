@@ -16,16 +16,6 @@ namespace ada::backend::cpu {
 // given. Data pointers stay those of what is stored.
 MatmulSpec AsTaken(const MatmulSpec& spec);
 
-// Where the blocks of the operands of a layer lie. Blocks run along what the matmul sums over:
-// channels in y and dx (of the group; of a linear layer all values of an image, in PyTorch's
-// order), images and pixels in dw. Square blocks lie in the plane of both, so that they are the
-// same ones for each matmul.
-OperandRows RowsOfBatch(const MatmulGeometry& geometry, const Shape& shape, Operand operand,
-                        bool square);
-// For weights in PyTorch's order: a row is an output channel, or (transposed) an input channel.
-// Blocks of the weights of a convolution lie within one tap.
-OperandRows RowsOfWeights(const MatmulGeometry& geometry, Operand operand, bool square);
-
 // Whether a pass counts an operand of a block-scaled format, of what is given as it is inspected.
 bool CountsBlocks(const Pass& pass, const OperandRounding& operand);
 // After its rounding: what the blocks counted, as the counts of a rounding. `counts`: CountsBlocks.

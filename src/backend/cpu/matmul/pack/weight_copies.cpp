@@ -31,7 +31,9 @@ WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometr
     if (!rounding.block) continue;
     const bool bf16 = spec.w_format == kBf16;
     taken.blocks.emplace(context, rounding,
-                         RowsOfWeights(geometry, operand, rounding.block->square), bf16);
+                         RowsOfWeights(geometry.linear, geometry.transposed, geometry.groups,
+                                       geometry.w, operand, rounding.block->square),
+                         bf16);
   }
   bytes_ = static_cast<std::ptrdiff_t>(
       (rounded_.size() + taken_[0].values.size() + taken_[1].values.size()) * sizeof(float));

@@ -1,0 +1,217 @@
+// Rounding to block-scaled formats by the rules of core/blocks: the largest magnitude of each
+// block, under four_over_six which of its two scales it takes, and then value by value. The
+// products' operands are what is rounded.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/block_tiles.h"
+#include "backend/cuda/kernels/join_lanes.h"
+#include "backend/cuda/kernels/rounding.h"
+#include "backend/cuda/launch.h"
+#include "core/blocks/block_choices_inline.h"
+
+namespace ada::backend::cuda {
+
+inline constexpr std::uint32_t kTakesFour = 0x80000000u;
+
+// An operand, and how it is rounded.
+struct BlockRounding {
+  TensorSpan in;
+  BlockTiles tiles;
+  BlockGrid grid;
+  // By block: bits of its largest magnitude; with kTakesFour where four_over_six took the four.
+  std::uint32_t* largest = nullptr;
+  // Bits of the tensor's largest magnitude; null: the format has no scale of the tensor.
+  const std::uint32_t* amax = nullptr;
+  bool stochastic = false;
+  std::uint64_t stream = 0;
+  std::int64_t first = 0;            // value 0 of the call, in the batch of all processes
+  const PassValues* pass = nullptr;  // with `stochastic`
+
+  ADA_HOST_DEVICE TensorFactor OfTensor() const {
+    return TensorFactorOf(grid, amax == nullptr ? 0 : OfBits(*amax));
+  }
+  ADA_HOST_DEVICE float AmaxOf(std::uint32_t tile) const {
+    return OfBits(largest[tile] & ~kTakesFour);
+  }
+  ADA_HOST_DEVICE BlockFactor FactorOf(const TensorFactor& tensor, std::uint32_t tile) const {
+    return (largest[tile] & kTakesFour) != 0 ? FourFactorOf(grid, tensor, AmaxOf(tile))
+                                             : BlockFactorOf(grid, tensor, AmaxOf(tile));
+  }
+  // The key and counter of random words.
+  struct Draw {
+    std::uint64_t key = 0, draw = 0;
+  };
+  ADA_HOST_DEVICE Draw Now() const {
+    return stochastic ? Draw{pass->seed ^ stream, pass->draw} : Draw{};
+  }
+  ADA_HOST_DEVICE float Decoded(const BlockFactor& factor, float x, std::uint32_t word) const {
+    const float scaled = Scaled(grid, factor, x);
+    return ValueOf(
+        grid, factor,
+        stochastic ? RoundElementRandomly(grid, scaled, word) : RoundElement(grid, scaled));
+  }
+};
+
+// The largest magnitude of each block, and with `amax` (0 before) of the tensor. Where a block has
+// several runs `largest` is 0 before. kLanes threads share a run.
+template <int kLanes>
+struct LargestInBlocksKernel {
+  static constexpr int kThreads = 256, kPhases = 2, kRuns = kThreads / kLanes;
+  struct Shared {
+    std::uint32_t largest[kRuns];
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if constexpr (kPhase == 0) {
+      const std::uint32_t largest = OfRuns(at);
+      if (at.thread % kLanes == 0) shared.largest[at.thread / kLanes] = largest;
+    } else {
+      if (at.thread != 0 || amax == nullptr) return;
+      std::uint32_t largest = 0;
+      for (const std::uint32_t one : shared.largest) largest = Larger(largest, one);
+      AtomicMax(amax, largest);
+    }
+  }
+
+  TensorSpan in;
+  BlockTiles tiles;
+  std::uint32_t *largest, *amax;
+
+ private:
+  ADA_HOST_DEVICE static std::uint32_t Larger(std::uint32_t a, std::uint32_t b) {
+    return a > b ? a : b;
+  }
+  // Of all runs of the thread's lanes; in their first one.
+  ADA_HOST_DEVICE std::uint32_t OfRuns(const ThreadIndex& at) const {
+    const int lane = at.thread % kLanes;
+    const std::int64_t step = std::int64_t{at.blocks} * kRuns, runs = tiles.runs();
+    std::uint32_t all = 0;
+    for (std::int64_t i = std::int64_t{at.block} * kRuns + at.thread / kLanes; i < runs;
+         i += step) {
+      const BlockRun run = tiles.RunAt(static_cast<std::uint32_t>(i));
+      const std::uint32_t one = JoinLanes<kLanes>(
+          lane,
+          [&](int first) {
+            std::uint32_t of_lane = 0;
+            for (std::uint32_t k = static_cast<std::uint32_t>(first); k < run.values; k += kLanes)
+              of_lane = Larger(of_lane, MagnitudeBits(Load(in, tiles.PlaceIn(run, k))));
+            return of_lane;
+          },
+          [](std::uint32_t a, std::uint32_t b) { return Larger(a, b); });
+      if (lane != 0) continue;
+      all = Larger(all, one);
+      if (tiles.runs_of_tile() == 1)
+        largest[run.tile] = one;
+      else
+        AtomicMax(&largest[run.tile], one);
+    }
+    return all;
+  }
+};
+
+// four_over_six: the errors of each run under both scales, of block t's run p at 2 * (t * runs of a
+// block + p): the six's, and the four's.
+struct FourOverSixErrors {
+  BlockRounding how;
+  float* errors;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const BlockRun run = how.tiles.RunAt(static_cast<std::uint32_t>(i));
+    const TensorFactor tensor = how.OfTensor();
+    const float amax = how.AmaxOf(run.tile);
+    const auto value = [&](std::int64_t k) {
+      return Load(how.in, how.tiles.PlaceIn(run, static_cast<std::uint32_t>(k)));
+    };
+    const std::int64_t at = std::int64_t{run.tile} * how.tiles.runs_of_tile() + run.part;
+    errors[2 * at] = FourOverSixRowError(how.grid, tensor, SixFactorOf(how.grid, tensor, amax),
+                                         run.values, value);
+    errors[2 * at + 1] = FourOverSixRowError(how.grid, tensor, FourFactorOf(how.grid, tensor, amax),
+                                             run.values, value);
+  }
+};
+// By block: the four where its error is the smaller one.
+struct ChooseFourOrSix {
+  BlockRounding how;
+  float* errors;
+  ADA_HOST_DEVICE void operator()(std::int64_t tile) const {
+    const std::int64_t most = how.tiles.runs_of_tile();
+    const std::int64_t runs =
+        most == 1 ? 1 : how.tiles.TileAt(static_cast<std::uint32_t>(tile)).rows;
+    float* of = errors + 2 * tile * most;
+    const auto join = [&](int which) {
+      return JoinRowErrors(runs, [&](std::int64_t run) -> float& { return of[2 * run + which]; });
+    };
+    const float six = join(0), four = join(1);
+    if (four < six) how.largest[tile] |= kTakesFour;
+  }
+};
+
+// out[i] = the decoded value i, as they lie in memory. `clear`: statistics of a pass that measures
+// nothing; null: they are not this kernel's.
+struct RoundInBlocksKernel {
+  static constexpr int kThreads = 256, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    if (clear != nullptr && at.block == 0 && at.thread == 0) *clear = TensorStats();
+    const BlockTiles& tiles = how.tiles;
+    const std::int64_t values = std::int64_t{tiles.rows} * tiles.width;
+    const std::int64_t step = std::int64_t{at.blocks} * kThreads * 4;
+    Thread of{how.OfTensor(), {}, ~0u, how.Now()};
+    for (std::int64_t i = (std::int64_t{at.block} * kThreads + at.thread) * 4; i < values;
+         i += step) {
+      if (i + 4 <= values) {
+        StoreVec4(out, i, OfVec4(of, i));
+        continue;
+      }
+      for (std::int64_t k = i; k < values; ++k) {
+        const Place place = PlaceOf(static_cast<std::uint32_t>(k));
+        StoreExact(out, k, Value(of, Load(how.in, k), place, WordOf(of, place)));
+      }
+    }
+  }
+
+  BlockRounding how;
+  TensorSpan out;
+  TensorStats* clear = nullptr;
+
+ private:
+  struct Thread {
+    TensorFactor tensor;
+    BlockFactor factor;  // of block `tile`
+    std::uint32_t tile;
+    BlockRounding::Draw draw;
+  };
+  struct Place {
+    std::uint32_t row, column;
+  };
+  ADA_HOST_DEVICE Place PlaceOf(std::uint32_t i) const {
+    const std::uint32_t row = i / how.tiles.width;
+    return {row, how.tiles.ColumnAt(i - row * how.tiles.width)};
+  }
+  ADA_HOST_DEVICE std::uint32_t WordOf(const Thread& of, const Place& place) const {
+    if (!how.stochastic) return 0;
+    const std::int64_t i = std::int64_t{place.row} * how.tiles.width + place.column;
+    return RandomWord(of.draw.key, of.draw.draw, how.first + i);
+  }
+  ADA_HOST_DEVICE float Value(Thread& of, float x, const Place& place, std::uint32_t word) const {
+    const std::uint32_t tile = how.tiles.TileOf(place.row, place.column);
+    if (tile != of.tile) of.factor = how.FactorOf(of.tensor, tile), of.tile = tile;
+    return how.Decoded(of.factor, x, word);
+  }
+  ADA_HOST_DEVICE Vec4 OfVec4(Thread& of, std::int64_t i) const {
+    const bool in_order = how.tiles.pixels == 0;
+    Vec4Words words = {};
+    if (how.stochastic && in_order) words = RandomWords(of.draw.key, of.draw.draw, how.first + i);
+    Vec4 x = LoadVec4(how.in, i);
+    for (int k = 0; k < 4; ++k) {
+      const Place place = PlaceOf(static_cast<std::uint32_t>(i) + static_cast<std::uint32_t>(k));
+      x.of[k] = Value(of, x.of[k], place, in_order ? words.of[k] : WordOf(of, place));
+    }
+    return x;
+  }
+};
+
+}  // namespace ada::backend::cuda

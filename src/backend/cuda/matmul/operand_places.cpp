@@ -1,0 +1,71 @@
+// See operand_places.h.
+#include "backend/cuda/matmul/operand_places.h"
+
+#include <algorithm>
+
+namespace ada::backend::cuda {
+namespace {
+
+// Which storages of 16 bits hold every value of an operand.
+struct Holders {
+  bool bf16 = false, fp16 = false;
+};
+
+Holders Of(Storage storage) { return {storage == Storage::kBF16, storage == Storage::kF16}; }
+
+Holders Of(const NumberFormat& format) {
+  const auto holds = [&](const NumberFormat& wide) {
+    return wide.mantissa_bits >= format.mantissa_bits && wide.largest() >= format.largest() &&
+           wide.smallest_subnormal() <= format.smallest_subnormal();
+  };
+  return {holds(kBf16), holds(kFp16)};
+}
+
+// Elements of at most 4 significant bits, times a scale. A power of two leaves them so: values end
+// where fp32 does, as bf16's do, and on the side of small ones a value that has 16 bits is a
+// multiple of 2^-133, bf16's smallest, and stays one where it is rounded. Others may be times
+// 2^-127 as small as an element is, which the elements of 6 and 4 bits leave room for. A scale of
+// fp8_e4m3 by itself has 4 bits more, 8 in all, and a small range. Any other scale has all bits of
+// fp32.
+Holders Of(const BlockFormat& format, Storage stored) {
+  const bool power_of_two = format.scale == BlockScale::kE8M0 || format.power_of_two;
+  if (power_of_two)
+    return {stored != Storage::kF32 || format.element.smallest_subnormal() >= 0x1p-6, false};
+  return {format.scale == BlockScale::kFp8E4M3 && !format.tensor_scale, false};
+}
+
+Storage StoredAs(const MatmulSpec& spec, Operand operand) {
+  if (IsWeight(operand))
+    return spec.w_style.per_tensor_scale != nullptr ? Storage::kF32 : StorageFor(spec.w_format);
+  const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
+  return is_x ? spec.x.storage : spec.dy.tensor.storage;
+}
+
+Holders HoldersOf(const MatmulSpec& spec, Operand operand) {
+  const OperandRounding& rounding = spec.operands[IndexOf(operand)];
+  const Storage stored = StoredAs(spec, operand);
+  if (!rounding.rounds) return Of(stored);
+  if (rounding.style.per_tensor_scale != nullptr) return {};
+  if (!rounding.block) return Of(rounding.format);
+  // A transform of fp16 makes values of fp32.
+  const bool widened = rounding.hadamard > 0 && stored == Storage::kF16;
+  return Of(*rounding.block, widened ? Storage::kF32 : stored);
+}
+
+}  // namespace
+
+bool Rounds(const MatmulSpec& spec, MatmulKind kind) {
+  const std::array<Operand, 2> both = BothOperandsOf(kind);
+  return std::any_of(both.begin(), both.end(),
+                     [&](Operand operand) { return spec.operands[IndexOf(operand)].rounds; });
+}
+
+Storage CarrierOf(const MatmulSpec& spec, MatmulKind kind) {
+  const std::array<Operand, 2> both = BothOperandsOf(kind);
+  const Holders first = HoldersOf(spec, both[0]), second = HoldersOf(spec, both[1]);
+  return first.bf16 && second.bf16   ? Storage::kBF16
+         : first.fp16 && second.fp16 ? Storage::kF16
+                                     : Storage::kF32;
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,47 @@
+// What of a convolution or linear layer says along which values its products sum, in the layer's
+// own words (backend/operand_rows.h); and in which storage each product takes its two operands
+// where it rounds one of them (precision.operands).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "backend/cuda/matmul/matmul_request.h"
+#include "backend/operand_rows.h"
+#include "backend/specs.h"
+
+namespace ada::backend::cuda {
+
+struct OperandPlaces {
+  bool linear = false;      // all values of an image are one row
+  bool transposed = false;  // w is [in, out / groups, ...]
+  std::int64_t groups = 1;
+  bool pointwise = false;  // each pixel is a row by itself
+};
+
+// A linear layer over a sequence maps each of its positions, as a convolution of 1x1 does.
+template <class Spec>
+OperandPlaces PlacesOf(const Spec& spec) {
+  if constexpr (std::is_same_v<Spec, LinearSpec>) {
+    const bool is_sequence = spec.y.shape.h * spec.y.shape.w > 1;
+    return {!is_sequence, false, 1, is_sequence};
+  } else {
+    const bool pointwise = spec.w.shape.h * spec.w.shape.w == 1 &&
+                           spec.stride == std::array{1, 1} && spec.padding == std::array{0, 0};
+    return {false, std::is_same_v<Spec, ConvTranspose2dSpec>, spec.groups, pointwise};
+  }
+}
+
+// The two operands of a product of the layer.
+constexpr std::array<Operand, 2> BothOperandsOf(MatmulKind kind) {
+  using enum Operand;
+  return kind == MatmulKind::kForward ? std::array{kForwardX, kForwardW}
+         : kind == MatmulKind::kData  ? std::array{kDxDy, kDxW}
+                                      : std::array{kDwX, kDwDy};
+}
+bool Rounds(const MatmulSpec& spec, MatmulKind kind);
+// The storage that both operands of a product that Rounds are given in, or one of them and the
+// other as it is stored: bf16 or fp16 where that holds all values of both, else fp32.
+Storage CarrierOf(const MatmulSpec& spec, MatmulKind kind);
+
+}  // namespace ada::backend::cuda
