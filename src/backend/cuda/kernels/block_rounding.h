@@ -83,7 +83,7 @@ struct LargestInBlocksKernel {
   ADA_HOST_DEVICE static std::uint32_t Larger(std::uint32_t a, std::uint32_t b) {
     return a > b ? a : b;
   }
-  // Of all runs of the thread's lanes; in their first one.
+  // What all runs of the thread's lanes have; in the first lane.
   ADA_HOST_DEVICE std::uint32_t OfRuns(const ThreadIndex& at) const {
     const int lane = at.thread % kLanes;
     const std::int64_t step = std::int64_t{at.blocks} * kRuns, runs = tiles.runs();

@@ -84,7 +84,7 @@ inline void FindLargest(Stream& stream, const TensorSpan& in, std::int64_t n, st
          static_cast<int>(std::min(kMostBlocks, (n + kOfBlock - 1) / kOfBlock)));
 }
 
-// Of the largest magnitudes of all processes the largest. Body of ForEach over one.
+// The largest of the largest magnitudes of all processes. Body of ForEach over one.
 struct LargestOfProcesses {
   ADA_HOST_DEVICE void operator()(std::int64_t) const {
     std::uint32_t largest = 0;
@@ -96,7 +96,7 @@ struct LargestOfProcesses {
   std::uint32_t* amax;
 };
 
-// The operand's own scale. Body of ForEach over one.
+// The operand's per-tensor scale. Body of ForEach over one.
 struct SetCurrentScale {
   ADA_HOST_DEVICE void operator()(std::int64_t) const {
     scaler->scale = scaling::CurrentScale(rule, OfBits(*amax));

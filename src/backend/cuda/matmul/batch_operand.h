@@ -21,7 +21,7 @@ class BatchOperand {
                const Tensor& stored, const float* scale, const OperandRounding& operand,
                Storage carrier);
   std::size_t carrier_bytes() const { return Aligned(carrier_.bytes()); }
-  // Of memory that is free again after Make.
+  // Bytes of memory that is free again after Make.
   std::size_t work_bytes() const;
   // Launches what makes the copy, in memory of carrier_bytes().
   TensorSpan Make(const Pass& pass, std::byte* memory, std::byte* work) const;
@@ -56,7 +56,7 @@ class BatchOperands {
  public:
   BatchOperands(const Context& context, const OperandPlaces& places, const MatmulSpec& spec,
                 MatmulKind kind);
-  // Of scratch memory: of the copies, and of what is free again after Make, which lies after them.
+  // Bytes of scratch memory: of the copies; of what lies after them and is free again after Make.
   std::size_t carrier_bytes() const;
   std::size_t work_bytes() const;
   // What the product reads: by operand, as spec.x or spec.dy lies or as the copy does.

@@ -19,7 +19,7 @@ class BlockOperand {
   // Rows hold pixels of so many channels, which are numbered in PyTorch's order.
   void TakeAsPyTorch(std::int64_t channels);
 
-  // Of memory that is free again after the launches.
+  // Bytes of memory that is free again after the launches.
   std::size_t work_bytes() const;
   bool asks_amax() const { return format_.tensor_scale; }
   // out = the decoded values of `rows` rows. first: the number of the first value, for random

@@ -55,7 +55,7 @@ class MatmulPlans {
     const scaling::TensorScaler* per_tensor_scale = nullptr;
   };
   static Coded CodedOf(const Tensor& tensor, const scaling::TensorScaler* per_tensor_scale);
-  // Of an operand as its product takes it; stored: as it is stored.
+  // An operand as its product takes it; stored: as it is stored.
   Coded CodedOperand(Operand operand, const Coded& stored) const;
   Coded CodedDy(MatmulKind kind) const;
   // None unless options.fp8_hardware; where an operand is not known, with a diagnostic.
