@@ -56,7 +56,6 @@ struct CountBlocksKernel {
     const std::uint32_t rows = BlockTiles::Least(range_rows, group - row);
     const std::uint32_t first = of * how.tiles.tiles_of_group() + row / how.tiles.tall;
     const std::uint32_t tile_rows = BlockTiles::Quotient(rows, how.tiles.tall);
-    const TensorFactor tensor = how.OfTensor();
     const BlockRounding::Draw draw = how.Now();
     const OperandCounts counts = SumInOrder(
         at.thread % 32, std::int64_t{tile_rows} * how.tiles.lines * how.tiles.per_line(),
@@ -64,7 +63,7 @@ struct CountBlocksKernel {
           const auto n = static_cast<std::uint32_t>(number);
           const std::uint32_t i = n % how.tiles.per_line(), rest = n / how.tiles.per_line();
           const std::uint32_t line = rest / tile_rows;
-          Count(first + rest - line * tile_rows, line, i, tensor, draw, to);
+          Count(first + rest - line * tile_rows, line, i, draw, to);
         });
     if (at.thread % 32 == 0) parts[range] = counts;
   }
@@ -82,11 +81,11 @@ struct CountBlocksKernel {
 
  private:
   ADA_HOST_DEVICE void Count(std::uint32_t tile_row, std::uint32_t line, std::uint32_t i,
-                             const TensorFactor& tensor, const BlockRounding::Draw& draw,
-                             OperandCounts& to) const {
+                             const BlockRounding::Draw& draw, OperandCounts& to) const {
     const BlockTiles& tiles = how.tiles;
     const BlockTile tile = tiles.TileAt(tile_row, line, i);
     const std::uint32_t number = (tile_row * tiles.lines + line) * tiles.per_line() + i;
+    const TensorFactor tensor = how.OfTensorAt(number);
     const BlockFactor taken = how.FactorOf(tensor, number);
     const auto at = [&](std::int64_t k) {
       const auto value = static_cast<std::uint32_t>(k);

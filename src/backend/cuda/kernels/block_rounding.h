@@ -23,6 +23,8 @@ struct BlockRounding {
   std::uint32_t* largest = nullptr;
   // Bits of the tensor's largest magnitude; null: the format has no scale of the tensor.
   const std::uint32_t* amax = nullptr;
+  // The same of each row (BlockTiles::ScaleRowOf); null: rows have no scale of their own.
+  std::uint32_t* row_amaxes = nullptr;
   bool stochastic = false;
   std::uint64_t stream = 0;
   std::int64_t first = 0;            // value 0 of the call, in the batch of all processes
@@ -30,6 +32,10 @@ struct BlockRounding {
 
   ADA_HOST_DEVICE TensorFactor OfTensor() const {
     return TensorFactorOf(grid, amax == nullptr ? 0 : OfBits(*amax));
+  }
+  ADA_HOST_DEVICE TensorFactor OfTensorAt(std::uint32_t tile) const {
+    if (row_amaxes == nullptr) return OfTensor();
+    return TensorFactorOf(grid, OfBits(row_amaxes[tiles.ScaleRowOf(tile)]));
   }
   ADA_HOST_DEVICE float AmaxOf(std::uint32_t tile) const {
     return OfBits(largest[tile] & ~kTakesFour);
@@ -111,6 +117,20 @@ struct LargestInBlocksKernel {
   }
 };
 
+// By row: the largest of its blocks, before four_over_six has chosen.
+struct LargestInRows {
+  BlockRounding how;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const auto row = static_cast<std::uint32_t>(i);
+    std::uint32_t largest = 0;
+    for (std::uint32_t k = 0; k < how.tiles.tiles_of_scale_row(); ++k) {
+      const std::uint32_t of = how.largest[how.tiles.TileOfScaleRow(row, k)];
+      largest = of > largest ? of : largest;
+    }
+    how.row_amaxes[row] = largest;
+  }
+};
+
 // four_over_six: the errors of each run under both scales, of block t's run p at 2 * (t * runs of a
 // block + p): the six's, and the four's.
 struct FourOverSixErrors {
@@ -118,7 +138,7 @@ struct FourOverSixErrors {
   float* errors;
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     const BlockRun run = how.tiles.RunAt(static_cast<std::uint32_t>(i));
-    const TensorFactor tensor = how.OfTensor();
+    const TensorFactor tensor = how.OfTensorAt(run.tile);
     const float amax = how.AmaxOf(run.tile);
     const auto value = [&](std::int64_t k) {
       return Load(how.in, how.tiles.PlaceIn(run, static_cast<std::uint32_t>(k)));
@@ -198,7 +218,10 @@ struct RoundInBlocksKernel {
   }
   ADA_HOST_DEVICE float Value(Thread& of, float x, const Place& place, std::uint32_t word) const {
     const std::uint32_t tile = how.tiles.TileOf(place.row, place.column);
-    if (tile != of.tile) of.factor = how.FactorOf(of.tensor, tile), of.tile = tile;
+    if (tile != of.tile) {
+      if (how.row_amaxes != nullptr) of.tensor = how.OfTensorAt(tile);
+      of.factor = how.FactorOf(of.tensor, tile), of.tile = tile;
+    }
     return how.Decoded(of.factor, x, word);
   }
   ADA_HOST_DEVICE Vec4 OfVec4(Thread& of, std::int64_t i) const {

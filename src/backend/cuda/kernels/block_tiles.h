@@ -66,6 +66,23 @@ struct BlockTiles {
     const std::uint32_t i = stride == 1 ? column - line * length : column / stride;
     return (TileRowOf(row) * lines + line) * per_line() + i / wide;
   }
+  // Rows of a format that has a scale of each row (BlockFormat::row_scaled): all blocks of a line,
+  // which are one after the other, or of those that run down, one below the other.
+  ADA_HOST_DEVICE std::uint32_t scale_rows() const {
+    return runs_down() ? rows / group * lines : rows * lines;
+  }
+  ADA_HOST_DEVICE std::uint32_t ScaleRowOf(std::uint32_t tile) const {
+    if (!runs_down()) return tile / per_line();
+    return tile / lines / tiles_of_group() * lines + tile % lines;
+  }
+  ADA_HOST_DEVICE std::uint32_t tiles_of_scale_row() const {
+    return runs_down() ? tiles_of_group() : per_line();
+  }
+  ADA_HOST_DEVICE std::uint32_t TileOfScaleRow(std::uint32_t row, std::uint32_t i) const {
+    return runs_down() ? (row / lines * tiles_of_group() + i) * lines + row % lines
+                       : row * per_line() + i;
+  }
+
   ADA_HOST_DEVICE BlockTile TileAt(std::uint32_t tile_row, std::uint32_t line,
                                    std::uint32_t i) const {
     const std::uint32_t of = tile_row / tiles_of_group();

@@ -8,6 +8,7 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/link.h"
 #include "backend/hadamard.h"
+#include "core/error.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -41,6 +42,11 @@ BatchOperand::BatchOperand(const Context& context, const OperandPlaces& places, 
     row_values_ = rows.width;
     blocks_.emplace(context, operand, rows, stored.shape.numel() / row_values_,
                     stored.storage == Storage::kBF16, stats_);
+    if (operand.block->row_scaled && rows.down && RulesLink(context.link) != nullptr)
+      throw ConfigError(
+          "precision.operands: rows of dw's operands go through the images of all processes, whose "
+          "scales (tensor_scale: row) are not joined on GPUs; use tensor_scale: true there, or one "
+          "process");
     if (TakenAsPyTorch(places.linear, stored.shape, rows)) blocks_->TakeAsPyTorch(stored.shape.c);
   }
   if (!asks_amax()) return;

@@ -64,7 +64,8 @@ std::int64_t BlockOperand::RangesOf(const BlockTiles& tiles) const {
 
 BlockOperand::Work BlockOperand::WorkOf(const BlockTiles& tiles) const {
   const std::size_t blocks = tiles.tiles();
-  Work work{Aligned(blocks * sizeof(std::uint32_t)), 0, 0};
+  Work work{Aligned(blocks * sizeof(std::uint32_t)), 0, 0, 0};
+  if (format_.row_scaled) work.rows = Aligned(tiles.scale_rows() * sizeof(std::uint32_t));
   if (format_.rule == BlockRule::kFourOverSix)
     work.errors = Aligned(2 * blocks * tiles.runs_of_tile() * sizeof(float));
   if (operand_.block_counts != nullptr)
@@ -74,7 +75,7 @@ BlockOperand::Work BlockOperand::WorkOf(const BlockTiles& tiles) const {
 
 std::size_t BlockOperand::work_bytes() const {
   const Work work = WorkOf(TilesOf(most_));
-  return Aligned(sizeof(std::uint32_t)) + work.largest + work.errors + work.parts;
+  return Aligned(sizeof(std::uint32_t)) + work.largest + work.rows + work.errors + work.parts;
 }
 
 void BlockOperand::FindLargest(const BlockRounding& how, std::uint32_t* amax) const {
@@ -121,9 +122,14 @@ void BlockOperand::Round(const Pass& pass, const TensorSpan& in, std::int64_t ro
   const Work parts = WorkOf(how.tiles);
   auto* own = reinterpret_cast<std::uint32_t*>(work);
   how.largest = reinterpret_cast<std::uint32_t*>(work + Aligned(sizeof *own));
-  std::byte* errors = reinterpret_cast<std::byte*>(how.largest) + parts.largest;
+  std::byte* const of_rows = reinterpret_cast<std::byte*>(how.largest) + parts.largest;
+  std::byte* const errors = of_rows + parts.rows;
   if (asks_amax()) how.amax = amax != nullptr ? amax : own;
   FindLargest(how, asks_amax() && amax == nullptr ? own : nullptr);
+  if (format_.row_scaled) {
+    how.row_amaxes = reinterpret_cast<std::uint32_t*>(of_rows);
+    ForEach(stream_, how.tiles.scale_rows(), LargestInRows{how});
+  }
   if (parts.errors > 0) ChooseScales(how, reinterpret_cast<float*>(errors));
 
   const bool counts = Counts(pass, operand_.style, operand_.stats);

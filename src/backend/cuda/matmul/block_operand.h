@@ -21,7 +21,7 @@ class BlockOperand {
 
   // Bytes of memory that is free again after the launches.
   std::size_t work_bytes() const;
-  bool asks_amax() const { return format_.tensor_scale; }
+  bool asks_amax() const { return format_.tensor_scale && !format_.row_scaled; }
   // out = the decoded values of `rows` rows. first: the number of the first value, for random
   // words. amax: bits of the largest magnitude, where the format asks; null: of these values.
   void Round(const Pass& pass, const TensorSpan& in, std::int64_t rows, std::int64_t first,
@@ -30,7 +30,7 @@ class BlockOperand {
  private:
   // Parts of the memory, in bytes.
   struct Work {
-    std::size_t largest, errors, parts;
+    std::size_t largest, rows, errors, parts;
   };
   BlockTiles TilesOf(std::int64_t rows) const;
   Work WorkOf(const BlockTiles& tiles) const;
