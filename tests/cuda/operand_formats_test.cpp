@@ -99,6 +99,32 @@ TEST_SUITE(ADA_SUITE) {
     CheckOperands(AllAlike(Conv(), rounding));
   }
 
+#ifndef ADA_CUDA_DEVICE
+  TEST_CASE("operands on kernels: fp8 operands as codes, with and without scales") {
+    for (const float scale : {0.0f, 0.75f}) {
+      CAPTURE(scale);
+      OperandSettings settings = AllAlike(Conv(), InFormat(kFp8E4M3));
+      settings.operands[IndexOf(Operand::kDxDy)].format = kFp8E5M2;
+      settings.operands[IndexOf(Operand::kDwDy)].format = kFp8E5M2;
+      settings.per_tensor_scale = scale;
+      const auto run = [&](std::unique_ptr<Backend> backend) {
+        Lab lab(std::move(backend));
+        Findings findings;
+        OperandLab(lab, settings).Steps(findings);
+        for (const std::string& diagnostic : lab->Diagnostics()) {
+          CAPTURE(diagnostic);
+          CHECK(diagnostic.find("emulated") == std::string::npos);
+          CHECK(diagnostic.find("no plan") == std::string::npos);
+        }
+        return findings;
+      };
+      DeviceOptions hardware;
+      hardware.fp8_hardware = true;
+      CheckSame(run(cpu::MakeCpuBackend(1)), run(MakeHostExecutedBackend(hardware)));
+    }
+  }
+#endif
+
   TEST_CASE("operands on kernels: inf, NaN and tensors of zeros") {
     for (const BlockFormat& format : EveryRule()) {
       CAPTURE(FormatName(format));

@@ -44,6 +44,18 @@ BlockFormat Named(const std::string& name) {
 }
 
 TEST_SUITE(ADA_SUITE) {
+  TEST_CASE("operands op: each kernel in one layer") {
+    BlockFormat four = Named("nvfp4");
+    four.rule = BlockRule::kFourOverSix;
+    OperandSettings settings = AllAlike(Layers()[0], InBlocks(four));
+    settings.layer.x.n = 17;
+    OperandRounding& plain = settings.operands[IndexOf(kDwX)] = InFormat(kFp8E4M3);
+    plain.hadamard = settings.operands[IndexOf(kDwDy)].hadamard = 16;
+    settings.operands[IndexOf(kForwardW)] = InFormat(kFp8E4M3);
+    settings.per_tensor_scale = 1, settings.current = true;
+    CheckOperands(settings);
+  }
+
   TEST_CASE("operands on kernels: every kind of layer") {
     BlockFormat square = Named("nvfp4"), short_blocks = Named("mxfp8_e4m3"), four = Named("nvfp4");
     square.square = true;

@@ -20,7 +20,7 @@ ELSEWHERE = re.compile(
     r"(Join|Put|Take)(Looks|Tails|Seen|Statistics|GradientSums|Largest)|JoinTailsKernel|PutSeen"
     r"|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum|StoreUnscaled"
     r"|ApplyKeptUpdate|MoveAverage|^BatchStatistics$|^ReduceGradient$"
-    r"|^RoundValuesKernel<StoredValues>$")
+    r"|^RoundValuesKernel<StoredValues>$|LargestOfProcesses")
 
 
 def plain(name):

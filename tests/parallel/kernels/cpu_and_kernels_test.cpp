@@ -56,6 +56,35 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("kernels and CPU: operands whose scales are those of all ranks' tensors") {
+    for (const std::string& operands :
+         {std::string("{operands: nvfp4}"), std::string("{recipe: te_nvfp4}"),
+          std::string("{operands: {x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2, tensor_scaling: "
+                      "current}}")})
+      for (const int ranks : {2, 3}) {
+        CAPTURE(operands);
+        CAPTURE(ranks);
+        const TempFolder folder;
+        const std::string text = std::string(kPlain) + "scaling: {policy: fixed, scale: 64}\n";
+        const config::Overrides overrides = {{"train.max_steps", "1"},
+                                             {"precision", operands},
+                                             {"precision.format", "fp32"},
+                                             {"log.probe_every", "0"},
+                                             {"log.statistics", "[dx, dw, operands]"}};
+        MustTrain(text, folder / "cpu", ranks, {.overrides = overrides, .on_cpu = true});
+        MustTrain(text, folder / "kernels", ranks, {.overrides = overrides});
+        CompareLosses(folder / "cpu", folder / "kernels", 1e-6, 1e-6);
+        CompareCounts(folder / "cpu", folder / "kernels", 2e-3);
+        const Table a = ReadCsv(folder / "cpu/underflow.csv");
+        const Table b = ReadCsv(folder / "kernels/underflow.csv");
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          CAPTURE(a[i].at("layer"));
+          CAPTURE(a[i].at("tensor"));
+          CHECK(NumberIn(a[i], "scale") == doctest::Approx(NumberIn(b[i], "scale")).epsilon(1e-4));
+        }
+      }
+  }
+
   TEST_CASE("kernels and CPU: statistics of batch norms that are computed anew") {
     // The last batch has one image, of which one rank alone takes statistics.
     const config::Overrides overrides = {{"data.synthetic.train", "91"},
