@@ -51,7 +51,6 @@ TEST_SUITE("cpu") {
     }
   }
 
-#ifndef ADA_ON_KERNELS  // the CUDA backend has no language models
   TEST_CASE("a language model: the same losses, counts and decisions, and the same bytes again") {
     const TempFolder folder;
     std::string text;
@@ -76,7 +75,6 @@ TEST_SUITE("cpu") {
     const std::vector<std::string> different = DifferentFiles(folder / "3", folder / "parts");
     CHECK(different == std::vector<std::string>{"evaluation.csv"});  // at its first end as well
   }
-#endif
 
   TEST_CASE("batch norms of each rank's own: it trains, and all have one state") {
     const TempFolder folder;

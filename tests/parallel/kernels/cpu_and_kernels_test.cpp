@@ -85,6 +85,20 @@ TEST_SUITE("cpu") {
       }
   }
 
+  TEST_CASE("kernels and CPU: a language model by each way that attention's alphas know") {
+    const TempFolder data;
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "the cat sat on the mat. a dog lay in the fog. ";
+    data.Write("text.txt", text);
+    for (const int ranks : {1, 2, 3})
+      for (const std::string method : {"approx_range", "exact_range"})
+        Compare(kWords, ranks,
+                {{"data.path", data / "text.txt"},
+                 {"train.max_steps", "2"},
+                 {"scaling.method", method}},
+                1e-5, 1e-2);
+  }
+
   TEST_CASE("kernels and CPU: statistics of batch norms that are computed anew") {
     // The last batch has one image, of which one rank alone takes statistics.
     const config::Overrides overrides = {{"data.synthetic.train", "91"},
