@@ -134,9 +134,9 @@ TEST_SUITE("cpu") {
             const bool random = kind >= 2, wild = kind % 2 == 1, bf16 = kind == 1;
             const Values input = Sample(place.values, wild, 5);
             const float amax = AmaxOf(input);
-            Values got = input;
+            Values got(input.size());
             cpu::BlockArgs args;
-            args.x = got.data();
+            args.from = {const_cast<float*>(input.data()), Storage::kF32}, args.to = got.data();
             args.layout = place.layout, args.format = format, args.bf16_input = bf16;
             std::vector<TensorFactor> tensors;
             const BlockGrid grid = BlockGridOf(format, bf16);
@@ -153,6 +153,36 @@ TEST_SUITE("cpu") {
                   std::bit_cast<std::uint32_t>(got[i]) != std::bit_cast<std::uint32_t>(want[i]) &&
                   !(std::isnan(got[i]) && std::isnan(want[i]));
             CHECK(different == 0);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("block kernels: the transform of 16 rows is the defined one, in place too") {
+    for (const Kernels* kernels : KernelSets()) {
+      CAPTURE(kernels->name);
+      const HadamardSigns random = RandomSigns(5, 6);
+      for (const HadamardSigns& signs : {kFixedSigns, random}) {
+        for (const std::int64_t lanes : {1, 16, 37}) {
+          for (const NumberFormat& format : {kFp32, kBf16}) {
+            const std::int64_t step = lanes + 3, values = kHadamardSize * step;
+            Values input = Sample(values, false, 3);
+            for (float& x : input) x = RoundTo(format, x);
+            Values want = input;
+            HadamardInPlace(signs, want.data(), step, lanes);
+            for (std::int64_t i = 0; i < values; ++i)
+              if (i % step < lanes)
+                want[static_cast<std::size_t>(i)] =
+                    RoundTo(format, want[static_cast<std::size_t>(i)]);
+            Values got = input, other = input;
+            TableOf(*kernels).hadamard(signs, {got.data(), Storage::kF32}, got.data(), step, lanes,
+                                       format);
+            CHECK(got == want);
+            if (format == kFp32) continue;
+            Memory codes(Storage::kBF16, input);
+            TableOf(*kernels).hadamard(signs, codes.piece(), other.data(), step, lanes, format);
+            CHECK(other == want);
           }
         }
       }

@@ -17,6 +17,8 @@ import flops  # noqa: E402
 import machine  # noqa: E402
 import markdown  # noqa: E402
 import models  # noqa: E402
+import operand_check  # noqa: E402
+import operand_rows  # noqa: E402
 import op_rows  # noqa: E402
 import policy_cost  # noqa: E402
 import thread_rows  # noqa: E402
@@ -157,7 +159,9 @@ class ArgumentsTest(unittest.TestCase):
                       ["--ops", "--scaling"], ["--ada-steps", "1.5"], ["--device", "gpu"],
                       ["--device", "cuda", "--ops"], ["--isa", "sse9"],
                       ["--modes", "torch-fp16-graphed"], ["--modes", "ada-fp16-tuned"],
-                      ["--modes", "torch-counted-written"]):
+                      ["--modes", "torch-counted-written"],
+                      ["--models", "resnet20", "--modes", "torch-mxfp8-torchao"],
+                      ["--device", "cuda", "--modes", "ada-mxfp8"]):
             with self.subTest(words), self.assertRaises(SystemExit), \
                     contextlib.redirect_stderr(io.StringIO()):
                 bench.arguments(words)
@@ -204,6 +208,36 @@ class CompareTest(unittest.TestCase):
                              ("avx512f avx512_bf16 amx_bf16",
                               "AVX-512 and its bf16 products, AMX")):
             self.assertEqual(machine.instruction_sets(flags.split()), words)
+
+
+class OperandsTest(unittest.TestCase):
+    def test_losses_or_gradients_apart_end_the_program(self):
+        ours = [2.0, 1.0]
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            operand_check.check("mlp512", "torch-mxfp8", ours,
+                                {"losses": [2.0, 1.004], "gradient_distance": 0.01})
+        self.assertIn("0.4 % apart at most (0.5 % are allowed), the first gradient 1 % (2 %)",
+                      told.getvalue())
+        for losses, distance in (([2.0, 1.006], 0.01), ([2.0, 1.0], 0.03), ([2.0], 0.01),
+                                 ([2.0, float("nan")], 0.01), ([2.0, 1.0], float("nan"))):
+            with self.subTest(losses, distance=distance), self.assertRaises(SystemExit):
+                operand_check.check("mlp512", "torch-mxfp8", ours,
+                                    {"losses": losses, "gradient_distance": distance})
+
+    def test_ratios_are_of_the_same_round(self):
+        results = {"ada-bf16": compare.Measured([6400.0], cpu=[0.002, 0.004]),
+                   "ada-mxfp8": compare.Measured([3200.0], cpu=[0.003, 0.008]),
+                   "torch-mxfp8": compare.Measured([640.0], cpu=[0.06, 0.08])}
+        lines = operand_rows.table([("Net", 64, results, 1e9)], compare.label).splitlines()
+        self.assertEqual(lines[3].split(" | ")[3:], ["20.0", "5.50", "3.00, 8.00",
+                                                     "1.75 (1.50 to 2.00)", " |"])
+        self.assertEqual(lines[4].split(" | ")[3:], ["100", "70.0", "60.0, 80.0", "",
+                                                     "15.00 (10.00 to 20.00) |"])
+
+    def test_models_that_are_asked_for(self):
+        self.assertNotIn("mlp512", models.usual("cpu"))
+        self.assertEqual(bench.arguments(["--models", "mlp512", "--modes", "torch-mxfp8-torchao"])
+                         .modes, ["torch-mxfp8-torchao"])
 
 
 class DeviceTest(unittest.TestCase):

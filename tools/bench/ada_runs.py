@@ -25,9 +25,11 @@ def note(text):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What one run left: rows of timing.csv as numbers, and the most memory it had (VmHWM)."""
+    """What one run left: rows of timing.csv as numbers, the most memory it had (VmHWM), and the
+    processor seconds of all its threads."""
     rows: list
     peak_mib: float
+    cpu: float = 0
 
     def samples_per_second(self, batch):
         """Of all steps but the first, whose interval holds the warm-up."""
@@ -60,7 +62,7 @@ class AdaTrain:
         """Starts a run with --set `values`; bound to a core where one is given. `name` tells apart
         runs that go on at the same time."""
         optimizer = () if models.keeps_optimizer(config) else (SGD,)
-        command = [self.program, "--config", config, "--output", self._folder(name), "--overwrite",
+        command = [self.program, "--config", config, "--output", self.folder(name), "--overwrite",
                    "--no-progress", "--quiet", "--threads", threads, "--set", self.device,
                    *machine.data_options(config, self.scratch), *optimizer, *LOOP, *values]
         bind = None if core is None else lambda: os.sched_setaffinity(0, {core})
@@ -77,13 +79,14 @@ class AdaTrain:
         if process.returncode != 0:
             sys.exit(f"bench.py: ada-train ended with {process.returncode}:\n{message}")
         rows = [{key: float(value) for key, value in row.items() if value}
-                for row in run_files.rows(self._folder(name) / "timing.csv")]
+                for row in run_files.rows(self.folder(name) / "timing.csv")]
         if len(rows) < least:
             sys.exit("bench.py: too few logged steps; raise --ada-steps or lower --log-every")
-        return Run(rows, usage.ru_maxrss / 1024)
+        return Run(rows, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
 
     def run(self, config, values, threads):
         return self.finish(self.start(config, values, threads))
 
-    def _folder(self, name):
+    def folder(self, name):
+        """Of a run."""
         return pathlib.Path(self.scratch, name)

@@ -108,6 +108,10 @@ def arguments(words):
     options.modes = options.modes or list(compare.CUDA_MODES if on_gpu else compare.DEFAULT_MODES)
     if not on_gpu and any(mode in compare.GRAPHED_MODES for mode in options.modes):
         parser.error("CUDA graphs need --device cuda")
+    if on_gpu and any(mode in compare.OPERAND_MODES for mode in options.modes):
+        parser.error("operands in blocks are of the processor; --device cuda goes without them")
+    if "torch-mxfp8-torchao" in options.modes and options.models != ["mlp512"]:
+        parser.error("torchao's layers are linear ones: --models mlp512")
     if not on_gpu and any(mode in compare.TUNED_MODES for mode in options.modes):
         parser.error("plans are measured with --device cuda alone")
     if (any(mode in compare.WRITTEN_MODES for mode in options.modes)

@@ -8,6 +8,8 @@ import device_rows
 import machine
 import markdown
 import models
+import operand_check
+import operand_rows
 import torch_runs
 from ada_runs import note
 
@@ -17,6 +19,12 @@ ADA_MODES = {  # --set values in addition to the model's
     "ada-fp16": ("ada-train fp16, adaptive", ADAPTIVE),
     "ada-bf16": ("ada-train bf16", ("precision={format: bf16}", "scaling={policy: none}")),
     "ada-fp32": ("ada-train fp32", ("precision={format: fp32}", "scaling={policy: none}")),
+}
+OPERAND_ADA_MODES = {  # of a processor
+    "ada-mxfp8": ("ada-train bf16, operands MXFP8",
+                  ("precision={recipe: torchao_mxfp8}", "scaling={policy: none}")),
+    "ada-nvfp4": ("ada-train bf16, operands NVFP4, Hadamard",
+                  ("precision={recipe: te_nvfp4}", "scaling={policy: none}")),
 }
 TUNED_MODES = {  # of a GPU: plans are measured, as PyTorch's are here
     "ada-fp16-tuned": ("ada-train fp16, adaptive, autotune",
@@ -28,6 +36,11 @@ TORCH_MODES = {
     "torch-fp16": "PyTorch fp16 autocast",
     "torch-emulated": "PyTorch fp16 emulated by hooks",
     "torch-counted": "PyTorch fp16 emulated, lost values counted",
+}
+OPERAND_TORCH_MODES = {  # of a processor
+    "torch-mxfp8": "PyTorch bf16 autocast, operands MXFP8 by tensor operations",
+    "torch-nvfp4": "PyTorch bf16 autocast, operands NVFP4 by tensor operations, Hadamard",
+    "torch-mxfp8-torchao": "PyTorch bf16 autocast, torchao's emulated MXFP8 layers but the last",
 }
 WRITTEN_MODES = {  # of transformers
     "torch-emulated-written": "PyTorch fp16 emulated by hooks, attention written out",
@@ -48,8 +61,10 @@ DEFAULT_MODES = [*ADA_MODES, *TORCH_MODES]
 CUDA_MODES = ["ada-fp16", "ada-fp16-tuned", "ada-bf16", "torch-fp16", "torch-bf16",
               "torch-fp16-graphed", "torch-bf16-graphed", "torch-fp16-compiled"]
 ALL_MODES = [*DEFAULT_MODES, *COMPILED_MODES]
-MODES = [*ALL_MODES, *WRITTEN_MODES, *TUNED_MODES, *GRAPHED_MODES]
-OURS = {**ADA_MODES, **TUNED_MODES}
+OPERAND_MODES = [*OPERAND_ADA_MODES, *OPERAND_TORCH_MODES]
+MODES = [*ALL_MODES, *OPERAND_MODES, *WRITTEN_MODES, *TUNED_MODES, *GRAPHED_MODES]
+OURS = {**ADA_MODES, **OPERAND_ADA_MODES, **TUNED_MODES}
+SHORT = 2  # steps of a run that is its start and little else
 HEADER = ["model", "batch", "mode", "images/s", "lowest, highest", "to PyTorch's fastest",
           "to PyTorch fp32", "GFLOP/s", "of fp32 FMA peak", "of bf16 peak", "peak memory, MiB"]
 
@@ -60,6 +75,8 @@ class Measured:
     speeds: list = dataclasses.field(default_factory=list)
     peak_mib: float = 0
     import_mib: float = None  # of PyTorch before it made anything; None: ada-train
+    # Processor seconds of a step, of all threads, of each round; of ours without the start of a run.
+    cpu: list = dataclasses.field(default_factory=list)
 
     def speed(self):
         return statistics.median(self.speeds)
@@ -83,12 +100,26 @@ class Bench:
         self.options, self.ada, self.threads = options, ada, threads
         self.model, self.batch = models.MODELS[name], batch
         self.network = ada.network(self.model, batch)
+        recorded = {mode: self.recorded(mode) for mode in options.modes if mode in OPERAND_TORCH_MODES}
         self.torch = {mode: torch_runs.Torch(options.python, name, mode.partition("-")[2], batch,
-                                             threads, options.device)
+                                             threads, options.device, self.replay(recorded, mode))
                       for mode in options.modes if mode not in OURS}
-        for torch in self.torch.values():
+        for mode, torch in self.torch.items():
             torch_runs.check_same(name, self.network, torch.about, self.model.transformer)
+            if mode in recorded:
+                operand_check.check(name, mode, recorded[mode].losses, torch.about)
         self.results = {mode: Measured() for mode in options.modes}
+        self.counts_cpu = any(mode in OPERAND_MODES for mode in options.modes)
+
+    def recorded(self, mode):
+        """Steps of ours that a mode of PyTorch is compared with."""
+        same, more, _, _ = operand_check.AS_IN[mode]
+        return operand_check.Recorded(self.ada, self.model, (*OURS[same][1], *more), self.batch,
+                                      self.threads, "recorded-" + mode)
+
+    @staticmethod
+    def replay(recorded, mode):
+        return (recorded[mode].weights, recorded[mode].batches) if mode in recorded else ()
 
     def measure(self, mode):
         """One measurement of one mode, added to its results."""
@@ -99,13 +130,22 @@ class Bench:
             run = self.ada.run(self.model.config, values, self.threads)
             result.speeds.append(run.samples_per_second(self.batch) * self.model.units())
             result.peak_mib = max(result.peak_mib, run.peak_mib)
+            if self.counts_cpu:
+                result.cpu.append((run.cpu - self.start_cpu(mode)) / (steps - SHORT))
         else:
             torch = self.torch[mode]
             steps = self.options.torch_steps or max(5, steps // 8)
             result.speeds.append(torch.samples_per_second(steps) * self.model.units())
             result.peak_mib = torch.peak_mib
             result.import_mib = torch.about["import_mib"]
+            result.cpu.append(torch.cpu)
         return result.speeds[-1]
+
+    def start_cpu(self, mode):
+        """Processor seconds of a run of few steps: program start, data and the first step."""
+        values, _ = ada_values(self.options, self.model, self.batch, mode)
+        short = (*values, f"train.max_steps={SHORT}", "log.every=1")
+        return self.ada.run(self.model.config, short, self.threads).cpu
 
     def training_flop(self):
         """Operations of what speed counts one of: an image, or a token."""
@@ -130,7 +170,7 @@ def in_turns(order, rounds, measure):
 def label(mode):
     if mode in OURS:
         return OURS[mode][0]
-    return {**TORCH_MODES, **WRITTEN_MODES, **COMPILED_MODES, **GRAPHED_MODES}[mode]
+    return {**TORCH_MODES, **OPERAND_TORCH_MODES, **WRITTEN_MODES, **COMPILED_MODES, **GRAPHED_MODES}[mode]
 
 
 def rows(title, batch, results, training_flop, peak):
@@ -194,3 +234,6 @@ def run(options, ada):
     print(markdown.table(models.in_units(HEADER, options.models),
                          [row for title, batch, results, flop in measured
                           for row in rows(title, batch, results, flop, peak)]))
+    if any(mode in OPERAND_MODES for mode in options.modes):
+        print()
+        print(operand_rows.table(measured, label))

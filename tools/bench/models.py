@@ -16,6 +16,8 @@ class Model:
     # The optimizer and the first scale are the configuration's, layers have the same names in both
     # programs, and the model is measured only where it is named.
     transformer: bool = False
+    asked_for: bool = False  # measured only where it is named
+    first_layer: str = "conv1"  # whose x is the batch
 
     def steps(self, batch, device="cpu"):
         """Steps of one measurement of ada-train."""
@@ -48,7 +50,10 @@ MODELS = {
     "lenet": Model("LeNet-5", "configs/lenet_fashion.yaml", "28x28x1", images=256000,
                    cuda_images=1280000),
     "mlp": Model("MLP 784-256-128-10", "configs/mlp_mnist_fashion.yaml", "28x28x1",
-                 images=512000, cuda_images=1280000),
+                 images=512000, cuda_images=1280000, first_layer="fc1"),
+    "mlp512": Model("MLP 784-512-512-10", "configs/mlp_mnist_fashion.yaml", "28x28x1",
+                    ("model={zoo: mlp, hidden: [512, 512]}",), images=192000, asked_for=True,
+                    first_layer="fc1"),
     "resnet18": Model("ResNet-18", RESNET50, "224x224x3",
                       ("model={zoo: resnet18, classes: 1000}",), batch=32),
     "mobilenet_v2": Model("MobileNetV2", RESNET50, "224x224x3",
@@ -67,7 +72,7 @@ def usual(device):
     """Names of the models that a device is measured with where none are named."""
     return (["resnet20", "resnet50"] if device == "cuda"
             else [name for name, model in MODELS.items()
-                  if model.images and not model.transformer])
+                  if model.images and not model.transformer and not model.asked_for])
 
 
 def keeps_optimizer(config):

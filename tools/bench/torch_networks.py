@@ -196,9 +196,9 @@ def lenet():
                          nn.ReLU(inplace=True), nn.Linear(84, 10))
 
 
-def mlp():
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(inplace=True),
-                         nn.Linear(256, 128), nn.ReLU(inplace=True), nn.Linear(128, 10))
+def mlp(first=256, second=128):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, first), nn.ReLU(inplace=True),
+                         nn.Linear(first, second), nn.ReLU(inplace=True), nn.Linear(second, 10))
 
 
 class Scores(nn.Identity):
@@ -392,6 +392,7 @@ NETWORKS = {
     "fashion": Case(fashion, (1, 28, 28)),
     "lenet": Case(lenet, (1, 28, 28)),
     "mlp": Case(mlp, (1, 28, 28)),
+    "mlp512": Case(lambda: mlp(512, 512), (1, 28, 28)),
     "resnet18": Case(resnet18, (3, 224, 224)),
     "mobilenet_v2": Case(mobilenet_v2, (3, 224, 224)),
     "segnet_basic": Case(lambda: SegnetBasic(32, 11), (3, 180, 240)),

@@ -11,12 +11,12 @@ WORKER = pathlib.Path(__file__).with_name("torch_worker.py")
 class Torch:
     """One network in one mode, in a process of its own, so that its peak memory is its own."""
 
-    def __init__(self, python, model, mode, batch, threads, device="cpu"):
-        self.batch, self.peak_mib = batch, None
+    def __init__(self, python, model, mode, batch, threads, device="cpu", replay=()):
+        self.batch, self.peak_mib, self.cpu = batch, None, None
         self.process = subprocess.Popen(
             [python, WORKER, "--model", model, "--mode", mode, "--batch", str(batch), "--threads",
-             str(threads), "--device", device], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True)
+             str(threads), "--device", device, *(("--replay", *replay) if replay else ())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about = self._answer()
 
     def _answer(self):
@@ -30,7 +30,7 @@ class Torch:
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
         answer = self._answer()
-        self.peak_mib = answer["peak_mib"]
+        self.peak_mib, self.cpu = answer["peak_mib"], answer.get("cpu")
         return self.batch / statistics.median(answer["seconds"])
 
     def close(self):

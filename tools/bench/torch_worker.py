@@ -1,13 +1,14 @@
 """Training steps of one network in PyTorch in one mode: what ada-train's speed is compared with.
 Started by bench.py in the virtual environment that run.sh makes.
 
-Warms up, then prints what it is as a line of JSON. Reads numbers of steps from stdin, one a line,
-and answers each with {"seconds": [of each step], "peak_mib": VmHWM of this process}; on a GPU,
-where steps are queued, "seconds" is the mean step alone. Data stay in memory: no loader, no
+Trains the recorded steps that --replay names, warms up, then prints what it is as a line of JSON. Reads numbers of steps from stdin, one a line,
+and answers each with {"seconds": [of each step], "peak_mib": VmHWM of this process, "cpu": processor
+seconds of a step, of all threads}; on a GPU, where steps are queued, "seconds" is the mean step alone. Data stay in memory: no loader, no
 augmentation, no logging.
 """
 import argparse
 import json
+import pathlib
 import sys
 import time
 
@@ -17,11 +18,14 @@ from torch.nn import functional
 
 from torch_emulation import emulate_fp16
 from torch_networks import NETWORKS, describe
+from torch_operands import quantize_operands
+from torch_replay import first_weights, recorded_batches
 
 WARM_UP = 5  # steps before the first measurement
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 EMULATED = ("emulated", "counted", "emulated-written", "counted-written")
-MODES = ("fp32", *AUTOCAST, *EMULATED,
+OPERANDS = ("mxfp8", "nvfp4", "mxfp8-torchao")  # quantized, within autocast to bf16
+MODES = ("fp32", *AUTOCAST, *EMULATED, *OPERANDS,
          *(f"{mode}-{way}" for way in ("compiled", "graphed") for mode in ("fp32", *AUTOCAST)))
 
 
@@ -40,14 +44,17 @@ class Training:
         if mode in EMULATED:
             emulate_fp16(self.network, counting=mode.startswith("counted"),
                          written_out=mode.endswith("-written"))
+        elif mode in OPERANDS:
+            quantize_operands(self.network, mode)
         elif mode.endswith("-compiled"):
             self.network = torch.compile(
                 self.network, mode="reduce-overhead" if device == "cuda" else None)
-        self.autocast = AUTOCAST.get(mode.partition("-")[0])
+        self.autocast = AUTOCAST.get("bf16" if mode in OPERANDS else mode.partition("-")[0])
         self.scaler = torch.amp.GradScaler(device, enabled=self.autocast == torch.float16)
         self.optimizer = case.optimizer(network, device)
         self.samples = case.samples(batch, device)
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(device, dtype=self.autocast or torch.bfloat16,
+                                             enabled=self.autocast is not None):
             outputs = self.logits(self.samples[:2])
         of_pixels = outputs.dim() == 4
         self.labels = torch.randint(0, outputs.shape[1], (
@@ -67,6 +74,7 @@ class Training:
                                             weight=self.weight,
                                             label_smoothing=self.case.smoothing)
         self.scaler.scale(loss).backward()
+        return loss
 
     def captured(self):
         """Forward and backward pass as a CUDA graph; the update, which may be skipped, is none."""
@@ -95,6 +103,24 @@ class Training:
         self.scaler.step(self.optimizer)
         self.scaler.update()
 
+    def replay(self, weights, batches):
+        """Trains from these weights on these batches. Returns the loss of each step, and how far the
+        first weight's first gradient is from the recorded one, as a share of that."""
+        first_weights(self.network, weights)
+        mine, losses, distance = (self.samples, self.labels), [], None
+        for samples, labels, gradient in recorded_batches(batches):
+            self.samples = samples.reshape(mine[0].shape).contiguous(
+                memory_format=torch.channels_last)
+            self.labels = labels
+            self.optimizer.zero_grad(set_to_none=True)
+            losses.append(float(self.gradients().detach()))
+            if distance is None:
+                own = next(self.network.parameters()).grad
+                distance = float((own - gradient).norm() / gradient.norm())
+            self.optimizer.step()
+        self.samples, self.labels = mine
+        return losses, distance
+
     def measure(self, steps):
         if self.device == "cuda":
             torch.cuda.synchronize()
@@ -118,6 +144,8 @@ def main():
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=0, help="0: torch's own choice")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--replay", nargs=2, type=pathlib.Path, metavar=("WEIGHTS", "BATCHES"),
+                        help="a checkpoint of ada-train and the folder of its dumps")
     options = parser.parse_args()
     import_mib = peak_mib()
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -130,11 +158,15 @@ def main():
     network = case.make()
     about = {"torch": torch.__version__, "import_mib": import_mib, **describe(case, network)}
     training = Training(case, network, options.mode, options.batch, options.device)
+    if options.replay:
+        about["losses"], about["gradient_distance"] = training.replay(*options.replay)
     training.measure(WARM_UP)
     print(json.dumps(about), flush=True)  # from here on it only works when asked
     for request in sys.stdin:
-        print(json.dumps({"seconds": training.measure(int(request)), "peak_mib": peak_mib()}),
-              flush=True)
+        before = time.process_time()
+        seconds = training.measure(int(request))
+        print(json.dumps({"seconds": seconds, "peak_mib": peak_mib(),
+                          "cpu": (time.process_time() - before) / int(request)}), flush=True)
 
 
 if __name__ == "__main__":

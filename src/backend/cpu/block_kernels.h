@@ -4,19 +4,21 @@
 #include <cstdint>
 
 #include "backend/cpu/kernels.h"
+#include "backend/hadamard.h"
 #include "core/blocks/block_quantizer.h"
 
 namespace ada::backend::cpu {
 
-// Values in memory and what is done to them in place.
+// Values in memory and where they go, which may be the same place.
 struct BlockArgs {
-  float* x = nullptr;
-  BlockLayout layout;           // of x; stride or matrix_stride is 1
+  TensorSpan from;
+  float* to = nullptr;
+  BlockLayout layout;           // of both; stride or matrix_stride is 1
   BlockFormat format;           // of every rule but kFourOverSix
   bool bf16_input = false;      // as of BlockGridOf
   const TensorFactor* tensors;  // one, or one for each line, [matrices, rows]
   bool tensor_each = false;
-  // x[i] takes random word first + i of (key, draw).
+  // Value i of `to` takes random word first + i of (key, draw).
   bool stochastic = false;
   std::uint64_t key = 0, draw = 0, first = 0;
 };
@@ -25,6 +27,10 @@ struct BlockKernels {
   void (*quantize)(const BlockArgs&);
   // largest[i] = max(largest[i], bits of |x[i]|); a NaN is largest.
   void (*largest_each)(const float* x, std::uint32_t* largest, std::int64_t n);
+  // HadamardInPlace (backend/hadamard.h) of 16 rows of `lanes` values, each `step` values after the
+  // one before it, in `from` and in `to`; then rounded to `format`, fp32 or bf16.
+  void (*hadamard)(const HadamardSigns& signs, const TensorSpan& from, float* to, std::int64_t step,
+                   std::int64_t lanes, const NumberFormat& format);
 };
 
 namespace sse2 {

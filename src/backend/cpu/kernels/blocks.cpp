@@ -1,6 +1,6 @@
 // Rounding under scales of blocks; see block_kernels.h. Sixteen blocks have their scales computed
 // side by side: those of sixteen lines where neighbors in memory are of different lines (Lanes),
-// else those of sixteen blocks of one line (Lines).
+// else those of sixteen blocks of one line (Lines). And the transform of operands.
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/kernels/block_factors.h"
 #include "backend/cpu/kernels/flat.h"
@@ -56,10 +56,11 @@ struct Rounder16 {
 };
 
 // Blocks whose lines lie side by side: matrix m + 1 is one value on.
-template <bool kStochastic, bool kDivides>
+template <class From, bool kStochastic, bool kDivides>
 void QuantizeLanes(const BlockArgs& args, const BlockRules& rules) {
   const BlockLayout& layout = args.layout;
   const Rounder16<kStochastic, kDivides> round(rules, args);
+  const TensorSpan from = args.from, to = SpanOf(args.to);
   const std::int64_t block = args.format.block, tall = args.format.square ? block : 1;
   const auto tile = [&](std::int64_t row, std::int64_t begin) __attribute__((always_inline)) {
     const std::int64_t rows = row + tall < layout.rows ? tall : layout.rows - row;
@@ -70,10 +71,10 @@ void QuantizeLanes(const BlockArgs& args, const BlockRules& rules) {
           constexpr bool kTail = decltype(tail)::value;
           U largest{};
           for (std::int64_t r = 0; r < rows; ++r) {
-            const TensorSpan line = SpanOf(args.x + first + r * layout.row_stride + m);
+            const std::int64_t line = first + r * layout.row_stride + m;
             for (std::int64_t i = 0; i < columns; ++i)
-              largest = MaxBits(largest,
-                                Magnitude(LoadAt<ModeF32, kTail>(line, i * layout.stride, lanes)));
+              largest = MaxBits(
+                  largest, Magnitude(LoadAt<From, kTail>(from, line + i * layout.stride, lanes)));
           }
           const BlockFactors factors = FactorsOf(rules, TensorsOf(args, m, row, lanes), largest);
           const F encode = factors.encode, decode = factors.decode;
@@ -81,9 +82,8 @@ void QuantizeLanes(const BlockArgs& args, const BlockRules& rules) {
             const std::int64_t begin_at = first + r * layout.row_stride + m;
             for (std::int64_t i = 0; i < columns; ++i) {
               const std::int64_t at = begin_at + i * layout.stride;
-              const TensorSpan x = SpanOf(args.x + at);
               StoreAt<ModeF32, kTail>(
-                  x, 0, lanes, round(LoadAt<ModeF32, kTail>(x, 0, lanes), encode, decode, at));
+                  to, at, lanes, round(LoadAt<From, kTail>(from, at, lanes), encode, decode, at));
             }
           }
         });
@@ -107,10 +107,11 @@ ADA_INLINE std::uint32_t LargestLane(U v) {
 }
 
 // Blocks of values that follow each other in memory.
-template <bool kStochastic, bool kDivides>
+template <class From, bool kStochastic, bool kDivides>
 void QuantizeLines(const BlockArgs& args, const BlockRules& rules) {
   const BlockLayout& layout = args.layout;
   const Rounder16<kStochastic, kDivides> round(rules, args);
+  const TensorSpan from = args.from, to = SpanOf(args.to);
   const std::int64_t block = args.format.block, tall = args.format.square ? block : 1;
   // Sixteen tiles of `rows` lines, the first of them from value `begin` of its line on.
   const auto sixteen = [&](std::int64_t first, std::int64_t rows, std::int64_t begin,
@@ -124,12 +125,12 @@ void QuantizeLines(const BlockArgs& args, const BlockRules& rules) {
     for (; tiles < kLanes && begin + tiles * block < layout.length; ++tiles) {
       U most{};
       for (std::int64_t r = 0; r < rows; ++r) {
-        const TensorSpan x = SpanOf(args.x + first + r * layout.row_stride + begin + tiles * block);
+        const std::int64_t line = first + r * layout.row_stride + begin + tiles * block;
         ForValues(
             columns(tiles), [&](std::int64_t i, int lanes,
                                 auto tail) __attribute__((always_inline)) {
               constexpr bool kTail = decltype(tail)::value;
-              most = MaxBits(most, Magnitude(LoadAt<ModeF32, kTail>(x, i, lanes)));
+              most = MaxBits(most, Magnitude(LoadAt<From, kTail>(from, line + i, lanes)));
             });
       }
       largest[tiles] = LargestLane(most);
@@ -142,13 +143,13 @@ void QuantizeLines(const BlockArgs& args, const BlockRules& rules) {
     for (int k = 0; k < tiles; ++k) {
       const F e = Fill(encode[k]), d = Fill(decode[k]);
       for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t from = first + r * layout.row_stride + begin + k * block;
-        const TensorSpan x = SpanOf(args.x + from);
+        const std::int64_t line = first + r * layout.row_stride + begin + k * block;
         ForValues(
             columns(k), [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
               constexpr bool kTail = decltype(tail)::value;
-              StoreAt<ModeF32, kTail>(x, i, lanes,
-                                      round(LoadAt<ModeF32, kTail>(x, i, lanes), e, d, from + i));
+              const std::int64_t at = line + i;
+              StoreAt<ModeF32, kTail>(to, at, lanes,
+                                      round(LoadAt<From, kTail>(from, at, lanes), e, d, at));
             });
       }
     }
@@ -166,10 +167,12 @@ void QuantizeLines(const BlockArgs& args, const BlockRules& rules) {
 
 template <bool kStochastic, bool kDivides>
 void QuantizeAs(const BlockArgs& args, const BlockRules& rules) {
-  if (args.layout.stride == 1)
-    QuantizeLines<kStochastic, kDivides>(args, rules);
-  else
-    QuantizeLanes<kStochastic, kDivides>(args, rules);
+  ForStorage(args.from.storage, [&](auto mode) {
+    if (args.layout.stride == 1)
+      QuantizeLines<decltype(mode), kStochastic, kDivides>(args, rules);
+    else
+      QuantizeLanes<decltype(mode), kStochastic, kDivides>(args, rules);
+  });
 }
 
 void Quantize(const BlockArgs& args) {
@@ -191,8 +194,42 @@ void LargestEach(const float* x, std::uint32_t* largest, std::int64_t n) {
       });
 }
 
+template <class From>
+void HadamardOf(const HadamardSigns& signs, const TensorSpan& from, float* to, std::int64_t step,
+                std::int64_t lanes, const NumberFormat& format) {
+  const bool rounds = !(format == kFp32);
+  const Grid grid(format);
+  const TensorSpan out = SpanOf(to);
+  ForValues(
+      lanes, [&](std::int64_t at, int count, auto tail) __attribute__((always_inline)) {
+        constexpr bool kTail = decltype(tail)::value;
+        F rows[kHadamardSize];
+        for (int i = 0; i < kHadamardSize; ++i)
+          rows[i] =
+              LoadAt<From, kTail>(from, at + i * step, count) * signs[static_cast<std::size_t>(i)];
+#pragma GCC unroll 4
+        for (int half = 1; half < kHadamardSize; half *= 2)
+#pragma GCC unroll 16
+          for (int i = 0; i < kHadamardSize; ++i) {
+            if ((i & half) != 0) continue;
+            const F sum = rows[i] + rows[i + half], difference = rows[i] - rows[i + half];
+            rows[i] = sum, rows[i + half] = difference;
+          }
+        for (int i = 0; i < kHadamardSize; ++i) {
+          const F v = rows[i] * 0.25f;
+          StoreAt<ModeF32, kTail>(out, at + i * step, count, rounds ? RoundToGrid(v, grid) : v);
+        }
+      });
+}
+
+void Hadamard(const HadamardSigns& signs, const TensorSpan& from, float* to, std::int64_t step,
+              std::int64_t lanes, const NumberFormat& format) {
+  ForStorage(from.storage,
+             [&](auto mode) { HadamardOf<decltype(mode)>(signs, from, to, step, lanes, format); });
+}
+
 }  // namespace
 
-const BlockKernels kBlockTable = {Quantize, LargestEach};
+const BlockKernels kBlockTable = {Quantize, LargestEach, Hadamard};
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -69,13 +69,14 @@ float* BlockRounding::BufferOf(int worker) const {
 }
 
 std::vector<float> BlockRounding::ColumnAmaxes(const std::vector<RowRange>& ranges,
-                                               std::int64_t rows, const Visit& read) const {
+                                               std::int64_t rows, TensorSpan from) const {
   const auto width = static_cast<std::size_t>(rows_.width);
   std::vector<std::uint32_t> of_ranges(ranges.size() * width);
   context_.pool.For(std::ssize(ranges), [&](std::int64_t i, int worker) {
     const RowRange& range = ranges[static_cast<std::size_t>(i)];
     float* values = BufferOf(worker);
-    read(range, values);
+    context_.kernels.widen(Advance(from, range.first * rows_.width), values,
+                           range.rows * rows_.width);
     for (std::int64_t row = 0; row < range.rows; ++row)
       kernels_.largest_each(values + row * rows_.width,
                             of_ranges.data() + static_cast<std::size_t>(i) * width, rows_.width);
@@ -104,9 +105,9 @@ void BlockRounding::Round(const RowRange& range, const std::vector<float>& amaxe
                           BlockArgs args) const {
   args.layout = LayoutOf(range.rows);
   if (grid_.rule == BlockRule::kFourOverSix && format_.row_scaled)
-    return QuantizeRows(format_, args.layout, amaxes, bf16_, args.x, {args.x}, nullptr);
+    return QuantizeRows(format_, args.layout, amaxes, bf16_, args.to, {args.to}, nullptr);
   if (grid_.rule == BlockRule::kFourOverSix)
-    return QuantizeBlocks(format_, args.layout, amaxes[0], bf16_, args.x, {args.x}, nullptr);
+    return QuantizeBlocks(format_, args.layout, amaxes[0], bf16_, args.to, {args.to}, nullptr);
   std::vector<TensorFactor> tensors;
   for (const float amax : amaxes) tensors.push_back(TensorFactorOf(grid_, amax));
   args.tensors = tensors.data(), args.tensor_each = format_.row_scaled;
@@ -138,31 +139,38 @@ void BlockRounding::Count(const RowRange& range, const std::vector<float>& amaxe
 }
 
 std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax, Exchange* shared,
-                                std::uint64_t first, float* to, const Visit& read,
-                                const Visit& finish) {
+                                std::uint64_t first, TensorSpan from, float* to, const Turn& turn) {
   const std::vector<RowRange> ranges = RangesOf(rows);
   const bool counts = operand_.block_counts != nullptr && FillsStats(pass, operand_.style);
   std::vector<float> given = {amax};
   if (format_.row_scaled && rows_.down) {
-    given = ColumnAmaxes(ranges, rows, read);
+    given = ColumnAmaxes(ranges, rows, from);
     if (IsShared(shared)) LargestOfAll(*shared, given);
   }
   std::vector<Part> parts(counts ? ranges.size() : 0);
+  // Whatever looks at values before they are rounded finds them where they go.
+  const bool in_fp32 =
+      counts || turn || format_.row_scaled || grid_.rule == BlockRule::kFourOverSix;
   BlockArgs args;
   args.format = format_, args.bf16_input = bf16_;
   args.stochastic = operand_.style.stochastic && pass.training;
   args.key = pass.seed ^ operand_.style.stream, args.draw = pass.draw;
   context_.pool.For(std::ssize(ranges), [&](std::int64_t i, int worker) {
     const RowRange& range = ranges[static_cast<std::size_t>(i)];
+    const std::int64_t begin = range.first * rows_.width, values = range.rows * rows_.width;
     BlockArgs own = args;
-    own.x = to + range.first * rows_.width;
-    read(range, own.x);
-    if (counts) std::copy_n(own.x, range.rows * rows_.width, BufferOf(worker));
-    const std::vector<float> amaxes = AmaxesOf(range, own.x, given);
-    own.first = first + static_cast<std::uint64_t>(range.first * rows_.width);
+    own.from = Advance(from, begin), own.to = to + begin;
+    if (in_fp32) {
+      if (own.from.data != own.to) context_.kernels.widen(own.from, own.to, values);
+      own.from = {own.to, Storage::kF32};
+      if (turn) turn(range, own.to, /*back=*/false);
+    }
+    if (counts) std::copy_n(own.to, values, BufferOf(worker));
+    const std::vector<float> amaxes = AmaxesOf(range, own.to, given);
+    own.first = first + static_cast<std::uint64_t>(begin);
     Round(range, amaxes, own);
-    if (counts) Count(range, amaxes, BufferOf(worker), own.x, parts[static_cast<std::size_t>(i)]);
-    if (finish) finish(range, own.x);
+    if (counts) Count(range, amaxes, BufferOf(worker), own.to, parts[static_cast<std::size_t>(i)]);
+    if (turn) turn(range, own.to, /*back=*/true);
   });
   if (!counts) return 0;
   Part total;

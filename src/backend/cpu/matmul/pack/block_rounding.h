@@ -23,14 +23,15 @@ class BlockRounding {
   BlockRounding(const Context& context, const OperandRounding& operand, const OperandRows& rows,
                 bool bf16);
 
-  // Rounds `rows` rows to `to`, in parts: `read` brings a part to memory in fp32, `finish`, unless
-  // null, is given what became of it; both may be called from all workers. amax: of the whole
-  // tensor, where the format asks (asks_amax). shared: who else has parts of rows that blocks run
-  // down; null: nobody. first: the number of the first value, for random words. Fills the operand's
-  // BlockCounts where the pass counts, and returns how many values became subnormal elements.
-  using Visit = std::function<void(const RowRange&, float* values)>;
+  // Rounds `rows` rows at `from`, of any storage, to `to`, in parts; both may be the same. Where
+  // values lie in another order than blocks do, `turn` brings those of a part to it and back; it
+  // may be called from all workers. amax: of the whole tensor, where the format asks (asks_amax).
+  // shared: who else has parts of rows that blocks run down; null: nobody. first: the number of the
+  // first value, for random words. Fills the operand's BlockCounts where the pass counts, and
+  // returns how many values became subnormal elements.
+  using Turn = std::function<void(const RowRange&, float* values, bool back)>;
   std::int64_t Run(const Pass& pass, std::int64_t rows, float amax, Exchange* shared,
-                   std::uint64_t first, float* to, const Visit& read, const Visit& finish);
+                   std::uint64_t first, TensorSpan from, float* to, const Turn& turn = nullptr);
   bool asks_amax() const { return format_.tensor_scale && !format_.row_scaled; }
 
  private:
@@ -43,7 +44,7 @@ class BlockRounding {
   float* BufferOf(int worker) const;
   // Takes the largest magnitude of each column of each group, over all ranges.
   std::vector<float> ColumnAmaxes(const std::vector<RowRange>& ranges, std::int64_t rows,
-                                  const Visit& read) const;
+                                  TensorSpan from) const;
   std::vector<float> AmaxesOf(const RowRange& range, const float* values,
                               const std::vector<float>& columns) const;
   void Round(const RowRange& range, const std::vector<float>& amaxes, BlockArgs args) const;

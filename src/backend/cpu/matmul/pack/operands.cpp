@@ -157,7 +157,7 @@ Tensor BatchOperand::Transformed(const Pass& pass) const {
   const std::int64_t rows = pass.rows * stored_.shape.per_image() / width;
   Tensor transformed = tensor_;
   transformed.format = stored_.storage == Storage::kBF16 ? kBf16 : kFp32;
-  const Rounding rounding = RoundOnly(transformed.format);
+  const BlockKernels& kernels = BlockKernelsOf(context_.kernels);
   const std::int64_t groups = BlockCount(rows, kHadamardSize);
   const std::int64_t runs = (width + kLanes - 1) / kLanes;
   context_.pool.For(groups * runs, [&](std::int64_t i, int) {
@@ -165,14 +165,11 @@ Tensor BatchOperand::Transformed(const Pass& pass) const {
     const std::int64_t lanes = std::min(kLanes, width - lane);
     const std::int64_t count = std::min<std::int64_t>(kHadamardSize, rows - row);
     float* first = transformed.f32() + row * width + lane;
+    const TensorSpan from = Advance(At(stored_, 0), row * width + lane);
+    if (count == kHadamardSize)
+      return kernels.hadamard(signs, from, first, width, lanes, transformed.format);
     for (std::int64_t k = 0; k < count; ++k)
-      context_.kernels.widen(Advance(At(stored_, 0), (row + k) * width + lane), first + k * width,
-                             lanes);
-    if (count < kHadamardSize) return;
-    HadamardInPlace(signs, first, width, lanes);
-    for (std::int64_t k = 0; k < count; ++k)
-      context_.kernels.round(first + k * width, 1.0f, {first + k * width, Storage::kF32}, lanes,
-                             rounding);
+      context_.kernels.widen(Advance(from, k * width), first + k * width, lanes);
   });
   return transformed;
 }
@@ -212,18 +209,13 @@ void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
   }
   const float amax = blocks_->asks_amax() ? Largest(from, pass) : 0;
   const std::int64_t row_images = shape.per_image() / row_values_;  // rows of an image
-  const BlockRounding::Visit to_memory = [&](const RowRange& range, float* values) {
-    Permute(values, range.rows, /*back=*/true);
+  const BlockRounding::Turn permute = [&](const RowRange& range, float* values, bool back) {
+    Permute(values, range.rows, back);
   };
-  const std::int64_t subnormal = blocks_->Run(
-      pass, pass.rows * row_images, amax, Sharing(pass),
-      static_cast<std::uint64_t>(pass.first_row * shape.per_image()), tensor_.f32(),
-      [&](const RowRange& range, float* values) {
-        const TensorSpan stored = Advance(At(from, 0), range.first * row_values_);
-        if (stored.data != values) context_.kernels.widen(stored, values, range.rows * row_values_);
-        if (permutes_) Permute(values, range.rows, /*back=*/false);
-      },
-      permutes_ ? to_memory : nullptr);
+  const std::int64_t subnormal =
+      blocks_->Run(pass, pass.rows * row_images, amax, Sharing(pass),
+                   static_cast<std::uint64_t>(pass.first_row * shape.per_image()), At(from, 0),
+                   tensor_.f32(), permutes_ ? permute : nullptr);
   TakeBlockCounts(operand_, counts, subnormal);
 }
 

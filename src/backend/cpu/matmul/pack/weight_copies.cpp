@@ -104,7 +104,7 @@ void WeightCopies::RoundTaken(Taken& taken, const Pass& pass) {
 
 void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
   const OperandRounding& operand = taken.operand;
-  const std::int64_t values = master_.shape.numel(), row = values / master_.shape.n;
+  const std::int64_t values = master_.shape.numel();
   const bool counts = CountsBlocks(pass, operand);
   if (counts) {
     ForSegments(context_, values,
@@ -115,12 +115,9 @@ void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
     taken.stats.Finish(pass);
   }
   const float amax = taken.blocks->asks_amax() ? Largest() : 0;
-  const std::int64_t subnormal = taken.blocks->Run(
-      pass, master_.shape.n, amax, nullptr, 0, taken.values.data(),
-      [&](const RowRange& range, float* to) {
-        std::copy_n(plain() + range.first * row, range.rows * row, to);
-      },
-      nullptr);
+  const std::int64_t subnormal =
+      taken.blocks->Run(pass, master_.shape.n, amax, nullptr, 0,
+                        {const_cast<float*>(plain()), Storage::kF32}, taken.values.data());
   TakeBlockCounts(operand, counts, subnormal);
 }
 

@@ -10,6 +10,7 @@ namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
 constexpr int kPixelChannels = 16;  // fp32 values or pairs
+constexpr int kImagesAhead = 2;     // whose lines are fetched while an image is packed
 
 // What a packed pixel holds: channels of a pixel in fp32, pairs of channels, or the same channel of
 // two images.
@@ -71,11 +72,15 @@ ADA_INLINE void PackPixels(const PackInputArgs& a, const PackedRows& at, bool tw
                            std::int64_t value, std::int64_t count, float* to) {
   constexpr int kChannels = kHolds == Holds::kChannelPairs ? 32 : 16;
   const std::int64_t channels = a.c, step = std::int64_t{a.pixel} * a.frame.phases;
+  // Images of one pixel go to a line of every plane each, far apart: no processor foresees that.
+  const bool alone = count == 1 && a.frame.interleaved > 1;
   for (std::int64_t k = 0; k < count; ++k, value += step, to += at.step) {
     float* packed_pixel = to;
     std::int64_t c = 0;
-    for (; c + kChannels <= channels; c += kChannels, packed_pixel += at.plane)
+    for (; c + kChannels <= channels; c += kChannels, packed_pixel += at.plane) {
+      if (alone) __builtin_prefetch(packed_pixel + kImagesAhead * kPixelChannels, 1);
       PackBlock<Mode, kHolds>(a, at, two, value + c, kChannels, packed_pixel);
+    }
     if (c < channels) PackBlock<Mode, kHolds>(a, at, two, value + c, channels - c, packed_pixel);
   }
 }
