@@ -22,6 +22,30 @@ void Compare(const std::string& text, int ranks, const config::Overrides& overri
   CompareScales(folder / "cpu", folder / "kernels");
 }
 
+// Of images and first weights every figure is the same; of what comes after products, whose sums
+// have another order, the scale of a plain format nearly.
+void SameOperands(const std::string& cpu, const std::string& kernels, const std::string& file) {
+  CAPTURE(file);
+  const Table want = ReadCsv(cpu + "/" + file), got = ReadCsv(kernels + "/" + file);
+  REQUIRE(want.size() == got.size());
+  int exact = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const std::string& tensor = want[i].at("tensor");
+    if (tensor.find('.') == std::string::npos) continue;
+    CAPTURE(want[i].at("layer"));
+    CAPTURE(tensor);
+    const bool same =
+        tensor.ends_with(".w") || (want[i].at("layer") == "conv1" && tensor.ends_with(".x"));
+    if (same) {
+      CHECK(want[i] == got[i]);
+      ++exact;
+    }
+    if (want[i].contains("scale"))
+      CHECK(NumberIn(want[i], "scale") == doctest::Approx(NumberIn(got[i], "scale")).epsilon(1e-4));
+  }
+  CHECK(exact >= 7);
+}
+
 TEST_SUITE("cpu") {
   TEST_CASE("kernels and CPU: the same losses, counts and scales of as many ranks") {
     const config::Overrides once = {{"train.epochs", "1"}};
@@ -74,14 +98,9 @@ TEST_SUITE("cpu") {
         MustTrain(text, folder / "cpu", ranks, {.overrides = overrides, .on_cpu = true});
         MustTrain(text, folder / "kernels", ranks, {.overrides = overrides});
         CompareLosses(folder / "cpu", folder / "kernels", 1e-6, 1e-6);
-        CompareCounts(folder / "cpu", folder / "kernels", 2e-3);
-        const Table a = ReadCsv(folder / "cpu/underflow.csv");
-        const Table b = ReadCsv(folder / "kernels/underflow.csv");
-        for (std::size_t i = 0; i < a.size(); ++i) {
-          CAPTURE(a[i].at("layer"));
-          CAPTURE(a[i].at("tensor"));
-          CHECK(NumberIn(a[i], "scale") == doctest::Approx(NumberIn(b[i], "scale")).epsilon(1e-4));
-        }
+        SameOperands(folder / "cpu", folder / "kernels", "underflow.csv");
+        if (operands.find("nvfp4") != std::string::npos)
+          SameOperands(folder / "cpu", folder / "kernels", "blocks.csv");
       }
   }
 
