@@ -1,6 +1,6 @@
 """Attention under ada_train.torch.AdaLossScaled: recorded decisions, counts and gradients of an
 independent program (tests/golden/text), gradients beside PyTorch's own, whatever its arguments are,
-and whole recorded steps of a GPT-2. Needs torch (ADA_BENCH_PYTHON)."""
+and whole recorded steps of a GPT-2, a Llama and a ViT. Needs torch (ADA_BENCH_PYTHON)."""
 import csv
 import gc
 import os
@@ -21,7 +21,7 @@ try:
     import torch
     from torch import nn
     from torch.nn import functional
-    import scaled_gpt
+    import scaled_text
     from ada_train.torch import AdaLossScaled
     from ada_train.torch.scaling import attention
     torch.set_num_threads(1)
@@ -140,38 +140,57 @@ class AttentionTest(unittest.TestCase):
             self.assertEqual(made["limit"], limit)
             self.assertAlmostEqual(made["unbound"] / float(unbound), 1, delta=1e-3)
 
-    def test_recorded_steps_of_a_gpt(self):
+    def test_recorded_steps(self):
         """All decisions of each layer and of attention's gradients, in all four steps."""
-        for case in ("fp32", "fp16_adaptive"):
-            recording = scaled_gpt.Recording(GOLDEN / "gpt2", case)
-            net, adaptive = recording.network(), case != "fp32"
-            model = AdaLossScaled(net, recording.keys(), folder=self.folder / case, every=1,
-                                  format=recording.facts["format"] if adaptive else None)
-            names = ("layer", "limit", "scale_out", "alpha")
-            for i, (row, loss, norm, made) in enumerate(recording.train(model, net)):
-                self.assertAlmostEqual(loss / float(row["loss"]), 1, delta=LOSS[case][i])
-                self.assertAlmostEqual(norm / float(row["grad_norm"]), 1, delta=NORM[case][i])
-                wanted = [[r["layer"], r["limit"], *(float(r[c] or "nan") for c in names[2:])]
-                          for r in scaled_gpt.rows(recording.files / "scales.csv")
-                          if r["step"] == row["step"]]
-                ours = [[d.get(name, float("nan")) for name in names] for d in made]
-                self.assertEqual(sorted(map(repr, ours)),
-                                 sorted(map(repr, wanted if adaptive else ours)))
-            model.close()
-        recorded_rows = {(r["layer"], r["tensor"]): r for r in scaled_gpt.rows(
-            recording.files / "underflow.csv") if r["step"] == "1"}
+        for family in ("gpt2", "llama", "vit"):
+            for case in ("fp32", "fp16_adaptive"):
+                with self.subTest(family=family, case=case):
+                    self.steps(scaled_text.Recording(GOLDEN / family, case), family, case)
+            self.counts(GOLDEN / family / case, self.folder / (family + case))
+
+    def steps(self, recording, family, case):
+        net, adaptive = recording.network(), case != "fp32"
+        model = AdaLossScaled(net, recording.keys(), folder=self.folder / (family + case), every=1,
+                              format=recording.facts["format"] if adaptive else None)
+        names = ("layer", "limit", "scale_out", "alpha")
+        for i, (row, loss, norm, made) in enumerate(recording.train(model, net)):
+            self.assertAlmostEqual(loss / float(row["loss"]), 1, delta=LOSS[case][i])
+            self.assertAlmostEqual(norm / float(row["grad_norm"]), 1, delta=NORM[case][i])
+            wanted = [[r["layer"], r["limit"], *(float(r[c] or "nan") for c in names[2:])]
+                      for r in scaled_text.rows(recording.files / "scales.csv")
+                      if r["step"] == row["step"]]
+            ours = [[d.get(name, float("nan")) for name in names] for d in made]
+            self.assertEqual(sorted(map(repr, ours)),
+                             sorted(map(repr, wanted if adaptive else ours)))
+        model.close()
+
+    def counts(self, recorded_folder, folder):
+        """Those of the first step."""
+        theirs = {(r["layer"], r["tensor"]): r for r in scaled_text.rows(
+            recorded_folder / "underflow.csv") if r["step"] == "1" and r["tensor"] != "w"}
         seen = 0
-        for r in run_files.rows(self.folder / case / "underflow.csv"):
-            theirs = recorded_rows.get((r["layer"], r["tensor"]))
-            if r["step"] != "1" or theirs is None or r["tensor"] == "w":
+        for a in run_files.rows(folder / "underflow.csv"):
+            b = theirs.get((a["layer"], a["tensor"]))
+            if a["step"] != "1" or b is None:
                 continue
-            seen += r["tensor"] in ("p", "ds", "dq", "dk", "dv")
-            self.assertEqual(float(r["scale"]), float(theirs["scale"]), r)
-            self.assertEqual(r["numel"], theirs["numel"], r)
-            for column in ("zeros_before", "underflow") if r["tensor"] != "ds" else ():
-                self.assertLessEqual(abs(int(r[column]) - int(theirs[column])),
-                                     0.025 * int(r["numel"]), (column, r, theirs))
+            seen += a["tensor"] in ("p", "ds", "dq", "dk", "dv")
+            self.assertEqual(float(a["scale"]), float(b["scale"]), a)
+            self.assertEqual(a["numel"], b["numel"], a)
+            # Where p is nearly 1 its gradient is what cancellation leaves.
+            for column in ("zeros_before", "underflow") if a["tensor"] != "ds" else ():
+                self.assertLessEqual(abs(int(a[column]) - int(b[column])),
+                                     0.025 * int(a["numel"]), (column, a, b))
         self.assertEqual(seen, 10)
+
+    def test_values_are_rounded_under_every_policy(self):
+        """Within nn.MultiheadAttention too."""
+        recording = scaled_text.Recording(GOLDEN / "vit", "fp16_adaptive")
+        losses = []
+        for keys in (recording.keys(), {"policy": "fixed", "scale": 8.0}, {"policy": "dynamic"}):
+            net = recording.network()
+            model = AdaLossScaled(net, keys, format="bf16")
+            losses.append(next(recording.train(model, net))[1])
+        self.assertEqual(losses, losses[:1] * 3)
 
     def test_exact_range(self):
         """The second pass chooses by the exponents of what the first one produced: the gradient of

@@ -206,6 +206,17 @@ class NativeTest(unittest.TestCase):
         self.assertEqual(other.decide(native.Observation(), 1.0).values(),
                          {**first.values(), "limit": b"SB" if first.limit == b"SB" else b"stale"})
 
+    def test_gradients_within_attention(self):
+        """Under `reference` they follow the rules that are ours: alpha comes after the product."""
+        for keys, scales in (({"policy": "adaptive"}, 1), ({"policy": "layerwise_dynamic"}, 1),
+                             ({"policy": "adaptive", "attention": False}, 0)):
+            self.assertEqual(native.Policy(keys).facts.scales_attention, scales)
+        policy, seen = native.Policy({"policy": "adaptive", "reference": True}), native.Observation()
+        seen.dy = seen.w = moments([1e-6, -1e-6, 2e-6, 0.0])
+        for within in (False, True):
+            layer = policy.layer("a", 10, 10, 2.0 ** -24, 65504, True, True, within)
+            self.assertEqual(layer.decide(seen, 1.0).alpha_first, not within)
+
     def test_what_is_refused(self):
         for keys, message in (({"policy": "adaptiv"}, "policy: expected one of none, fixed"),
                               ({"policy": "adaptive", "SB": 2}, "scaling.SB: unknown key"),

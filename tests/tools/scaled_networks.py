@@ -90,9 +90,9 @@ class GoldenLeNet(nn.Module):
         return self.fc2(functional.relu(self.fc1(x.flatten(1))))
 
 
-def load(net, path):
-    """The weights of a safetensors file."""
-    found = {key: torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape)
+def load(net, path, names=None):
+    """The weights of a safetensors file; `names`: of those that the network calls otherwise."""
+    found = {(names or {}).get(key, key): torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape)
              for key, (shape, data) in safetensors_file.read(path).items()}
     known = net.state_dict()
     wrong = [key for key, x in found.items() if key not in known or known[key].shape != x.shape]

@@ -92,8 +92,10 @@ class AdaLossScaled(nn.Module):
         self._hooks = [] if self.recorder or roles is None else self._emulate(inner, roles, operands)
         if self._engine.facts.follows_reference and self._engine.emulation is not None:
             self._engine.emulation.start = Cell()
-        self._sites = sites.install(inner, self._engine, name_of) if self._engine.chooses else []
-        self._attends = self._engine.attention or self._engine.emulation is not None
+        emulates = self._engine.emulation is not None  # within nn.MultiheadAttention too
+        self._sites = (sites.install(inner, self._engine, name_of)
+                       if self._engine.chooses or emulates else [])
+        self._attends = self._engine.attention or emulates
         if self._attends:
             self._hooks += calls.install(inner, self._engine, name_of, is_layer)
         self._hooks += [module.register_forward_hook(functools.partial(_named, name_of(path)))

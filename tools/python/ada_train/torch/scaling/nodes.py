@@ -12,7 +12,7 @@ _RESHAPES = {"T", "Transpose", "Permute", "View", "UnsafeView", "Reshape", "ToCo
              "Unsqueeze", "Alias", "Clone", "NativeBatchNorm", "Mul", "WeightNormInterface",
              "Narrow", "AsStrided", "Round"}
 _MOVES = {"Split", "SplitWithSizes", "Unbind", "Chunk", "View", "UnsafeView", "Reshape", "Permute",
-          "Transpose", "T", "Squeeze", "Unsqueeze", "Alias", "Clone", "UnsafeSplit"}
+          "Transpose", "T", "Squeeze", "Unsqueeze", "Alias", "Clone", "UnsafeSplit", "Contiguous"}
 # Functions of autograd in Python whose backward is linear in its gradient.
 LINEAR = {"_DDPSink"}
 
@@ -24,7 +24,7 @@ def kind_of(node):
 
 def only_moves(node):
     """Whether what the node made are the values of one other tensor."""
-    return kind_of(node) in _MOVES
+    return kind_of(node) in _MOVES or hasattr(node, "carried")  # a rounding that is emulated
 
 
 def is_leaf(node):

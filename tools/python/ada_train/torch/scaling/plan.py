@@ -132,7 +132,7 @@ class Plan:
             if len(found) == 1 or nodes.is_leaf(node):
                 cells[slot] = arrived[0][2]
                 continue
-            merge = Merge(self._engine, self._name(node), len(arrived), self.cell)
+            merge = Merge(self._engine, self._name_of_whole(node), len(arrived), self.cell)
             for leaving, index, cell in arrived:
                 leaving.merges.append((index, cell, merge, (leaving.order, index)))
             cells[slot] = merge.cell
@@ -148,7 +148,7 @@ class Plan:
             self._cells[node] = next(iter(cells.values()))
 
     def _name_of_whole(self, node):
-        """Of a node with several outputs: where they are parts of one tensor, the tensor's."""
+        """Of a node whose outputs are the values of one tensor, or parts of it, the tensor's."""
         while nodes.only_moves(node):
             before = self._edges[node][0][0]
             if node.metadata.get(NAME) is not None or before is None or nodes.is_leaf(before):
