@@ -21,9 +21,11 @@ try:
     import torch
     from torch import nn
     from torch.nn import functional
+    from torch.utils.checkpoint import checkpoint
+    import scaled_gpt
     import scaled_text
     from ada_train.torch import AdaLossScaled
-    from ada_train.torch.scaling import attention
+    from ada_train.torch.scaling import attention, calls
     torch.set_num_threads(1)
 except ImportError:
     torch = None
@@ -272,6 +274,30 @@ class AttentionTest(unittest.TestCase):
         self.assertIn("Attention", type(kept().grad_fn).__name__)
         kept.remove()
         self.assertIs(functional.scaled_dot_product_attention, attention.PLAIN)
+
+    def test_who_calls(self):
+        """Modules leave their names behind however they end; others' compiled functions see none of
+        it."""
+        class Again(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.a = nn.Linear(8, 8), scaled_gpt.Attention(8, 2)
+
+            def forward(self, x):
+                return checkpoint(self.a, self.first(x), use_reentrant=False)
+        torch.manual_seed(0)
+        net, x = Again(), torch.randn(2, 5, 8)
+        model = AdaLossScaled(net, {"init_scale": 1.0})
+        model.scale(model(x).square().mean()).backward()
+        self.assertIn("a.ds", {d["layer"] for d in model.decisions})
+        self.assertEqual(calls._callers(), [])
+        with mock.patch.object(net.a, "heads", 3), self.assertRaises(RuntimeError):
+            model(x)  # 8 is no multiple of 3
+        self.assertEqual(calls._callers(), [])
+        compiled = torch.compile(lambda q: functional.scaled_dot_product_attention(q, q, q),
+                                 backend="aot_eager", fullgraph=True)
+        q = torch.randn(1, 2, 4, 8)
+        self.assertLess((compiled(q) - attention.PLAIN(q, q, q)).abs().max(), 1e-6)
 
     def test_dropout(self):
         """The gradient is that of the function which dropped what the forward pass dropped."""
