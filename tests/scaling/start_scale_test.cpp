@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "core/error.h"
@@ -32,6 +33,11 @@ LayerInfo Layer(const std::string& name) {
   layer.name = name;
   layer.u_min = 0x1p-24, layer.u_max = kFp16Largest;
   return layer;
+}
+// The policy of other settings, with the same layers.
+void MakeAgain(std::unique_ptr<Policy>& policy, const Settings& settings) {
+  policy = MakePolicy(settings);
+  for (const char* layer : {"conv", "fc"}) policy->RuleFor(Layer(layer));
 }
 
 TEST_SUITE("cpu") {
@@ -78,6 +84,19 @@ TEST_SUITE("cpu") {
     CHECK(Chosen(dynamic, 100, kE4m3Largest) == 64);
   }
 
+  TEST_CASE("a start scale is halved down to 1, and no further") {
+    const auto policy = MakePolicy(Auto("adaptive"));
+    policy->Start(8);
+    StepOutcome outcome;
+    outcome.overflow = true;
+    for (const double scale : {4.0, 2.0, 1.0, 1.0, 1.0}) {
+      CHECK(policy->Update(outcome).after == scale);
+      CHECK(policy->Scale() == scale);
+    }
+    policy->Start(0.25);
+    CHECK(policy->Update(outcome).after == 0.25);
+  }
+
   TEST_CASE("a policy that was started is the one with that init_scale, and is saved so") {
     for (const char* name : {"none", "dynamic", "adaptive", "layerwise_dynamic", "histogram"}) {
       CAPTURE(name);
@@ -85,8 +104,8 @@ TEST_SUITE("cpu") {
       Settings number = settings;
       number.auto_init_scale = false;
       number.init_scale = 4096;
-      const auto expected = MakePolicy(number), policy = MakePolicy(settings),
-                 resumed = MakePolicy(settings);
+      auto expected = MakePolicy(number);
+      const auto policy = MakePolicy(settings), resumed = MakePolicy(settings);
       for (const char* layer : {"conv", "fc"})
         for (Policy* each : {expected.get(), policy.get(), resumed.get()})
           each->RuleFor(Layer(layer));
@@ -95,7 +114,8 @@ TEST_SUITE("cpu") {
       policy->Start(4096);
       CHECK(policy->name() == name);
       CHECK(policy->Scale() == 4096);
-      CHECK(policy->ConstantScale() == expected->ConstantScale());
+      CHECK_FALSE(policy->ConstantScale());
+      const bool halves = expected->ConstantScale();
       CHECK(policy->OwnsLayerScales() == expected->OwnsLayerScales());
       CHECK(policy->CountsAboveEdge() == expected->CountsAboveEdge());
       for (int attempt = 0; attempt < 6; ++attempt) {
@@ -105,10 +125,20 @@ TEST_SUITE("cpu") {
         outcome.layer_overflow["conv"] = outcome.overflow;
         const ScaleUpdate want = expected->Update(outcome), got = policy->Update(outcome);
         CHECK(got.action == want.action);
-        CHECK(got.after == want.after);
+        if (halves && outcome.overflow) {
+          CHECK(got.before == want.before);
+          CHECK(got.after == got.before / 2);
+          CHECK_FALSE(got.reason.empty());
+          number.init_scale = got.after;
+          MakeAgain(expected, number);
+          CHECK(want.after == want.before);
+        } else {
+          CHECK(got.after == want.after);
+        }
         CHECK(policy->LayerScale("conv") == expected->LayerScale("conv"));
         if (attempt >= 3) resumed->Update(outcome);
       }
+      CHECK(policy->Scale() == expected->Scale());
       CHECK(resumed->SaveState() == policy->SaveState());
       StateMap state = policy->SaveState();
       state.erase("init_scale");

@@ -12,6 +12,7 @@ namespace ada::scaling {
 namespace {
 
 constexpr char kStateKey[] = "init_scale";
+constexpr double kLeastAfterOverflow = 1;
 constexpr double kWide = 0x1p120;  // u_max of formats with fp32's exponents lies above
 
 // A largest scale that the settings name; nothing: no such bound.
@@ -42,8 +43,16 @@ class AutoStartPolicy final : public Policy {
   double LayerScale(const std::string& layer) const override { return policy_->LayerScale(layer); }
   StatsRequest RequiredStats() const override { return policy_->RequiredStats(); }
   Action OnOverflow() const override { return policy_->OnOverflow(); }
-  ScaleUpdate Update(const StepOutcome& attempt) override { return policy_->Update(attempt); }
-  bool ConstantScale() const override { return policy_->ConstantScale(); }
+  ScaleUpdate Update(const StepOutcome& attempt) override {
+    ScaleUpdate update = policy_->Update(attempt);
+    if (!attempt.overflow || !policy_->ConstantScale() || update.before <= kLeastAfterOverflow)
+      return update;
+    Start(update.before / 2);
+    update.after = Scale();
+    update.reason = "init_scale: auto was too high, since gradients are not finite; it is halved";
+    return update;
+  }
+  bool ConstantScale() const override { return false; }
   bool OwnsLayerScales() const override { return policy_->OwnsLayerScales(); }
   bool ScalesBatchNorms() const override { return policy_->ScalesBatchNorms(); }
   bool ScalesAttention() const override { return policy_->ScalesAttention(); }
