@@ -211,7 +211,8 @@ class NativeTest(unittest.TestCase):
         for keys, scales in (({"policy": "adaptive"}, 1), ({"policy": "layerwise_dynamic"}, 1),
                              ({"policy": "adaptive", "attention": False}, 0)):
             self.assertEqual(native.Policy(keys).facts.scales_attention, scales)
-        policy, seen = native.Policy({"policy": "adaptive", "reference": True}), native.Observation()
+        policy = native.Policy({"policy": "adaptive", "reference": True})
+        seen = native.Observation()
         seen.dy = seen.w = moments([1e-6, -1e-6, 2e-6, 0.0])
         for within in (False, True):
             layer = policy.layer("a", 10, 10, 2.0 ** -24, 65504, True, True, within)

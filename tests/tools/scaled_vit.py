@@ -1,4 +1,5 @@
-"""The ViT of tests/golden/text in PyTorch, with torchvision's names and its nn.MultiheadAttention."""
+"""The ViT of tests/golden/text in PyTorch, with torchvision's names: attention is
+nn.MultiheadAttention."""
 import collections
 
 import torch

@@ -120,8 +120,8 @@ def main():
                                             "{policy: adaptive, method: exact_range}"])]
     seconds = turns(options, policies)
     peaks = {policy: memory(options, policy) for policy in policies}
-    print(f"{machine.describe()}, one thread; torch {torch.__version__}; {options.network} in fp32, "
-          f"batch {options.batch}{', channels_last' if options.channels_last else ''}, "
+    print(f"{machine.describe()}, one thread; torch {torch.__version__}; {options.network} in "
+          f"fp32, batch {options.batch}{', channels_last' if options.channels_last else ''}, "
           f"{options.steps} steps of each in turns\n")
     rows = []
     for policy in policies:

@@ -3,7 +3,6 @@ import torch
 
 from ada_train import counting
 
-
 # Of attention: the word of `statistics` that they are counted under.
 _WITHIN = {"p": "y", "ds": "dx", "dq": "dx", "dk": "dx", "dv": "dx"}
 

@@ -89,7 +89,9 @@ class AdaLossScaled(nn.Module):
         self.recorder = self._record(inner, formats, folder, every,
                                      {"operands": operands, **(record or {})})
         self.attempt = self.recorder.attempt if self.recorder else None
-        self._hooks = [] if self.recorder or roles is None else self._emulate(inner, roles, operands)
+        self._hooks = []
+        if self.recorder is None and roles is not None:
+            self._hooks = self._emulate(inner, roles, operands)
         if self._engine.facts.follows_reference and self._engine.emulation is not None:
             self._engine.emulation.start = Cell()
         emulates = self._engine.emulation is not None  # within nn.MultiheadAttention too
