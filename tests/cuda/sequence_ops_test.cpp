@@ -34,7 +34,7 @@ void Steps(Op& op, Then&& then, bool part = false) {
   }
 }
 // prepare(lab, spec) fills in what is of the kind, and returns gradients of parameters that are
-// written. Of values that are not finite as well.
+// written. x holds values that are not finite as well.
 template <class Spec, class Prepare>
 void Check(const Shape& x, const Shape& y, Prepare&& prepare, bool exact_dx = false) {
   CAPTURE(Spec::kKind);
