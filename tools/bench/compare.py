@@ -100,7 +100,8 @@ class Bench:
         self.options, self.ada, self.threads = options, ada, threads
         self.model, self.batch = models.MODELS[name], batch
         self.network = ada.network(self.model, batch)
-        recorded = {mode: self.recorded(mode) for mode in options.modes if mode in OPERAND_TORCH_MODES}
+        recorded = {mode: self.recorded(mode) for mode in options.modes
+                    if mode in OPERAND_TORCH_MODES}
         self.torch = {mode: torch_runs.Torch(options.python, name, mode.partition("-")[2], batch,
                                              threads, options.device, self.replay(recorded, mode))
                       for mode in options.modes if mode not in OURS}
@@ -170,7 +171,8 @@ def in_turns(order, rounds, measure):
 def label(mode):
     if mode in OURS:
         return OURS[mode][0]
-    return {**TORCH_MODES, **OPERAND_TORCH_MODES, **WRITTEN_MODES, **COMPILED_MODES, **GRAPHED_MODES}[mode]
+    return {**TORCH_MODES, **OPERAND_TORCH_MODES, **WRITTEN_MODES, **COMPILED_MODES,
+            **GRAPHED_MODES}[mode]
 
 
 def rows(title, batch, results, training_flop, peak):

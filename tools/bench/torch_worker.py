@@ -1,9 +1,10 @@
 """Training steps of one network in PyTorch in one mode: what ada-train's speed is compared with.
 Started by bench.py in the virtual environment that run.sh makes.
 
-Trains the recorded steps that --replay names, warms up, then prints what it is as a line of JSON. Reads numbers of steps from stdin, one a line,
-and answers each with {"seconds": [of each step], "peak_mib": VmHWM of this process, "cpu": processor
-seconds of a step, of all threads}; on a GPU, where steps are queued, "seconds" is the mean step alone. Data stay in memory: no loader, no
+Trains the recorded steps that --replay names, warms up, then prints what it is as a line of JSON.
+Reads numbers of steps from stdin, one a line, and answers each with {"seconds": [of each step],
+"peak_mib": VmHWM of this process, "cpu": processor seconds of a step, of all threads}; on a GPU,
+where steps are queued, "seconds" is the mean step alone. Data stay in memory: no loader, no
 augmentation, no logging.
 """
 import argparse
