@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("ADA_BINARY", ROOT / "build" / "ada-train")).parent
+BUILD = pathlib.Path(os.environ.get("ADA_BINARY", ROOT / "build" / "ada-train")).resolve().parent
 PROGRAM = BUILD / "train_on_kernels"
 sys.path[:0] = [str(ROOT / "tests/tools"), str(ROOT / "tests/train")]
 import attention_runs_test as runs
