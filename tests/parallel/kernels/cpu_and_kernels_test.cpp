@@ -22,7 +22,7 @@ void Compare(const std::string& text, int ranks, const config::Overrides& overri
   CompareScales(folder / "cpu", folder / "kernels");
 }
 
-// Of images and first weights every figure is the same; of what comes after products, whose sums
+// Every figure of images and first weights is the same; of what comes after products, whose sums
 // have another order, the scale of a plain format nearly.
 void SameOperands(const std::string& cpu, const std::string& kernels, const std::string& file) {
   CAPTURE(file);
