@@ -27,6 +27,9 @@ std::vector<MatmulCase> Layers() {
       LinearCase("linear of images", {5, 3, 2, 20}, 33, false),
       LinearCase("linear of one channel", {5, 4, 3, 1}, 7, true),
       LinearCase("linear of one feature", {5, 1, 1, 1}, 1, true)};
+  MatmulCase sequence = {"linear of a sequence", {3, 9, 1, 40}, 21, one, one, none, one, 1, true};
+  sequence.linear = true;
+  all.push_back(sequence);
   const std::size_t convolutions = 8;
   for (std::size_t i = 0; i < convolutions; ++i) {
     MatmulCase c = Transposed(all[i]);
