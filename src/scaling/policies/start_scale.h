@@ -1,7 +1,7 @@
 // `init_scale: auto`: the S with which a run starts is chosen from the largest gradient of the
 // logits in its first batch, before its first attempt. What lies between the logits and the first
-// layer may make gradients larger: a policy that would keep S for good halves it after an attempt
-// whose gradients are not finite, down to 1.
+// layer may make gradients larger: where all layers carry this S for good (`none`) it is halved
+// after an attempt whose gradients are not finite, down to 1.
 #pragma once
 #include <memory>
 #include <string>
