@@ -52,6 +52,9 @@ TEST_SUITE(ADA_SUITE) {
     four.rule = BlockRule::kFourOverSix;
     OperandSettings settings = AllAlike(Layers()[0], InBlocks(four));
     settings.layer.x.n = 17;
+    BlockFormat rows = four;
+    rows.row_scaled = true;
+    settings.operands[IndexOf(kDxW)] = InBlocks(rows);
     OperandRounding& plain = settings.operands[IndexOf(kDwX)] = InFormat(kFp8E4M3);
     plain.hadamard = settings.operands[IndexOf(kDwDy)].hadamard = 16;
     settings.operands[IndexOf(kForwardW)] = InFormat(kFp8E4M3);

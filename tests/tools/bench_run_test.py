@@ -111,6 +111,7 @@ class BenchRunTest(unittest.TestCase):
         found = {name: ada.network(model, 8).parameters for name, model in models.MODELS.items()}
         self.assertEqual(found, {"resnet20": 269722, "resnet56": 853018, "vgg16": 14724042,
                                  "fashion": 224826, "lenet": 61706, "mlp": 235146,
+                                 "mlp512": 669706,
                                  "resnet50": 25557032, "resnet18": 11689512, "mobilenet_v2": 3504872,
                                  "segnet_basic": 356811, "gpt2_jargon": 842496,
                                  "vit_cifar": 811146})
