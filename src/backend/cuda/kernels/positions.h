@@ -35,8 +35,7 @@ struct PositionSum {
   double sum;
   float top;
   ADA_HOST_DEVICE float Of(float z) const {
-    return static_cast<float>(Exponential(static_cast<double>(z) - static_cast<double>(top)) /
-                              sum);
+    return static_cast<float>(Exponential(static_cast<double>(z) - static_cast<double>(top)) / sum);
   }
 };
 // For all positions. A NaN makes its whole position NaN.
