@@ -9,6 +9,8 @@
 
 namespace ada::bench {
 
+namespace onednn = backend::cpu::onednn;
+
 // oneDNN takes its threads from OpenMP; our backend leaves OpenMP one.
 class Threads {
  public:

@@ -7,7 +7,6 @@ namespace ada::bench {
 namespace {
 
 using dnnl::memory;
-namespace onednn = backend::cpu::onednn;
 
 memory::desc Any(const memory::dims& dims) {
   return {dims, memory::data_type::f32, memory::format_tag::any};
