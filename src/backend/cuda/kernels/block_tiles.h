@@ -31,6 +31,7 @@ struct BlockTiles {
   // Columns are numbered in PyTorch's order, pixels of a channel side by side, and lie channel by
   // channel; 0: they lie as they are numbered.
   std::uint32_t pixels = 0, channels = 0;
+  bool down = false;  // blocks run down the rows (OperandRows::down)
 
   ADA_HOST_DEVICE std::uint32_t per_line() const { return Quotient(length, wide); }
   ADA_HOST_DEVICE std::uint32_t tiles_of_group() const { return Quotient(group, tall); }
@@ -69,18 +70,17 @@ struct BlockTiles {
   // Rows of a format that has a scale of each row (BlockFormat::row_scaled): all blocks of a line,
   // which are one after the other, or of those that run down, one below the other.
   ADA_HOST_DEVICE std::uint32_t scale_rows() const {
-    return runs_down() ? rows / group * lines : rows * lines;
+    return down ? rows / group * lines : rows * lines;
   }
   ADA_HOST_DEVICE std::uint32_t ScaleRowOf(std::uint32_t tile) const {
-    if (!runs_down()) return tile / per_line();
+    if (!down) return tile / per_line();
     return tile / lines / tiles_of_group() * lines + tile % lines;
   }
   ADA_HOST_DEVICE std::uint32_t tiles_of_scale_row() const {
-    return runs_down() ? tiles_of_group() : per_line();
+    return down ? tiles_of_group() : per_line();
   }
   ADA_HOST_DEVICE std::uint32_t TileOfScaleRow(std::uint32_t row, std::uint32_t i) const {
-    return runs_down() ? (row / lines * tiles_of_group() + i) * lines + row % lines
-                       : row * per_line() + i;
+    return down ? (row / lines * tiles_of_group() + i) * lines + row % lines : row * per_line() + i;
   }
 
   ADA_HOST_DEVICE BlockTile TileAt(std::uint32_t tile_row, std::uint32_t line,

@@ -33,7 +33,7 @@ BlockOperand::BlockOperand(const Context& context, const OperandRounding& operan
       grid_(BlockGridOf(format_, bf16)),
       before_(before) {
   ADA_CHECK(most * rows.width <= std::numeric_limits<std::uint32_t>::max());
-  tiles_.width = Narrow(rows.width);
+  tiles_.width = Narrow(rows.width), tiles_.down = rows.down;
   if (rows.down) {
     tiles_.lines = tiles_.stride = tiles_.width;
     tiles_.tall = Narrow(format_.block);
