@@ -37,6 +37,8 @@ std::string Installation() {
   if (share.filename() != "ada-train" || share.parent_path().filename() != "share")
     return "source tree";
   const fs::path prefix = share.parent_path().parent_path();
+  if (prefix.filename() == "program" && prefix.parent_path().filename() == "ada_train")
+    return "as a wheel";
   return prefix == "/usr" ? "as a package" : "below " + prefix.string();
 }
 

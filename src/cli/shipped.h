@@ -12,8 +12,8 @@ std::string ShippedConfigs();
 // The file data/scripts/fetch.py. "": the same.
 std::string FetchScript();
 
-// How this program came here: "as a package", "below PREFIX", "source tree", and
-// "alone" where nothing that comes with it is beside it.
+// How this program came here: "as a package", "as a wheel", "below PREFIX", "source tree", and
+// "alone" where nothing that comes with it is found next to it.
 std::string Installation();
 
 // The names of all shipped configurations, in order: "lenet_fashion.yaml", "sweep/none.yaml".

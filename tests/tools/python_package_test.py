@@ -1,6 +1,5 @@
 """tools/python: the columns are those of the page, frames have types whatever a file holds, the
-pictures are figures that leave matplotlib as it was, and pip can install it."""
-import importlib.util
+pictures are figures that leave matplotlib as it was."""
 import os
 import pathlib
 import re
@@ -260,24 +259,6 @@ class FramesTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("log.statistics chooses the tensors", result.stdout)
         self.assertIn("classes.csv has no rows: evaluations of segmentation", result.stdout)
-
-
-class InstallTest(unittest.TestCase):
-    def test_pip(self):
-        if not all(map(importlib.util.find_spec, ("pip", "setuptools", "wheel"))):
-            self.skipTest("pip, setuptools or wheel is missing here")
-        with tempfile.TemporaryDirectory() as folder:
-            source = pathlib.Path(folder) / "source"
-            subprocess.run(["cp", "-r", str(PACKAGE), str(source)], check=True)
-            place = pathlib.Path(folder) / "site"
-            made = subprocess.run(
-                [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
-                 "--no-build-isolation", "--target", str(place), str(source)],
-                capture_output=True, text=True, check=False)
-            self.assertEqual(made.returncode, 0, made.stderr)
-            files = {str(path.relative_to(place)) for path in place.rglob("*.py")}
-            ours = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("ada_train/**/*.py")}
-            self.assertEqual(files, ours)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """The policies and rules of ada-train itself, src/scaling, through the C interface of
 libada_scaling (src/c_api/ada_scaling.h): no formula of a scale is written down in Python.
 
-The library is looked for where ADA_SCALING_LIBRARY says, beside this package, and in the folder
-`build` of the tree that this package lies in.
+The library is looked for where ADA_SCALING_LIBRARY says, where a wheel and a Debian package have
+it, and in the folder `build` of the tree that this package lies in.
 """
 import ctypes
 import json
 import os
 import pathlib
+import sysconfig
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 
 INTERFACE = 3
@@ -138,8 +139,10 @@ def places():
     """Where the library is looked for, in this order."""
     here = pathlib.Path(__file__).resolve().parent
     given = os.environ.get("ADA_SCALING_LIBRARY")
+    debian = pathlib.Path("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "")
     return ([pathlib.Path(given)] if given else []) + [
-        here / NAME, here.parents[2] / "build" / NAME]
+        here / "program/lib/ada-train" / NAME, here.parents[2] / "build" / NAME,
+        debian / "ada-train" / NAME]
 
 
 def library():

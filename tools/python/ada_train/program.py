@@ -1,11 +1,13 @@
-"""The program ada-train, started from Python by run(): of the source tree around this package, or
-on the PATH."""
+"""The program ada-train, started from Python by run(): the wheel's own, that of the source tree
+around this package, or one on the PATH."""
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
+WHEEL = PACKAGE / "program/bin/ada-train"  # where a wheel carries it
 
 
 class RunFailed(RuntimeError):
@@ -17,18 +19,26 @@ class RunFailed(RuntimeError):
 
 
 def path():
-    """The program's file: $ADA_TRAIN, else the one in the build folder of the source tree around
-    this package, or on the PATH. Raises FileNotFoundError where there is none."""
+    """The program's file: $ADA_TRAIN, else the wheel's, the one in the build folder of the source
+    tree around this package, or one on the PATH. Raises FileNotFoundError where there is none."""
     named = os.environ.get("ADA_TRAIN")
     if named:
         return named
-    candidates = [PACKAGE.parents[2] / "build/ada-train", shutil.which("ada-train")]
+    candidates = [WHEEL, PACKAGE.parents[2] / "build/ada-train", shutil.which("ada-train")]
     for candidate in candidates:
         if candidate and pathlib.Path(candidate).is_file():
             return str(candidate)
     raise FileNotFoundError(
         "the program ada-train is in none of: " + ", ".join(str(c) for c in candidates if c)
         + "; put it on the PATH, or set ADA_TRAIN to its file")
+
+
+def main():
+    """The command `ada-train` of an installed wheel: becomes the program that the wheel carries."""
+    try:
+        os.execv(WHEEL, ["ada-train"] + sys.argv[1:])
+    except OSError as error:
+        sys.exit(f"ada-train: {WHEEL}: {error.strerror}; install the wheel anew")
 
 
 def flattened(overrides, prefix=""):
