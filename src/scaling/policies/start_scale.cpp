@@ -45,13 +45,16 @@ class AutoStartPolicy final : public Policy {
   Action OnOverflow() const override { return policy_->OnOverflow(); }
   ScaleUpdate Update(const StepOutcome& attempt) override {
     ScaleUpdate update = policy_->Update(attempt);
-    if (!attempt.overflow || !Stays() || update.before <= kLeastAfterOverflow) return update;
+    const bool stays = policy_->ConstantScale() && !policy_->OwnsLayerScales();
+    if (!attempt.overflow || !stays || update.before <= kLeastAfterOverflow) return update;
     Start(update.before / 2);
     update.after = Scale();
     update.reason = "init_scale: auto was too high, since gradients are not finite; it is halved";
     return update;
   }
-  bool ConstantScale() const override { return policy_->ConstantScale() && !Stays(); }
+  bool ConstantScale() const override {
+    return policy_->ConstantScale() && policy_->OwnsLayerScales();
+  }
   bool OwnsLayerScales() const override { return policy_->OwnsLayerScales(); }
   bool ScalesBatchNorms() const override { return policy_->ScalesBatchNorms(); }
   bool ScalesAttention() const override { return policy_->ScalesAttention(); }
@@ -84,8 +87,6 @@ class AutoStartPolicy final : public Policy {
   }
 
  private:
-  // Whether nothing but the start decides all scales.
-  bool Stays() const { return policy_->ConstantScale() && !policy_->OwnsLayerScales(); }
   // Rules of layers do not depend on init_scale: those that the first policy gave hold.
   void Make() {
     Settings settings = settings_;

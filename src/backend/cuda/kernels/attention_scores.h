@@ -142,14 +142,18 @@ struct KeepProbabilities {
 
 // Which probabilities are dropped; what stays is divided by the share that does.
 struct ScoreMask {
+  // x, of value i, as the mask leaves it; v of values i .. i + 3.
+  ADA_HOST_DEVICE float Applied(float x, std::int64_t i) const {
+    return rate > 0 ? Of(x, RandomWord(pass->seed ^ stream, pass->draw, before + i)) : x;
+  }
+  ADA_HOST_DEVICE Vec4 AppliedVec4(Vec4 v, std::int64_t i) const {
+    if (!(rate > 0)) return v;
+    const Vec4Words words = RandomWords(pass->seed ^ stream, pass->draw, before + i);
+    for (int k = 0; k < 4; ++k) v.of[k] = Of(v.of[k], words.of[k]);
+    return v;
+  }
   ADA_HOST_DEVICE float Of(float x, std::uint32_t word) const {
     return UniformFloat(word) >= rate ? x * factor : 0.0f;
-  }
-  ADA_HOST_DEVICE std::uint32_t Word(std::int64_t i) const {
-    return RandomWord(pass->seed ^ stream, pass->draw, before + i);
-  }
-  ADA_HOST_DEVICE Vec4Words Words(std::int64_t i) const {
-    return RandomWords(pass->seed ^ stream, pass->draw, before + i);
   }
   const PassValues* pass;
   std::uint64_t stream;
@@ -159,16 +163,8 @@ struct ScoreMask {
 
 // Probabilities as they are rounded and multiplied.
 struct DroppedValue {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    return mask.rate > 0 ? mask.Of(p(i), mask.Word(i)) : p(i);
-  }
-  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
-    Vec4 v = p.OfVec4(i);
-    if (!(mask.rate > 0)) return v;
-    const Vec4Words words = mask.Words(i);
-    for (int k = 0; k < 4; ++k) v.of[k] = mask.Of(v.of[k], words.of[k]);
-    return v;
-  }
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return mask.Applied(p(i), i); }
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const { return mask.AppliedVec4(p.OfVec4(i), i); }
   ProbabilityValue p;
   ScoreMask mask;
 };
@@ -176,15 +172,9 @@ struct DroppedValue {
 // What the gradient of the scores is made of: p and the gradient of what was multiplied as p.
 struct ScoreTerms {
   // The gradient of p.
-  ADA_HOST_DEVICE float Dp(std::int64_t i) const {
-    return mask.rate > 0 ? mask.Of(dp[i], mask.Word(i)) : dp[i];
-  }
+  ADA_HOST_DEVICE float Dp(std::int64_t i) const { return mask.Applied(dp[i], i); }
   ADA_HOST_DEVICE Vec4 DpVec4(std::int64_t i) const {
-    Vec4 v = reinterpret_cast<const Vec4*>(dp)[i / 4];
-    if (!(mask.rate > 0)) return v;
-    const Vec4Words words = mask.Words(i);
-    for (int k = 0; k < 4; ++k) v.of[k] = mask.Of(v.of[k], words.of[k]);
-    return v;
+    return mask.AppliedVec4(reinterpret_cast<const Vec4*>(dp)[i / 4], i);
   }
   ProbabilityValue p;
   const float* dp;
