@@ -1,8 +1,8 @@
 // Values times a factor of their image (stochastic depth) or of their channel (channel scale,
 // affine), and nearest upsampling.
 #include "backend/cuda/kernels/factors.h"
-#include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/parameter_gradient.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/decisions.h"
 #include "core/error.h"
@@ -57,12 +57,9 @@ class CudaChannelScale final : public Op {
   }
   void Forward(const Pass& pass) override { y_stats_.Round(pass, SpanOf(spec_.y), Times(spec_.x)); }
   void Backward(const Pass& pass) override {
-    const StripSums<ProductTerm> sums = {
-        strips_, Channels(), sums_, {SpanOf(spec_.dy.tensor), SpanOf(spec_.x)}};
-    ForEach(context_.stream, sums.Count(pass.rows), sums);
-    ForEach(context_.stream, Channels(),
-            ParameterSum{sums_, pass.rows * strips_.per_image(), Channels(), spec_.dy.scale,
-                         spec_.dw.f32(), pass.accumulate});
+    SumByChannel(context_.stream, pass, strips_, Channels(),
+                 ProductTerm{SpanOf(spec_.dy.tensor), SpanOf(spec_.x)}, sums_, spec_.dy.scale,
+                 spec_.dw);
     if (spec_.dx) dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), Times(spec_.dy.tensor));
   }
 

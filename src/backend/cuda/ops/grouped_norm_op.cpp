@@ -1,7 +1,7 @@
 // Norms of a pixel's channels (layer norm) or of a group of an image's channels (group norm).
 #include "backend/cuda/kernels/grouped_norm.h"
-#include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/parameter_gradient.h"
 #include "backend/cuda/ops/rounding_stats.h"
 
 namespace ada::backend::cuda {
@@ -58,12 +58,8 @@ class CudaGroupedNorm final : public Op {
  private:
   template <class Term>
   void Total(const Pass& pass, const Term& term, const Tensor& to) const {
-    const std::int64_t channels = geometry_.channels;
-    const StripSums<Term> sums = {strips_, channels, sums_, term};
-    ForEach(context_.stream, sums.Count(pass.rows), sums);
-    ForEach(context_.stream, channels,
-            ParameterSum{sums_, pass.rows * strips_.per_image(), channels, spec_.dy.scale, to.f32(),
-                         pass.accumulate});
+    SumByChannel(context_.stream, pass, strips_, geometry_.channels, term, sums_, spec_.dy.scale,
+                 to);
   }
 
   Context context_;

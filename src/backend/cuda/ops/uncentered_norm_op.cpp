@@ -2,8 +2,8 @@
 // their squares (RMS norm), times factors by channel: norms of units (grouped_norm_op) whose means
 // are zero.
 #include "backend/cuda/kernels/grouped_norm.h"
-#include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/parameter_gradient.h"
 #include "backend/cuda/ops/rounding_stats.h"
 
 namespace ada::backend::cuda {
@@ -44,13 +44,8 @@ class CudaUncenteredNorm final : public Op {
   }
   void Backward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);
-    const std::int64_t channels = geometry_.channels;
-    const StripSums<HatTerm> sums = {strips_, channels, sums_,
-                                     HatTerm{geometry_, x, dy, zeros_, inverse_}};
-    ForEach(context_.stream, sums.Count(pass.rows), sums);
-    ForEach(context_.stream, channels,
-            ParameterSum{sums_, pass.rows * strips_.per_image(), channels, spec_.dy.scale,
-                         spec_.dgamma.f32(), pass.accumulate});
+    SumByChannel(context_.stream, pass, strips_, geometry_.channels,
+                 HatTerm{geometry_, x, dy, zeros_, inverse_}, sums_, spec_.dy.scale, spec_.dgamma);
     if (!spec_.dx) return;
     const std::int64_t units = pass.rows * geometry_.units;
     const float* gamma = spec_.gamma.f32();
