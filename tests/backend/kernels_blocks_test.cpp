@@ -119,6 +119,33 @@ Values Defined(const BlockFormat& format, const BlockLayout& layout, const Value
 
 const cpu::BlockKernels& TableOf(const Kernels& kernels) { return cpu::BlockKernelsOf(kernels); }
 
+void CheckQuantize(const Kernels& kernels, const BlockFormat& format, const Place& place,
+                   Storage storage, bool random, bool wild, bool bf16) {
+  CAPTURE(static_cast<int>(storage));
+  Memory from(storage, Sample(place.values, wild, 5));
+  const Values input = from.Get();
+  Memory to(storage, input.size());
+  const float amax = AmaxOf(input);
+  cpu::BlockArgs args;
+  args.from = from.piece(), args.to = to.piece();
+  args.layout = place.layout, args.format = format, args.bf16_input = bf16;
+  std::vector<TensorFactor> tensors;
+  const BlockGrid grid = BlockGridOf(format, bf16);
+  for (const float of :
+       format.row_scaled ? RowAmaxesOf(place.layout, input.data()) : std::vector<float>{amax})
+    tensors.push_back(TensorFactorOf(grid, of));
+  args.tensors = tensors.data(), args.tensor_each = format.row_scaled;
+  args.stochastic = random, args.key = 7, args.draw = 3, args.first = 11;
+  TableOf(kernels).quantize(args);
+  const Values want = Defined(format, place.layout, input, amax, bf16, random), got = to.Get();
+  std::size_t different = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    different += std::bit_cast<std::uint32_t>(got[i]) != std::bit_cast<std::uint32_t>(want[i]) &&
+                 !(std::isnan(got[i]) && std::isnan(want[i]));
+  CHECK(different == 0);
+  CHECK(to.guard_intact());
+}
+
 }  // namespace
 
 TEST_SUITE("cpu") {
@@ -132,27 +159,9 @@ TEST_SUITE("cpu") {
           for (const int kind : {0, 1, 2, 3}) {
             CAPTURE(kind);
             const bool random = kind >= 2, wild = kind % 2 == 1, bf16 = kind == 1;
-            const Values input = Sample(place.values, wild, 5);
-            const float amax = AmaxOf(input);
-            Values got(input.size());
-            cpu::BlockArgs args;
-            args.from = {const_cast<float*>(input.data()), Storage::kF32}, args.to = got.data();
-            args.layout = place.layout, args.format = format, args.bf16_input = bf16;
-            std::vector<TensorFactor> tensors;
-            const BlockGrid grid = BlockGridOf(format, bf16);
-            for (const float of : format.row_scaled ? RowAmaxesOf(place.layout, input.data())
-                                                    : std::vector<float>{amax})
-              tensors.push_back(TensorFactorOf(grid, of));
-            args.tensors = tensors.data(), args.tensor_each = format.row_scaled;
-            args.stochastic = random, args.key = 7, args.draw = 3, args.first = 11;
-            TableOf(*kernels).quantize(args);
-            const Values want = Defined(format, place.layout, input, amax, bf16, random);
-            std::size_t different = 0;
-            for (std::size_t i = 0; i < got.size(); ++i)
-              different +=
-                  std::bit_cast<std::uint32_t>(got[i]) != std::bit_cast<std::uint32_t>(want[i]) &&
-                  !(std::isnan(got[i]) && std::isnan(want[i]));
-            CHECK(different == 0);
+            CheckQuantize(*kernels, format, place, Storage::kF32, random, wild, bf16);
+            if (FitsBf16(format, true))
+              CheckQuantize(*kernels, format, place, Storage::kBF16, random, wild, bf16);
           }
         }
       }
@@ -176,13 +185,15 @@ TEST_SUITE("cpu") {
                 want[static_cast<std::size_t>(i)] =
                     RoundTo(format, want[static_cast<std::size_t>(i)]);
             Values got = input, other = input;
-            TableOf(*kernels).hadamard(signs, {got.data(), Storage::kF32}, got.data(), step, lanes,
-                                       format);
+            const TensorSpan wide{got.data(), Storage::kF32}, apart{other.data(), Storage::kF32};
+            TableOf(*kernels).hadamard(signs, wide, wide, step, lanes, format);
             CHECK(got == want);
             if (format == kFp32) continue;
             Memory codes(Storage::kBF16, input);
-            TableOf(*kernels).hadamard(signs, codes.piece(), other.data(), step, lanes, format);
+            TableOf(*kernels).hadamard(signs, codes.piece(), apart, step, lanes, format);
             CHECK(other == want);
+            TableOf(*kernels).hadamard(signs, codes.piece(), codes.piece(), step, lanes, format);
+            CHECK(codes.Get() == want);
           }
         }
       }

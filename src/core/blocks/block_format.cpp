@@ -70,6 +70,17 @@ std::string RefuseBlockFormat(const BlockFormat& format) {
   return format.top == 448 || format.top == 256 ? "" : "top is 448 or 256";
 }
 
+// Elements have at most 4 significant bits. Times a power of two they keep them: values end where
+// fp32 does, as bf16's do, and on the side of small ones a value that has 16 bits is a multiple of
+// 2^-133, bf16's smallest, and stays one where it is rounded. Others may be times 2^-127 as small
+// as an element is, which the elements of 6 and 4 bits leave room for. A scale of fp8_e4m3 by
+// itself has 4 bits more, 8 in all, and a small range. Any other scale has all bits of fp32.
+bool FitsBf16(const BlockFormat& format, bool of_16_bits) {
+  if (format.scale == BlockScale::kE8M0 || format.power_of_two)
+    return of_16_bits || format.element.smallest_subnormal() >= 0x1p-6;
+  return format.scale == BlockScale::kFp8E4M3 && !format.tensor_scale;
+}
+
 const std::vector<NamedBlockFormat>& NamedBlockFormats() {
   static const std::vector<NamedBlockFormat> formats = {
       {"mxfp8_e4m3", Mx(kFp8E4M3)},

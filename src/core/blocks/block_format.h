@@ -50,6 +50,9 @@ BlockFormat DefaultBlockFormat(const NumberFormat& element, BlockScale scale);
 // Why there is no such format, or nothing: a rule that its scale does not know, for example.
 std::string RefuseBlockFormat(const BlockFormat& format);
 
+// Whether bf16 holds every value that the format makes of values kept in 16 bits, or of any.
+bool FitsBf16(const BlockFormat& format, bool of_16_bits);
+
 struct NamedBlockFormat {
   std::string_view name;
   BlockFormat format;

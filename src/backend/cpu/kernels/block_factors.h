@@ -13,6 +13,10 @@ struct TensorFactors {
 struct BlockFactors {
   F encode, decode;
 };
+// `stored`: the scale as it is kept.
+struct Fp8BlockFactors : BlockFactors {
+  F stored;
+};
 
 // A format's grids, of scalars and of vectors.
 struct BlockRules {
@@ -60,23 +64,25 @@ ADA_INLINE BlockFactors E8M0Factors(const BlockGrid& grid, U amax) {
           Float(Select(is_nan, FillU(kQuietNanBits), decode))};
 }
 
-ADA_INLINE BlockFactors Fp8Factors(const BlockRules& rules, const TensorFactors& tensor, F amax) {
+ADA_INLINE Fp8BlockFactors Fp8Factors(const BlockRules& rules, const TensorFactors& tensor,
+                                      F amax) {
   const BlockGrid& grid = rules.grid;
   if (grid.rule == BlockRule::kModelopt) {
     F wanted = amax / (grid.top * tensor.decode);
     wanted = Select(wanted == F{}, Fill(1), wanted);
     const F stored = RoundToGrid(AtLeast(wanted, PowerOfTwo(-9)), rules.scale);
     const F decode = stored * tensor.decode;
-    return {1.0f / decode, decode};
+    return {{1.0f / decode, decode}, stored};
   }
   if (grid.tensor_scale && grid.rule != BlockRule::kTorchao) {
     const F stored = RoundToGrid(amax * (tensor.encode * grid.top_reciprocal), rules.scale);
-    return {AtMost(1.0f / (stored * tensor.decode), OfBits(kLargestFp32Bits)),
-            stored * tensor.amax * grid.tensor_reciprocal};
+    return {{AtMost(1.0f / (stored * tensor.decode), OfBits(kLargestFp32Bits)),
+             stored * tensor.amax * grid.tensor_reciprocal},
+            stored};
   }
   const F wanted = AtLeast(amax / grid.top / tensor.decode, PowerOfTwo(-6));
   const F stored = RoundToGrid(wanted, rules.scale);
-  return {tensor.encode / stored, stored * tensor.decode};
+  return {{tensor.encode / stored, stored * tensor.decode}, stored};
 }
 
 ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
@@ -93,16 +99,21 @@ ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
   return {Select(zero, Fill(1), encode), Select(zero, Fill(1), 1.0f / encode)};
 }
 
-// For the largest magnitudes of sixteen blocks, as bits.
-ADA_OUTLINE BlockFactors FactorsOf(const BlockRules& rules, const TensorFactors& tensor, U amax) {
-  switch (rules.grid.kind) {
-    case BlockScale::kE8M0:
-      return E8M0Factors(rules.grid, amax);
-    case BlockScale::kFp32:
-      return Fp32Factors(rules.grid, Float(amax));
-    default:
-      return Fp8Factors(rules, tensor, Float(amax));
-  }
+ADA_OUTLINE BlockFactors OtherFactors(const BlockRules& rules, const TensorFactors& tensor,
+                                      float tensor_part, F amax) {
+  if (rules.grid.kind == BlockScale::kFp32) return Fp32Factors(rules.grid, amax);
+  Fp8BlockFactors factors = Fp8Factors(rules, tensor, amax);
+  if (tensor_part != 0) factors.decode = factors.stored * tensor_part;
+  return factors;
+}
+
+// For the largest magnitudes of sixteen blocks, as bits. tensors(): the factors of their tensors,
+// which a power of two has no use for. tensor_part: as in BlockArgs.
+template <class Tensors>
+ADA_INLINE BlockFactors FactorsOf(const BlockRules& rules, U amax, float tensor_part,
+                                  const Tensors& tensors) {
+  if (rules.grid.kind == BlockScale::kE8M0) return E8M0Factors(rules.grid, amax);
+  return OtherFactors(rules, tensors(), tensor_part, Float(amax));
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -46,16 +46,25 @@ ADA_INLINE U BlockByBlock(WordOfFour first, WordOfFour second) {
 #endif
 }
 
-// words[g]: those of blocks `block` + 4 g to `block` + 4 g + 3. Each round of a block waits for the
-// one before; those of several groups overlap.
+// As many groups as the registers hold.
+#ifdef __AVX512F__
+inline constexpr int kWordGroups = 4;
+#elif defined(__AVX2__)
+inline constexpr int kWordGroups = 2;
+#else
+inline constexpr int kWordGroups = 1;
+#endif
+
+// words[g]: those of blocks `block` + `step` g and of the three after it. Each round of a block
+// waits for the one before; those of several groups overlap.
 template <int kGroups>
 ADA_INLINE void GroupsOfBlocks(std::uint64_t key, std::uint64_t draw, std::uint64_t block,
-                               U* words) {
+                               std::uint64_t step, U* words) {
   static constexpr std::uint64_t kFirst[] = {0, 1, 2, 3};
   WordOfFour c0[kGroups], c1[kGroups], c2[kGroups], c3[kGroups];
   for (int g = 0; g < kGroups; ++g) {
     LoadParts(kFirst, c0[g]);
-    c0[g] = c0[g] + (block + 4 * static_cast<std::uint64_t>(g));
+    c0[g] = c0[g] + (block + step * static_cast<std::uint64_t>(g));
     c1[g] = c0[g] >> 32, c2[g] = WordOfFour{} + static_cast<std::uint32_t>(draw);
     c3[g] = WordOfFour{} + (draw >> 32);
   }
@@ -82,7 +91,7 @@ ADA_INLINE void GroupsOfBlocks(std::uint64_t key, std::uint64_t draw, std::uint6
 // The words of blocks `block` to `block` + 3.
 ADA_INLINE U FourBlocks(std::uint64_t key, std::uint64_t draw, std::uint64_t block) {
   U words;
-  GroupsOfBlocks<1>(key, draw, block, &words);
+  GroupsOfBlocks<1>(key, draw, block, 4, &words);
   return words;
 }
 
@@ -95,6 +104,15 @@ ADA_OUTLINE U RandomWords(std::uint64_t key, std::uint64_t draw, std::uint64_t f
   StoreParts(all + kLanes, FourBlocks(key, draw, first / 4 + 4));
   LoadParts(all + first % 4, words);
   return words;
+}
+
+// words[g]: those from word first + step g on, which may be any that are 16 apart or more.
+ADA_OUTLINE void RandomWordsOfGroups(std::uint64_t key, std::uint64_t draw, std::uint64_t first,
+                                     std::uint64_t step, U* words) {
+  if (first % 4 == 0 && step % 4 == 0)
+    return GroupsOfBlocks<kWordGroups>(key, draw, first / 4, step / 4, words);
+  for (int g = 0; g < kWordGroups; ++g)
+    words[g] = RandomWords(key, draw, first + step * static_cast<std::uint64_t>(g));
 }
 
 // The same words, of a stretch of values that is walked through: blocks are made many at a time, so
@@ -115,15 +133,7 @@ class WordsOfStretch {
   }
 
  private:
-  // As many groups as the registers hold.
-#ifdef __AVX512F__
-  static constexpr int kGroups = 4;
-#elif defined(__AVX2__)
-  static constexpr int kGroups = 2;
-#else
-  static constexpr int kGroups = 1;
-#endif
-  static constexpr std::uint64_t kStep = kGroups * kLanes, kWords = 256;
+  static constexpr std::uint64_t kStep = kWordGroups * kLanes, kWords = 256;
 
   ADA_OUTLINE void Make(std::uint64_t at) {
     const std::uint64_t begin = at / 4 * 4, least = at + kLanes > last_ ? at + kLanes : last_;
@@ -131,9 +141,9 @@ class WordsOfStretch {
     const std::uint64_t key = key_, draw = draw_;
     std::uint64_t made = 0;
     for (; made < needed; made += kStep) {
-      U words[kGroups];
-      GroupsOfBlocks<kGroups>(key, draw, (begin + made) / 4, words);
-      for (int g = 0; g < kGroups; ++g) StoreParts(words_ + made + g * kLanes, words[g]);
+      U words[kWordGroups];
+      GroupsOfBlocks<kWordGroups>(key, draw, (begin + made) / 4, 4, words);
+      for (int g = 0; g < kWordGroups; ++g) StoreParts(words_ + made + g * kLanes, words[g]);
     }
     begin_ = begin, end_ = begin + made;
   }

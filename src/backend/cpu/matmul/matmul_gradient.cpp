@@ -89,13 +89,16 @@ void MatmulOp::SumBias(const Pass& pass, float* db) {
   }
 }
 
-// dw = round(gradient / S); of several micro-batches each sum is rounded. A part of a sum over
-// processes stays as it is.
+// dw = round(gradient times the factors of its operands / S); of several micro-batches each sum is
+// rounded. A part of a sum over processes stays as it is.
 void MatmulOp::StoreWeightGradient(const Pass& pass, float* gradient) {
   const Kernels& kernels = context_.kernels;
+  const float factor = operands_.FactorOf(Operand::kDwX) * operands_.FactorOf(Operand::kDwDy);
   ForSegments(context_, spec_.w.shape.numel(),
               [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
                 float* from = gradient + first;
+                if (factor != 1)
+                  kernels.round(from, factor, {from, Storage::kF32}, n, RoundOnly(kFp32));
                 if (spec_.reference && dw_stats_.rounds() && !pass.part)
                   kernels.round(from, 1.0f, {from, Storage::kF32}, n, RoundOnly(spec_.dw_format));
                 kernels.unscale(from, *spec_.dy.scale, pass.accumulate || spec_.adds_dw,

@@ -112,6 +112,8 @@ TensorSpan MatmulOp::X(const Chunk& chunk, Reads reads) {
 void MatmulOp::Forward(const Pass& pass) {
   Prepare(*matmul_, pass.rows);
   operands_.Forward(pass);
+  rounding_.SetFactorOfY(operands_.FactorOf(Operand::kForwardX) *
+                         weights_.factor(WeightUse::kForward));
   fallbacks_.assign(static_cast<std::size_t>(chunks(pass.rows)), 0);
   context_.pool.For(chunks(pass.rows), [&](std::int64_t index, int worker) {
     const Chunk chunk = ChunkAt(pass, index, worker);
@@ -161,6 +163,7 @@ void MatmulOp::Backward(const Pass& pass) {
   const float alpha = DecideAlpha(pass);
   rounding_.BeginDx();
   operands_.Backward(pass);
+  rounding_.SetFactorOfDx(operands_.FactorOf(Operand::kDxDy) * weights_.factor(WeightUse::kData));
   Prepare(*matmul_, pass.rows);
   const std::int64_t count = chunks(pass.rows);
   const bool by_slices = BySlices();

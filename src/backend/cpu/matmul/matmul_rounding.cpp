@@ -1,9 +1,19 @@
 #include "backend/cpu/matmul/matmul_rounding.h"
 
+#include <cmath>
+
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 
 namespace ada::backend::cpu {
+namespace {
+
+bool IsPowerOfTwo(float x) {
+  int exponent;
+  return std::frexp(x, &exponent) == 0.5f;
+}
+
+}  // namespace
 
 MatmulRounding::MatmulRounding(const Context& context, const MatmulSpec& spec)
     : context_(context),
@@ -64,14 +74,16 @@ void MatmulRounding::Measure(RoundingStats& stats, const Shape& shape, int block
 }
 
 MatmulRounding::Destination MatmulRounding::DestinationOfY(const Chunk& chunk, float* values) {
-  if (Plain(y_stats_, spec_.y, chunk.pass)) return {At(spec_.y, chunk.image), 1, true};
-  return Unrounded(values);
+  if (Plain(y_stats_, spec_.y, chunk.pass)) return {At(spec_.y, chunk.image), y_factor_, true};
+  return {{values, Storage::kF32}, y_factor_, false};
 }
 MatmulRounding::Destination MatmulRounding::DestinationOfDx(const Chunk& chunk, float* values,
                                                             float alpha) {
-  if (!tail_.wanted() && Plain(dx_stats_, spec_.dx.tensor, chunk.pass))
-    return {At(spec_.dx.tensor, chunk.image), alpha, true};
-  return Unrounded(values);
+  // Two factors are one where a product with alpha rounds nothing.
+  const bool one_factor = dx_factor_ == 1 || IsPowerOfTwo(alpha);
+  if (one_factor && !tail_.wanted() && Plain(dx_stats_, spec_.dx.tensor, chunk.pass))
+    return {At(spec_.dx.tensor, chunk.image), alpha * dx_factor_, true};
+  return {{values, Storage::kF32}, dx_factor_, false};
 }
 
 void MatmulRounding::CloseY(const Chunk& chunk, const Destination& to,

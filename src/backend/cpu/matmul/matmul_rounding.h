@@ -11,6 +11,10 @@ class MatmulRounding {
  public:
   MatmulRounding(const Context& context, const MatmulSpec& spec);
 
+  // What the sums of a chunk are multiplied by: the factors of their operands (operands.h).
+  void SetFactorOfY(float factor) { y_factor_ = factor; }
+  void SetFactorOfDx(float factor) { dx_factor_ = factor; }
+
   // Rounds and measures a chunk's values, block by block; y: with its channel moments.
   void RoundY(const Chunk& chunk, const float* y);
   void RoundDx(const Chunk& chunk, const float* dx, float alpha);
@@ -24,7 +28,6 @@ class MatmulRounding {
   };
   Destination DestinationOfY(const Chunk& chunk, float* values);
   Destination DestinationOfDx(const Chunk& chunk, float* values, float alpha);
-  static Destination Unrounded(float* values) { return {{values, Storage::kF32}, 1, false}; }
   // Then: rounds and measures what lies in `values`, or takes the largest magnitudes (bits, by
   // block) of what does not.
   void CloseY(const Chunk& chunk, const Destination& to, const std::uint32_t* largest);
@@ -34,6 +37,8 @@ class MatmulRounding {
   void BeginDx();
   void FinishY(const Pass& pass) { y_stats_.Finish(pass); }
   void FinishDx(const Pass& pass);
+  float y_factor() const { return y_factor_; }
+  float dx_factor() const { return dx_factor_; }
   int block_x() const { return block_x_; }
   int block_y() const { return block_y_; }
 
@@ -46,6 +51,7 @@ class MatmulRounding {
   Context context_;
   MatmulSpec spec_;
   int block_x_, block_y_;
+  float y_factor_ = 1, dx_factor_ = 1;
   RoundingStats y_stats_, dx_stats_;
   TailCounter tail_;
 };

@@ -21,19 +21,6 @@ Holders Of(const NumberFormat& format) {
   return {holds(kBf16), holds(kFp16)};
 }
 
-// Elements of at most 4 significant bits, times a scale. A power of two leaves them so: values end
-// where fp32 does, as bf16's do, and on the side of small ones a value that has 16 bits is a
-// multiple of 2^-133, bf16's smallest, and stays one where it is rounded. Others may be times
-// 2^-127 as small as an element is, which the elements of 6 and 4 bits leave room for. A scale of
-// fp8_e4m3 by itself has 4 bits more, 8 in all, and a small range. Any other scale has all bits of
-// fp32.
-Holders Of(const BlockFormat& format, Storage stored) {
-  const bool power_of_two = format.scale == BlockScale::kE8M0 || format.power_of_two;
-  if (power_of_two)
-    return {stored != Storage::kF32 || format.element.smallest_subnormal() >= 0x1p-6, false};
-  return {format.scale == BlockScale::kFp8E4M3 && !format.tensor_scale, false};
-}
-
 Storage StoredAs(const MatmulSpec& spec, Operand operand) {
   if (IsWeight(operand))
     return spec.w_style.per_tensor_scale != nullptr ? Storage::kF32 : StorageFor(spec.w_format);
@@ -49,7 +36,7 @@ Holders HoldersOf(const MatmulSpec& spec, Operand operand) {
   if (!rounding.block) return Of(rounding.format);
   // A transform of fp16 makes values of fp32.
   const bool widened = rounding.hadamard > 0 && stored == Storage::kF16;
-  return Of(*rounding.block, widened ? Storage::kF32 : stored);
+  return {FitsBf16(*rounding.block, stored != Storage::kF32 && !widened), false};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "backend/cpu/matmul/pack/block_rounding.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
@@ -34,6 +35,22 @@ void ForPlaces(const BlockLayout& layout, const Tile& tile, Body&& body) {
   }
 }
 
+// A tensor's scale as a product: what values carry (0: they carry the scale, whatever it is), and
+// what is left for their sums.
+struct SplitScale {
+  float of_values, of_sums;
+};
+SplitScale SplitTensorScale(const BlockGrid& grid, float amax) {
+  const TensorFactor tensor = TensorFactorOf(grid, amax);
+  const float scale =
+      grid.rule == BlockRule::kTorchao ? tensor.decode : tensor.amax * grid.tensor_reciprocal;
+  if (!std::isfinite(scale) || scale == 0) return {scale, 1};
+  // Elements times scales of blocks are multiples of 2^-25 at least; bf16's least is 2^-133.
+  constexpr int kLeast = -100;
+  const int exponent = std::max(std::ilogb(scale), kLeast);
+  return {PowerOfTwo(exponent), std::ldexp(scale, -exponent)};
+}
+
 }  // namespace
 
 BlockRounding::BlockRounding(const Context& context, const OperandRounding& operand,
@@ -46,8 +63,12 @@ BlockRounding::BlockRounding(const Context& context, const OperandRounding& oper
       bf16_(bf16),
       grid_(BlockGridOf(format_, bf16)),
       most_(RowsOfRange(rows, format_)) {
-  context.scratch.Reserve(WholeLines(static_cast<std::size_t>(most_ * rows.width) * sizeof(float)),
-                          0);
+  context.scratch.Reserve(2 * RangeBytes(), 0);
+}
+
+bool BlockRounding::LeavesFactor(const BlockFormat& format) {
+  return format.tensor_scale && !format.row_scaled &&
+         (format.rule == BlockRule::kTe || format.rule == BlockRule::kTorchao);
 }
 
 std::vector<RowRange> BlockRounding::RangesOf(std::int64_t rows) const {
@@ -64,8 +85,12 @@ BlockLayout BlockRounding::LayoutOf(std::int64_t rows) const {
   return {rows_.matrices, rows, rows_.length, rows_.matrix_stride, rows_.width, rows_.stride};
 }
 
-float* BlockRounding::BufferOf(int worker) const {
-  return reinterpret_cast<float*>(context_.scratch.worker(worker));
+std::size_t BlockRounding::RangeBytes() const {
+  return WholeLines(static_cast<std::size_t>(most_ * rows_.width) * sizeof(float));
+}
+float* BlockRounding::BufferOf(int worker, Buffer which) const {
+  return reinterpret_cast<float*>(context_.scratch.worker(worker) +
+                                  (which == Buffer::kBefore ? RangeBytes() : 0));
 }
 
 std::vector<float> BlockRounding::ColumnAmaxes(const std::vector<RowRange>& ranges,
@@ -74,7 +99,7 @@ std::vector<float> BlockRounding::ColumnAmaxes(const std::vector<RowRange>& rang
   std::vector<std::uint32_t> of_ranges(ranges.size() * width);
   context_.pool.For(std::ssize(ranges), [&](std::int64_t i, int worker) {
     const RowRange& range = ranges[static_cast<std::size_t>(i)];
-    float* values = BufferOf(worker);
+    float* values = BufferOf(worker, Buffer::kRounded);
     context_.kernels.widen(Advance(from, range.first * rows_.width), values,
                            range.rows * rows_.width);
     for (std::int64_t row = 0; row < range.rows; ++row)
@@ -104,10 +129,11 @@ std::vector<float> BlockRounding::AmaxesOf(const RowRange& range, const float* v
 void BlockRounding::Round(const RowRange& range, const std::vector<float>& amaxes,
                           BlockArgs args) const {
   args.layout = LayoutOf(range.rows);
+  auto* const to = static_cast<float*>(args.to.data);  // unless the vectorized kernel has the rule
   if (grid_.rule == BlockRule::kFourOverSix && format_.row_scaled)
-    return QuantizeRows(format_, args.layout, amaxes, bf16_, args.to, {args.to}, nullptr);
+    return QuantizeRows(format_, args.layout, amaxes, bf16_, to, {to}, nullptr);
   if (grid_.rule == BlockRule::kFourOverSix)
-    return QuantizeBlocks(format_, args.layout, amaxes[0], bf16_, args.to, {args.to}, nullptr);
+    return QuantizeBlocks(format_, args.layout, amaxes[0], bf16_, to, {to}, nullptr);
   std::vector<TensorFactor> tensors;
   for (const float amax : amaxes) tensors.push_back(TensorFactorOf(grid_, amax));
   args.tensors = tensors.data(), args.tensor_each = format_.row_scaled;
@@ -138,8 +164,35 @@ void BlockRounding::Count(const RowRange& range, const std::vector<float>& amaxe
   });
 }
 
+// Whatever looks at values around their rounding has them in fp32.
+void BlockRounding::RoundInFp32(const RowRange& range, const std::vector<float>& given,
+                                const BlockArgs& args, int worker, const Turn& turn,
+                                Part* part) const {
+  const std::int64_t values = range.rows * rows_.width;
+  float* const rounded = BufferOf(worker, Buffer::kRounded);
+  context_.kernels.widen(args.from, rounded, values);
+  if (turn) turn(range, rounded, /*back=*/false);
+  float* const before = BufferOf(worker, Buffer::kBefore);
+  const std::vector<float> amaxes = AmaxesOf(range, rounded, given);
+  BlockArgs own = args;
+  own.from = own.to = {rounded, Storage::kF32};
+  if (part != nullptr) {
+    std::copy_n(rounded, values, before);
+    own.tensor_part = 0;
+    Round(range, amaxes, own);
+    Count(range, amaxes, before, rounded, *part);
+    own.tensor_part = args.tensor_part;
+    own.from = {before, Storage::kF32};
+  }
+  if (part == nullptr || own.tensor_part != 0) Round(range, amaxes, own);
+  if (turn) turn(range, rounded, /*back=*/true);
+  const NumberFormat& format = args.to.storage == Storage::kBF16 ? kBf16 : kFp32;
+  context_.kernels.round(rounded, 1.0f, args.to, values, RoundOnly(format));
+}
+
 std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax, Exchange* shared,
-                                std::uint64_t first, TensorSpan from, float* to, const Turn& turn) {
+                                std::uint64_t first, TensorSpan from, TensorSpan to,
+                                const Turn& turn) {
   const std::vector<RowRange> ranges = RangesOf(rows);
   const bool counts = operand_.block_counts != nullptr && FillsStats(pass, operand_.style);
   std::vector<float> given = {amax};
@@ -148,29 +201,27 @@ std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
     if (IsShared(shared)) LargestOfAll(*shared, given);
   }
   std::vector<Part> parts(counts ? ranges.size() : 0);
-  // Whatever looks at values before they are rounded finds them where they go.
   const bool in_fp32 =
       counts || turn || format_.row_scaled || grid_.rule == BlockRule::kFourOverSix;
   BlockArgs args;
   args.format = format_, args.bf16_input = bf16_;
+  if (LeavesFactor(format_)) {
+    const SplitScale scale = SplitTensorScale(grid_, amax);
+    args.tensor_part = scale.of_values, factor_ = scale.of_sums;
+  }
   args.stochastic = operand_.style.stochastic && pass.training;
   args.key = pass.seed ^ operand_.style.stream, args.draw = pass.draw;
   context_.pool.For(std::ssize(ranges), [&](std::int64_t i, int worker) {
     const RowRange& range = ranges[static_cast<std::size_t>(i)];
-    const std::int64_t begin = range.first * rows_.width, values = range.rows * rows_.width;
+    const std::int64_t begin = range.first * rows_.width;
     BlockArgs own = args;
-    own.from = Advance(from, begin), own.to = to + begin;
-    if (in_fp32) {
-      if (own.from.data != own.to) context_.kernels.widen(own.from, own.to, values);
-      own.from = {own.to, Storage::kF32};
-      if (turn) turn(range, own.to, /*back=*/false);
-    }
-    if (counts) std::copy_n(own.to, values, BufferOf(worker));
-    const std::vector<float> amaxes = AmaxesOf(range, own.to, given);
+    own.from = Advance(from, begin), own.to = Advance(to, begin);
     own.first = first + static_cast<std::uint64_t>(begin);
-    Round(range, amaxes, own);
-    if (counts) Count(range, amaxes, BufferOf(worker), own.to, parts[static_cast<std::size_t>(i)]);
-    if (turn) turn(range, own.to, /*back=*/true);
+    if (in_fp32)
+      RoundInFp32(range, given, own, worker, turn,
+                  counts ? &parts[static_cast<std::size_t>(i)] : nullptr);
+    else
+      Round(range, given, own);
   });
   if (!counts) return 0;
   Part total;

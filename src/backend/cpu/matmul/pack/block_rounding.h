@@ -1,4 +1,9 @@
 // Rounding of an operand to a block-scaled format: the passes over its blocks (operand_rows.h).
+//
+// A tensor's scale has all bits of fp32. Where its rule lets it, it is left out of the values,
+// which bf16 then holds, and becomes a factor of the sums that they are in; values carry a power of
+// two near it, so that such a sum is as large as it was and the factors of two operands are
+// about 1.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,7 +28,8 @@ class BlockRounding {
   BlockRounding(const Context& context, const OperandRounding& operand, const OperandRows& rows,
                 bool bf16);
 
-  // Rounds `rows` rows at `from`, of any storage, to `to`, in parts; both may be the same. Where
+  // Rounds `rows` rows at `from`, of any storage, to `to`, fp32 or (FitsBf16) bf16, in parts; both
+  // may be the same memory of one storage. Where
   // values lie in another order than blocks do, `turn` brings those of a part to it and back; it
   // may be called from all workers. amax: of the whole tensor, where the format asks (asks_amax).
   // shared: who else has parts of rows that blocks run down; null: nobody. first: the number of the
@@ -31,7 +37,10 @@ class BlockRounding {
   // returns how many values became subnormal elements.
   using Turn = std::function<void(const RowRange&, float* values, bool back)>;
   std::int64_t Run(const Pass& pass, std::int64_t rows, float amax, Exchange* shared,
-                   std::uint64_t first, TensorSpan from, float* to, const Turn& turn = nullptr);
+                   std::uint64_t first, TensorSpan from, TensorSpan to, const Turn& turn = nullptr);
+  // Whether sums of rounded values are to be multiplied by factor(), which Run sets.
+  static bool LeavesFactor(const BlockFormat& format);
+  float factor() const { return factor_; }
   bool asks_amax() const { return format_.tensor_scale && !format_.row_scaled; }
 
  private:
@@ -41,12 +50,17 @@ class BlockRounding {
   };
   std::vector<RowRange> RangesOf(std::int64_t rows) const;
   BlockLayout LayoutOf(std::int64_t rows) const;
-  float* BufferOf(int worker) const;
+  // A range's values in fp32: as they are rounded, and as they were before.
+  enum class Buffer : std::uint8_t { kRounded, kBefore };
+  float* BufferOf(int worker, Buffer which) const;
   // Takes the largest magnitude of each column of each group, over all ranges.
   std::vector<float> ColumnAmaxes(const std::vector<RowRange>& ranges, std::int64_t rows,
                                   TensorSpan from) const;
   std::vector<float> AmaxesOf(const RowRange& range, const float* values,
                               const std::vector<float>& columns) const;
+  std::size_t RangeBytes() const;
+  void RoundInFp32(const RowRange& range, const std::vector<float>& given, const BlockArgs& args,
+                   int worker, const Turn& turn, Part* part) const;
   void Round(const RowRange& range, const std::vector<float>& amaxes, BlockArgs args) const;
   void Count(const RowRange& range, const std::vector<float>& amaxes, const float* before,
              const float* after, Part& part) const;
@@ -59,6 +73,7 @@ class BlockRounding {
   bool bf16_;
   BlockGrid grid_;
   std::int64_t most_;  // rows of a range
+  float factor_ = 1;
 };
 
 }  // namespace ada::backend::cpu

@@ -1,6 +1,7 @@
 #include "backend/cpu/matmul/pack/operands.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
@@ -26,8 +27,15 @@ bool Holds(const NumberFormat& wide, const NumberFormat& narrow) {
 
 Taken TakenOf(const OperandRounding& operand, const Taken& stored) {
   if (!operand.rounds) return stored;
-  if (operand.block || operand.hadamard > 0 || operand.style.per_tensor_scale != nullptr)
-    return {kFp32, Storage::kF32};
+  const Taken fp32 = {kFp32, Storage::kF32}, bf16 = {kBf16, Storage::kBF16};
+  if (operand.block) {
+    // A transform is made in the memory of the copy: of bf16 in bf16, of all else in fp32.
+    if (operand.hadamard > 0 && stored.storage != Storage::kBF16) return fp32;
+    const BlockFormat& format = *operand.block;
+    const bool fits = FitsBf16(format, stored.storage != Storage::kF32);
+    return fits || BlockRounding::LeavesFactor(format) ? bf16 : fp32;
+  }
+  if (operand.hadamard > 0 || operand.style.per_tensor_scale != nullptr) return fp32;
   return {operand.format, StorageFor(operand.format)};
 }
 
@@ -100,9 +108,8 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
               (stored.storage != taken.storage && taken.storage != Storage::kF32)) {
   if (!copies_) return;
   tensor_.storage = taken.storage;
-  tensor_.format = operand.block || operand.hadamard > 0 ? kFp32
-                   : operand.rounds                      ? operand.format
-                                                         : taken.format;
+  const bool plain = operand.rounds && !operand.block && operand.hadamard == 0;
+  tensor_.format = plain ? operand.format : taken.format;
   // Blocks are not known to it: it takes what they are made of.
   Gradient rounded;
   rounded.tensor = tensor_, rounded.scale = scale;
@@ -164,12 +171,18 @@ Tensor BatchOperand::Transformed(const Pass& pass) const {
     const std::int64_t row = i / runs * kHadamardSize, lane = i % runs * kLanes;
     const std::int64_t lanes = std::min(kLanes, width - lane);
     const std::int64_t count = std::min<std::int64_t>(kHadamardSize, rows - row);
-    float* first = transformed.f32() + row * width + lane;
     const TensorSpan from = Advance(At(stored_, 0), row * width + lane);
+    const TensorSpan to = Advance(At(transformed, 0), row * width + lane);
     if (count == kHadamardSize)
-      return kernels.hadamard(signs, from, first, width, lanes, transformed.format);
-    for (std::int64_t k = 0; k < count; ++k)
-      context_.kernels.widen(Advance(from, k * width), first + k * width, lanes);
+      return kernels.hadamard(signs, from, to, width, lanes, transformed.format);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const TensorSpan out = Advance(to, k * width);
+      if (out.storage == from.storage)
+        std::memcpy(out.data, Advance(from, k * width).data,
+                    ada::BytesOf(out.storage) * static_cast<std::size_t>(lanes));
+      else
+        context_.kernels.widen(Advance(from, k * width), static_cast<float*>(out.data), lanes);
+    }
   });
   return transformed;
 }
@@ -215,7 +228,7 @@ void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
   const std::int64_t subnormal =
       blocks_->Run(pass, pass.rows * row_images, amax, Sharing(pass),
                    static_cast<std::uint64_t>(pass.first_row * shape.per_image()), At(from, 0),
-                   tensor_.f32(), permutes_ ? permute : nullptr);
+                   At(tensor_, 0), permutes_ ? permute : nullptr);
   TakeBlockCounts(operand_, counts, subnormal);
 }
 

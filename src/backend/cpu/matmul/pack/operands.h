@@ -31,6 +31,8 @@ class BatchOperand {
   // Makes the copy at `memory`; then tensor() is it.
   void Make(const Pass& pass, std::byte* memory);
   const Tensor& tensor() const { return tensor_; }
+  // What sums of its values are to be multiplied by.
+  float factor() const { return blocks_ ? blocks_->factor() : 1; }
 
  private:
   Exchange* Sharing(const Pass& pass) const;  // with whom the tensor is shared; null: nobody
@@ -61,6 +63,7 @@ class BatchOperands {
   void Backward(const Pass& pass);
   // What the matmuls read, of the whole batch; valid within Forward or Backward of the op.
   const Tensor& Of(Operand operand) const { return operands_[Slot(operand)].tensor(); }
+  float FactorOf(Operand operand) const { return operands_[Slot(operand)].factor(); }
 
  private:
   static constexpr std::size_t Slot(Operand operand) {

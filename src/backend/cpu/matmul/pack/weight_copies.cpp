@@ -51,6 +51,11 @@ const float* WeightCopies::plain(WeightUse use) const {
   return values.empty() ? plain() : values.data();
 }
 
+float WeightCopies::factor(WeightUse use) const {
+  const auto& blocks = taken_[static_cast<std::size_t>(use)].blocks;
+  return blocks ? blocks->factor() : 1;
+}
+
 const float* WeightCopies::Add(WeightUse use, const std::shared_ptr<const WeightLayout>& layout) {
   for (const Copy& copy : copies_)
     if (Same(copy.use, use) && SameLayout(*copy.layout, *layout)) return copy.values.data();
@@ -115,9 +120,9 @@ void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
     taken.stats.Finish(pass);
   }
   const float amax = taken.blocks->asks_amax() ? Largest() : 0;
-  const std::int64_t subnormal =
-      taken.blocks->Run(pass, master_.shape.n, amax, nullptr, 0,
-                        {const_cast<float*>(plain()), Storage::kF32}, taken.values.data());
+  const std::int64_t subnormal = taken.blocks->Run(pass, master_.shape.n, amax, nullptr, 0,
+                                                   {const_cast<float*>(plain()), Storage::kF32},
+                                                   {taken.values.data(), Storage::kF32});
   TakeBlockCounts(operand, counts, subnormal);
 }
 

@@ -34,6 +34,8 @@ class WeightCopies {
   // The rounded weights in PyTorch's order; and what `use` multiplies.
   const float* plain() const;
   const float* plain(WeightUse use) const;
+  // What sums of the latter are to be multiplied by.
+  float factor(WeightUse use) const;
 
  private:
   using Floats = std::vector<float, PageAllocator<float, PageKind::kHuge>>;

@@ -185,7 +185,7 @@ bool DepthwiseChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   const Buffers b = BuffersOf(chunk.worker);
   const auto to = rounding_.DestinationOfY(chunk, b.values);
   DepthwiseRowArgs args;
-  args.out = to.out;
+  args.out = to.out, args.factor = to.factor;
   if (spec_.b) args.bias = bias_.data();
   Run(forward_, forward_weights_, chunk, x, rounding_.block_y(), b, args);
   rounding_.CloseY(chunk, to, b.largest);

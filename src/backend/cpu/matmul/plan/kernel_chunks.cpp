@@ -271,7 +271,7 @@ bool KernelChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   const auto to = rounding_.DestinationOfY(chunk, b.values);
   const Way& way = forward_.taken(by_winograd_);
   ChunkConvolution::Call call = CallFor(way, x, b, chunk);
-  call.out = to.out;
+  call.out = to.out, call.factor = to.factor;
   if (spec_.b) call.bias = bias_.data();
   way.convolution->Run(call);
   if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_y()))) return false;

@@ -17,6 +17,15 @@ std::size_t Aligned(std::int64_t values) {
   return static_cast<std::size_t>((values + 15) / 16 * 16);
 }
 
+// values = values * factor + bias, by channel; bias null: there is none.
+void MultiplyAndAdd(const Shape& shape, std::int64_t images, float factor, const float* bias,
+                    float* values) {
+  const std::int64_t pixels = images * shape.h * shape.w;
+  for (std::int64_t p = 0; p < pixels; ++p, values += shape.c)
+    for (std::int64_t c = 0; c < shape.c; ++c)
+      values[c] = values[c] * factor + (bias != nullptr ? bias[c] : 0);
+}
+
 }  // namespace
 
 OnednnChunks::OnednnChunks(const Context& context, const MatmulSpec& spec,
@@ -28,7 +37,8 @@ OnednnChunks::OnednnChunks(const Context& context, const MatmulSpec& spec,
       weights_(weights),
       rounding_(rounding),
       most_(most),
-      offset_(offset) {
+      offset_(offset),
+      no_bias_(static_cast<std::size_t>(spec.y.shape.c)) {
   Prepare(std::min<std::int64_t>(most, spec.y.shape.n));
 }
 
@@ -87,9 +97,12 @@ const float* OnednnChunks::AsF32(const TensorSpan& span, std::int64_t values, fl
 
 bool OnednnChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   const Buffers b = BuffersOf(chunk.worker);
+  const float factor = rounding_.y_factor();
+  const float* bias = spec_.b ? spec_.b.f32() : nullptr;
   ProductOf(chunk).Forward(AsF32(x, chunk.images * spec_.x.shape.per_image(), b.x),
                            sets_.at(chunk.images).forward_weights,
-                           spec_.b ? spec_.b.f32() : nullptr, b.y, b.pad);
+                           factor == 1 ? bias : no_bias_.data(), b.y, b.pad);
+  if (factor != 1) MultiplyAndAdd(spec_.y.shape, chunk.images, factor, bias, b.y);
   rounding_.RoundY(chunk, b.y);
   return true;
 }
@@ -113,6 +126,8 @@ bool OnednnChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float 
   const Buffers b = BuffersOf(chunk.worker);
   const float* wide = AsF32(dy, chunk.images * spec_.y.shape.per_image(), b.y);
   ProductOf(chunk).BackwardData(wide, sets_.at(chunk.images).data_weights, b.dx, b.pad);
+  if (rounding_.dx_factor() != 1)
+    MultiplyAndAdd(spec_.x.shape, chunk.images, rounding_.dx_factor(), nullptr, b.dx);
   rounding_.RoundDx(chunk, b.dx, alpha);
   return true;
 }

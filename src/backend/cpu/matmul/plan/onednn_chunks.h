@@ -51,6 +51,7 @@ class OnednnChunks final : public ChunkMatmul {
   MatmulRounding& rounding_;
   const std::int64_t most_;
   const std::size_t offset_;
+  std::vector<float> no_bias_;  // zeros, where sums are multiplied before the bias is added
   std::map<std::int64_t, Set> sets_;
   std::shared_ptr<const WeightLayout> gradient_layout_;  // of every set
   std::size_t pad_bytes_ = 0;

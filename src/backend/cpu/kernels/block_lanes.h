@@ -1,0 +1,63 @@
+// Blocks whose lines lie side by side, so that sixteen neighbors in memory are of sixteen lines.
+#pragma once
+#include "backend/cpu/kernels/block_rounder.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+// Gives those of lines (first, row) to (first + lanes - 1, row).
+ADA_OUTLINE TensorFactors TensorsOf(const BlockArgs& args, std::int64_t first, std::int64_t row,
+                                    int lanes) {
+  if (!args.tensor_each) return Broadcast(args.tensors[0]);
+  float amax[kLanes] = {}, encode[kLanes] = {}, decode[kLanes] = {};
+  for (int k = 0; k < lanes; ++k) {
+    const TensorFactor& of = args.tensors[(first + k) * args.layout.rows + row];
+    amax[k] = of.amax, encode[k] = of.encode, decode[k] = of.decode;
+  }
+  return {LoadF(amax), LoadF(encode), LoadF(decode)};
+}
+
+// Blocks whose lines lie side by side: matrix m + 1 is one value on.
+template <class From, class To, bool kStochastic, bool kDivides>
+void QuantizeLanes(const BlockArgs& args, const BlockRules& rules) {
+  const BlockLayout& layout = args.layout;
+  const Rounder16<kStochastic, kDivides> round(rules, args);
+  const TensorSpan from = args.from, to = args.to;
+  const std::int64_t block = args.format.block, tall = args.format.square ? block : 1;
+  const auto tile = [&](std::int64_t row, std::int64_t begin) __attribute__((always_inline)) {
+    const std::int64_t rows = row + tall < layout.rows ? tall : layout.rows - row;
+    const std::int64_t columns = begin + block < layout.length ? block : layout.length - begin;
+    const std::int64_t first = row * layout.row_stride + begin * layout.stride;
+    ForValues(
+        layout.matrices, [&](std::int64_t m, int lanes, auto tail) __attribute__((always_inline)) {
+          constexpr bool kTail = decltype(tail)::value;
+          U largest{};
+          for (std::int64_t r = 0; r < rows; ++r) {
+            const std::int64_t line = first + r * layout.row_stride + m;
+            for (std::int64_t i = 0; i < columns; ++i)
+              largest = MaxBits(
+                  largest, Magnitude(LoadAt<From, kTail>(from, line + i * layout.stride, lanes)));
+          }
+          const BlockFactors factors = FactorsOf(rules, largest, args.tensor_part,
+                                                 [&] { return TensorsOf(args, m, row, lanes); });
+          const F encode = factors.encode, decode = factors.decode;
+          for (std::int64_t r = 0; r < rows; ++r) {
+            const std::int64_t begin_at = first + r * layout.row_stride + m;
+            for (std::int64_t i = 0; i < columns; i += round.kGroup) {
+              const std::int64_t group = begin_at + i * layout.stride;
+              U words[round.kGroup] = {};
+              round.WordsOf(group, layout.stride, words);
+              for (std::int64_t g = 0; g < round.kGroup && i + g < columns; ++g) {
+                const std::int64_t at = group + g * layout.stride;
+                StoreAt<To, kTail>(
+                    to, at, lanes,
+                    round(LoadAt<From, kTail>(from, at, lanes), encode, decode, words[g]));
+              }
+            }
+          }
+        });
+  };
+  for (std::int64_t row = 0; row < layout.rows; row += tall)
+    for (std::int64_t begin = 0; begin < layout.length; begin += block) tile(row, begin);
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,171 @@
+// Blocks of values that follow each other in memory.
+#pragma once
+#include "backend/cpu/kernels/block_rounder.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+ADA_INLINE std::uint32_t LargestLane(U v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_epu32((__m512i)v);
+#elif defined(__AVX2__)
+  const __m256i eight = _mm256_max_epu32((__m256i)v.low, (__m256i)v.high);
+  __m128i four = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4e));
+  four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0xb1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(four));
+#else
+  return LargestOf(v);
+#endif
+}
+
+// A block, or a tile of them, whose lines follow each other in memory.
+struct Tile {
+  std::int64_t at, rows, columns;
+  std::int64_t line;  // of its first row, [matrices, rows]
+};
+ADA_OUTLINE TensorFactors TensorsOfTiles(const BlockArgs& args, const Tile* tiles, int count) {
+  if (!args.tensor_each) return Broadcast(args.tensors[0]);
+  float amax[kLanes] = {}, encode[kLanes] = {}, decode[kLanes] = {};
+  for (int k = 0; k < count; ++k) {
+    const TensorFactor& of = args.tensors[tiles[k].line];
+    amax[k] = of.amax, encode[k] = of.encode, decode[k] = of.decode;
+  }
+  return {LoadF(amax), LoadF(encode), LoadF(decode)};
+}
+
+// Up to sixteen values of one of sixteen tiles, which follow each other.
+struct Piece {
+  std::int64_t at;
+  int lanes, tile;
+};
+// Cuts tiles into pieces, some at a time: what a loop over them needs is then loaded once for all.
+class PieceWalk {
+ public:
+  PieceWalk(const Tile* tiles, int count, std::int64_t row_stride)
+      : tiles_(tiles), count_(count), row_stride_(row_stride) {}
+  // Fills `pieces` from the first on, or with those after the last ones, and returns how many they
+  // are; 0: there are no more.
+  ADA_INLINE int First() {
+    if (all_ > 0) return all_;
+    tile_ = 0;
+    const int n = Next();
+    if (tile_ == count_) all_ = n;
+    return n;
+  }
+  ADA_INLINE int Next() { return tile_ < count_ ? Fill() : 0; }
+  static constexpr int kPieces = 64;
+  Piece pieces[kPieces];
+
+ private:
+  ADA_OUTLINE int Fill() {
+    int n = 0;
+    for (; tile_ < count_ && n < kPieces; ++n) {
+      const Tile& tile = tiles_[tile_];
+      const std::int64_t left = tile.columns - column_;
+      pieces[n] = {tile.at + row_ * row_stride_ + column_,
+                   static_cast<int>(left < kLanes ? left : kLanes), tile_};
+      column_ += kLanes;
+      if (column_ < tile.columns) continue;
+      column_ = 0;
+      if (++row_ < tile.rows) continue;
+      row_ = 0, ++tile_;
+    }
+    return n;
+  }
+
+  const Tile* tiles_;
+  int count_;
+  std::int64_t row_stride_;
+  int tile_ = 0, all_ = 0;  // all_: how many pieces there are, where `pieces` holds them all
+  std::int64_t row_ = 0, column_ = 0;  // of the next piece, in its tile
+};
+
+template <class Mode>
+ADA_INLINE F LoadPiece(const TensorSpan& from, const Piece& piece) {
+  return piece.lanes == kLanes ? LoadAt<Mode, false>(from, piece.at, kLanes)
+                               : LoadAt<Mode, true>(from, piece.at, piece.lanes);
+}
+template <class Mode>
+ADA_INLINE void StorePiece(const TensorSpan& to, const Piece& piece, F v) {
+  piece.lanes == kLanes ? StoreAt<Mode, false>(to, piece.at, kLanes, v)
+                        : StoreAt<Mode, true>(to, piece.at, piece.lanes, v);
+}
+
+// The words of kGroup pieces, or of those that there are.
+template <class Round>
+ADA_INLINE void WordsOfPieces(const Round& round, const Piece* pieces, int count, U* words) {
+  if constexpr (Round::kGroup == 1) return round.WordsOf(pieces[0].at, kLanes, words);
+  const std::int64_t step = count > 1 ? pieces[1].at - pieces[0].at : kLanes;
+  bool even = true;
+  for (int g = 2; g < count; ++g) even = even && pieces[g].at - pieces[g - 1].at == step;
+  if (even) return round.WordsOf(pieces[0].at, step, words);
+  for (int g = 0; g < count; ++g) {
+    U some[Round::kGroup];
+    round.WordsOf(pieces[g].at, kLanes, some);
+    words[g] = some[0];
+  }
+}
+
+// The largest magnitudes of sixteen tiles.
+template <class From>
+ADA_INLINE U LargestOfTiles(const TensorSpan& from, PieceWalk& walk, int count) {
+  U most[kLanes] = {};
+  for (int n = walk.First(); n > 0; n = walk.Next())
+    for (int v = 0; v < n; ++v) {
+      const Piece piece = walk.pieces[v];
+      most[piece.tile] = MaxBits(most[piece.tile], Magnitude(LoadPiece<From>(from, piece)));
+    }
+  std::uint32_t largest[kLanes] = {};
+  for (int k = 0; k < count; ++k) largest[k] = LargestLane(most[k]);
+  U all;
+  LoadParts(largest, all);
+  return all;
+}
+
+// Blocks of values that follow each other in memory, sixteen at a time, whatever line they are of.
+template <class From, class To, bool kStochastic, bool kDivides>
+void QuantizeLines(const BlockArgs& args, const BlockRules& rules) {
+  using Round = Rounder16<kStochastic, kDivides>;
+  const BlockLayout& layout = args.layout;
+  const Round round(rules, args);
+  const TensorSpan from = args.from, to = args.to;
+  const std::int64_t block = args.format.block, tall = args.format.square ? block : 1;
+  const std::int64_t rows = (layout.rows + tall - 1) / tall;
+  const std::int64_t columns = (layout.length + block - 1) / block;
+  const std::int64_t all = layout.matrices * rows * columns;
+  Tile tiles[kLanes];
+  std::int64_t m = 0, row = 0, begin = 0;  // of the next tile
+  for (std::int64_t first = 0; first < all; first += kLanes) {
+    const int count = static_cast<int>(all - first < kLanes ? all - first : kLanes);
+    for (int k = 0; k < count; ++k) {
+      tiles[k] = {m * layout.matrix_stride + row * layout.row_stride + begin,
+                  row + tall < layout.rows ? tall : layout.rows - row,
+                  begin + block < layout.length ? block : layout.length - begin,
+                  m * layout.rows + row};
+      begin += block;
+      if (begin < layout.length) continue;
+      begin = 0, row += tall;
+      if (row < layout.rows) continue;
+      row = 0, ++m;
+    }
+    PieceWalk walk(tiles, count, layout.row_stride);
+    const BlockFactors factors =
+        FactorsOf(rules, LargestOfTiles<From>(from, walk, count), args.tensor_part,
+                  [&] { return TensorsOfTiles(args, tiles, count); });
+    float encode[kLanes], decode[kLanes];
+    StoreF(encode, factors.encode), StoreF(decode, factors.decode);
+    for (int n = walk.First(); n > 0; n = walk.Next())
+      for (int v = 0; v < n; v += Round::kGroup) {
+        const Piece* const group = walk.pieces + v;
+        const int pieces = n - v < Round::kGroup ? n - v : Round::kGroup;
+        U words[Round::kGroup] = {};
+        WordsOfPieces(round, group, pieces, words);
+        for (int g = 0; g < pieces; ++g)
+          StorePiece<To>(to, group[g],
+                         round(LoadPiece<From>(from, group[g]), Fill(encode[group[g].tile]),
+                               Fill(decode[group[g].tile]), words[g]));
+      }
+  }
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,49 @@
+// Values of sixteen blocks under their scales, as the vectorized kernels take them.
+#pragma once
+#include "backend/cpu/block_kernels.h"
+#include "backend/cpu/kernels/block_factors.h"
+#include "backend/cpu/kernels/flat.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+ADA_INLINE TensorFactors Broadcast(const TensorFactor& tensor) {
+  return {Fill(tensor.amax), Fill(tensor.encode), Fill(tensor.decode)};
+}
+
+// How values of blocks are rounded, copied where registers can hold it.
+template <bool kStochastic, bool kDivides>
+struct Rounder16 {
+  Grid grid;
+  bool plain_zeros, nan_is_zero;
+  std::uint64_t key, draw, first;
+
+  Rounder16(const BlockRules& rules, const BlockArgs& args)
+      : grid(rules.element),
+        plain_zeros(rules.grid.plain_zeros),
+        nan_is_zero(rules.grid.nan_is_zero),
+        key(args.key),
+        draw(args.draw),
+        first(args.first) {}
+  // The words of values from at + step g on, for kGroup values of g.
+  static constexpr int kGroup = kStochastic ? kWordGroups : 1;
+  ADA_INLINE void WordsOf(std::int64_t at, std::int64_t step, U* words) const {
+    if constexpr (kStochastic)
+      RandomWordsOfGroups(key, draw, first + static_cast<std::uint64_t>(at),
+                          static_cast<std::uint64_t>(step), words);
+  }
+  // Sixteen values; `words`: theirs.
+  ADA_INLINE F operator()(F x, F encode, F decode, U words) const {
+    const F scaled = kDivides ? x / decode : x * encode;
+    F r;
+    if constexpr (kStochastic)
+      r = RoundStochasticallyToGrid(scaled, words, grid);
+    else
+      r = RoundToGrid(scaled, grid);
+    if (plain_zeros) r = Select((scaled < F{}) | (scaled > F{}), r, F{});
+    if (nan_is_zero) r = Select(scaled == scaled, r, F{});
+    const F product = r * decode;
+    return kDivides ? product + F{} : product;
+  }
+};
+
+}  // namespace ada::backend::cpu::ADA_ISA
