@@ -16,6 +16,10 @@ AS_IN = {"torch-mxfp8": ("ada-mxfp8", (), 0.005, 0.02),
          "torch-nvfp4": ("ada-nvfp4", (), 0.02, 0.25),
          # torchao's layer has no last block that is shorter, and the last layer none that is whole.
          "torch-mxfp8-torchao": ("ada-mxfp8", ("precision.operands.spared={last: 1}",), 0.005, 0.02)}
+# A deep network spreads what is rounded elsewhere: the first gradients of its plain bf16 networks are
+# 0.09 apart. Without quantized operands, or under the other format, they are 0.95 (MXFP8) and 1.08
+# (NVFP4) away, quantized alike 0.33 and 0.68.
+DEEP = {("resnet20", "torch-mxfp8"): 0.5, ("resnet20", "torch-nvfp4"): 0.85}
 
 
 class Recorded:
@@ -40,6 +44,7 @@ def check(name, mode, ours, about):
     """Ends the program where losses or gradients differ by more than they may. `about`: what the
     PyTorch process says."""
     _, _, loss, gradient = AS_IN[mode]
+    gradient = DEEP.get((name, mode), gradient)
     theirs, distance = about["losses"], about["gradient_distance"]
     apart = [abs(a - b) / abs(a) for a, b in zip(ours, theirs)]
     close = len(ours) == len(theirs) and all(one <= loss for one in apart) and distance <= gradient
