@@ -165,8 +165,7 @@ void KernelChunks::Refresh() {
     });
   else
     weight_bit_ = of_each([&](const float* plain) {
-      return LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
-                       values % 16 == 0 ? 16 : 1);
+      return LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values, 1);
     });
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
   by_winograd_ = winograd_ && Pack(/*winograd=*/true);
@@ -237,6 +236,7 @@ int KernelChunks::LowestBit(const NumberFormat& format, const TensorSpan& values
                             std::int64_t count, std::int64_t channels) const {
   const int lowest = LowestBitOf(format);
   if (lowest >= kLowestNormal / 2) return lowest;
+  if (count % 16 == 0) channels = 16;  // walks through memory once
   std::vector<std::uint32_t> least(static_cast<std::size_t>(channels), 0xffffffffu);
   std::vector<std::uint32_t> largest(static_cast<std::size_t>(channels));
   context_.kernels.channel_magnitudes(values, count / channels, channels, least.data(),
