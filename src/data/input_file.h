@@ -9,6 +9,8 @@
 
 namespace ada::data {
 
+// Serves readers whose files have a known size and layout (CIFAR, IDX): they check the size before
+// they take memory, and read on from there. One thread may use it at a time.
 class InputFile {
  public:
   // Unpacks where the name ends in .gz. `advice` (what to do) ends every message. Throws DataError
@@ -16,6 +18,7 @@ class InputFile {
   InputFile(std::string path, std::string advice);
   ~InputFile();
 
+  // Reading goes on where the last call ended.
   // Exactly `to.size()` bytes; DataError with the offset where the file ends before or is damaged.
   // `expected` says what should have been there, for that message.
   void Read(std::span<std::uint8_t> to, const std::string& expected);

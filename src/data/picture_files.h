@@ -10,6 +10,7 @@
 
 namespace ada::data {
 
+// A set may have millions of files, and a string for each would take several times the memory.
 // Many names in one block of memory.
 class NameList {
  public:
@@ -28,6 +29,8 @@ bool IsPictureName(std::string_view name);
 // A file's name without its folder and its ending.
 std::string TitleOfFile(std::string_view path);
 
+// Serves sets whose images are files. It keeps names and, once they were read, headers, but no
+// pixels: each picture is read from its file whenever it is asked for.
 class PictureFiles final : public ImageStore {
  public:
   // `prefix` stands before each of `names`.
