@@ -106,9 +106,8 @@ struct HeldBack {
   std::int64_t Of(std::int64_t images) const;
 };
 
-// Holds what the configuration says of files, as far as readers need it. Each reader looks at those
-// that its files leave open and passes over the others. What the user says of files whose layout
-// leaves it open.
+// What the user says of files whose layout leaves it open. Each reader looks at what its files
+// leave open and passes over the rest.
 struct FileChoices {
   std::vector<std::string> more_paths = {};   // voc: folders of further years
   std::vector<std::string> class_names = {};  // in the order of the labels; none: the set's own

@@ -5,6 +5,7 @@
 
 namespace ada::data {
 
+// A line of a list and the files that it means. ListImages fills it in without opening any of them.
 struct ListedImage {
   std::string name;   // as the list has it
   std::string place;  // "LIST: line 3"
@@ -30,6 +31,7 @@ std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const
 
 // DataError naming the list's line where the picture is missing, BrokenLabels where the annotation
 // is.
+// It is a call of its own, so that a run that skips broken images can go on after it.
 void RequireFiles(const ListedImage& image);
 
 }  // namespace ada::data
