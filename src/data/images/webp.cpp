@@ -15,6 +15,8 @@
 namespace ada::data {
 namespace {
 
+// The container is RIFF: "RIFF", a size, "WEBP", then chunks of a name, a size and data, padded to
+// an even size (RFC 9649, section 2.3).
 constexpr std::size_t kRiffHeader = 12, kChunkHeader = 8;
 constexpr std::uint8_t kExifFlag = 0x08;  // of VP8X (RFC 9649, section 2.7.1)
 
@@ -41,6 +43,8 @@ int OrientationOfWebp(FileBytes file, const std::string& path) {
                       file.size() > kRiffHeader + kChunkHeader &&
                       (file[kRiffHeader + kChunkHeader] & kExifFlag) != 0;
   if (!claims) return 1;
+  // The chunk was not among the chunks that are here. If the file is shorter than it says, the
+  // chunk may lie in what is missing, which the caller then reads.
   const std::uint64_t end = NumberAt(file, 4) + 8;
   std::uint64_t at = kRiffHeader;
   while (at + kChunkHeader <= file.size()) {
@@ -92,6 +96,7 @@ Picture DecodeWebp(FileBytes file, const std::string& path, const Box* box) {
   if (NumberAt(file, 4) + 8 > file.size()) FailCutOff(path);
   const PictureSize size{features.height, features.width};
   Picture whole = RoomFor(path, size);
+  // The library writes into our memory, so that there is one copy of the pixels.
   WebPDecoderConfig config;
   ADA_CHECK(WebPInitDecoderConfig(&config) != 0);
   config.output.colorspace = MODE_RGB;
