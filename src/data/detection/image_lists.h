@@ -20,12 +20,12 @@ std::vector<std::string> YearFolders(const std::string& path);
 // Those of several paths, one after the other; DataError as well where one is there twice.
 std::vector<std::string> YearFolders(const std::vector<std::string>& paths);
 
-// The images of a split, year by year, in the order of the lists; a line's first word counts. Years
-// without the list are told in `note`. DataError: no year has it, a list cannot be read or is
-// empty, ReadNamesFile refuses it, or two years have an image of the same name.
 // Whether any of the years has a list of this split.
 bool HasList(const std::vector<std::string>& years, const std::string& split);
 
+// The images of a split, year by year, in the order of the lists; a line's first word counts. Years
+// without the list are told in `note`. DataError: no year has it, a list cannot be read or is
+// empty, ReadNamesFile refuses it, or two years have an image of the same name.
 std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const std::string& split,
                                     std::string* note);
 

@@ -157,9 +157,9 @@ class PngReader {
 void PngReader::ReadHeader() {
   Guarded([this] {
     png_set_read_fn(png_, this, Read);
-    // CheckSize has limits of its own. What libpng calls benign is a warning here, which nobody
-    // hears, and chunks that are not needed are not kept.
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // CheckSize knows the limit
+    // What libpng calls benign is a warning, which nobody hears, and chunks that are not needed are
+    // not kept.
     png_set_benign_errors(png_, 1);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);

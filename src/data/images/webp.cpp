@@ -43,8 +43,6 @@ int OrientationOfWebp(FileBytes file, const std::string& path) {
                       file.size() > kRiffHeader + kChunkHeader &&
                       (file[kRiffHeader + kChunkHeader] & kExifFlag) != 0;
   if (!claims) return 1;
-  // The chunk was not among the chunks that are here. If the file is shorter than it says, the
-  // chunk may lie in what is missing, which the caller then reads.
   const std::uint64_t end = NumberAt(file, 4) + 8;
   std::uint64_t at = kRiffHeader;
   while (at + kChunkHeader <= file.size()) {
@@ -54,6 +52,8 @@ int OrientationOfWebp(FileBytes file, const std::string& path) {
       return OrientationOfExif(file.subspan(data, length));
     at = data + length + length % 2;
   }
+  // The chunk is not among those that are here. Where the file is shorter than it says, it may lie
+  // in what is missing, which the caller then reads.
   if (file.size() < end) FailCutOff(path);
   return 1;
 }
