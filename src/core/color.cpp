@@ -1,3 +1,5 @@
+// Decides about color anew at each call: the environment and the descriptor may differ between
+// streams.
 #include "core/color.h"
 
 #include <unistd.h>
