@@ -1,5 +1,4 @@
-// Decides about color anew at each call: the environment and the descriptor may differ between
-// streams.
+// Each stream is asked for itself, at each call: one may be a terminal and another a file.
 #include "core/color.h"
 
 #include <unistd.h>

@@ -43,9 +43,9 @@ void WriteAnyPixels(const std::uint8_t* in, std::int64_t count, int channels, st
     for (int c = 0; c < channels; ++c) out[i * step + c] = table[c * 256 + in[i * channels + c]];
 }
 
-template <class Value>
 // Writes `count` pixels by the loop for this number of channels. `out` is the place of the first
 // pixel of `in`; of a mirrored row that is the last one, from which the others run to the left.
+template <class Value>
 void WriteRun(const std::uint8_t* in, std::int64_t count, int channels, bool backwards,
               const Value* table, Value* out) {
   if (channels == 3)
@@ -57,8 +57,8 @@ void WriteRun(const std::uint8_t* in, std::int64_t count, int channels, bool bac
   WriteAnyPixels(in, count, channels, backwards ? -channels : channels, table, out);
 }
 
-template <class Value>
 // Writes `count` pixels of byte 0 in all channels, as the table has it.
+template <class Value>
 void WriteBlack(std::int64_t count, int channels, const Value* table, Value* out) {
   for (std::int64_t i = 0; i < count; ++i) {
     for (int c = 0; c < channels; ++c) *out++ = table[c * 256];

@@ -20,8 +20,8 @@ struct BrokenImage {
   FaultKind kind = FaultKind::kUnreadable;
 };
 
-// Readers of label images and annotations throw this, so that Usable can name the right file.
-// A file of an image that is not its picture cannot be used.
+// A file of an image that is not its picture cannot be used. Readers of label images and
+// annotations throw this, so that Usable can name the right file.
 class BrokenLabels : public FaultyFile {
  public:
   BrokenLabels(std::string file, const std::string& message,

@@ -70,9 +70,8 @@ struct DatasetFacts {
   }
 };
 
-// The files of one split.
-// Lives for one call of Read or Inspect. It refers to what it is made of: a task that keeps a copy
-// must end before that call does.
+// The files of one split. Lives for one call of Read or Inspect. It refers to what it is made of: a
+// task that keeps a copy must end before that call does.
 struct SplitFiles {
   const DatasetFacts& facts;
   const std::string& folder;
@@ -101,8 +100,8 @@ struct SyntheticSpec {
   std::int64_t train = 2048, test = 512;
 };
 
-// All data sets, in the order of `ada-train datasets`.
-// It is made at the first call; references to its rows stay valid.
+// All data sets, in the order of `ada-train datasets`. It is made at the first call; references to
+// its rows stay valid.
 const std::vector<DatasetFacts>& Catalog();
 // Throws DataError with the names of the sets that have files where there is none of that name.
 const DatasetFacts& FactsOf(std::string_view name);

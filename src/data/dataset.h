@@ -143,9 +143,8 @@ Splits Read(const std::string& name, const std::string& path, const FileChoices&
 Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed);
 
 // Shapes and sizes without reading images, for --dry-run and checks; throws DataError like Read
-// where files are missing or have the wrong size.
-// `found` spares a second listing: whoever calls Inspect first and then wants the data takes it
-// from there.
+// where files are missing or have the wrong size. `found` spares a second listing: whoever calls
+// Inspect first and then wants the data takes it from there.
 struct DatasetInfo {
   int height = 0, width = 0, channels = 0, classes = 0;
   std::int64_t train = 0, test = 0;

@@ -52,9 +52,8 @@ inline constexpr auto kFaultWords = std::to_array<FaultWord>({
     {FaultKind::kUnpaired, "unpaired"},
 });
 
-// Decoders and readers throw it where a DataError would do, so that a check can name the kind of
-// fault.
-// A file cannot be used, and why is known.
+// A file cannot be used, and why is known. Decoders and readers throw it where a DataError would
+// do, so that a check can name the kind of fault.
 class FaultyFile : public DataError {
  public:
   FaultyFile(FaultKind kind, const std::string& message) : DataError(message), kind_(kind) {}

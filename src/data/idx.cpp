@@ -31,8 +31,8 @@ std::uint32_t ReadBigEndian(InputFile& file, const std::string& expected) {
   return static_cast<std::uint32_t>(bytes[0]) << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
 }
 
-// A header of images goes on with rows and columns, 16 bytes in all.
-// Magic number and count of images or labels; leaves the file at byte 8.
+// Magic number and count of images or labels; leaves the file at byte 8. A header of images goes on
+// with rows and columns, 16 bytes in all.
 std::int64_t ReadStart(InputFile& file, std::uint32_t magic, std::int64_t header_bytes) {
   const std::string header = "an IDX header of " + std::to_string(header_bytes) + " bytes";
   const std::uint32_t found = ReadBigEndian(file, header);
@@ -83,8 +83,8 @@ void StartLabels(InputFile& file, std::int64_t images, const std::string& images
                   SizeWords(kLabelsHeader, count, 1));
 }
 
-// The two files of a split, opened, checked and at their first image and label.
-// The order matters: the labels are held to the count of the images.
+// The two files of a split, opened, checked and at their first image and label. The order matters:
+// the labels are held to the count of the images.
 struct OpenSplit {
   explicit OpenSplit(const SplitFiles& files)
       : images_path(files.PathOf(files.names[0])), images(images_path, files.advice) {

@@ -13,8 +13,7 @@ namespace ada::data {
 using ChoosePart = std::function<Box(PictureSize)>;
 
 // Images are numbered in the order of the files, whatever part of them a Dataset keeps
-// (Dataset::NumberInFiles).
-// Safe from several threads.
+// (Dataset::NumberInFiles). Safe from several threads.
 class ImageStore {
  public:
   virtual ~ImageStore() = default;

@@ -18,9 +18,9 @@ class InputFile {
   InputFile(std::string path, std::string advice);
   ~InputFile();
 
-  // Reading goes on where the last call ended.
   // Exactly `to.size()` bytes; DataError with the offset where the file ends before or is damaged.
-  // `expected` says what should have been there, for that message.
+  // `expected` says what should have been there, for that message. Reading goes on where the last
+  // call ended.
   void Read(std::span<std::uint8_t> to, const std::string& expected);
 
   // Throws unless the (unpacked) file has exactly `bytes` bytes, without reading it where its size

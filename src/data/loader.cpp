@@ -51,8 +51,8 @@ struct Loader::Impl {
   void StartWorkers();
   // Runs in each worker's thread until `stop`.
   void Work();
-  template <class Make>
   // Calls `make` and returns what it throws; null: nothing.
+  template <class Make>
   static std::exception_ptr Try(Make make) noexcept;
   static void Keep(std::exception_ptr error, int part, Slot* slot);
   Slot& SlotOf(std::int64_t sequence) {

@@ -35,9 +35,8 @@ MixDraw DrawMix(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
                 const MixedShape& shape);
 
 // Mixes the batch's images, in fp32 after their normalization, as drawn, and fills in second_labels
-// and shares; where nothing is drawn they become empty.
-// Rows of several processes are mixed within each process: BatchMaker gives each the row before its
-// first one.
+// and shares; where nothing is drawn they become empty. Rows of several processes are mixed within
+// each process: BatchMaker gives each the row before its first one.
 void MixBatch(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
               const MixedShape& shape, Batch* batch);
 

@@ -10,8 +10,8 @@
 
 namespace ada::data {
 
-// A set may have millions of files, and a string for each would take several times the memory.
-// Many names in one block of memory.
+// Many names in one block of memory. A set may have millions of files, and a string for each would
+// take several times the memory.
 class NameList {
  public:
   void Add(std::string_view folder, std::string_view name);  // "folder/name"

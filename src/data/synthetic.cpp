@@ -29,16 +29,15 @@ constexpr std::uint64_t kPatternStream = StreamId("synthetic.pattern");
 constexpr std::uint64_t kTrainStream = StreamId("synthetic.train");
 constexpr std::uint64_t kTestStream = StreamId("synthetic.test");
 
-// Up to 0.4 turns a pixel in either direction.
-// A word is spread evenly over -kMost..kMost.
+// Up to 0.4 turns a pixel in either direction. A word is spread evenly over -kMost..kMost.
 std::uint32_t StepFrom(std::uint32_t word) {
   constexpr std::uint64_t kMost = 1717986918;  // 0.4 * 2^32
   return static_cast<std::uint32_t>((word * (2 * kMost + 1) >> 32) - kMost);
 }
 
-// The classes' colors are spread evenly over each channel, in an order of the channel's own.
-// The order of the colors is a permutation that each channel draws for itself, so that every
-// channel tells all classes apart, each in another way.
+// The classes' colors are spread evenly over each channel, in an order of the channel's own. The
+// order of the colors is a permutation that each channel draws for itself, so that every channel
+// tells all classes apart, each in another way.
 std::vector<ChannelPattern> MakePatterns(const SyntheticSpec& spec, std::uint64_t seed) {
   const auto channels = static_cast<std::size_t>(spec.channels);
   std::vector<ChannelPattern> patterns(static_cast<std::size_t>(spec.classes) * channels);

@@ -1,6 +1,5 @@
-// BoxCoder::Decode.
-// This is the way from the values of SSD's heads to detections: probabilities, boxes, and for each
-// class a threshold and suppression. `plain` below is DecodeSpec::as_recorded.
+// BoxCoder::Decode. This is the way from the values of SSD's heads to detections: probabilities,
+// boxes, and for each class a threshold and suppression. `plain` below is DecodeSpec::as_recorded.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

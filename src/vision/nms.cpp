@@ -18,9 +18,9 @@ struct KeptBox {
   T area;
 };
 
-template <class T>
 // Returns what Overlap(a, b) >= overlap is for thresholds above 0, with areas that are computed
 // once. Boxes without an intersection have no IoU that reaches such a threshold.
+template <class T>
 bool Overlaps(const KeptBox<T>& a, const KeptBox<T>& b, T overlap) {
   const T height = std::min(a.box.y1, b.box.y1) - std::max(a.box.y0, b.box.y0);
   const T width = std::min(a.box.x1, b.box.x1) - std::max(a.box.x0, b.box.x0);

@@ -30,8 +30,7 @@ std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const
                                     std::string* note);
 
 // DataError naming the list's line where the picture is missing, BrokenLabels where the annotation
-// is.
-// It is a call of its own, so that a run that skips broken images can go on after it.
+// is. It is a call of its own, so that a run that skips broken images can go on after it.
 void RequireFiles(const ListedImage& image);
 
 }  // namespace ada::data

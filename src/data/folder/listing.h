@@ -37,8 +37,8 @@ FolderListing ListPictures(const std::string& folder, const std::string& split =
 std::string NotReadText(const std::vector<std::string>& files);
 
 // The paths of all pictures in a folder and below it, folder by folder, in byte order; and the
-// files of other endings. DataError: one cannot be listed, a link leads back.
-// `predict` takes pictures from any folder, without classes.
+// files of other endings. DataError: one cannot be listed, a link leads back. `predict` takes
+// pictures from any folder, without classes.
 struct FolderPictures {
   std::vector<std::string> pictures, not_read;
 };

@@ -118,9 +118,9 @@ Taps MakeTaps(int from, int to, Interpolation kind, bool shrinks) {
   return taps;
 }
 
-// Rows of a part of a canvas, resized across; the last ones are kept.
-// Rows are asked for in rising order, with a few asked for again by the next result: `kept` rows,
-// the most that one result reads, are held in a ring. Canvas, part and taps must outlive it.
+// Rows of a part of a canvas, resized across; the last ones are kept. Rows are asked for in rising
+// order, with a few asked for again by the next result: `kept` rows, the most that one result
+// reads, are held in a ring. Canvas, part and taps must outlive it.
 class RowsAcross {
  public:
   RowsAcross(const Canvas& canvas, const Box& part, const Taps& across, int kept)

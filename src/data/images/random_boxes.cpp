@@ -18,8 +18,8 @@ float ExpOf(float log_ratio) {
   return static_cast<float>(std::exp(static_cast<double>(log_ratio)));
 }
 
-// Python's int(round(x)).
-// Halves round to even in both; the bound keeps the result an int, and no box is that large.
+// Python's int(round(x)). Halves round to even in both; the bound keeps the result an int, and no
+// box is that large.
 int Rounded(double x) { return static_cast<int>(std::nearbyint(std::min(x, 2147483646.0))); }
 
 // The sides of a box whose area and ratio are drawn.

@@ -21,8 +21,8 @@ constexpr int kColumnsWithLabels = 4,
               kLargestWithLabels = 448;  // where labels or boxes are drawn on it
 constexpr vision::Rgb kInk = {30, 30, 30}, kPaper = {245, 245, 245};
 
-// What was normalized, as it was before; [0, 1] where that holds the values.
-// Looks through the whole batch first, so that all images of a sheet have the same shades.
+// What was normalized, as it was before; [0, 1] where that holds the values. Looks through the
+// whole batch first, so that all images of a sheet have the same shades.
 class Shades {
  public:
   Shades(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec)
@@ -87,8 +87,8 @@ class DrawnLabels {
   bool boxes() const { return spec_.coder != nullptr; }
   bool any() const { return boxes() || labels_ > 1; }
 
-  // Draws what belongs to image `row`, and returns what is written below it.
-  // The picture is in RGB and of the batch's size: labels and boxes are in its pixels.
+  // Draws what belongs to image `row`, and returns what is written below it. The picture is in RGB
+  // and of the batch's size: labels and boxes are in its pixels.
   std::string Draw(int row, Picture* picture) const {
     const std::int32_t* labels = batch_.labels.data() + static_cast<std::size_t>(row) * labels_;
     if (!any()) return NameOfClass(*labels, names_);
@@ -140,8 +140,8 @@ void Put(const Picture& picture, int scale, int top, int left, Picture* sheet) {
     }
 }
 
-// As much of it as fits.
-// Bytes are taken off the end; the letters that are drawn count what remains of a character as one.
+// As much of it as fits. Bytes are taken off the end; the letters that are drawn count what remains
+// of a character as one.
 std::string Fitting(std::string text, int width) {
   while (!text.empty() && vision::TextWidth(text) > width) text.pop_back();
   return text;
