@@ -42,7 +42,7 @@ std::vector<vision::LabeledBox> CropBoxes(const std::vector<vision::LabeledBox>&
   for (const vision::LabeledBox& object : boxes) {
     const vision::Box& box = object.box;
     const float y = (box.y0 + box.y1) / 2, x = (box.x0 + box.x1) / 2;
-    // Written so that a center that is NaN is outside.
+    // This is written so that a center that is NaN is outside.
     if (!(top <= y && y < bottom && left <= x && x < right)) continue;
     const vision::Box cut{std::max(box.y0, top) - top, std::max(box.x0, left) - left,
                           std::min(box.y1, bottom) - top, std::min(box.x1, right) - left};
@@ -63,8 +63,8 @@ Box BoxOfTrial(const CropTrial& trial, PictureSize of) {
 }
 
 Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabeledBox>& boxes) {
-  // Overlap of fp32 boxes with an fp64 crop is computed in fp64, but for the areas of the boxes.
   ADA_CHECK(!boxes.empty());
+  // Overlap of fp32 boxes with an fp64 crop is computed in fp64, but for the areas of the boxes.
   const vision::BasicBox<double> box{static_cast<double>(crop.top), static_cast<double>(crop.left),
                                      static_cast<double>(crop.top + crop.height),
                                      static_cast<double>(crop.left + crop.width)};

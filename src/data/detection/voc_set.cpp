@@ -98,9 +98,9 @@ void ReadVocImage(const PictureRules& rules, VocImage* image) {
     picture = NeedsOfPictureFile(image->listed.picture, rules);
     image->size = picture.size;
     image->header = picture;
+  } catch (const DataError&) {
     // Where the annotation says the size, a picture that cannot be read is no reason to stop here:
     // a check and a run with on_broken find it when they decode it.
-  } catch (const DataError&) {
     if (said == PictureSize{}) throw;
     image->size = said;  // whoever decodes the picture says what is wrong with it
     return;

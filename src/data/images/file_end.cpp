@@ -1,4 +1,4 @@
-// Reads pieces of a file, not the file: a check of headers goes over millions of pictures.
+// Reads pieces of a file, not the file: a check of headers may go over millions of pictures.
 #include "data/images/file_end.h"
 
 #include <algorithm>

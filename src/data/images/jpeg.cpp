@@ -253,13 +253,13 @@ void JpegReader::ReadRows(const Box& box, bool to_end, std::uint8_t* out) {
   const std::size_t row_bytes = std::size_t{3} * static_cast<std::size_t>(box.width);
   std::vector<std::uint8_t> row;
   const auto width = static_cast<int>(info_.output_width);
-  // The library moves `first` to the left and `columns` up to whole blocks.
   const bool narrow = box.width < width;
   JDIMENSION first = 0, columns = info_.output_width;
   if (narrow) {
     const int margin = 2 * info_.max_h_samp_factor * DCTSIZE;
     first = static_cast<JDIMENSION>(std::max(0, box.left - margin));
     columns = static_cast<JDIMENSION>(std::min(width, box.left + box.width + margin)) - first;
+    // The library moves `first` to the left and `columns` up to whole blocks.
     Guarded([&] { jpeg_crop_scanline(&info_, &first, &columns); });
   }
   // Memory is taken before the jump's target, in the function that holds it: a jump out of the loop
