@@ -88,8 +88,8 @@ struct JpegState : jpeg_decompress_struct {
   ~JpegState() { jpeg_destroy_decompress(this); }
 };
 
-// Lives for one file and one call, in one thread. `file` and `path` must outlive it. Every call of
-// the library is within Guarded.
+// Lives for one file and one call, in one thread. `file` and `path` must outlive it. Calls of the
+// library that can fail are within Guarded.
 class JpegReader {
  public:
   // Reads the header.
