@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kTemporaryPrefix = ".ada-", kTemporarySuffix = ".tmp";
 
-// Returns the folder that a path lies in; "." for a name alone.
+// Returns the folder that a path lies in; "." for a bare name.
 std::string FolderOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";

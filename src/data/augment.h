@@ -24,7 +24,7 @@ std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
 
 // Writes [h, w, c] values of `shape` from the bytes of a `stored` image, of as many channels.
 // Value: float, or std::uint8_t; table: [channels][256], what each byte becomes. `place` says where
-// the result lies in the stored image; what lies beside that is black, which is the table's entry
+// the result lies in the stored image; what lies outside of it is black, which is the table's entry
 // of byte 0, as if the image had been padded before it was normalized.
 template <class Value>
 void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const ImageShape& shape,

@@ -14,9 +14,9 @@
 namespace ada::data {
 
 // A Loader calls it from its threads; others make one only to have a data set and a spec checked. A
-// batch is made anew from its number alone, so that batches can be made in any order, more than
-// once and, each in a Batch of its own, at the same time. Images that turned out to be broken are
-// remembered and not decoded again.
+// batch is made anew from nothing but its number, so that batches can be made in any order, more
+// than once and, each in a Batch of its own, at the same time. Images that turned out to be broken
+// are remembered and not decoded again.
 class BatchMaker {
  public:
   // The data set outlives it. Throws ConfigError where it and `spec` do not go together.

@@ -87,8 +87,7 @@ std::vector<std::uint8_t> DrawClasses(const SyntheticSpec& spec, std::uint64_t s
 void AddNoise(const std::uint8_t* clean, std::int64_t size, std::uint64_t seed,
               std::uint64_t stream, std::int64_t image, std::uint8_t* out) {
   for (std::int64_t block = 0; block * 4 < size; ++block) {
-    // The words of a pixel depend on image and place alone, so that any image can be made by
-    // itself.
+    // The words of a pixel depend only on image and place, so that any image can be made by itself.
     const auto words = Philox(
         seed, stream, static_cast<std::uint64_t>(image) << 32 | static_cast<std::uint32_t>(block));
     for (std::int64_t i = block * 4; i < std::min(size, block * 4 + 4); ++i) {

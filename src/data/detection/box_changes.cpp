@@ -79,8 +79,8 @@ Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabeledBox>& bo
 Box DrawBoxCrop(const BoxCropSpec& spec, PictureSize of,
                 const std::vector<vision::LabeledBox>& boxes, Draws* draws) {
   // For each constraint the first trial that meets it is a candidate, so that at most one more than
-  // there are constraints is chosen from. The number of draws depends on the boxes, and the stream
-  // is this image's alone.
+  // there are constraints is chosen from. The number of draws depends on the boxes, and no other
+  // image draws from the stream.
   std::vector<Box> candidates = {{0, 0, of.height, of.width}};
   const auto uniform = [&](double low, double high) {
     return static_cast<double>(draws->Uniform(static_cast<float>(low), static_cast<float>(high)));

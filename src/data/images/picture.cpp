@@ -24,7 +24,7 @@ namespace {
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{2} << 30;
 constexpr std::uint64_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
 
-// Each format that can be read is a row of these. `is` looks at the first bytes alone.
+// Each format that can be read is a row of these. `is` looks only at the first bytes.
 struct PictureFormat {
   bool (*is)(FileBytes file);
   PictureHeader (*header)(FileBytes file, const std::string& path);

@@ -32,7 +32,7 @@ struct TensorInFile {
 
 using ByteBlock = std::vector<std::byte, PageAllocator<std::byte>>;
 
-// Opening checks headers alone. Arrays stay valid where the file() is kept.
+// Opening checks only headers. Arrays stay valid where the file() is kept.
 class TensorFile {
  public:
   // By its ending: .npz, else safetensors. DataError: what either format does not allow. Members of
