@@ -17,12 +17,14 @@ namespace {
 
 constexpr std::string_view kTemporaryPrefix = ".ada-", kTemporarySuffix = ".tmp";
 
+// Returns the folder that a path lies in; "." for a bare name.
 std::string FolderOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// A rename is durable only when the folder's own entry is on the disk.
 bool SyncFolder(const std::string& folder) {
   const int fd = OpenFile(folder, O_RDONLY | O_DIRECTORY);
   if (fd < 0) return errno == EACCES;  // a folder may be writable but not readable
@@ -86,6 +88,7 @@ void AtomicFile::CreateBeside() {
     fd_ = OpenFile(temporary_, O_WRONLY | O_CREAT | O_EXCL);
   } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) Fail("cannot create a file in its folder");
+  // The mode of a file that is created here follows the umask where nothing is replaced.
   struct stat before = {};
   constexpr mode_t kPermissions = 0777;
   // The file that is replaced keeps who may read it; another owner's may not be ours to set.
@@ -110,6 +113,8 @@ void AtomicFile::Write(std::span<const std::byte> bytes) {
 void AtomicFile::Commit() {
   ADA_CHECK(fd_ >= 0);
   if (!SyncFile(fd_)) Fail("cannot be written to the disk");
+  // Some file systems (NFS) report a failed write only on close: so the file is closed before it is
+  // renamed.
   if (CloseFile(std::exchange(fd_, -1)) != 0) Fail("cannot be closed");
   if (temporary_.empty()) return;
   if (RenameFile(temporary_, path_) != 0) Fail("cannot be put in its place");

@@ -1,3 +1,4 @@
+// Each stream is asked for itself, at each call: one may be a terminal and another a file.
 #include "core/color.h"
 
 #include <unistd.h>

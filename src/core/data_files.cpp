@@ -1,3 +1,4 @@
+// Each function turns errno into one of the two kinds of errors, by IsOfMachine.
 #include "core/data_files.h"
 
 #include <sys/stat.h>

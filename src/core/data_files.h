@@ -11,6 +11,8 @@ namespace ada {
 
 // Returns a descriptor to be read from, which is the caller's.
 int OpenDataFile(const std::string& path);
+// ReadDataFile returns the whole of a regular file, DataError where it has more than `max_bytes`;
+// ListDataFolder returns the names in a folder in no order, none of a folder that is missing.
 std::string ReadDataFile(const std::string& path, std::uint64_t max_bytes);
 std::vector<std::string> ListDataFolder(const std::string& folder);
 

@@ -26,6 +26,7 @@ class Error : public std::runtime_error {
   int exit_code_;
 };
 
+// Defines a kind of error and its exit code, on which scripts may rely.
 #define ADA_DEFINE_ERROR(Name, code)                                    \
   class Name : public Error {                                           \
    public:                                                              \

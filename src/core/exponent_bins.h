@@ -15,6 +15,7 @@ struct ExponentBins {
   std::array<std::int64_t, kHighest - kLowest + 1> counts{};
   std::int64_t zeros = 0, inf = 0, nan = 0;
 
+  // `exponent` lies in kLowest..kHighest; it is not checked.
   std::int64_t& operator[](int exponent) {
     return counts[static_cast<std::size_t>(exponent - kLowest)];
   }

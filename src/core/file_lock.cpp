@@ -27,6 +27,7 @@ Answer AnswerOf(int result) {
   return errno == EAGAIN || errno == EACCES ? Answer::kBusy : Answer::kFailed;
 }
 
+// Takes the lock without waiting.
 Answer Take(int fd) {
   struct flock whole = {};
   whole.l_type = F_WRLCK;
@@ -35,6 +36,7 @@ Answer Take(int fd) {
   return AnswerOf(Retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }));
 }
 
+// Asks without taking; the result may be out of date when it returns.
 Answer Ask(int fd) {
   struct flock whole = {};
   whole.l_type = F_WRLCK;

@@ -14,6 +14,7 @@ class FileLock {
   // Whether some process holds it now. Asking locks nothing: it stands in nobody's way.
   static bool IsHeld(const std::string& folder);
 
+  // A lock that was moved from holds nothing.
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock();

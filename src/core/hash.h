@@ -8,6 +8,8 @@
 
 namespace ada {
 
+// Hashes bytes that come in pieces: the result is that of all of them together, however they are
+// cut.
 class Hasher {
  public:
   Hasher();

@@ -16,6 +16,7 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
+// Says what may be drawn for an image. Spare rows and columns may differ from image to image.
 struct AugmentSpec {
   int pad = 0;
   bool random_crop = false;  // false: the pad is cut off again

@@ -1,3 +1,5 @@
+// Values are checked field by field. What is missing is treated as null, which is of no type that
+// is asked for, so that one message serves both.
 #include "core/json_file.h"
 
 #include <algorithm>
@@ -44,6 +46,7 @@ json ParseJson(const std::string& path, std::string_view text) {
 JsonFields::JsonFields(const json& object, std::string path, std::string place)
     : object_(object), path_(std::move(path)), place_(std::move(place)) {}
 
+// The name comes from a file: it is shown as JSON writes it, without the quotes.
 std::string JsonFields::PlaceOf(const std::string& field) const {
   const std::string quoted = Ascii(field), name = quoted.substr(1, quoted.size() - 2);
   return place_.empty() ? name : place_ + "." + name;

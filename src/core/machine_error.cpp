@@ -1,3 +1,5 @@
+// Errors are told apart by a list of those that a file may be wrong in; all others are the
+// machine's.
 #include "core/machine_error.h"
 
 #include <algorithm>

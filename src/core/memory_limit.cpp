@@ -48,6 +48,8 @@ struct Hierarchy {
   std::string root, mount;  // which of its cgroups lies where
 };
 
+// Lines of mountinfo have optional fields before a dash, then type, source and options (proc(5)):
+// so places after the dash are counted from it.
 std::vector<Hierarchy> Hierarchies(const std::string& root) {
   std::vector<Hierarchy> found;
   std::ifstream file(root + "/proc/self/mountinfo");
@@ -94,9 +96,12 @@ void LowerByCgroups(MemoryLimit& limit, std::uint64_t swap, const std::string& r
     const std::optional<std::string> own = OwnCgroup(hierarchy, root);
     if (!own) continue;
     std::string folder = CgroupFolder(hierarchy, *own);
+    // From the process's own cgroup up to the mount: the tightest limit on the way holds.
     for (; folder.size() >= hierarchy.mount.size(); folder.resize(folder.rfind('/'))) {
       const std::string file =
           folder + (hierarchy.second ? "/memory.max" : "/memory.limit_in_bytes");
+      // Version 1 limits memory and swap together in another file, which is often missing; the
+      // machine's swap is the bound there.
       const std::uint64_t own_swap =
           hierarchy.second ? NumberIn(root + folder + "/memory.swap.max") : kNone;
       Lower(limit, Sum(NumberIn(root + file), std::min(swap, own_swap)), file);

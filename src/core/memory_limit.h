@@ -6,6 +6,7 @@
 
 namespace ada {
 
+// Holds the smallest limit that was found, and the name under which a user can find it again.
 struct MemoryLimit {
   std::uint64_t bytes = 0;  // swap included where it may be used
   std::string source;       // "the machine", "/sys/fs/cgroup/memory.max", "ulimit -v"

@@ -12,6 +12,7 @@ namespace {
 
 int TopExponent(const ScaledInteger& x) { return TopBit(x.integer) + x.exponent; }
 
+// These hold a format against what an fp32 can emulate; RefuseFormat says in words which one fails.
 bool WidthsAreSupported(const NumberFormat& format) {
   return format.exponent_bits >= 1 && format.exponent_bits <= 8 && format.mantissa_bits >= 0 &&
          format.mantissa_bits <= 23 && format.bias >= -300 && format.bias <= 300;
@@ -88,6 +89,7 @@ float ToOddFloat(double x) {
   if (std::isnan(x) || std::isinf(x)) return static_cast<float>(x);
   const auto nearest = static_cast<float>(x);
   if (static_cast<double>(nearest) == x) return nearest;
+  // The neighbor towards zero is found from the nearest, which may lie on either side.
   std::uint32_t bits = MagnitudeBits(nearest);
   if (bits > kLargest) bits = kLargest;
   if (static_cast<double>(OfBits(bits)) > std::fabs(x)) --bits;

@@ -59,6 +59,8 @@ struct ScaledInteger {
 ADA_HOST_DEVICE static constexpr ScaledInteger LargestOf(const NumberFormat& f) {
   const std::uint32_t codes = 1u << (f.exponent_bits + f.mantissa_bits);
   const std::uint32_t one = 1u << f.mantissa_bits;
+  // `beyond` is the number of codes at the upper end that are no numbers (a whole exponent with
+  // inf, the code of all ones, or none), and one more, as codes count from 0.
   const std::uint32_t beyond = f.has_inf ? one + 1 : f.has_nan && f.has_negative_zero ? 2 : 1;
   const std::uint32_t field = (codes - beyond) >> f.mantissa_bits;
   const std::uint32_t mantissa = (codes - beyond) & (one - 1);
@@ -118,6 +120,9 @@ ADA_HOST_DEVICE static constexpr NumberGrid GridOf(const NumberFormat& f) {
   grid.mantissa_bits = f.mantissa_bits, grid.lowest_exponent = lowest;
   grid.shift = 23 - f.mantissa_bits;
   grid.keep = ~0u << grid.shift;
+  // Rounding adds half a spacing, less one where the last bit that stays is even, and cuts off.
+  // Without mantissa bits the two neighbors are 1 and 2 times a power of two, of which the upper is
+  // even: ties go up.
   grid.tie = grid.shift == 0 || f.mantissa_bits == 0 ? 0 : 1;
   if (grid.shift != 0) grid.half_minus = (1u << (grid.shift - 1)) - grid.tie;
   grid.min_normal = BitsOfScaled(1, lowest);
@@ -131,6 +136,8 @@ ADA_HOST_DEVICE static constexpr NumberGrid GridOf(const NumberFormat& f) {
   // fp32's own subnormals have one spacing, so that `shift` serves them as well.
   if (f.is_signed && lowest == -126) return grid;
   grid.direct_min = grid.min_normal > kSmallestNormal ? grid.min_normal : kSmallestNormal;
+  // The numbers around 2^(spacing + 23) are 2^spacing apart, so that fp32's own addition rounds to
+  // the format's subnormals.
   if (!NeedsIntegers(f)) grid.magic = OfBits(BitsOfScaled(1, spacing + 23));
   return grid;
 }
@@ -198,6 +205,8 @@ ADA_HOST_DEVICE static inline float RoundRandomlyToGrid(const NumberGrid& grid, 
   }
   const SpacingOfGrid at = SpacingAt(grid, u);
   if (at.shift <= 0) return x;
+  // The low word of `part` is the place between the two neighbors in units of 2^-32, the high word
+  // the lower neighbor.
   const std::uint64_t shifted = std::uint64_t{at.integer} << 32;
   const std::uint64_t part = at.shift < 64 ? shifted >> at.shift : 0;
   const std::uint32_t up = random < static_cast<std::uint32_t>(part) ? 1 : 0;

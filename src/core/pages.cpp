@@ -21,6 +21,7 @@ void CheckSize(std::size_t bytes) {
   if (bytes > SIZE_MAX / 2) throw std::bad_alloc();
 }
 
+// Returns a small block, cleared as a mapping is.
 std::byte* FromHeap(std::size_t bytes) {
   const std::size_t rounded = RoundUp(bytes == 0 ? 1 : bytes, kLine);
   void* block = std::aligned_alloc(kLine, rounded);

@@ -16,7 +16,8 @@ std::byte* AllocatePages(std::size_t bytes, PageKind kind);
 void FreePages(std::byte* block, std::size_t bytes) noexcept;
 
 // An allocator over both whose vectors leave new elements as the memory is: resize(n) touches
-// nothing, and what it adds has no value until it is written.
+// nothing, and what it adds has no value until it is written. Used where large buffers are filled
+// at once: to clear them first would touch all their memory twice.
 template <class T, PageKind kKind = PageKind::kSmall>
 struct PageAllocator {
   using value_type = T;  // NOLINT(readability-identifier-naming): a name of the standard's

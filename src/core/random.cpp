@@ -10,6 +10,8 @@ namespace ada {
 
 std::uint32_t RandomStream::Below(std::uint32_t n) {
   ADA_CHECK(n >= 1);
+  // The high word of the product is the result; low words below 2^32 mod n would favor some results
+  // and are drawn again.
   std::uint64_t product = std::uint64_t{NextU32()} * n;
   if (static_cast<std::uint32_t>(product) < n) {
     const std::uint32_t threshold = -n % n;  // 2^32 mod n

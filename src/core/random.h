@@ -53,7 +53,9 @@ ADA_HOST_DEVICE constexpr std::uint64_t StreamId(std::string_view name) {
   return hash;
 }
 
-// Sequential draws: words 0, 1, 2, ... of Philox(seed, stream, block), four words a block.
+// Sequential draws: words 0, 1, 2, ... of Philox(seed, stream, block), four words a block. Streams
+// of different names (StreamId) or numbers never overlap: each has all blocks of one counter's high
+// half. A copy goes on by itself.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::uint64_t stream) : seed_(seed), stream_(stream) {}

@@ -1,3 +1,5 @@
+// Threads take the next task that nobody began, the caller's among them; each task's exception is
+// kept by its number, so that which one is thrown does not depend on the threads.
 #include "core/run_in_parallel.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Joins moments by the formulas of Chan, Golub and LeVeque (1979), which do not cancel where means
+// are large.
 #include "core/stats_sums.h"
 
 #include <algorithm>
@@ -20,6 +22,7 @@ TensorStats CombinedStats(const TensorStats& a, const TensorStats& b) {
   s.min_abs = a.min_abs == 0   ? b.min_abs
               : b.min_abs == 0 ? a.min_abs
                                : std::min(a.min_abs, b.min_abs);
+  // NaN of either side stays, as it counts as largest.
   s.max_abs = std::isnan(a.max_abs) || a.max_abs > b.max_abs ? a.max_abs : b.max_abs;
   const auto na = static_cast<double>(a.numel), nb = static_cast<double>(b.numel);
   if (na + nb > 0) {

@@ -1,3 +1,5 @@
+// Calls are made again on EINTR. Functions that fail after another call restore errno, so that
+// callers can say why.
 #include "core/system_call.h"
 
 #include <fcntl.h>

@@ -24,6 +24,8 @@ enum class Storage : std::uint8_t { kF32, kF16, kBF16 };
 constexpr std::size_t BytesOf(Storage storage) { return storage == Storage::kF32 ? 4 : 2; }
 Storage StorageFor(const NumberFormat& format);
 
+// Views memory that the backend keeps; a default one has no memory and is false. Copies see the
+// same values.
 struct Tensor {
   Shape shape;
   NumberFormat format = kFp32;

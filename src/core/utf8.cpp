@@ -1,3 +1,4 @@
+// Walks over bytes that may be anything: what begins no valid character counts as a byte by itself.
 #include "core/utf8.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Widths count code points and not bytes; codes for colors take no room.
 #include "core/wrapped_text.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// This file has the inner loops for images that are only moved and mirrored. A byte becomes what
+// its channel's table says; runs of pixels within a row are written at once, forwards or, where
+// columns are mirrored, backwards.
 #include "data/augment.h"
 
 #include <algorithm>
@@ -11,6 +14,8 @@ namespace {
 // Pixels written together: the compiler sees straight code.
 constexpr int kTogether = 8;
 
+// Writes kTogether pixels as one expression without a loop. A negative kStep lets the pixels run to
+// the left, while the channels of each keep their order.
 template <int kChannels, int kStep, class Value, std::size_t... kByte>
 inline void WriteTogether(const std::uint8_t* in, const Value* table, Value* out,
                           std::index_sequence<kByte...>) {
@@ -38,6 +43,8 @@ void WriteAnyPixels(const std::uint8_t* in, std::int64_t count, int channels, st
     for (int c = 0; c < channels; ++c) out[i * step + c] = table[c * 256 + in[i * channels + c]];
 }
 
+// Writes `count` pixels by the loop for this number of channels. `out` is the place of the first
+// pixel of `in`; of a mirrored row that is the last one, from which the others run to the left.
 template <class Value>
 void WriteRun(const std::uint8_t* in, std::int64_t count, int channels, bool backwards,
               const Value* table, Value* out) {
@@ -50,6 +57,7 @@ void WriteRun(const std::uint8_t* in, std::int64_t count, int channels, bool bac
   WriteAnyPixels(in, count, channels, backwards ? -channels : channels, table, out);
 }
 
+// Writes `count` pixels of byte 0 in all channels, as the table has it.
 template <class Value>
 void WriteBlack(std::int64_t count, int channels, const Value* table, Value* out) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -75,6 +83,8 @@ std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
   std::vector<float> table;
   for (int c = 0; c < channels; ++c) {
     for (int pixel = 0; pixel < 256; ++pixel) {
+      // Each operation is rounded to fp32 by itself. One factor and one summand would do the same
+      // faster, with other last bits than torchvision's.
       float value = static_cast<float>(pixel) / 255.0f;
       if (!mean.empty()) value -= static_cast<float>(mean[static_cast<std::size_t>(c)]);
       if (!std.empty()) value /= static_cast<float>(std[static_cast<std::size_t>(c)]);
@@ -96,6 +106,8 @@ void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const Imag
       WriteBlack(w, shape.channels, table.data(), out);
       continue;
     }
+    // `first` and `last` count columns before they are mirrored, `before` and `after` those of the
+    // result.
     const std::int64_t before = place.flip ? w - last : first;  // black pixels left in the result
     const std::int64_t after = w - before - (last - first);
     WriteBlack(before, shape.channels, table.data(), out);
@@ -121,6 +133,8 @@ bool WriteFloatImage(const std::byte* values, const ImageShape& stored, const Im
   bool finite = true;
   for (std::int64_t y = 0; y < shape.height; ++y) {
     const std::int64_t from = y + place.dy;
+    // Columns are taken in the order of the result, so that one expression serves both directions;
+    // black is 0 before it is normalized, as in WriteImage.
     for (std::int64_t column = 0; column < w; ++column) {
       const std::int64_t x = place.flip ? w - 1 - column : column;
       const bool inside =

@@ -10,6 +10,8 @@
 
 namespace ada::data {
 
+// Describes an image in memory, [height, width, channels] without gaps: as a data set stores it, or
+// as the network takes it.
 struct ImageShape {
   int height = 0, width = 0, channels = 0;
   std::int64_t numel() const { return std::int64_t{height} * width * channels; }
@@ -21,7 +23,9 @@ std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
                                   const std::vector<double>& std);
 
 // Writes [h, w, c] values of `shape` from the bytes of a `stored` image, of as many channels.
-// Value: float, or std::uint8_t; table: [channels][256], what each byte becomes.
+// Value: float, or std::uint8_t; table: [channels][256], what each byte becomes. `place` says where
+// the result lies in the stored image; what lies outside of it is black, which is the table's entry
+// of byte 0, as if the image had been padded before it was normalized.
 template <class Value>
 void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const ImageShape& shape,
                 const Placement& place, const std::vector<Value>& table, Value* out);

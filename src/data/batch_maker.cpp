@@ -1,3 +1,6 @@
+// Goes from the number of a batch to its rows: which images these are (the order of the epoch and,
+// of several processes, the share of this one), what becomes of broken ones, and mixing. How a
+// single row is written is row_writer.h's matter.
 #include "data/batch_maker.h"
 
 #include <algorithm>
@@ -17,6 +20,8 @@ namespace {
 // Decoding takes a while: several threads work on one batch.
 constexpr int kRowsOfPart = 8;
 
+// These tell the user what does not fit the data set; what a caller must never ask for is an
+// InternalError by ADA_CHECK.
 void CheckNormalize(const Dataset& dataset, const LoaderSpec& spec) {
   const auto channels = static_cast<std::size_t>(dataset.channels);
   if (spec.mean.size() != spec.std.size() || (!spec.mean.empty() && spec.mean.size() != channels)) {
@@ -76,6 +81,8 @@ std::int64_t BatchMaker::WholeRows(std::int64_t sequence) const {
 BatchMaker::Rows BatchMaker::RowsOf(std::int64_t sequence) const {
   const int whole = static_cast<int>(WholeRows(sequence));
   const BatchPart& part = spec_.part;
+  // A step may be made of several micro-batches, and each process takes its share of every one of
+  // them: so its rows need not follow each other in the whole batch.
   const int micro = part.micro > 0 ? part.micro : spec_.batch_size;
   const bool mixes = part.of > 1 && DrawMix(spec_.mixing, spec_.seed, sequence,
                                             {shape().height, shape().width, shape().channels})
@@ -84,6 +91,8 @@ BatchMaker::Rows BatchMaker::RowsOf(std::int64_t sequence) const {
   for (int first = 0; first < whole; first += micro) {
     const Share share = ShareOf(std::min(micro, whole - first), part.of, part.index);
     const int begin = first + static_cast<int>(share.first);
+    // The row before the first of this share is another process's. It is made here, mixed and
+    // dropped by Finish, so that the first row meets the same one as in a run of one process.
     if (mixes && share.count > 0) {
       rows.at.push_back((begin + whole - 1) % whole);
       rows.belongs.push_back(false);
@@ -105,12 +114,14 @@ void BatchMaker::Make(std::int64_t sequence, Batch* batch) {
 void BatchMaker::Begin(std::int64_t sequence, Batch* batch) const {
   const auto rows = static_cast<std::int64_t>(RowsOf(sequence).at.size());
   ADA_CHECK(dataset_.images() == images_);
+  // A mapped file that was cut would end the process at the first read of what is gone.
   writer_->CheckUnchanged();
   batch->rows = static_cast<int>(rows);
   batch->whole_rows = static_cast<int>(WholeRows(sequence));
   const auto resize = [rows](auto& values, std::int64_t of_row) {
     values.resize(static_cast<std::size_t>(rows * of_row));
   };
+  // The vectors keep the memory of the batch that was in this slot before.
   spec_.as_bytes ? resize(batch->bytes, sizes_.image) : resize(batch->images, sizes_.image);
   resize(batch->tokens, sizes_.tokens);
   resize(batch->labels, sizes_.labels);
@@ -125,6 +136,7 @@ void BatchMaker::MakePart(std::int64_t sequence, int part, Batch* batch) {
   const std::vector<int> rows = RowsOf(sequence).at;
   const std::shared_ptr<const Order> order =
       spec_.shuffle && !writer_->draws() ? orders_.Get(epoch) : nullptr;
+  // The last batch of an epoch has fewer rows, and parts beyond them are empty.
   const int begin = parts_ == 1 ? 0 : std::min(part * kRowsOfPart, batch->rows);
   const int end = parts_ == 1 ? batch->rows : std::min(begin + kRowsOfPart, batch->rows);
   const auto image_at = [&](int row) -> std::int64_t {
@@ -150,6 +162,7 @@ void BatchMaker::WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch
   out.tokens = place(batch->tokens, sizes_.tokens);
   out.labels = place(batch->labels, sizes_.labels);
   out.locations = place(batch->locations, sizes_.locations);
+  // Rows that are decoded may take much memory: where there is none, the message names the file.
   if (!writer_->is_slow()) return writer_->Write(epoch, image, out);
   WithMemory(writer_->NameOf(epoch, image), "make the network's input of it",
              [&] { writer_->Write(epoch, image, out); });
@@ -176,6 +189,8 @@ void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch*
 bool BatchMaker::WriteUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,
                              BrokenImage* broken) {
   {
+    // The image was decoded without the lock. Where several threads found it broken, the words of
+    // the first stay, so that all batches say the same.
     const std::lock_guard lock(mutex_);
     const auto known = broken_.find(image);
     if (known != broken_.end()) *broken = known->second;
@@ -195,6 +210,9 @@ void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
   std::sort(batch->broken.begin(), batch->broken.end(),
             [](const BrokenImage& a, const BrokenImage& b) { return a.row < b.row; });
   batch->second_labels.clear(), batch->shares.clear();
+  // Rows that were not written go before rows are mixed, so that none is mixed with what happens to
+  // lie there. That changes the number of rows, of which RowsOf knows nothing: a spec that leaves
+  // out rows does not mix, so that no row has to be dropped below.
   if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty()) {
     std::vector<bool> good(static_cast<std::size_t>(batch->rows), true);
     for (const BrokenImage& broken : batch->broken)

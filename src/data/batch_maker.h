@@ -13,6 +13,10 @@
 
 namespace ada::data {
 
+// A Loader calls it from its threads; others make one only to have a data set and a spec checked. A
+// batch is made anew from nothing but its number, so that batches can be made in any order, more
+// than once and, each in a Batch of its own, at the same time. Images that turned out to be broken
+// are remembered and not decoded again.
 class BatchMaker {
  public:
   // The data set outlives it. Throws ConfigError where it and `spec` do not go together.
@@ -40,9 +44,16 @@ class BatchMaker {
     std::vector<int> at;        // in the whole batch
     std::vector<bool> belongs;  // false: only to be mixed with
   };
+  // Returns the rows that this process makes of batch `sequence`, in the order in which they lie in
+  // its Batch.
   Rows RowsOf(std::int64_t sequence) const;
+  // Returns the rows of all processes together, which are fewer in the last batch of an epoch.
   std::int64_t WholeRows(std::int64_t sequence) const;
+  // Returns the place in the order of its epoch at which a batch begins.
   std::int64_t FirstOf(std::int64_t sequence) const;
+  // MakeRow writes `image`, or what the spec puts in the place of one that is broken; WriteRow
+  // writes this image or throws; WriteUsable returns false for one that is broken, and says why in
+  // `broken`.
   void MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
   void WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const;
   bool WriteUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,

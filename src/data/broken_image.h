@@ -10,6 +10,8 @@
 
 namespace ada::data {
 
+// Readers put these into Dataset::left_out, where `row` says nothing, and the loader into
+// Batch::broken.
 struct BrokenImage {
   int row = 0;             // of the batch, as it was to be
   std::int64_t image = 0;  // of the data set
@@ -18,7 +20,8 @@ struct BrokenImage {
   FaultKind kind = FaultKind::kUnreadable;
 };
 
-// A file of an image that is not its picture cannot be used.
+// A file of an image that is not its picture cannot be used. Readers of label images and
+// annotations throw this, so that Usable can name the right file.
 class BrokenLabels : public FaultyFile {
  public:
   BrokenLabels(std::string file, const std::string& message,

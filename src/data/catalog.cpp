@@ -1,3 +1,4 @@
+// This file has the rows of the catalog and finds the files of published sets.
 #include "data/catalog.h"
 
 #include <array>
@@ -141,6 +142,8 @@ std::vector<DatasetFacts> MakeCatalog() {
   };
 }
 
+// One file is enough: where others are missing, the reader names the first of them, which helps
+// more than that the folder is not the set's.
 bool HoldsAnyFile(const DatasetFacts& facts, const fs::path& folder) {
   for (const FileNames* names : {&facts.train_files, &facts.test_files}) {
     for (const std::string_view name : *names) {
@@ -164,6 +167,7 @@ const DatasetFacts& FactsOf(std::string_view name) {
   std::vector<std::string> names;
   for (const DatasetFacts& facts : Catalog()) {
     if (facts.name == name) return facts;
+    // The message offers the sets whose files have known names, which `fetch` can get.
     if (!facts.layout) continue;
     names.emplace_back(facts.name);
     known += (known.empty() ? "" : ", ") + names.back();
@@ -174,6 +178,7 @@ const DatasetFacts& FactsOf(std::string_view name) {
 }
 
 std::string SplitFiles::PathOf(std::string_view name) const {
+  // Where neither file is there this is the plain name, which the reader's message then has.
   std::string plain = (fs::path(folder) / name).string();
   if (!facts.layout->packs || IsThere(plain)) return plain;
   return IsThere(plain + ".gz") ? plain + ".gz" : plain;

@@ -40,6 +40,8 @@ inline constexpr std::int64_t kLongestSequence = 65'536;
 // The names of one split's files, in the order that the layout says.
 using FileNames = std::vector<std::string_view>;
 
+// A row of the catalog holds constants of the program. For sets that the user brings (folder, voc,
+// tensors and so on) most of them are empty, and the files say the rest.
 struct DatasetFacts {
   std::string_view name = {}, title = {}, source = {};
   Origin origin = Origin::kPublished;
@@ -68,7 +70,8 @@ struct DatasetFacts {
   }
 };
 
-// The files of one split.
+// The files of one split. Lives for one call of Read or Inspect. It refers to what it is made of: a
+// task that keeps a copy must end before that call does.
 struct SplitFiles {
   const DatasetFacts& facts;
   const std::string& folder;
@@ -76,6 +79,8 @@ struct SplitFiles {
   std::int64_t images;        // as published
   const std::string& advice;  // what to do, at the end of messages about these files
 
+  // Returns the path of one of the files, of NAME.gz where the layout allows it and NAME is
+  // missing.
   std::string PathOf(std::string_view name) const;
 };
 
@@ -95,7 +100,8 @@ struct SyntheticSpec {
   std::int64_t train = 2048, test = 512;
 };
 
-// All data sets, in the order of `ada-train datasets`.
+// All data sets, in the order of `ada-train datasets`. It is made at the first call; references to
+// its rows stay valid.
 const std::vector<DatasetFacts>& Catalog();
 // Throws DataError with the names of the sets that have files where there is none of that name.
 const DatasetFacts& FactsOf(std::string_view name);

@@ -1,3 +1,6 @@
+// Records are read 64 at a time and checked label by label, and their planes become interleaved
+// pixels. Three channels are interleaved sixteen pixels at a time by vector shuffles, which GCC's
+// vector types express for any x86-64 processor.
 #include "data/cifar.h"
 
 #include <algorithm>
@@ -22,6 +25,7 @@ std::string FileSizeWords(const DatasetFacts& facts, std::int64_t images) {
          " images of " + std::to_string(RecordBytes(facts)) + " bytes)";
 }
 
+// Fails at the byte of the label in the file, `offset`.
 void CheckLabel(const InputFile& file, std::int64_t offset, const char* kind, int label,
                 int classes) {
   if (label < classes) return;
@@ -71,6 +75,7 @@ int InterleaveThree(const std::uint8_t* planes, int pixels, std::uint8_t* out) {
   for (; i + 16 < pixels; i += 16) {
     const Bytes r = Load(planes + i), g = Load(planes + pixels + i);
     const Bytes b = Load(planes + 2 * pixels + i), zero = {};
+    // Bytes r g, b 0 in turns become pairs, and pairs become words of two pixels r g b 0 r g b 0.
     const Pairs rg_low = LowBytes(r, g), rg_high = HighBytes(r, g);
     const Pairs b_low = LowBytes(b, zero), b_high = HighBytes(b, zero);
     StoreFour(LowPairs(rg_low, b_low), out + i * 3);
@@ -113,6 +118,8 @@ void CheckCifarFile(const DatasetFacts& facts, const std::string& path, std::int
 
 void ReadCifarFile(const DatasetFacts& facts, const std::string& path, std::int64_t images,
                    const std::string& advice, std::int64_t first, Dataset* into) {
+  // Several threads read their files into one Dataset at the same time: its vectors have their size
+  // already, and no one may make them grow.
   ADA_CHECK(first >= 0 && first + images <= into->images());
   ADA_CHECK(static_cast<std::int64_t>(into->pixels.size()) == into->images() * facts.per_image());
   const std::string expected = FileSizeWords(facts, images);

@@ -1,3 +1,5 @@
+// Leads from a data set's name to its reader: sets with known files are read into memory here, by
+// the tasks of their FileLayout, all others are opened by a reader in a folder of its own.
 #include "data/dataset.h"
 
 #include <cstdio>
@@ -41,6 +43,8 @@ std::string PublishedText(const DatasetFacts& facts, const std::string& path) {
   throw DataError(file + ": no such file; " + FetchAdvice(facts, path));
 }
 
+// Chooses the reader of the user's own files. For a published text `path` is a folder or the file
+// itself; for files of tokens and tensors it depends on the task what they hold.
 Splits Open(const DatasetFacts& facts, const std::string& path, const FileChoices& choices) {
   const Origin origin = facts.origin;
   std::vector<std::string> paths = {path};
@@ -77,6 +81,8 @@ DatasetInfo InfoOf(Splits splits) {
   info.train = train.images();
   info.test = splits.test.images();
   info.validation = splits.validation.images();
+  // Images that are unpacked or decoded into memory as a whole (tensors) are counted per image,
+  // since the caller may keep only some of them.
   if (train.store) {
     std::uint64_t bytes = train.store->memory() + splits.test.store->memory();
     if (splits.validation.store) bytes += splits.validation.store->memory();
@@ -104,6 +110,8 @@ Splits Read(const std::string& name, const std::string& folder, const FileChoice
   const std::string inside = FindFolder(facts, folder);
   Splits splits;
   std::vector<std::function<void()>> tasks;
+  // The files of both splits are read in parallel; where several fail, the error of the first task
+  // is thrown, whichever ended first.
   AddTasks({facts, inside, facts.test_files, facts.test, advice}, &splits.test, &tasks);
   AddTasks({facts, inside, facts.train_files, facts.train, advice}, &splits.train, &tasks);
   RunInParallel(tasks);
@@ -128,6 +136,7 @@ DatasetInfo Inspect(const std::string& name, const std::string& folder,
 std::vector<std::string> ClassNames(const std::string& name, const std::string& folder) {
   const DatasetFacts& facts = FactsOf(name);
   if (!facts.class_names.empty()) return {facts.class_names.begin(), facts.class_names.end()};
+  // The names of these sets are in the files themselves, which have to be opened for them.
   if (facts.origin == Origin::kFolder || facts.origin == Origin::kTensors)
     return Find(facts, folder, {}).class_names;
   if (!facts.layout) return {};
@@ -151,6 +160,8 @@ std::vector<std::string> ListDatasets() {
   char text[400];
   for (const DatasetFacts& facts : Catalog()) {
     if (facts.origin == Origin::kOtherProgram) continue;  // nothing to train on
+    // Each kind of set has a line of its own: tokens have no shape, and files of the user say
+    // theirs.
     if (facts.has_tokens()) {
       std::snprintf(text, sizeof text, "%-14s %s%s%s", facts.name.data(), facts.title.data(),
                     facts.source.empty() ? "" : "  ", std::string(facts.source).c_str());

@@ -27,6 +27,10 @@ using PixelBytes = std::vector<std::uint8_t, PageAllocator<std::uint8_t>>;
 using Label = std::uint16_t;
 inline constexpr int kMostClasses = 65'536;
 
+// Holds one split of a data set, which readers make and the loader, the check of files and the
+// previews take. Where its images lie is one of three: in `pixels`, in `store` (of whose images
+// `picked` and `first` say which are this set's), or, as sequences, in `tokens`. Copies share the
+// store, the label images, the boxes and the tokens, all of which may be read from several threads.
 struct Dataset {
   std::string name;
   // The shape of an image as it is stored; where each has a size of its own (a folder), that of the
@@ -73,6 +77,7 @@ struct Dataset {
   // All its images as bytes of one size, one after the other; null: they are not, or not in memory.
   const std::uint8_t* bytes() const;
 };
+// A reader returns these: the splits, and what its files say of all of them together.
 struct Splits {
   Dataset train, test;
   Dataset validation = {};  // no images: the files have no such split
@@ -101,7 +106,8 @@ struct HeldBack {
   std::int64_t Of(std::int64_t images) const;
 };
 
-// What the user says of files whose layout leaves it open.
+// What the user says of files whose layout leaves it open. Each reader looks at what its files
+// leave open and passes over the rest.
 struct FileChoices {
   std::vector<std::string> more_paths = {};   // voc: folders of further years
   std::vector<std::string> class_names = {};  // in the order of the labels; none: the set's own
@@ -137,7 +143,8 @@ Splits Read(const std::string& name, const std::string& path, const FileChoices&
 Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed);
 
 // Shapes and sizes without reading images, for --dry-run and checks; throws DataError like Read
-// where files are missing or have the wrong size.
+// where files are missing or have the wrong size. `found` spares a second listing: whoever calls
+// Inspect first and then wants the data takes it from there.
 struct DatasetInfo {
   int height = 0, width = 0, channels = 0, classes = 0;
   std::int64_t train = 0, test = 0;

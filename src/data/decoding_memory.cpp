@@ -1,3 +1,4 @@
+// Looks at headers only, in parallel, and adds up the largest needs: as many as there are threads.
 #include "data/decoding_memory.h"
 
 #include <algorithm>
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::int64_t kMostLooked = 10'000, kPicturesOfTask = 64;
 
+// Returns what decoding one image takes, its label image included; nothing where a header cannot be
+// read.
 PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
   PictureNeeds needs;
@@ -25,6 +28,8 @@ PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
   return needs;
 }
 
+// Returns the sum of the `pictures` largest needs of a split. A sample of headers bounds the time
+// of large sets.
 DecodingNeed NeedOfSplit(const Dataset& dataset, std::size_t pictures) {
   const std::int64_t looked = std::min(dataset.images(), kMostLooked);
   const auto image_at = [&](std::int64_t i) { return dataset.SpreadImage(i, looked); };

@@ -7,6 +7,8 @@
 
 namespace ada::data {
 
+// A run adds it to the memory that it asks for before it starts: the threads of the loader may each
+// decode one of the largest pictures at the same moment.
 struct DecodingNeed {
   std::uint64_t bytes = 0;  // of as many pictures as there are threads, the largest of a split
   std::string largest;      // "FILE (500 x 375 pixels)"

@@ -11,6 +11,7 @@
 
 namespace ada::data {
 
+// The kinds that reports of a check count by; their words below are part of its output.
 enum class FaultKind : std::uint8_t {
   kUnreadable,  // no picture, damaged, missing, or its labels are
   kCut,         // the file ends before its pixels do
@@ -51,7 +52,8 @@ inline constexpr auto kFaultWords = std::to_array<FaultWord>({
     {FaultKind::kUnpaired, "unpaired"},
 });
 
-// A file cannot be used, and why is known.
+// A file cannot be used, and why is known. Decoders and readers throw it where a DataError would
+// do, so that a check can name the kind of fault.
 class FaultyFile : public DataError {
  public:
   FaultyFile(FaultKind kind, const std::string& message) : DataError(message), kind_(kind) {}
@@ -61,6 +63,7 @@ class FaultyFile : public DataError {
   FaultKind kind_;
 };
 
+// One line of such a report. `file` may be empty: then the text says what the fault is of.
 struct FileFault {
   FaultKind kind = FaultKind::kUnreadable;
   bool ends_run = false;  // with data.on_broken: fail

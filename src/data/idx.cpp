@@ -31,7 +31,8 @@ std::uint32_t ReadBigEndian(InputFile& file, const std::string& expected) {
   return static_cast<std::uint32_t>(bytes[0]) << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
 }
 
-// Magic number and count of images or labels; leaves the file at byte 8.
+// Magic number and count of images or labels; leaves the file at byte 8. A header of images goes on
+// with rows and columns, 16 bytes in all.
 std::int64_t ReadStart(InputFile& file, std::uint32_t magic, std::int64_t header_bytes) {
   const std::string header = "an IDX header of " + std::to_string(header_bytes) + " bytes";
   const std::uint32_t found = ReadBigEndian(file, header);
@@ -82,7 +83,8 @@ void StartLabels(InputFile& file, std::int64_t images, const std::string& images
                   SizeWords(kLabelsHeader, count, 1));
 }
 
-// The two files of a split, opened, checked and at their first image and label.
+// The two files of a split, opened, checked and at their first image and label. The order matters:
+// the labels are held to the count of the images.
 struct OpenSplit {
   explicit OpenSplit(const SplitFiles& files)
       : images_path(files.PathOf(files.names[0])), images(images_path, files.advice) {
@@ -103,6 +105,8 @@ void ReadSplit(const SplitFiles& files, Dataset* into) {
   const std::int64_t count = split.count, size = files.facts.per_image();
   std::vector<std::uint8_t> labels(static_cast<std::size_t>(count));
   split.labels->Read(labels, SizeWords(kLabelsHeader, count, 1));
+  // Labels are read and checked before memory is taken for the images. ExpectEnd also makes gzip
+  // compare its checksum.
   split.labels->ExpectEnd(SizeWords(kLabelsHeader, count, 1));
   for (std::int64_t i = 0; i < count; ++i) {
     const int label = labels[static_cast<std::size_t>(i)];
@@ -118,6 +122,7 @@ void ReadSplit(const SplitFiles& files, Dataset* into) {
   split.images.ExpectEnd(SizeWords(kImagesHeader, count, size));
 }
 
+// One task reads both files, since the count of images says how many labels there must be.
 void AddIdxTasks(const SplitFiles& files, Dataset* into,
                  std::vector<std::function<void()>>* tasks) {
   tasks->push_back([files, into] { ReadSplit(files, into); });

@@ -17,11 +17,13 @@ struct ResizeTo {
   bool any() const { return shorter > 0 || to.height > 0; }
 };
 
+// Takes a random part of the image and resizes it, as torchvision's RandomResizedCrop does.
 struct RandomResizedCrop {
   PictureSize size;  // of the result
   RandomCropSpec box;
 };
 
+// The configuration fills it in; it is part of a LoaderSpec, and ImageWriter and ImageRows read it.
 struct ImageChanges {
   ResizeTo resize = {};
   PictureSize center_crop = {};  // 0: none; with random_crop the size that is cut

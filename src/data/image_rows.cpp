@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t kSsdStream = StreamId("augment.ssd");
 constexpr int kValuesOfBox = 4;
 
+// Boxes can follow only changes that ShowBoxes or SSD's changes know, and their default boxes are
+// made for one size of the input.
 void CheckDetection(const LoaderSpec& spec, const ImageShape& shape) {
   const ImageChanges& changes = spec.changes;
   if (changes.resize.to.height == 0)
@@ -33,6 +35,7 @@ void CheckDetection(const LoaderSpec& spec, const ImageShape& shape) {
                       "; the network's default boxes are for " + SizeText({input, input}));
 }
 
+// Checks that the changes go with the kind of label that the set's task has.
 void CheckTargets(const Dataset& dataset, const LoaderSpec& spec, const ImageShape& shape) {
   const Task task = dataset.task();
   if (task == Task::kClassification) {
@@ -66,6 +69,8 @@ void Normalize(const std::vector<float>& values, const LoaderSpec& spec, float* 
     for (std::size_t c = 0; c < 3; ++c) out[i + c] = (values[i + c] / 255.0f - mean[c]) / std[c];
 }
 
+// Writes rows of images. ImageWriter makes the image; where labels depend on what it shows (pixels,
+// boxes), ImageWriter tells the part that is shown and this class makes the labels follow it.
 class ImageRows final : public RowWriter {
  public:
   ImageRows(const Dataset& dataset, const LoaderSpec& spec);
@@ -112,6 +117,8 @@ void ImageRows::Write(std::int64_t epoch, std::int64_t image, const RowPlace& ou
     *out.labels = dataset_.labels[static_cast<std::size_t>(image)];
     return images_.Write(epoch, image, to);
   }
+  // The writer sets it before labels are made: the random choices of the image are those of its
+  // labels.
   ShownPart part;
   if (dataset_.task() == Task::kSegmentation) {
     images_.Write(epoch, image, to, &part);
@@ -125,6 +132,7 @@ void ImageRows::Write(std::int64_t epoch, std::int64_t image, const RowPlace& ou
 }
 
 const ImageObjects& ImageRows::ObjectsOf(std::int64_t image, PictureSize read) const {
+  // The boxes were read when the set was opened, in pixels of the picture's size of then.
   const ImageObjects& objects =
       (*dataset_.objects)[static_cast<std::size_t>(dataset_.NumberInFiles(image))];
   if (read == objects.size) return objects;
@@ -156,6 +164,8 @@ std::vector<vision::LabeledBox> ImageRows::WriteSsd(std::int64_t epoch, std::int
 std::int64_t ImageRows::TermsOf(const std::vector<std::int32_t>& labels) const {
   const Task task = dataset_.task();
   if (task == Task::kClassification) return static_cast<std::int64_t>(labels.size());
+  // Background has label 0 in detection, and no label is negative in segmentation: both are no
+  // terms.
   const std::int32_t least = task == Task::kDetection ? 1 : 0;
   return std::count_if(labels.begin(), labels.end(),
                        [least](std::int32_t label) { return label >= least; });

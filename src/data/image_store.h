@@ -12,7 +12,8 @@ namespace ada::data {
 // Says which part of a picture of this size is needed: a box within it.
 using ChoosePart = std::function<Box(PictureSize)>;
 
-// Safe from several threads.
+// Images are numbered in the order of the files, whatever part of them a Dataset keeps
+// (Dataset::NumberInFiles). Safe from several threads.
 class ImageStore {
  public:
   virtual ~ImageStore() = default;

@@ -1,3 +1,5 @@
+// This file fixes the order of the steps and the random stream that each draws from. What is drawn
+// depends on (seed, epoch, image) and on the sizes of images, never on other images or on threads.
 #include "data/image_writer.h"
 
 #include <algorithm>
@@ -18,6 +20,8 @@ constexpr std::uint64_t kJitterStream = StreamId("augment.color_jitter");
 constexpr std::uint64_t kScaleStream = StreamId("augment.random_scale");
 constexpr std::uint64_t kErasingStream = StreamId("augment.random_erasing");
 
+// Returns the size that `resize` makes of an image of size `of`; `of` itself where it asks for
+// none.
 PictureSize Resized(const ResizeTo& resize, PictureSize of, const std::string& name) {
   if (resize.shorter > 0) return ShorterSide(of, resize.shorter, name);
   return resize.any() ? resize.to : of;
@@ -50,6 +54,8 @@ std::string TooSmallText(const std::string& name, const LoaderSpec& spec, Pictur
 
 ChangesProblem ProblemOfCrop(const Dataset& dataset, const LoaderSpec& spec) {
   const ImageChanges& c = spec.changes;
+  // A random resized crop has any size to cut from, and a random scale puts black around what is
+  // too small.
   if (!spec.random_crop || c.random_resized_crop || c.random_scale) return {};
   const PictureSize stored{dataset.height, dataset.width};
   const PictureSize resized = Resized(c.resize, stored, dataset.name);
@@ -104,11 +110,14 @@ ImageWriter::ImageWriter(const Dataset& dataset, const LoaderSpec& spec)
   const PictureSize size = SizeAfter(spec, {dataset.height, dataset.width}, dataset.name);
   shape_ = {size.height, size.width, dataset.channels};
   table_ = NormalizeTable(dataset.channels, spec.mean, spec.std);
+  // For batches of bytes the same loops run with a table that changes nothing.
   for (std::size_t i = 0; i < table_.size(); ++i)
     same_.push_back(static_cast<std::uint8_t>(i % 256));
   floats_ = dataset.store ? dataset.store->Floats() : nullptr;
   bytes_ = dataset.bytes();
   plain_ = bytes_ != nullptr && !spec.changes.any();
+  // Where images lie in memory all have one size, for which a crop can be checked before any is
+  // read.
   const ChangesProblem problem =
       ProblemOfChanges(dataset, spec, bytes_ != nullptr || floats_ != nullptr);
   if (!problem.empty()) throw ConfigError(problem.key + ": " + problem.text);
@@ -122,6 +131,8 @@ std::string ImageWriter::NameOf(std::int64_t image) const {
 
 void ImageWriter::Prefetch(std::int64_t image) const {
   if (!plain_) return;
+  // A shuffled data set is read in random order, which no processor foresees: the lines of the next
+  // image are asked for while this one is written.
   constexpr std::int64_t kLine = 64;
   const std::uint8_t* begin = bytes_ + image * stored_.numel();
   for (std::int64_t i = 0; i < stored_.numel(); i += kLine) __builtin_prefetch(begin + i);
@@ -143,6 +154,8 @@ Placement ImageWriter::PlaceIn(PictureSize stored, std::int64_t epoch, std::int6
   const PictureSize shown{shape_.height, shape_.width};
   if (spec_.random_crop && !HasRoom(spec_, stored, shown))
     throw DataError(TooSmallText(NameOf(image), spec_, stored, shown));
+  // The rule is core's, which backends with resident images follow as well. Without a random crop
+  // only its flip is taken, and the crop lies in the center.
   Placement place = PlaceImage(augment, spec_.seed, epoch, image);
   if (spec_.random_crop) return place;
   const Box box = CenterBox(stored, {shape_.height, shape_.width});
@@ -185,6 +198,7 @@ void ImageWriter::PlaceScaled(std::int64_t epoch, std::int64_t image, ShownPart*
   const Range& range = *spec_.changes.random_scale;
   const auto scale = static_cast<double>(
       draws.Uniform(static_cast<float>(range.low), static_cast<float>(range.high)));
+  // A side is clamped before it becomes an int; the product of both sides is checked after that.
   const auto scaled = [&](int side) {
     return static_cast<int>(std::clamp<std::int64_t>(std::llround(side * scale), 1, kMaxPixels));
   };
@@ -192,6 +206,8 @@ void ImageWriter::PlaceScaled(std::int64_t epoch, std::int64_t image, ShownPart*
   if (to.height > kMaxPixels / to.width)
     throw DataError(NameOf(image) + ": data.augment.random_scale makes " + SizeText(to) +
                     " of it; expected at most " + std::to_string(kMaxPixels));
+  // A window that is larger than the picture lies anywhere around it, one that is smaller anywhere
+  // in it.
   const auto place = [&](int spare) {
     return spare < 0 ? -draws.Below(1 - spare) : draws.Below(spare + 1);
   };
@@ -204,6 +220,7 @@ ShownPart ImageWriter::PartOf(PictureSize stored, std::int64_t epoch, std::int64
   const ImageChanges& changes = spec_.changes;
   const PictureSize wanted{shape_.height, shape_.width};
   ShownPart part{stored, WholeOf(stored), stored, WholeOf(wanted), false};
+  // The box is resized to the result's size, so that the window shows all of it.
   if (changes.random_resized_crop) {
     RandomStream random = StreamFor(spec_.seed, kCropStream, epoch, image);
     StreamDraws draws(&random);
@@ -213,6 +230,7 @@ ShownPart ImageWriter::PartOf(PictureSize stored, std::int64_t epoch, std::int64
     return part;
   }
   part.resized = Resized(changes.resize, stored, NameOf(image));
+  // Without a key that fixes the size, the first image decided it, and this one has another.
   if (!FixesSize(spec_) && part.resized != wanted)
     throw DataError(NameOf(image) + ": " + SizeText(part.resized) +
                     (changes.resize.any() ? " when it is resized" : "") + "; expected " +
@@ -234,6 +252,8 @@ void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, const Ima
                                ShownPart* shown) const {
   ShownPart part;
   Box inside;  // of the picture when it is resized: what the result shows of it
+  // Where the picture is resized, the whole box has to be decoded, and resizing computes what is
+  // shown of it. Where it is not, only the part that is shown needs to be decoded.
   const bool resizes =
       spec_.changes.resize.any() || spec_.changes.random_scale || spec_.changes.random_resized_crop;
   const Picture read = Read(image, [&](PictureSize size) {
@@ -282,6 +302,7 @@ std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
   const Box box = CenterBox(resized, size);
   const Box inside = Inside(box, resized);
   const Placement place{box.top - inside.top, box.left - inside.left, false};
+  // Only what the crop shows is computed.
   const Picture shown = ResizeBox(picture, WholeOf(picture.size()), resized, inside);
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   WriteImage(shown.pixels.data(), ShapeOf(shown), shape, place,

@@ -36,6 +36,10 @@ struct ImageValues {
   std::uint8_t* bytes = nullptr;
 };
 
+// Serves images of all kinds by the shortest way: bytes in memory that are only moved go through a
+// table, fp32 values are normalized one by one, and all else is decoded or cut out, resized,
+// cropped, colored and then normalized. Made by ImageRows for one LoaderSpec; it holds no state of
+// its own between images.
 class ImageWriter {
  public:
   // Both outlive it. Throws ConfigError where they do not go together.
@@ -58,6 +62,8 @@ class ImageWriter {
   void CheckUnchanged() const;
 
  private:
+  // These make a changed image, step by step: PartOf draws what is shown, Read decodes that part,
+  // WriteBytes changes colors, Put normalizes, Erase comes last.
   Picture Read(std::int64_t image, const ChoosePart& part) const;
   Placement PlaceIn(PictureSize stored, std::int64_t epoch, std::int64_t image) const;
   ShownPart PartOf(PictureSize stored, std::int64_t epoch, std::int64_t image) const;

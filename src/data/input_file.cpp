@@ -1,3 +1,5 @@
+// Plain files are read by stdio, .gz files by zlib. A DataError says that the file is wrong, a
+// DeviceError that the machine did not give it.
 #include "data/input_file.h"
 
 #include <zlib.h>
@@ -41,6 +43,8 @@ struct InputFile::Stream {
 InputFile::InputFile(std::string path, std::string advice)
     : path_(std::move(path)), advice_(std::move(advice)), packed_(path_.ends_with(".gz")) {
   namespace fs = std::filesystem;
+  // Errors that say nothing of the file go first: a machine that fails must not look like a missing
+  // file.
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
   RefuseMachineError(path_, error);
@@ -73,6 +77,9 @@ std::unique_ptr<InputFile::Stream> InputFile::Open() const {
 }
 
 std::size_t InputFile::ReadPacked(Stream& stream, std::span<std::uint8_t> to) const {
+  // zlib returns what it has unpacked even where it then fails, and says in gzerror whether it did:
+  // at the end of a file that is cut off the code is Z_BUF_ERROR with fewer bytes than were asked
+  // for.
   const int result = gzread(stream.packed, to.data(), static_cast<unsigned>(to.size()));
   const std::size_t got = result > 0 ? static_cast<std::size_t>(result) : 0;
   int code = Z_OK;
@@ -97,6 +104,7 @@ std::size_t InputFile::ReadPacked(Stream& stream, std::span<std::uint8_t> to) co
 std::size_t InputFile::ReadSome(Stream& stream, std::span<std::uint8_t> to) const {
   std::size_t done = 0;
   while (done < to.size()) {
+    // gzread takes an unsigned count and returns an int: pieces stay below both.
     const auto rest = to.subspan(done, std::min<std::size_t>(to.size() - done, 1u << 30));
     std::size_t got = 0;
     if (stream.packed) {
@@ -127,6 +135,9 @@ void InputFile::ExpectEnd(const std::string& expected) {
 }
 
 bool InputFile::TrailerAgrees(std::uint64_t bytes) const {
+  // A gzip file has a header of at least 10 bytes and a trailer of 8, the last four of which hold
+  // the unpacked size modulo 2^32 (RFC 1952). So a claim that the packed bytes cannot hold is no
+  // agreement.
   if (stored_bytes_ < 18 || bytes > stored_bytes_ * kMaxRatio) return false;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path_.c_str(), "rb"),
                                                              std::fclose);
@@ -144,6 +155,7 @@ std::uint64_t InputFile::UnpackedSize(std::uint64_t most) const {
   if (!packed_) return stored_bytes_;
   const std::unique_ptr<Stream> stream = Open();
   std::vector<std::uint8_t> scratch(kBufferBytes);
+  // A second stream over the same file: the position of the first one stays.
   while (stream->offset <= most && ReadSome(*stream, scratch) == scratch.size()) {
   }
   return stream->offset;

@@ -9,6 +9,8 @@
 
 namespace ada::data {
 
+// Serves readers whose files have a known size and layout (CIFAR, IDX): they check the size before
+// they take memory, and read on from there. One thread may use it at a time.
 class InputFile {
  public:
   // Unpacks where the name ends in .gz. `advice` (what to do) ends every message. Throws DataError
@@ -17,7 +19,8 @@ class InputFile {
   ~InputFile();
 
   // Exactly `to.size()` bytes; DataError with the offset where the file ends before or is damaged.
-  // `expected` says what should have been there, for that message.
+  // `expected` says what should have been there, for that message. Reading goes on where the last
+  // call ended.
   void Read(std::span<std::uint8_t> to, const std::string& expected);
 
   // Throws unless the (unpacked) file has exactly `bytes` bytes, without reading it where its size

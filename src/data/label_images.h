@@ -14,8 +14,9 @@ inline constexpr std::int32_t kNoLabel = -1;
 // The most classes of a set with label images.
 inline constexpr int kMostPixelClasses = 255;
 
-// Safe from several threads. `image` counts the images of the files, as Dataset::NumberInFiles
-// says.
+// Gives the label images of a data set one by one, when they are asked for; all copies of the
+// Dataset share it. LabelFiles (segmentation/label_files.h) implements it. Safe from several
+// threads. `image` counts the images of the files, as Dataset::NumberInFiles says.
 class LabelImages {
  public:
   virtual ~LabelImages() = default;

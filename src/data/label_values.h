@@ -10,6 +10,8 @@ namespace ada::data {
 // The name of a class that says: pixels of this value are passed over.
 inline constexpr char kIgnoredName[] = "ignored";
 
+// This is the key data.label_values, as LabelFiles looks values up and the configuration writes it
+// back.
 struct LabelValues {
   // In the order given: a value of a gray or palette PNG (0 to 255), or a color 0xRRGGBB; and the
   // class, which several may have.

@@ -31,6 +31,8 @@ void WakeUpQuietly() {
 // order; all below released are the caller's no more. So the batch that the caller holds is never
 // written to.
 struct Loader::Impl {
+  // A slot holds a batch of the ring and how far it is: workers write `batch` without the lock,
+  // each its own rows.
   struct Slot {
     Batch batch;
     std::exception_ptr error;
@@ -45,8 +47,11 @@ struct Loader::Impl {
         slots(spec.workers == 0 ? 1 : static_cast<std::size_t>(spec.prefetch) + 1) {}
   ~Impl();
 
+  // Does nothing where they run already; after a refused thread the next call tries again.
   void StartWorkers();
+  // Runs in each worker's thread until `stop`.
   void Work();
+  // Calls `make` and returns what it throws; null: nothing.
   template <class Make>
   static std::exception_ptr Try(Make make) noexcept;
   static void Keep(std::exception_ptr error, int part, Slot* slot);
@@ -63,8 +68,10 @@ struct Loader::Impl {
 
   std::mutex mutex;  // guards what follows, and of the slots all but the batch
   std::condition_variable work, done;
+  // Both number batches from the first of epoch 0.
   std::int64_t next_to_make = 0, released = 0;
   int next_part = 0;  // of next_to_make
+  // Counts the workers that are making a part at this moment, without the lock.
   int busy = 0;
   bool stop = false;
 };
@@ -116,12 +123,16 @@ void Loader::Impl::Work() {
     const std::int64_t sequence = next_to_make;
     const int part = next_part;
     Slot& slot = SlotOf(sequence);
+    // The worker that takes the first part of a batch empties its slot for all. Begin runs under
+    // the lock: it is short, and no part may be made before the vectors have their sizes.
     if (part == 0) {
       slot.error = nullptr;
       slot.parts_done = 0;
       Keep(Try([&] { maker.Begin(sequence, &slot.batch); }), -1, &slot);
     }
     if (++next_part == parts) next_part = 0, ++next_to_make;
+    // Where Begin failed, the parts are still counted, so that the slot becomes ready with its
+    // error.
     const bool begun = !slot.error || slot.failed_part >= 0;
     ++busy;
     lock.unlock();
@@ -130,6 +141,8 @@ void Loader::Impl::Work() {
     lock.lock();
     Keep(error, part, &slot);
     if (++slot.parts_done == parts) {
+      // Mixing needs all rows and takes its time, so it is done without the lock; no other thread
+      // touches the batch, since all of its parts are done.
       if (!slot.error) {
         lock.unlock();
         error = Try([&] { maker.Finish(sequence, &slot.batch); });
@@ -155,6 +168,7 @@ void Loader::Seek(std::int64_t epoch, std::int64_t index) {
   {
     std::unique_lock lock(impl.mutex);
     impl.released = impl.next_to_make - impl.window();  // no new work while the old is finished
+    // Parts that are being made are waited for; parts that nobody began are given up.
     impl.done.wait(lock, [&impl] { return impl.busy == 0; });
     for (Impl::Slot& slot : impl.slots) slot.ready = false;
     impl.next = epoch * batches_per_epoch() + index;
@@ -173,6 +187,7 @@ const Batch& Loader::Next() {
     slot.error = Impl::Try([&] { impl.maker.Make(impl.next, &slot.batch); });
   } else {
     std::unique_lock lock(impl.mutex);
+    // Asking for the next batch gives back the ones before it, whose slots workers may fill again.
     for (; impl.released < impl.next; ++impl.released) impl.SlotOf(impl.released).ready = false;
     impl.work.notify_all();
     impl.done.wait(lock, [&slot] { return slot.ready; });

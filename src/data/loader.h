@@ -30,6 +30,9 @@ struct BatchPart {
   int index = 0, of = 1, micro = 0;
 };
 
+// Says how the images of one split become batches. It is made from the configuration, once for
+// training and once for evaluation, where nothing is random. All but workers and prefetch, which
+// decide when a batch is made, is part of what a batch is a function of.
 struct LoaderSpec {
   int batch_size = 128;
   BatchPart part = {};
@@ -53,6 +56,8 @@ struct LoaderSpec {
 // files, or are erased or mixed, which is done to normalized values.
 bool ComeAsBytes(const Dataset& dataset, const LoaderSpec& spec);
 
+// The trainer takes this for one step, or one process's part of it. All vectors have the same rows
+// in the same order.
 struct Batch {
   std::vector<float> images;              // [rows, h, w, c], normalized
   std::vector<std::uint8_t> bytes = {};   // LoaderSpec::as_bytes: instead, as they are before that
@@ -75,6 +80,8 @@ struct Batch {
   std::vector<BrokenImage> broken = {};  // in the order of their rows; replaced or left out
 };
 
+// Serves one thread, which calls Seek and Next; the threads that make batches are its own. It holds
+// prefetch + 1 batches (one where there are no workers), each in memory that is used again.
 class Loader {
  public:
   // The data set must outlive it, unchanged. Throws ConfigError where the two do not go together:

@@ -1,3 +1,5 @@
+// Draws from Beta(alpha, alpha) as X / (X + Y) of two gamma variables, in logarithms, since alpha
+// may be so small that both are below fp64's smallest number.
 #include "data/mixing.h"
 
 #include <algorithm>
@@ -20,6 +22,7 @@ double LogGammaDrawFromOne(RandomStream& random, double alpha) {
   const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   for (;;) {
     const double x = random.Normal(), root = 1 + c * x;
+    // The cube is a proposal only where it is positive.
     if (root <= 0) continue;
     const double v = root * root * root;
     if (std::log(OpenUniform(random)) < x * x / 2 + d - d * v + d * std::log(v))
@@ -52,6 +55,8 @@ double BetaDraw(RandomStream& random, double alpha) {
   return 1 / (1 + std::exp(difference));
 }
 
+// The box as torchvision's CutMix has it: its center is uniform over all pixels, half its sides are
+// whole numbers, and it is cut off at the edges, so that it may be smaller than drawn, or empty.
 MixBox DrawBox(RandomStream& random, double side, const MixedShape& shape) {
   const auto x = static_cast<std::int64_t>(random.Below(static_cast<std::uint32_t>(shape.width)));
   const auto y = static_cast<std::int64_t>(random.Below(static_cast<std::uint32_t>(shape.height)));
@@ -61,6 +66,8 @@ MixBox DrawBox(RandomStream& random, double side, const MixedShape& shape) {
           std::min(y + half_h, shape.height), std::min(x + half_w, shape.width)};
 }
 
+// The order of the operands is torchvision's: the rolled image times 1 - share, plus the image
+// times share.
 void Blend(float* row, const float* other, std::int64_t n, float share) {
   const float rest = 1 - share;
   for (std::int64_t i = 0; i < n; ++i) row[i] = other[i] * rest + row[i] * share;
@@ -83,6 +90,7 @@ MixDraw DrawMix(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
   RandomStream random(seed ^ StreamId("mix"), static_cast<std::uint64_t>(sequence));
   const double mixup = mixing.mixup_alpha > 0 ? mixing.mixup_p : 0;
   const double cutmix = mixing.cutmix_alpha > 0 ? mixing.cutmix_p : 0;
+  // One word decides which of the two it is, so that their shares of the batches add up.
   const auto coin = static_cast<double>(random.Uniform());
   if (coin < mixup) {
     draw.kind = MixDraw::Kind::kMixup;
@@ -93,6 +101,7 @@ MixDraw DrawMix(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
     draw.box = DrawBox(random, side, shape);
     const auto area =
         static_cast<double>((draw.box.bottom - draw.box.top) * (draw.box.right - draw.box.left));
+    // After the cut at the edges the share is no longer the draw, but what the box leaves.
     draw.share = 1 - area / static_cast<double>(shape.height * shape.width);
   }
   return draw;

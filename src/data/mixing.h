@@ -8,6 +8,7 @@ namespace ada::data {
 
 struct Batch;
 
+// Holds the keys data.augment.mixup and data.augment.cutmix.
 struct Mixing {
   double mixup_alpha = 0, mixup_p = 1;    // alpha 0: never; p: share of the batches
   double cutmix_alpha = 0, cutmix_p = 1;  // of the batches too: one of the two, or none
@@ -34,7 +35,8 @@ MixDraw DrawMix(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
                 const MixedShape& shape);
 
 // Mixes the batch's images, in fp32 after their normalization, as drawn, and fills in second_labels
-// and shares; where nothing is drawn they become empty.
+// and shares; where nothing is drawn they become empty. Rows of several processes are mixed within
+// each process: BatchMaker gives each the row before its first one.
 void MixBatch(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
               const MixedShape& shape, Batch* batch);
 

@@ -1,3 +1,5 @@
+// Lists come from people and other programs: byte order marks, CRLF and blanks are passed over
+// where they can mean nothing, and what looks like another encoding is refused.
 #include "data/names_file.h"
 
 #include <algorithm>
@@ -14,6 +16,8 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kBlank = " \t\r\v\f";
 
+// Returns the name in a line, which may be empty. Names of classes may hold blanks, names of images
+// may not.
 std::string_view NameIn(std::string_view line, NamePart part) {
   if (part == NamePart::kWholeLine)
     return line.substr(0, line.size() - (line.ends_with('\r') ? 1 : 0));
@@ -43,6 +47,7 @@ std::vector<NameInFile> ReadNamesFile(const std::string& path, std::uint64_t mos
     text.remove_prefix(std::min(end + 1, text.size()));
     if (name.empty()) continue;
     const std::string place = path + ": line " + std::to_string(line) + ": ";
+    // In UTF-16 every other byte of a plain name is NUL.
     if (HasControl(name))
       throw DataError(place + "the name " + Shown(name) +
                       " has a control character; expected a text file with a name in each line");

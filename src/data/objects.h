@@ -8,6 +8,8 @@
 
 namespace ada::data {
 
+// Holds the boxes of one image, which are read when the set is opened; a Dataset has one for each
+// image of its files.
 struct ImageObjects {
   std::string name;  // as lists of images and results call it: without folder and ending
   PictureSize size;  // of the image in its file

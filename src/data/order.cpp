@@ -16,6 +16,7 @@ Order ShuffledOrder(std::uint64_t seed, std::int64_t epoch, std::int64_t images)
   Order order(static_cast<std::size_t>(images));
   std::iota(order.begin(), order.end(), 0u);
   RandomStream random(seed, kShuffleStream + static_cast<std::uint64_t>(epoch));
+  // From the last place down: each place takes one of those that are left, itself included.
   for (std::size_t left = order.size(); left > 1; --left) {
     std::swap(order[left - 1], order[random.Below(static_cast<std::uint32_t>(left))]);
   }

@@ -13,7 +13,8 @@ using Order = std::vector<std::uint32_t>;
 // A uniformly random permutation of 0..images-1 (Fisher and Yates; Knuth's algorithm P).
 Order ShuffledOrder(std::uint64_t seed, std::int64_t epoch, std::int64_t images);
 
-// Remembers the orders of the epochs last asked for. Safe from several threads.
+// Remembers the orders of the epochs last asked for. Safe from several threads. Shuffling takes a
+// while for large sets, and each part of each batch asks for its epoch's order.
 class OrderCache {
  public:
   OrderCache(std::uint64_t seed, std::int64_t images) : seed_(seed), images_(images) {}

@@ -1,3 +1,4 @@
+// Decodes one picture a call; where only a part is asked for, only that part.
 #include "data/picture_files.h"
 
 #include <algorithm>
@@ -47,6 +48,8 @@ PictureNeeds PictureFiles::HeaderOf(std::int64_t image) const {
 Picture PictureFiles::Read(std::int64_t image, const ChoosePart& part) const {
   const std::string path = NameOf(image);
   const std::vector<std::uint8_t> file = ReadPictureFile(path);
+  // The size is read from the file at hand and not taken from `headers_`: the file may have been
+  // replaced since, and whoever has labels for it compares the sizes.
   const PictureSize size = SizeOfPicture(file, path, rules_);
   const Box box = part(size);
   const bool whole = box == WholeOf(size);

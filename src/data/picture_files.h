@@ -10,7 +10,8 @@
 
 namespace ada::data {
 
-// Many names in one block of memory.
+// Many names in one block of memory. A set may have millions of files, and a string for each would
+// take several times the memory.
 class NameList {
  public:
   void Add(std::string_view folder, std::string_view name);  // "folder/name"
@@ -28,6 +29,8 @@ bool IsPictureName(std::string_view name);
 // A file's name without its folder and its ending.
 std::string TitleOfFile(std::string_view path);
 
+// Serves sets whose images are files. It keeps names and, once they were read, headers, but no
+// pixels: each picture is read from its file whenever it is asked for.
 class PictureFiles final : public ImageStore {
  public:
   // `prefix` stands before each of `names`.

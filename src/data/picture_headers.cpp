@@ -1,3 +1,4 @@
+// Headers are read without the lock: two threads may read the same one, and the first answer stays.
 #include "data/picture_headers.h"
 
 namespace ada::data {

@@ -1,3 +1,5 @@
+// A sample of headers is read in parallel; each kind of surprise becomes one line with its count
+// and the first picture that has it.
 #include "data/picture_warnings.h"
 
 #include <algorithm>

@@ -28,6 +28,8 @@ struct RowPlace {
   float* locations = nullptr;
 };
 
+// BatchMaker calls it for each row. It is made once for a data set and a spec, which it checks
+// against each other; after that it has no state, so that rows can be written in any order.
 class RowWriter {
  public:
   virtual ~RowWriter() = default;

@@ -1,3 +1,4 @@
+// Labels and boxes go the way of their image: cut, resized, cut again, mirrored.
 #include "data/shown_part.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace {
 // For each place of the result along one axis the place in the picture; -1: beside it.
 std::vector<int> PlacesOf(int window_begin, int window_size, int resized, int box_begin,
                           int box_size, bool mirrored) {
+  // Rows and columns are independent of each other: two lists of places make the whole map.
   std::vector<int> places(static_cast<std::size_t>(window_size), -1);
   for (int i = 0; i < window_size; ++i) {
     const int at = window_begin + i;

@@ -9,7 +9,9 @@
 namespace ada::data {
 
 // `box` of the picture is resized to `resized`; of that `window` is shown, which may reach beyond
-// it; then columns are mirrored if `flip`.
+// it; then columns are mirrored if `flip`. ImageWriter writes it for each image whose labels follow
+// it. Boxes and sizes are in whole pixels: `box` of the stored picture, `window` of the resized
+// one.
 struct ShownPart {
   PictureSize stored;
   Box box;

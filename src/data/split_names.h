@@ -11,6 +11,7 @@ namespace ada::data {
 // What people call the split on which a training is evaluated while it goes on.
 const std::vector<std::string>& ValidationNames();
 
+// These are names of folders or lists below the set's path.
 struct SplitsOfSet {
   std::string train, validation, test;  // validation "": there is none
 };

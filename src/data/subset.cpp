@@ -49,6 +49,8 @@ Dataset Pick(const Dataset& dataset, Chosen chosen) {
   return part;
 }
 
+// Images in a store stay where they are: the labels say how many of them count, `picked` or `first`
+// which.
 void KeepFirst(Dataset& dataset, std::int64_t count) {
   if (dataset.tokens) {
     dataset.tokens = dataset.tokens->Part(0, count);
@@ -60,6 +62,7 @@ void KeepFirst(Dataset& dataset, std::int64_t count) {
   if (!dataset.store) dataset.pixels.resize(kept * static_cast<std::size_t>(dataset.per_image()));
 }
 
+// Copies the images from `first` on into a set of their own; those before it stay as they are.
 Dataset CopyFrom(const Dataset& dataset, std::int64_t first) {
   Dataset last = EmptyLike(dataset);
   if (dataset.tokens) {
@@ -118,6 +121,9 @@ std::vector<std::int64_t> PartsOf(const std::vector<std::vector<std::int64_t>>& 
   return parts;
 }
 
+// Some images of each class are drawn by the first steps of a shuffle (Fisher and Yates). Sets
+// whose labels are all 0 (boxes, label images) count as one class; sequences have no labels and
+// never come here.
 Dataset SplitShare(Dataset& dataset, std::int64_t count, std::uint64_t seed) {
   constexpr std::uint64_t kStream = StreamId("validation");
   std::vector<std::vector<std::int64_t>> by_class = ByClass(dataset);
@@ -134,6 +140,7 @@ Dataset SplitShare(Dataset& dataset, std::int64_t count, std::uint64_t seed) {
   }
   const auto is_held_back = [&](std::int64_t i) { return held_back[static_cast<std::size_t>(i)]; };
   Dataset part = Pick(dataset, is_held_back);
+  // What was left out belongs to the training split, whatever is held back of it.
   std::vector<BrokenImage> left_out = std::move(dataset.left_out);
   dataset = Pick(dataset, [&](std::int64_t i) { return !is_held_back(i); });
   dataset.left_out = std::move(left_out);
@@ -159,6 +166,7 @@ Dataset SplitLast(Dataset& dataset, std::int64_t count) {
                       " training images; expected fewer, so that some are left to train on");
   }
   if (count == 0) return EmptyLike(dataset);
+  // The last images of a set that is sorted by class would be those of its last classes.
   const auto held_back = [&](std::int64_t i) { return IsSpread(i, images, count); };
   Dataset last = dataset.by_class ? Pick(dataset, held_back) : CopyFrom(dataset, images - count);
   if (dataset.by_class)
@@ -182,6 +190,7 @@ Dataset SplitOff(Dataset& dataset, const HeldBack& held_back) {
 
 const std::uint8_t* Dataset::bytes() const {
   if (!store) return pixels.data();
+  // Picked images do not follow each other in the store.
   const std::uint8_t* all = picked.empty() ? store->Bytes() : nullptr;
   return all == nullptr ? nullptr : all + first * per_image();
 }

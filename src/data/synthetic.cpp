@@ -29,13 +29,15 @@ constexpr std::uint64_t kPatternStream = StreamId("synthetic.pattern");
 constexpr std::uint64_t kTrainStream = StreamId("synthetic.train");
 constexpr std::uint64_t kTestStream = StreamId("synthetic.test");
 
-// Up to 0.4 turns a pixel in either direction.
+// Up to 0.4 turns a pixel in either direction. A word is spread evenly over -kMost..kMost.
 std::uint32_t StepFrom(std::uint32_t word) {
   constexpr std::uint64_t kMost = 1717986918;  // 0.4 * 2^32
   return static_cast<std::uint32_t>((word * (2 * kMost + 1) >> 32) - kMost);
 }
 
-// The classes' colors are spread evenly over each channel, in an order of the channel's own.
+// The classes' colors are spread evenly over each channel, in an order of the channel's own. The
+// order of the colors is a permutation that each channel draws for itself, so that every channel
+// tells all classes apart, each in another way.
 std::vector<ChannelPattern> MakePatterns(const SyntheticSpec& spec, std::uint64_t seed) {
   const auto channels = static_cast<std::size_t>(spec.channels);
   std::vector<ChannelPattern> patterns(static_cast<std::size_t>(spec.classes) * channels);
@@ -85,6 +87,7 @@ std::vector<std::uint8_t> DrawClasses(const SyntheticSpec& spec, std::uint64_t s
 void AddNoise(const std::uint8_t* clean, std::int64_t size, std::uint64_t seed,
               std::uint64_t stream, std::int64_t image, std::uint8_t* out) {
   for (std::int64_t block = 0; block * 4 < size; ++block) {
+    // The words of a pixel depend only on image and place, so that any image can be made by itself.
     const auto words = Philox(
         seed, stream, static_cast<std::uint64_t>(image) << 32 | static_cast<std::uint32_t>(block));
     for (std::int64_t i = block * 4; i < std::min(size, block * 4 + 4); ++i) {
@@ -132,6 +135,7 @@ void Measure(const Dataset& dataset, std::vector<double>* mean, std::vector<doub
   }
 }
 
+// Bounds keep all products within their types, and the whole set within what a machine may have.
 void Check(const SyntheticSpec& spec) {
   const auto require = [](bool good, const char* key, std::int64_t value, const char* expected) {
     if (!good) {
@@ -162,6 +166,7 @@ Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed) {
   Splits splits;
   splits.train = MakeSplit(spec, classes, seed, kTrainStream, spec.train);
   splits.test = MakeSplit(spec, classes, seed, kTestStream, spec.test);
+  // `normalize: standard` takes the training images' own moments, as for published sets.
   Measure(splits.train, &splits.mean, &splits.std);
   return splits;
 }

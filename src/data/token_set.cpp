@@ -15,6 +15,7 @@ std::string TokenSet::NameAt(std::int64_t /*place*/) const {
 }
 
 std::vector<std::int32_t> SampleOf(const TokenSet& tokens) {
+  // At most about this many tokens are read, and as many targets: every `step`-th sequence.
   constexpr std::int64_t kMost = 1 << 22;
   const std::int64_t count = tokens.sequences(), context = tokens.context();
   const std::int64_t wanted = std::max<std::int64_t>(kMost / context, 1);

@@ -16,7 +16,8 @@ struct SequencePlace {
   std::int32_t* targets = nullptr;  // likewise, or kNoLabel
 };
 
-// One split. Safe from several threads.
+// One split. Safe from several threads. TokenStream (windows of files laid end to end) and
+// TokenRows (rows of an array) implement it. Dataset::tokens holds it; parts share the files.
 class TokenSet {
  public:
   TokenSet(int context, int vocabulary) : context_(context), vocabulary_(vocabulary) {}

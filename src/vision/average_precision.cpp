@@ -1,3 +1,5 @@
+// The steps follow eval_detection_voc, calc_detection_voc_prec_rec and calc_detection_voc_ap of
+// ChainerCV; where NumPy has a NaN or an order of sums, so have these.
 #include "vision/average_precision.h"
 
 #include <algorithm>
@@ -42,6 +44,8 @@ std::vector<double> Falling(const std::vector<double>& values) {
   return falling;
 }
 
+// The precision at a recall is the best at that recall or above, 0 where none reaches it. Each term
+// is divided before it is added, as there.
 double ElevenPoints(const std::vector<double>& falling, const std::vector<double>& recall) {
   double ap = 0;
   std::size_t at = 0;
@@ -52,6 +56,8 @@ double ElevenPoints(const std::vector<double>& falling, const std::vector<double
   return ap;
 }
 
+// Adds up steps of the curve: the area is taken where the recall changes. A last part of zero
+// stands for the step to recall 1, so that NumPy's sum has as many terms as there.
 double AreaBelow(const std::vector<double>& falling, const std::vector<double>& recall) {
   std::vector<double> parts;
   double before = 0;
@@ -85,6 +91,7 @@ void AveragePrecision::Add(std::span<const LabeledBox> ground_truth,
 void AveragePrecision::Add(std::span<const LabeledBox> ground_truth,
                            std::span<const Detection> detections, std::span<const double> scores) {
   ADA_CHECK(scores.size() == detections.size());
+  // Only classes that the image has are gone through, since there may be many.
   std::vector<char> seen(classes_.size(), 0);
   const auto see = [&](int label) {
     ADA_CHECK(label >= 0 && label < classes());
@@ -117,6 +124,8 @@ void AveragePrecision::AddClass(int label, std::span<const LabeledBox> ground_tr
     scores.push_back(all_scores[i]);
   }
   std::vector<char> taken(boxes.size(), 0);
+  // Scores decide who takes a box first. An overlap that is NaN counts as enough, as NumPy's
+  // comparison `< overlap` is false for it.
   for (const std::int32_t i : ByFallingScore(scores)) {
     const auto at = static_cast<std::size_t>(i);
     int outcome = 0;
@@ -175,6 +184,7 @@ PrecisionRecall AveragePrecision::Curve(int label) const {
     const int outcome = of_class.found[static_cast<std::size_t>(i)].outcome;
     if (outcome == 1) ++right;
     if (outcome == 0) ++wrong;
+    // Before the first right or wrong detection this is 0 / 0, NaN.
     curve.precision.push_back(static_cast<double>(right) / static_cast<double>(right + wrong));
     if (of_class.positives > 0)
       curve.recall.push_back(static_cast<double>(right) / static_cast<double>(of_class.positives));

@@ -26,7 +26,9 @@ struct ClassPrecision {
 // Counts image by image. A box covers its last pixels too: sides are one longer than the difference
 // of its corners. In an image, a class's detections come by falling score; each takes the box that
 // it overlaps most (from `overlap` on, the first of equal ones): right if no other took it before,
-// wrong if one did, and nothing if it is difficult.
+// wrong if one did, and nothing if it is difficult. Detection metrics (train/metrics) make one for
+// each evaluation and add its images in their order; it keeps a score and an outcome for each
+// detection and no boxes. One thread at a time.
 class AveragePrecision {
  public:
   explicit AveragePrecision(int classes, float overlap = 0.5F);
@@ -39,11 +41,13 @@ class AveragePrecision {
            std::span<const double> scores);
 
   // What it has seen as bytes for another process of this program, and that of another one, whose
-  // images lie after this one's, added.
+  // images lie after this one's, added. Both must be of the same program and the same number of
+  // classes: the bytes have no header.
   std::string Save() const;
   void Append(const std::string& saved);
 
   int classes() const { return static_cast<int>(classes_.size()); }
+  // Sorts all detections of a class; equal scores come as ByFallingScore has them.
   PrecisionRecall Curve(int label) const;
   std::vector<ClassPrecision> Judge() const;  // a class each
 

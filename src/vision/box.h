@@ -41,7 +41,8 @@ auto Overlap(const BasicBox<A>& a, const BasicBox<B>& b) {
   return common / (static_cast<T>(a.Area()) + static_cast<T>(b.Area()) - common);
 }
 
-// Returns a box of an image whose height and width are multiplied by these factors.
+// Returns a box of an image whose height and width are multiplied by these factors. Sides are
+// multiplied in fp32, each once.
 inline Box Scaled(const Box& box, float height, float width) {
   return {box.y0 * height, box.x0 * width, box.y1 * height, box.x1 * width};
 }

@@ -1,3 +1,6 @@
+// This is the encoding; decoder.cpp has the other way. Default boxes lie in regular grids, so that
+// those which overlap a box are a rectangle of cells: only these are looked at, in place of all
+// pairs of default boxes and boxes. The results are those of the full matrix of ChainerCV.
 #include "vision/coder.h"
 
 #include <algorithm>
@@ -35,6 +38,8 @@ BoxCoder::BoxCoder(const DefaultBoxSpec& spec) : spec_(spec), centers_(MakeDefau
   int first = 0;
   for (std::size_t k = 0; k < spec.grids.size(); ++k) {
     const int cells = spec.grids[k], stride = spec.BoxesOfCell(k);
+    // All boxes of the same kind in a grid have the same size: their edges are a list for the rows
+    // and one for the columns.
     for (int box = 0; box < stride; ++box) {
       Grid grid{first + box, stride, {}, {}, {}, {}};
       for (int i = 0; i < cells; ++i) {
@@ -59,6 +64,8 @@ void BoxCoder::VisitOverlaps(const Box& box, Visit visit) const {
   const double y0 = box.y0, x0 = box.x0, y1 = box.y1, x1 = box.x1;
   const double area = static_cast<double>(box.Area());
   for (const Grid& grid : grids_) {
+    // An inverted box meets nothing. One with NaN may, but its IoU is NaN, which wins no
+    // comparison.
     const Stretch rows = Meeting(grid.y0, grid.y1, y0, y1);
     const Stretch columns = Meeting(grid.x0, grid.x1, x0, x1);
     for (std::size_t row = rows.first; row < rows.end; ++row) {
@@ -96,6 +103,7 @@ std::vector<std::int32_t> BoxCoder::MatchBoxes(std::span<const LabeledBox> groun
     Match& own = best[j];
     VisitOverlaps(ground_truth[j].box, [&](std::int32_t at, double iou) {
       const auto i = static_cast<std::size_t>(at);
+      // Strictly larger: of boxes that overlap a default box equally the first one stays.
       if (iou > largest[i]) {
         largest[i] = iou;
         nearest[i] = static_cast<std::int32_t>(j);
@@ -127,6 +135,8 @@ std::vector<std::int32_t> BoxCoder::MatchBoxes(std::span<const LabeledBox> groun
   return matched;
 }
 
+// Sides and centers of the box are fp32, as in the arrays of the original; the default box makes
+// the rest fp64.
 void BoxCoder::EncodeOne(const Box& box, const CenterBox& center, float* location) const {
   const float h = box.y1 - box.y0, w = box.x1 - box.x0;
   const float cy = box.y0 + h / 2, cx = box.x0 + w / 2;

@@ -11,6 +11,7 @@
 
 namespace ada::vision {
 
+// Training takes the defaults; the others are for comparisons with recordings.
 struct EncodeSpec {
   double overlap = 0.5;  // a default box with at least this IoU with a box is of its class
   // What stands in the locations of background boxes, which no loss reads: zero, or as recorded
@@ -18,6 +19,7 @@ struct EncodeSpec {
   bool last_box_on_background = false;
 };
 
+// The section `detection` of the configuration fills it in; evaluation and prediction decode by it.
 struct DecodeSpec {
   std::optional<double> nms =
       0.45;            // a box with this IoU or more with a better one goes; unset: none
@@ -30,6 +32,9 @@ struct DecodeSpec {
   bool as_recorded = false;
 };
 
+// The loader encodes labels with it (data/image_rows.cpp), and evaluation decodes what the network
+// gives. It only holds the default boxes of one network, so that several threads may use it at a
+// time.
 class BoxCoder {
  public:
   explicit BoxCoder(const DefaultBoxSpec& spec);

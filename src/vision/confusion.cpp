@@ -1,3 +1,4 @@
+// Counts are whole numbers, so that the order of images, threads and processes changes nothing.
 #include "vision/confusion.h"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ double Share(std::int64_t part, std::int64_t whole) {
 
 Confusion::Confusion(int classes) : classes_(0) { Grow(classes); }
 
+// Rows become longer, so the counts move to where they lie in the larger matrix.
 void Confusion::Grow(int classes) {
   if (classes <= classes_) return;
   const auto before = static_cast<std::size_t>(classes_), now = static_cast<std::size_t>(classes);
@@ -33,6 +35,7 @@ void Confusion::Grow(int classes) {
 void Confusion::Add(std::span<const std::int32_t> ground_truth,
                     std::span<const std::int32_t> prediction) {
   ADA_CHECK(ground_truth.size() == prediction.size());
+  // The largest label is found first: the matrix grows at most once an image.
   std::int32_t largest = -1, smallest = 0;
   for (std::size_t i = 0; i < ground_truth.size(); ++i) {
     largest = std::max({largest, ground_truth[i], prediction[i]});
@@ -57,6 +60,7 @@ void Confusion::Append(const std::string& saved) {
   std::vector<std::int64_t> counts(saved.size() / sizeof(std::int64_t));
   std::memcpy(counts.data(), saved.data(), counts.size() * sizeof(counts[0]));
   int classes = 0;
+  // The bytes hold a square matrix and say its size by their number.
   while (static_cast<std::size_t>(classes) * static_cast<std::size_t>(classes) < counts.size())
     ++classes;
   Grow(classes);

@@ -8,6 +8,9 @@
 
 namespace ada::vision {
 
+// Segmentation metrics (train/metrics) make one for each evaluation; the metrics are those of
+// ChainerCV's eval_semantic_segmentation. Labels of Count, Iou and Accuracy must lie below
+// classes().
 class Confusion {
  public:
   // At least so many classes; more where a larger label is seen.

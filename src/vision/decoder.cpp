@@ -1,4 +1,5 @@
-// BoxCoder::Decode.
+// BoxCoder::Decode. This is the way from the values of SSD's heads to detections: probabilities,
+// boxes, and for each class a threshold and suppression. `plain` below is DecodeSpec::as_recorded.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -26,6 +27,7 @@ std::vector<float> Probabilities(const float* scores, std::size_t boxes, std::si
   return probabilities;
 }
 
+// Products of two fp32 numbers stay fp32, and the default box makes the rest fp64, as in NumPy.
 BasicBox<double> DecodedBox(const CenterBox& center, const float* location,
                             const DefaultBoxSpec& spec, bool plain) {
   const auto by_center = static_cast<float>(spec.center_variance);
@@ -48,6 +50,8 @@ Box Narrowed(const BasicBox<double>& box) {
 void KeepBest(std::vector<Detection>& found, std::size_t most) {
   if (most == 0 || found.size() <= most) return;
   std::vector<float> scores;
+  // ByFallingScore puts the later of equal scores first. Over the reversed list that is the earlier
+  // one.
   for (auto one = found.rbegin(); one != found.rend(); ++one) scores.push_back(one->score);
   std::vector<std::int32_t> best = ByFallingScore(scores);
   std::vector<char> stays(found.size(), 0);
@@ -74,11 +78,13 @@ std::vector<Detection> BoxCoder::Decode(const float* locations, const float* sco
   std::vector<Detection> found;
   std::vector<BasicBox<double>> candidates;
   std::vector<float> candidate_scores;
+  // Column 0 of the scores is the background, which is never a detection.
   for (int label = 0; label + 1 < classes; ++label) {
     candidates.clear();
     candidate_scores.clear();
     const float* of_class = probabilities.data() + static_cast<std::size_t>(label + 1) * boxes;
     for (std::size_t i = 0; i < boxes; ++i) {
+      // A probability that is NaN is dropped here.
       if (!(of_class[i] >= spec.score)) continue;
       candidates.push_back(decoded[i]);
       candidate_scores.push_back(of_class[i]);

@@ -1,3 +1,4 @@
+// The tables of ssd300 and ssd512 are ChainerCV's, which took them from the authors' Caffe models.
 #include "vision/default_boxes.h"
 
 #include <cmath>
@@ -52,6 +53,8 @@ std::vector<CenterBox> MakeDefaultBoxes(const DefaultBoxSpec& spec) {
   std::vector<CenterBox> boxes;
   boxes.reserve(static_cast<std::size_t>(spec.Boxes()));
   for (std::size_t k = 0; k < spec.grids.size(); ++k) {
+    // The order of a cell's boxes is the order of the heads' channels: weights that were trained
+    // elsewhere depend on it.
     const double size = spec.sizes[k], large = std::sqrt(size * spec.sizes[k + 1]);
     for (int row = 0; row < spec.grids[k]; ++row) {
       for (int column = 0; column < spec.grids[k]; ++column) {

@@ -25,6 +25,7 @@ DefaultBoxSpec Ssd512Boxes();
 // One of these by the network's name; throws InternalError for another.
 DefaultBoxSpec DefaultBoxesOf(const std::string& network);
 
+// This is a default box by its center and sides, the form in which boxes are encoded.
 struct CenterBox {
   double cy = 0, cx = 0, h = 0, w = 0;  // pixels of the network's input
 };

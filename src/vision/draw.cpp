@@ -1,3 +1,5 @@
+// All drawing but that of labels fills boxes, which are cut off at the picture's edges: outlines,
+// grounds and the pixels of letters.
 #include "vision/draw.h"
 
 #include <algorithm>
@@ -78,6 +80,7 @@ void DrawBox(RgbView picture, const Box& box, Rgb color, int thickness) {
   if (HasNan(box)) return;
   const PixelBox b = PixelsOf(box);
   const int rows = std::min(thickness, b.y1 - b.y0), columns = std::min(thickness, b.x1 - b.x0);
+  // Lines lie within the box, so that its outline shows which pixels belong to it.
   FillBox(picture, {b.y0, b.x0, b.y0 + rows, b.x1}, color);
   FillBox(picture, {b.y1 - rows, b.x0, b.y1, b.x1}, color);
   FillBox(picture, {b.y0, b.x0, b.y1, b.x0 + columns}, color);
@@ -117,6 +120,7 @@ void DrawLabeledBox(RgbView picture, const Box& box, int label, std::string_view
   const PixelBox b = PixelsOf(box);
   if (b.y1 <= 0 || b.x1 <= 0 || b.y0 >= picture.height || b.x0 >= picture.width) return;
   const int height = TextHeight(zoom), width = TextWidth(caption, zoom);
+  // The caption stands on the box; where the picture ends above, within it.
   const int y = b.y0 >= height ? b.y0 - height : b.y0;
   DrawText(picture, std::max(0, std::min(y, picture.height - height)),
            std::max(0, std::min(b.x0, picture.width - width)), caption, TextColor(color), color,
@@ -130,6 +134,7 @@ void DrawLabels(RgbView picture, std::span<const std::int32_t> labels, float opa
     const auto from = static_cast<float>(before), to = static_cast<float>(color);
     return static_cast<std::uint8_t>(std::lround(from + (to - from) * opacity));
   };
+  // Neighbors mostly have the same label, whose color is kept.
   std::int32_t last = -1;
   Rgb color;
   for (std::size_t i = 0; i < labels.size(); ++i) {

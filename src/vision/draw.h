@@ -8,7 +8,8 @@
 
 namespace ada::vision {
 
-// A picture of 8 bits a value, red, green, blue, row after row without gaps.
+// A picture of 8 bits a value, red, green, blue, row after row without gaps. The pixels belong to
+// the caller and must outlive the call. Nothing is drawn outside of them.
 struct RgbView {
   std::uint8_t* pixels = nullptr;
   int height = 0, width = 0;

@@ -1,3 +1,6 @@
+// Suppression compares each candidate only with boxes that were kept near it: these lie in a grid
+// of cells by their centers. The comparison itself is the same as between all pairs, so the result
+// is, too.
 #include "vision/nms.h"
 
 #include <algorithm>
@@ -15,6 +18,8 @@ struct KeptBox {
   T area;
 };
 
+// Returns what Overlap(a, b) >= overlap is for thresholds above 0, with areas that are computed
+// once. Boxes without an intersection have no IoU that reaches such a threshold.
 template <class T>
 bool Overlaps(const KeptBox<T>& a, const KeptBox<T>& b, T overlap) {
   const T height = std::min(a.box.y1, b.box.y1) - std::max(a.box.y0, b.box.y0);
@@ -42,6 +47,9 @@ class KeptBoxes {
     cells_.resize(all_ ? 1 : kCells * kCells);
   }
 
+  // Returns whether a box that was kept overlaps the candidate too much. A single cell holds all
+  // boxes where the grid is not worth it or does not exist: few boxes, thresholds up to 0, centers
+  // that are not finite.
   bool Suppress(const KeptBox<T>& candidate) const {
     if (all_) {
       return std::any_of(cells_[0].begin(), cells_[0].end(), [&](const KeptBox<T>& better) {
@@ -71,6 +79,9 @@ class KeptBoxes {
 
  private:
   static constexpr std::size_t kCells = 24, kFew = 64;
+  // Along one axis, stretches of lengths w and v whose IoU is at least t have v <= w / t and
+  // centers at most w (1 / t - 1) / 2 apart; the bound is never taken below 1 - t, and the constant
+  // covers rounding.
   static T Reach(T t) { return std::max(1 - t, T{0.5} / t - T{0.5}) + T{0.001}; }
 
   // Cells along one axis, between the smallest and the largest center.

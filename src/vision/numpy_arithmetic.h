@@ -15,6 +15,7 @@ template <class T>
 T NumpySum(std::span<const T> values) {
   const std::size_t n = values.size();
   if (n > 128) {
+    // The first half is a multiple of eight, as NumPy cuts it.
     const std::size_t half = n / 2 - n / 2 % 8;
     return NumpySum(values.first(half)) + NumpySum(values.subspan(half));
   }
@@ -51,6 +52,8 @@ inline float NumpyExp(float x) {
   if (std::isnan(x)) return x;
   if (x >= 88.72283935546875F) return std::numeric_limits<float>::infinity();
   if (x <= -103.97208404541015625F) return 0;
+  // These are NumPy's constants: ln 2 in two parts, and the coefficients of both polynomials from
+  // the highest power on.
   const float q = std::nearbyint(x * 1.44269504F);
   const float r = std::fma(q, -1.42860677e-6F, std::fma(q, -6.93145752e-1F, x));
   constexpr float kAbove[] = {5.0827627e-4F, 6.75789699e-3F, 5.11451215e-2F,

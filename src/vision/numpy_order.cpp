@@ -1,3 +1,5 @@
+// This follows NumPy's argsort (npysort/quicksort.cpp, aquicksort_) step by step: the order of
+// equal elements follows from the exact sequence of exchanges.
 #include "vision/numpy_order.h"
 
 #include <algorithm>
@@ -19,12 +21,14 @@ class IndexSort {
   // made to be slow.
   void Sort(std::ptrdiff_t low, std::ptrdiff_t high, int depth) {
     while (high - low > kSmall) {
+      // NumPy sorts by heap here; which order equal elements have then is not reproduced.
       if (depth-- < 0) {
         std::stable_sort(order_ + low, order_ + high + 1,
                          [&](std::int32_t a, std::int32_t b) { return Less(At(a), At(b)); });
         return;
       }
       const std::ptrdiff_t middle = Partition(low, high);
+      // The smaller part is sorted first, which bounds the depth of the calls and changes no order.
       if (middle - low < high - middle) {
         Sort(low, middle - 1, depth);
         low = middle + 1;
@@ -84,6 +88,7 @@ class IndexSort {
 std::vector<std::int32_t> NumpyFallingOrder(std::span<const float> scores) {
   std::vector<std::int32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
+  // Twice the binary logarithm of the count, rounded down, as there.
   const int depth = 2 * (std::bit_width(scores.size()) - 1);
   IndexSort(scores, order.data()).Sort(0, static_cast<std::ptrdiff_t>(order.size()) - 1, depth);
   std::reverse(order.begin(), order.end());

@@ -28,6 +28,7 @@ ADA_HOST_DEVICE static inline float FourOverSixRowError(const BlockGrid& grid,
 // Those of a block's n rows, row(i), which are changed: added in pairs a half of them apart.
 template <class Row>
 ADA_HOST_DEVICE static inline float JoinRowErrors(std::int64_t n, const Row& row) {
+  // A tree of fixed shape gives the same sum on a device, where threads add in parallel, as here.
   std::int64_t half = 1;
   while (half < n) half *= 2;
   while ((half /= 2) > 0) {

@@ -1,3 +1,4 @@
+// Computes means and ratios of counts; how a block is counted is block_counts_inline.h's matter.
 #include "core/blocks/block_counts.h"
 
 #include <algorithm>
@@ -16,6 +17,7 @@ double BlockCounts::log2_mean() const { return MeanOf(log2_sum, scaled_blocks); 
 
 double BlockCounts::log2_std() const {
   const double mean = log2_mean();
+  // Cancellation may leave a variance a little below 0.
   return std::sqrt(std::max(0.0, MeanOf(log2_square_sum, scaled_blocks) - mean * mean));
 }
 

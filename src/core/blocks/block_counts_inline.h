@@ -9,10 +9,12 @@
 
 namespace ada {
 
+// Holds a value as it was given and as its element decodes.
 struct BlockValue {
   float x, decoded;
 };
 
+// Holds what counting needs to know of all values of a block, found in a first pass over them.
 struct BlockSums {
   float largest = 0;  // finite magnitude
   double signal = 0, noise = 0;
@@ -43,6 +45,7 @@ ADA_HOST_DEVICE static inline bool LostBeside(const BlockGrid& grid, double x, d
   return std::fabs(x) * static_cast<double>(grid.top) <= half_spacing * largest;
 }
 
+// Returns the counter of the first cause that holds, in the order of BlockCounts; `x` is lost.
 ADA_HOST_DEVICE static inline std::int64_t& CauseOfLoss(const BlockGrid& grid,
                                                         const TensorFactor& tensor,
                                                         const BlockFactor& factor, float x,
@@ -53,6 +56,7 @@ ADA_HOST_DEVICE static inline std::int64_t& CauseOfLoss(const BlockGrid& grid,
   return factor.at_floor ? counts.lost_scale_floor : counts.lost_scale_rounding;
 }
 
+// Adds one value; inf and NaN are neither lost nor saturated. `largest`: of the block, finite.
 ADA_HOST_DEVICE static inline void CountValue(const BlockGrid& grid, const TensorFactor& tensor,
                                               const BlockFactor& factor, const BlockValue& value,
                                               float largest, BlockCounts& counts) {
@@ -71,6 +75,8 @@ ADA_HOST_DEVICE static inline void CountValue(const BlockGrid& grid, const Tenso
   }
 }
 
+// Adds the scale of a block that is neither zero nor broken. What an element is multiplied by is
+// `decode`, which includes the tensor's scale.
 ADA_HOST_DEVICE static inline void CountScale(const BlockFactor& factor, BlockCounts& counts) {
   counts.at_floor += factor.at_floor;
   counts.at_ceiling += factor.at_ceiling;
@@ -83,6 +89,7 @@ ADA_HOST_DEVICE static inline void CountScale(const BlockFactor& factor, BlockCo
   counts.log2_square_sum += log2 * log2;
 }
 
+// Signal and noise add up over all such blocks; a single block has an SQNR only where it has noise.
 ADA_HOST_DEVICE static inline void CountNoise(const BlockSums& sums, BlockCounts& counts) {
   counts.signal += sums.signal;
   counts.noise += sums.noise;

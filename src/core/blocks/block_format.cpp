@@ -11,6 +11,8 @@ BlockFormat Mx(const NumberFormat& element) {
   return DefaultBlockFormat(element, BlockScale::kE8M0);
 }
 
+// Relies on the order of BlockRule: rules of e8m0 first, then kTe, then those that only fp8_e4m3
+// has.
 bool Knows(BlockScale scale, BlockRule rule) {
   switch (scale) {
     case BlockScale::kE8M0:

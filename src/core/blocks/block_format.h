@@ -28,6 +28,8 @@ enum class BlockRule : std::uint8_t {
 // By which error kFourOverSix chooses between its two scales.
 enum class BlockError : std::uint8_t { kMae, kMse };
 
+// Describes one block-scaled format, as the YAML of `operands` and `convert` has it. Any
+// combination can be held; RefuseBlockFormat says which make sense.
 struct BlockFormat {
   NumberFormat element = kFp8E4M3;  // one of BlockElements
   int block = 32;                   // values along the axis that share a scale

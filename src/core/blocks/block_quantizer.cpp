@@ -1,3 +1,5 @@
+// Goes from tile to tile: gathers its values, finds the scale, rounds and decodes each value. Its
+// loops are plain, without regard to speed, since other code is compared with them.
 #include "core/blocks/block_quantizer.h"
 
 #include <algorithm>
@@ -38,6 +40,8 @@ float TileError(const BlockGrid& grid, const TensorFactor& tensor, const BlockFa
   });
 }
 
+// Only kFourOverSix looks at more than the largest magnitude. Where both errors are equal it takes
+// six.
 BlockFactor FactorOfTile(const BlockGrid& grid, const TensorFactor& tensor, const Tile& tile,
                          const std::vector<float>& values) {
   const float amax = AmaxOf(values);
@@ -105,6 +109,8 @@ BlockLayout BlockLayoutOf(const std::vector<std::int64_t>& shape, std::size_t ax
   layout.length = shape[axis];
   for (std::size_t i = 0; i < axis; ++i) layout.rows *= shape[i];
   for (std::size_t i = axis + 1; i < shape.size(); ++i) layout.stride *= shape[i];
+  // Lines of an inner axis are interleaved: each place along the axes after it is a matrix of its
+  // own, and the axes before it are the rows.
   layout.row_stride = layout.length * layout.stride;
   layout.matrices = layout.stride, layout.matrix_stride = 1;
   if (axis != 0 || !square || shape.size() < 2) return layout;
@@ -138,6 +144,7 @@ void QuantizeRows(const BlockFormat& format, const BlockLayout& layout,
                   std::span<const float> row_amaxes, bool bf16_input, const float* input,
                   const QuantizedBlocks& output, BlockCounts* counts) {
   BlockLayout line = layout;
+  // Each line is quantized as a tensor by itself, whose tensor scale is that of the row.
   line.matrices = line.rows = 1;
   const std::int64_t blocks = layout.blocks_per_row(format);
   for (std::int64_t i = 0; i < std::ssize(row_amaxes); ++i) {

@@ -12,7 +12,8 @@ namespace ada {
 
 // Matrices in memory, all of one shape; blocks run along their lines: value (m, r, i) lies at
 // m * matrix_stride + r * row_stride + i * stride. A last block may be shorter. A square block also
-// spans rows r; in a line each row has blocks of its own.
+// spans rows r; in a line each row has blocks of its own. It holds strides and no pointer, so that
+// one layout serves input and results.
 struct BlockLayout {
   std::int64_t matrices = 1, rows = 1, length = 0;
   std::int64_t matrix_stride = 0, row_stride = 0, stride = 1;

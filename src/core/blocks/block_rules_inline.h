@@ -179,6 +179,8 @@ ADA_HOST_DEVICE static inline BlockFactor Fp8FactorOf(const BlockGrid& grid,
 
 // --- fp32 ----------------------------------------------------------------------------------------
 
+// The reciprocal of `encode` is what is stored, as Transformer Engine keeps it. A block of zeros
+// has scale 1; a factor that is to be a power of two is rounded down to one.
 ADA_HOST_DEVICE static inline BlockFactor Fp32FactorOf(const BlockGrid& grid, float amax) {
   if (amax == 0) return {};
   float encode = grid.top / amax;

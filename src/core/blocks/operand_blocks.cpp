@@ -1,3 +1,5 @@
+// Sees an operand as one or more matrices in which a product sums over columns or over rows, and
+// leaves the rest to the quantizer of blocks.
 #include "core/blocks/operand_blocks.h"
 
 #include <algorithm>
@@ -14,6 +16,7 @@ struct Plane {
   std::int64_t count = 1, size = 0;
 };
 
+// Returns the product of the dimensions from number `from` on; 1 where there are none.
 std::int64_t ProductOf(const std::vector<std::int64_t>& dims, std::size_t from) {
   return std::accumulate(dims.begin() + static_cast<std::ptrdiff_t>(from), dims.end(),
                          std::int64_t{1}, std::multiplies<>());
@@ -67,6 +70,8 @@ Plane PlaneOf(const OperandPlace& place) {
   return place.weight ? PlaneOfWeights(place) : PlaneOfBatch(place);
 }
 
+// Convolutions' tensors are stored by channel, and a plane wants a pixel's channels together: they
+// are turned into a copy, unless the caller keeps them so.
 bool Turns(const OperandPlace& place) {
   return !place.weight && !place.linear && !place.channels_last;
 }

@@ -91,7 +91,7 @@ class SafetensorsFile {
 };
 
 // Collects tensors, then streams them. Bytes are not copied: they must live until the write. Equal
-// calls give equal files.
+// calls give equal files. Checkpoints and exports use it, once for each file.
 class SafetensorsWriter {
  public:
   void SetMetadata(std::map<std::string, std::string> metadata) { metadata_ = std::move(metadata); }

@@ -51,6 +51,8 @@ DType ParseDType(std::string_view text) {
   return DType::kOther;
 }
 
+// This is a state machine: `where_` says what may come next, and anything else ends the reading
+// with the place where it stands. Every event returns true or throws.
 class Handler : public nlohmann::json_sax<json> {
  public:
   Handler(const std::string& path, std::string_view json_text)
@@ -152,6 +154,7 @@ class Handler : public nlohmann::json_sax<json> {
   }
 
  private:
+  // Each is a place between two events; those ending in Value or Items wait for a value.
   enum Where {
     kStart,
     kTop,

@@ -13,6 +13,7 @@ namespace ada::safetensors {
 inline constexpr std::uint64_t kLengthBytes = 8;
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
 
+// ParseHeader returns it; all its entries were checked.
 struct Header {
   std::vector<TensorEntry>
       entries;  // in the order of the bytes; offsets count from the file's start

@@ -34,6 +34,8 @@ void PlaceEntries(const std::string& path, std::uint64_t data_start, std::uint64
                    [](const TensorEntry& a, const TensorEntry& b) {
                      return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
                    });
+  // Entries in the order of their bytes must each begin where the one before ends: that excludes
+  // holes and overlaps in one pass.
   std::uint64_t expected = 0;
   const auto fail = [&](const TensorEntry& entry, const std::string& what) {
     throw DataError(path + ": byte " + std::to_string(data_start + expected) + ": tensor " +

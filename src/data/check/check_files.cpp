@@ -1,3 +1,5 @@
+// Files are looked at in parallel, some hundred at a time so that progress can be told between
+// them; what was found is kept image by image and reported in order.
 #include "data/check/check_files.h"
 
 #include <algorithm>
@@ -28,6 +30,8 @@ namespace {
 
 constexpr std::int64_t kImagesAtOnce = 256, kImagesOfThread = 4;
 
+// Returns what a report calls an image: its file, or its number in a set that has no files for
+// single images.
 std::string NameInSplit(const Dataset& dataset, std::int64_t image) {
   return dataset.store ? dataset.store->NameOf(dataset.NumberInFiles(image))
                        : dataset.name + ": image " + std::to_string(dataset.NumberInFiles(image));
@@ -53,6 +57,7 @@ bool HasSame(const Dataset* known, const Dataset& dataset, std::int64_t number) 
          known->store->NameOf(number) == dataset.store->NameOf(number);
 }
 
+// A split that was opened before may have read headers already: then they are not read again.
 PictureNeeds HeaderOf(const Dataset& dataset, const Dataset* known, std::int64_t number) {
   return (HasSame(known, dataset, number) ? *known : dataset).store->HeaderOf(number);
 }
@@ -72,6 +77,7 @@ std::string HashOfBytes(const std::vector<std::uint8_t>& bytes) {
   return HashBytes(std::as_bytes(std::span(bytes)));
 }
 
+// Adds what reading makes of the picture's values; none of these faults ends a run.
 void AddTraits(const PictureTraits& traits, const PictureRules& rules, const std::string& file,
                std::vector<FileFault>* faults) {
   const auto add = [&](FaultKind kind, const std::string& text) {
@@ -99,6 +105,8 @@ void FileChecker::CheckRange(const Dataset& dataset, const FileCheckSpec& spec, 
     const std::int64_t number = dataset.NumberInFiles(i);
     const std::string file = dataset.store->NameOf(number);
     PictureSize size;
+    // The hash is taken before decoding, so that a duplicate of a damaged file is found as well.
+    // Traits are set last: they say that all before them went well.
     const bool usable = Try(file, ends_run, &looked.faults, [&] {
       const PictureNeeds needs = HeaderOf(dataset, spec.known, number);
       size = needs.size;
@@ -113,6 +121,7 @@ void FileChecker::CheckRange(const Dataset& dataset, const FileCheckSpec& spec, 
     });
     if (usable) {
       AddTraits(*looked.traits, rules, file, &looked.faults);
+      // Without `after` both sizes are empty and equal, and no size is a fault.
       const PictureSize becomes = spec.after ? spec.after(size) : spec.wanted;
       if (becomes != spec.wanted)
         looked.faults.push_back({FaultKind::kSize, true, "", file,
@@ -120,6 +129,8 @@ void FileChecker::CheckRange(const Dataset& dataset, const FileCheckSpec& spec, 
                                      (becomes == size ? "" : ", resized " + SizeText(becomes)) +
                                      ", and the first picture gives " + SizeText(spec.wanted)});
     }
+    // The label image is looked at even where its picture cannot be used: each has faults of its
+    // own.
     if (!dataset.label_images) continue;
     const std::string label = dataset.label_images->NameOf(number);
     Try(label, ends_run, &looked.faults, [&] {
@@ -146,6 +157,7 @@ void FileChecker::ReportClasses(const Dataset& dataset, const std::string& split
   for (std::size_t k = 0; k < static_cast<std::size_t>(dataset.classes); ++k) {
     if (k < of_class.size() && of_class[k] > 0) continue;
     const std::string name = k < spec.class_names.size() ? spec.class_names[k] : "";
+    // The listing of a folder reports classes without pictures by their folders' names.
     const auto same = [&](const FileFault& fault) {
       return fault.kind == FaultKind::kEmptyClass && fault.split == split && !name.empty() &&
              fault.file.ends_with("/" + name);
@@ -159,6 +171,7 @@ void FileChecker::ReportClasses(const Dataset& dataset, const std::string& split
 
 void FileChecker::Report(const Dataset& dataset, const std::string& split,
                          const FileCheckSpec& spec, const std::vector<Looked>& all) {
+  // Gray pictures are worth a line only among colored ones.
   const bool any_color = std::any_of(all.begin(), all.end(), [](const Looked& looked) {
     return looked.traits && !looked.traits->gray;
   });
@@ -191,6 +204,7 @@ void FileChecker::Report(const Dataset& dataset, const std::string& split,
     if (dataset.task() == Task::kClassification && dataset.labels[i] < of_class.size())
       ++of_class[dataset.labels[i]];
   }
+  // Hashes join those of other splits only here: the same file twice in one split is no fault.
   by_hash_.merge(hashes);
   if (dataset.tokens) return;  // a text need not use its whole vocabulary
   if (dataset.images() > 0 && (spec.decodes || !dataset.label_images))
@@ -200,6 +214,8 @@ void FileChecker::Report(const Dataset& dataset, const std::string& split,
 void FileChecker::Check(const Dataset& dataset, const std::string& split,
                         const FileCheckSpec& spec) {
   std::vector<Looked> all(static_cast<std::size_t>(dataset.images()));
+  // Sets whose images lie in memory are only hashed, from their bytes or their fp32 values: there
+  // is no file of a single image that could be damaged.
   const bool in_files = FactsOf(dataset.name).decodes();
   const std::uint8_t* const bytes = in_files || !spec.decodes ? nullptr : dataset.bytes();
   const std::byte* const floats = bytes != nullptr || in_files || !spec.decodes || !dataset.store

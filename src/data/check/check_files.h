@@ -11,6 +11,8 @@
 
 namespace ada::data {
 
+// Says how one split is checked. It must outlive the call, and `progress` is called in the caller's
+// thread.
 struct FileCheckSpec {
   bool decodes = true;       // all of each file; false: headers, and whether files end early
   bool skip_broken = false;  // data.on_broken: skip
@@ -24,6 +26,9 @@ struct FileCheckSpec {
 };
 
 // Checks the splits of a set, one after the other. Faults of a split are in the order of its files.
+// `data.on_broken` decides which faults would end a run (FileFault::ends_run), not which are
+// reported. A checker remembers a hash of each file, so that a picture in two splits is found;
+// without decoding nothing is hashed, and no duplicate is found.
 class FileChecker {
  public:
   explicit FileChecker(FileFaults* faults) : faults_(faults) {}
@@ -32,6 +37,9 @@ class FileChecker {
 
  private:
   struct Looked;
+  // CheckRange looks at images begin..end - 1, from several threads at a time, and writes only
+  // their entries of `all`. Report puts them into `faults_` afterwards, in the order of the files,
+  // with those faults that only all images together show.
   void CheckRange(const Dataset& dataset, const FileCheckSpec& spec, std::int64_t begin,
                   std::int64_t end, std::vector<Looked>* all) const;
   void Report(const Dataset& dataset, const std::string& split, const FileCheckSpec& spec,

@@ -1,3 +1,6 @@
+// Parses annotations by pugixml, which is lenient: what it lets pass (text outside of the root,
+// entities that it does not know, elements twice) is checked here, so that no box is read in
+// silence from a file that means something else.
 #include "data/detection/annotation.h"
 
 #include <charconv>
@@ -30,6 +33,7 @@ std::string TagOf(const char* name) { return "<" + std::string(name) + ">"; }
 // One file's text and its tree.
 class AnnotationReader {
  public:
+  // XmlText brings the file to UTF-8 first; `path` must outlive the reader.
   AnnotationReader(std::string_view xml, const std::string& path) : xml_(xml, path), path_(path) {
     // Text stays as it stands in the file, blanks and what lies outside of the root included: only
     // so can its parts be told apart.
@@ -52,6 +56,7 @@ class AnnotationReader {
   }
 
  private:
+  // Offsets of pugixml count bytes of XmlText::text(), since the parser gets just that.
   [[noreturn]] void Fail(std::ptrdiff_t offset, const std::string& problem) const {
     throw DataError(path_ + ": line " + std::to_string(xml_.LineAt(offset)) + ": " + problem +
                     "; expected an annotation as PASCAL VOC's");
@@ -98,6 +103,7 @@ class AnnotationReader {
     return std::string(Trimmed(text));
   }
 
+  // A size that is missing, empty or 0 on one side counts as not said: some tools write zeros.
   PictureSize ReadSize(const pugi::xml_node& size) const {
     if (!size) return {};
     const auto side = [&](const char* name) {
@@ -124,12 +130,15 @@ class AnnotationReader {
     const auto side = [&](const char* name) {
       const pugi::xml_node value = OnlyChild(box, name);
       if (!value) Fail(box.offset_debug(), "a <bndbox> without " + TagOf(name));
+      // VOC counts pixels from 1, and xmax is the last column of the object, so xmax - 1 as it is
+      // here is its index. ChainerCV subtracts 1 from all four sides in this way, too.
       return static_cast<float>(Number(value) - 1);
     };
     object.box = {side("ymin"), side("xmin"), side("ymax"), side("xmax")};
     return object;
   }
 
+  // Tools write the flag in several ways, which may be a word.
   bool ReadDifficult(const pugi::xml_node& node) const {
     const std::string text = LowerCase(TextIn(node));
     if (text.empty() || text == "0" || text == "false" || text == "unspecified") return false;
@@ -137,6 +146,7 @@ class AnnotationReader {
     Fail(node.offset_debug(), "<difficult> is " + Shown(text) + ", neither 0 nor 1");
   }
 
+  // The number is read by from_chars, whatever the locale; the bound keeps it exact enough in fp32.
   double Number(const pugi::xml_node& node) const {
     const std::string text = TextIn(node);
     double value = 0;

@@ -1,3 +1,5 @@
+// The types of the arithmetic (fp32 boxes, fp64 ratios) are those that NumPy takes in ChainerCV's
+// transforms, so that recorded draws give recorded boxes to the last bit.
 #include "data/detection/box_changes.h"
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 namespace ada::data {
 
 Expansion DrawExpansion(double most_ratio, PictureSize of, Draws* draws) {
+  // The draw is fp32, as all draws are; its products are fp64.
   const auto ratio = static_cast<double>(draws->Uniform(1, static_cast<float>(most_ratio)));
   Expansion drawn;
   drawn.canvas = {static_cast<int>(of.height * ratio), static_cast<int>(of.width * ratio)};
@@ -39,6 +42,7 @@ std::vector<vision::LabeledBox> CropBoxes(const std::vector<vision::LabeledBox>&
   for (const vision::LabeledBox& object : boxes) {
     const vision::Box& box = object.box;
     const float y = (box.y0 + box.y1) / 2, x = (box.x0 + box.x1) / 2;
+    // This is written so that a center that is NaN is outside.
     if (!(top <= y && y < bottom && left <= x && x < right)) continue;
     const vision::Box cut{std::max(box.y0, top) - top, std::max(box.x0, left) - left,
                           std::min(box.y1, bottom) - top, std::min(box.x1, right) - left};
@@ -60,6 +64,7 @@ Box BoxOfTrial(const CropTrial& trial, PictureSize of) {
 
 Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabeledBox>& boxes) {
   ADA_CHECK(!boxes.empty());
+  // Overlap of fp32 boxes with an fp64 crop is computed in fp64, but for the areas of the boxes.
   const vision::BasicBox<double> box{static_cast<double>(crop.top), static_cast<double>(crop.left),
                                      static_cast<double>(crop.top + crop.height),
                                      static_cast<double>(crop.left + crop.width)};
@@ -73,6 +78,9 @@ Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabeledBox>& bo
 
 Box DrawBoxCrop(const BoxCropSpec& spec, PictureSize of,
                 const std::vector<vision::LabeledBox>& boxes, Draws* draws) {
+  // For each constraint the first trial that meets it is a candidate, so that at most one more than
+  // there are constraints is chosen from. The number of draws depends on the boxes, and no other
+  // image draws from the stream.
   std::vector<Box> candidates = {{0, 0, of.height, of.width}};
   const auto uniform = [&](double low, double high) {
     return static_cast<double>(draws->Uniform(static_cast<float>(low), static_cast<float>(high)));

@@ -11,7 +11,8 @@
 
 namespace ada::data {
 
-// An image on a larger canvas: its size, and where the image lies on it.
+// An image on a larger canvas: its size, and where the image lies on it. DrawSsdChanges draws it,
+// and float_resize.h reads the canvas from it without making it.
 struct Expansion {
   PictureSize canvas;
   int top = 0, left = 0;
@@ -20,6 +21,7 @@ struct Expansion {
 // on it.
 Expansion DrawExpansion(double most_ratio, PictureSize of, Draws* draws);
 
+// These move a single box, whose label stays with the caller. Results may reach beyond the image.
 vision::Box Translated(const vision::Box& box, float down, float right);
 // From an image of one size to another.
 vision::Box ResizedBox(const vision::Box& box, PictureSize from, PictureSize to);

@@ -1,3 +1,5 @@
+// The encoding is a name out of a file, so only plain names are handed to iconv: suffixes such as
+// //TRANSLIT would let it replace characters in silence.
 #include "data/detection/encodings.h"
 
 #include <iconv.h>
@@ -31,6 +33,8 @@ class Conversion {
     Utf8Text result;
     char* in = const_cast<char*>(bytes.data());  // iconv reads it alone
     std::size_t left = bytes.size();
+    // The output goes through a small room that is emptied on E2BIG. When all input is taken, one
+    // more call writes what an encoding with shift states still holds.
     for (bool flushes = false;;) {
       std::array<char, kRoom> room;
       char* out = room.data();
@@ -68,6 +72,7 @@ Utf8Text ToUtf8(std::string_view bytes, const std::string& encoding) {
   Utf8Text unknown;
   unknown.known = false;
   if (!IsName(encoding)) return unknown;
+  // Python's name of this encoding is latin-1, which iconv does not know.
   const Conversion conversion(encoding == "latin-1" ? "latin1" : encoding);
   if (!conversion.is_known()) {
     if (errno == ENOMEM) throw std::bad_alloc();

@@ -6,6 +6,8 @@
 
 namespace ada::data {
 
+// Tells three outcomes apart: an encoding that the system does not know, bytes that are not valid
+// in it, and a text.
 struct Utf8Text {
   bool known = true;        // the encoding is
   std::string text;         // up to `bad`

@@ -1,3 +1,5 @@
+// Paths are put together as text and compared with what the file system has; nothing but the lists
+// is read here.
 #include "data/detection/image_lists.h"
 
 #include <algorithm>
@@ -29,6 +31,8 @@ std::string PictureNamed(const std::string& folder, const std::string& name) {
   return "";
 }
 
+// Adds the images of one year's list. A picture that is missing keeps the name that it would have
+// in VOC, for messages.
 void AddList(const std::string& year, const std::string& list, std::vector<ListedImage>* images) {
   const std::size_t before = images->size();
   for (const NameInFile& line : ReadNamesFile(list, kMostListBytes, NamePart::kFirstWord)) {
@@ -63,6 +67,7 @@ void RequireDistinct(const std::vector<ListedImage>& images) {
 std::vector<std::string> YearFolders(const std::string& path) {
   const std::string base = WithoutLastSlash(path);
   if (!IsThere(base)) throw DataError(path + ": no such folder; " + kVocLayout);
+  // A folder with ImageSets is itself a year; else its folders may be years.
   for (const std::string& root : {base, base + "/VOCdevkit"}) {
     if (IsDataFolder(root + "/ImageSets")) return {root};
     if (!IsDataFolder(root)) continue;
@@ -80,6 +85,8 @@ std::vector<std::string> YearFolders(const std::vector<std::string>& paths) {
   std::error_code ignored;
   for (const std::string& path : paths) {
     for (std::string& year : YearFolders(path)) {
+      // Paths that are written differently may lead to one folder, by links or "..": so files are
+      // compared.
       const auto same = std::find_if(years.begin(), years.end(), [&](const std::string& other) {
         return std::filesystem::equivalent(year, other, ignored);
       });

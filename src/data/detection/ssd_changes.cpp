@@ -1,3 +1,5 @@
+// First all is drawn, then all is made: so recorded draws can be made again without a source of
+// draws.
 #include "data/detection/ssd_changes.h"
 
 #include <algorithm>
@@ -28,6 +30,8 @@ void FlipColumns(PictureSize size, std::vector<float>* image) {
 
 }  // namespace
 
+// Boxes move with the expansion before the crop is drawn, since its constraints are about where
+// they lie on the canvas.
 SsdChanges DrawSsdChanges(const SsdChangesSpec& spec, PictureSize of,
                           const std::vector<vision::LabeledBox>& boxes, Draws* draws) {
   SsdChanges drawn;
@@ -51,6 +55,7 @@ SsdChanges DrawSsdChanges(const SsdChangesSpec& spec, PictureSize of,
 std::vector<float> ApplySsdChanges(const SsdChanges& changes, Picture picture, PictureSize to,
                                    std::vector<vision::LabeledBox>* boxes, HsvRounding rounding) {
   ADA_CHECK(picture.channels == 3);
+  // Colors are distorted before the picture lies on the canvas, whose color stays as it was given.
   Distort(changes.distortion, rounding, &picture);
   Canvas canvas{&picture, picture.size(), 0, 0, {}};
   if (changes.expansion) {
@@ -59,6 +64,8 @@ std::vector<float> ApplySsdChanges(const SsdChanges& changes, Picture picture, P
     for (std::size_t c = 0; c < 3; ++c) canvas.color[c] = static_cast<float>(changes.fill[c]);
     MoveBoxes(expansion, boxes);
   }
+  // Expansion, crop and resizing are one step: of a canvas of up to 16 times the picture's area
+  // only the crop is looked at.
   std::vector<float> image = ResizeToFloats(canvas, changes.crop, to, changes.interpolation);
   if (changes.flip) FlipColumns(to, &image);
   *boxes = CropBoxes(*boxes, changes.crop);

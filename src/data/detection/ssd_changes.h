@@ -15,12 +15,16 @@
 
 namespace ada::data {
 
+// With probability `p` the image lies on a larger canvas of one color, so that objects become
+// smaller. The default color is ImageNet's mean in bytes.
 struct ExpandSpec {
   double p = 0.5;
   double most_ratio = 4;  // of the canvas's sides to the image's
   std::array<double, 3> fill = {123, 117, 104};
 };
 
+// These are the keys of data.augment.ssd; a part that is unset is left out. Defaults are those of
+// ChainerCV's example.
 struct SsdChangesSpec {
   std::optional<DistortSpec> distort = DistortSpec{};
   std::optional<ExpandSpec> expand = ExpandSpec{};

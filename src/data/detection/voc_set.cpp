@@ -1,3 +1,5 @@
+// Reads lists and annotations of all splits, then names the classes, then makes the data sets:
+// without data.class_names the classes are known only when all annotations are read.
 #include "data/detection/voc_set.h"
 
 #include <algorithm>
@@ -43,6 +45,7 @@ struct FaultList {
   }
 };
 
+// What is known of one listed image; filled in by one thread, in parallel with others.
 struct VocImage {
   ListedImage listed;
   Annotation annotation;
@@ -51,6 +54,7 @@ struct VocImage {
   std::optional<BrokenImage> broken;   // it is left out
 };
 
+// An annotation that cannot be read is a fault of that file and not of the picture.
 Annotation ReadBoxes(const std::string& xml) {
   try {
     return ReadAnnotation(xml);
@@ -95,6 +99,8 @@ void ReadVocImage(const PictureRules& rules, VocImage* image) {
     image->size = picture.size;
     image->header = picture;
   } catch (const DataError&) {
+    // Where the annotation says the size, a picture that cannot be read is no reason to stop here:
+    // a check and a run with on_broken find it when they decode it.
     if (said == PictureSize{}) throw;
     image->size = said;  // whoever decodes the picture says what is wrong with it
     return;
@@ -105,6 +111,8 @@ void ReadVocImage(const PictureRules& rules, VocImage* image) {
                      FaultKind::kSize);
 }
 
+// Headers and annotations of a set are thousands of small files, which are read in parallel. An
+// error of the machine ends the reading whatever is skipped.
 std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, const FileChoices& choices) {
   std::vector<VocImage> images(listed.size());
   for (std::size_t i = 0; i < listed.size(); ++i) images[i].listed = std::move(listed[i]);
@@ -134,6 +142,7 @@ std::vector<std::string> NamesInAnnotations(const VocSplits& splits) {
 
 using LabelsByName = std::map<std::string, int, std::less<>>;
 
+// Labels follow the order of the names; a name that is there twice was refused before.
 LabelsByName LabelsOf(const std::vector<std::string>& names) {
   LabelsByName labels;
   for (const std::string& name : names) labels.emplace(name, static_cast<int>(labels.size()));
@@ -141,6 +150,7 @@ LabelsByName LabelsOf(const std::vector<std::string>& names) {
   return labels;
 }
 
+// Returns the label of an object; a class that nobody named is a fault of the annotation.
 int LabelOfObject(const LabelsByName& labels, const AnnotatedObject& object,
                   const std::string& xml) {
   const auto found = labels.find(object.name);
@@ -176,6 +186,7 @@ struct VocFaults {
                           Visible(object.name) + ")"});
   }
 
+  // Sorts a box into the first kind that fits it. A box that is all right belongs to none.
   void Look(const VocImage& image, const AnnotatedObject& object) {
     const vision::Box& box = object.box;
     const auto height = static_cast<float>(image.size.height);
@@ -205,6 +216,8 @@ struct VocFaults {
   }
 };
 
+// Makes a split of the images that can be used. Their numbers in the store, the boxes and the
+// headers must agree, so images that are left out appear in none of the three.
 Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
                        const LabelsByName& labels, const FileChoices& choices, std::string* note) {
   const bool goes_on = choices.goes_on();
@@ -239,12 +252,14 @@ Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
     files.Add(image.listed.folder, image.listed.file);
     objects->push_back(std::move(of));
   }
+  // A check goes on to the next split; for a run a split without images is an error.
   if (objects->empty() && choices.faults != nullptr) return {};
   if (objects->empty())
     throw DataError("data.path: none of the images that split " + split +
                     " lists can be used; the first: " + dataset.left_out.front().message);
   faults.AddTo(note);
   dataset.height = objects->front().size.height, dataset.width = objects->front().size.width;
+  // A label of 0 for each image: their number is what counts images of a set with boxes.
   dataset.labels.resize(objects->size());
   const auto store = std::make_shared<PictureFiles>("", std::move(files), choices.pictures);
   std::int64_t number = 0;
@@ -265,6 +280,7 @@ Splits OpenVoc(const std::string& path, const FileChoices& choices) {
   paths.insert(paths.end(), choices.more_paths.begin(), choices.more_paths.end());
   const std::vector<std::string> years = YearFolders(paths);
   const bool has_trainval = HasList(years, "trainval");
+  // VOC trains on `trainval`. A set that has only `train` (and perhaps `val`) is taken as it is.
   const SplitsOfSet names = SplitsByNames(
       choices, has_trainval || !HasList(years, "train") ? "trainval" : "train", "test",
       has_trainval, [&](const std::string& name) { return HasList(years, name); });

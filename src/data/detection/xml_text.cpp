@@ -1,3 +1,5 @@
+// Finds the encoding of an XML file as XML 1.0, appendix F, describes it: by a byte order mark, by
+// the first bytes in 16 bits, or by the declaration; UTF-8 without any.
 #include "data/detection/xml_text.h"
 
 #include <algorithm>
@@ -26,6 +28,7 @@ bool IsXmlCharacter(std::uint32_t code) {
                    code != 0xFFFF);
 }
 
+// Writes a code point in UTF-8, surrogates included: Check finds what is no character.
 void Append(std::uint32_t code, std::string* text) {
   const auto add = [text](std::uint32_t byte) { *text += static_cast<char>(byte); };
   const auto add_rest = [&](int shift) { add(0x80 | (code >> shift & 0x3F)); };
@@ -40,6 +43,8 @@ void Append(std::uint32_t code, std::string* text) {
   add_rest(0);
 }
 
+// A pair of surrogates makes one character; anything that is none becomes bytes that Check refuses,
+// with the line where it stands.
 std::string OfUtf16(std::string_view bytes, bool big_endian) {
   const auto unit = [&](std::size_t at) -> std::uint32_t {
     const auto first = static_cast<unsigned char>(bytes[at]);
@@ -85,6 +90,7 @@ bool IsAscii(std::string_view bytes) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
+// Lines are counted in the bytes of the file: there is no text yet.
 [[noreturn]] void FailAtByte(std::string_view bytes, std::ptrdiff_t at, const std::string& path,
                              const std::string& problem) {
   const auto line = 1 + std::count(bytes.begin(), bytes.begin() + at, '\n');
@@ -102,6 +108,8 @@ std::string OfDeclared(std::string_view bytes, const std::string& declared,
                " is no " + Shown(declared) +
                    ", the encoding that the file declares; save it anew, "
                    "in UTF-8");
+  // A file that declares an encoding which iconv does not know, but has only ASCII, reads the same
+  // in nearly all of them.
   if (IsAscii(bytes)) return std::string(bytes);
   const auto other = std::find_if(bytes.begin(), bytes.end(),
                                   [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
@@ -111,6 +119,7 @@ std::string OfDeclared(std::string_view bytes, const std::string& declared,
                  "file declares and that the command iconv -l lists");
 }
 
+// The marks of UTF-32 go first: that of its little-endian form begins as UTF-16's does.
 std::string TextOfXml(std::string_view bytes, const std::string& path) {
   using std::string_view_literals::operator""sv;
   if (bytes.starts_with("\0\0\xFE\xFF"sv)) return OfDeclared(bytes.substr(4), "utf-32be", path);
@@ -170,6 +179,7 @@ std::string WithoutEntities(std::string_view raw, std::string* problem) {
       text += raw[at++];
       continue;
     }
+    // An entity is short, so a lone & far from any ; is found out at once.
     const std::size_t length = raw.substr(at, kLongest).find(';');
     const std::string_view name =
         length == std::string_view::npos ? std::string_view() : raw.substr(at + 1, length - 1);
@@ -183,6 +193,7 @@ std::string WithoutEntities(std::string_view raw, std::string* problem) {
       const auto [parsed, error] = std::from_chars(begin, end, code, hex ? 16 : 10);
       if (parsed != end || error != std::errc() || begin == end) code = 0;
     }
+    // A number that is no character, such as &#0;, is refused like a name that is not known.
     if (!IsXmlCharacter(code)) {
       *problem = Shown(raw.substr(at, length == std::string_view::npos ? kLongest : length + 1)) +
                  " begins with & and is no entity that is known here; expected &amp;, &lt;, &gt;, "

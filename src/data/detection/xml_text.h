@@ -7,6 +7,8 @@
 
 namespace ada::data {
 
+// AnnotationReader makes it before anything is parsed, so that the parser sees valid text in one
+// encoding and messages can name lines. It copies the text.
 class XmlText {
  public:
   // `bytes`: of a file in UTF-8, UTF-16, UTF-32 or another encoding that it declares; `path` is for

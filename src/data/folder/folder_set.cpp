@@ -1,3 +1,6 @@
+// Finds the folders of the splits, lists them, and holds their classes against each other. Most of
+// the file is about what people have instead of the layout that is asked for, so that the message
+// can say which path to give.
 #include "data/folder/folder_set.h"
 
 #include <algorithm>
@@ -26,6 +29,7 @@ constexpr const char* kLayout =
     "test)";
 constexpr const char* kShare = "data.validation: 0.2 holds a fifth of each class back";
 
+// Links to folders count. What cannot be looked at counts as missing, unless the machine fails.
 bool HasFolder(const fs::path& path) {
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
@@ -52,6 +56,7 @@ bool LooksLikeSplit(const std::string& folder) {
               kLayout + ": give the folder above it (" + here.parent_path().string() +
               ") if it has both; or " + kShare;
   else
+    // Archives often hold the set in a folder of its own: one level down is looked at as well.
     for (const std::string& name : FoldersIn(path))
       if (HasFolder(here / name / "train"))
         problem = path + ": holds no folder train, but " + (here / name).string() +
@@ -72,6 +77,7 @@ void RefuseNestedRoot(const std::string& split) {
   }
 }
 
+// Returns the names of `of` that `in` has not; both are sorted.
 std::vector<std::string> Missing(const std::vector<std::string>& of,
                                  const std::vector<std::string>& in) {
   std::vector<std::string> missing;
@@ -82,6 +88,8 @@ std::vector<std::string> Missing(const std::vector<std::string>& of,
 // Into `faults`, where that is not null: what is wrong with a class and not with the whole set.
 void RequireSameClasses(const FolderListing& train, const FolderListing& other,
                         const std::string& split, FileFaults* faults) {
+  // Labels are the numbers of sorted class folders: a class that is missing in one split would give
+  // all after it another number there.
   const auto absent = Missing(train.classes, other.classes);
   const auto unknown = Missing(other.classes, train.classes);
   if (faults != nullptr && absent.size() < train.classes.size()) {
@@ -121,6 +129,7 @@ void RenumberClasses(const std::vector<std::string>& classes, FolderListing* lis
   listing->classes = classes;
 }
 
+// Sizes stay 0: whoever needs them reads the header of the first picture (SizeOfFirst).
 Dataset MakeDataset(FolderListing listing, const PictureRules& rules) {
   Dataset dataset;
   dataset.name = "folder";
@@ -171,6 +180,7 @@ std::string ValidationFolder(const std::string& base) {
   return found.empty() ? "" : base + "/" + found.front();
 }
 
+// A test folder whose pictures have no classes is no split that could be evaluated.
 bool HasAnyClassOf(const std::string& test, const std::string& train) {
   const std::vector<std::string> classes = FoldersIn(train);
   const std::vector<std::string> of_test = FoldersIn(test);
@@ -181,6 +191,7 @@ SplitFolders FindSplits(const std::string& path, const HeldBack& held_back) {
   const std::string base = WithoutLastSlash(path);
   SplitFolders found;
   if (!HasFolder(base + "/train")) {
+    // A folder of classes is taken as the only split where the user asks to hold some of it back.
     if (!held_back.any() || !LooksLikeSplit(path)) FailWithoutTrain(path);
     found.train = base;
     return found;
@@ -242,6 +253,7 @@ Splits OpenFolder(const std::string& path, const FileChoices& choices) {
 }
 
 PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken) {
+  // The set has at least one image: listing refuses empty ones.
   for (std::int64_t i = 0;; ++i) {
     try {
       return dataset.store->HeaderOf(dataset.NumberInFiles(i)).size;

@@ -1,3 +1,6 @@
+// Walks through folders as torchvision's os.walk with followlinks does, and sorts afterwards, so
+// that the order does not depend on the file system. Links that lead back would make such a walk
+// endless: each folder is compared with all above it by device and inode.
 #include "data/folder/listing.h"
 
 #include <sys/stat.h>
@@ -30,6 +33,8 @@ bool IsLeftByOthers(std::string_view name) {
   return name.starts_with('.') || name == "Thumbs.db" || name == "desktop.ini";
 }
 
+// Names are told apart by what they lead to: a link to a folder is a folder, one that leads nowhere
+// counts by its name.
 FolderEntries EntriesOf(const std::string& folder) {
   FolderEntries entries;
   std::error_code error;
@@ -58,8 +63,11 @@ class ClassWalk {
  public:
   // `name`: of the class's folder; "": all that lies in `split`.
   ClassWalk(const std::string& split, const std::string& name) : split_(split) {
+    // The split's own folder is above every class, and a link in a class may lead back to it.
     if (!name.empty()) NoteFolder(split_);
     Enter(name);
+    // Folders are sorted by their paths: the walk goes down depth first, which is another order
+    // where a name is the beginning of another.
     std::sort(found_.begin(), found_.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
   }
@@ -85,6 +93,7 @@ class ClassWalk {
  private:
   using Identity = std::pair<dev_t, ino_t>;
 
+  // Adds a folder to those above; DataError where it is among them already.
   void NoteFolder(const std::string& path) {
     struct stat facts {};
     if (stat(path.c_str(), &facts) != 0) {
@@ -132,6 +141,7 @@ std::string NotReadText(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     const std::string name = file.substr(file.rfind('/') + 1);
     const std::size_t dot = name.rfind('.');
+    // Endings are counted as they are written, so that the text shows what people see.
     ++by_ending[dot == std::string::npos ? "without an ending" : name.substr(dot)];
   }
   std::string endings;
@@ -154,6 +164,7 @@ FolderListing ListPictures(const std::string& folder, const std::string& split,
   if (listing.classes.size() > static_cast<std::size_t>(kMostClasses))
     throw DataError(folder + ": holds " + std::to_string(listing.classes.size()) +
                     " folders; expected at most " + std::to_string(kMostClasses) + " classes");
+  // What lies in empty classes instead of pictures (.gif, .tif) is the likely reason, and is told.
   std::vector<std::string> empty, not_read;
   for (std::size_t k = 0; k < listing.classes.size(); ++k) {
     const std::int64_t before = listing.files.size();

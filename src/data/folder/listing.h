@@ -13,6 +13,8 @@
 
 namespace ada::data {
 
+// Holds what a walk through one split finds. `files` and `labels` have the same order, which
+// decides the numbers of images.
 struct FolderListing {
   std::string folder;
   std::vector<std::string> classes;
@@ -35,7 +37,8 @@ FolderListing ListPictures(const std::string& folder, const std::string& split =
 std::string NotReadText(const std::vector<std::string>& files);
 
 // The paths of all pictures in a folder and below it, folder by folder, in byte order; and the
-// files of other endings. DataError: one cannot be listed, a link leads back.
+// files of other endings. DataError: one cannot be listed, a link leads back. `predict` takes
+// pictures from any folder, without classes.
 struct FolderPictures {
   std::vector<std::string> pictures, not_read;
 };

@@ -19,6 +19,7 @@ std::uint8_t Blended(int from, int to, float factor) {
   return Clipped(static_cast<float>(from) + factor * static_cast<float>(to - from));
 }
 
+// Returns Pillow's L of RGB (ITU-R BT.601), in fixed point of 16 bits and rounded.
 int Luma(const std::uint8_t* rgb) {
   return (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;
 }
@@ -35,6 +36,8 @@ struct Hsv {
   std::uint8_t h, s, v;
 };
 
+// Pillow computes some steps in double and stores them in fp32; so do these, since the bytes are
+// cut and not rounded, and the last bit decides.
 Hsv ToHsv(int r, int g, int b) {
   const int most = std::max({r, g, b}), least = std::min({r, g, b});
   if (most == least) return {0, 0, static_cast<std::uint8_t>(most)};
@@ -64,6 +67,7 @@ std::uint8_t RoundedByte(double value) {
   return static_cast<std::uint8_t>(std::clamp(static_cast<int>(value + 0.5), 0, 255));
 }
 
+// Here Pillow rounds. `s` of 0 is gray, whose hue means nothing.
 void ToRgb(const Hsv& hsv, std::uint8_t* out) {
   const std::uint8_t v = hsv.v;
   if (hsv.s == 0) {
@@ -82,6 +86,7 @@ void ToRgb(const Hsv& hsv, std::uint8_t* out) {
   std::copy_n(colors[static_cast<std::size_t>(i % 6)].begin(), 3, out);
 }
 
+// These are in the order of ColorChange.
 constexpr std::array<void (*)(double, Picture*), 4> kAdjust = {AdjustBrightness, AdjustContrast,
                                                                AdjustSaturation, AdjustHue};
 
@@ -96,6 +101,8 @@ void AdjustContrast(double factor, Picture* picture) {
   std::int64_t sum = 0;
   for (std::ptrdiff_t i = 0; i < count; ++i)
     sum += picture->channels == 1 ? pixels[i] : Luma(pixels + 3 * i);
+  // The mean of the gray picture is one whole number, from which all values move away or to which
+  // they come.
   const double mean = static_cast<double>(sum) / static_cast<double>(count);
   BlendFrom(static_cast<int>(mean + 0.5), factor, picture);
 }
@@ -116,6 +123,7 @@ void AdjustHue(double factor, Picture* picture) {
   std::uint8_t* at = picture->pixels.data();
   for (std::uint8_t* end = at + picture->pixels.size(); at < end; at += 3) {
     Hsv hsv = ToHsv(at[0], at[1], at[2]);
+    // The hue is a byte whose overflow is a whole turn; a negative factor wraps in the same way.
     hsv.h = static_cast<std::uint8_t>(hsv.h + turn);
     ToRgb(hsv, at);
   }
@@ -125,6 +133,8 @@ ColorJitter DrawColorJitter(const ColorJitterSpec& spec, Draws* draws) {
   ColorJitter jitter{{ColorChange::kBrightness, ColorChange::kContrast, ColorChange::kSaturation,
                       ColorChange::kHue},
                      {}};
+  // The order is a shuffle, as torch.randperm's is one, but from our own draws. Factors are drawn
+  // in the order of ColorChange, whatever the order in which they are applied.
   for (int i = 3; i > 0; --i)
     std::swap(jitter.order[static_cast<std::size_t>(i)],
               jitter.order[static_cast<std::size_t>(draws->Below(i + 1))]);

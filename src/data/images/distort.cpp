@@ -1,3 +1,5 @@
+// Changes of bytes are tables of 256 entries; only saturation and hue need the way to HSV and back,
+// row by row by the kernels of the best instruction set.
 #include "data/images/distort.h"
 
 #include <algorithm>
@@ -23,6 +25,7 @@ ByteTable CutTable(double factor, double shift) {
   return table;
 }
 
+// Hues turn in a circle of 180; the remainder is taken twice as C++'s may be negative.
 ByteTable HueTable(int turn) {
   ByteTable table;
   for (int i = 0; i < 256; ++i)
@@ -47,6 +50,8 @@ class Row {
     if (rounding_ == HsvRounding::kNearest) return kernels.hsv_to_rgb(begin_, width_, begin_);
     kernels.opencv_to_rgb(begin_, width_, width_ / kOpenCvGroup * kOpenCvGroup, begin_);
   }
+  // ChainerCV goes to HSV and back once for saturation and once for hue, each with its rounding, so
+  // two changes are two ways.
   void MapInHsv(int channel, const ByteTable& table) {
     ToHsv();
     for (std::uint8_t* at = begin_ + channel; at < begin_ + 3 * std::ptrdiff_t{width_}; at += 3)
@@ -80,6 +85,8 @@ void HsvToRgb(Picture* picture, HsvRounding rounding) {
 
 Distortion DrawDistortion(const DistortSpec& spec, Draws* draws) {
   Distortion drawn;
+  // Whether a change is made is drawn before its amount, and no amount is drawn where it is not:
+  // recorded draws have this order.
   const auto uniform = [&](const Range& range) -> std::optional<double> {
     if (draws->Below(2) == 0) return std::nullopt;
     return static_cast<double>(

@@ -24,6 +24,8 @@ enum class HsvRounding : std::uint8_t {
 void RgbToHsv(Picture* picture);
 void HsvToRgb(Picture* picture, HsvRounding rounding);
 
+// Each change has probability 1/2; these are the ranges of its amount, those of ChainerCV's
+// random_distort.
 struct DistortSpec {
   double brightness = 32;      // added: -32..32
   Range contrast{0.5, 1.5};    // a factor

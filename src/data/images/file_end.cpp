@@ -1,3 +1,4 @@
+// Reads pieces of a file, not the file: a check of headers may go over millions of pictures.
 #include "data/images/file_end.h"
 
 #include <algorithm>
@@ -51,6 +52,7 @@ bool HasJpegEnd(const OpenPicture& file) {
 // A chunk of pixels, or one in front of them, that reaches beyond the file.
 bool EndsWithinChunk(const OpenPicture& file) {
   constexpr std::uint64_t kSignature = 8, kHead = 8, kChecksum = 4;
+  // Each chunk says its length in big-endian order before its name (PNG, section 5.3).
   for (std::uint64_t at = kSignature; at < file.size();) {
     const std::vector<std::uint8_t> head = file.Piece(at, kHead);
     const std::string_view name(reinterpret_cast<const char*>(head.data()) + 4,
@@ -76,6 +78,7 @@ bool IsCutOff(const std::string& path) {
   if (IsPng(begin)) return EndsWithinChunk(file);
   if (!IsWebp(begin)) return false;
   std::uint64_t length = 0;
+  // RIFF counts the bytes after its own first eight, in little-endian order.
   for (int i = 3; i >= 0; --i) length = length << 8 | begin[static_cast<std::size_t>(4 + i)];
   return length + 8 > file.size();
 }

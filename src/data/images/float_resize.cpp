@@ -1,3 +1,5 @@
+// Both axes become lists of taps, and a picture is resized across row by row and down from the rows
+// that are still held. Pixels are vectors of four floats, so that three channels are added at once.
 #include "data/images/float_resize.h"
 
 #include <algorithm>
@@ -36,6 +38,8 @@ struct Taps {
   }
 };
 
+// Returns the weights of the place before, both around the center, and the one after; they add up
+// to 1 by the way in which the last one is made.
 std::vector<double> CubicWeights(double f) {
   constexpr double a = -0.75;
   const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
@@ -68,6 +72,7 @@ void AddCovered(int o, double scale, int from, Taps* taps) {
   constexpr double kNothing = 1e-9;
   const double begin = o * scale, end = std::min((o + 1) * scale, static_cast<double>(from));
   const int first = static_cast<int>(std::floor(begin));
+  // Rounding of `scale` may leave a sliver of the next pixel, which kNothing keeps out.
   const int last = std::max(first + 1, std::min(static_cast<int>(std::ceil(end - kNothing)), from));
   std::vector<double> weights;
   double sum = 0;
@@ -92,6 +97,8 @@ Taps MakeTaps(int from, int to, Interpolation kind, bool shrinks) {
       AddCovered(o, scale, from, &taps);
       continue;
     }
+    // OpenCV has no area to take a mean of where the picture grows: it interpolates linearly
+    // between steps at whole pixels instead.
     const bool steps = kind == Interpolation::kArea;
     const auto center = static_cast<double>(static_cast<float>((o + 0.5) * scale - 0.5));
     const int at = static_cast<int>(std::floor(steps ? o * scale : center));
@@ -111,7 +118,9 @@ Taps MakeTaps(int from, int to, Interpolation kind, bool shrinks) {
   return taps;
 }
 
-// Rows of a part of a canvas, resized across; the last ones are kept.
+// Rows of a part of a canvas, resized across; the last ones are kept. Rows are asked for in rising
+// order, with a few asked for again by the next result: `kept` rows, the most that one result
+// reads, are held in a ring. Canvas, part and taps must outlive it.
 class RowsAcross {
  public:
   RowsAcross(const Canvas& canvas, const Box& part, const Taps& across, int kept)
@@ -126,6 +135,7 @@ class RowsAcross {
     ResizeLine(rows_.data());  // the first of them: of canvas alone
   }
 
+  // Returns a row of the part, resized; valid until `kept` other rows were asked for.
   const Pixel* Get(int row) {
     const int in_picture = part_.top + row - canvas_.top;
     if (in_picture < 0 || in_picture >= canvas_.picture->height) return rows_.data();
@@ -181,6 +191,7 @@ std::vector<float> ResizeToFloats(const Canvas& canvas, const Box& part, Picture
   ADA_CHECK(canvas.picture->channels == 3 && part.height > 0 && part.width > 0);
   ADA_CHECK(part.top >= 0 && part.left >= 0 && part.top + part.height <= canvas.size.height &&
             part.left + part.width <= canvas.size.width);
+  // OpenCV decides once for both axes: kArea takes means only where neither axis grows.
   const bool shrinks = part.height >= to.height && part.width >= to.width;
   const Taps across = MakeTaps(part.width, to.width, interpolation, shrinks);
   const Taps down = MakeTaps(part.height, to.height, interpolation, shrinks);

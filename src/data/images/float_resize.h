@@ -19,7 +19,8 @@ enum class Interpolation : std::uint8_t {
 };
 
 // A picture of 3 channels on a canvas of one color: what an expansion makes, never stored as a
-// whole.
+// whole. The picture must outlive it. What lies in `part` of a call and not in the picture has the
+// color.
 struct Canvas {
   const Picture* picture = nullptr;
   PictureSize size;       // of the canvas

@@ -30,6 +30,8 @@ class OpenPicture {
   std::uint64_t size_ = 0;
 };
 
+// Each format's reader makes it from the first bytes of a file; picture.cpp applies PictureRules to
+// it.
 struct PictureHeader {
   PictureSize size;
   std::string kind;

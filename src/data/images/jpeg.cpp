@@ -24,6 +24,7 @@
 namespace ada::data {
 namespace {
 
+// The library knows only the base; the functions below get back to this by a cast.
 struct JpegErrors : jpeg_error_mgr {
   std::jmp_buf jump;
   char words[JMSG_LENGTH_MAX] = "";
@@ -51,6 +52,8 @@ void Warn(j_common_ptr info, int level) {
   }
 }
 
+// The whole file is in memory: the source of bytes has nothing to do at its beginning and its end,
+// and nothing to give when the library asks for more.
 void OutputNothing(j_common_ptr) {}
 void StartSource(j_decompress_ptr) {}
 void EndSource(j_decompress_ptr) {}
@@ -85,6 +88,8 @@ struct JpegState : jpeg_decompress_struct {
   ~JpegState() { jpeg_destroy_decompress(this); }
 };
 
+// Lives for one file and one call, in one thread. `file` and `path` must outlive it. Calls of the
+// library that can fail are within Guarded.
 class JpegReader {
  public:
   // Reads the header.
@@ -93,6 +98,8 @@ class JpegReader {
     errors_.error_exit = Leave;
     errors_.emit_message = Warn;
     errors_.output_message = OutputNothing;
+    // The order is the library's: the error manager stands before the state is made, the source
+    // before the header is read.
     Guarded([this] {
       jpeg_create_decompress(&info_);
       info_.src = &source_;
@@ -125,9 +132,12 @@ class JpegReader {
   }
 
   Picture Decode(const Box* box) {
+    // Both checks stand before the library takes memory for pixels or coefficients.
     CheckBytes();
     CheckScans();
     const Box all{0, 0, Size().height, Size().width};
+    // A file without the marker of its end is read to its last row even where only a box is asked
+    // for, so that the error is found whatever the box is.
     const bool whole = box == nullptr || !EndIsThere();
     const Box wanted = box == nullptr ? all : *box;
     Picture picture = RoomFor(path_, {wanted.height, wanted.width});
@@ -146,6 +156,7 @@ class JpegReader {
     traits.gray = info_.num_components == 1;
     for (const jpeg_marker_struct* marker = info_.marker_list; marker; marker = marker->next) {
       const FileBytes bytes(marker->data, marker->data_length);
+      // APP1 also holds XMP, which has another mark. The first EXIF block counts.
       if (!HasExifMark(bytes)) continue;
       traits.orientation = OrientationOfExif(bytes);
       break;
@@ -248,11 +259,15 @@ void JpegReader::ReadRows(const Box& box, bool to_end, std::uint8_t* out) {
     const int margin = 2 * info_.max_h_samp_factor * DCTSIZE;
     first = static_cast<JDIMENSION>(std::max(0, box.left - margin));
     columns = static_cast<JDIMENSION>(std::min(width, box.left + box.width + margin)) - first;
+    // The library moves `first` to the left and `columns` up to whole blocks.
     Guarded([&] { jpeg_crop_scanline(&info_, &first, &columns); });
   }
+  // Memory is taken before the jump's target, in the function that holds it: a jump out of the loop
+  // below passes no destructor.
   row.resize(std::size_t{4} * info_.output_width);
   const std::uint8_t* in =
       row.data() + static_cast<std::ptrdiff_t>(channels) * (box.left - static_cast<int>(first));
+  // Rows of all columns in RGB go straight to where they belong.
   const bool direct = !narrow && channels == 3;
   Guarded([&] {
     if (box.top > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(box.top));

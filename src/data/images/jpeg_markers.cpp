@@ -1,3 +1,5 @@
+// Markers as ITU-T T.81, section B.1.1.2, has them: 0xFF, any number of times, and a code other
+// than 0.
 #include "data/images/jpeg_markers.h"
 
 #include <algorithm>
@@ -17,6 +19,7 @@ bool StandsAlone(std::uint8_t marker) {
 std::optional<std::uint8_t> NextMarker(FileBytes file, std::size_t* at) {
   for (auto rest = file.subspan(*at);;) {
     const auto mark = std::find(rest.begin(), rest.end(), kMark);
+    // Fill bytes of 0xFF may stand before a code.
     const auto code = std::find_if(mark, rest.end(), [](std::uint8_t b) { return b != kMark; });
     if (code == rest.end()) return std::nullopt;
     rest = rest.subspan(static_cast<std::size_t>(code - rest.begin()) + 1);

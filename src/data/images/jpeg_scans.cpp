@@ -1,3 +1,4 @@
+// Adds up blocks by the component lists of the scans' headers (ITU-T T.81, section B.2.3).
 #include "data/images/jpeg_scans.h"
 
 #include <algorithm>
@@ -33,6 +34,7 @@ JpegWork WorkOfScans(FileBytes file, const std::vector<JpegComponent>& component
     if (!marker || *marker == kJpegEnd) break;
     if (StandsAlone(*marker)) continue;
     if (file.size() - at < 2) break;
+    // The length counts its own two bytes.
     const std::size_t length = file[at] * std::size_t{256} + file[at + 1];
     if (length < 2 || length > file.size() - at) break;
     if (*marker == kJpegScan) {

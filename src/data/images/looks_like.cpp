@@ -9,6 +9,7 @@
 namespace ada::data {
 namespace {
 
+// `bytes` at byte `at` of a file say that it is `what`. The first that fits counts.
 struct Beginning {
   std::size_t at;
   std::string_view bytes, what;

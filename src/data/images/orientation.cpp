@@ -1,3 +1,4 @@
+// An orientation swaps the sides (5 to 8) and reads the stored rows, columns or both the other way.
 #include "data/images/orientation.h"
 
 #include <algorithm>
@@ -48,6 +49,7 @@ int OrientationOf(FileBytes tiff) {
       bytes.Get(2, 2) != kMagic)
     return kFirst;
   const std::size_t directory = bytes.Get(4, 4);
+  // Each entry of a directory has 12 bytes: tag, type, count, and a value of up to 4 bytes.
   const std::uint32_t entries = bytes.Get(directory, 2);
   for (std::uint32_t i = 0; i < entries; ++i) {
     const std::size_t entry = directory + 2 + std::size_t{12} * i;
@@ -85,6 +87,7 @@ Picture Turned(Picture stored, int orientation) {
   std::uint8_t* out = turned.pixels.data();
   for (int y = 0; y < size.height; ++y) {
     for (int x = 0; x < size.width; ++x) {
+      // Each place of the result shows this place of the stored picture.
       const int r = swaps ? x : y, c = swaps ? y : x;
       const int row = FlipsRows(orientation) ? stored.height - 1 - r : r;
       const int column = FlipsColumns(orientation) ? stored.width - 1 - c : c;
@@ -96,6 +99,8 @@ Picture Turned(Picture stored, int orientation) {
 }
 
 Box StoredBox(const Box& box, PictureSize stored, int orientation) {
+  // This is the inverse of what becomes of pixels: sides are swapped back first, then flips undone
+  // in stored coordinates.
   Box in = box;
   if (SwapsSides(orientation)) in = {box.left, box.top, box.width, box.height};
   if (FlipsRows(orientation)) in.top = stored.height - in.top - in.height;

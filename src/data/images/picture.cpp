@@ -1,3 +1,5 @@
+// Tells formats apart and applies PictureRules; each format's own reader knows nothing of EXIF
+// rules or of other formats.
 #include "data/images/picture.h"
 
 #include <algorithm>
@@ -22,6 +24,7 @@ namespace {
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{2} << 30;
 constexpr std::uint64_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
 
+// Each format that can be read is a row of these. `is` looks only at the first bytes.
 struct PictureFormat {
   bool (*is)(FileBytes file);
   PictureHeader (*header)(FileBytes file, const std::string& path);
@@ -63,6 +66,7 @@ OpenPicture::~OpenPicture() { CloseFile(fd_); }
 std::vector<std::uint8_t> OpenPicture::Piece(std::uint64_t at, std::uint64_t count) const {
   std::vector<std::uint8_t> piece(at >= size_ ? 0 : std::min(count, size_ - at));
   piece.resize(ReadAt(fd_, at, piece.data(), piece.size()));
+  // ReadAt leaves errno at 0 where the file simply ends: then the piece is shorter than asked for.
   const int error = errno;
   if (error == 0) return piece;
   ThrowUnread<DataError>(path_ + ": cannot be read: " + std::strerror(error), error);
@@ -98,6 +102,8 @@ Picture Decode(FileBytes file, const std::string& path, const Box* box, const Pi
   return WithMemory(path, kDecoding, [&] {
     const PictureFormat& format = FormatOf(file, path);
     if (!rules.applies_exif) return format.decode(file, path, box, rules.sixteen_bit);
+    // A turned picture is decoded as it is stored, then turned: so the box has to be turned back
+    // first.
     const PictureHeader header = format.header(file, path);
     const int orientation = header.traits.orientation;
     std::optional<Box> stored;
@@ -154,6 +160,8 @@ PictureNeeds NeedsOfPictureFile(const std::string& path, const PictureRules& rul
     return PictureNeeds{size, header.size, header.decoding_bytes + pixels + file.size(),
                         header.traits};
   };
+  // Some headers are longer (JPEG with large EXIF blocks, WebP, whose EXIF stands at its end):
+  // where the beginning does not do, the whole file is read.
   const std::vector<std::uint8_t> beginning = file.Piece(0, kBeginning);
   try {
     return needs(beginning);

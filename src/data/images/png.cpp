@@ -42,6 +42,8 @@ int OrientationOfPng(FileBytes file) {
   return 1;
 }
 
+// Lives for one file and one call, in one thread; `file` and `path` must outlive it. The library
+// gets a pointer to it for errors, memory and bytes, so it never moves.
 class PngReader {
  public:
   // Reads the header.
@@ -72,10 +74,13 @@ class PngReader {
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
   PictureHeader Header() const;
+  // Returns the part `box` of the picture, or all of it (null). A reader decodes once.
   Picture Decode(const Box* box);
 
  private:
   void ReadHeader();
+  // Decode calls these in this order: the checks, the conversions that the library does, the rows;
+  // Convert does the rest, pixel by pixel, where the library's own conversions are not PIL's.
   void CheckBytes() const;
   void RequireLabels() const;
   void ChooseConversions();
@@ -106,6 +111,8 @@ class PngReader {
 
   static void OnError(png_structp png, png_const_charp words) {
     auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
+    // Where the data has ended, its words stand already: the library's are about a read that
+    // failed.
     if (!reader->ended_)
       std::snprintf(reader->words_, sizeof reader->words_, "the PNG data cannot be decoded: %s",
                     words);
@@ -151,6 +158,8 @@ void PngReader::ReadHeader() {
   Guarded([this] {
     png_set_read_fn(png_, this, Read);
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // CheckSize knows the limit
+    // What libpng calls benign is a warning, which nobody hears, and chunks that are not needed are
+    // not kept.
     png_set_benign_errors(png_, 1);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);
@@ -170,11 +179,13 @@ PictureHeader PngReader::Header() const {
   const auto pixels =
       static_cast<std::uint64_t>(size_.height) * static_cast<std::uint64_t>(size_.width);
   const std::uint64_t made = pixels * static_cast<std::uint64_t>(channels());
+  // The rows of an interlaced picture are all held at once, since each pass adds to all of them.
   const std::uint64_t rows = interlaced_ == PNG_INTERLACE_NONE ? 0 : pixels * BytesOfConverted();
   PictureTraits traits;
   traits.bits = depth_;
   traits.gray = (kind_ & PNG_COLOR_MASK_COLOR) == 0;
   traits.palette = kind_ == PNG_COLOR_TYPE_PALETTE;
+  // A chunk tRNS makes one color, or entries of the palette, transparent; that is alpha too.
   traits.alpha =
       (kind_ & PNG_COLOR_MASK_ALPHA) != 0 || png_get_valid(png_, info_, PNG_INFO_tRNS) != 0;
   traits.clipped = kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16;
@@ -235,6 +246,8 @@ void PngReader::ChooseConversions() {
   png_read_update_info(png_, info_);
 }
 
+// Converts `pixels` pixels of a row to what the picture holds. 16-bit gray above 255 becomes white,
+// as PIL's conversion to RGB has it.
 void PngReader::Convert(const std::uint8_t* in, int pixels, std::uint8_t* out) const {
   if (values_ == PngValues::kLabels) {
     std::copy(in, in + pixels, out);

@@ -18,7 +18,8 @@ float ExpOf(float log_ratio) {
   return static_cast<float>(std::exp(static_cast<double>(log_ratio)));
 }
 
-// Python's int(round(x)).
+// Python's int(round(x)). Halves round to even in both; the bound keeps the result an int, and no
+// box is that large.
 int Rounded(double x) { return static_cast<int>(std::nearbyint(std::min(x, 2147483646.0))); }
 
 // The sides of a box whose area and ratio are drawn.
@@ -34,6 +35,7 @@ Sides DrawSides(const Range& scale, const Range& ratio, PictureSize of, Draws* d
   return {Rounded(std::sqrt(area * drawn)), Rounded(std::sqrt(area / drawn))};
 }
 
+// The row is drawn before the column, as torchvision draws them.
 Box DrawPlace(int height, int width, PictureSize of, Draws* draws) {
   const int top = draws->Below(of.height - height + 1);
   return {top, draws->Below(of.width - width + 1), height, width};
@@ -48,6 +50,7 @@ Box RandomCropBox(const RandomCropSpec& spec, PictureSize of, Draws* draws) {
     if (width > 0 && width <= of.width && height > 0 && height <= of.height)
       return DrawPlace(height, width, of, draws);
   }
+  // No trial did fit: this is the largest box in the center whose ratio is allowed.
   const double ratio = static_cast<double>(of.width) / of.height;
   int height = of.height, width = of.width;
   if (ratio < spec.ratio.low) {
@@ -65,6 +68,8 @@ std::optional<Box> DrawErasedBox(const RandomErasingSpec& spec, PictureSize of, 
   for (int trial = 0; trial < kTrials; ++trial) {
     const Sides sides = DrawSides(spec.scale, spec.ratio, of, draws);
     const int height = sides.by_ratio, width = sides.over_ratio;
+    // The box must be strictly smaller, as in torchvision: a box as high as the image is not
+    // erased.
     if (height < of.height && width < of.width) return DrawPlace(height, width, of, draws);
   }
   return std::nullopt;

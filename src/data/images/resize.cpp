@@ -1,3 +1,6 @@
+// Weights of both axes are computed for the part that is wanted; then the kernels of the best
+// instruction set go over bytes. All sets give the same bytes, as sums of whole numbers have no
+// rounding on the way.
 #include "data/images/resize.h"
 
 #include <algorithm>
@@ -27,6 +30,8 @@ struct Axis {
 Axis AxisOf(int from, int to, int begin, int size) {
   const double scale = static_cast<double>(from) / to;
   const double filter_scale = std::max(scale, 1.0), inverse = 1.0 / filter_scale;
+  // A result reads inputs up to filter_scale from its center: the triangle's half width, which
+  // grows where the picture shrinks.
   const int most = static_cast<int>(std::ceil(filter_scale)) * 2 + 1;
   Axis axis;
   std::vector<int> counts;
@@ -83,11 +88,13 @@ PixelView ViewOf(const Picture& picture) {
   return {picture.pixels.data(), stride, picture.height, picture.width, picture.channels};
 }
 
+// A part shares the pixels of the view, which must lie in it.
 PixelView Part(const PixelView& view, const Box& box) {
   return {view.at + box.top * view.stride + std::ptrdiff_t{box.left} * view.channels, view.stride,
           box.height, box.width, view.channels};
 }
 
+// Returns a black picture; CutBox relies on that where it writes nothing.
 Picture Blank(int height, int width, int channels) {
   Picture picture{height, width, channels, {}};
   picture.pixels.resize(static_cast<std::size_t>(height) * static_cast<std::size_t>(width) *
@@ -115,6 +122,7 @@ Picture Down(const ResizeKernels& kernels, const PixelView& from, const Axis& ax
   return to;
 }
 
+// Resizes each row; the kernel takes several rows at a time through `room`.
 Picture Across(const ResizeKernels& kernels, const PixelView& from, const Axis& axis) {
   const AxisView view = axis.View();
   Picture to = Blank(from.height, view.size, from.channels);
@@ -133,11 +141,13 @@ Picture Resize(const ResizeKernels& kernels, const Picture& picture, const Box& 
                const Box& part) {
   ADA_CHECK(LiesWithin(box, picture.size()) && LiesWithin(part, to));
   const bool down = box.height != to.height, across = box.width != to.width;
+  // The order changes bytes, as each axis rounds, so it is Pillow's.
   const bool down_first =
       down && to.height < box.height && box.height - to.height > 2 * (box.width - to.width);
   PixelView view = Part(ViewOf(picture), box);
   const Axis rows = down ? AxisOf(box.height, to.height, part.top, part.height) : Axis{};
   const Axis columns = across ? AxisOf(box.width, to.width, part.left, part.width) : Axis{};
+  // Only inputs that the part reads are looked at; an axis that keeps its size has no weights.
   view = Part(view, {down ? rows.lowest : part.top, across ? columns.lowest : part.left,
                      down ? rows.end - rows.lowest : part.height,
                      across ? columns.end - columns.lowest : part.width});

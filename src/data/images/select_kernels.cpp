@@ -1,3 +1,4 @@
+// The processor is asked once; the kernels of all sets are part of every program.
 #include "data/images/select_kernels.h"
 
 namespace ada::data {

@@ -22,6 +22,8 @@ inline bool IsLeftUnturned(const PictureTraits& traits, const PictureRules& rule
   return traits.orientation != 1 && !rules.applies_exif;
 }
 
+// `holds` says of which pictures it is true; `one` and `many` begin its line after the count, and
+// `what` says what becomes of such pictures and how to change that.
 struct Surprise {
   bool (*holds)(const PictureTraits& traits, const PictureRules& rules);
   const char *one, *many, *what;

@@ -15,6 +15,8 @@
 namespace ada::data {
 namespace {
 
+// The container is RIFF: "RIFF", a size, "WEBP", then chunks of a name, a size and data, padded to
+// an even size (RFC 9649, section 2.3).
 constexpr std::size_t kRiffHeader = 12, kChunkHeader = 8;
 constexpr std::uint8_t kExifFlag = 0x08;  // of VP8X (RFC 9649, section 2.7.1)
 
@@ -50,6 +52,8 @@ int OrientationOfWebp(FileBytes file, const std::string& path) {
       return OrientationOfExif(file.subspan(data, length));
     at = data + length + length % 2;
   }
+  // The chunk is not among those that are here. Where the file is shorter than it says, it may lie
+  // in what is missing, which the caller then reads.
   if (file.size() < end) FailCutOff(path);
   return 1;
 }
@@ -92,6 +96,7 @@ Picture DecodeWebp(FileBytes file, const std::string& path, const Box* box) {
   if (NumberAt(file, 4) + 8 > file.size()) FailCutOff(path);
   const PictureSize size{features.height, features.width};
   Picture whole = RoomFor(path, size);
+  // The library writes into our memory, so that there is one copy of the pixels.
   WebPDecoderConfig config;
   ADA_CHECK(WebPInitDecoderConfig(&config) != 0);
   config.output.colorspace = MODE_RGB;

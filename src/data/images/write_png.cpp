@@ -46,6 +46,7 @@ int ColorType(const Picture& picture, std::span<const png_color> palette) {
   return picture.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB;
 }
 
+// Returns false where the library reported an error. Nothing in here may need a destructor.
 bool WriteRows(png_structp png, png_infop info, const Picture& picture,
                std::span<const png_color> palette, PngOutput* output) {
   if (setjmp(output->jump) != 0) return false;
@@ -75,6 +76,8 @@ void WriteFile(const std::string& path, const Picture& picture,
     throw OutputError(path + ": would have " + SizeText(picture.size()) +
                       "; a PNG file is written with at most " + std::to_string(kLongestPngSide) +
                       " on a side: crop or resize the picture");
+  // The file is made before the picture is packed: a path that cannot be written ends the call at
+  // once.
   AtomicFile file(path);
   PngOutput output;
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &output, PngOutput::OnError,

@@ -1,3 +1,5 @@
+// Draws what a batch holds and not the files: errors of resizing, normalization and labels are to
+// be seen here before anything is trained.
 #include "data/preview/sheet.h"
 
 #include <algorithm>
@@ -19,7 +21,8 @@ constexpr int kColumnsWithLabels = 4,
               kLargestWithLabels = 448;  // where labels or boxes are drawn on it
 constexpr vision::Rgb kInk = {30, 30, 30}, kPaper = {245, 245, 245};
 
-// What was normalized, as it was before; [0, 1] where that holds the values.
+// What was normalized, as it was before; [0, 1] where that holds the values. Looks through the
+// whole batch first, so that all images of a sheet have the same shades.
 class Shades {
  public:
   Shades(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec)
@@ -84,7 +87,8 @@ class DrawnLabels {
   bool boxes() const { return spec_.coder != nullptr; }
   bool any() const { return boxes() || labels_ > 1; }
 
-  // Draws what belongs to image `row`, and returns what is written below it.
+  // Draws what belongs to image `row`, and returns what is written below it. The picture is in RGB
+  // and of the batch's size: labels and boxes are in its pixels.
   std::string Draw(int row, Picture* picture) const {
     const std::int32_t* labels = batch_.labels.data() + static_cast<std::size_t>(row) * labels_;
     if (!any()) return NameOfClass(*labels, names_);
@@ -105,6 +109,8 @@ class DrawnLabels {
  private:
   // The boxes that the targets encode; several default boxes mean the same.
   std::vector<vision::Detection> BoxesOf(int row, const std::int32_t* labels) const {
+    // The targets are decoded like predictions that are certain of them, and boxes that several
+    // default boxes stand for become one by suppression.
     constexpr float kSure = 20;
     const std::size_t classes =
         1 + static_cast<std::size_t>(*std::max_element(labels, labels + labels_));
@@ -134,7 +140,8 @@ void Put(const Picture& picture, int scale, int top, int left, Picture* sheet) {
     }
 }
 
-// As much of it as fits.
+// As much of it as fits. Bytes are taken off the end; the letters that are drawn count what remains
+// of a character as one.
 std::string Fitting(std::string text, int width) {
   while (!text.empty() && vision::TextWidth(text) > width) text.pop_back();
   return text;
@@ -149,6 +156,7 @@ Picture DrawSheet(const Batch& batch, const ImageShape& shape, const LoaderSpec&
   const DrawnLabels truth(batch, shape, spec, names);
   const int largest = truth.any() ? kLargestWithLabels : kLargest;
   const int side = std::max(shape.height, shape.width);
+  // Small images are enlarged by whole factors, without smoothing: each pixel becomes a square.
   const int scale = std::max(1, (kSmallest + side - 1) / side);
   const auto image_of = [&](int row, std::string* text) {
     Picture image = ImageOf(batch.images.data() + row * shape.numel(), shape, shades);

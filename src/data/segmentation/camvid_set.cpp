@@ -1,3 +1,5 @@
+// Pairs pictures with label images by their names and says what the labels mean; nothing is
+// decoded.
 #include "data/segmentation/camvid_set.h"
 
 #include <algorithm>
@@ -24,6 +26,8 @@ const std::array<const char*, 11> kCamvidClasses = {"sky",      "building",   "p
 constexpr const char* kCamvidLayout =
     "expected PATH/SPLIT/NAME.png (or .jpg, .jpeg, .webp) and PATH/SPLITannot/NAME.png";
 
+// Names come from data.class_names, else from data.label_values in their order, else they are
+// CamVid's.
 PixelClasses ChooseClasses(const FileChoices& choices) {
   const bool own = choices.class_names.empty() && !choices.label_values.any();
   PixelClasses classes;
@@ -62,6 +66,7 @@ void RequireFolder(const std::string& folder) {
   if (!IsDataFolder(folder)) throw DataError(folder + ": no such folder; " + kCamvidLayout);
 }
 
+// Both lists have the same order: label image i is that of picture i.
 struct SplitFilesFound {
   NameList pictures, labels;
   std::vector<BrokenImage> left_out = {};  // without a label image

@@ -1,3 +1,5 @@
+// Each task counts a range of images by itself; counts are whole numbers, so that their sums do not
+// depend on the threads.
 #include "data/segmentation/class_weights.h"
 
 #include <algorithm>
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kLabelImagesOfTask = 16;
 
+// For each class `pixels` counts its own, and `of` all pixels of the images that have it.
 struct PixelCounts {
   std::vector<std::int64_t> pixels, of;
   std::vector<BrokenImage> left_out = {};
@@ -41,6 +44,7 @@ PixelCounts CountPixels(const Dataset& dataset, std::int64_t begin, std::int64_t
   const auto classes = static_cast<std::size_t>(dataset.classes);
   PixelCounts counts{std::vector<std::int64_t>(classes), std::vector<std::int64_t>(classes)};
   for (std::int64_t i = begin; i < end; ++i) {
+    // An image that is left out gives no pixels, which adds nothing below.
     const Picture labels = LabelsToCount(dataset, i, skip_broken ? &counts.left_out : nullptr);
     std::array<std::int64_t, 256> found{};
     for (const std::uint8_t label : labels.pixels) ++found[label];

@@ -1,3 +1,5 @@
+// A label image is decoded to what stands in its file (numbers or colors), mapped to classes by a
+// table, and turned like its picture.
 #include "data/segmentation/label_files.h"
 
 #include <algorithm>
@@ -27,6 +29,8 @@ LabelFiles::LabelFiles(NameList files, PixelClasses classes,
   };
   if (!classes_.values.any())
     for (std::size_t label = 0; label < names.size(); ++label) know(label, label);
+  // Later entries win: an ignored label is ignored even where a class has its number, and
+  // data.label_values may give it a class again.
   if (classes_.ignored >= 0) know(static_cast<std::size_t>(classes_.ignored), kIgnoredPixel);
   for (const auto& [value, name] : classes_.values.classes) {
     const auto found = std::find(names.begin(), names.end(), name);

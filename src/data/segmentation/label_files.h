@@ -22,6 +22,7 @@ struct PixelClasses {
   LabelValues values = {};  // none: a label is the number of its class
 };
 
+// Keeps names, tables from labels in files to classes, and the headers that were read.
 class LabelFiles final : public LabelImages {
  public:
   // pictures: those that the labels are of, in the same order; it must outlive this. A label image

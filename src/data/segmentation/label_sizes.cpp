@@ -1,3 +1,4 @@
+// Compares sizes from headers, and makes errors of label images faults of those files.
 #include "data/segmentation/label_sizes.h"
 
 #include <algorithm>
@@ -25,6 +26,7 @@ std::string TurnedText(const std::string& picture, PictureSize labels) {
          " turns the picture to that size: set data.exif: apply, or turn the picture itself";
 }
 
+// A file whose header cannot be read is no pair that does not fit; decoding it says what is wrong.
 void RequirePair(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
   PictureSize picture, labels;

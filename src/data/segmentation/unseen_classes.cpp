@@ -1,3 +1,5 @@
+// Images are taken some at a time, each time in parallel, until nothing more is to be found: sets
+// in which all classes are common end after the first few.
 #include "data/segmentation/unseen_classes.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Metadata of safetensors are only texts, so a list has to be written as one.
 #include "data/tensors/class_list.h"
 
 #include <algorithm>

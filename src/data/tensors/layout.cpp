@@ -1,3 +1,4 @@
+// Arrays of images do not say what their axes are; the shortest one tells.
 #include "data/tensors/layout.h"
 
 #include <algorithm>
@@ -59,6 +60,7 @@ void PutChannelsLast(std::span<const std::byte> from, const ImageAxes& axes,
   const auto transpose = value_bytes == 1 ? Transpose<1> : Transpose<sizeof(float)>;
   const auto images = static_cast<std::int64_t>(from.size() / bytes);
   RunRangesInParallel(images, kArraysOfTask, [&](std::int64_t begin, std::int64_t end) {
+    // Each image is copied first, since `from` and `to` may be the same memory.
     std::vector<std::byte> image(bytes);
     for (std::int64_t i = begin; i < end; ++i) {
       const std::size_t at = static_cast<std::size_t>(i) * bytes;

@@ -1,3 +1,5 @@
+// The descriptor stays open for CheckUnchanged, which asks for the size of this file, whatever lies
+// at its path by then.
 #include "data/tensors/mapped_file.h"
 
 #include <sys/mman.h>

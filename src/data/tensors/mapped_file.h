@@ -8,6 +8,8 @@
 
 namespace ada::data {
 
+// Several threads may read its bytes. Spans into it live as long as it does, so that whoever keeps
+// one keeps a shared_ptr to the file.
 class MappedFile {
  public:
   // DataError: missing, no regular file, empty, may not be read or mapped.

@@ -119,6 +119,8 @@ class DictionaryReader {
   std::size_t at_ = 0;
 };
 
+// The first character is the byte order ('<', '>', '=', '|'), the rest kind and bytes of an
+// element.
 DType TypeOf(const std::string& descr, const std::string& place) {
   constexpr std::array<std::pair<std::string_view, DType>, 12> kTypes = {{{"u1", DType::kU8},
                                                                           {"i1", DType::kI8},
@@ -159,6 +161,7 @@ NpyHeader ParseNpyHeader(std::span<const std::byte> bytes, const std::string& pl
   const std::size_t version = byte(6);
   if (version < 1 || version > 3)
     FailNpy(place, ".npy version " + std::to_string(version) + "; expected 1 to 3");
+  // Version 1 has a length of 2 bytes, later ones of 4, all in little-endian order.
   const std::size_t begin = version == 1 ? 10 : 12;
   std::size_t length = byte(8) | byte(9) << 8;
   if (version > 1) length |= byte(10) << 16 | byte(11) << 24;
@@ -166,6 +169,7 @@ NpyHeader ParseNpyHeader(std::span<const std::byte> bytes, const std::string& pl
     FailNpy(place,
             "the .npy header claims " + std::to_string(length) + " bytes, more than there are");
   const auto facts = DictionaryReader(text.substr(begin, length), place).Read();
+  // With one axis both orders are the same.
   if (facts.fortran && facts.shape.size() > 1)
     FailNpy(place, "is stored in Fortran order; expected C order: numpy.ascontiguousarray(array)");
   NpyHeader header;

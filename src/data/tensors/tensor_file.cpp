@@ -1,3 +1,4 @@
+// Brings both kinds of files to one list of arrays.
 #include "data/tensors/tensor_file.h"
 
 #include <utility>
@@ -46,6 +47,8 @@ void TensorFile::OpenSafetensors() {
   const SafetensorsFile file = SafetensorsFile::Open(path());
   metadata_ = file.metadata();
   for (const TensorEntry& entry : file.entries()) {
+    // The header is read by a descriptor of its own, which may have got another file than the
+    // mapping did.
     if (entry.end > file_->bytes().size())
       throw DataError(path() + ": was replaced while it was opened");
     TensorInFile tensor;

@@ -16,6 +16,7 @@
 
 namespace ada::data {
 
+// Describes one array and where its elements lie; spans point into the mapped file.
 struct TensorInFile {
   std::string name, place;  // "FILE: tensor NAME"
   DType dtype = DType::kU8;
@@ -31,6 +32,7 @@ struct TensorInFile {
 
 using ByteBlock = std::vector<std::byte, PageAllocator<std::byte>>;
 
+// Opening checks only headers. Arrays stay valid where the file() is kept.
 class TensorFile {
  public:
   // By its ending: .npz, else safetensors. DataError: what either format does not allow. Members of

@@ -1,3 +1,5 @@
+// Opens images as they lie in a mapped file, and reads labels at once, as their largest says how
+// many classes there are.
 #include "data/tensors/tensor_set.h"
 
 #include <algorithm>
@@ -52,7 +54,8 @@ class TensorStore final : public ImageStore {
   void CheckUnchanged() const override { file_->CheckUnchanged(); }
 
  private:
-  // Looks at the whole data of an .npz file once, when images are first asked for.
+  // Looks at the whole data of an .npz file once, when images are first asked for. An acquire load
+  // serves all later calls; the lock is for those that come before the data is ready.
   const std::byte* Data() const {
     if (const std::byte* data = data_.load(std::memory_order_acquire)) return data;
     const std::lock_guard lock(mutex_);

@@ -60,6 +60,8 @@ class ZipReader {
     return value;
   }
 
+  // The list of members is found from the end of the file, where a comment of up to 64 KiB may
+  // follow it: the record's own length of the comment tells it from bytes that only look like it.
   Directory FindDirectory() const {
     if (file_.size() < kEndBytes) Fail(0, "too short for a ZIP file");
     const std::uint64_t last = file_.size() - kEndBytes;
@@ -129,6 +131,7 @@ class ZipReader {
     Require(offset, kLocalBytes);
     if (Number(offset, 4) != kLocalMagic)
       Fail(offset, "the header of member " + Visible(member.name) + " is damaged");
+    // The local header repeats the name, with an extra field of a length of its own.
     const std::uint64_t data =
         offset + kLocalBytes + Number(offset + 26, 2) + Number(offset + 28, 2);
     Require(data, stored);

@@ -144,6 +144,8 @@ void TokenFile::Read(std::int64_t first, std::int64_t count, int vocabulary,
                      std::int32_t* out) const {
   ADA_CHECK(first >= 0 && count >= 0 && first + count <= count_);
   WithTokens([&](auto token) {
+    // One comparison after the loop takes the place of one in it; which token it is, is looked for
+    // only then.
     std::uint32_t largest = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint32_t value = token(first + i);

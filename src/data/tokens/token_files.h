@@ -12,6 +12,8 @@
 
 namespace ada::data {
 
+// A file is checked where it is opened, but for its tokens, of which there may be very many.
+// Several threads may read from it.
 class TokenFile {
  public:
   // `type`: kByte, or what the user says of the numbers; kAuto: what llm.c's header says, and

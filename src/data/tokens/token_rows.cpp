@@ -1,3 +1,5 @@
+// Arrays of tokens are looked through when they are opened, in parallel, so that a number beyond
+// the vocabulary is found before training; rows are converted when they are read.
 #include "data/tokens/token_rows.h"
 
 #include <algorithm>

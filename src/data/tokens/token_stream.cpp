@@ -1,3 +1,5 @@
+// Windows are runs of `context` tokens, and targets are the same run one token later; both may
+// cross from one file to the next.
 #include "data/tokens/token_stream.h"
 
 #include <algorithm>
@@ -66,6 +68,8 @@ class TokenStream final : public TokenSet {
   }
   std::shared_ptr<const TokenSet> Part(std::int64_t first, std::int64_t count) const override {
     const std::int64_t begin = begin_ + first * context();
+    // A part ends one token after its last window, which that window's last target needs:
+    // neighboring parts share this token.
     const std::int64_t end = count == 0 ? begin : begin + count * context() + 1;
     return std::make_shared<TokenStream>(pieces_, begin, std::min(end, end_), context(),
                                          vocabulary());

@@ -26,10 +26,13 @@ struct Reciprocals {
 };
 constexpr Reciprocals kOfValue(255, 1), kOfRange(180, 6);
 
+// Planes hold the three values of up to kBlock pixels, channel by channel; both directions work in
+// place.
 struct Planes {
   std::int32_t a[kBlock], b[kBlock], c[kBlock];
 };
 
+// These take a block apart into planes and put it together; values fit into bytes by then.
 inline void Spread(const std::uint8_t* in, std::ptrdiff_t pixels, Planes* to) {
   for (std::ptrdiff_t i = 0; i < pixels; ++i) {
     to->a[i] = in[3 * i];
@@ -46,6 +49,8 @@ inline void Gather(const Planes& from, std::ptrdiff_t pixels, std::uint8_t* out)
   }
 }
 
+// This is OpenCV's conversion in whole numbers: the divisions by value and range are products with
+// rounded reciprocals, as there. All branches are selections, which vector code can have.
 inline void ToHsvPlanes(Planes* planes) {
   for (int i = 0; i < kBlock; ++i) {
     const std::int32_t r = planes->a[i], g = planes->b[i], b = planes->c[i];
@@ -73,6 +78,7 @@ inline float Nearest(float value) {
 template <bool kCut, bool kFused>
 inline void ToRgbPlanes(Planes* planes) {
   constexpr auto kSixth = static_cast<float>(6.0 / 180.0), kByte = static_cast<float>(1.0 / 255.0);
+  // The conversion to a whole number cuts off; rounding goes before it.
   const auto byte_of = [](float value) {
     const float scaled = value * 255.0f;
     return static_cast<std::int32_t>(kCut ? scaled : Nearest(scaled));
@@ -137,6 +143,7 @@ void HsvToRgbPixels(const std::uint8_t* in, std::ptrdiff_t pixels, std::uint8_t*
 
 void OpenCvToRgbPixels(const std::uint8_t* in, std::ptrdiff_t pixels, std::ptrdiff_t cut,
                        std::uint8_t* out) {
+  // The pixels that OpenCV's vector loop takes are cut off, those of its scalar rest are rounded.
   ByBlocks(in, cut, out, ToRgbPlanes<true, true>);
   ByBlocks(in + 3 * cut, pixels - cut, out + 3 * cut, ToRgbPlanes<false, true>);
 }

@@ -57,6 +57,8 @@ constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 #endif
 }
 
+// Two registers of sums go over all taps, so that each weight is loaded once for both. `x` counts
+// bytes: channels do not matter when rows are added.
 void Down(const std::uint8_t* in, std::ptrdiff_t stride, const std::int32_t* weights, int taps,
           std::ptrdiff_t bytes, std::uint8_t* out) {
   const auto at = [&](std::ptrdiff_t x) {
@@ -103,6 +105,8 @@ constexpr int kRowsTogether = kLanes / 4;
   }
 }
 
+// Each lane of a register is a channel of a row, so that a weight, which all channels and rows
+// share, is one broadcast.
 [[gnu::always_inline]] inline void AcrossRows(const AxisView& axis, const std::uint8_t* room,
                                               int channels, int channel, std::uint8_t* const* out) {
   const int here = channels - channel < 4 ? channels - channel : 4;
