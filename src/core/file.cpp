@@ -86,7 +86,8 @@ bool IsFolder(const std::string& path) {
   struct stat status = {};
   if (Retried([&] { return stat(path.c_str(), &status); }) == 0) return S_ISDIR(status.st_mode);
   if (errno == ENOENT || errno == ENOTDIR) return false;
-  throw DataError(path + ": cannot be looked at: " + std::strerror(errno));
+  const int error = errno;
+  ThrowUnread<DataError>(path + ": cannot be looked at: " + std::strerror(error), error);
 }
 
 FileProblem TryListFolder(const std::string& folder, std::vector<std::string>* names) {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "core/machine_error.h"
 
 namespace ada {
 
@@ -23,12 +23,13 @@ struct FileProblem {
 // cannot be opened: No such file or directory", TooLargeText).
 FileProblem TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes);
 
-// The whole file; throws E (DataError, ConfigError ...) with the words of TryReadFile.
+// The whole file; throws E (DataError, ConfigError ...) with the words of TryReadFile, or
+// DeviceError where the machine failed.
 template <class E = DataError>
 std::string ReadFile(const std::string& path, std::uint64_t max_bytes) {
   std::string bytes;
   const FileProblem problem = TryReadFile(path, max_bytes, &bytes);
-  if (!problem.words.empty()) throw E(problem.words);
+  if (!problem.words.empty()) ThrowUnread<E>(problem.words, problem.error);
   return bytes;
 }
 
@@ -76,19 +77,20 @@ void CreateFolders(const std::string& folder);
 // deleted under a running program is not made anew.
 void CreateFolder(const std::string& folder);
 
-// Says whether a folder is there. DataError where the system cannot tell (an error of the disk).
+// Says whether a folder is there. Where the system cannot tell it throws DataError (a folder that
+// may not be looked into) or DeviceError (an error of the disk).
 bool IsFolder(const std::string& path);
 
 // Puts the names in `folder` into `names`, in no order, or returns what is wrong. A missing folder
 // has none.
 FileProblem TryListFolder(const std::string& folder, std::vector<std::string>* names);
 
-// The names; throws E with the words of TryListFolder.
+// The names; throws E with the words of TryListFolder, or DeviceError where the machine failed.
 template <class E = DataError>
 std::vector<std::string> ListFolder(const std::string& folder) {
   std::vector<std::string> names;
   const FileProblem problem = TryListFolder(folder, &names);
-  if (!problem.words.empty()) throw E(problem.words);
+  if (!problem.words.empty()) ThrowUnread<E>(problem.words, problem.error);
   return names;
 }
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/error.h"
+#include "core/machine_error.h"
 #include "core/system_call.h"
 
 namespace ada {
@@ -51,14 +51,15 @@ std::string HashFile(const std::string& path) {
   Hasher hasher;
   std::string problem;
   const int fd = OpenToRead(path, Pipes::kRefused, &problem);
-  if (fd < 0) throw DataError(path + ": cannot be opened: " + problem);
+  const int refused = errno;
+  if (fd < 0) ThrowUnread<DataError>(path + ": cannot be opened: " + problem, refused);
   while (true) {
     const ssize_t count = Retried([&] { return read(fd, piece.data(), piece.size()); });
     if (count <= 0) {
       const int error = errno;
       CloseFile(fd);
       if (count == 0) return hasher.Hex();
-      throw DataError(path + ": cannot be read: " + std::strerror(error));
+      ThrowUnread<DataError>(path + ": cannot be read: " + std::strerror(error), error);
     }
     hasher.Update(std::span(piece).first(static_cast<std::size_t>(count)));
   }

@@ -82,8 +82,12 @@ std::optional<std::string> OwnCgroup(const Hierarchy& hierarchy, const std::stri
 // the process's own cgroup already.
 std::string CgroupFolder(const Hierarchy& hierarchy, std::string cgroup) {
   const std::string& base = hierarchy.root;
-  if (base != "/" && cgroup.starts_with(base)) cgroup = cgroup.substr(base.size());
-  const bool outside = cgroup.find("..") != std::string::npos;
+  bool outside = cgroup.find("..") != std::string::npos;
+  if (base != "/") {
+    const bool within = cgroup == base || cgroup.starts_with(base + "/");
+    outside = outside || !within;
+    if (within) cgroup = cgroup.substr(base.size());
+  }
   return hierarchy.mount + (outside || cgroup == "/" ? "" : cgroup);
 }
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "core/utf8.h"
+
 namespace ada {
 namespace {
 
@@ -28,41 +30,58 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// The code points of UTF-8; a byte that is none of it stands for itself, above all of them.
+std::u32string Characters(std::string_view text) {
+  constexpr char32_t kAbove = 0x110000;
+  std::u32string characters;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    const std::size_t length = CharacterLength(text, i);
+    char32_t character = length == 0   ? kAbove + first
+                         : length == 1 ? first
+                                       : first & 0x7f >> length;
+    for (std::size_t k = 1; k < length; ++k)
+      character = character << 6 | (static_cast<unsigned char>(text[i + k]) & 0x3f);
+    characters += character;
+    i += length == 0 ? 1 : length;
+  }
+  return characters;
+}
+
 // One element of a glob: `*`, or something that matches a single character.
 struct GlobPiece {
   enum Kind { kStar, kAny, kCharacter, kSet } kind;
-  std::string_view text;  // kCharacter: that one; kSet: between the brackets
+  std::u32string_view text;  // kCharacter: that one; kSet: between the brackets
 };
 
-bool InSet(std::string_view set, char character) {
+bool InSet(std::u32string_view set, char32_t character) {
   const bool negated = set.front() == '!';
   if (negated) set.remove_prefix(1);
-  const auto value = static_cast<unsigned char>(character);
   for (std::size_t i = 0; i < set.size(); ++i) {
-    const auto low = static_cast<unsigned char>(set[i]);
-    auto high = low;
+    const char32_t low = set[i];
+    char32_t high = low;
     if (i + 2 < set.size() && set[i + 1] == '-') {
-      high = static_cast<unsigned char>(set[i + 2]);
+      high = set[i + 2];
       i += 2;
     }
-    if (low <= value && value <= high) return !negated;
+    if (low <= character && character <= high) return !negated;
   }
   return negated;
 }
 
-std::vector<GlobPiece> ParseGlob(std::string_view pattern) {
+std::vector<GlobPiece> ParseGlob(std::u32string_view pattern) {
   std::vector<GlobPiece> pieces;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const std::string_view here = pattern.substr(i, 1);
-    if (here == "*") {
+    const std::u32string_view here = pattern.substr(i, 1);
+    if (here == U"*") {
       pieces.push_back({GlobPiece::kStar, here});
-    } else if (here == "?") {
+    } else if (here == U"?") {
       pieces.push_back({GlobPiece::kAny, here});
-    } else if (here == "[") {
+    } else if (here == U"[") {
       // The first character of a set belongs to it, even where it is a bracket.
-      const std::size_t first = i + 1 + (pattern.substr(i + 1, 1) == "!");
+      const std::size_t first = i + 1 + (pattern.substr(i + 1, 1) == U"!");
       const std::size_t close = pattern.find(']', first + 1);
-      if (close == std::string_view::npos) {
+      if (close == std::u32string_view::npos) {
         pieces.push_back({GlobPiece::kCharacter, here});
         continue;
       }
@@ -75,7 +94,7 @@ std::vector<GlobPiece> ParseGlob(std::string_view pattern) {
   return pieces;
 }
 
-bool MatchesOne(const GlobPiece& piece, char character) {
+bool MatchesOne(const GlobPiece& piece, char32_t character) {
   switch (piece.kind) {
     case GlobPiece::kAny:
       return true;
@@ -140,8 +159,9 @@ bool Contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool GlobMatch(std::string_view pattern, std::string_view text) {
-  const std::vector<GlobPiece> pieces = ParseGlob(pattern);
+bool GlobMatch(std::string_view pattern, std::string_view name) {
+  const std::u32string characters = Characters(pattern), text = Characters(name);
+  const std::vector<GlobPiece> pieces = ParseGlob(characters);
   constexpr auto kNone = static_cast<std::size_t>(-1);
   std::size_t piece = 0, at = 0;
   std::size_t star = kNone, star_end = 0;  // only the last star ever needs to take more

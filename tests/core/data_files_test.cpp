@@ -7,7 +7,10 @@
 #include <filesystem>
 #include <string>
 
+#include "core/file.h"
+#include "core/hash.h"
 #include "core/machine_error.h"
+#include "core/tensor_files/safetensors.h"
 #include "resource_limits.h"
 #include "temp_folder.h"
 
@@ -53,6 +56,18 @@ TEST_SUITE("cpu") {
       CHECK(Message<DeviceError>([&] { OpenDataFile(path); }).starts_with(path));
       CHECK(Message<DeviceError>([&] {
               ListDataFolder(folder.path());
+            }).starts_with(folder.path() + ": the folder cannot be read" + reason));
+      CHECK(Message<DeviceError>([&] {
+              ReadFile<ConfigError>(path, 10);
+            }).starts_with(path + ": cannot be opened" + reason));
+      CHECK(Message<DeviceError>([&] {
+              HashFile(path);
+            }).starts_with(path + ": cannot be opened" + reason));
+      CHECK(Message<DeviceError>([&] {
+              SafetensorsFile::Open(path);
+            }).starts_with(path + ": cannot be opened" + reason));
+      CHECK(Message<DeviceError>([&] {
+              ListFolder(folder.path());
             }).starts_with(folder.path() + ": the folder cannot be read" + reason));
       CHECK(IsThere(path));  // needs none
     }

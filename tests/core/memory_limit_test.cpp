@@ -63,6 +63,9 @@ TEST_SUITE("cpu") {
     // Version 1 writes a number beyond all memory where there is no limit.
     tree.folder.Write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712");
     CHECK(tree.Limit().source == "/sys/fs/cgroup/memory/memory.limit_in_bytes");
+    // A name that only begins as the part does lies outside it: the mount's own limit holds.
+    tree.folder.Write("proc/self/cgroup", "5:memory:/docker/abcd\n");
+    CHECK(tree.Limit().source == "/sys/fs/cgroup/memory/memory.limit_in_bytes");
   }
 
   TEST_CASE("memory limit: ulimit, and nothing that can be read") {

@@ -78,7 +78,11 @@ TEST_SUITE("cpu") {
         {"**a**", "bab", true},
         {"?*", "", false},
         {"a*a", "a", false},
-        {"[\x80-\xff]", "\xc3", true},  // bytes, not signed
+        {"[\x80-\xff]", "\xc3", true},  // bytes that are no UTF-8, not signed
+        {"caf?", "caf\u00e9", true},    // a character, whatever bytes it has
+        {"caf[\u00e0-\u00ef]", "caf\u00e9", true},
+        {"caf[!\u00e9]", "caf\u00e9", false},
+        {"caf?", "caf\u00e9s", false},
     };
     for (const auto& row : table) {
       INFO(std::string(row.pattern) << " on " << std::string(row.text));

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "config/yaml/document.h"
-#include "core/error.h"
+#include "core/machine_error.h"
 #include "core/system_call.h"
 #include "core/utf8.h"
 
@@ -22,12 +22,14 @@ std::string ReadTextFile(const std::string& path) {
   }
   std::string text, problem;
   const int fd = OpenToRead(path, Pipes::kOffered, &problem);
-  if (fd < 0) throw ConfigError(path + ": cannot be opened: " + problem);
+  const int refused = errno;
+  if (fd < 0) ThrowUnread<ConfigError>(path + ": cannot be opened: " + problem, refused);
   const auto size = static_cast<std::size_t>(SizeOfFile(fd));
-  if (size <= kLimit && !ReadUpTo(fd, kLimit + 1, &text))
-    problem = path + ": cannot be read: " + std::strerror(errno);
+  int error = 0;
+  if (size <= kLimit && !ReadUpTo(fd, kLimit + 1, &text)) error = errno;
   CloseFile(fd);
-  if (!problem.empty()) throw ConfigError(problem);
+  if (error != 0)
+    ThrowUnread<ConfigError>(path + ": cannot be read: " + std::strerror(error), error);
   if (size <= kLimit && text.size() <= kLimit) return text;
   throw ConfigError(path + ": is larger than 1 MB" +
                     (size > kLimit ? " (" + std::to_string(size) + " bytes)" : "") +

@@ -1,4 +1,4 @@
-// Opening, mapping and converting; the header's own checks are in safetensors_header.cpp.
+// Opening, reading and converting; the header's own checks are in safetensors_header.cpp.
 #include "core/tensor_files/safetensors.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/error.h"
+#include "core/machine_error.h"
 #include "core/number_format.h"
 #include "core/system_call.h"
 #include "core/tensor_files/foreign_tensors.h"
@@ -158,7 +158,8 @@ std::int64_t TensorEntry::numel() const {
 
 SafetensorsFile SafetensorsFile::Open(const std::string& path) {
   const auto fail = [&path](const char* doing) {
-    throw DataError(path + ": " + doing + ": " + std::strerror(errno));
+    const int error = errno;
+    ThrowUnread<DataError>(path + ": " + doing + ": " + std::strerror(error), error);
   };
   FileDescriptor fd(OpenFile(path, O_RDONLY | O_NONBLOCK));
   if (fd.get() < 0) fail("cannot be opened");
@@ -216,7 +217,9 @@ const TensorEntry& SafetensorsFile::Get(std::string_view name) const {
 void SafetensorsFile::Read(std::uint64_t offset, void* to, std::size_t bytes) const {
   const std::size_t got = ReadAt(fd_, offset, to, bytes);
   if (got == bytes) return;
-  if (errno != 0) throw DataError(path_ + ": cannot be read: " + std::strerror(errno));
+  const int error = errno;
+  if (error != 0)
+    ThrowUnread<DataError>(path_ + ": cannot be read: " + std::strerror(error), error);
   throw DataError(path_ + ": byte " + std::to_string(offset + got) +
                   ": the file has become shorter while it was read");
 }

@@ -22,11 +22,12 @@ ImageAxes AxesOf(const std::vector<std::int64_t>& shape, ArrayLayout layout);
 // since else they may be the rows of an array of many channels: DataError.
 ArrayLayout LayoutOf(const TensorInFile& images);
 
-// "train.images [60, 3, 32, 32] are read as chw: 32 rows, 32 columns, 3 channels (data.layout)".
+// "train.images [60, 3, 32, 32] are read as chw: 32 rows, 32 columns, 3 channels (data.layout:
+// auto)".
 std::string LayoutText(const TensorInFile& images, ArrayLayout layout);
 
-// Puts the channels of images in `elements`, one after the other [channels, height, width] of
-// values of `value_bytes`, last; of `from`, which may be the same memory, into `to`.
+// Puts the channels of images last: of `from`, images one after the other [channels, height,
+// width], into `to`, which may be the same memory.
 void PutChannelsLast(std::span<const std::byte> from, const ImageAxes& axes,
                      std::size_t value_bytes, std::span<std::byte> to);
 
