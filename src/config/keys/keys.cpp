@@ -1,4 +1,7 @@
 // How each kind of key reads and writes its field.
+// Each makes the closures `read` and `write` of a Key and the schemas that say the same to
+// programs. A value that is refused leaves the field as it was and adds one problem at the value's
+// place.
 #include "config/keys/keys.h"
 
 #include <algorithm>
@@ -22,6 +25,7 @@ bool Accept(const std::string& refusal, const YamlNode& node, const ReadContext&
 }
 
 // The place of `node` among `words`; nothing and a problem where it is none of them.
+// A wrong word gets a hint: what another program calls so, else the nearest of ours.
 std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
                                     const ReadContext& context) {
   const std::string what = "one of " + JoinNames(words);
@@ -194,6 +198,7 @@ Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::s
   key.range = range.Text();
   key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
     const bool pair = node.kind == YamlNode::Kind::kList;
+    // One number fills both places: the loop below reads the same node twice.
     if (pair && node.items.size() != 2) {
       const std::string count = std::to_string(node.items.size());
       Accept("expected [height, width]; got a list of " + count, node, context);
@@ -273,6 +278,8 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
         return;
       }
       text = item.text;
+      // The text is kept all the same: its place in the list stays that of the node, on which
+      // PlacedTexts and messages about single items rely.
       if (std::find(values.begin(), values.end(), text) != values.end()) {
         Accept("'" + text + "' stands here twice", item, context);
       }
@@ -288,6 +295,7 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
   return key;
 }
 
+// The places are parallel to the texts as long as no item was refused.
 Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<Location>& places,
                 std::string meaning) {
   Key key = TextList(std::move(name), field, {}, std::move(meaning));
@@ -299,6 +307,8 @@ Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<L
   return key;
 }
 
+// The first key lends its name and its defaults to both; schemas, type and range are those of
+// either, since a schema cannot tell which choice a map makes.
 Key ByChoice(Key first, Key second, const std::string& chosen) {
   Key key = first;
   key.type += " or " + second.type;
@@ -307,6 +317,8 @@ Key ByChoice(Key first, Key second, const std::string& chosen) {
   key.only_for.insert(key.only_for.end(), second.only_for.begin(), second.only_for.end());
   key.schemas.insert(key.schemas.end(), second.schemas.begin(), second.schemas.end());
   key.read = [first, second](const YamlNode& node, const ReadContext& context) {
+    // The section's choice travels in the context, since the field that holds it may be read later
+    // than this key.
     (Contains(second.only_for, context.choice) ? second : first).read(node, context);
   };
   key.write = [first, second, &chosen] {
