@@ -1,4 +1,6 @@
 // The keys of `data`: which images, and how they become batches.
+// data/catalog.h has a row for each data set, and most limits of keys to some data sets are
+// questions to these rows, so a data set that is added there gets its keys without a change here.
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -20,6 +22,7 @@ const EnumNames<data::TokenType> kTokenTypes = {{"auto", data::TokenType::kAuto}
                                                 {"uint16", data::TokenType::kUint16},
                                                 {"uint32", data::TokenType::kUint32}};
 
+// The names of the data sets of which `holds` is true, in the order of the catalog.
 Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
   Names names;
   for (const data::DatasetFacts& facts : data::Catalog()) {
@@ -74,6 +77,7 @@ Key NormalizeKey(DataConfig& data) {
     if (normalize.kind == Kind::kCustom) return WriteSection(CustomNormalizeSection(normalize));
     if (normalize.kind == Kind::kNone) return Scalar("none");
     YamlNode standard = Scalar("standard");
+    // The numbers are written as a comment into config.yaml, so a reader need not look for them.
     standard.comment = StandardNumbers(data.dataset);
     return standard;
   };
@@ -102,6 +106,7 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
       Integer("test", synthetic.test, FromTo(1, 10'000'000), "test images"),
   };
   section.check = [&synthetic](const YamlNode& map, const ReadContext& context) {
+    // They are made in memory at the start of the run.
     constexpr double kLimit = 17'179'869'184.0;  // 16 GiB of pixels
     const double bytes = static_cast<double>(synthetic.height) * synthetic.width *
                          synthetic.channels * static_cast<double>(synthetic.train + synthetic.test);
@@ -120,6 +125,7 @@ Key PathKey(DataConfig& data) {
                     "folders, one a year; text, tokens: a file, a folder, a pattern of names "
                     "(texts/*.txt), or a list of these");
   key.schemas = {TextSchema(""), ListSchema({TextSchema("")}, 1)};
+  // Each path is read by the rules of a single one: text, not empty, with `~` and ${VAR} expanded.
   const auto one = [](std::string& field) { return Text("path", field, "", ExpandPath); };
   key.read = [&data, one](const YamlNode& node, const ReadContext& context) {
     if (node.kind != YamlNode::Kind::kList) return one(data.path).read(node, context);
@@ -193,6 +199,7 @@ Key ValidationKey(DataConfig& data) {
   key.read = [&data, count, share](const YamlNode& node, const ReadContext& context) {
     double number = 0;
     long long whole = 0;
+    // 0 and 1 are numbers of images; a share lies strictly between them.
     if (ReadInteger(node, count, whole).empty()) {
       data.validation = whole;
       data.validation_share = 0;
@@ -234,6 +241,7 @@ void CheckCrops(const DataConfig& data, const YamlNode& map, const ReadContext& 
 
 }  // namespace
 
+// A row of 0 means that only the files say it.
 int ChannelsOf(const DataConfig& data) {
   const data::DatasetFacts& facts = data::FactsOf(data.dataset);
   return facts.has_path() ? facts.channels : data.synthetic.channels;
@@ -247,6 +255,7 @@ int ClassesOf(const DataConfig& data) {
 Section DataSection(DataConfig& data) {
   const Names all = DatasetsWhere([](const data::DatasetFacts&) { return true; });
   const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path(); });
+  // Sets whose files `fetch` does not know, so that nobody but the user can say where they are.
   const Names of_the_user =
       DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path() && f.folder.empty(); });
   const Names made =

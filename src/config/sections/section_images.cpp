@@ -1,4 +1,6 @@
 // Keys of `data` that say how an image is changed on its way into the network.
+// Most of them are fields of DataConfig::changes; padding, crops and mirroring are in
+// AugmentConfig. Which change follows which: data/image_changes.h.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -13,6 +15,8 @@ namespace {
 constexpr double kMostPixels = 16'384;  // on a side
 
 // Two numbers.
+// False and a problem where it is no list of two numbers within the range; their order is checked
+// by CheckOrder, which can name the key.
 bool ReadRange(const YamlNode& node, const Range& within, data::Range& range,
                const ReadContext& context) {
   std::array<double, 2> ends{};
@@ -51,6 +55,8 @@ ValueSchema RangeSchema(const Range& within) {
 }
 
 // A height and a width of a picture; 0x0: unset.
+// Pair binds to two ints in an array and the field is a PictureSize: the closures copy between
+// them, and share the array because a key may be copied.
 Key SizeKey(std::string name, data::PictureSize& field, std::string meaning) {
   struct Sides {
     std::array<int, 2> both{};
@@ -85,6 +91,7 @@ Key JitterKey(std::string name, data::Range& field, double neutral, const Range&
     double value = 0;
     const std::string refusal = ReadNumber(node, factor, value);
     if (!refusal.empty()) return context.problems.Add(node, context.path, refusal);
+    // A strength above 1 would give negative factors; the lower end stops at the smallest allowed.
     field = {std::max(neutral - value, ends.low), neutral + value};
   };
   key.write = [&field, neutral]() -> std::optional<YamlNode> {
@@ -236,6 +243,7 @@ Key ResizeKey(data::ResizeTo& resize) {
   key.default_text = "none";
   key.schemas = {IntegerSchema(range), ListSchema({IntegerSchema(range)}, 2)};
   key.schemas.back().most = 2;
+  // A number is the shorter side and a list both sides; SizeKey would read a number as a square.
   const auto to = std::make_shared<data::PictureSize>();
   const auto both = std::make_shared<Key>(SizeKey("resize", *to, ""));
   key.read = [&resize, to, both](const YamlNode& node, const ReadContext& context) {

@@ -13,6 +13,7 @@ YamlNode ParseDocument(const std::string& text, Problems& problems) {
     YamlNode root = ParseYaml(text, 0);
     if (root.kind == YamlNode::Kind::kMap) return root;
     place = root;
+    // An empty text has no place worth naming, so line 0 makes the message one about the file.
     const bool empty = root.kind == YamlNode::Kind::kNull;
     if (empty) place.line = 0;
     problems.Add(place, "",

@@ -21,6 +21,8 @@ std::string ReadTextFile(const std::string& path) {
     throw ConfigError(path + ": is a directory; expected a YAML file");
   }
   std::string text, problem;
+  // Pipes of the shell (`<(command)`) are allowed, whose size is not known: the read is bounded as
+  // well.
   const int fd = OpenToRead(path, Pipes::kOffered, &problem);
   if (fd < 0) throw ConfigError(path + ": cannot be opened: " + problem);
   const auto size = static_cast<std::size_t>(SizeOfFile(fd));
