@@ -341,6 +341,7 @@ std::string Find(const ForeignName (&table)[n], std::string_view place, std::str
 }
 
 // of_training: the word is said of the whole training, where 16 is Lightning's 16-mixed.
+// Returns a format's name, a sentence, or nothing.
 std::string FormatMeaning(const std::string& name, bool of_training) {
   const std::string plain = WithoutModule(PlainName(name));  // torch.float16
   const std::string whole = PrecisionOfWord(plain), format = Find(kFormats, "", "", plain);
@@ -392,6 +393,8 @@ std::string ForeignKeyHint(const std::string& section, const std::string& choice
   return HintOf(KeyMeaning(section, choice, name, value));
 }
 
+// Only where the name means exactly one of our sections: of a sentence or a dotted path it is not
+// known where the inner keys belong.
 std::vector<ForeignEntry> ForeignEntries(const Entry& entry) {
   const std::string section = Find(kKeys, "", "", PlainName(entry.key.text));
   std::vector<ForeignEntry> found;

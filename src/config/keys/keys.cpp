@@ -45,6 +45,7 @@ std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
 }
 
 // Reads every item of a list with `read_item`.
+// A problem in one item does not keep the others from being read: all are told at once.
 void ReadList(const YamlNode& node, const std::string& what, const ReadContext& context,
               const std::function<void(const YamlNode&)>& read_item) {
   if (node.kind != YamlNode::Kind::kList) {
@@ -164,6 +165,7 @@ Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
   return key;
 }
 
+// `refuse` gets a copy that it may change; the field takes what it made of it.
 Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse) {
   Key key = MakeKey(std::move(name), "text", std::move(meaning));
   key.schemas = {TextSchema("")};
@@ -327,6 +329,7 @@ Key ByChoice(Key first, Key second, const std::string& chosen) {
   return key;
 }
 
+// The section is read into fields that it is bound to already, so there is no `set`.
 Key Nested(std::string name, Section section, std::string meaning) {
   Key key = MakeKey(std::move(name), "map", std::move(meaning));
   key.default_text = "{}";

@@ -119,6 +119,8 @@ bool IsBlockMap(const YamlNode& node) {
                      [&](const Entry& entry) { return section->Find(entry.key.text) != nullptr; });
 }
 
+// The scale is the first choice and the rule the second: some keys exist for rule four_over_six
+// only.
 Section BlockFormatSection(BlockFormat& format) {
   Section section;
   section.path = "block_format";

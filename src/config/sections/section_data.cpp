@@ -31,6 +31,8 @@ Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
   return names;
 }
 
+// Whether there are as many numbers as channels is checked by CheckNormalize, once the data set is
+// known.
 Section CustomNormalizeSection(NormalizeConfig& normalize) {
   Section section;
   section.path = "data.normalize";
@@ -51,6 +53,8 @@ std::string StandardNumbers(const std::string& dataset) {
   return "";
 }
 
+// Takes a word or a map; it needs the whole of `data` because the comment that is written depends
+// on the data set.
 Key NormalizeKey(DataConfig& data) {
   using Kind = NormalizeConfig::Kind;
   NormalizeConfig& normalize = data.normalize;
@@ -94,6 +98,7 @@ Section LimitSection(LimitConfig& limit) {
   return section;
 }
 
+// Made-up images need no files: they are for tests, trials and timings.
 Section SyntheticSection(data::SyntheticSpec& synthetic) {
   Section section;
   section.path = "data.synthetic";
@@ -118,6 +123,7 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
 }
 
 // A path, or several of a data set that has several years.
+// Whether files are there is not looked at here: a configuration can be checked on another machine.
 Key PathKey(DataConfig& data) {
   Key key = MakeKey("path", "text or list of texts",
                     "folder of its files (tensors: the file), from the working directory; `~` and "
@@ -220,6 +226,7 @@ Key ValidationKey(DataConfig& data) {
   return key;
 }
 
+// A text has no countable samples, so only a share of it can be held back.
 void CheckShare(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
   const YamlNode* validation = map.Find("validation");
   if (validation == nullptr) return;
@@ -252,6 +259,8 @@ int ClassesOf(const DataConfig& data) {
   return facts.has_path() ? facts.classes : data.synthetic.classes;
 }
 
+// The groups of data sets below are asked of the catalog; `with_truth` are the two with label
+// images or boxes in files of their own.
 Section DataSection(DataConfig& data) {
   const Names all = DatasetsWhere([](const data::DatasetFacts&) { return true; });
   const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path(); });
@@ -342,6 +351,7 @@ Section DataSection(DataConfig& data) {
              "left out, counted and named")
           .For(decoded),
   };
+  // Each of the four looks at keys that do not fit together, and says so at the one that is to go.
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckCrops(data, map, context);
     CheckShare(data, map, context);

@@ -34,6 +34,7 @@ bool ReadRange(const YamlNode& node, const Range& within, data::Range& range,
 }
 
 // The smaller number comes first.
+// A section calls it in its check, with all of its ranges.
 using NamedRange = std::pair<const char*, const data::Range*>;
 void CheckOrder(const std::vector<NamedRange>& ranges, const YamlNode& map,
                 const ReadContext& context) {
@@ -102,6 +103,7 @@ Key JitterKey(std::string name, data::Range& field, double neutral, const Range&
 }
 
 // A number, one a channel, or `random`.
+// A single number is kept as a list of one, which stands for all channels.
 Key ErasingValueKey(data::RandomErasingSpec& erasing) {
   Key key = MakeKey("value", "number, list of numbers or word",
                     "what is put there, after normalising (0: the mean colour); one a channel; "
@@ -135,6 +137,8 @@ Key ErasingValueKey(data::RandomErasingSpec& erasing) {
   return key;
 }
 
+// The sections of color_jitter, random_erasing and random_resized_crop have the defaults of
+// torchvision's transforms of these names, in the structs of data/images/random_changes.h.
 Section RandomResizedCropSection(data::RandomResizedCrop& crop) {
   Section section;
   section.path = "data.augment.random_resized_crop";
@@ -234,6 +238,7 @@ Section AugmentSection(DataConfig& data) {
   return section;
 }
 
+// The field has either the shorter side or both; reading one clears the other.
 Key ResizeKey(data::ResizeTo& resize) {
   const Range range = FromTo(1, kMostPixels);
   Key key = MakeKey("resize", "integer or [height, width]",

@@ -57,6 +57,8 @@ void SetSchemes(Section& section) {
   section.default_choice = "he_normal";
 }
 
+// An entry is a rule of its own and takes nothing from model.init: `gain` without `scheme` is that
+// of he_normal.
 Section InitParametersSection(InitParametersConfig& entry) {
   Section section;
   section.path = "model.init.parameters[]";

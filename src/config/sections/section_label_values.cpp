@@ -55,6 +55,8 @@ std::optional<LabelValue> LabelValueOf(const std::string& text) {
 }
 
 // What is wrong with one more entry; "": nothing, and it is added.
+// Keys of the map are read as text, so 0 and "0" are one value; a value that stands twice is
+// refused.
 std::string AddEntry(const Entry& entry, const std::string& name, data::LabelValues* values) {
   const std::optional<LabelValue> value = LabelValueOf(entry.key.text);
   if (!value) return Expected(kExpectedValue, entry.key);

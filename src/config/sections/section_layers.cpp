@@ -25,6 +25,7 @@ Names KindsWhere(const std::function<bool(const LayerKind&)>& holds) {
 }
 
 // What `mode` may be, of all kinds.
+// The table of keys is the same for all kinds, so the schema of `mode` has the words of each.
 Names AllModes() {
   Names modes;
   for (const LayerKind& kind : graph::LayerKinds())
@@ -67,6 +68,7 @@ Key OrClasses(Key key, bool& is_per_class) {
 // What RefuseLayerName lets pass. Braces are for {i} in repeat blocks.
 constexpr char kLayerNamePattern[] = "^(?!(loss|input)$)[A-Za-z0-9_.{}-]+$";
 
+// Names become cells of CSV files and beginnings of parameters' names, hence the few letters.
 std::string RefuseLayerName(std::string& name) {
   const bool good = std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-' || c == '{' || c == '}';
@@ -111,6 +113,8 @@ void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext
 
 }  // namespace
 
+// The key `kind` is the discriminator. A key that several kinds have means what its row of the
+// table in graph/layers/ makes of it, so its range here is the widest.
 Section LayerSection(LayerConfig& layer) {
   const Names kinds = KindsWhere([](const LayerKind&) { return true; });
   Section section;

@@ -41,6 +41,8 @@ Key ScenarioScalingKey(std::optional<scaling::Settings>& scaling) {
   return key;
 }
 
+// One scenario changes the format, the scale or the policy; format may be combined with either of
+// the others. what_if/ judges scenarios from the histograms of a step.
 Section WhatIfSection(WhatIfConfig& what_if) {
   Section section;
   section.path = "log.what_if[]";
@@ -108,6 +110,7 @@ Key WhatIfKey(std::vector<WhatIfConfig>& scenarios) {
   return key;
 }
 
+// The globs are checked against the network's layers by train/unused_globs.cpp, hence their places.
 Key DumpKey(LogConfig& log) {
   Key key = PlacedTexts("dump", log.dump, log.dump_where,
                         "globs on the names of the layers that are dumped");

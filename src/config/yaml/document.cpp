@@ -19,6 +19,7 @@ YamlNode ParseDocument(const std::string& text, Problems& problems) {
     problems.Add(place, "",
                  empty ? "is empty; expected a configuration (see configs/README.md)"
                        : Expected("keys and values", root));
+    // The place of the problem is given as a node, since Problems takes places from nodes.
   } catch (const ParseProblem& problem) {
     place.line = problem.line;
     place.column = problem.column;

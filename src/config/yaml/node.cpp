@@ -75,6 +75,7 @@ std::string Quoted(const std::string& text) {
   return result + '"';
 }
 
+// A negative number begins with a dash, which IsPlain refuses for texts.
 std::string ScalarText(const YamlNode& node) {
   const bool negative_number = !node.quoted && node.text.size() > 1 && node.text[0] == '-' &&
                                (std::isdigit(static_cast<unsigned char>(node.text[1])) != 0);
