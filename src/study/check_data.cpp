@@ -1,4 +1,5 @@
 // `datasets --check`: what is wrong with a data set's files, as a table or CSV.
+// train/check_files.h reads all files as a run would; this file only counts and prints.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::size_t kNamedWarnings = 5;  // of a kind
 
+// Every kind has a row in the table of words, so the search always finds one.
 std::string WordOf(data::FaultKind kind) {
   const auto* const found =
       std::find_if(data::kFaultWords.begin(), data::kFaultWords.end(),
@@ -94,6 +96,7 @@ int CheckData(const config::Config& config, const CheckDataOptions& options, std
                                   [](const data::FileFault& fault) { return fault.ends_run; });
   if (options.csv) {
     PrintFaultsAsCsv(checked.faults, out);
+    // A set that could not be opened has no counts by split, only what was found until then.
   } else if (checked.refusal.empty()) {
     PrintKinds(checked, train::SamplesWord(config), out);
     PrintFaults(checked.faults, out);
@@ -106,6 +109,7 @@ int CheckData(const config::Config& config, const CheckDataOptions& options, std
             : ends == 0            ? "no file ends a run"
                                    : Counted(ends, "fault") + " would end a run")
         << '\n';
+  // The exit code of a DataError, without one being thrown: the report itself went well.
   constexpr int kDataCode = 3;
   return ends > 0 ? kDataCode : 0;
 }
