@@ -20,6 +20,7 @@ struct BlockLine {
   BlockCountRow row;
 };
 
+// One tensor at a time is in memory; of the others only the figures stay.
 BlockLine LineOf(const SafetensorsFile& file, const TensorEntry& entry, const BlockFormat& format,
                  std::optional<int> axis, double scale) {
   const BlockTensor tensor = ReadBlockTensor(file, entry, format, axis, 1);
@@ -103,6 +104,8 @@ void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
                    const std::function<double(const TensorEntry&)>& carried, std::ostream& out) {
   const bool csv = options.output == BlockOutput::kCounts;
   const bool all = options.output == BlockOutput::kAll;
+  // CSV and --all are written as tensors are read; the table has to wait for all of them, to be
+  // sorted.
   csv ? void(out << telemetry::Header<BlockCountRow>() << '\n') : PrintBlockFormat(format, out);
   std::vector<BlockLine> lines;
   std::vector<const TensorEntry*> skipped;

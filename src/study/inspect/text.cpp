@@ -1,3 +1,5 @@
+// The view of --all: each tensor with its moments and a histogram of exponents, and each layer with
+// all stages of its decisions.
 #include "core/text.h"
 
 #include <algorithm>
@@ -19,12 +21,14 @@ std::string Padded(const std::string& text, std::size_t width, bool right = true
   return right ? space + text : text + space;
 }
 
+// The exponent's relation to the format: below it, subnormal, normal, or above.
 char Mark(int exponent, const NumberFormat& format) {
   if (exponent < std::ilogb(format.smallest_subnormal())) return '-';
   if (exponent < std::ilogb(format.smallest_normal())) return 's';
   return exponent > std::ilogb(format.largest()) ? '+' : ' ';
 }
 
+// A count that is too small for one mark gets a dot, so that it is not taken for none.
 void PrintBar(int exponent, std::int64_t count, std::int64_t most, std::int64_t all,
               const NumberFormat& format, std::ostream& out) {
   const double share = static_cast<double>(count) / static_cast<double>(most);
@@ -34,6 +38,7 @@ void PrintBar(int exponent, std::int64_t count, std::int64_t most, std::int64_t 
       << " |" << Padded(bar, kBarColumns, false) << Padded(PercentWords(count, all), 13) << '\n';
 }
 
+// Rows run from the largest exponent down; long stretches without values are left out.
 void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std::ostream& out) {
   const auto& counts = exponents.counts;
   const std::int64_t most = *std::max_element(counts.begin(), counts.end());
