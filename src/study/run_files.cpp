@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
 }  // namespace
 
+// steps.csv is what makes a folder a run's; config.yaml may come from elsewhere.
 void RequireRun(const std::string& folder) {
   const auto state = telemetry::InspectRunFolder(folder);
   if (state == telemetry::FolderState::kUnfinished || state == telemetry::FolderState::kFinished) {
@@ -51,6 +52,7 @@ std::string RunState(const std::string& folder) {
   // Asked before the summary is looked for: a run writes it while it still holds the folder.
   const bool running = IsRunning(folder);
   const nlohmann::json summary = ReadSummary(folder);
+  // A summary that lacks a status is taken for none.
   if (summary.is_object() && summary.contains("status") && summary["status"].is_string()) {
     return summary["status"].get<std::string>();
   }

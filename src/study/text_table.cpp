@@ -19,6 +19,7 @@ std::string CutText(std::string_view text, std::size_t width) {
   if (TextWidth(shown) <= width) return shown;
   const std::size_t dots = std::min<std::size_t>(2, width);
   std::size_t end = 0, columns = 0;
+  // The cut is at the end of a character, after so many columns.
   while (end < shown.size() && (!BeginsCodePoint(shown[end]) || columns++ < width - dots)) ++end;
   return shown.substr(0, end) + std::string(dots, '.');
 }
@@ -54,6 +55,7 @@ void TextTable::Print(std::ostream& out, std::size_t width) const {
   std::size_t total = kIndent + kGap * (widths.size() - 1);
   for (const std::size_t w : widths) total += w;
   const std::size_t excess = total > width ? total - width : 0;
+  // Only the first column gives way, down to a few columns: it holds names, the others numbers.
   widths[0] = std::max(std::min(kNarrowest, widths[0]), widths[0] - std::min(excess, widths[0]));
   for (const auto& row : rows_) {
     std::string line;

@@ -46,6 +46,8 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, double was_pct) {
   tensor.is_dx = row.tensor == "dx";
   tensor.scale_low = std::min(tensor.scale_low, row.scale);
   tensor.scale_high = std::max(tensor.scale_high, row.scale);
+  // With such scales a threshold in the histogram is the edge of a bin, and only values on it are
+  // unsure.
   powers_of_two_ = powers_of_two_ && IsPowerOfTwo(row.scale);
   if (row.underflow_unsure_pct > unsure_pct_) {
     unsure_pct_ = row.underflow_unsure_pct;
@@ -86,6 +88,8 @@ std::string WhatIfSummary::Overflows() const {
          Counted(most->overflow_steps, "step") + "\n";
 }
 
+// A bin of a histogram is a power of two wide: values in that of a threshold may lie on either
+// side.
 std::string WhatIfSummary::Uncertainty() const {
   if (unsure_pct_ == 0) return "  exact: no value shares an exponent with a threshold\n";
   std::string text = "  uncertainty: up to " + Percent(unsure_pct_) +

@@ -21,6 +21,7 @@ constexpr std::int64_t kStandsStill = 10;
 // NaN is not less than anything, and no scale differs more from the others.
 bool Differs(double a, double b) { return !(a == b) && !(std::isnan(a) && std::isnan(b)); }
 
+// Why a stretch ended: the policy's reason where it gives one.
 std::string EndOf(const ReplayRow& row) {
   if (!row.error.empty()) return "ends the run";
   const std::string move = row.scale_after < row.scale   ? "falls"
@@ -31,6 +32,7 @@ std::string EndOf(const ReplayRow& row) {
 
 }  // namespace
 
+// The first stretches stay; of the later ones the newest do, and those between are only counted.
 void Stretches::Begin(const ReplayRow& row) {
   if (head_.size() < kAtEachEnd) {
     head_.push_back({row.attempt, row.attempt, row.scale, 0, ""});
@@ -109,6 +111,7 @@ void ScaleComparison::Compare(const ReplayRow& row, const char* when, double our
   if (!theirs || !difference_.empty()) return;
   ++compared_;
   // Logs print scales with six digits or more.
+  // Infinite scales give NaN here, which is not below anything; Differs decides then.
   if (std::fabs(ours - *theirs) <= 1e-5 * std::fabs(ours)) return;
   if (!Differs(ours, *theirs)) return;
   difference_ = "the first scale that differs from the record is that " + std::string(when) +

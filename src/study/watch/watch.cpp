@@ -45,6 +45,7 @@ class WatchedRun {
 // Every layer, below each other.
 std::string WholeTable(const WatchState& state) {
   const std::size_t width = IsScreen() ? SizeOfScreen().columns : kPlainWidth;
+  // A height of 0 means all layers.
   return Joined(DrawWatch(
       state,
       {.width = width, .height = 0, .utf8 = LocaleIsUtf8(), .color = HasColor(STDOUT_FILENO)}));
@@ -57,8 +58,10 @@ int WatchPlainly(WatchedRun& run, double interval, const Signals& signals) {
   while (!run.ended()) {
     const int signal = signals.Wait(interval);
     if (signal == SIGINT || signal == SIGTERM) return 128 + signal;
+    // SIGTSTP is blocked and only read; SIGSTOP cannot be, so it does what Ctrl-Z asks for.
     if (signal == SIGTSTP) raise(SIGSTOP);
     run.Look([&] { WriteOut("\n" + WholeTable(run.state())); });
+    // The last block has the status with which the run ended.
     if (run.ended()) WriteOut("\n" + WholeTable(run.state()));
   }
   return 0;
@@ -83,6 +86,7 @@ int WatchOnScreen(WatchedRun& run, double interval, const Signals& signals) {
     if (signal == Signals::kQuit) return 0;
     if (signal == SIGINT || signal == SIGTERM) return signal;
     if (signal == SIGTSTP) {
+      // The shell gets its own screen and keys back while the program is stopped.
       screen.Leave();
       keys.GiveBack();
       raise(SIGSTOP);
