@@ -1,3 +1,5 @@
+// Widths are those of core/utf8.h: characters that take two columns count as two, and text that a
+// terminal must not see (control characters, bytes that are no UTF-8) is shown as what it is.
 #include "study/text_table.h"
 
 #include <algorithm>
@@ -30,6 +32,7 @@ std::string PaddedText(std::string_view text, std::size_t width, bool right) {
   return right ? blanks + shown : shown + blanks;
 }
 
+// The shortest text that reads back to the scale; powers of two are short.
 std::string ScaleText(double scale, std::size_t width, int digits) {
   if (std::isnan(scale)) return "-";
   std::string exact = ShortestText(scale);
@@ -45,6 +48,8 @@ std::string PctText(double pct) {
   return Formatted("%.3f", pct);
 }
 
+// Widths first, over all rows; then the excess over the line is taken from the first column; then
+// each row is padded, and blanks at its end are cut off.
 void TextTable::Print(std::ostream& out, std::size_t width) const {
   std::vector<std::size_t> widths(rows_.front().size(), 0);
   for (const auto& row : rows_) {
@@ -67,6 +72,7 @@ void TextTable::Print(std::ostream& out, std::size_t width) const {
   }
 }
 
+// A word that is longer than a line is cut. The last word has no comma.
 void PrintList(const std::vector<std::string>& words, std::size_t indent, std::ostream& out,
                std::size_t width) {
   const std::string blanks(indent, ' ');

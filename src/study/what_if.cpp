@@ -32,6 +32,7 @@ std::optional<scaling::Settings> AskedPolicy(const WhatIfOptions& options, std::
   return loaded.scaling;
 }
 
+// The scale belongs to policy fixed where that is named, else to the scenario itself.
 config::WhatIfConfig ScenarioOf(const WhatIfOptions& options, std::ostream& notes) {
   config::WhatIfConfig scenario;
   scenario.format = options.format;

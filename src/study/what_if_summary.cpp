@@ -1,3 +1,5 @@
+// Texts for two readers: Text goes beside the CSV in lines that are as long as they need,
+// PrintTable to a terminal, where lines are wrapped anew.
 #include "study/what_if_summary.h"
 
 #include <algorithm>
@@ -39,6 +41,7 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, double was_pct) {
     tensor.was_sum += was_pct;
     ++tensor.pct_rows;
   }
+  // Predicted counts are no whole numbers; less than half a value is none.
   if (row.overflow >= 0.5) {
     tensor.overflow += row.overflow;
     ++tensor.overflow_steps;
@@ -60,6 +63,7 @@ void WhatIfSummary::End(std::int64_t step, const std::string& reason) {
          Visible(reason) + "\n";
 }
 
+// By the mean over the steps; the worst step is told with it.
 std::string WhatIfSummary::Worst() const {
   std::vector<const Tensor*> worst;
   for (const Tensor& tensor : tensors_)
@@ -74,6 +78,7 @@ std::string WhatIfSummary::Worst() const {
   return text;
 }
 
+// Tensors that overflow, and the one with the most values.
 std::string WhatIfSummary::Overflows() const {
   std::int64_t tensors = 0;
   const Tensor* most = nullptr;
@@ -145,6 +150,8 @@ std::string WhatIfSummary::DxLine() const {
          Percent(was / count) + "\n";
 }
 
+// The rows end where a screen does. Tensors that lose nothing, or held only zeros, are counted
+// below.
 void WhatIfSummary::PrintRows(std::ostream& out) const {
   const std::vector<const Tensor*> worst = WorstFirst();
   TextTable table({"tensor", "lost %", "at most", "in the run", "overflow", "S"});

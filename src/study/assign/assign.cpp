@@ -44,6 +44,7 @@ std::string FragmentOf(const config::PrecisionConfig& precision) {
 void Prove(const train::ForkSource& source, const AssignOptions& options, const Assigner& found,
            std::ostream& out) {
   if (options.steps == 0) return;
+  // The mean of some last losses is less a matter of chance than the last one.
   const auto last = [&](const config::PrecisionConfig& precision) {
     train::ForkSpec spec;
     spec.precision = precision;

@@ -1,4 +1,6 @@
 // blame: which layer's format, or which kind of tensor's, changes what a training does.
+// Forks of a run in memory (train/fork/fork.h) are compared with the run's own way on from its
+// newest checkpoint. This file puts the parts in order and prints what they found.
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -101,6 +103,7 @@ std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string
     if (std::isfinite(s.effect)) most = std::max({most, s.effect, s.noise});
   if (most == 0) most = 1;
   const int height = kTop + kRow * static_cast<int>(suspects.size()) + 16;
+  // Names come from a file and go into XML.
   const auto escaped = [](const std::string& text) {
     std::string safe;
     for (const char c : Visible(text))

@@ -111,6 +111,7 @@ void PrintDiffering(const std::string& title, std::vector<Both> layers,
   if (equal > 0) out << "  the same in both runs: " << equal << " layers\n";
 }
 
+// Layers without a counterpart are named, since the tables leave them out.
 void PrintOnly(const char* run, const std::vector<LayerRecord>& has,
                const std::vector<LayerRecord>& lacks, std::ostream& out) {
   const ByName others = IndexOf(lacks);

@@ -71,6 +71,8 @@ const telemetry::SplitTotals* Split(const RunResults& run, const std::string& na
 }
 
 // Rows of metrics by class; returns whether there are any.
+// Which metrics there are is taken from the first run that has some; a run of another task shows
+// "-".
 bool AddMetrics(const RunResults& a, const RunResults& b, const std::string& name,
                 Numbers& numbers) {
   std::vector<telemetry::Metric> metrics;
@@ -158,6 +160,8 @@ double NumberOf(const nlohmann::json& summary, const char* key) {
 
 }  // namespace
 
+// The totals are those of a summary, made from the CSV files by the same class
+// (telemetry/totals.h).
 RunResults ReadResults(const std::string& folder, const config::Config& config) {
   RunResults run;
   run.state = RunState(folder);

@@ -23,6 +23,7 @@ std::size_t NeededColumn(const CsvReader& file, const char* name) {
 }
 
 // The same text, or another way to write the same number (1024 and 1024.0).
+// Other programs that touched a CSV may have written its numbers in another way.
 bool Same(const std::string& a, const std::string& b) {
   if (a == b) return true;
   double x = 0, y = 0;

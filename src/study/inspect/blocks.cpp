@@ -34,6 +34,7 @@ BlockLine LineOf(const SafetensorsFile& file, const TensorEntry& entry, const Bl
   return line;
 }
 
+// What the format is, in words, before what it keeps.
 void PrintBlockFormat(const BlockFormat& format, std::ostream& out) {
   const std::string n = std::to_string(format.block);
   out << "format " << FormatName(format) << ":\n  "
@@ -93,6 +94,7 @@ void CheckBlockOptions(const InspectOptions& options) {
   if (options.output == BlockOutput::kScales)
     throw ConfigError("--csv scales: adaptive chooses scales for plain formats, and " + name +
                       " has scales of its own; expected --csv counts");
+  // Refused rather than ignored: the user asked for something that is not shown.
   if (!options.overrides.empty())
     throw ConfigError("--set " + options.overrides.front().first +
                       ": changes what adaptive chooses, which is not shown for " + name +

@@ -105,6 +105,8 @@ void ShowCsvScales(const Layers& layers, const std::string& path, std::ostream& 
     notes << path << ": no float tensor NAME.dy, so no layer to choose a scale for\n";
 }
 
+// Reads each tensor once; the short view keeps its counts to sort them, that of --all prints at
+// once.
 void ShowText(const SafetensorsFile& file, const InspectOptions& options,
               const NumberFormat& format, const Layers& layers, const CarriedScales& carried,
               std::ostream& out) {

@@ -43,6 +43,7 @@ void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std:
   const auto& counts = exponents.counts;
   const std::int64_t most = *std::max_element(counts.begin(), counts.end());
   if (most == 0) return;
+  // Some count is above zero here, so both searches end.
   int low = Exponents::kLowest, high = Exponents::kHighest;
   while (exponents.At(low) == 0) ++low;
   while (exponents.At(high) == 0) --high;
@@ -74,6 +75,7 @@ std::string PercentWords(std::int64_t part, std::int64_t whole) {
   return Brief(100.0 * static_cast<double>(part) / static_cast<double>(whole)) + " %";
 }
 
+// Numbers that are not finite are words, which four digits do not suit.
 std::string Brief(double value) {
   if (!std::isfinite(value)) return NineDigits(value);
   std::array<char, 32> buffer;
@@ -104,6 +106,7 @@ void PrintMarks(std::ostream& out) {
       << "beside 2^e: s subnormal in the format, - below its smallest, + above its largest\n";
 }
 
+// Moments are shown unscaled, counts as they are with the scale.
 void PrintCount(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
                 std::ostream& out) {
   const TensorStats& s = count.stats;

@@ -45,6 +45,7 @@ struct JudgedFormat {
   }
 };
 
+// Sorted by bits: the first that serves all operands is the narrowest.
 std::vector<JudgedFormat> JudgedOf(const RecommendOptions& options) {
   std::map<std::string, JudgedFormat> all;
   const auto add = [&](const telemetry::BlockFigures& row, const std::string& format,

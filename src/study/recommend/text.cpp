@@ -115,6 +115,7 @@ void PrintChanges(const Recommendation& advice, std::ostream& out) {
            "them\n  seldom matters: this change may be left out.)\n";
 }
 
+// Policy none stands for a fixed scale of 1.
 void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostream& out) {
   const scaling::Settings& scaling = advice.config.scaling;
   if (scaling.policy == "none") {

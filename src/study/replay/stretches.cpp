@@ -44,6 +44,7 @@ void Stretches::Begin(const ReplayRow& row) {
   ++left_out_;
 }
 
+// A stretch is a row of attempts at one scale; a change of the scale after the row ends it.
 void Stretches::Add(const ReplayRow& row) {
   if (attempts_ == 0) first_ = lowest_ = highest_ = row.scale;
   if (attempts_ == 0 || Differs(row.scale, last_.scale)) Begin(row);
@@ -63,6 +64,7 @@ void Stretches::Add(const ReplayRow& row) {
   last_ = row;
 }
 
+// A stretch of one attempt has its number only.
 std::vector<std::string> Stretches::Fields(const Stretch& stretch) {
   std::string attempts = std::to_string(stretch.first);
   if (stretch.last > stretch.first) attempts += "-" + std::to_string(stretch.last);
@@ -92,6 +94,8 @@ std::vector<std::string> Stretches::Summary() const {
       "S: " + ScaleText(first_, 10, 6) + " at first, fell " + Counted(falls_, "time") + ", grew " +
           Counted(grows_, "time") + ", " + ScaleText(last_.scale_after, 10, 6) + " at the end (" +
           ScaleText(lowest_, 10, 6) + " to " + ScaleText(highest_, 10, 6) + ")"};
+  // A scale that is 0 or infinite stays so, and one that falls no further skips every attempt: in
+  // both cases a training would stand still without an error.
   if (last_.error.empty()) {
     const std::string why = scaling::WhyForGood(last_.scale_after);
     if (!why.empty())

@@ -46,6 +46,7 @@ namespace ada::study {
 namespace {
 
 // The names of a folder's PNG files, in byte order.
+// Hidden files are passed over: some systems leave copies of metadata in folders.
 std::vector<std::string> PngNames(const std::string& folder) {
   if (!IsDataFolder(folder))
     throw DataError(folder + ": is no folder; expected one with label images (PNG)");

@@ -58,6 +58,7 @@ WatchedLayer& WatchState::Layer(const std::string& layer) {
   return layers[at->second];
 }
 
+// The run ends at the first of its two limits, where both are known.
 std::int64_t WatchState::steps_in_all() const {
   const std::int64_t of_epochs = epochs * epoch_steps;
   return of_epochs > 0 && max_steps > 0 ? std::min(of_epochs, max_steps)
@@ -102,6 +103,7 @@ void WatchState::Add(const TensorRow& row) {
   if (layer.history.size() > WatchedLayer::kHistory) layer.history.pop_front();
 }
 
+// The sum of branches is a decision about a gradient that several layers share, and no layer's own.
 void WatchState::Add(const ScaleRow& row) {
   logged_step = std::max(logged_step, row.step);
   if (row.branch()) return;
@@ -147,10 +149,12 @@ void WatchFeed::ReadConfig(WatchState& state) {
     state.language = config.task == Task::kLanguage;
     state.bytes = config::TokensAreBytes(config);
     configured_ = true;
+    // It is asked again at each look until it can be read.
   } catch (const Error&) {  // not there yet, or of another version: the table does without it
   }
 }
 
+// Rows wait in deques until steps.csv has their step.
 void WatchFeed::ReadFiles() {
   // steps.csv first: it is written last, so the rows of its steps are whole in the others.
   EachNewRow<StepRow>(steps_, [&](const StepRow& row) { step_rows_.push_back(row); });

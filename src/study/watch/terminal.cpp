@@ -61,6 +61,8 @@ void WriteOut(const std::string& text) {
   }
 }
 
+// Blocked signals stay pending and are read from a descriptor, so they can be waited for together
+// with keys and a time.
 Signals::Signals() {
   sigemptyset(&taken_);
   for (const int number : {SIGINT, SIGTERM, SIGTSTP, SIGWINCH}) sigaddset(&taken_, number);
@@ -104,6 +106,7 @@ int Signals::Wait(double seconds, bool keys) const {
 
 void Keys::Take() {
   // A program in the background would be stopped for it.
+  // Changing the terminal from the background raises SIGTTOU, which stops the program.
   if (isatty(STDIN_FILENO) != 1 || tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
   if (tcgetattr(STDIN_FILENO, &before_) != 0) return;
   termios keys = before_;
@@ -133,6 +136,7 @@ void Screen::Leave() {
   entered_ = false;
 }
 
+// One write, so that no half of a screen is seen.
 void Screen::Draw(const std::vector<std::string>& lines) {
   // Lines are drawn over the old ones and cleared to their ends, which does not flicker.
   std::string text = "\033[H";
