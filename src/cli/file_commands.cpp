@@ -28,6 +28,7 @@ struct ConvertArguments {
   study::ConvertOptions options;
 };
 
+// Numbers of the made-up trace are optional, so that giving one can be told from the default.
 struct ReplayArguments {
   std::string file, trace, scaling, policy, preset;
   std::vector<std::string> set;
@@ -53,6 +54,7 @@ int Inspect(InspectArguments& a) {
 }
 
 int Convert(ConvertArguments& a) {
+  // The output is written whole before it takes its place, so the input is read to its end first.
   OutputPaths paths;  // IN may be OUT
   paths.Write("OUT", a.options.output);
   paths.Check();
@@ -67,6 +69,7 @@ void AddAxis(CLI::App& app, std::optional<int>& axis) {
       ->type_name("N");
 }
 
+// A policy is named in one of three ways; --set changes its keys in all of them.
 config::LoadedScaling PolicyOf(const ReplayArguments& a) {
   const config::Overrides overrides = OverridesOf(a.set);
   if (!a.scaling.empty() && !(a.policy.empty() && a.preset.empty()))
@@ -97,6 +100,7 @@ void TakeTrace(ReplayArguments& a) {
   study::ReplayPattern& pattern = a.options.pattern;
   pattern.steps = a.steps.value_or(pattern.steps);
   pattern.seed = a.seed.value_or(pattern.seed);
+  // Where one of the two is given the other is off, and not at its default.
   if (a.every || a.overflow) {
     pattern.every = a.every.value_or(0);
     pattern.overflow = a.overflow.value_or(0);
@@ -112,6 +116,7 @@ int Replay(ReplayArguments& a) {
   config::LoadedScaling loaded = PolicyOf(a);
   a.options.title = "policy " + loaded.scaling.policy;
   if (loaded.scaling.policy == "dynamic") a.options.title += ", preset " + loaded.scaling.preset;
+  // The retries of a step are a matter of `train`, and depend on the preset.
   config::FillScalingDefaults(loaded.scaling, loaded.train);
   for (const std::string& note : loaded.notes)
     std::fprintf(stderr, "ada-train: %s\n", VisibleLines(note).c_str());
@@ -187,6 +192,7 @@ Command AddConvert(CLI::App& app) {
   return {convert, [a] { return Convert(*a); }};
 }
 
+// These options stand in a group of their own in the help.
 void AddPattern(CLI::App& app, ReplayArguments& a) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
     app.add_option(name, value, what)->type_name(type)->group("Without a trace one is made up");

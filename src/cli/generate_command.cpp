@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kMostGenerated = 1e9, kHottest = 1e6, kLargestSeed = 9007199254740992.0;
 
+// Whole numbers are parsed as doubles, so that 1e6 is one; WholeNumber refuses fractions.
 struct GenerateArguments : ConfigArguments {
   std::string run;
   bool best = false;
@@ -25,6 +26,8 @@ struct GenerateArguments : ConfigArguments {
 };
 
 // "464,3290": one comma, blanks or both between two numbers.
+// Throws ConfigError with the place of the first character that does not fit. Nine digits fit every
+// vocabulary and cannot overflow.
 std::vector<std::int64_t> TokensOf(const std::string& text) {
   constexpr std::size_t kMostDigits = 9;
   const auto skip = [&](std::size_t at, const char* what) {
@@ -52,6 +55,7 @@ std::vector<std::int64_t> TokensOf(const std::string& text) {
   return tokens;
 }
 
+// `expected` is the whole text of the message.
 double WholeNumber(double value, double low, double high, const char* option,
                    const char* expected) {
   const double checked = Checked(value, low, high, option, expected);
@@ -72,6 +76,7 @@ int Generate(GenerateArguments& a) {
       Checked(a.temperature, 0, kHottest, "--temperature", "expected a number from 0 to 1e6");
   o.seed = static_cast<std::uint64_t>(
       WholeNumber(a.seed, 0, kLargestSeed, "--seed", "expected a whole number from 0 to 2^53"));
+  // The folder of a run stands for a checkpoint, as in evaluate.
   const std::string path = WeightsAt(a.run, a.best);
   const config::Config config = EvaluatedConfigOf(a, path);
   telemetry::Log log;

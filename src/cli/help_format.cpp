@@ -36,6 +36,7 @@ std::vector<std::string> ShellWords(const std::string& line) {
 }
 
 // A command line over several lines where one is too short, broken in front of options.
+// Options start the lines that follow, since an option and its value belong together.
 std::string Example(const std::string& line) {
   if (TextWidth(line) <= kTerminalWidth) return line;
   constexpr char kContinued[] = " \\\n      ";
@@ -66,6 +67,7 @@ std::string HelpFormat::make_description(const CLI::App* app) const {
 }
 
 std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {
+  // The name is argv[0], which may be a path.
   name.erase(0, name.rfind('/') + 1);
   return CLI::Formatter::make_usage(app, name);
 }
@@ -74,6 +76,7 @@ std::string HelpFormat::make_footer(const CLI::App* app) const {
   std::istringstream lines(app->get_footer());
   std::string text;
   for (std::string line; std::getline(lines, line);)
+    // Examples are command lines and must stay copyable; other lines are prose.
     text += (line.starts_with("  ada-train ") ? Example(line) : Wrapped(line, 0)) + "\n";
   return text;
 }

@@ -17,6 +17,7 @@
 namespace ada::cli {
 namespace {
 
+// train::List gives the lines; on a terminal they are wrapped (view.h).
 Command AddList(CLI::App& app, const std::string& what) {
   const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
   return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),
@@ -26,11 +27,14 @@ Command AddList(CLI::App& app, const std::string& what) {
           }};
 }
 
+// Without options the command lists data sets; --preview and --check look at those of a
+// configuration.
 struct DatasetsArguments : ConfigArguments {
   std::string preview, check;
   bool csv = false;
 };
 
+// Returns the exit code of study::CheckData, 3 where a file would end a run.
 int CheckDatasets(DatasetsArguments& a) {
   if (!a.preview.empty() || (!a.config.empty() && a.config != a.check))
     throw ConfigError("--check: names the configuration by itself, without --preview and --config");

@@ -1,3 +1,4 @@
+// Options that several commands have, and operands that --set has swallowed.
 #include <algorithm>
 
 #include "cli/commands.h"
@@ -38,6 +39,8 @@ void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example) {
          },
          std::string("override a key: ") + example)
       ->type_name("KEY=VALUE")
+      // Several pairs may follow one --set; that is why it also takes an operand that comes after
+      // them.
       ->expected(1, -1)
       ->trigger_on_parse();
 }
@@ -51,6 +54,7 @@ config::Overrides OverridesOf(const std::vector<std::string>& set) {
   config::Overrides overrides;
   for (const std::string& item : set) {
     const std::size_t equals = item.find('=');
+    // The value may hold equal signs, and may be empty: the first one divides.
     if (equals == std::string::npos || equals == 0)
       throw ConfigError("--set " + item +
                         ": expected KEY=VALUE, for example --set scaling.scale=1024");
@@ -76,6 +80,7 @@ void RequireOperand(std::string& operand, std::vector<std::string>& set, const s
 }
 
 double Checked(double value, double low, double high, const char* option, const char* expected) {
+  // NaN fails both comparisons and is refused.
   if (value >= low && value <= high) return value;
   throw ConfigError(std::string(option) + " " + ShortestText(value) + ": expected " + expected);
 }

@@ -14,6 +14,7 @@ namespace {
 // As large as a side of a picture may be made here.
 constexpr int kMostSide = 32768;
 
+// Corners and sizes are texts here; ReadBox and ReadSizes turn them into numbers.
 struct PictureArguments {
   std::string box, resize;
   std::optional<int> center_crop;
@@ -37,6 +38,7 @@ std::vector<int> NumbersOf(const std::string& text, char between) {
 }
 
 // Whether a word is the first of the two that there are.
+// For options that are one of two words.
 bool IsFirst(const char* option, const std::string& word, const std::string& first,
              const std::string& second) {
   if (word != first && word != second)
@@ -65,6 +67,7 @@ void ReadSizes(PictureArguments& a) {
                       ": expected N (the shorter side) or HxW (height and width), for example 256 "
                       "or 224x224");
   for (const int side : n) Checked(side, 1, kMostSide, "--resize", kSide);
+  // One number keeps the picture's shape, two give both sides.
   if (n.size() == 1) a.options.shorter_side = n[0];
   if (n.size() == 2) {
     a.options.height = n[0];

@@ -22,6 +22,7 @@ struct PredictArguments : ConfigArguments {
 };
 
 // Then the checkpoint's own data set is not the one that is asked for.
+// A checkpoint knows sizes, means and class names of its data; keys of `data` ask for others.
 bool ChangesData(const config::Overrides& overrides) {
   return std::any_of(overrides.begin(), overrides.end(), [](const auto& override) {
     return override.first == "data" || override.first.starts_with("data.");
@@ -49,6 +50,7 @@ int Predict(PredictArguments& a) {
   if (a.options.top < 1) throw ConfigError("--top: expected 1 or more");
   if (a.csv) a.options.format = train::PredictFormat::kCsv;
   if (a.json) a.options.format = train::PredictFormat::kJson;
+  // Looked up before the configuration, which may be that of the checkpoint.
   const std::string path = WeightsAt(a.checkpoint, a.best);
   CheckPredictOutputs(a, path);
   const config::Config config = EvaluatedConfigOf(a, path);

@@ -18,6 +18,7 @@ struct RatesArguments : ConfigArguments {
   std::int64_t every = 1;
 };
 
+// With --steps-per-epoch no data set is opened, so rates can be printed on any machine.
 int Rates(RatesArguments& a) {
   if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "rates");
   if (a.config.empty()) a.config = a.file;

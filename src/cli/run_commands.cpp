@@ -14,6 +14,7 @@
 namespace ada::cli {
 namespace {
 
+// Formats are a list, although a run is judged by one: several are for dumps.
 struct WhatIfArguments {
   std::string folder, dump, policy;
   std::vector<std::string> formats;
@@ -27,6 +28,7 @@ struct CompareArguments {
   bool all = false;
 };
 
+// Not required here: an operand after --set is found only later (RequireOperand).
 void AddFolder(CLI::App& app, std::string& folder, const char* what) {
   app.add_option("RUN_DIR", folder, what)->type_name("");
 }
@@ -50,6 +52,8 @@ int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::s
   return 0;
 }
 
+// There are three questions: a dump that is named; a run and a block-scaled format, which its
+// newest dump answers; and a run and a plain format, scale or policy, which its histograms answer.
 int WhatIf(WhatIfArguments& a) {
   std::vector<AnyFormat> formats;
   for (const std::string& format : a.formats) formats.push_back(config::ReadAnyFormat(format));
@@ -78,6 +82,7 @@ int WhatIf(WhatIfArguments& a) {
                       ": a run is judged by one plain format; several are for dumps");
   if (!formats.empty()) options.format = std::get<NumberFormat>(formats.front());
   if (a.scale)
+    // A scale is fp32 in a run, subnormals included.
     options.scale = Checked(*a.scale, FLT_TRUE_MIN, FLT_MAX, "--scale",
                             "a positive number that fp32 can hold, for example 1024");
   options.policy = a.policy;
@@ -95,6 +100,7 @@ int RecommendFor(const study::RecommendOptions& options) {
   return 0;
 }
 
+// The exit code is that of a signal that ended the watching, else 0.
 int WatchRun(const study::WatchOptions& options) {
   Checked(options.interval, 0.1, 3600, "--interval", "seconds, 0.1 to 3600");
   return study::Watch(options);

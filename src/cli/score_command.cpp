@@ -13,6 +13,7 @@ namespace {
 constexpr char kVocGroup[] = "voc (average precision of boxes)";
 constexpr char kSegmentationGroup[] = "segmentation (IoU and accuracy of label images)";
 
+// Both kinds of scores share one command, so their options are declared together.
 struct ScoreArguments {
   std::string what;
   study::VocScoreOptions voc;
@@ -21,6 +22,7 @@ struct ScoreArguments {
 };
 
 // Throws ConfigError unless `what` has all of these options and none of the others.
+// CLI11 cannot make options depend on the word of an operand.
 void CheckOptions(const CLI::App& app, const std::string& what,
                   const std::vector<const char*>& needed, const std::vector<const char*>& foreign) {
   for (const char* name : needed) {

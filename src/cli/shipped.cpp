@@ -1,3 +1,4 @@
+// The program finds its files by its own place, so an installation can be moved as a whole.
 #include "cli/shipped.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The first of the folders, seen from the program's own, that has `file`. "": none has.
+// The link is read and not argv[0], which may be a name in PATH or a link of the user.
 fs::path Beside(std::initializer_list<const char*> folders, const char* file) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -33,6 +35,8 @@ std::string FetchScript() {
 std::string Installation() {
   const fs::path configs = ShippedConfigs();
   if (configs.empty()) return "alone";
+  // An installed tree is told from a source tree by the names of the folders around the
+  // configurations.
   const fs::path share = configs.parent_path();
   if (share.filename() != "ada-train" || share.parent_path().filename() != "share")
     return "source tree";

@@ -15,6 +15,8 @@
 namespace ada::cli {
 namespace {
 
+// One object for the options of the program and those of `train`, of which only one set can be
+// given.
 struct TrainArguments : ConfigArguments {
   std::string file, resume_from, with, log_level = "info";
   CLI::Option *resume = nullptr, *resume_without_word = nullptr;
@@ -25,6 +27,7 @@ struct TrainArguments : ConfigArguments {
 };
 
 // Keys that are changed most.
+// Whatever has no short form is set by --set.
 std::vector<ShortOption> TrainOptions() {
   using Value = ShortOption::Value;
   std::vector<ShortOption> all = {
@@ -41,6 +44,7 @@ std::vector<ShortOption> TrainOptions() {
 }
 
 // Returns --resume.
+// Called twice, for the program and for the command; both write to the same arguments.
 CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
   app.add_option("-c,--config", a.config, "the same as FILE")->type_name("FILE");
   CLI::Option* resume = app.add_option("--resume", a.resume_from,
@@ -68,6 +72,7 @@ CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
   return resume;
 }
 
+// --quiet and --verbose beat --log-level. Throws ConfigError for an unknown level.
 telemetry::LogLevel LevelOf(const TrainArguments& a) {
   if (a.quiet) return telemetry::LogLevel::kWarning;
   if (a.verbose) return telemetry::LogLevel::kDebug;
@@ -76,6 +81,8 @@ telemetry::LogLevel LevelOf(const TrainArguments& a) {
 
 // The folder after --resume, without slashes at its end; "": none. What follows --resume may be
 // FILE; then it becomes a.config. Where FILE is not given it is the folder's configuration.
+// --resume takes at most one value, which may have been meant as FILE: a folder is a run, a file
+// the configuration.
 std::string TakeResumeFolder(TrainArguments& a) {
   std::string folder = a.resume_from;
   if (folder.empty()) return "";
@@ -91,6 +98,7 @@ std::string TakeResumeFolder(TrainArguments& a) {
     if (item.starts_with("output="))
       throw ConfigError("--resume " + folder + ": names the run's folder, and so does --output (" +
                         item + "); expected one of them");
+  // The folder is compared with `output` and shown in messages.
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   if (!a.config.empty()) return folder;
   a.config = folder + "/config.yaml";
@@ -120,11 +128,14 @@ config::Loaded LoadFor(TrainArguments& a) {
       LoadConfig(a, a.with.empty() ? config::Overrides{} : config::OverridesFrom(a.with));
   config::FillDefaults(loaded.config);
   std::error_code error;  // a folder that was moved since
+  // The stored configuration names the folder where the run was; what was given on the command line
+  // is where it is.
   if (!folder.empty() && !std::filesystem::equivalent(loaded.config.output, folder, error))
     loaded.config.output = folder;
   return loaded;
 }
 
+// All processes of a run come here with the same arguments; train/run.cpp lets them take part.
 int Train(TrainArguments& a, parallel::World* world, const std::string& program) {
   // With several processes only the first one prints; an error that ends one of the others is
   // printed all the same.

@@ -1,3 +1,5 @@
+// The rule is the same for every command: a table or wrapped lines on a terminal, CSV or one line
+// an item elsewhere, unless an option says otherwise.
 #include "cli/view.h"
 
 #include <unistd.h>
@@ -21,6 +23,7 @@ void PrintIndented(std::string_view text, std::ostream& out) {
 }
 
 // "NAME: MEANING; SOURCE; CONSTANTS", a block for each; a meaning may have a `;` of its own.
+// Cut from the end, where source and constants hold no semicolon.
 void PrintPolicy(std::string_view line, std::ostream& out) {
   const std::size_t name = line.find(": "), constants = line.rfind("; "),
                     source = line.rfind("; ", constants - 1);

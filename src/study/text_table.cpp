@@ -1,5 +1,5 @@
-// Widths are those of core/utf8.h: characters that take two columns count as two, and text that a
-// terminal must not see (control characters, bytes that are no UTF-8) is shown as what it is.
+// Widths are counted in code points of UTF-8 (core/wrapped_text.h), and text that a terminal must
+// not see (control characters, bytes that are no UTF-8) is shown as what it is.
 #include "study/text_table.h"
 
 #include <algorithm>
