@@ -25,6 +25,7 @@ struct BlameArguments {
   ViewFlags view;
 };
 
+// Throws ConfigError for words and numbers that are none of those expected, before a run is opened.
 int Blame(BlameArguments& a) {
   using Options = study::BlameOptions;
   if (a.metric != "loss" && a.metric != "gradient")
@@ -99,6 +100,7 @@ int Assign(AssignArguments& a) {
   return 0;
 }
 
+// FILE or --config names the experiment; its precision says how block-scaled layers are stored.
 Command AddAssign(CLI::App& app) {
   auto a = std::make_shared<AssignArguments>();
   CLI::App* assign =

@@ -32,6 +32,7 @@ std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+// Long names only: short ones are as quick to type as to complete.
 std::vector<Word> OptionsOf(const CLI::App& command) {
   std::vector<Word> options;
   for (const CLI::Option* option : command.get_options())
@@ -162,6 +163,7 @@ void PrintFish(const CLI::App& app, std::ostream& out) {
   }
 }
 
+// The script goes to stdout, to be sourced or put where the shell looks for it.
 int PrintCompletion(const CLI::App& app, const std::string& shell) {
   if (shell == "bash") {
     PrintBash(app, std::cout);

@@ -32,6 +32,8 @@ bool IsA(const std::string& value) {
 }
 
 // `value` as it stands behind the key. Its range is the key's affair.
+// Text is quoted where YAML would take it for something else; numbers are only checked for being
+// ones.
 std::string YamlOf(const ShortOption& option, const std::string& value) {
   const std::string given = std::string(option.name) + " " + value;
   if (option.value == Value::kText) return config::YamlText(value);

@@ -45,6 +45,7 @@ const CLI::App& CommandNamed(const CLI::App& app, const std::string& name) {
 }
 
 // The program's page: without the options of training, which stand in the help of train.
+// Options are removed from `app`, which is not used for parsing after this.
 int PrintHelp(CLI::App& app) {
   // The options of train are also those of the program, for a command line without a word.
   const auto of_training = [](const CLI::Option* option) {

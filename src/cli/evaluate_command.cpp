@@ -54,6 +54,8 @@ void CheckEvaluateOutputs(const EvaluateArguments& a, const std::string& checkpo
   paths.Check();
 }
 
+// Without RUN and with --config the network is evaluated as model.init leaves it. Throws
+// ConfigError where neither is given, and what train::Evaluate throws.
 int Evaluate(EvaluateArguments& a) {
   // RUN after --set is taken for one of its values.
   if (a.checkpoint.empty()) TakeOperand(a.run, a.set);
@@ -77,6 +79,7 @@ int Evaluate(EvaluateArguments& a) {
 
 }  // namespace
 
+// With a configuration of its own the weights need not be a checkpoint.
 Commands AddEvaluateCommands(CLI::App& app) {
   auto a = std::make_shared<EvaluateArguments>();
   CLI::App* evaluate = Add(app, "evaluate", "loss and metrics of a checkpoint, as CSV",

@@ -15,6 +15,7 @@
 namespace ada::cli {
 namespace {
 
+// "text" stands for no --csv.
 struct InspectArguments {
   std::string file, tensors = "*", format = "fp16", csv = "text";
   std::vector<std::string> set;
@@ -23,6 +24,7 @@ struct InspectArguments {
   bool all = false;
 };
 
+// The format stays a text until all options are parsed, so that its message comes after theirs.
 struct ConvertArguments {
   std::string format = "fp16";
   study::ConvertOptions options;
@@ -39,6 +41,7 @@ struct ReplayArguments {
   study::ReplayOptions options;
 };
 
+// The format may be block-scaled; what does not go with one is refused by study::Inspect.
 int Inspect(InspectArguments& a) {
   RequireOperand(a.file, a.set, "FILE", "inspect");
   study::InspectOptions options;
@@ -86,6 +89,7 @@ config::LoadedScaling PolicyOf(const ReplayArguments& a) {
 }
 
 // The one trace that is named, or the pattern.
+// Also checks that options of a made-up trace and a trace are not given together.
 void TakeTrace(ReplayArguments& a) {
   TakeOperand(a.file, a.set);
   if (!a.file.empty() && !a.trace.empty())
@@ -111,6 +115,7 @@ void TakeTrace(ReplayArguments& a) {
   Checked(pattern.overflow, 0, 1, "--overflow", "a share of the attempts, 0 to 1");
 }
 
+// The title says which policy is replayed, for a table and for the notes of a CSV.
 int Replay(ReplayArguments& a) {
   TakeTrace(a);
   config::LoadedScaling loaded = PolicyOf(a);
@@ -127,6 +132,7 @@ int Replay(ReplayArguments& a) {
   return 0;
 }
 
+// --all and --csv exclude each other: one is for people, the other for programs.
 Command AddInspect(CLI::App& app) {
   auto a = std::make_shared<InspectArguments>();
   CLI::App* inspect =
@@ -165,6 +171,7 @@ Command AddInspect(CLI::App& app) {
   return {inspect, [a] { return Inspect(*a); }};
 }
 
+// IN, OUT and --format are required; CLI11 says so where one is missing.
 Command AddConvert(CLI::App& app) {
   auto a = std::make_shared<ConvertArguments>();
   CLI::App* convert = Add(
@@ -204,6 +211,7 @@ void AddPattern(CLI::App& app, ReplayArguments& a) {
   add("--seed", a.seed, "N", "of the random ones (default 1)");
 }
 
+// FILE is optional: without one a trace is made up.
 Command AddReplay(CLI::App& app) {
   auto a = std::make_shared<ReplayArguments>();
   CLI::App* replay =

@@ -14,6 +14,7 @@
 namespace ada::cli {
 namespace {
 
+// The largest seed is the last whole number up to which a double holds each one.
 constexpr double kMostGenerated = 1e9, kHottest = 1e6, kLargestSeed = 9007199254740992.0;
 
 // Whole numbers are parsed as doubles, so that 1e6 is one; WholeNumber refuses fractions.
@@ -63,6 +64,7 @@ double WholeNumber(double value, double low, double high, const char* option,
   return checked;
 }
 
+// The text goes to stdout as it is made; everything else goes to the log.
 int Generate(GenerateArguments& a) {
   RequireOperand(a.run, a.set, "RUN", "generate");
   if (!a.prompt.empty() && !a.prompt_tokens.empty())
@@ -86,6 +88,7 @@ int Generate(GenerateArguments& a) {
 
 }  // namespace
 
+// RUN may follow --set, so it is not declared as required; RequireOperand asks for it.
 Commands AddGenerateCommands(CLI::App& app) {
   auto a = std::make_shared<GenerateArguments>();
   CLI::App* generate =

@@ -15,6 +15,7 @@ std::string OnOneLine(std::string text) {
 }
 
 // The words of a command line; what stands in quotes stays together.
+// Only what examples need: quotes of both kinds, no escapes and no variables.
 std::vector<std::string> ShellWords(const std::string& line) {
   std::vector<std::string> words;
   char quote = '\0';
@@ -91,6 +92,7 @@ std::string HelpFormat::make_subcommand(const CLI::App* command) const {
 }
 
 // "  NAME      WHAT", what goes on below itself.
+// A name that reaches the column has its description on the next line.
 std::string HelpFormat::Row(const std::string& name, const std::string& what) const {
   const std::size_t column = get_column_width();
   std::string text = "  " + name;

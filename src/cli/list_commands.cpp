@@ -46,6 +46,7 @@ int CheckDatasets(DatasetsArguments& a) {
   return study::CheckData(config, options, std::cout, log);
 }
 
+// Options that belong together are refused one without the other.
 int Datasets(DatasetsArguments& a) {
   if (!a.check.empty()) return CheckDatasets(a);
   if (a.csv) throw ConfigError("--csv: goes with --check");
@@ -67,6 +68,8 @@ int Datasets(DatasetsArguments& a) {
   return 0;
 }
 
+// Without options a list, as the other commands of this file; with some it looks at the data of one
+// configuration.
 Command AddDatasets(CLI::App& app) {
   auto a = std::make_shared<DatasetsArguments>();
   CLI::App* datasets =
@@ -90,6 +93,7 @@ Command AddDatasets(CLI::App& app) {
   return {datasets, [a] { return Datasets(*a); }};
 }
 
+// Made of the tables by which configurations are read.
 Command AddSchema(CLI::App& app) {
   return {Add(app, "schema", "a JSON Schema of the YAML, for editors",
               "  ada-train schema > ada-train.schema.json\n"

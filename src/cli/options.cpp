@@ -22,6 +22,7 @@ void AddColor(CLI::App& app) {
       ->trigger_on_parse();
 }
 
+// Every command has --color, so that it may stand before or after the command.
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples) {
   CLI::App* command = app.add_subcommand(name, what);
   command->group("Commands");

@@ -46,6 +46,7 @@ bool IsFirst(const char* option, const std::string& word, const std::string& fir
   return word == first;
 }
 
+// Whether the box lies in the picture is checked once the picture's size is known.
 void ReadBox(PictureArguments& a) {
   if (a.box.empty()) return;
   const std::vector<int> n = NumbersOf(a.box, ',');
@@ -55,6 +56,7 @@ void ReadBox(PictureArguments& a) {
   a.options.box = {n[0], n[1], n[2], n[3]};
 }
 
+// Sides are bounded before memory is asked for.
 void ReadSizes(PictureArguments& a) {
   constexpr char kSide[] = "a number of pixels from 1 to 32768";
   if (a.center_crop)
@@ -77,6 +79,7 @@ void ReadSizes(PictureArguments& a) {
 
 }  // namespace
 
+// IN is read by the loader's own functions, so the picture is what a network would get.
 Commands AddPictureCommands(CLI::App& app) {
   auto a = std::make_shared<PictureArguments>();
   CLI::App* picture =
@@ -90,6 +93,7 @@ Commands AddPictureCommands(CLI::App& app) {
       ->add_option("-o,--output", a->options.output,
                    "the PNG to write (default: none; size and kind are printed)")
       ->type_name("OUT.png");
+  // The group's title is in the help; the order of the options is that in which they act.
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
     picture->add_option(name, value, what)
         ->type_name(type)

@@ -12,6 +12,7 @@
 namespace ada::cli {
 namespace {
 
+// `every` is the distance of rows in steps.
 struct RatesArguments : ConfigArguments {
   std::string file;
   std::optional<std::int64_t> steps_per_epoch;  // unset: those of the data set
@@ -35,6 +36,7 @@ int Rates(RatesArguments& a) {
 
 }  // namespace
 
+// The rates are those of a run with this configuration that skips no step.
 Commands AddRatesCommands(CLI::App& app) {
   auto a = std::make_shared<RatesArguments>();
   CLI::App* rates =

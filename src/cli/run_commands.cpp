@@ -23,6 +23,7 @@ struct WhatIfArguments {
   ViewFlags view;
 };
 
+// The folders of the two runs, A on the left.
 struct CompareArguments {
   std::string a, b;
   bool all = false;
@@ -33,6 +34,7 @@ void AddFolder(CLI::App& app, std::string& folder, const char* what) {
   app.add_option("RUN_DIR", folder, what)->type_name("");
 }
 
+// Histograms do not know which values share a block, so such formats need a dump.
 bool AnyOfBlocks(const std::vector<AnyFormat>& formats) {
   return std::any_of(formats.begin(), formats.end(), [](const AnyFormat& format) {
     return std::holds_alternative<BlockFormat>(format);
@@ -40,6 +42,7 @@ bool AnyOfBlocks(const std::vector<AnyFormat>& formats) {
 }
 
 // For the tensors of a dump only formats are judged. what: says that it is one.
+// Throws ConfigError for options that have no meaning for a dump.
 int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::string& dump,
                  const std::vector<AnyFormat>& formats) {
   const char* other = a.scale             ? "--scale"
@@ -92,6 +95,7 @@ int WhatIf(WhatIfArguments& a) {
   return 0;
 }
 
+// The bounds are those of the keys underflow_target and headroom_bits, which the advice may write.
 int RecommendFor(const study::RecommendOptions& options) {
   Checked(options.underflow_target, 0, 1, "--underflow-target",
           "a share as in the YAML, 0 to 1 (0.001: 0.1 %)");
@@ -126,6 +130,7 @@ Command AddWhatIf(CLI::App& app) {
                    "instead of each tensor's own; a name or '{exponent: 4, mantissa: 3}'; of a\n"
                    "dump several. Block-scaled ones are judged in the run's newest dump")
       ->type_name("FORMAT")
+      // One value for each --format: what follows the value is an operand or another option.
       ->allow_extra_args(false);
   command->add_option("--scale", a->scale, "that every tensor would carry (default: its own)")
       ->type_name("S");
@@ -157,6 +162,8 @@ Command AddRecommend(CLI::App& app) {
   return {command, [a] { return RecommendFor(*a); }};
 }
 
+// The fragment of --yaml holds all changes, or only a comment, which train --with reads as no
+// change.
 Command AddAdvise(CLI::App& app) {
   auto a = std::make_shared<study::AdviseOptions>();
   CLI::App* command = Add(app, "advise", "what to change after a run, in five lines at most",
@@ -173,6 +180,7 @@ Command AddAdvise(CLI::App& app) {
           }};
 }
 
+// Both folders are required operands; their order is that of the columns.
 Command AddCompare(CLI::App& app) {
   auto a = std::make_shared<CompareArguments>();
   CLI::App* command =
@@ -188,6 +196,7 @@ Command AddCompare(CLI::App& app) {
           }};
 }
 
+// The table is drawn by study::Watch, which also decides whether there is a screen to draw on.
 Command AddWatch(CLI::App& app) {
   auto a = std::make_shared<study::WatchOptions>();
   CLI::App* command = Add(app, "watch", "a live table of a run's layers, from its folder",

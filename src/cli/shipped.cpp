@@ -23,6 +23,7 @@ fs::path Beside(std::initializer_list<const char*> folders, const char* file) {
 
 }  // namespace
 
+// A file that every version has tells the folder from others of the same name.
 std::string ShippedConfigs() {
   return Beside({"../share/ada-train/configs", "../configs"}, "fashion_quickstart.yaml").string();
 }
@@ -57,6 +58,7 @@ std::vector<std::string> ShippedNames() {
   return names;
 }
 
+// Looked up among the names and not by path, so `name` cannot lead out of the folder.
 std::string ShippedPath(const std::string& name) {
   const fs::path root = ShippedConfigs();
   if (root.empty() || name.empty()) return "";

@@ -55,6 +55,7 @@ void PrintConfigs(std::ostream& out) {
 }
 
 // Copies a shipped configuration into the working directory, where nothing of that name may be.
+// The name of the copy is the last part of the shipped name, without its folder.
 void CopyConfig(const std::string& name, std::ostream& out) {
   const std::string path = ShippedPath(name);
   if (path.empty()) {
@@ -69,6 +70,7 @@ void CopyConfig(const std::string& name, std::ostream& out) {
   out << target << '\n';
 }
 
+// Without --copy the list is printed, with what each is for and which data it needs.
 Command AddConfigs(CLI::App& app) {
   auto copy = std::make_shared<std::string>();
   CLI::App* configs = Add(app, "configs", "list the configurations that come with the program",

@@ -111,6 +111,8 @@ std::string TakeResumeFolder(TrainArguments& a) {
 }
 
 // The configuration that the arguments ask for, with its notes.
+// The configuration comes from FILE or --config, else from the folder of --resume. Keys of --with
+// come before those of --set, which win. Throws ConfigError where nothing names one.
 config::Loaded LoadFor(TrainArguments& a) {
   if (a.config.empty()) TakeOperand(a.file, a.set);
   if (!a.file.empty() && !a.config.empty())
@@ -143,6 +145,7 @@ int Train(TrainArguments& a, parallel::World* world, const std::string& program)
   telemetry::Log log(is_first ? LevelOf(a) : telemetry::LogLevel::kError);
   const config::Loaded loaded = LoadFor(a);
   for (const std::string& note : loaded.notes) log.Info(note);
+  // All processes have read the configuration, so all fail alike where it is wrong.
   if ((a.print_config || a.dry_run) && !is_first) return 0;
   if (a.print_config) {
     std::cout << config::ToYaml(loaded.config);

@@ -41,6 +41,7 @@ std::string KeysCalled(std::string option) {
 }
 
 // "--epoch": what it is not, and the option or the key that was probably meant.
+// Which commands take keys of the YAML is told by whether they have --config.
 std::string UnknownOption(const std::string& argument, const CLI::App& command) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> known;  // without the dashes, which would make all names alike
@@ -100,6 +101,8 @@ std::string NearestCommand(const CLI::App& app, const std::string& name) {
   return DidYouMean(NearestName(name, names));
 }
 
+// Arguments that nothing expects have a message of their own; all else is CLI11's, with where to
+// read on.
 std::string UsageProblem(const CLI::App& app, const CLI::App& train, const CLI::ParseError& error) {
   const std::vector<CLI::App*> given = app.get_subcommands();
   const CLI::App* command = given.empty() ? nullptr : given.front();

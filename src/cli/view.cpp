@@ -33,6 +33,7 @@ void PrintPolicy(std::string_view line, std::ostream& out) {
   PrintIndented("defaults: " + std::string(line.substr(constants + 2)), out);
 }
 
+// Counts what was listed by the beginnings of lines, and says how one is chosen and tried.
 void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
   std::int64_t presets = 0, methods = 0;
   for (const std::string& line : lines) {
@@ -62,6 +63,7 @@ void PrintList(const std::string& what) {
   }
 }
 
+// Only standard output counts: a table may be wanted with stderr in a file.
 study::View ViewFlags::View() const {
   if (csv && table) throw ConfigError("--csv and --table; expected one of them");
   const bool terminal = isatty(STDOUT_FILENO) == 1;
