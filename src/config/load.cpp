@@ -31,8 +31,8 @@ void NotePlaces(const YamlNode& map, const std::string& path, const Problems& pr
 
 Loaded LoadText(const std::string& text, const std::string& name, const Overrides& overrides) {
   // The order matters. Overrides go in first, so that `model.file` may be set by one; the included
-  // file must be in the tree before DropMeaningless looks at choices; and duplicates are removed
-  // last of the tree's changes, because an override replaces the first of two equal keys.
+  // file must be in the tree before DropMeaningless looks at choices; and duplicates are reported
+  // at last, when the tree no longer changes.
   Problems problems(name, PlacesOf(overrides));
   YamlNode root = ParseDocument(text, problems);
   Loaded loaded;

@@ -1,6 +1,6 @@
 // What `precision.schedule` makes of `precision` from a step on.
-// The session asks for it at each switch (train/run.cpp, train/fork/fork.cpp) and rebuilds its
-// graph with the result, which looks like a configuration without a schedule.
+// A run asks for it for each stretch of steps with one precision (train/run.cpp); the result looks
+// like a section without a schedule.
 #include <limits>
 
 #include "config/load.h"

@@ -1,6 +1,6 @@
 // Compares the written section with that of the bare policy, key by key.
-// The name of a what-if scenario is a cell of what_if.csv and a key by which compare finds it
-// again, so it depends on nothing but the entry itself.
+// The name of a what-if scenario is a cell of what_if.csv: it has no commas, and it depends on
+// nothing but the entry itself.
 #include <algorithm>
 
 #include "config/load.h"

@@ -165,7 +165,6 @@ std::string OfValue(const KeyFamily& family, const YamlNode& value) {
 }
 
 // A scale that stays, or "dynamic"; DeepSpeed's 0 is that, too.
-// "dynamic" and what is no positive number mean a scale that moves.
 std::string OfLossScale(const YamlNode& value) {
   double scale = 0;
   const bool stays =

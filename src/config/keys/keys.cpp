@@ -200,12 +200,12 @@ Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::s
   key.range = range.Text();
   key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
     const bool pair = node.kind == YamlNode::Kind::kList;
-    // One number fills both places: the loop below reads the same node twice.
     if (pair && node.items.size() != 2) {
       const std::string count = std::to_string(node.items.size());
       Accept("expected [height, width]; got a list of " + count, node, context);
       return;
     }
+    // One number fills both places: the same node is read twice.
     for (std::size_t i = 0; i < 2; ++i) {
       const YamlNode& item = pair ? node.items[i] : node;
       long long value = 0;

@@ -147,7 +147,7 @@ std::string Join(const std::string& path, const std::string& name);
 // --- Kinds of keys. Fields must outlive the key. ------------------------------------------------
 
 // A key without a field yet: `read` and `write` are still to be set.
-// The five functions that follow are the base of all keys: `set` stores a value that was accepted,
+// The four functions after it are the base of most keys: `set` stores a value that was accepted,
 // and `get` gives the value to write, or nothing where the field is unset.
 Key MakeKey(std::string name, std::string type, std::string meaning);
 

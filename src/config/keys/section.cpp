@@ -84,8 +84,7 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
 }
 
 // What the scalar at `name` says, if it is one of `words`; `otherwise` where it is not given.
-// The word of a discriminator: `otherwise` where the key is not given, empty where its value is
-// none of `words`. An empty choice switches off the checks that depend on it.
+// It is empty for an unknown word, which switches off the checks that depend on a choice.
 std::string WordAt(const YamlNode& map, const std::string& name, const Names& words,
                    const std::string& otherwise) {
   const YamlNode* value = map.Find(name);

@@ -140,8 +140,6 @@ class SchemaMaker {
   }
 
   // Equal paths are equal tables.
-  // A definition may contain itself, as blocks of layers contain layers: its name is taken before
-  // its contents are made, which ends the recursion.
   Json Reference(const Section& section) {
     const std::string name = DefinitionName(section.path);
     if (!definitions_.contains(name)) {

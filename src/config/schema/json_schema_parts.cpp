@@ -14,7 +14,7 @@ namespace {
 using Json = SchemaJson;
 
 // What some choices of a section refuse and need.
-// Choices of one discriminator with what they refuse and need; Merged joins the equal ones.
+// Merged joins those that refuse and need the same.
 struct Branch {
   Names choices;
   Names refused, needed;

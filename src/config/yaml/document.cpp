@@ -19,8 +19,8 @@ YamlNode ParseDocument(const std::string& text, Problems& problems) {
     problems.Add(place, "",
                  empty ? "is empty; expected a configuration (see configs/README.md)"
                        : Expected("keys and values", root));
-    // The place of the problem is given as a node, since Problems takes places from nodes.
   } catch (const ParseProblem& problem) {
+    // The place of the problem is given as a node, since Problems takes places from nodes.
     place.line = problem.line;
     place.column = problem.column;
     problems.Add(place, "", problem.message);

@@ -36,7 +36,7 @@ bool Problems::Clean(std::initializer_list<std::string_view> paths) const {
                       [this](std::string_view path) { return paths_.contains(path); });
 }
 
-// Aliases can show one node in several places, so equal lines occur; one is enough.
+// Aliases and repeated blocks show one node several times, so equal lines occur; one is enough.
 void Problems::ThrowIfAny() const {
   constexpr std::size_t kShown = 100;
   if (lines_.empty()) return;
