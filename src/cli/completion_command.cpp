@@ -180,6 +180,7 @@ int PrintCompletion(const CLI::App& app, const std::string& shell) {
 
 }  // namespace
 
+// The script is made when the command runs, so commands that are added after this one are in it.
 Commands AddCompletionCommands(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   CLI::App* completion =

@@ -57,6 +57,7 @@ int PrintHelp(CLI::App& app) {
   return 0;
 }
 
+// Returns the command `help`, which needs `app` when it runs: all commands are there by then.
 Command AddHelp(CLI::App& app) {
   auto name = std::make_shared<std::string>();
   CLI::App* help = Add(app, "help", "what the program or a command takes",
@@ -92,6 +93,7 @@ void RefuseEmptyValues(const CLI::App& app) {
   }
 }
 
+// One line a part, "NAME VALUE", for reports of faults and for programs.
 int PrintVersions(const parallel::World* world) {
   for (const train::Version& v : train::Versions(world))
     std::cout << v.name << ' ' << v.value << '\n';

@@ -59,6 +59,7 @@ int Datasets(DatasetsArguments& a) {
         "--preview and --config belong together: ada-train datasets --preview FILE.png --config "
         "FILE");
   const config::Config config = FilledConfigOf(a);
+  // The sheet must not replace the configuration or the data that it is made of.
   OutputPaths paths;
   paths.Read("--config", a.config);
   paths.Read("data.path", config.data.path);

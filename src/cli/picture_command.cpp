@@ -23,6 +23,7 @@ struct PictureArguments {
 
 // The whole numbers that `text` holds, with `between` between them; empty where it holds anything
 // else.
+// A number that an int cannot hold makes the list empty, too.
 std::vector<int> NumbersOf(const std::string& text, char between) {
   std::vector<int> numbers;
   const char *at = text.data(), *end = at + text.size();

@@ -110,6 +110,8 @@ int WatchRun(const study::WatchOptions& options) {
   return study::Watch(options);
 }
 
+// The folder and --dump exclude each other; that is checked after the parsing, since the folder may
+// stand among the values of --set.
 Command AddWhatIf(CLI::App& app) {
   auto a = std::make_shared<WhatIfArguments>();
   CLI::App* command =
@@ -141,6 +143,7 @@ Command AddWhatIf(CLI::App& app) {
   return {command, [a] { return WhatIf(*a); }};
 }
 
+// Both numbers have the defaults of RecommendOptions, which the help repeats.
 Command AddRecommend(CLI::App& app) {
   auto a = std::make_shared<study::RecommendOptions>();
   CLI::App* command =

@@ -18,7 +18,10 @@ namespace {
 // One object for the options of the program and those of `train`, of which only one set can be
 // given.
 struct TrainArguments : ConfigArguments {
+  // FILE and `config` name one configuration in two ways; `resume_from` is the value of --resume,
+  // `with` a file of keys.
   std::string file, resume_from, with, log_level = "info";
+  // An option without a value (--resume) can be told from none only by its count.
   CLI::Option *resume = nullptr, *resume_without_word = nullptr;
   bool overwrite = false, dry_run = false, measure = false, print_config = false;
   bool quiet = false, verbose = false, no_progress = false;

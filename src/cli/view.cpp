@@ -50,6 +50,7 @@ void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
 
 }  // namespace
 
+// Programs get one line an item, unwrapped, whatever its length.
 void PrintList(const std::string& what) {
   const std::vector<std::string> lines = train::List(what);
   const bool terminal = isatty(STDOUT_FILENO) == 1;

@@ -97,11 +97,11 @@ int CheckData(const config::Config& config, const CheckDataOptions& options, std
                                   [](const data::FileFault& fault) { return fault.ends_run; });
   if (options.csv) {
     PrintFaultsAsCsv(checked.faults, out);
-    // A set that could not be opened has no counts by split, only what was found until then.
   } else if (checked.refusal.empty()) {
     PrintKinds(checked, train::SamplesWord(config), out);
     PrintFaults(checked.faults, out);
   } else {
+    // A set that could not be opened has no counts by split, only what was found until then.
     PrintFaults(checked.faults, out);
   }
   if (!checked.refusal.empty()) throw DataError(checked.refusal);

@@ -157,6 +157,7 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
 
 // what-if --dump: what formats would lose of the operands of the layers in a dump (log.dump), or in
 // any file with NAME.x, NAME.w and NAME.dy.
+// Every format is judged for every operand; fp32 and others that lose nothing are allowed.
 struct WhatIfDumpOptions {
   std::string dump;
   std::vector<AnyFormat> formats;
@@ -197,6 +198,7 @@ void Advise(const AdviseOptions& options, std::ostream& out);
 // blame: forks of a run from its newest checkpoint, on the same batches: as it was, with one layer
 // (or block, or kind of tensor) in fp32, and twins whose weights are moved by up to half a unit of
 // their layer's format. What changes more than chance does is to blame.
+// `effect` and `noise` of the CSV are distances of losses or of gradients, by the metric.
 struct BlameOptions {
   enum class Metric { kLoss, kGradient } metric = Metric::kLoss;
   enum class By { kLayer, kBlock, kTensor } by = By::kLayer;

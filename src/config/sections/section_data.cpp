@@ -153,6 +153,7 @@ Key PathKey(DataConfig& data) {
   return key;
 }
 
+// Empty names leave the choice to the data set, which takes what its folder or lists have.
 Section SplitsSection(SplitsConfig& splits) {
   Section section;
   section.path = "data.splits";

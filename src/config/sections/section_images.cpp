@@ -153,6 +153,7 @@ Section RandomResizedCropSection(data::RandomResizedCrop& crop) {
   return section;
 }
 
+// Strengths follow torchvision: one number is symmetric about "no change", two are the ends.
 Section ColorJitterSection(data::ColorJitterSpec& jitter) {
   Section section;
   section.path = "data.augment.color_jitter";

@@ -37,6 +37,7 @@ Section GroupSection(ParameterGroupConfig& group) {
 
 }  // namespace
 
+// Keys of the adaptive kinds and those of SGD exclude each other; lr and weight_decay are of all.
 Section OptimizerSection(OptimizerConfig& optimizer) {
   const Names adams = {"adam", "adamw"};
   Section section;

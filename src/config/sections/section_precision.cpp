@@ -72,8 +72,7 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
 
 // of_operands: theirs may be of this very tensor, too.
 // One table for two places. Scales of stored tensors are delayed, because a tensor is rounded as it
-// is computed; an operand is there as a whole and can be scaled by its own largest
-// magnitude.
+// is computed; an operand is there as a whole and can be scaled by its own largest magnitude.
 Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
   const Names delayed = {"delayed"}, scaled = {"current", "delayed"};
   const Names& any = of_operands ? scaled : delayed;

@@ -17,6 +17,8 @@ Names Both(Names names, const Names& others) {
   return names;
 }
 
+// Rotary positions turn pairs of values of each head by angles that grow with the position (Su et
+// al. 2021).
 Section RopeSection(RopeConfig& rope) {
   Section section;
   section.path = "model.rope";

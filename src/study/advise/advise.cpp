@@ -63,7 +63,7 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   return record;
 }
 
-// One line of YAML that can be put into a configuration or after --set as it is.
+// One line of YAML that can be put into a configuration as it is.
 std::string FlowOf(const Advice& advice) {
   std::string text;
   for (const auto& [key, value] : advice.keys)

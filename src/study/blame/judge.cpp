@@ -28,6 +28,7 @@ Units UnitsOf(const std::vector<train::ForkLayer>& layers, Of of) {
 }
 
 // The format that most layers have.
+// fp32 where there are no layers.
 NumberFormat UsualUnit(const Units& units) {
   NumberFormat usual = kFp32;
   std::ptrdiff_t most = 0;

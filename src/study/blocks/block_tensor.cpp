@@ -38,8 +38,8 @@ std::size_t AxisOf(const SafetensorsFile& file, const TensorEntry& entry, std::o
 }
 
 // Whether the tiles' rows are axis 1, not the axes before the blocks'.
-// Tiles span the blocks' axis and one other: the one before it, or, where blocks run along axis 0,
-// the one after it.
+// Tiles span the blocks' axis and the axes before it as one, or, where blocks run along axis 0, the
+// axis after it.
 bool RowsFollow(const BlockTensor& tensor, const BlockFormat& format) {
   return format.square && tensor.axis == 0 && tensor.shape.size() > 1;
 }

@@ -117,9 +117,8 @@ CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format,
   if (count.smallest > 0) {  // a finite value that is not zero
     row.min_abs = count.smallest / count.scale;
     const double ratio = count.largest / count.smallest;
+    // The quotient of two doubles may overflow; the difference of their logarithms cannot.
     row.range_log2 = std::isfinite(ratio) ? std::log2(ratio)
-                                          // The quotient of two doubles may overflow; the
-                                          // difference of their logarithms cannot.
                                           : std::log2(count.largest) - std::log2(count.smallest);
   }
   return row;

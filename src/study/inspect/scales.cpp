@@ -72,6 +72,7 @@ std::string OrEmpty(double value, std::string (*text)(double)) {
 
 }  // namespace
 
+// Statistics are taken once; each method decides from them with a scaler of its own.
 std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& layer,
                                   const config::AdaptiveOverrides& adaptive,
                                   const NumberFormat& format, float scale_in) {

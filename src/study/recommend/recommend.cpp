@@ -23,6 +23,7 @@ ProbedLoss WorstProbe(const std::string& folder) {
 
 }  // namespace
 
+// A run whose logs have no gradients cannot be judged, and the message says which key logs them.
 void Recommend(const RecommendOptions& options, std::ostream& out) {
   const config::Config run = ReadRunConfig(options.folder);
   const TensorFormats formats = ReadTensorFormats(options.folder, run);

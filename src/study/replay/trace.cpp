@@ -139,9 +139,9 @@ class Trace : public Attempts {
     if (scale_ == CsvReader::kMissing) scale_ = Find("loss_scale");
     try {
       while (csv_.Next()) ReadRow();
+    } catch (const DataError& error) {
       // Attempts before the faulty row are replayed; Next throws when it comes to it, as a reader
       // that goes row by row would.
-    } catch (const DataError& error) {
       problem_ = error;
     }
     if (empty_ > 0)

@@ -149,8 +149,8 @@ void WatchFeed::ReadConfig(WatchState& state) {
     state.language = config.task == Task::kLanguage;
     state.bytes = config::TokensAreBytes(config);
     configured_ = true;
-    // It is asked again at each look until it can be read.
   } catch (const Error&) {  // not there yet, or of another version: the table does without it
+    // It is asked again at each look until it can be read.
   }
 }
 

@@ -1,3 +1,5 @@
+// watch: the loop of looking, drawing and waiting, on a terminal or for a pipe. It only reads files
+// and never holds the run's folder, so it cannot disturb the run.
 #include <unistd.h>
 
 #include <csignal>
