@@ -56,7 +56,6 @@ std::vector<std::int64_t> TokensOf(const std::string& text) {
   return tokens;
 }
 
-// `expected` is the whole text of the message.
 double WholeNumber(double value, double low, double high, const char* option,
                    const char* expected) {
   const double checked = Checked(value, low, high, option, expected);
