@@ -71,8 +71,7 @@ class Scan {
     bool value = true;  // whether a value may start here: quotes and brackets mean something
     for (std::size_t i = 0; i < line.size() && !fault_; ++i) {
       const char c = line[i];
-      // Within double quotes a backslash takes the next character with it; single quotes know no
-      // escape.
+      // Within double quotes a backslash takes the next character with it.
       if (quote_ != 0) {
         if (c == '\\' && quote_ == '"') ++i;
         if (c == quote_) quote_ = 0;
