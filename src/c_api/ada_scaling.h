@@ -4,7 +4,13 @@
 
    Functions that can fail return NULL or a status other than 0; ada_error() then says why. Texts
    that are returned stay until the same thread's next call. A policy and its layers belong to one
-   thread at a time. */
+   thread at a time.
+
+   An attempt goes like this: ada_policy_look says what the update will read. The loss is multiplied
+   by ada_policy_scale. In the backward pass each layer calls ada_layer_needs, then ada_layer_decide
+   with the scale that its dy carries, multiplies by alpha, and where the decision wants a tail
+   calls ada_layer_observe. At the end ada_policy_update hears how the attempt ended, and says
+   whether the weights may change. */
 #pragma once
 
 #include <stdint.h> /* NOLINT(modernize-deprecated-headers): C reads it too */

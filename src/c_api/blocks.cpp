@@ -9,6 +9,7 @@
 #include "core/blocks/operand_blocks.h"
 #include "core/error.h"
 
+// A format that RefuseBlockFormat accepted; it does not change after it was made.
 struct ada_block_format {
   ada::BlockFormat format;
 };
@@ -16,6 +17,8 @@ struct ada_block_format {
 namespace ada::c_api {
 namespace {
 
+// Read by the tables of the configuration, so a text means here what it means in
+// precision.operands. Throws ConfigError.
 ada_block_format* NewBlockFormat(const std::string& text) {
   config::Problems problems("format", {});
   std::optional<BlockFormat> format;
@@ -27,6 +30,7 @@ ada_block_format* NewBlockFormat(const std::string& text) {
     throw ConfigError("format '" + text + "': " + problem.message);
   }
   problems.ThrowIfAny();
+  // Nothing without a problem: the text is neither a map nor a known name.
   if (format) return new ada_block_format{*format};
   std::string names;
   for (const std::string& name : config::BlockFormatNames()) names += name + ", ";
@@ -34,9 +38,12 @@ ada_block_format* NewBlockFormat(const std::string& text) {
                     "or a map such as {element: fp4_e2m1, rule: rceil}");
 }
 
+// The bounds of the header: more than any tensor has, and small enough for products of sizes.
 constexpr std::int32_t kMostAxes = 16;
 constexpr std::int64_t kMostValues = std::int64_t{1} << 40;
 
+// The layout of an operand for QuantizeOperand. Throws ConfigError for what a caller may get wrong;
+// sizes are bounded so that their product cannot overflow.
 OperandPlace PlaceOf(const ada_operand& operand) {
   OperandPlace place;
   place.weight = operand.weight != 0, place.linear = operand.linear != 0;
@@ -54,14 +61,18 @@ OperandPlace PlaceOf(const ada_operand& operand) {
           std::to_string(size));
     values *= size;
   }
+  // Weights have output channels first, x and dy have images first and channels second.
   const std::int64_t channels = place.dims[place.weight ? 0 : 1];
   if (place.groups < 1 || (!place.linear && channels % place.groups != 0))
     throw ConfigError("groups divide the channels of an operand; got " +
                       std::to_string(place.groups) + " of " + std::to_string(channels));
+  // All values of an image are features of one product.
   if (place.linear) place.groups = 1;
   return place;
 }
 
+// The members in the order of the struct of the header. Without a block that has a scale the
+// extremes mean nothing, and the means are NaN by themselves.
 ada_block_figures FiguresOf(const BlockCounts& counts) {
   const bool scaled = counts.scaled_blocks > 0;
   return {counts.numel,
@@ -87,6 +98,7 @@ ada_block_figures FiguresOf(const BlockCounts& counts) {
           counts.sqnr_worst_db()};
 }
 
+// The values are copied first, since `decoded` may be the same memory.
 int32_t QuantizeFor(const ada_block_format& format, const ada_operand& operand, const float* values,
                     float* decoded, ada_block_figures* figures) {
   const OperandPlace place = PlaceOf(operand);
@@ -103,6 +115,7 @@ int32_t QuantizeFor(const ada_block_format& format, const ada_operand& operand, 
 }  // namespace
 }  // namespace ada::c_api
 
+// Null for what is no block-scaled format; ada_error() then lists the names.
 ada_block_format* ada_block_format_new(const char* text) {
   return ada::c_api::Guarded(static_cast<ada_block_format*>(nullptr),
                              [&] { return ada::c_api::NewBlockFormat(text); });
@@ -111,6 +124,7 @@ void ada_block_format_free(ada_block_format* format) { delete format; }
 const char* ada_block_format_name(const ada_block_format* format) {
   return ada::c_api::Kept(ada::FormatName(format->format));
 }
+// Reads all values before it writes any. `format` is only read, so threads may share it.
 int32_t ada_operand_quantize(const ada_block_format* format, const ada_operand* operand,
                              const float* values, float* decoded, ada_block_figures* figures) {
   return ada::c_api::Guarded(

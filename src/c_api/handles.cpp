@@ -1,3 +1,4 @@
+// The two texts that a thread has, states as JSON, and the version of the interface.
 #include "c_api/handles.h"
 
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 namespace ada::c_api {
 namespace {
 
+// Apart, so that asking for the error does not end the life of a text that was returned before.
 thread_local std::string kept_text;
 thread_local std::string error_text;
 
@@ -23,6 +25,7 @@ void SetError(std::string text) { error_text = std::move(text); }
 
 std::string ToJson(const scaling::StateMap& state) { return nlohmann::json(state).dump(); }
 
+// What is no object has no items, or items that are no texts.
 scaling::StateMap OfJson(const char* text) {
   scaling::StateMap state;
   const nlohmann::json object = ParseJson("scaling state", text);

@@ -1,4 +1,5 @@
 // The decisions of one layer, and of branches that meet, behind the C interface.
+// Rules are those of scaling/rules, inline functions that the CPU and CUDA backends call, too.
 #include "c_api/handles.h"
 
 namespace ada::c_api {
@@ -8,6 +9,8 @@ TensorMoments MomentsOf(const ada_moments& given) {
   return {given.mean, given.mean_square, given.min, given.max, given.min_abs};
 }
 
+// All members are copied, also those that ada_layer_needs did not ask for: Decide does not read
+// them.
 scaling::Observation ObservationOf(const ada_observation& given) {
   scaling::Observation seen;
   seen.dy = MomentsOf(given.dy);
@@ -19,6 +22,7 @@ scaling::Observation ObservationOf(const ada_observation& given) {
   return seen;
 }
 
+// The limit's word is a literal, so it stays valid without Kept.
 ada_decision DecisionOf(const scaling::LayerScaler& scaler) {
   const scaling::ScaleDecision& decided = scaler.decision;
   ada_decision made = {};
@@ -32,6 +36,7 @@ ada_decision DecisionOf(const scaling::LayerScaler& scaler) {
   made.alpha_first = scaling::AlphaComesFirst(scaler.rule);
   made.failed = decided.error != scaling::DecisionError::kNone;
   made.wants_tail = scaling::WantsTail(scaler);
+  // TailLimit is defined only after a decision that wants a tail; otherwise the member is 0.
   if (made.wants_tail != 0) made.tail_limit = scaling::TailLimit(scaler);
   return made;
 }
@@ -48,6 +53,7 @@ ada_layer* ada_layer_new(ada_policy* policy, const ada_layer_info* info) {
     made->scaler.rule =
         policy->policy->RuleFor({info->name, info->fan_reference, info->fan_exact, info->u_min,
                                  info->u_max, info->has_weight != 0, info->fp16_gradients != 0});
+    // The authors' program has no such gradients, so there is nothing to follow to the letter.
     if (info->within != 0) made->scaler.rule.reference = false;
     return made.release();
   });
@@ -57,12 +63,15 @@ const char* ada_layer_method(const ada_layer* layer) {
   return ada::scaling::MethodName(layer->scaler.rule.method);
 }
 
+// Depends on the state: a value that update_interval keeps needs no statistics.
 int32_t ada_layer_needs(const ada_layer* layer) {
   const ada::scaling::Needs needs = ada::scaling::NeedsOf(layer->scaler);
   return (needs.moments ? ADA_NEEDS_MOMENTS : 0) | (needs.logs ? ADA_NEEDS_LOGS : 0) |
          (needs.products ? ADA_NEEDS_PRODUCTS : 0);
 }
 
+// Changes the layer's state: one call a backward pass. It cannot fail otherwise than by the rule's
+// own error, which the decision holds.
 void ada_layer_decide(ada_layer* layer, const ada_observation* seen, float scale_in,
                       float state_scale, ada_decision* made) {
   layer->scaler.state.state_scale = state_scale;
@@ -72,6 +81,7 @@ void ada_layer_decide(ada_layer* layer, const ada_observation* seen, float scale
     ada::c_api::SetError(ada::scaling::DecisionErrorText(layer->scaler.decision.error));
 }
 
+// Copied, because the struct of C has no scale and limit: ObserveTail sets these from the layer.
 void ada_layer_observe(ada_layer* layer, const ada_tail* given) {
   ada::scaling::ExponentTail tail;
   for (int bin = 0; bin < ADA_TAIL_BINS; ++bin) tail.bins[bin] = given->bins[bin];
@@ -83,6 +93,8 @@ void ada_layer_observe(ada_layer* layer, const ada_tail* given) {
 const char* ada_layer_save(const ada_layer* layer) {
   return ada::c_api::Kept(ada::c_api::ToJson(ada::scaling::SaveLayerState(layer->scaler.state)));
 }
+// Where the text is no state of this layer nothing changes: the state is replaced only when it was
+// read.
 int32_t ada_layer_load(ada_layer* layer, const char* state) {
   return Guarded<>(1, [&] {
     layer->scaler.state = ada::scaling::LoadLayerState(ada::c_api::OfJson(state), layer->name);
@@ -90,16 +102,19 @@ int32_t ada_layer_load(ada_layer* layer, const char* state) {
   });
 }
 
+// `scales` has one scale a branch, in any order.
 float ada_branch_target(const float* scales, int32_t count, double largest, double u_max) {
   return ada::scaling::BranchTarget(scales, count, largest, u_max);
 }
 
+// The order matters here: Python's max looks at a NaN only where it stands first.
 float ada_branch_target_reference(const float* scales, const float* magnitudes, int32_t count,
                                   float u_max) {
   const float largest = ada::scaling::BranchLargestReference(magnitudes, scales, count);
   return ada::scaling::BranchTargetReference(scales, count, largest, u_max);
 }
 
+// Halving helps only where each branch fits by itself and their sum does not.
 int32_t ada_branch_halves(float target, double largest, double sum_max, double u_max) {
   return ada::scaling::BranchSumOverflows(target, sum_max, u_max) &&
                  ada::scaling::BranchesFit(target, largest, u_max)

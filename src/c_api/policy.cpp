@@ -1,4 +1,6 @@
 // Policies behind the C interface: a section of the configuration becomes the object that trains.
+// Settings go through the keys, checks and defaults of a configuration file; what a training would
+// refuse is refused here with the same words, where "policy" stands for the file.
 
 #include "c_api/handles.h"
 #include "config/sections/sections.h"
@@ -12,6 +14,7 @@ namespace ada::c_api {
 namespace {
 
 // The section with its checks, as a file's would be read.
+// Throws ConfigError with all problems of the text, a line each.
 void ReadSettings(const std::string& text, scaling::Settings& settings) {
   config::Problems problems("policy", {});
   config::YamlNode root = config::ParseDocument(text, problems);
@@ -20,6 +23,7 @@ void ReadSettings(const std::string& text, scaling::Settings& settings) {
   problems.ThrowIfAny();
 }
 
+// Defaults are filled in before the section is written, so the caller sees every value that acts.
 ada_policy* NewPolicy(const char* section) {
   auto made = std::make_unique<ada_policy>();
   ReadSettings(section, made->settings);
@@ -29,6 +33,7 @@ ada_policy* NewPolicy(const char* section) {
   return made.release();
 }
 
+// Members that the policy does not ask for may hold anything; only layers are read by their count.
 scaling::StepOutcome OutcomeOf(const ada_outcome& given) {
   scaling::StepOutcome outcome;
   outcome.overflow = given.overflow != 0;
@@ -39,6 +44,7 @@ scaling::StepOutcome OutcomeOf(const ada_outcome& given) {
   return outcome;
 }
 
+// The policy's move is given also where it ends the run.
 int32_t UpdatePolicy(ada_policy& policy, const ada_outcome& outcome, ada_update& made) {
   const scaling::ScaleUpdate update = policy.policy->Update(OutcomeOf(outcome));
   made.action = update.action == scaling::Action::kUpdate ? ADA_UPDATE
@@ -68,6 +74,7 @@ const char* ada_policy_name(const ada_policy* policy) {
 }
 const char* ada_policy_section(const ada_policy* policy) { return Kept(policy->section); }
 
+// What the policy asks for may change from attempt to attempt, so a caller looks before each one.
 void ada_policy_look(const ada_policy* policy, ada_policy_facts* facts) {
   const ada::scaling::Policy& p = *policy->policy;
   const ada::scaling::StatsRequest request = p.RequiredStats();
@@ -82,6 +89,8 @@ void ada_policy_look(const ada_policy* policy, ada_policy_facts* facts) {
   facts->needs_layers = request.layers;
   facts->needs_edge = request.edge;
   facts->sanitizes = p.OnOverflow() == ada::scaling::Action::kSanitize;
+  // Retries belong to `train.on_overflow`, which has no place in the section; only presets bring
+  // some.
   if (policy->settings.policy == ada::scaling::kDynamic.name)
     facts->max_retries = ada::scaling::FindDynamicPreset(policy->settings.preset).max_retries;
 }
@@ -94,6 +103,7 @@ int32_t ada_policy_rescales_branches(const ada_policy* policy, const char* layer
   return policy->policy->RescalesBranches(layer);
 }
 
+// For `init_scale: auto` only. After it ada_policy_scale gives the scale that was chosen.
 const char* ada_policy_start(ada_policy* policy, double largest, double u_max) {
   return Guarded<>(static_cast<const char*>(nullptr), [&] {
     ada::scaling::StartScale start = ada::scaling::ChooseStart(policy->settings, largest, u_max);
@@ -102,6 +112,7 @@ const char* ada_policy_start(ada_policy* policy, double largest, double u_max) {
   });
 }
 
+// Called once after each attempt, in their order, as the trainer does.
 int32_t ada_policy_update(ada_policy* policy, const ada_outcome* outcome, ada_update* made) {
   return Guarded<>(1, [&] { return ada::c_api::UpdatePolicy(*policy, *outcome, *made); });
 }
@@ -109,6 +120,7 @@ int32_t ada_policy_update(ada_policy* policy, const ada_outcome* outcome, ada_up
 const char* ada_policy_save(const ada_policy* policy) {
   return Kept(ada::c_api::ToJson(policy->policy->SaveState()));
 }
+// The state of a policy with the same settings; 1 where keys or values do not fit.
 int32_t ada_policy_load(ada_policy* policy, const char* state) {
   return Guarded<>(1, [&] {
     policy->policy->LoadState(ada::c_api::OfJson(state));

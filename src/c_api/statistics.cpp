@@ -11,13 +11,17 @@
 namespace ada::c_api {
 namespace {
 
+// Sixteen floats are two registers of AVX2, sixteen doubles four.
 constexpr int kLanes = 16;
 constexpr std::int64_t kBlock = 4096;  // read twice, the second time from the cache
 
+// The sums of a block's values and of their squares.
 struct BlockSums {
   double sum = 0, square = 0;
 };
 
+// The start values lie outside of all numbers, so the first value replaces them; without values
+// they stay.
 struct Extremes {
   float low = INFINITY, high = -INFINITY;
   std::uint32_t smallest = 0xffffffffu;  // bits of the magnitude, minus 1: zeros are the largest
@@ -27,6 +31,8 @@ struct Extremes {
 // Compiled twice: the machine chooses. Lanes have the same sums either way.
 #define ADA_WIDE __attribute__((target_clones("avx2", "default")))
 
+// Adds a block to `all`. Comparisons with NaN are false, so a NaN moves no lane's extremes but
+// `largest`, whose bits order NaN above infinity.
 ADA_WIDE void AddExtremes(const float* x, std::int64_t n, Extremes& all) {
   float low[kLanes], high[kLanes];
   std::uint32_t smallest[kLanes], largest[kLanes];
@@ -60,6 +66,8 @@ ADA_WIDE void AddExtremes(const float* x, std::int64_t n, Extremes& all) {
   }
 }
 
+// Sums of a block in double. Each lane adds every sixteenth value, and the lanes are added in their
+// order.
 ADA_WIDE BlockSums SumsOf(const float* x, std::int64_t n) {
   double sum[kLanes] = {}, square[kLanes] = {};
   std::int64_t i = 0;
@@ -85,6 +93,7 @@ ADA_WIDE BlockSums SumsOf(const float* x, std::int64_t n) {
 }  // namespace
 }  // namespace ada::c_api
 
+// Blocks are added in their order, so the result depends on the values only.
 void ada_moments_of(const float* values, int64_t count, ada_moments* moments) {
   ada::c_api::Extremes extremes;
   double sum = 0, square = 0;
@@ -95,6 +104,7 @@ void ada_moments_of(const float* values, int64_t count, ada_moments* moments) {
     sum += block.sum;
     square += block.square;
   }
+  // A tensor without values has mean 0.
   const double n = static_cast<double>(std::max<std::int64_t>(count, 1));
   *moments = {sum / n, square / n, extremes.low, extremes.high, 0};
   if (extremes.smallest < ada::kInfinityBits) moments->min_abs = ada::OfBits(extremes.smallest + 1);
@@ -103,6 +113,8 @@ void ada_moments_of(const float* values, int64_t count, ada_moments* moments) {
   if (count == 0) moments->min = moments->max = 0;
 }
 
+// alpha is a power of two, so its inverse is exact and gives the value before alpha back, unless
+// that multiplication rounded into the subnormal range.
 void ada_tail_of(const float* values, int64_t count, float alpha, int32_t limit, ada_tail* tail) {
   std::memset(tail, 0, sizeof *tail);
   const float back = 1 / alpha;

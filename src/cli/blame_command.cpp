@@ -16,6 +16,7 @@
 namespace ada::cli {
 namespace {
 
+// What the command line says before it is checked; words become enumerations in Blame.
 struct BlameArguments {
   study::BlameOptions options;
   std::string metric = "loss", by = "layer";
@@ -24,6 +25,7 @@ struct BlameArguments {
   ViewFlags view;
 };
 
+// Throws ConfigError for words and numbers that are none of those expected, before a run is opened.
 int Blame(BlameArguments& a) {
   using Options = study::BlameOptions;
   if (a.metric != "loss" && a.metric != "gradient")
@@ -34,16 +36,19 @@ int Blame(BlameArguments& a) {
   a.options.by = a.by == "layer"   ? Options::By::kLayer
                  : a.by == "block" ? Options::By::kBlock
                                    : Options::By::kTensor;
+  // Losses need some steps to part; the gradients of one step show differences at once.
   a.options.steps = a.steps.value_or(a.metric == "loss" ? 20 : 1);
   Checked(static_cast<double>(a.options.steps), 1, 1e6, "--steps", "a whole number, 1 to 1000000");
   if (a.threads) Checked(*a.threads, 1, 1024, "--threads", "a whole number, 1 to 1024");
   a.options.threads = a.threads.value_or(0);
   a.options.view = a.view.View();
+  // The result goes to stdout; of what forks tell only warnings are shown.
   telemetry::Log log(telemetry::LogLevel::kWarning);
   study::Blame(a.options, std::cout, log);
   return 0;
 }
 
+// The budget is a text, since it may end in a percent sign.
 struct AssignArguments : ConfigArguments {
   std::string file, budget = "0.1%", yaml;
   std::vector<std::string> formats;
@@ -51,6 +56,7 @@ struct AssignArguments : ConfigArguments {
 };
 
 // "0.1%" or "0.001".
+// A share without a unit, or in percent. Throws ConfigError for anything that is not above 0.
 double ShareOf(const std::string& text) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
@@ -66,6 +72,7 @@ std::vector<std::string> WholeFormats(const std::vector<std::string>& pieces) {
   std::vector<std::string> formats;
   std::ptrdiff_t open = 0;
   for (const std::string& piece : pieces) {
+    // A comma within braces was cut too: pieces are joined again until the braces are closed.
     if (open > 0)
       formats.back() += "," + piece;
     else
@@ -77,6 +84,7 @@ std::vector<std::string> WholeFormats(const std::vector<std::string>& pieces) {
 }
 
 int Assign(AssignArguments& a) {
+  // FILE after --set is taken for one of its values; RequireOperand finds it there.
   if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "assign");
   if (a.config.empty()) a.config = a.file;
   study::AssignOptions options;
@@ -92,6 +100,7 @@ int Assign(AssignArguments& a) {
   return 0;
 }
 
+// FILE or --config names the experiment; its precision says how block-scaled layers are stored.
 Command AddAssign(CLI::App& app) {
   auto a = std::make_shared<AssignArguments>();
   CLI::App* assign =

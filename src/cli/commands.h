@@ -1,4 +1,7 @@
 // The command line: its commands, and what their declarations share.
+// Each file *_command.cpp declares the options of one command or a few, checks what CLI11 cannot,
+// fills in a struct of options, and calls one function of study/ or train/. Nothing is computed
+// here.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -14,8 +17,11 @@ namespace ada::cli {
 // code: 0, or that of the command. Throws ConfigError where the arguments cannot be parsed, and
 // what the command throws. `world`: the processes that were started together; null: one. All of
 // them train; everything else is done by the first.
+// Called once, by main.cpp, which turns errors into exit codes and messages.
 int Dispatch(int argc, char** argv, parallel::World* world = nullptr);
 
+// A command of the command line and what it does once the arguments are parsed. `run` owns what the
+// options write to, by a shared pointer, so it may be copied.
 struct Command {
   CLI::App* app;
   std::function<int()> run;  // the exit code; throws ada::Error
@@ -28,6 +34,7 @@ using Commands = std::vector<Command>;
 //
 // train; its options also on `app` itself: the same without a word, but for FILE.
 // program: as it was called, for the command that resumes a run.
+// The first command in the list is `train`: Dispatch relies on it.
 Commands AddTrainCommands(CLI::App& app, parallel::World* world,
                           const std::string& program = "ada-train");
 Commands AddEvaluateCommands(CLI::App& app);
@@ -52,11 +59,13 @@ Commands AddShippedCommands(CLI::App& app);
 Commands AddCompletionCommands(CLI::App& app);
 
 // `--color WHEN`, of the program and of each command.
+// The choice takes effect as it is parsed, so that it holds for messages about later arguments.
 void AddColor(CLI::App& app);
 // A command whose help ends with `examples`: two lines, "  ada-train NAME ...".
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples);
 
 // `--set KEY=VALUE ...` into `set`, `--format FORMAT` into `format`; both outlive the parsing.
+// The items come in the order of the command line, among those of options that are short for a key.
 void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example);
 void AddFormat(CLI::App& app, std::string& format, const std::string& what);
 
@@ -80,6 +89,7 @@ std::string NearestCommand(const CLI::App& app, const std::string& name);
 
 // `value` of `option` unless it lies outside low..high or is no number: then ConfigError saying
 // what was `expected`.
+// `expected` stands after the word "expected" in the message: "a share, 0 to 1".
 double Checked(double value, double low, double high, const char* option, const char* expected);
 
 }  // namespace ada::cli

@@ -12,11 +12,13 @@
 namespace ada::cli {
 namespace {
 
+// An option or a command with its description, as a shell shows them.
 struct Word {
   std::string name, what;  // what: one line, "" where there is none
 };
 
 // The first line of a description, without what the quotes of shells would trip over.
+// A colon divides name and description in zsh, so it becomes a comma.
 std::string OneLine(const std::string& text) {
   std::string line;
   for (const char c : text.substr(0, text.find('\n')))
@@ -24,10 +26,13 @@ std::string OneLine(const std::string& text) {
   return line;
 }
 
+// All commands, whether they were given or not: CLI11 otherwise lists those of the command line
+// only.
 std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+// Long names only: short ones are as quick to type as to complete.
 std::vector<Word> OptionsOf(const CLI::App& command) {
   std::vector<Word> options;
   for (const CLI::Option* option : command.get_options())
@@ -36,6 +41,7 @@ std::vector<Word> OptionsOf(const CLI::App& command) {
   return options;
 }
 
+// Keys within lists cannot be set one by one, so they are not offered.
 std::vector<std::string> Keys() {
   std::vector<std::string> keys;
   for (const config::KeyInfo& key : config::AllKeys())
@@ -55,6 +61,8 @@ std::string Names(const std::vector<Word>& words) {
   return Joined(names);
 }
 
+// The script finds the command as the first word without a dash, then offers its options, keys
+// after --set, and shipped configurations where a file of that kind is expected.
 void PrintBash(const CLI::App& app, std::ostream& out) {
   std::vector<std::string> names;
   for (const CLI::App* command : CommandsOf(app)) names.push_back(command->get_name());
@@ -98,6 +106,7 @@ void PrintBash(const CLI::App& app, std::ostream& out) {
          "complete -o default -F _ada_train ada-train\n";
 }
 
+// The same with descriptions, which zsh shows next to the words.
 void PrintZsh(const CLI::App& app, std::ostream& out) {
   const auto list = [&out](const char* name, const std::vector<Word>& words) {
     out << "  " << name << "=(";
@@ -134,6 +143,7 @@ void PrintZsh(const CLI::App& app, std::ostream& out) {
          "_ada_train \"$@\"\n";
 }
 
+// Fish wants a line for each option, with a condition when it applies.
 void PrintFish(const CLI::App& app, std::ostream& out) {
   out << "# fish completion of ada-train; made by `ada-train completion fish`\n";
   const auto options = [&out](const std::string& when, const CLI::App& command) {
@@ -153,6 +163,7 @@ void PrintFish(const CLI::App& app, std::ostream& out) {
   }
 }
 
+// The script goes to stdout, to be sourced or put where the shell looks for it.
 int PrintCompletion(const CLI::App& app, const std::string& shell) {
   if (shell == "bash") {
     PrintBash(app, std::cout);
@@ -169,6 +180,7 @@ int PrintCompletion(const CLI::App& app, const std::string& shell) {
 
 }  // namespace
 
+// The script is made when the command runs, so commands that are added after this one are in it.
 Commands AddCompletionCommands(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   CLI::App* completion =

@@ -1,3 +1,5 @@
+// A command that reads a configuration has the same options and the same way to it: a file, a
+// shipped one, or that of a checkpoint, changed by --set and by options that are short for keys.
 #include "cli/config_options.h"
 
 #include <charconv>
@@ -24,11 +26,14 @@ template <class T>
 bool IsA(const std::string& value) {
   T read;
   const char* end = value.data() + value.size();
+  // A number that is too large for T is one all the same; its key refuses it with the range.
   const auto [stopped, error] = std::from_chars(value.data(), end, read);
   return stopped == end && error != std::errc::invalid_argument;
 }
 
 // `value` as it stands behind the key. Its range is the key's affair.
+// Text is quoted where YAML would take it for something else; numbers are only checked for being
+// ones.
 std::string YamlOf(const ShortOption& option, const std::string& value) {
   const std::string given = std::string(option.name) + " " + value;
   if (option.value == Value::kText) return config::YamlText(value);
@@ -39,6 +44,8 @@ std::string YamlOf(const ShortOption& option, const std::string& value) {
   return value;
 }
 
+// Short options become entries of `set` as they are parsed, so the last one of a key wins, as with
+// --set.
 void AddShort(CLI::App& app, ConfigArguments& a, const ShortOption& option) {
   app.add_option_function<std::string>(
          option.name,
@@ -50,6 +57,7 @@ void AddShort(CLI::App& app, ConfigArguments& a, const ShortOption& option) {
       ->trigger_on_parse();
 }
 
+// Notes say what an override dropped; stdout may be CSV, so they go to stderr.
 config::Config WithNotesTold(config::Loaded loaded) {
   for (const std::string& note : loaded.notes) std::cerr << note << '\n';
   return std::move(loaded.config);
@@ -79,6 +87,8 @@ config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
   config::Overrides overrides = std::move(before);
   for (config::Override& item : OverridesOf(a.set)) overrides.push_back(std::move(item));
   const std::filesystem::file_status status = std::filesystem::status(a.config, error);
+  // Whatever is there is taken, also what cannot be read: a shipped configuration of the same name
+  // would be a surprise.
   if (status.type() != std::filesystem::file_type::not_found)
     return config::Load(a.config, overrides);
   const std::string shipped = ShippedPath(a.config);
@@ -108,6 +118,7 @@ config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint)
 
 config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights) {
   config::Config config = FilledConfigOf(a, weights);
+  // Weights of a step are evaluated in the formats of that step.
   if (!config.precision.schedule.empty())
     config.precision = config::PrecisionAt(config.precision, train::StepOfWeights(weights));
   return config;

@@ -8,6 +8,8 @@
 
 namespace ada::cli {
 
+// Commands derive their arguments from it. Options write to it while they are parsed, so it must
+// live as long as the CLI::App.
 struct ConfigArguments {
   std::string config;
   // KEY=VALUE: of --set and of the options that are short for a key, in the order of the command
@@ -16,6 +18,7 @@ struct ConfigArguments {
 };
 
 // An option that is short for a key of the YAML.
+// The texts are literals; `key` is a path as --set has it.
 struct ShortOption {
   enum class Value {
     kText,    // taken as it is: a path or a name
@@ -29,6 +32,7 @@ struct ShortOption {
 };
 
 // --set, and each of `shorts`; all write into a.set.
+// `a` must outlive the parsing. The help of a short option names its key.
 void AddOverrides(CLI::App& app, ConfigArguments& a, const std::vector<ShortOption>& shorts);
 
 // Those that training and evaluation have in common: --device and --threads, --data, --format.

@@ -26,6 +26,7 @@ constexpr char kFooter[] =
     "  ada-train train configs/resnet20_cifar_quick.yaml --policy dynamic --epochs 4 --name "
     "dynamic";
 
+// The order is that of the help.
 Commands AddCommands(CLI::App& app, parallel::World* world, const std::string& program) {
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
@@ -36,6 +37,7 @@ Commands AddCommands(CLI::App& app, parallel::World* world, const std::string& p
   return all;
 }
 
+// Throws ConfigError with the nearest name where there is no such command.
 const CLI::App& CommandNamed(const CLI::App& app, const std::string& name) {
   for (const CLI::App* command : app.get_subcommands({}))
     if (command->get_name() == name) return *command;
@@ -43,7 +45,9 @@ const CLI::App& CommandNamed(const CLI::App& app, const std::string& name) {
 }
 
 // The program's page: without the options of training, which stand in the help of train.
+// Options are removed from `app`, which is not used for parsing after this.
 int PrintHelp(CLI::App& app) {
+  // The options of train are also those of the program, for a command line without a word.
   const auto of_training = [](const CLI::Option* option) {
     const std::string name = option->get_name();
     return name != "--help" && name != "--version" && name != "--color";
@@ -53,6 +57,7 @@ int PrintHelp(CLI::App& app) {
   return 0;
 }
 
+// Returns the command `help`, which needs `app` when it runs: all commands are there by then.
 Command AddHelp(CLI::App& app) {
   auto name = std::make_shared<std::string>();
   CLI::App* help = Add(app, "help", "what the program or a command takes",
@@ -70,6 +75,7 @@ Command AddHelp(CLI::App& app) {
 void RefuseOptionsBefore(const CLI::App& app, const CLI::App& command) {
   for (const CLI::Option* option : app.get_options())
     if (option->count() > 0 && option->get_name() != "--color")
+      // Such an option would be parsed into the arguments of train and be forgotten.
       throw ConfigError(option->get_name() + " stands before the command " + command.get_name() +
                         "; expected behind it, if it is one of its options: `ada-train " +
                         command.get_name() + " --help` lists them");
@@ -87,6 +93,7 @@ void RefuseEmptyValues(const CLI::App& app) {
   }
 }
 
+// One line a part, "NAME VALUE", for reports of faults and for programs.
 int PrintVersions(const parallel::World* world) {
   for (const train::Version& v : train::Versions(world))
     std::cout << v.name << ' ' << v.value << '\n';
@@ -97,6 +104,7 @@ int PrintVersions(const parallel::World* world) {
 }  // namespace
 
 int Dispatch(int argc, char** argv, parallel::World* world) {
+  // They come first, so that help and errors of the parsing are filtered as well, and go last.
   const TerminalText out(std::cout, STDOUT_FILENO), errors(std::cerr, STDERR_FILENO);
   CLI::App app(kDescription);
   app.footer(kFooter);
@@ -104,6 +112,7 @@ int Dispatch(int argc, char** argv, parallel::World* world) {
   const auto format = std::make_shared<HelpFormat>();
   format->label("SUBCOMMAND", "COMMAND");
   app.formatter(format);  // of commands that are added later, too
+  // Every process parses the same arguments; what prints is done by one.
   const bool is_first = world == nullptr || world->rank() == 0;
   Commands commands = AddCommands(app, world, argc > 0 ? argv[0] : "ada-train");
   bool version = false;
@@ -114,6 +123,7 @@ int Dispatch(int argc, char** argv, parallel::World* world) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
+    // CLI11 also throws for --help, with exit code 0.
     if (e.get_exit_code() != 0) throw ConfigError(UsageProblem(app, *train.app, e));
     if (!is_first) return 0;
     if (app.get_subcommands().empty()) return PrintHelp(app);
@@ -123,6 +133,7 @@ int Dispatch(int argc, char** argv, parallel::World* world) {
   RefuseEmptyValues(app);
   for (const CLI::App* given : app.get_subcommands()) RefuseEmptyValues(*given);
   if (version) return is_first ? PrintVersions(world) : 0;
+  // At most one command was given (require_subcommand above); where there is none, train is meant.
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     if (&command != &train) {

@@ -14,6 +14,7 @@
 namespace ada::cli {
 namespace {
 
+// RUN may be given as an operand or by --checkpoint.
 struct EvaluateArguments : ConfigArguments {
   std::string run, checkpoint;
   bool best = false, no_progress = false;
@@ -21,6 +22,7 @@ struct EvaluateArguments : ConfigArguments {
 };
 
 // The file that is evaluated.
+// A folder stands for its newest or best checkpoint, which a line of the log names.
 std::string CheckpointOf(const EvaluateArguments& a, telemetry::Log& log) {
   if (!IsFolder(a.run)) {
     if (a.best)
@@ -35,6 +37,8 @@ std::string CheckpointOf(const EvaluateArguments& a, telemetry::Log& log) {
 }
 
 // In segmentation and detection --predictions is a folder.
+// Before the network is built: an evaluation may take long, and its output must not replace its
+// input.
 void CheckEvaluateOutputs(const EvaluateArguments& a, const std::string& checkpoint,
                           const config::Config& config) {
   const std::string &predictions = a.options.predictions, &outputs = a.options.outputs;
@@ -50,7 +54,10 @@ void CheckEvaluateOutputs(const EvaluateArguments& a, const std::string& checkpo
   paths.Check();
 }
 
+// Without RUN and with --config the network is evaluated as model.init leaves it. Throws
+// ConfigError where neither is given, and what train::Evaluate throws.
 int Evaluate(EvaluateArguments& a) {
+  // RUN after --set is taken for one of its values.
   if (a.checkpoint.empty()) TakeOperand(a.run, a.set);
   if (!a.run.empty() && !a.checkpoint.empty())
     throw ConfigError(a.run + " and --checkpoint " + a.checkpoint + ": expected one of them");
@@ -72,6 +79,7 @@ int Evaluate(EvaluateArguments& a) {
 
 }  // namespace
 
+// With a configuration of its own the weights need not be a checkpoint.
 Commands AddEvaluateCommands(CLI::App& app) {
   auto a = std::make_shared<EvaluateArguments>();
   CLI::App* evaluate = Add(app, "evaluate", "loss and metrics of a checkpoint, as CSV",

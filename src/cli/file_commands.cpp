@@ -15,6 +15,7 @@
 namespace ada::cli {
 namespace {
 
+// "text" stands for no --csv.
 struct InspectArguments {
   std::string file, tensors = "*", format = "fp16", csv = "text";
   std::vector<std::string> set;
@@ -23,11 +24,13 @@ struct InspectArguments {
   bool all = false;
 };
 
+// The format stays a text until all options are parsed, so that its message comes after theirs.
 struct ConvertArguments {
   std::string format = "fp16";
   study::ConvertOptions options;
 };
 
+// Numbers of the made-up trace are optional, so that giving one can be told from the default.
 struct ReplayArguments {
   std::string file, trace, scaling, policy, preset;
   std::vector<std::string> set;
@@ -38,6 +41,7 @@ struct ReplayArguments {
   study::ReplayOptions options;
 };
 
+// The format may be block-scaled; what does not go with one is refused by study::Inspect.
 int Inspect(InspectArguments& a) {
   RequireOperand(a.file, a.set, "FILE", "inspect");
   study::InspectOptions options;
@@ -53,6 +57,7 @@ int Inspect(InspectArguments& a) {
 }
 
 int Convert(ConvertArguments& a) {
+  // The output is written whole before it takes its place, so the input is read to its end first.
   OutputPaths paths;  // IN may be OUT
   paths.Write("OUT", a.options.output);
   paths.Check();
@@ -67,6 +72,7 @@ void AddAxis(CLI::App& app, std::optional<int>& axis) {
       ->type_name("N");
 }
 
+// A policy is named in one of three ways; --set changes its keys in all of them.
 config::LoadedScaling PolicyOf(const ReplayArguments& a) {
   const config::Overrides overrides = OverridesOf(a.set);
   if (!a.scaling.empty() && !(a.policy.empty() && a.preset.empty()))
@@ -83,6 +89,7 @@ config::LoadedScaling PolicyOf(const ReplayArguments& a) {
 }
 
 // The one trace that is named, or the pattern.
+// Also checks that options of a made-up trace and a trace are not given together.
 void TakeTrace(ReplayArguments& a) {
   TakeOperand(a.file, a.set);
   if (!a.file.empty() && !a.trace.empty())
@@ -97,6 +104,7 @@ void TakeTrace(ReplayArguments& a) {
   study::ReplayPattern& pattern = a.options.pattern;
   pattern.steps = a.steps.value_or(pattern.steps);
   pattern.seed = a.seed.value_or(pattern.seed);
+  // Where one of the two is given the other is off, and not at its default.
   if (a.every || a.overflow) {
     pattern.every = a.every.value_or(0);
     pattern.overflow = a.overflow.value_or(0);
@@ -107,11 +115,13 @@ void TakeTrace(ReplayArguments& a) {
   Checked(pattern.overflow, 0, 1, "--overflow", "a share of the attempts, 0 to 1");
 }
 
+// The title says which policy is replayed, for a table and for the notes of a CSV.
 int Replay(ReplayArguments& a) {
   TakeTrace(a);
   config::LoadedScaling loaded = PolicyOf(a);
   a.options.title = "policy " + loaded.scaling.policy;
   if (loaded.scaling.policy == "dynamic") a.options.title += ", preset " + loaded.scaling.preset;
+  // The retries of a step are a matter of `train`, and depend on the preset.
   config::FillScalingDefaults(loaded.scaling, loaded.train);
   for (const std::string& note : loaded.notes)
     std::fprintf(stderr, "ada-train: %s\n", VisibleLines(note).c_str());
@@ -122,6 +132,7 @@ int Replay(ReplayArguments& a) {
   return 0;
 }
 
+// --all and --csv exclude each other: one is for people, the other for programs.
 Command AddInspect(CLI::App& app) {
   auto a = std::make_shared<InspectArguments>();
   CLI::App* inspect =
@@ -160,6 +171,7 @@ Command AddInspect(CLI::App& app) {
   return {inspect, [a] { return Inspect(*a); }};
 }
 
+// IN, OUT and --format are required; CLI11 says so where one is missing.
 Command AddConvert(CLI::App& app) {
   auto a = std::make_shared<ConvertArguments>();
   CLI::App* convert = Add(
@@ -187,6 +199,7 @@ Command AddConvert(CLI::App& app) {
   return {convert, [a] { return Convert(*a); }};
 }
 
+// These options stand in a group of their own in the help.
 void AddPattern(CLI::App& app, ReplayArguments& a) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
     app.add_option(name, value, what)->type_name(type)->group("Without a trace one is made up");
@@ -198,6 +211,7 @@ void AddPattern(CLI::App& app, ReplayArguments& a) {
   add("--seed", a.seed, "N", "of the random ones (default 1)");
 }
 
+// FILE is optional: without one a trace is made up.
 Command AddReplay(CLI::App& app) {
   auto a = std::make_shared<ReplayArguments>();
   CLI::App* replay =

@@ -14,8 +14,10 @@
 namespace ada::cli {
 namespace {
 
+// The largest seed is the last whole number up to which a double holds each one.
 constexpr double kMostGenerated = 1e9, kHottest = 1e6, kLargestSeed = 9007199254740992.0;
 
+// Whole numbers are parsed as doubles, so that 1e6 is one; WholeNumber refuses fractions.
 struct GenerateArguments : ConfigArguments {
   std::string run;
   bool best = false;
@@ -25,6 +27,8 @@ struct GenerateArguments : ConfigArguments {
 };
 
 // "464,3290": one comma, blanks or both between two numbers.
+// Throws ConfigError with the place of the first character that does not fit. Nine digits fit every
+// vocabulary and cannot overflow.
 std::vector<std::int64_t> TokensOf(const std::string& text) {
   constexpr std::size_t kMostDigits = 9;
   const auto skip = [&](std::size_t at, const char* what) {
@@ -59,6 +63,7 @@ double WholeNumber(double value, double low, double high, const char* option,
   return checked;
 }
 
+// The text goes to stdout as it is made; everything else goes to the log.
 int Generate(GenerateArguments& a) {
   RequireOperand(a.run, a.set, "RUN", "generate");
   if (!a.prompt.empty() && !a.prompt_tokens.empty())
@@ -72,6 +77,7 @@ int Generate(GenerateArguments& a) {
       Checked(a.temperature, 0, kHottest, "--temperature", "expected a number from 0 to 1e6");
   o.seed = static_cast<std::uint64_t>(
       WholeNumber(a.seed, 0, kLargestSeed, "--seed", "expected a whole number from 0 to 2^53"));
+  // The folder of a run stands for a checkpoint, as in evaluate.
   const std::string path = WeightsAt(a.run, a.best);
   const config::Config config = EvaluatedConfigOf(a, path);
   telemetry::Log log;
@@ -81,6 +87,7 @@ int Generate(GenerateArguments& a) {
 
 }  // namespace
 
+// RUN may follow --set, so it is not declared as required; RequireOperand asks for it.
 Commands AddGenerateCommands(CLI::App& app) {
   auto a = std::make_shared<GenerateArguments>();
   CLI::App* generate =

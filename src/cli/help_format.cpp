@@ -15,6 +15,7 @@ std::string OnOneLine(std::string text) {
 }
 
 // The words of a command line; what stands in quotes stays together.
+// Only what examples need: quotes of both kinds, no escapes and no variables.
 std::vector<std::string> ShellWords(const std::string& line) {
   std::vector<std::string> words;
   char quote = '\0';
@@ -36,6 +37,7 @@ std::vector<std::string> ShellWords(const std::string& line) {
 }
 
 // A command line over several lines where one is too short, broken in front of options.
+// Options start the lines that follow, since an option and its value belong together.
 std::string Example(const std::string& line) {
   if (TextWidth(line) <= kTerminalWidth) return line;
   constexpr char kContinued[] = " \\\n      ";
@@ -66,6 +68,7 @@ std::string HelpFormat::make_description(const CLI::App* app) const {
 }
 
 std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {
+  // The name is argv[0], which may be a path.
   name.erase(0, name.rfind('/') + 1);
   return CLI::Formatter::make_usage(app, name);
 }
@@ -74,6 +77,7 @@ std::string HelpFormat::make_footer(const CLI::App* app) const {
   std::istringstream lines(app->get_footer());
   std::string text;
   for (std::string line; std::getline(lines, line);)
+    // Examples are command lines and must stay copyable; other lines are prose.
     text += (line.starts_with("  ada-train ") ? Example(line) : Wrapped(line, 0)) + "\n";
   return text;
 }
@@ -88,6 +92,7 @@ std::string HelpFormat::make_subcommand(const CLI::App* command) const {
 }
 
 // "  NAME      WHAT", what goes on below itself.
+// A name that reaches the column has its description on the next line.
 std::string HelpFormat::Row(const std::string& name, const std::string& what) const {
   const std::size_t column = get_column_width();
   std::string text = "  " + name;

@@ -8,6 +8,7 @@ namespace ada::cli {
 // Line ends within a description are blanks: it is broken anew, to the right of the names. Examples
 // that are too long go on after a backslash, as a shell takes them. The program stands in the usage
 // without its folder.
+// Dispatch makes one and gives it to the program before commands are added, which share it.
 class HelpFormat : public CLI::Formatter {
  public:
   std::string make_description(const CLI::App* app) const override;

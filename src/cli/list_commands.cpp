@@ -17,6 +17,7 @@
 namespace ada::cli {
 namespace {
 
+// train::List gives the lines; on a terminal they are wrapped (view.h).
 Command AddList(CLI::App& app, const std::string& what) {
   const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
   return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),
@@ -26,11 +27,14 @@ Command AddList(CLI::App& app, const std::string& what) {
           }};
 }
 
+// Without options the command lists data sets; --preview and --check look at those of a
+// configuration.
 struct DatasetsArguments : ConfigArguments {
   std::string preview, check;
   bool csv = false;
 };
 
+// Returns the exit code of study::CheckData, 3 where a file would end a run.
 int CheckDatasets(DatasetsArguments& a) {
   if (!a.preview.empty() || (!a.config.empty() && a.config != a.check))
     throw ConfigError("--check: names the configuration by itself, without --preview and --config");
@@ -42,6 +46,7 @@ int CheckDatasets(DatasetsArguments& a) {
   return study::CheckData(config, options, std::cout, log);
 }
 
+// Options that belong together are refused one without the other.
 int Datasets(DatasetsArguments& a) {
   if (!a.check.empty()) return CheckDatasets(a);
   if (a.csv) throw ConfigError("--csv: goes with --check");
@@ -54,6 +59,7 @@ int Datasets(DatasetsArguments& a) {
         "--preview and --config belong together: ada-train datasets --preview FILE.png --config "
         "FILE");
   const config::Config config = FilledConfigOf(a);
+  // The sheet must not replace the configuration or the data that it is made of.
   OutputPaths paths;
   paths.Read("--config", a.config);
   paths.Read("data.path", config.data.path);
@@ -63,6 +69,8 @@ int Datasets(DatasetsArguments& a) {
   return 0;
 }
 
+// Without options a list, as the other commands of this file; with some it looks at the data of one
+// configuration.
 Command AddDatasets(CLI::App& app) {
   auto a = std::make_shared<DatasetsArguments>();
   CLI::App* datasets =
@@ -86,6 +94,7 @@ Command AddDatasets(CLI::App& app) {
   return {datasets, [a] { return Datasets(*a); }};
 }
 
+// Made of the tables by which configurations are read.
 Command AddSchema(CLI::App& app) {
   return {Add(app, "schema", "a JSON Schema of the YAML, for editors",
               "  ada-train schema > ada-train.schema.json\n"

@@ -1,3 +1,4 @@
+// Options that several commands have, and operands that --set has swallowed.
 #include <algorithm>
 
 #include "cli/commands.h"
@@ -21,6 +22,7 @@ void AddColor(CLI::App& app) {
       ->trigger_on_parse();
 }
 
+// Every command has --color, so that it may stand before or after the command.
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples) {
   CLI::App* command = app.add_subcommand(name, what);
   command->group("Commands");
@@ -38,6 +40,8 @@ void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example) {
          },
          std::string("override a key: ") + example)
       ->type_name("KEY=VALUE")
+      // Several pairs may follow one --set; that is why it also takes an operand that comes after
+      // them.
       ->expected(1, -1)
       ->trigger_on_parse();
 }
@@ -51,6 +55,7 @@ config::Overrides OverridesOf(const std::vector<std::string>& set) {
   config::Overrides overrides;
   for (const std::string& item : set) {
     const std::size_t equals = item.find('=');
+    // The value may hold equal signs, and may be empty: the first one divides.
     if (equals == std::string::npos || equals == 0)
       throw ConfigError("--set " + item +
                         ": expected KEY=VALUE, for example --set scaling.scale=1024");
@@ -76,6 +81,7 @@ void RequireOperand(std::string& operand, std::vector<std::string>& set, const s
 }
 
 double Checked(double value, double low, double high, const char* option, const char* expected) {
+  // NaN fails both comparisons and is refused.
   if (value >= low && value <= high) return value;
   throw ConfigError(std::string(option) + " " + ShortestText(value) + ": expected " + expected);
 }

@@ -13,6 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The folder is resolved through links, the name is not: a link at the place itself is what is
+// replaced.
 fs::path PlaceOf(const std::string& path) {
   std::error_code error;
   fs::path whole = fs::absolute(path, error).lexically_normal();
@@ -20,12 +22,15 @@ fs::path PlaceOf(const std::string& path) {
   return fs::weakly_canonical(whole.parent_path(), error) / whole.filename();
 }
 
+// /dev/stdout or a pipe may be named several times and cannot be overwritten.
 bool IsDevice(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
 }
 
+// Whether writing to `place` would replace the input, or the file that a link of the input leads
+// to.
 bool LeadsTo(const std::string& input, const fs::path& place) {
   std::error_code error;
   return PlaceOf(input) == place || fs::weakly_canonical(input, error) == place;
@@ -62,6 +67,7 @@ void OutputPaths::Check() const {
       if (LeadsTo(input.path, place))
         throw ConfigError(shown + ": is what is read (" + input.what + " " + input.path +
                           "); expected another place");
+    // A file that a run writes itself, such as its CSV files, would be mistaken for the run's.
     const std::string run = telemetry::RunThatKeeps(output->path);
     if (!run.empty())
       throw ConfigError(shown + ": belongs to the run in " + run +

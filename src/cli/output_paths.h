@@ -7,6 +7,7 @@ namespace ada::cli {
 
 // What a command reads and writes. `what` is the option or operand, for messages; an empty path is
 // one that is not given. Devices and FIFOs may be read and written together.
+// A command names all its paths, then calls Check once, before any work that takes long.
 class OutputPaths {
  public:
   void Read(const std::string& what, const std::string& path);

@@ -14,6 +14,7 @@ namespace {
 // As large as a side of a picture may be made here.
 constexpr int kMostSide = 32768;
 
+// Corners and sizes are texts here; ReadBox and ReadSizes turn them into numbers.
 struct PictureArguments {
   std::string box, resize;
   std::optional<int> center_crop;
@@ -22,6 +23,7 @@ struct PictureArguments {
 
 // The whole numbers that `text` holds, with `between` between them; empty where it holds anything
 // else.
+// A number that an int cannot hold makes the list empty, too.
 std::vector<int> NumbersOf(const std::string& text, char between) {
   std::vector<int> numbers;
   const char *at = text.data(), *end = at + text.size();
@@ -37,6 +39,7 @@ std::vector<int> NumbersOf(const std::string& text, char between) {
 }
 
 // Whether a word is the first of the two that there are.
+// For options that are one of two words.
 bool IsFirst(const char* option, const std::string& word, const std::string& first,
              const std::string& second) {
   if (word != first && word != second)
@@ -44,6 +47,7 @@ bool IsFirst(const char* option, const std::string& word, const std::string& fir
   return word == first;
 }
 
+// Whether the box lies in the picture is checked once the picture's size is known.
 void ReadBox(PictureArguments& a) {
   if (a.box.empty()) return;
   const std::vector<int> n = NumbersOf(a.box, ',');
@@ -53,6 +57,7 @@ void ReadBox(PictureArguments& a) {
   a.options.box = {n[0], n[1], n[2], n[3]};
 }
 
+// Sides are bounded before memory is asked for.
 void ReadSizes(PictureArguments& a) {
   constexpr char kSide[] = "a number of pixels from 1 to 32768";
   if (a.center_crop)
@@ -65,6 +70,7 @@ void ReadSizes(PictureArguments& a) {
                       ": expected N (the shorter side) or HxW (height and width), for example 256 "
                       "or 224x224");
   for (const int side : n) Checked(side, 1, kMostSide, "--resize", kSide);
+  // One number keeps the picture's shape, two give both sides.
   if (n.size() == 1) a.options.shorter_side = n[0];
   if (n.size() == 2) {
     a.options.height = n[0];
@@ -74,6 +80,7 @@ void ReadSizes(PictureArguments& a) {
 
 }  // namespace
 
+// IN is read by the loader's own functions, so the picture is what a network would get.
 Commands AddPictureCommands(CLI::App& app) {
   auto a = std::make_shared<PictureArguments>();
   CLI::App* picture =
@@ -87,6 +94,7 @@ Commands AddPictureCommands(CLI::App& app) {
       ->add_option("-o,--output", a->options.output,
                    "the PNG to write (default: none; size and kind are printed)")
       ->type_name("OUT.png");
+  // The group's title is in the help; the order of the options is that in which they act.
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
     picture->add_option(name, value, what)
         ->type_name(type)

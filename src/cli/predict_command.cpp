@@ -14,6 +14,7 @@
 namespace ada::cli {
 namespace {
 
+// Photos are files or folders; train::Predict lists the folders.
 struct PredictArguments : ConfigArguments {
   std::vector<std::string> photos;
   std::string checkpoint;
@@ -22,12 +23,14 @@ struct PredictArguments : ConfigArguments {
 };
 
 // Then the checkpoint's own data set is not the one that is asked for.
+// A checkpoint knows sizes, means and class names of its data; keys of `data` ask for others.
 bool ChangesData(const config::Overrides& overrides) {
   return std::any_of(overrides.begin(), overrides.end(), [](const auto& override) {
     return override.first == "data" || override.first.starts_with("data.");
   });
 }
 
+// Photos may lie in the folder that is written to, so each of them is checked.
 void CheckPredictOutputs(const PredictArguments& a, const std::string& checkpoint) {
   OutputPaths paths;
   paths.ReadCheckpoint("--checkpoint", checkpoint);
@@ -37,6 +40,8 @@ void CheckPredictOutputs(const PredictArguments& a, const std::string& checkpoin
   paths.Check();
 }
 
+// Throws ConfigError for options that are missing or exclude each other, then what train::Predict
+// throws.
 int Predict(PredictArguments& a) {
   if (a.photos.empty())
     throw ConfigError(
@@ -49,9 +54,11 @@ int Predict(PredictArguments& a) {
   if (a.options.top < 1) throw ConfigError("--top: expected 1 or more");
   if (a.csv) a.options.format = train::PredictFormat::kCsv;
   if (a.json) a.options.format = train::PredictFormat::kJson;
+  // Looked up before the configuration, which may be that of the checkpoint.
   const std::string path = WeightsAt(a.checkpoint, a.best);
   CheckPredictOutputs(a, path);
   const config::Config config = EvaluatedConfigOf(a, path);
+  // Otherwise the checkpoint's own data set says sizes and class names, and need not be there.
   a.options.asks_data = !a.config.empty() || ChangesData(OverridesOf(a.set));
   telemetry::Log log;
   train::Predict(config, path, a.photos, a.options, std::cout, log);
@@ -81,6 +88,7 @@ Commands AddPredictCommands(CLI::App& app) {
                    "the experiment (YAML or JSON), instead of the checkpoint's own; sizes and\n"
                    "names then come from its data set, as with --data and --set data...")
       ->type_name("FILE");
+  // --device, --threads, --data and --format are short for keys, as in train and evaluate.
   std::vector<ShortOption> shorts = DataOptions();
   for (const ShortOption& option : MachineOptions()) shorts.push_back(option);
   AddOverrides(*predict, *a, shorts);

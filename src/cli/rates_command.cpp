@@ -12,12 +12,14 @@
 namespace ada::cli {
 namespace {
 
+// `every` is the distance of rows in steps.
 struct RatesArguments : ConfigArguments {
   std::string file;
   std::optional<std::int64_t> steps_per_epoch;  // unset: those of the data set
   std::int64_t every = 1;
 };
 
+// With --steps-per-epoch no data set is opened, so rates can be printed on any machine.
 int Rates(RatesArguments& a) {
   if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "rates");
   if (a.config.empty()) a.config = a.file;
@@ -34,6 +36,7 @@ int Rates(RatesArguments& a) {
 
 }  // namespace
 
+// The rates are those of a run with this configuration that skips no step.
 Commands AddRatesCommands(CLI::App& app) {
   auto a = std::make_shared<RatesArguments>();
   CLI::App* rates =

@@ -14,6 +14,7 @@
 namespace ada::cli {
 namespace {
 
+// Formats are a list, although a run is judged by one: several are for dumps.
 struct WhatIfArguments {
   std::string folder, dump, policy;
   std::vector<std::string> formats;
@@ -22,15 +23,18 @@ struct WhatIfArguments {
   ViewFlags view;
 };
 
+// The folders of the two runs, A on the left.
 struct CompareArguments {
   std::string a, b;
   bool all = false;
 };
 
+// Not required here: an operand after --set is found only later (RequireOperand).
 void AddFolder(CLI::App& app, std::string& folder, const char* what) {
   app.add_option("RUN_DIR", folder, what)->type_name("");
 }
 
+// Histograms do not know which values share a block, so such formats need a dump.
 bool AnyOfBlocks(const std::vector<AnyFormat>& formats) {
   return std::any_of(formats.begin(), formats.end(), [](const AnyFormat& format) {
     return std::holds_alternative<BlockFormat>(format);
@@ -38,6 +42,7 @@ bool AnyOfBlocks(const std::vector<AnyFormat>& formats) {
 }
 
 // For the tensors of a dump only formats are judged. what: says that it is one.
+// Throws ConfigError for options that have no meaning for a dump.
 int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::string& dump,
                  const std::vector<AnyFormat>& formats) {
   const char* other = a.scale             ? "--scale"
@@ -50,6 +55,8 @@ int WhatIfOfDump(const WhatIfArguments& a, const std::string& what, const std::s
   return 0;
 }
 
+// There are three questions: a dump that is named; a run and a block-scaled format, which its
+// newest dump answers; and a run and a plain format, scale or policy, which its histograms answer.
 int WhatIf(WhatIfArguments& a) {
   std::vector<AnyFormat> formats;
   for (const std::string& format : a.formats) formats.push_back(config::ReadAnyFormat(format));
@@ -78,6 +85,7 @@ int WhatIf(WhatIfArguments& a) {
                       ": a run is judged by one plain format; several are for dumps");
   if (!formats.empty()) options.format = std::get<NumberFormat>(formats.front());
   if (a.scale)
+    // A scale is fp32 in a run, subnormals included.
     options.scale = Checked(*a.scale, FLT_TRUE_MIN, FLT_MAX, "--scale",
                             "a positive number that fp32 can hold, for example 1024");
   options.policy = a.policy;
@@ -87,6 +95,7 @@ int WhatIf(WhatIfArguments& a) {
   return 0;
 }
 
+// The bounds are those of the keys underflow_target and headroom_bits, which the advice may write.
 int RecommendFor(const study::RecommendOptions& options) {
   Checked(options.underflow_target, 0, 1, "--underflow-target",
           "a share as in the YAML, 0 to 1 (0.001: 0.1 %)");
@@ -95,11 +104,14 @@ int RecommendFor(const study::RecommendOptions& options) {
   return 0;
 }
 
+// The exit code is that of a signal that ended the watching, else 0.
 int WatchRun(const study::WatchOptions& options) {
   Checked(options.interval, 0.1, 3600, "--interval", "seconds, 0.1 to 3600");
   return study::Watch(options);
 }
 
+// The folder and --dump exclude each other; that is checked after the parsing, since the folder may
+// stand among the values of --set.
 Command AddWhatIf(CLI::App& app) {
   auto a = std::make_shared<WhatIfArguments>();
   CLI::App* command =
@@ -120,6 +132,7 @@ Command AddWhatIf(CLI::App& app) {
                    "instead of each tensor's own; a name or '{exponent: 4, mantissa: 3}'; of a\n"
                    "dump several. Block-scaled ones are judged in the run's newest dump")
       ->type_name("FORMAT")
+      // One value for each --format: what follows the value is an operand or another option.
       ->allow_extra_args(false);
   command->add_option("--scale", a->scale, "that every tensor would carry (default: its own)")
       ->type_name("S");
@@ -130,6 +143,7 @@ Command AddWhatIf(CLI::App& app) {
   return {command, [a] { return WhatIf(*a); }};
 }
 
+// Both numbers have the defaults of RecommendOptions, which the help repeats.
 Command AddRecommend(CLI::App& app) {
   auto a = std::make_shared<study::RecommendOptions>();
   CLI::App* command =
@@ -151,6 +165,8 @@ Command AddRecommend(CLI::App& app) {
   return {command, [a] { return RecommendFor(*a); }};
 }
 
+// The fragment of --yaml holds all changes, or only a comment, which train --with reads as no
+// change.
 Command AddAdvise(CLI::App& app) {
   auto a = std::make_shared<study::AdviseOptions>();
   CLI::App* command = Add(app, "advise", "what to change after a run, in five lines at most",
@@ -167,6 +183,7 @@ Command AddAdvise(CLI::App& app) {
           }};
 }
 
+// Both folders are required operands; their order is that of the columns.
 Command AddCompare(CLI::App& app) {
   auto a = std::make_shared<CompareArguments>();
   CLI::App* command =
@@ -182,6 +199,7 @@ Command AddCompare(CLI::App& app) {
           }};
 }
 
+// The table is drawn by study::Watch, which also decides whether there is a screen to draw on.
 Command AddWatch(CLI::App& app) {
   auto a = std::make_shared<study::WatchOptions>();
   CLI::App* command = Add(app, "watch", "a live table of a run's layers, from its folder",

@@ -13,6 +13,7 @@ namespace {
 constexpr char kVocGroup[] = "voc (average precision of boxes)";
 constexpr char kSegmentationGroup[] = "segmentation (IoU and accuracy of label images)";
 
+// Both kinds of scores share one command, so their options are declared together.
 struct ScoreArguments {
   std::string what;
   study::VocScoreOptions voc;
@@ -21,6 +22,7 @@ struct ScoreArguments {
 };
 
 // Throws ConfigError unless `what` has all of these options and none of the others.
+// CLI11 cannot make options depend on the word of an operand.
 void CheckOptions(const CLI::App& app, const std::string& what,
                   const std::vector<const char*>& needed, const std::vector<const char*>& foreign) {
   for (const char* name : needed) {
@@ -35,6 +37,7 @@ void CheckOptions(const CLI::App& app, const std::string& what,
   }
 }
 
+// Files are read only after the options were found to fit the word.
 int Score(const CLI::App& app, ScoreArguments& a) {
   a.voc.view = a.segmentation.view = a.view.View();
   if (a.what == "voc") {
@@ -56,6 +59,7 @@ int Score(const CLI::App& app, ScoreArguments& a) {
 
 }  // namespace
 
+// Two groups of options in the help show which word takes which.
 Commands AddScoreCommands(CLI::App& app) {
   auto a = std::make_shared<ScoreArguments>();
   CLI::App* score =
@@ -70,6 +74,7 @@ Commands AddScoreCommands(CLI::App& app) {
   };
   add("--data", a->voc.folders, "FOLDER",
       "with Annotations and ImageSets/Main, or with such years; repeatable", kVocGroup);
+  // Repeatable, with one value each time: what follows the value is not a second folder.
   score->get_option("--data")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add("--split", a->voc.split, "NAME", "the list in ImageSets/Main (default: test)", kVocGroup);
   add("--detections", a->voc.detections, "FILE.csv",

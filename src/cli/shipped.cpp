@@ -1,3 +1,4 @@
+// The program finds its files by its own place, so an installation can be moved as a whole.
 #include "cli/shipped.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The first of the folders, seen from the program's own, that has `file`. "": none has.
+// The link is read and not argv[0], which may be a name in PATH or a link of the user.
 fs::path Beside(std::initializer_list<const char*> folders, const char* file) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -21,6 +23,7 @@ fs::path Beside(std::initializer_list<const char*> folders, const char* file) {
 
 }  // namespace
 
+// A file that every version has tells the folder from others of the same name.
 std::string ShippedConfigs() {
   return Beside({"../share/ada-train/configs", "../configs"}, "fashion_quickstart.yaml").string();
 }
@@ -33,6 +36,8 @@ std::string FetchScript() {
 std::string Installation() {
   const fs::path configs = ShippedConfigs();
   if (configs.empty()) return "alone";
+  // An installed tree is told from a source tree by the names of the folders around the
+  // configurations.
   const fs::path share = configs.parent_path();
   if (share.filename() != "ada-train" || share.parent_path().filename() != "share")
     return "source tree";
@@ -53,6 +58,7 @@ std::vector<std::string> ShippedNames() {
   return names;
 }
 
+// Looked up among the names and not by path, so `name` cannot lead out of the folder.
 std::string ShippedPath(const std::string& name) {
   const fs::path root = ShippedConfigs();
   if (root.empty() || name.empty()) return "";

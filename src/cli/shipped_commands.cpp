@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMostBytes = 1 << 20;
 
 // The first sentence of the comment at the top of a configuration.
+// The comments at the top of configurations begin with what they are for.
 std::string FirstSentence(const std::string& text) {
   std::string comment;
   for (std::size_t at = 0; at < text.size() && text[at] == '#';) {
@@ -37,6 +38,7 @@ std::string FirstSentence(const std::string& text) {
   return comment;
 }
 
+// Every shipped configuration is loaded, so one that does not load shows here.
 void PrintConfigs(std::ostream& out) {
   const fs::path root = ShippedConfigs();
   if (root.empty())
@@ -53,6 +55,7 @@ void PrintConfigs(std::ostream& out) {
 }
 
 // Copies a shipped configuration into the working directory, where nothing of that name may be.
+// The name of the copy is the last part of the shipped name, without its folder.
 void CopyConfig(const std::string& name, std::ostream& out) {
   const std::string path = ShippedPath(name);
   if (path.empty()) {
@@ -60,12 +63,14 @@ void CopyConfig(const std::string& name, std::ostream& out) {
                       DidYouMean(NearestName(name, ShippedNames())));
   }
   const std::string target = fs::path(path).filename().string();
+  // Nothing of the user's is overwritten; a link that leads nowhere counts too.
   if (IsThere(target))
     throw OutputError(target + ": is there already; delete or rename it first, then copy");
   WriteFileAtomically(target, ReadFile<ConfigError>(path, kMostBytes));
   out << target << '\n';
 }
 
+// Without --copy the list is printed, with what each is for and which data it needs.
 Command AddConfigs(CLI::App& app) {
   auto copy = std::make_shared<std::string>();
   CLI::App* configs = Add(app, "configs", "list the configurations that come with the program",
@@ -87,6 +92,7 @@ Command AddConfigs(CLI::App& app) {
 }
 
 // Becomes the data script; returns only where that cannot be started.
+// Terminal, signals and exit code are then the script's.
 int Fetch(const CLI::App& fetch) {
   const std::string script = FetchScript();
   if (script.empty())
@@ -109,6 +115,7 @@ Command AddFetch(CLI::App& app) {
                         "  ada-train fetch cifar10\n"
                         "  ada-train fetch fashion_mnist --from /usr/share/datasets/fashion-mnist\n"
                         "  ada-train fetch --help");
+  // All that follows the word goes to the script as it is, --help too.
   fetch->prefix_command();
   fetch->set_help_flag();
   return {fetch, [fetch] { return Fetch(*fetch); }};

@@ -10,6 +10,8 @@ namespace ada::cli {
 namespace {
 
 // Keeps a line until it is whole: no character is looked at in two pieces.
+// A stream buffer in front of another one. It passes whole lines on, and the rest when it is
+// flushed.
 class Filter : public std::streambuf {
  public:
   explicit Filter(std::streambuf* to) : to_(to) {}
@@ -20,6 +22,7 @@ class Filter : public std::streambuf {
     line_ += traits_type::to_char_type(c);
     return line_.back() != '\n' || Pass() ? c : traits_type::eof();
   }
+  // Text without a line end is only kept; that is success.
   std::streamsize xsputn(const char* text, std::streamsize size) override {
     line_.append(text, static_cast<std::size_t>(size));
     return line_.find('\n') == std::string::npos || Pass() ? size : 0;
@@ -51,6 +54,7 @@ TerminalText::~TerminalText() {
   if (filter_ == nullptr) return;
   stream_.flush();
   const std::ios::iostate state = stream_.rdstate();
+  // Exchanging the buffer clears the stream's state, which main.cpp still asks for.
   stream_.rdbuf(before_);  // forgets what went wrong
   stream_.clear(state);
 }

@@ -9,6 +9,7 @@ namespace ada::cli {
 
 // While it lives, text for `stream` is made visible, if `descriptor`, to which the stream goes, is
 // a terminal.
+// Dispatch makes one for each of stdout and stderr. The stream must outlive it.
 class TerminalText {
  public:
   TerminalText(std::ostream& stream, int descriptor);

@@ -15,8 +15,13 @@
 namespace ada::cli {
 namespace {
 
+// One object for the options of the program and those of `train`, of which only one set can be
+// given.
 struct TrainArguments : ConfigArguments {
+  // FILE and `config` name one configuration in two ways; `resume_from` is the value of --resume,
+  // `with` a file of keys.
   std::string file, resume_from, with, log_level = "info";
+  // An option without a value (--resume) can be told from none only by its count.
   CLI::Option *resume = nullptr, *resume_without_word = nullptr;
   bool overwrite = false, dry_run = false, measure = false, print_config = false;
   bool quiet = false, verbose = false, no_progress = false;
@@ -25,6 +30,7 @@ struct TrainArguments : ConfigArguments {
 };
 
 // Keys that are changed most.
+// Whatever has no short form is set by --set.
 std::vector<ShortOption> TrainOptions() {
   using Value = ShortOption::Value;
   std::vector<ShortOption> all = {
@@ -41,6 +47,7 @@ std::vector<ShortOption> TrainOptions() {
 }
 
 // Returns --resume.
+// Called twice, for the program and for the command; both write to the same arguments.
 CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
   app.add_option("-c,--config", a.config, "the same as FILE")->type_name("FILE");
   CLI::Option* resume = app.add_option("--resume", a.resume_from,
@@ -68,6 +75,7 @@ CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
   return resume;
 }
 
+// --quiet and --verbose beat --log-level. Throws ConfigError for an unknown level.
 telemetry::LogLevel LevelOf(const TrainArguments& a) {
   if (a.quiet) return telemetry::LogLevel::kWarning;
   if (a.verbose) return telemetry::LogLevel::kDebug;
@@ -76,6 +84,8 @@ telemetry::LogLevel LevelOf(const TrainArguments& a) {
 
 // The folder after --resume, without slashes at its end; "": none. What follows --resume may be
 // FILE; then it becomes a.config. Where FILE is not given it is the folder's configuration.
+// --resume takes at most one value, which may have been meant as FILE: a folder is a run, a file
+// the configuration.
 std::string TakeResumeFolder(TrainArguments& a) {
   std::string folder = a.resume_from;
   if (folder.empty()) return "";
@@ -91,6 +101,7 @@ std::string TakeResumeFolder(TrainArguments& a) {
     if (item.starts_with("output="))
       throw ConfigError("--resume " + folder + ": names the run's folder, and so does --output (" +
                         item + "); expected one of them");
+  // The folder is compared with `output` and shown in messages.
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   if (!a.config.empty()) return folder;
   a.config = folder + "/config.yaml";
@@ -103,6 +114,8 @@ std::string TakeResumeFolder(TrainArguments& a) {
 }
 
 // The configuration that the arguments ask for, with its notes.
+// The configuration comes from FILE or --config, else from the folder of --resume. Keys of --with
+// come before those of --set, which win. Throws ConfigError where nothing names one.
 config::Loaded LoadFor(TrainArguments& a) {
   if (a.config.empty()) TakeOperand(a.file, a.set);
   if (!a.file.empty() && !a.config.empty())
@@ -120,11 +133,14 @@ config::Loaded LoadFor(TrainArguments& a) {
       LoadConfig(a, a.with.empty() ? config::Overrides{} : config::OverridesFrom(a.with));
   config::FillDefaults(loaded.config);
   std::error_code error;  // a folder that was moved since
+  // The stored configuration names the folder where the run was; what was given on the command line
+  // is where it is.
   if (!folder.empty() && !std::filesystem::equivalent(loaded.config.output, folder, error))
     loaded.config.output = folder;
   return loaded;
 }
 
+// All processes of a run come here with the same arguments; train/run.cpp lets them take part.
 int Train(TrainArguments& a, parallel::World* world, const std::string& program) {
   // With several processes only the first one prints; an error that ends one of the others is
   // printed all the same.
@@ -132,6 +148,7 @@ int Train(TrainArguments& a, parallel::World* world, const std::string& program)
   telemetry::Log log(is_first ? LevelOf(a) : telemetry::LogLevel::kError);
   const config::Loaded loaded = LoadFor(a);
   for (const std::string& note : loaded.notes) log.Info(note);
+  // All processes have read the configuration, so all fail alike where it is wrong.
   if ((a.print_config || a.dry_run) && !is_first) return 0;
   if (a.print_config) {
     std::cout << config::ToYaml(loaded.config);

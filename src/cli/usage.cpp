@@ -1,4 +1,6 @@
 // What is said of a command line that cannot be parsed.
+// CLI11 says that an argument was not expected; these messages add what was probably meant: an
+// option, a command, or a key of the configuration.
 #include <algorithm>
 
 #include "cli/commands.h"
@@ -10,6 +12,7 @@
 namespace ada::cli {
 namespace {
 
+// A single dash is an operand, standard input.
 bool IsOption(const std::string& argument) {
   return argument.size() > 1 && argument.front() == '-' && argument != "--";
 }
@@ -24,6 +27,7 @@ std::string HelpOf(const CLI::App& command) {
 }
 
 // The keys of the YAML that are called like an option: train.max_steps of "max-steps".
+// All of them are named, since a name such as `every` may be a key of several sections.
 std::string KeysCalled(std::string option) {
   std::replace(option.begin(), option.end(), '-', '_');
   std::string found;
@@ -37,6 +41,7 @@ std::string KeysCalled(std::string option) {
 }
 
 // "--epoch": what it is not, and the option or the key that was probably meant.
+// Which commands take keys of the YAML is told by whether they have --config.
 std::string UnknownOption(const std::string& argument, const CLI::App& command) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> known;  // without the dashes, which would make all names alike
@@ -47,12 +52,14 @@ std::string UnknownOption(const std::string& argument, const CLI::App& command) 
   const std::string keys = takes_keys ? KeysCalled(bare) : "";
   const std::string nearest = NearestName(bare, known);
   const std::string text = Visible(name) + " is no option of " + command.get_name();
+  // A key of exactly this name is a better guess than an option with a similar one.
   if (!keys.empty()) return text + DidYouMean(keys);
   if (!nearest.empty()) return text + DidYouMean("--" + nearest);
   return text + (takes_keys ? "; any key of the YAML is --set KEY=VALUE" : "");
 }
 
 // An operand where a command was expected.
+// A file where a command was expected is probably a configuration to train with.
 std::string UnknownCommand(const std::string& argument, const CLI::App& app) {
   const std::string nearest = NearestCommand(app, argument);
   const auto ends = [&](const char* ending) { return argument.ends_with(ending); };
@@ -66,6 +73,7 @@ std::string UnknownCommand(const std::string& argument, const CLI::App& app) {
 }
 
 // What no command knows, in the order in which it was given.
+// Only unknown options are told where there are any: operands after them may be their values.
 std::string Unexpected(const std::vector<std::string>& left, const CLI::App& app,
                        const CLI::App* given, const CLI::App& train) {
   if (given == nullptr && !left.empty() && !IsOption(left.front()))
@@ -93,6 +101,8 @@ std::string NearestCommand(const CLI::App& app, const std::string& name) {
   return DidYouMean(NearestName(name, names));
 }
 
+// Arguments that nothing expects have a message of their own; all else is CLI11's, with where to
+// read on.
 std::string UsageProblem(const CLI::App& app, const CLI::App& train, const CLI::ParseError& error) {
   const std::vector<CLI::App*> given = app.get_subcommands();
   const CLI::App* command = given.empty() ? nullptr : given.front();

@@ -1,3 +1,5 @@
+// The rule is the same for every command: a table or wrapped lines on a terminal, CSV or one line
+// an item elsewhere, unless an option says otherwise.
 #include "cli/view.h"
 
 #include <unistd.h>
@@ -21,6 +23,7 @@ void PrintIndented(std::string_view text, std::ostream& out) {
 }
 
 // "NAME: MEANING; SOURCE; CONSTANTS", a block for each; a meaning may have a `;` of its own.
+// Cut from the end, where source and constants hold no semicolon.
 void PrintPolicy(std::string_view line, std::ostream& out) {
   const std::size_t name = line.find(": "), constants = line.rfind("; "),
                     source = line.rfind("; ", constants - 1);
@@ -30,6 +33,7 @@ void PrintPolicy(std::string_view line, std::ostream& out) {
   PrintIndented("defaults: " + std::string(line.substr(constants + 2)), out);
 }
 
+// Counts what was listed by the beginnings of lines, and says how one is chosen and tried.
 void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
   std::int64_t presets = 0, methods = 0;
   for (const std::string& line : lines) {
@@ -46,6 +50,7 @@ void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
 
 }  // namespace
 
+// Programs get one line an item, unwrapped, whatever its length.
 void PrintList(const std::string& what) {
   const std::vector<std::string> lines = train::List(what);
   const bool terminal = isatty(STDOUT_FILENO) == 1;
@@ -59,6 +64,7 @@ void PrintList(const std::string& what) {
   }
 }
 
+// Only standard output counts: a table may be wanted with stderr in a file.
 study::View ViewFlags::View() const {
   if (csv && table) throw ConfigError("--csv and --table; expected one of them");
   const bool terminal = isatty(STDOUT_FILENO) == 1;

@@ -1,6 +1,9 @@
 // The configuration as typed structs: one field per YAML key, of the same name, with its default. A
 // section that a room takes as it is has that room's own struct (scaling::Settings,
 // optim::Schedule). Reading, checking and writing YAML is load.h's work.
+// The structs are plain data without invariants: a member holds its default until a section's table
+// (sections/) reads a value into it, and members that depend on others (a policy's bounds, the
+// evaluation's batch) stay unset until FillDefaults or the room that uses them resolves them.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -25,8 +28,13 @@
 
 namespace ada::config {
 
+// What computes. kAuto takes a GPU where one works, else the CPU.
 enum class DeviceKind { kAuto, kCpu, kCuda };
+// Where products of FP8 operands are computed on a GPU: kEmulated multiplies them as values of a
+// wider format with fp32 sums, kHardware uses the GPU's 8-bit units, whose sums keep fewer bits.
 enum class Fp8Products { kEmulated, kHardware };
+// The section `device`: the backend of a run, its threads and, on a GPU, how plans are chosen. A
+// resumed run may have another one.
 struct DeviceConfig {
   DeviceKind kind = DeviceKind::kAuto;
   int index = 0;    // of `cuda:1`
@@ -37,6 +45,8 @@ struct DeviceConfig {
   bool compare = false;  // with the CPU, op by op
 };
 
+// The key `data.normalize`: what is subtracted from pixels / 255 and what they are divided by.
+// kStandard takes the numbers of the data set's row in the catalog, or measures them.
 struct NormalizeConfig {
   enum class Kind { kStandard, kNone, kCustom } kind = Kind::kStandard;
   std::vector<double> mean, std;  // one per channel, kCustom only
@@ -46,19 +56,33 @@ struct MixConfig {
   double alpha = 0;  // the share of the first image is drawn from Beta(alpha, alpha); 0: never
   double p = 1;      // share of the batches; where mixup and cutmix both are on: 1/2 each
 };
+// Random changes of training images that every data set of images knows. What only pictures of
+// several sizes need (crops that are resized, jitter of colors, the changes of SSD) is in
+// DataConfig::changes.
 struct AugmentConfig {
+  // The sides get `pad` black pixels before the crop is cut out of the larger image.
   int pad = 0;
   bool random_crop = false;
   bool horizontal_flip = false;
   MixConfig mixup, cutmix;
 };
+// The key `data.limit`: a smaller data set for a trial run. It counts sequences where data are
+// tokens.
 struct LimitConfig {
   std::int64_t train = 0, test = 0;  // first N images; 0: all
 };
+// What becomes of an image whose picture, label image or annotation cannot be used: the run ends
+// with an error, or the image is left out, counted and named.
 enum class BrokenImages { kFail, kSkip };
+// The names of a data set's splits, which are the names of its folders or lists. Only camvid and
+// voc read them.
 struct SplitsConfig {
   std::string train, test, validation;  // empty: the data set's own
 };
+// The section `data`: which data set, where its files are, and how samples become batches. Several
+// members belong to some data sets only; the table in section_data.cpp refuses their keys
+// elsewhere, so the others keep defaults that nobody reads. train/assemble_data.cpp makes a loader
+// of it.
 struct DataConfig {
   std::string dataset = "synthetic";  // one of data::Catalog; a required key
   std::string path;
@@ -74,6 +98,7 @@ struct DataConfig {
   data::TokenType element = data::TokenType::kAuto;  // tokens: of a file's numbers
   int vocabulary = 0;                                // tokens, tensors; 0: as the files have
   int context = 0;                                   // tokens of a window; required
+  // A batch is what one weight update sees, over all processes and all parts of train.accumulate.
   int batch_size = 128;
   // Nothing: kEvaluationBatch, of long sequences fewer (train::Completed).
   std::optional<int> evaluate_batch_size;
@@ -84,9 +109,13 @@ struct DataConfig {
   NormalizeConfig normalize;
   AugmentConfig augment;
   data::ImageChanges changes;  // resize and center_crop; the others are keys of `augment`
+  // Threads that make batches ahead; 0: the training thread makes them. Unset: the default depends
+  // on how costly the data set's images are to decode.
   std::optional<int> workers;
   BrokenImages on_broken = BrokenImages::kFail;
   LimitConfig limit;
+  // Training samples that are held back as the split `validation`: the last N of them, or a share
+  // of each class that the seed draws. At most one of the two members is not zero.
   std::int64_t validation = 0;
   double validation_share = 0;  // instead of `validation`, which is the same key
   data::SyntheticSpec synthetic;
@@ -105,6 +134,8 @@ struct LayerConfig : graph::LayerKeys {
   Location where;
 };
 
+// Distributions by which weights start. The first six scale with the fan of the weight (He et al.
+// 2015, Glorot and Bengio 2010, LeCun et al. 1998); the others take their numbers from InitRule.
 enum class InitScheme {
   kHeNormal,
   kHeUniform,
@@ -118,6 +149,8 @@ enum class InitScheme {
 };
 // The distribution of a parameter's first values.
 struct InitRule {
+  // Only the members that belong to the scheme are read. The reader requires `std`, `bound` and
+  // `value` for their schemes; transformers of the zoo give `std` a start (StartBy).
   InitScheme scheme = InitScheme::kHeNormal;
   enum class Fan { kIn, kOut } fan = Fan::kIn;  // he, lecun
   std::optional<double> gain;                   // he: sqrt(2), xavier, lecun: 1
@@ -128,6 +161,10 @@ struct InitParametersConfig : InitRule {
   std::string match;
   Location where;
 };
+// The section `model.init`. Parameters start by the scheme, then by the last matching entry of
+// `parameters`, and at the end tensors of the file `weights` replace what these gave. Vectors
+// (biases, gamma, beta) start at 0 or 1 by their name, whatever the scheme is, unless an entry
+// matches them (graph/network/initialize.cpp).
 struct InitConfig : InitRule {
   std::vector<InitParametersConfig> parameters;  // the last match wins, as a whole
   bool zero_gamma = false;
@@ -138,6 +175,9 @@ struct InitConfig : InitRule {
       skip;  // globs on layers or tensors that start by the scheme all the same
   Location where;
 };
+// The section `model`: a network of the zoo with its few options, or a list of layers.
+// graph/network/zoo.cpp expands a name into the same LayerConfig entries that a list has, so
+// everything after it sees layers only. A file that `model.file` names is already merged in.
 struct ModelConfig {
   std::string zoo;                       // empty: `layers`
   int classes = 10;                      // 0: as many as the data's files say
@@ -157,13 +197,22 @@ struct ModelConfig {
 };
 
 // Formats by role; unset: as in what stands above (a layer's entry, `precision`, `format`).
+// The four roles are what a tensor is to its layer: activations are inputs and outputs, weights the
+// rounded copies that are multiplied, gradients dx and dy, and weight_gradients dw.
 struct RoleFormatsConfig {
   std::optional<NumberFormat> activations, weights, gradients, weight_gradients;
 };
 // What attention multiplies its probabilities, or gradients of scores, as.
 enum class WithinAttention { kRounded, kFp32 };
+// kStochastic rounds up with a probability that is the share of the gap, so that the mean is right;
+// evaluations round to nearest all the same.
 enum class RoundingKind { kNearest, kStochastic };
+// What a value beyond the largest one of its format becomes: what the format itself says (inf, NaN
+// or the largest value), or the largest value. kDefault saturates only tensors with a per-tensor
+// scale.
 enum class OverflowKind { kDefault, kFormat, kSaturate };
+// `precision.tensor_scaling` and that of operands: the rule by which the scale of one tensor
+// follows from magnitudes (scaling/rules/tensor_scale.h), and whether there is one.
 struct TensorScalingConfig : scaling::TensorScaleRule {
   enum class Kind { kNone, kCurrent, kDelayed } kind = Kind::kNone;  // kCurrent: only for operands
 };
@@ -218,6 +267,7 @@ enum class PrecisionRecipe {
   kMxfp4Hadamard,
 };
 // One entry of `precision.schedule`: what is different from a step on; unset: as before.
+// PrecisionAt applies the entries in their order, so an entry may rely on what an earlier one set.
 struct PrecisionSwitchConfig : RoleFormatsConfig {
   std::int64_t from_step = 0;
   std::optional<NumberFormat> format;
@@ -227,9 +277,14 @@ struct PrecisionSwitchConfig : RoleFormatsConfig {
   OperandsConfig operands;
   Location where;
 };
+// The section `precision`. graph/network/precision.h resolves it layer by layer; until then it
+// holds what was written, with a recipe's operands already filled in.
 struct PrecisionConfig : RoleFormatsConfig {
+  // The preset decides formats by the kind of a layer; a recipe decides operands. They are
+  // independent.
   PrecisionPreset preset = PrecisionPreset::kNone;
   PrecisionRecipe recipe = PrecisionRecipe::kNone;
+  // The roles activations, weights and gradients take this format unless they have one.
   NumberFormat format = kFp32;  // weight_gradients: fp32 unless set
   std::vector<LayerPrecisionConfig> layers;
   RoundingKind rounding = RoundingKind::kNearest;
@@ -251,6 +306,8 @@ struct ParameterGroupConfig {
 inline constexpr char kVectors[] = "vectors";
 
 // `kind`, momentum and what else the update itself takes; lr here is the schedule's start.
+// The section `optimizer`. The lr that the update rule sees in a step is what the schedule makes of
+// `lr`, times the factor of the parameter's group.
 struct OptimizerConfig : backend::UpdateRule {
   double lr = 0.1;                           // adam, adamw: 1e-3
   std::vector<std::string> no_decay;         // globs on parameter names, or kVectors
@@ -258,7 +315,10 @@ struct OptimizerConfig : backend::UpdateRule {
   std::vector<ParameterGroupConfig> groups;  // last match wins, key by key
 };
 
+// What a step does whose weight gradients are not finite: it is skipped, or the same update is
+// tried again with the next batch.
 enum class OnOverflow { kPreset, kSkip, kRetry };  // kPreset: what the preset does, else skip
+// Whether a skipped step counts as a step of the learning-rate schedule.
 enum class ScheduleOnSkip { kAdvance, kHold };
 // An average of the weights over the updates, in addition to them; decay 0: none.
 struct EmaConfig {
@@ -271,8 +331,12 @@ struct ClassWeightsConfig {
   enum class Kind { kNone, kMedianFrequency, kGiven } kind = Kind::kNone;
   std::vector<double> values;  // kGiven: one a class
 };
+// The section `train`: how long a run goes on and how a step becomes an update. A run ends at the
+// first limit that it meets, of epochs, steps and minutes.
 struct TrainConfig {
   int epochs = 1;  // 0: as many as max_steps takes
+  // Limits of 0 mean no limit; `accumulate` is the parts in which a batch is computed, and a
+  // clip_norm of 0 clips nothing.
   std::int64_t max_steps = 0;
   double max_minutes = 0;
   int accumulate = 1;
@@ -285,6 +349,7 @@ struct TrainConfig {
   std::int64_t stop_after_skips = 0;  // this many skipped steps in a row end the run
   EmaConfig ema;
 };
+// Which weights an evaluation takes in a run that keeps an average of them (train.ema).
 enum class EvaluatedWeights { kEma, kTrained, kBoth };
 // Where an evaluation takes the mean and variance of batch norms from.
 enum class BatchNormStatistics {
@@ -297,7 +362,10 @@ enum class BestMetric {
   kTask,  // top-1 accuracy; mean IoU; mean average precision; language: the loss
   kLoss,
 };
+// The section `evaluate`: when a run is evaluated, with which weights and statistics, and which
+// evaluation counts as the best.
 struct EvaluateConfig {
+  // An evaluation follows so many epochs; 0: the only one is at the end of the run.
   int every_epochs = 1;
   BestMetric metric = BestMetric::kTask;
   EvaluatedWeights weights = EvaluatedWeights::kBoth;              // where there is an average
@@ -310,6 +378,9 @@ struct DefaultBoxesConfig {
   std::vector<double> steps, sizes;  // pixels of the network's input
   std::vector<std::vector<double>> aspect_ratios;
 };
+// The section `detection`, for task detection only: default boxes and their coder as in SSD (Liu et
+// al. 2016), the mining of hard negatives in the loss, and non-maximum suppression of what is
+// found.
 struct DetectionConfig {
   DefaultBoxesConfig boxes;
   std::vector<double> variances = {0.1, 0.2};  // of centers, of sizes
@@ -336,7 +407,10 @@ struct WhatIfConfig {
 };
 // The event by which a dump of the tensors around it is written.
 enum class DumpOn { kNever, kSkip, kAlert };
+// The section `log`: which files a run writes about itself and how often. None of it changes
+// weights, so a resumed run may have other values.
 struct LogConfig {
+  // Steps between logged rows, of which the first step has one; 0: no rows.
   std::int64_t every = 100;
   std::vector<std::string> statistics = {"dx", "dy", "dw"};  // LogSection has all words
   // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one. Histograms
@@ -350,6 +424,8 @@ struct LogConfig {
   double alert_underflow_pct = 50;        // of underflow_pct_nonzero; 0: no alerts
   bool tensorboard = false;
 };
+// The section `checkpoint`: the last step has one whatever these say. `keep` counts the newest
+// ones; that of the best evaluation is kept in addition.
 struct CheckpointConfig {
   int every_epochs = 1;
   std::int64_t every_steps = 0;
@@ -358,6 +434,7 @@ struct CheckpointConfig {
 };
 
 // How gradients travel between processes.
+// The sums themselves are fp32 in every case; a narrower format halves what travels.
 enum class GradientTransport { kFp32, kBf16, kFp16 };
 // The values from which the rules of layers decide: those of all processes, or each process's own.
 enum class SharedStatistics { kGlobal, kLocal };
@@ -372,6 +449,9 @@ struct ParallelConfig {
   friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
 };
 
+// A whole configuration, as Load gives it: checked, with paths expanded, but with members of
+// policies and logs that are still unset until FillDefaults. Other rooms take single sections of
+// it; only train/, study/ and cli/ pass it on as a whole.
 struct Config {
   int schema_version = 1;  // of the file: what its keys mean
   std::string name;        // default: the file's name
@@ -391,6 +471,7 @@ struct Config {
   LogConfig log;
   CheckpointConfig checkpoint;
   ParallelConfig parallel;
+  // These two are for messages only (KeyText) and are not part of ToYaml.
   std::string file;  // where it was read
   // Where its keys were written, by their paths; those within lists are not among them.
   std::map<std::string, Location> places;

@@ -16,6 +16,8 @@ namespace ada::config {
 
 namespace {
 
+// Notes the place of every key in maps, for KeyText. Lists have no paths of their own and are
+// skipped: their entries hold a Location where messages need one.
 void NotePlaces(const YamlNode& map, const std::string& path, const Problems& problems,
                 std::map<std::string, Location>* places) {
   for (const Entry& entry : map.entries) {
@@ -28,6 +30,9 @@ void NotePlaces(const YamlNode& map, const std::string& path, const Problems& pr
 }  // namespace
 
 Loaded LoadText(const std::string& text, const std::string& name, const Overrides& overrides) {
+  // The order matters. Overrides go in first, so that `model.file` may be set by one; the included
+  // file must be in the tree before DropMeaningless looks at choices; and duplicates are reported
+  // at last, when the tree no longer changes.
   Problems problems(name, PlacesOf(overrides));
   YamlNode root = ParseDocument(text, problems);
   Loaded loaded;
@@ -49,6 +54,8 @@ Loaded Load(const std::string& path, const Overrides& overrides) {
 
 namespace {
 
+// Walks the maps of a partial configuration and makes an override of each leaf. Lists stay whole:
+// an override can replace a list but not one entry of it.
 void AddLeaves(const YamlNode& map, const std::string& path, const Problems& problems,
                Overrides& overrides) {
   for (const Entry& entry : map.entries) {
@@ -89,6 +96,8 @@ Overrides OverridesFrom(const std::string& path) {
   return overrides;
 }
 
+// Looks for the key, then for the map around it, and so on upwards: a key that was not written has
+// the place of the nearest map that was.
 std::string KeyText(const Config& config, const std::string& key) {
   for (std::string at = key; !at.empty();
        at = at.substr(0, at.find('.') == std::string::npos ? 0 : at.rfind('.'))) {
@@ -100,11 +109,15 @@ std::string KeyText(const Config& config, const std::string& key) {
   return key;
 }
 
+// The tables bind to fields by reference that is not const, since reading writes through them;
+// hence the copy.
 YamlNode ToNode(const Config& config) {
   Config copy = config;
   return WriteSection(RootSection(copy));
 }
 
+// Bounds are compared again here because one of them may be given and the other the policy's
+// default: the check of the section sees only what was written.
 void FillScalingDefaults(scaling::Settings& s, TrainConfig& train) {
   scaling::FillDefaults(s);
   if (scaling::BoundsCross(s.min_scale, s.max_scale))
@@ -136,6 +149,9 @@ void FillDefaults(Config& config) {
   LogConfig& log = config.log;
   if (!log.histogram_every) log.histogram_every = SparseHistograms(log.every);
   PrecisionConfig& p = config.precision;
+  // Under `reference` the authors' program keeps dw in the gradients' format, so the role follows
+  // it in every stretch of the schedule. Entries that say weight_gradients themselves are left as
+  // they are.
   if (p.weight_gradients || !scaling::MakePolicy(config.scaling)->FollowsReference()) return;
   p.weight_gradients = p.gradients.value_or(p.format);
   for (PrecisionSwitchConfig& change : p.schedule) {
@@ -158,6 +174,8 @@ bool TokensAreBytes(const Config& config) {
          data::FactsOf(config.data.dataset).origin == data::Origin::kText;
 }
 
+// Tensors and data of other programs may be anything, so the numbers of images do not apply to
+// them.
 bool HasStandardNormalization(const Config& config) {
   const data::DatasetFacts& facts = data::FactsOf(config.data.dataset);
   return facts.origin != data::Origin::kTensors && facts.origin != data::Origin::kOtherProgram &&

@@ -30,6 +30,8 @@ Overrides OverridesFrom(const std::string& path);
 // measured. Arrays of a file may be values that it leaves as they are.
 bool HasStandardNormalization(const Config& config);
 
+// What a reading gives: a configuration that passed all checks, and what the caller shall print
+// about keys that were dropped on the way.
 struct Loaded {
   Config config;
   std::vector<std::string>
@@ -66,6 +68,8 @@ AdaptiveOverrides ReadAdaptive(const Overrides& overrides);
 
 // A format as it stands after `precision.format`: a name or a YAML map. Throws ConfigError whose
 // lines begin with "--format".
+// The command-line tools convert, inspect and what-if take formats by these functions, so they
+// accept the words that a configuration accepts and refuse others with the same hints.
 NumberFormat ReadFormat(const std::string& yaml_text);
 // The same, or a block-scaled format.
 AnyFormat ReadAnyFormat(const std::string& yaml_text);
@@ -87,6 +91,8 @@ std::string KeyText(const Config& config, const std::string& key);
 void FillScalingDefaults(scaling::Settings& scaling, TrainConfig& train);
 // The same for a whole configuration; scaling.reference brings precision.weight_gradients in the
 // gradients' format, as the authors' program has them, unless they are set.
+// Load does not call it, so that a caller can still change settings whose defaults depend on the
+// policy; whoever starts a run from a configuration, resumes one or evaluates calls it first.
 void FillDefaults(Config& config);
 
 // What holds in a step, from 1: precision.schedule applied, and then empty.

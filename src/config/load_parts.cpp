@@ -1,4 +1,6 @@
 // Parts of a configuration read for themselves: a scaling section, a format.
+// They use the same tables, overrides and problems as a whole document, so keys, hints and places
+// in messages do not differ; only the set of known sections is smaller.
 #include <algorithm>
 
 #include "config/load.h"
@@ -19,6 +21,8 @@ Section ScalingDocument(LoadedScaling& loaded) {
   return document;
 }
 
+// Drops sections that exist in a whole configuration but not in `document`. Keys that no section
+// has stay, and are then reported as unknown.
 YamlNode WithoutOtherSections(YamlNode root, const Section& whole, const Section& document) {
   std::vector<Entry> kept;
   for (Entry& entry : root.entries) {
@@ -33,6 +37,8 @@ YamlNode WithoutOtherSections(YamlNode root, const Section& whole, const Section
 YamlNode AsDocument(YamlNode root, const Section& document) {
   Config config;
   const Section whole = RootSection(config);
+  // One known top-level key is enough to tell a whole configuration from the section itself: no key
+  // of `scaling` has the name of a section.
   const bool is_whole = std::any_of(root.entries.begin(), root.entries.end(), [&](const Entry& e) {
     return whole.Find(e.key.text) != nullptr;
   });
@@ -40,6 +46,8 @@ YamlNode AsDocument(YamlNode root, const Section& document) {
   YamlNode wrapped;
   wrapped.line = root.line;
   wrapped.column = root.column;
+  // The key `scaling` that is wrapped around a bare section was never written; messages about it
+  // point to the section's first key.
   Append(wrapped, "scaling", std::move(root));
   YamlNode& key = wrapped.entries.front().key;
   key.line = wrapped.line;
@@ -48,6 +56,7 @@ YamlNode AsDocument(YamlNode root, const Section& document) {
 }
 
 // Reads `text`; `root` becomes the document that was read.
+// Unlike LoadText it neither takes model files nor completes names, and the caller fills defaults.
 LoadedScaling Read(const std::string& text, const std::string& name, const Overrides& overrides,
                    YamlNode& root) {
   Problems problems(name, PlacesOf(overrides));
@@ -102,6 +111,8 @@ LoadedScaling LoadScaling(const std::string& path, const Overrides& overrides) {
 }
 
 AdaptiveOverrides ReadAdaptive(const Overrides& overrides) {
+  // inspect compares methods of policy adaptive from a dump, and wants to know which of method and
+  // scale the user gave, since method fixed takes part in the comparison only with a scale.
   const auto sets = [&](const char* key) {
     return std::any_of(overrides.begin(), overrides.end(),
                        [&](const auto& item) { return item.first == key; });
@@ -116,6 +127,7 @@ AdaptiveOverrides ReadAdaptive(const Overrides& overrides) {
   const YamlNode& section = *root.Find("scaling");
   read.has_method = section.Find("method") && !lone_scale;
   read.has_scale = section.Find("scale") != nullptr;
+  // The method that made the reading pass is taken back, so that the caller sees the default.
   if (lone_scale) read.scaling.adaptive.method = scaling::AdaptiveSettings().method;
   return read;
 }

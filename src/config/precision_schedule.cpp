@@ -1,4 +1,6 @@
 // What `precision.schedule` makes of `precision` from a step on.
+// A run asks for it for each stretch of steps with one precision (train/run.cpp); the result looks
+// like a section without a schedule.
 #include <limits>
 
 #include "config/load.h"
@@ -6,6 +8,7 @@
 namespace ada::config {
 namespace {
 
+// What an entry gives replaces what was there; what it leaves unset stays.
 void Overlay(const RoleFormatsConfig& given, RoleFormatsConfig& roles) {
   if (given.activations) roles.activations = given.activations;
   if (given.weights) roles.weights = given.weights;
@@ -21,6 +24,8 @@ void Overlay(const OperandsConfig& given, OperandsConfig& operands) {
   if (given.spared) operands.spared = given.spared;
 }
 
+// Layers are appended, since the last match wins. A recipe starts the operands anew: only what the
+// entry gives beside it counts, and SwitchSection has already merged the recipe into that.
 void Apply(const PrecisionSwitchConfig& change, PrecisionConfig& precision) {
   if (change.format) precision.format = *change.format;
   Overlay(change, precision);
@@ -44,6 +49,8 @@ PrecisionConfig PrecisionAt(const PrecisionConfig& precision, std::int64_t step)
   return at;
 }
 
+// Entries rise by from_step (CheckPrecisionSchedule), so the first one after `step` ends the
+// stretch.
 std::int64_t LastStepAsAt(const PrecisionConfig& precision, std::int64_t step) {
   for (const PrecisionSwitchConfig& change : precision.schedule)
     if (change.from_step > step) return change.from_step - 1;

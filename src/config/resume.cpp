@@ -1,4 +1,6 @@
 // Flattens both configurations to "key: value" and compares key by key.
+// A resume takes the stored configuration of a run and that of the command line, and refuses
+// (train/checkpoint/resume_point.cpp) where they differ in a key that decides weights or logs.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -30,12 +32,15 @@ constexpr std::array<std::string_view, 15> kFree = {
     "parallel.timeout_seconds",
 };
 
+// Lists are compared as one value, so a path never holds an index.
 bool IsFree(std::string_view key) {
   return std::any_of(kFree.begin(), kFree.end(), [&](std::string_view free) {
     return free.ends_with('.') ? key.starts_with(free) : key == free;
   });
 }
 
+// Values are compared as the text that ToYaml would write, in which a default and the same value
+// given are alike.
 void Flatten(const YamlNode& map, const std::string& path,
              std::map<std::string, std::string>& values) {
   for (const Entry& entry : map.entries) {
@@ -61,6 +66,8 @@ std::vector<std::string> Differences(const Config& one, const Config& other,
   std::map<std::string, std::string> before, after;
   Flatten(ToNode(one), "", before);
   Flatten(ToNode(other), "", after);
+  // Keys that only the stored side has get an empty value here, so one loop over `after` sees all
+  // keys.
   for (const auto& item : before) after.try_emplace(item.first);
   std::vector<std::string> differences;
   for (const auto& [key, value] : after) {

@@ -1,4 +1,6 @@
 // Compares the written section with that of the bare policy, key by key.
+// The name of a what-if scenario is a cell of what_if.csv: it has no commas, and it depends on
+// nothing but the entry itself.
 #include <algorithm>
 
 #include "config/load.h"
@@ -11,6 +13,9 @@ void AppendPart(std::string& name, const std::string& part) {
   name += (name.empty() ? "" : " ") + part;
 }
 
+// A key is named where its value differs from the policy's default, and always where the policy
+// requires it (fixed: scale). Lists appear by their key only: their text would be long and have
+// commas.
 std::string ScalingName(scaling::Settings scaling) {
   scaling::Settings bare;
   bare.policy = scaling.policy;
@@ -36,6 +41,7 @@ std::string NameOf(const WhatIfConfig& what_if) {
   std::string name;
   if (what_if.format) {
     std::string format = FormatName(*what_if.format);
+    // A custom format is written as a flow map, whose commas a CSV cell must not have.
     std::erase(format, ',');
     AppendPart(name, "format=" + format);
   }

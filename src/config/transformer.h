@@ -1,4 +1,5 @@
 // Sizes of the zoo's transformers, gpt2, llama and vit: the keys of `model` that only they have.
+// graph/network/zoo_transformers.cpp builds layers of them; section_transformer.cpp has their keys.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,7 +16,11 @@ struct RopeConfig {
 
 // A size that is not set follows from the others, or from the data.
 struct TransformerConfig {
+  // The defaults are those of a small network for trials; presets (gpt2_124m) replace them.
   int layers = 4, heads = 4, width = 128;
+  // Unset: as many heads for keys and values as for queries; width / heads; and the width of a
+  // block's MLP as the family has it (gpt2, vit: 4 width; llama: 8/3 width, rounded up to a
+  // multiple of 32).
   std::optional<int> kv_heads, head_dim, hidden;
   std::optional<int> context;     // tokens of a sequence
   std::optional<int> vocabulary;  // another name of ModelConfig::classes
@@ -26,12 +31,15 @@ struct TransformerConfig {
   int patch = 4;  // vit: pixels of a side
   RopeConfig rope;
 
+  // Both rely on checked sizes: CheckTransformer refuses a width that is no multiple of heads and
+  // kv_heads that do not divide heads.
   int KvHeads() const { return kv_heads.value_or(heads); }
   int HeadDim() const { return head_dim.value_or(width / heads); }
 };
 
 // The networks that have these keys, presets of sizes among them.
 const std::vector<std::string>& TransformerNames();
+// The family of a name, its presets of sizes included.
 bool IsGpt2(const std::string& zoo);
 bool IsLlama(const std::string& zoo);
 bool IsVit(const std::string& zoo);

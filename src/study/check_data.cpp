@@ -1,4 +1,5 @@
 // `datasets --check`: what is wrong with a data set's files, as a table or CSV.
+// train/check_files.h reads all files as a run would; this file only counts and prints.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::size_t kNamedWarnings = 5;  // of a kind
 
+// Every kind has a row in the table of words, so the search always finds one.
 std::string WordOf(data::FaultKind kind) {
   const auto* const found =
       std::find_if(data::kFaultWords.begin(), data::kFaultWords.end(),
@@ -39,6 +41,7 @@ void PrintFaultsAsCsv(const data::FileFaults& faults, std::ostream& out) {
 
 // A row for each kind of fault: how many there are in each split, and what they do to a run.
 // `samples`: what the splits are made of.
+// Kinds without a fault have no row.
 void PrintKinds(const train::CheckedFiles& checked, const std::string& samples, std::ostream& out) {
   std::vector<std::string> titles = {"fault"};
   for (const auto& split : checked.splits) titles.push_back(split.name);
@@ -98,6 +101,7 @@ int CheckData(const config::Config& config, const CheckDataOptions& options, std
     PrintKinds(checked, train::SamplesWord(config), out);
     PrintFaults(checked.faults, out);
   } else {
+    // A set that could not be opened has no counts by split, only what was found until then.
     PrintFaults(checked.faults, out);
   }
   if (!checked.refusal.empty()) throw DataError(checked.refusal);
@@ -106,6 +110,7 @@ int CheckData(const config::Config& config, const CheckDataOptions& options, std
             : ends == 0            ? "no file ends a run"
                                    : Counted(ends, "fault") + " would end a run")
         << '\n';
+  // The exit code of a DataError, without one being thrown: the report itself went well.
   constexpr int kDataCode = 3;
   return ends > 0 ? kDataCode : 0;
 }

@@ -2,6 +2,8 @@
 // print goes to `out`, what a reader of it must know besides to `notes`. All throw ConfigError for
 // their options, DataError where a folder holds no run or a file is not as it should be, and
 // OutputError.
+// Each command is one function that cli/ calls with a struct of options that were already parsed;
+// the functions may be called in any order and keep nothing between calls.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -20,6 +22,8 @@ namespace ada::study {
 
 // inspect: what a number format keeps of the tensors of a safetensors file, and what the methods of
 // `adaptive` would choose for the layers whose gradients lie in it.
+// The axis belongs to block-scaled formats and the overrides to plain ones; what does not fit
+// together is a ConfigError.
 struct InspectOptions {
   // kText: a line a tensor and a line a layer; kAll: histograms and every stage of a decision.
   enum class Output { kText, kAll, kCounts, kScales };
@@ -71,10 +75,13 @@ struct CheckDataOptions {
 };
 // Returns the exit code: 3 where a file would end a run. DataError where the set cannot be opened,
 // after what was found until then.
+// The configuration says which data set, where it is and how it is split; no network is built.
 int CheckData(const config::Config& config, const CheckDataOptions& options, std::ostream& out,
               telemetry::Log& log);
 
 // picture: what the loader of a data set makes of one file, as the network would see it.
+// Sizes are in pixels; those of the command line are checked against the picture, which may be
+// smaller than a part that is asked for.
 struct PictureOptions {
   std::string input;
   std::string output;  // a PNG; empty: none is written
@@ -102,6 +109,7 @@ enum class View { kCsv, kTable };
 // training drives.
 
 // Attempts that nobody recorded, for a look at a policy.
+// A step ends with an attempt that is not retried, so there may be more attempts than steps.
 struct ReplayPattern {
   std::int64_t steps = 1000;
   std::int64_t every = 50;  // one attempt of each so many overflows; 0: none
@@ -132,6 +140,7 @@ void Replay(scaling::Policy& policy, const ReplayOptions& options, std::ostream&
 
 // what-if: from the histograms of a run, what another format, scale or policy would have lost,
 // tensor by tensor and step by step.
+// Format may be given with a scale or a policy; a scale with a policy only where that is `fixed`.
 struct WhatIfOptions {
   std::string folder;
   std::optional<NumberFormat> format;  // unset: each tensor's own
@@ -148,6 +157,7 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
 
 // what-if --dump: what formats would lose of the operands of the layers in a dump (log.dump), or in
 // any file with NAME.x, NAME.w and NAME.dy.
+// Every format is judged for every operand; fp32 and others that lose nothing are allowed.
 struct WhatIfDumpOptions {
   std::string dump;
   std::vector<AnyFormat> formats;
@@ -176,6 +186,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out);
 // advise: at most five changes for the next run, each as a line of YAML with its reason and how
 // sure it is; where there are none, what that rests on. Without histograms it says what the other
 // files speak for.
+// Thresholds of `recommend` hold with their defaults.
 struct AdviseOptions {
   std::string folder;
   std::string yaml;  // the file into which all changes go as well, for train --with; empty: none
@@ -187,6 +198,7 @@ void Advise(const AdviseOptions& options, std::ostream& out);
 // blame: forks of a run from its newest checkpoint, on the same batches: as it was, with one layer
 // (or block, or kind of tensor) in fp32, and twins whose weights are moved by up to half a unit of
 // their layer's format. What changes more than chance does is to blame.
+// `effect` and `noise` of the CSV are distances of losses or of gradients, by the metric.
 struct BlameOptions {
   enum class Metric { kLoss, kGradient } metric = Metric::kLoss;
   enum class By { kLayer, kBlock, kTensor } by = By::kLayer;

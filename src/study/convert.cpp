@@ -22,6 +22,8 @@ namespace {
 constexpr char kScaleEnding[] = ".scale", kCodesEnding[] = ".codes", kAmaxEnding[] = ".amax";
 
 // The tensors of the output and the memory that they lie in.
+// Deques keep the places of what they hold, so the spans of items stay valid while more is added.
+// All of the output is in memory before the first byte is written.
 class ConvertedTensors {
  public:
   void Add(std::string name, std::vector<std::int64_t> shape, std::vector<float> values) {
@@ -33,6 +35,7 @@ class ConvertedTensors {
     const std::vector<std::byte>& kept = bytes_.emplace_back(std::move(codes));
     items_.push_back({std::move(name), DType::kU8, std::move(shape), kept, nullptr});
   }
+  // The entry is kept for its type: one that is not read goes out as it came in.
   void Copy(const TensorEntry& entry, std::vector<std::byte> bytes) {
     const std::vector<std::byte>& kept = bytes_.emplace_back(std::move(bytes));
     items_.push_back({entry.name, entry.dtype, entry.shape, kept, &entry});
@@ -64,6 +67,7 @@ class ConvertedTensors {
 };
 
 // The values of a tensor times `factor`. Those of F64 are multiplied in double, and rounded once.
+// The result is fp32, which holds every value of every format.
 std::vector<float> Converted(const SafetensorsFile& file, const TensorEntry& entry,
                              const NumberFormat& format, float factor) {
   if (entry.dtype == DType::kF64) {
@@ -87,6 +91,7 @@ std::vector<std::byte> CodesOfScales(const BlockFormat& format, const std::vecto
   return codes;
 }
 
+// The values are decoded in place; codes and scales are made only where they are asked for.
 void ConvertBlocks(const SafetensorsFile& file, const TensorEntry& entry, const BlockFormat& format,
                    const ConvertOptions& options, float factor, ConvertedTensors& to) {
   BlockTensor tensor = ReadBlockTensor(file, entry, format, options.axis, factor);
@@ -127,6 +132,8 @@ bool IsConverted(const TensorEntry& entry, const ConvertOptions& options) {
 }
 
 // Tensors of types that are not read, which may be floats all the same: a line for each type.
+// Types such as FP8 are floats to their writer; copying them without a word would look as if they
+// had been converted.
 void TellOfCopies(const SafetensorsFile& file, const ConvertOptions& options, std::ostream& notes) {
   constexpr std::size_t kNamed = 5;
   std::map<std::string, std::vector<std::string>> names;  // by the type

@@ -1,3 +1,5 @@
+// histograms.csv has one row for each exponent of each tensor, so a tensor of a step is a group of
+// rows. A run may be writing while this reads: only steps that steps.csv has are whole.
 #include "study/histograms.h"
 
 #include <algorithm>
@@ -16,6 +18,7 @@ namespace {
 constexpr std::int64_t kMostHistograms = 100'000;  // of a step; they are in memory together
 
 // The bin of a row of histograms.csv.
+// The reader fails with the file and line of the row it gave last.
 std::int64_t& Bin(const telemetry::CsvReader& file, const std::string& exponent,
                   ExponentBins& bins) {
   if (exponent == "zero") return bins.zeros;
@@ -63,6 +66,7 @@ void ReadHistograms(const std::string& folder,
   using Row = telemetry::HistogramRow;
   telemetry::CsvReader file(CsvPath(folder, Row::kFile), telemetry::LastRow::kMayBeTorn);
   const std::int64_t last_step = LastWholeStep(folder);
+  // The rows that belong together stand together, so a group ends where the next one begins.
   TensorHistogram group;
   std::set<std::string> seen;   // the group's exponents
   std::int64_t histograms = 0;  // of the group's step
@@ -89,6 +93,8 @@ void ReadHistograms(const std::string& folder,
   if (!seen.empty()) use(group);
 }
 
+// Formats may change during a run (precision.schedule); the last row of a tensor decides. The names
+// are read once each, since a file has them thousands of times.
 TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config) {
   const bool saturate = config.precision.overflow == config::OverflowKind::kSaturate;
   std::map<std::string, NumberFormat> by_name;
@@ -104,6 +110,8 @@ TensorFormats ReadTensorFormats(const std::string& folder, const config::Config&
                         ": column format is '" + row.format +
                         "', expected one of `ada-train formats` or {exponent: .., mantissa: ..}");
       }
+      // The name in the file does not say what happens beyond the largest value; the configuration
+      // does.
       found->second.saturate = saturate && found->second != kFp32;
     }
     formats[{row.layer, row.tensor}] = found->second;
@@ -114,6 +122,7 @@ TensorFormats ReadTensorFormats(const std::string& folder, const config::Config&
 void EachHistogramStep(const std::string& folder, const TensorFormats& formats,
                        const std::function<void(const HistogramStep&)>& judge) {
   HistogramStep step;
+  // A deque, since tensors point into it while it grows.
   std::deque<ExponentBins> bins;  // those that the step's tensors point to
   const auto finish = [&] {
     if (!step.tensors.empty()) judge(step);

@@ -15,6 +15,7 @@
 namespace ada::study {
 
 // All rows of histograms.csv of one tensor in one step.
+// The bins count unscaled values by exponent; `scale` is what the tensor carried.
 struct TensorHistogram {
   std::int64_t step = 0, epoch = 0;
   std::string layer, tensor;
@@ -33,6 +34,7 @@ using TensorFormats = std::map<std::pair<std::string, std::string>, NumberFormat
 // name that no format has.
 TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config);
 
+// The tensors of one step. They point to bins that last until the callback returns.
 struct HistogramStep {
   std::int64_t step = 0, epoch = 0;
   std::vector<what_if::HistogramOfTensor> tensors;  // in the order of execution

@@ -1,4 +1,6 @@
 // One picture through the functions that the loader of a data set calls.
+// For a look at what resizing, decoding and orientation make of a file; the same bytes go into a
+// batch.
 #include "data/images/picture.h"
 
 #include <ostream>
@@ -35,6 +37,8 @@ data::Box BoxIn(data::PictureSize size, const PictureOptions& options) {
   return {c.y0, c.x0, c.y1 - c.y0, c.x1 - c.x0};
 }
 
+// The order is that of the loader. With both a shorter side and a crop one function does the two,
+// as the loader does.
 data::Picture Changed(data::Picture picture, const PictureOptions& options) {
   const data::Box whole{0, 0, picture.height, picture.width};
   const data::PictureSize crop{options.center_crop, options.center_crop};
@@ -58,6 +62,7 @@ void ShowPicture(const PictureOptions& options, std::ostream& out, std::ostream&
   if (options.height > 0) CheckMade("--resize", options.height, options.width);
   if (options.center_crop > 0) CheckMade("--center-crop", options.center_crop, options.center_crop);
   const std::vector<std::uint8_t> file = data::ReadPictureFile(options.input);
+  // The header is enough to check the box; only the part that is asked for is decoded.
   const data::PictureSize size = data::SizeOfPicture(file, options.input, options.rules);
   const data::Box box = BoxIn(size, options);
   const data::Picture picture =

@@ -1,3 +1,5 @@
+// The few questions that every command asks of a run's folder: whether it is one, its
+// configuration, its summary, whether it still runs.
 #include "study/run_files.h"
 
 #include <filesystem>
@@ -16,6 +18,7 @@ namespace {
 constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
 }  // namespace
 
+// steps.csv is what makes a folder a run's; config.yaml may come from elsewhere.
 void RequireRun(const std::string& folder) {
   const auto state = telemetry::InspectRunFolder(folder);
   if (state == telemetry::FolderState::kUnfinished || state == telemetry::FolderState::kFinished) {
@@ -36,6 +39,7 @@ config::Config ReadRunConfig(const std::string& folder) {
                     ": holds no run, config.yaml is missing; expected the folder that a "
                     "run of ada-train wrote");
   }
+  // A run writes its configuration complete, so no defaults of this version come in.
   return config::Load(folder + "/config.yaml", {}).config;
 }
 
@@ -51,9 +55,11 @@ std::string RunState(const std::string& folder) {
   // Asked before the summary is looked for: a run writes it while it still holds the folder.
   const bool running = IsRunning(folder);
   const nlohmann::json summary = ReadSummary(folder);
+  // A summary that lacks a status is taken for none.
   if (summary.is_object() && summary.contains("status") && summary["status"].is_string()) {
     return summary["status"].get<std::string>();
   }
+  // A run that ends in order writes a summary; one that was killed cannot, and its lock is gone.
   return running ? "running" : "died";
 }
 
@@ -62,6 +68,7 @@ bool HasFile(const std::string& folder, const std::string& name) {
   return std::filesystem::is_regular_file(folder + "/" + name, ignored);
 }
 
+// Histograms are the only file here that a run may leave out for want of a key.
 std::string CsvPath(const std::string& folder, const std::string& name) {
   if (HasFile(folder, name)) return folder + "/" + name;
   const bool histograms = name == telemetry::HistogramRow::kFile;

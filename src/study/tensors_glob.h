@@ -7,6 +7,7 @@
 namespace ada::study {
 
 // Throws ConfigError where `glob` matches no tensor of a file that has some: that is a slip.
+// Called by inspect and convert before they read any values.
 void CheckTensorsGlob(const SafetensorsFile& file, const std::string& glob);
 
 }  // namespace ada::study

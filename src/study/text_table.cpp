@@ -1,3 +1,5 @@
+// Widths are counted in code points of UTF-8 (core/wrapped_text.h), and text that a terminal must
+// not see (control characters, bytes that are no UTF-8) is shown as what it is.
 #include "study/text_table.h"
 
 #include <algorithm>
@@ -19,6 +21,7 @@ std::string CutText(std::string_view text, std::size_t width) {
   if (TextWidth(shown) <= width) return shown;
   const std::size_t dots = std::min<std::size_t>(2, width);
   std::size_t end = 0, columns = 0;
+  // The cut is at the end of a character, after so many columns.
   while (end < shown.size() && (!BeginsCodePoint(shown[end]) || columns++ < width - dots)) ++end;
   return shown.substr(0, end) + std::string(dots, '.');
 }
@@ -29,6 +32,7 @@ std::string PaddedText(std::string_view text, std::size_t width, bool right) {
   return right ? blanks + shown : shown + blanks;
 }
 
+// The shortest text that reads back to the scale; powers of two are short.
 std::string ScaleText(double scale, std::size_t width, int digits) {
   if (std::isnan(scale)) return "-";
   std::string exact = ShortestText(scale);
@@ -44,6 +48,8 @@ std::string PctText(double pct) {
   return Formatted("%.3f", pct);
 }
 
+// Widths first, over all rows; then the excess over the line is taken from the first column; then
+// each row is padded, and blanks at its end are cut off.
 void TextTable::Print(std::ostream& out, std::size_t width) const {
   std::vector<std::size_t> widths(rows_.front().size(), 0);
   for (const auto& row : rows_) {
@@ -54,6 +60,7 @@ void TextTable::Print(std::ostream& out, std::size_t width) const {
   std::size_t total = kIndent + kGap * (widths.size() - 1);
   for (const std::size_t w : widths) total += w;
   const std::size_t excess = total > width ? total - width : 0;
+  // Only the first column gives way, down to a few columns: it holds names, the others numbers.
   widths[0] = std::max(std::min(kNarrowest, widths[0]), widths[0] - std::min(excess, widths[0]));
   for (const auto& row : rows_) {
     std::string line;
@@ -65,6 +72,7 @@ void TextTable::Print(std::ostream& out, std::size_t width) const {
   }
 }
 
+// A word that is longer than a line is cut. The last word has no comma.
 void PrintList(const std::vector<std::string>& words, std::size_t indent, std::ostream& out,
                std::size_t width) {
   const std::string blanks(indent, ' ');

@@ -26,10 +26,12 @@ std::string ScaleText(double scale, std::size_t width, int digits);
 std::string ShareText(double share);
 
 // Returns a percentage with three digits after the point; "-" for NaN.
+// Shares that are not 0 are never shown as 0.
 std::string PctText(double pct);
 
 // Rows of fields below a line of titles: the first column (or all, by `left`) to the left, others
 // to the right, each as wide as its longest field.
+// Rows must have as many fields as there are titles. Widths are columns of the terminal, not bytes.
 class TextTable {
  public:
   static constexpr std::size_t kWidth = 100;

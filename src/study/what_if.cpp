@@ -1,3 +1,5 @@
+// what-if: the histograms of a run through a scenario of what_if/, which log.what_if uses during a
+// run. This file makes the scenario from options and prints what it gives.
 #include <cmath>
 #include <memory>
 #include <ostream>
@@ -16,6 +18,7 @@ namespace ada::study {
 namespace {
 
 // The policy that --policy names, as its overrides and --scale shape it.
+// Read as a text of YAML, so that --policy and --set have the checks and hints of a configuration.
 std::optional<scaling::Settings> AskedPolicy(const WhatIfOptions& options, std::ostream& notes) {
   if (options.policy.empty()) return std::nullopt;
   config::Overrides overrides = options.overrides;
@@ -29,6 +32,7 @@ std::optional<scaling::Settings> AskedPolicy(const WhatIfOptions& options, std::
   return loaded.scaling;
 }
 
+// The scale belongs to policy fixed where that is named, else to the scenario itself.
 config::WhatIfConfig ScenarioOf(const WhatIfOptions& options, std::ostream& notes) {
   config::WhatIfConfig scenario;
   scenario.format = options.format;
@@ -64,6 +68,7 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
   const config::WhatIfConfig choice = ScenarioOf(options, notes);
   const config::Config config = ReadRunConfig(options.folder);
   const bool csv = options.view == View::kCsv;
+  // The second one changes nothing: its rows are what the run itself lost, for the table.
   what_if::Scenario scenario(choice, config.model), recorded({}, config.model);
   WhatIfSummary summary(scenario.name());
   const TensorFormats formats = ReadTensorFormats(options.folder, config);
@@ -73,6 +78,7 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
     if (choice.scaling) ExpectGradients(step, options.folder);
     if (first && csv) out << telemetry::Header<telemetry::WhatIfRow>() << '\n';
     first = false;
+    // After the step in which the policy ends the run the rest of the file is only passed over.
     if (!scenario.ended().empty()) return;
     const Rows rows = scenario.Judge(step.step, step.epoch, step.tensors);
     const Rows were = csv ? Rows() : recorded.Judge(step.step, step.epoch, step.tensors);

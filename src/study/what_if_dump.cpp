@@ -1,4 +1,6 @@
 // what-if --dump: what formats would lose of the operands of a dump's products.
+// Blocks depend on neighboring values, which histograms do not know, so a dump of whole tensors is
+// judged (what_if/operand_judge.h).
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -45,12 +47,14 @@ Number MetadataNumber(const SafetensorsFile& file, const std::string& key) {
 }
 
 // Whether a tensor is kept as bf16, by its type or by the format that a dump's metadata name.
+// Dumps are written in F32 and name the format of each tensor in their metadata.
 bool IsBf16(const SafetensorsFile& file, const TensorEntry& entry) {
   if (entry.dtype == DType::kBF16) return true;
   const std::string format = MetadataOf(file, "format:" + entry.name);
   return !format.empty() && StorageFor(config::ReadFormat(format)) == Storage::kBF16;
 }
 
+// An empty tensor stands for one that the file lacks; its operands are not judged.
 StoredTensor Stored(const SafetensorsFile& file, const std::string& name) {
   StoredTensor tensor;
   const TensorEntry* entry = file.Find(name);
@@ -94,6 +98,7 @@ MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
 }
 
 void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
+  // Equal rows keep the order of the file.
   std::stable_sort(rows.begin(), rows.end(), LosesMore);
   out << "operands, those that lose most first (lost: of the values other than zero,\n"
          "in %; satur.: values; SQNR and that of the worst block in dB; log2 of scales)\n";
@@ -115,6 +120,7 @@ std::string NewestDump(const std::string& folder) {
   TryListFolder(folder + "/dump", &names);
   std::string newest;
   for (const std::string& name : names)
+    // Steps have leading zeros in the names, so the largest name is the newest.
     if (telemetry::IsDump(name)) newest = std::max(newest, folder + "/dump/" + name);
   if (newest.empty())
     throw DataError(folder +

@@ -1,3 +1,5 @@
+// Texts for two readers: Text goes beside the CSV in lines that are as long as they need,
+// PrintTable to a terminal, where lines are wrapped anew.
 #include "study/what_if_summary.h"
 
 #include <algorithm>
@@ -39,6 +41,7 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, double was_pct) {
     tensor.was_sum += was_pct;
     ++tensor.pct_rows;
   }
+  // Predicted counts are no whole numbers; less than half a value is none.
   if (row.overflow >= 0.5) {
     tensor.overflow += row.overflow;
     ++tensor.overflow_steps;
@@ -46,6 +49,8 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, double was_pct) {
   tensor.is_dx = row.tensor == "dx";
   tensor.scale_low = std::min(tensor.scale_low, row.scale);
   tensor.scale_high = std::max(tensor.scale_high, row.scale);
+  // With such scales a threshold in the histogram is the edge of a bin, and only values on it are
+  // unsure.
   powers_of_two_ = powers_of_two_ && IsPowerOfTwo(row.scale);
   if (row.underflow_unsure_pct > unsure_pct_) {
     unsure_pct_ = row.underflow_unsure_pct;
@@ -58,6 +63,7 @@ void WhatIfSummary::End(std::int64_t step, const std::string& reason) {
          Visible(reason) + "\n";
 }
 
+// By the mean over the steps; the worst step is told with it.
 std::string WhatIfSummary::Worst() const {
   std::vector<const Tensor*> worst;
   for (const Tensor& tensor : tensors_)
@@ -72,6 +78,7 @@ std::string WhatIfSummary::Worst() const {
   return text;
 }
 
+// Tensors that overflow, and the one with the most values.
 std::string WhatIfSummary::Overflows() const {
   std::int64_t tensors = 0;
   const Tensor* most = nullptr;
@@ -86,6 +93,8 @@ std::string WhatIfSummary::Overflows() const {
          Counted(most->overflow_steps, "step") + "\n";
 }
 
+// A bin of a histogram is a power of two wide: values in that of a threshold may lie on either
+// side.
 std::string WhatIfSummary::Uncertainty() const {
   if (unsure_pct_ == 0) return "  exact: no value shares an exponent with a threshold\n";
   std::string text = "  uncertainty: up to " + Percent(unsure_pct_) +
@@ -141,6 +150,8 @@ std::string WhatIfSummary::DxLine() const {
          Percent(was / count) + "\n";
 }
 
+// The rows end where a screen does. Tensors that lose nothing, or held only zeros, are counted
+// below.
 void WhatIfSummary::PrintRows(std::ostream& out) const {
   const std::vector<const Tensor*> worst = WorstFirst();
   TextTable table({"tensor", "lost %", "at most", "in the run", "overflow", "S"});

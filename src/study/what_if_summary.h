@@ -12,6 +12,7 @@
 
 namespace ada::study {
 
+// Add for each row of a scenario in the order of steps, then Text or PrintTable once.
 class WhatIfSummary {
  public:
   explicit WhatIfSummary(std::string scenario) : scenario_(std::move(scenario)) {}
@@ -28,6 +29,7 @@ class WhatIfSummary {
   void PrintTable(const std::string& note, std::ostream& out) const;
 
  private:
+  // Sums over the rows of one tensor; rows that held zeros only have no share and are not counted.
   struct Tensor {
     std::string name;
     bool is_dx = false;

@@ -1,3 +1,5 @@
+// Tables of names by section, and the look-up in them. A line is added where a program that people
+// come from has a name that the nearest-name hint of core/text.h would miss or misread.
 #include "config/keys/foreign_names.h"
 
 #include <string_view>
@@ -11,6 +13,8 @@ namespace ada::config {
 namespace {
 
 // A meaning that holds a blank is a sentence, any other a key or word of ours.
+// Names are plain (PlainName: lower case, underscores). The first line that fits wins, so lines
+// with a choice stand before those for any.
 struct ForeignName {
   std::string_view place;   // section or key
   std::string_view choice;  // of the section; empty: any
@@ -18,6 +22,7 @@ struct ForeignName {
   std::string_view meaning;
 };
 
+// Sentences that several lines share.
 constexpr std::string_view kSchedulesEnd =
     "cosine, linear, poly and one_cycle end with the run, or after their `length`";
 constexpr std::string_view kFollows = "it follows from the layer before; leave it out";
@@ -29,6 +34,8 @@ constexpr std::string_view kLoader = "data has path, batch_size, workers and shu
 
 // From Keras, PyTorch, Lightning, transformers, timm, mmengine, Transformer Engine, Caffe, and for
 // `scaling` from the systems of its presets.
+// The empty section is the top of the document, where a key of another program may belong to any of
+// our sections: its meaning is a dotted path then, and within a section it is a key of that one.
 const ForeignName kKeys[] = {
     {"", "", "train_dataloader val_dataloader test_dataloader dataloader", kLoader},
     {"", "", "train_cfg", "train has epochs and max_steps, evaluate has every_epochs"},
@@ -268,6 +275,7 @@ const ForeignName kFormats[] = {
     {"", "", "int8 int4 uint8", "integers are no formats here"},
 };
 
+// Words of values, by the path of their key.
 const ForeignName kWords[] = {
     {"precision.recipe", "", "delayed delayedscaling hybrid", "te_fp8_delayed"},
     {"precision.recipe", "", "current tensorwise float8currentscaling", "te_fp8_current"},
@@ -318,6 +326,8 @@ std::string HintOf(const std::string& meaning) {
   return meaning.empty() ? "" : "did you mean '" + meaning + "'?";
 }
 
+// Blanks around both sides make it a search for whole words. The tables are short and only read for
+// a message, so a linear search does.
 template <std::size_t n>
 std::string Find(const ForeignName (&table)[n], std::string_view place, std::string_view choice,
                  const std::string& name) {
@@ -331,6 +341,7 @@ std::string Find(const ForeignName (&table)[n], std::string_view place, std::str
 }
 
 // of_training: the word is said of the whole training, where 16 is Lightning's 16-mixed.
+// Returns a format's name, a sentence, or nothing.
 std::string FormatMeaning(const std::string& name, bool of_training) {
   const std::string plain = WithoutModule(PlainName(name));  // torch.float16
   const std::string whole = PrecisionOfWord(plain), format = Find(kFormats, "", "", plain);
@@ -363,6 +374,8 @@ std::string KeyMeaning(const std::string& section, const std::string& choice,
                        const std::string& name, const YamlNode& value) {
   const std::string plain = PlainName(name);
   const std::string known = Find(kKeys, section, choice, plain);
+  // `dtype: 16-mixed` of Lightning asks for more than a format: where the value is a word for a
+  // whole way of training, the sections that mean the same are named.
   if (known == "format" || known == "precision.format") {
     const std::string word = value.kind == YamlNode::Kind::kScalar ? value.text : "";
     const std::string whole = PrecisionOfWord(WithoutModule(PlainName(word)));
@@ -380,12 +393,15 @@ std::string ForeignKeyHint(const std::string& section, const std::string& choice
   return HintOf(KeyMeaning(section, choice, name, value));
 }
 
+// Only where the name means exactly one of our sections: of a sentence or a dotted path it is not
+// known where the inner keys belong.
 std::vector<ForeignEntry> ForeignEntries(const Entry& entry) {
   const std::string section = Find(kKeys, "", "", PlainName(entry.key.text));
   std::vector<ForeignEntry> found;
   if (section.empty() || section.find_first_of(" .") != std::string::npos) return found;
   for (const Entry& inner : entry.value.entries) {
     const std::string meaning = KeyMeaning(section, "", inner.key.text, inner.value);
+    // A bare key is one of the section found; a dotted one or a sentence stands as it is.
     const bool of_section = meaning.find_first_of(" .") == std::string::npos;
     if (!meaning.empty())
       found.push_back({&inner.key, HintOf(of_section ? section + "." + meaning : meaning)});

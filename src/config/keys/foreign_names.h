@@ -1,4 +1,6 @@
 // What other programs call our keys and words: a hint for those who come from there.
+// They only add to messages about unknown keys and words (keys/section.cpp, keys/keys.cpp); no
+// foreign name is ever accepted in place of ours.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@ namespace ada::config {
 // or none of the section's `choice` ("dynamic"; may be empty): "did you mean 'lr'?", or where it
 // stands, or what takes its place, which may depend on its `value`. Empty: nothing is known of it.
 // Letter case and - for _ count nothing.
+// Called for an unknown key, and for a known one that the choice does not have.
 std::string ForeignKeyHint(const std::string& section, const std::string& choice,
                            const std::string& name, const YamlNode& value);
 

@@ -1,3 +1,5 @@
+// The hints are YAML that this program reads. The words are those of PyTorch Lightning, Keras,
+// Composer, Hugging Face, apex, DeepSpeed, mmengine and Transformer Engine.
 #include "config/keys/foreign_precision.h"
 
 #include <algorithm>
@@ -52,6 +54,7 @@ constexpr std::string_view kNvfp4 =
 constexpr std::string_view kMxfp4 = "that is precision: {format: bf16, operands: mxfp4}";
 constexpr std::string_view kAnyFormat = "did you mean 'precision.format'?";
 
+// Each line of a table: plain words, and the text that says what they mean here.
 struct Meaning {
   std::string_view words;  // with blanks between
   std::string_view sections;
@@ -117,6 +120,7 @@ const KeyFamily kKeyFamilies[] = {
     {"mxfp4 use_mxfp4", {}, kMxfp4},
 };
 // Where these are keys of a map, they say what the map's own key would.
+// Asked in this order, so the first that the map has decides.
 constexpr std::string_view kWithin[] = {"opt_level", "dtype",  "amp_dtype", "precision",
                                         "recipe",    "format", "fp8_format"};
 
@@ -136,11 +140,14 @@ const YamlNode* FindPlain(const YamlNode& map, std::string_view name) {
   return nullptr;
 }
 
+// A value as one plain word: "null" of nothing, empty of lists and maps.
 std::string WordOf(const YamlNode& value) {
   if (value.kind == YamlNode::Kind::kNull) return "null";
   return value.kind == YamlNode::Kind::kScalar ? WithoutModule(PlainName(value.text)) : "";
 }
 
+// What a value says: of a map the switch `enabled`, else the first key that tells a format or level
+// (kWithin); of a word whether it turns precision off, then the family's words, then those of all.
 std::string OfValue(const KeyFamily& family, const YamlNode& value) {
   if (value.kind == YamlNode::Kind::kMap) {
     const YamlNode* enabled = FindPlain(value, "enabled");

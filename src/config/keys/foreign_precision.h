@@ -1,4 +1,6 @@
 // What other trainers say of formats and loss scaling, as the sections that mean the same here.
+// Keys such as `fp16: true` or `amp_level: O2` mean several of our sections at once, so their hints
+// are pieces of YAML to copy. Called by foreign_names.cpp only.
 #pragma once
 #include <string>
 

@@ -1,4 +1,7 @@
 // How each kind of key reads and writes its field.
+// Each makes the closures `read` and `write` of a Key and the schemas that say the same to
+// programs. A value that is refused leaves the field as it was and adds one problem at the value's
+// place.
 #include "config/keys/keys.h"
 
 #include <algorithm>
@@ -22,6 +25,7 @@ bool Accept(const std::string& refusal, const YamlNode& node, const ReadContext&
 }
 
 // The place of `node` among `words`; nothing and a problem where it is none of them.
+// A wrong word gets a hint: what another program calls so, else the nearest of ours.
 std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
                                     const ReadContext& context) {
   const std::string what = "one of " + JoinNames(words);
@@ -41,6 +45,7 @@ std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
 }
 
 // Reads every item of a list with `read_item`.
+// A problem in one item does not keep the others from being read: all are told at once.
 void ReadList(const YamlNode& node, const std::string& what, const ReadContext& context,
               const std::function<void(const YamlNode&)>& read_item) {
   if (node.kind != YamlNode::Kind::kList) {
@@ -160,6 +165,7 @@ Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
   return key;
 }
 
+// `refuse` gets a copy that it may change; the field takes what it made of it.
 Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse) {
   Key key = MakeKey(std::move(name), "text", std::move(meaning));
   key.schemas = {TextSchema("")};
@@ -199,6 +205,7 @@ Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::s
       Accept("expected [height, width]; got a list of " + count, node, context);
       return;
     }
+    // One number fills both places: the same node is read twice.
     for (std::size_t i = 0; i < 2; ++i) {
       const YamlNode& item = pair ? node.items[i] : node;
       long long value = 0;
@@ -273,6 +280,8 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
         return;
       }
       text = item.text;
+      // The text is kept all the same: its place in the list stays that of the node, on which
+      // PlacedTexts and messages about single items rely.
       if (std::find(values.begin(), values.end(), text) != values.end()) {
         Accept("'" + text + "' stands here twice", item, context);
       }
@@ -288,6 +297,7 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
   return key;
 }
 
+// The places are parallel to the texts as long as no item was refused.
 Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<Location>& places,
                 std::string meaning) {
   Key key = TextList(std::move(name), field, {}, std::move(meaning));
@@ -299,6 +309,8 @@ Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<L
   return key;
 }
 
+// The first key lends its name and its defaults to both; schemas, type and range are those of
+// either, since a schema cannot tell which choice a map makes.
 Key ByChoice(Key first, Key second, const std::string& chosen) {
   Key key = first;
   key.type += " or " + second.type;
@@ -307,6 +319,8 @@ Key ByChoice(Key first, Key second, const std::string& chosen) {
   key.only_for.insert(key.only_for.end(), second.only_for.begin(), second.only_for.end());
   key.schemas.insert(key.schemas.end(), second.schemas.begin(), second.schemas.end());
   key.read = [first, second](const YamlNode& node, const ReadContext& context) {
+    // The section's choice travels in the context, since the field that holds it may be read later
+    // than this key.
     (Contains(second.only_for, context.choice) ? second : first).read(node, context);
   };
   key.write = [first, second, &chosen] {
@@ -315,6 +329,7 @@ Key ByChoice(Key first, Key second, const std::string& chosen) {
   return key;
 }
 
+// The section is read into fields that it is bound to already, so there is no `set`.
 Key Nested(std::string name, Section section, std::string meaning) {
   Key key = MakeKey(std::move(name), "map", std::move(meaning));
   key.default_text = "{}";

@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// What a scalar's letters are, before anything is converted. kInteger and kDecimal are values; the
+// three in between are numbers to some YAML reader and are refused with a hint.
 enum class Spelling { kInteger, kDecimal, kLeadingZero, kOtherBase, kNotFinite, kNoNumber };
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -23,6 +25,7 @@ std::size_t SkipDigits(std::string_view text, std::size_t at) {
   return at;
 }
 
+// Goes through sign, digits, point, digits, exponent. The whole text must fit: "12px" is no number.
 Spelling Classify(std::string_view text) {
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
   const std::string lower = LowerCase(text);
@@ -33,6 +36,8 @@ Spelling Classify(std::string_view text) {
     return Spelling::kOtherBase;
   }
   const std::size_t whole = SkipDigits(text, 0);
+  // A leading zero is refused only at the end: "0123abc" is no number at all, and 0.5 has one
+  // digit.
   const bool leading_zero = whole > 1 && text[0] == '0';
   std::size_t at = whole;
   std::size_t digits = whole;
@@ -54,6 +59,8 @@ Spelling Classify(std::string_view text) {
   return at == whole ? Spelling::kInteger : Spelling::kDecimal;
 }
 
+// Shows what was written, shortened at a character's end (never within the bytes of one of UTF-8),
+// with control characters as blanks, so that a message stays one line.
 std::string Shown(const std::string& text) {
   constexpr std::size_t kLimit = 40;
   std::string shown;
@@ -70,6 +77,8 @@ std::string Shown(const std::string& text) {
 std::string RefuseNumber(const YamlNode& node, const std::string& what, Spelling& spelling) {
   if (node.kind != YamlNode::Kind::kScalar) return Expected(what, node);
   spelling = Classify(node.text);
+  // Quotes make text, whatever is in them; the hint says so only where the letters would be a
+  // value.
   if (node.quoted) return Expected(what, node) + QuotedHint(node);
   switch (spelling) {
     case Spelling::kLeadingZero:
@@ -90,6 +99,7 @@ std::string WithRange(const std::string& what, const Range& range) {
   return text.empty() ? what : what + ", " + text;
 }
 
+// std::from_chars takes a minus sign but no plus.
 std::string_view WithoutPlus(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   return text;
@@ -162,6 +172,8 @@ std::string ReadInteger(const YamlNode& node, const Range& range, long long& val
   const std::string_view text = WithoutPlus(node.text);
   long long read = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), read);
+  // Beyond 64 bits is treated as beyond the range; the comparison as a double is exact for the
+  // limits that keys have.
   if (result.ec != std::errc() || !range.Contains(static_cast<double>(read))) {
     return Expected(what, node);
   }
@@ -201,6 +213,8 @@ std::string ReadText(const YamlNode& node, std::string& value) {
   return "";
 }
 
+// YAML 1.1 readers take yes, no, on, off, y and n for booleans, so they get quotes too, although
+// this reader would take them for text.
 YamlNode TextNode(const std::string& text) {
   YamlNode node = Scalar(text);
   const std::string lower = LowerCase(text);
@@ -211,6 +225,7 @@ YamlNode TextNode(const std::string& text) {
   return node;
 }
 
+// YAML 1.1 wants a point before an exponent: 1e-05 is text to PyYAML, 1.0e-05 is a number.
 std::string NumberText(double value) {
   char buffer[40];
   const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);

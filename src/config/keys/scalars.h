@@ -9,6 +9,8 @@
 namespace ada::config {
 
 // An interval of numbers; infinite ends mean no limit on that side.
+// Both the check of a value and the words of messages, help and schema come of it. A NaN is in no
+// range, as no comparison with it holds.
 struct Range {
   double low, high;
   bool low_included = true, high_included = true;
@@ -28,12 +30,17 @@ Range FromBelow(double low, double high);  // low included, high excluded
 std::string Expected(const std::string& what, const YamlNode& got);
 
 // Whether the value is this word, in quotes or not: JSON knows only words in quotes.
+// Keys that take a number or a word ask it before they try the number.
 bool IsWord(const YamlNode& node, std::string_view word);
 // What a message about a number or a boolean in quotes ends with; of anything else nothing.
 std::string QuotedHint(const YamlNode& node);
+// On refusal `value` keeps what it was. A decimal with a point or an exponent is no integer, even
+// where its value is whole: 1e3 is refused with a hint.
 std::string ReadInteger(const YamlNode& node, const Range& range, long long& value);
+// Integers are numbers too. What a double cannot hold is refused, also where it would become 0.
 std::string ReadNumber(const YamlNode& node, const Range& range, double& value);
 std::string ReadSwitch(const YamlNode& node, bool& value);
+// Numbers and booleans without quotes are texts by their letters; empty quotes are refused.
 std::string ReadText(const YamlNode& node, std::string& value);
 
 // A scalar that every YAML reader takes for text: quoted where it looks like a number or a boolean.

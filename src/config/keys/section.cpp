@@ -1,5 +1,7 @@
 // Reading and writing a map by its table of keys: unknown, misplaced and missing keys are found
 // here.
+// ReadSection is the one procedure for every map of the file: it sets the choice's defaults, reads
+// entries in the order written, then looks for missing keys, rules and the section's own check.
 #include <algorithm>
 
 #include "config/keys/foreign_names.h"
@@ -24,6 +26,8 @@ std::string ChoiceName(const Section& section, const std::string& discriminator,
   return choice == section.alternative ? "a model of own layers" : discriminator + " " + choice;
 }
 
+// Says why a known key does not fit the choice, and names the choices that have it. `alternative`
+// is not among them: it is a list, not a word that one could choose.
 std::string MisplacedMessage(const Section& section, const Entry& entry, const Key& key,
                              const Mismatch& mismatch) {
   if (section.IsAlternative(entry)) {
@@ -53,6 +57,8 @@ std::string UnknownKey(const Entry& entry, const Section& section, const std::st
   return "unknown key; known here: " + ListedNames(fitting, ", ");
 }
 
+// Reads one entry, or says why not: unknown, or not of this choice. At the top of the document an
+// unknown section of another program is walked as well, so each of its keys gets a hint.
 void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
              const std::string& choice, const ReadContext& context) {
   const std::string path = Join(context.path, entry.key.text);
@@ -65,6 +71,8 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
     }
     return;
   }
+  // A list in the place of `layers` fits only where no other network is chosen, although other
+  // choices may know a number of this name.
   Mismatch mismatch = section.MismatchOf(*key, map);
   if (section.IsAlternative(entry) && !choice.empty() && choice != section.alternative)
     mismatch = {section.discriminator, choice, &key->only_for};
@@ -76,6 +84,7 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
 }
 
 // What the scalar at `name` says, if it is one of `words`; `otherwise` where it is not given.
+// It is empty for an unknown word, which switches off the checks that depend on a choice.
 std::string WordAt(const YamlNode& map, const std::string& name, const Names& words,
                    const std::string& otherwise) {
   const YamlNode* value = map.Find(name);
@@ -91,6 +100,8 @@ std::string Written(const Section& section, const std::string& name) {
   return value ? value->text : "";
 }
 
+// A message that the choice needs a key is given where that is the reason, else that there is no
+// default.
 void FindMissing(const YamlNode& map, const Section& section, const std::string& choice,
                  const ReadContext& context) {
   for (const Key& key : section.keys) {
@@ -163,6 +174,7 @@ void ReadSection(const YamlNode& map, const Section& section, const ReadContext&
     context.problems.Add(map, context.path, Expected("a map of keys and values", map));
     return;
   }
+  // The place is noted first, so that it is there for messages of the section's own check.
   if (section.where) *section.where = context.problems.Where(context.key);
   const std::string choice = section.ChoiceOf(map);
   if (section.set_defaults && !choice.empty()) section.set_defaults(choice);
@@ -175,6 +187,8 @@ void ReadSection(const YamlNode& map, const Section& section, const ReadContext&
 YamlNode WriteSection(const Section& section) {
   YamlNode map;
   map.kind = YamlNode::Kind::kMap;
+  // The choice comes from the field and not from a map: there is none when a configuration is
+  // written. No word means the alternative, a model of listed layers.
   std::string choice = section.chosen.value_or(Written(section, section.discriminator));
   if (choice.empty()) choice = section.alternative;
   const std::string second = Written(section, section.second_discriminator);

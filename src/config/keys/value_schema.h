@@ -19,6 +19,9 @@ struct Section;
 using MakeSection = std::function<std::shared_ptr<Section>()>;
 
 // One schema of a value; a key may have several (a word or a map).
+// It is data and not JSON, because the tables are built in every reading, and only
+// schema/json_schema.cpp turns schemas into a document. A member belongs to the kinds that its
+// comment names.
 struct ValueSchema {
   enum class Kind { kInteger, kNumber, kSwitch, kWord, kText, kMap, kTextMap, kList };
   Kind kind = Kind::kText;
@@ -35,6 +38,8 @@ struct ValueSchema {
 };
 
 // Within 64 bits.
+// The reader holds a long long, so a limit beyond it becomes an open bound that a validator can
+// check.
 inline ValueSchema IntegerSchema(Range range) {
   constexpr double kBeyond = 0x1p63;
   if (range.high >= kBeyond) {
@@ -75,6 +80,8 @@ inline ValueSchema TextSchema(std::string pattern, bool plain = true) {
   return schema;
 }
 
+// `marker` tells two kinds of maps apart that stand in one place: an if-then of the schema asks
+// whether the key is there, so that a validator's messages are about the right one.
 inline ValueSchema MapSchema(MakeSection section, std::string marker = "") {
   ValueSchema schema;
   schema.kind = ValueSchema::Kind::kMap;

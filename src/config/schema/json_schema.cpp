@@ -43,6 +43,8 @@ std::string Description(const Key& key, const Section& section) {
   return is_value ? text : text + ". Default: " + key.default_text;
 }
 
+// Makes one document. Every section becomes a definition under $defs and is referred to, so a table
+// that stands in several places (formats, scaling) is written once.
 class SchemaMaker {
  public:
   Json Document(const Section& root) {
@@ -73,6 +75,7 @@ class SchemaMaker {
     return json;
   }
 
+  // The short form of a section (`device: cpu`) is one more value that its key may have.
   Json KeyJson(const Key& key, const Section& section) {
     Json json = {{"description", Description(key, section)}};
     std::vector<ValueSchema> schemas = key.schemas;
@@ -89,6 +92,8 @@ class SchemaMaker {
   }
 
   // Maps with a marker are told from the last map by it.
+  // With anyOf a validator reports the problems of every alternative; an if-then-else on the marker
+  // reports those of the map that was meant.
   Json ValuesJson(const std::vector<ValueSchema>& schemas) {
     if (schemas.size() == 1) return ValueJson(schemas.front());
     if (!schemas.front().marker.empty()) {

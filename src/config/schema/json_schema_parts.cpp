@@ -14,6 +14,7 @@ namespace {
 using Json = SchemaJson;
 
 // What some choices of a section refuse and need.
+// Merged joins those that refuse and need the same.
 struct Branch {
   Names choices;
   Names refused, needed;
@@ -49,6 +50,8 @@ Names Mismatches(const Section& section, const std::string& choice) {
   return names;
 }
 
+// A list whose entries follow the choice of this section (scaling.layers) refuses keys within its
+// entries, so these are listed by the key of the list.
 Branch BranchOf(const Section& section, const std::string& choice) {
   Branch branch;
   branch.choices = {choice};
@@ -75,6 +78,8 @@ Branch SecondBranchOf(const Section& section, const std::string& second) {
 
 // Holds for a map whose `discriminator` is one of `choices`, or is not given where that means one
 // of them.
+// A map without the discriminator satisfies the `properties` test of JSON Schema, which is what is
+// wanted where the default is among the choices; elsewhere `required` rules it out.
 Json ConditionJson(const std::string& discriminator, const Names& choices,
                    const std::string& default_word) {
   Json json = {{"properties", {{discriminator, {{"enum", choices}}}}}};
@@ -88,6 +93,7 @@ Json RefusedJson(const Names& names) {
   return json;
 }
 
+// A property whose schema is `false` may not be there.
 Json ConsequenceJson(const Branch& branch) {
   Json properties = RefusedJson(branch.refused);
   for (const auto& [list, names] : branch.refused_in) {
@@ -111,6 +117,8 @@ Json NumberJson(double value) {
 // The rules of `key`'s section, which depend on the choice that `section` makes: those of most
 // choices, unless it is one of a group of others.
 Json RulesByChoice(const Section& section, const Key& key) {
+  // set_defaults changes what the inner section requires and starts from; the tables are asked
+  // again after each choice, and the call at the end leaves them as the alternative has them.
   const auto rules_by = [&](const std::string& choice) {
     section.set_defaults(choice);
     return BranchesOf(*key.section);
@@ -159,6 +167,7 @@ SchemaJson TextJson(const ValueSchema& schema) {
   return json;
 }
 
+// A scalar of the tree is text, so it is read back by the reader's own rules to find what it is.
 SchemaJson ValueOf(const YamlNode& node) {
   switch (node.kind) {
     case YamlNode::Kind::kNull:
@@ -198,6 +207,7 @@ SchemaJson BranchesOf(const Section& section) {
         {{"if", ConditionJson(section.discriminator, branch.choices, section.default_choice)},
          {"then", ConsequenceJson(branch)}});
   }
+  // The alternative is chosen by its list, which is there without the discriminator's key.
   if (!section.alternative.empty()) {
     const Json other = {{"required", {section.alternative}},
                         {"not", {{"required", {section.discriminator}}}}};

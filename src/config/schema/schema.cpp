@@ -1,4 +1,6 @@
 // Walks the tables of keys that reading and writing use.
+// AllKeys is the one list of keys for help, shell completion and documentation: none of them keeps
+// a copy that could be out of date.
 #include "config/schema/schema.h"
 
 #include "config/sections/sections.h"
@@ -6,6 +8,8 @@
 namespace ada::config {
 namespace {
 
+// Words given for the default come first; `{}` is that of every section and says nothing where the
+// section is required. Else it is the value that a default struct would write.
 std::string DefaultOf(const Key& key) {
   if (!key.default_text.empty() && key.default_text != "{}") return key.default_text;
   if (key.required) return "required";
@@ -14,6 +18,7 @@ std::string DefaultOf(const Key& key) {
   return value ? FlowText(*value) : "none";
 }
 
+// Goes down into sections and into the entries of lists, whose paths have [] after the list's name.
 void Collect(const Section& section, const std::string& path, std::vector<KeyInfo>& keys) {
   for (const Key& key : section.keys) {
     KeyInfo info;

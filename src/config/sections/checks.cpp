@@ -1,4 +1,6 @@
 // Each check looks only at keys that were read without a problem.
+// These are the checks and defaults that need more than one section; what a section can check is in
+// its table. Complete at the end is the list of them.
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
@@ -17,6 +19,8 @@ const YamlNode& At(const YamlNode& root, std::string_view section, std::string_v
   return value ? *value : *map;
 }
 
+// All parts of a batch have one size. The problem is told at the key that was changed last: an
+// override of `accumulate`, else the batch's size.
 void CheckBatch(const Config& config, const YamlNode& root, Problems& problems) {
   if (!problems.Clean({"data.batch_size", "train.accumulate"})) return;
   if (config.data.batch_size % config.train.accumulate == 0) return;
@@ -48,6 +52,10 @@ void CheckNormalize(const Config& config, const YamlNode& root, Problems& proble
   check("std", normalize.std.size());
 }
 
+// In a transformer `vocabulary` is another name of `classes`, and a preset has one of its own.
+// After this model.classes alone counts: what was given, else the vocabulary, else the data set's
+// number (0 where only its files say it). More classes than the data has are allowed, fewer are
+// not.
 void CheckClasses(Config& config, const YamlNode& root, Problems& problems) {
   if (!problems.Clean(
           {"data", "data.dataset", "data.synthetic.classes", "model.classes", "model.vocabulary"}))
@@ -73,6 +81,7 @@ void CheckClasses(Config& config, const YamlNode& root, Problems& problems) {
                    std::to_string(config.model.classes));
 }
 
+// Also for schedules that do not use min_lr, whose value is then its default, 0.
 void CheckLearningRates(const Config& config, const YamlNode& root, Problems& problems) {
   if (!problems.Clean({"optimizer.lr", "schedule.min_lr"})) return;
   if (config.schedule.min_lr <= config.optimizer.lr) return;
@@ -80,6 +89,7 @@ void CheckLearningRates(const Config& config, const YamlNode& root, Problems& pr
                "must not be above optimizer.lr, " + NumberText(config.optimizer.lr));
 }
 
+// Only what is known without the data's files: a limit on the training samples, or made-up images.
 void CheckValidation(const Config& config, const YamlNode& root, Problems& problems) {
   const DataConfig& data = config.data;
   std::int64_t images = data.limit.train;
@@ -101,6 +111,8 @@ void FillEpochs(Config& config, const YamlNode& root) {
 
 // alpha goes into dy before its product there, which takes what is stored.
 void CheckOperands(const Config& config, const YamlNode& root, Problems& problems) {
+  // Whether a part (`precision` itself, or an entry of its schedule) or a layer's entry within it
+  // says anything about operands.
   const auto gives = [](const auto& part) {
     return part.operands.given() ||
            std::any_of(part.layers.begin(), part.layers.end(),

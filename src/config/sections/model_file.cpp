@@ -1,4 +1,6 @@
 // model.file: a network in a file of its own, such as tools/from_torch.py writes.
+// The file's section is merged into the tree before anything is read, so everything after this sees
+// one `model:` section, whose nodes know by their source which file they are from.
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -44,6 +46,7 @@ bool FileStays(YamlNode& model, Problems& problems, std::vector<std::string>& no
                     " dropped: " + ToString(problems.Where(by.key)) + " replaces it");
     Erase(model, std::string(dropped.key.text));
   };
+  // Where both are from the file, or both from --set, nothing says which one is meant.
   if ((file.key.source > 0) == (other->key.source > 0)) {
     problems.Add(file.key, kFile, "give either file or " + other->key.text + ", not both");
     return false;
@@ -98,6 +101,7 @@ YamlNode ReadModelFile(const std::string& path, const Entry& named, Problems& pr
 void FindWeights(YamlNode& section, const std::string& path, const Problems& problems,
                  std::vector<std::string>& notes) {
   YamlNode* init = section.FindEntry("init") ? &section.FindEntry("init")->value : nullptr;
+  // from_torch.py writes the path of the weights as seen from its own working directory.
   Entry* weights = init ? init->FindEntry("weights") : nullptr;
   if (!weights || weights->value.kind != YamlNode::Kind::kScalar) return;
   std::string named = weights->value.text;
@@ -154,9 +158,12 @@ void TakeModelFile(YamlNode& root, Problems& problems, std::vector<std::string>&
   YamlNode section = ReadModelFile(path, file, problems);
   if (section.FindEntry("file"))
     problems.Add(section.FindEntry("file")->key, kFile, "a file of model.file names no other");
+  // A file that could not be read gives an empty section, about which nothing more is to be said.
   if (problems.count() == 0 && !OtherNetwork(section))
     problems.Add(section, "model", "expected `zoo:` or `layers:` in a file of model.file");
   FindWeights(section, path, problems, notes);
+  // The network then counts as given by --set, so Dropper removes keys of the main file that it
+  // does not know, as with --set model.zoo.
   for (Entry& entry : section.entries) {  // the choice was made where `file` was
     const bool network = entry.key.text == "zoo" || entry.key.text == "layers";
     if (network && file.key.source > 0) entry.key.source = file.key.source;

@@ -1,5 +1,7 @@
 // Recipes of other programs and papers: what their products round, in the words of
 // `precision.operands`.
+// A recipe is nothing but a set of `precision.operands`: what it gives could be written out key by
+// key. The section's check fills it in after the keys were read.
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -11,6 +13,7 @@ using Scaling = TensorScalingConfig::Kind;
 OperandConfig Rounded(const AnyFormat& format, RoundingKind rounding = RoundingKind::kNearest) {
   return {format, rounding};
 }
+// The order of by_operand is that of Operand: forward.x, forward.w, dx.dy, dx.w, dw.x, dw.dy.
 OperandsConfig OfTensors(const OperandConfig& x, const OperandConfig& w, const OperandConfig& dy) {
   OperandsConfig operands;
   operands.by_operand = {x, w, dy, w, x, dy};
@@ -23,6 +26,7 @@ BlockFormat Square(BlockFormat format) {
 
 // Transformer Engine at d0067d0, transformer_engine/common/recipe/__init__.py: HYBRID, the head
 // and all that is no linear layer apart.
+// HYBRID means e4m3 for x and w, and e5m2, which has more range, for gradients.
 OperandsConfig TeFp8(Scaling kind) {
   OperandsConfig operands = OfTensors(Rounded(kFp8E4M3), Rounded(kFp8E4M3), Rounded(kFp8E5M2));
   operands.tensor_scaling.emplace();

@@ -18,6 +18,7 @@ std::vector<YamlNode> LayersOf(const YamlNode& map) {
 }
 
 // A scale that no method uses.
+// A scale that nothing reads would look as if it did something.
 void RefuseScales(const YamlNode& map, const ReadContext& context) {
   const char* message = "only method fixed uses a scale, and no layer has it";
   if (const YamlNode* scale = map.Find("scale")) {
@@ -37,6 +38,8 @@ void CheckFixedMethod(const scaling::Settings& scaling, const YamlNode& map,
     return;
   }
   if (map.Find("scale")) return;
+  // The section's own method needs the section's scale; a layer's method may take its scale from
+  // its own entry, from another entry that matches, or from the section.
   if (scaling.adaptive.method == LayerMethod::kFixed) {
     context.problems.Add(map.Find("method") ? *map.Find("method") : context.key,
                          Join(context.path, "scale"), kNoScale);
@@ -92,6 +95,7 @@ void CheckBounds(const scaling::Settings& scaling, const YamlNode& map,
 }
 
 // Whether a layer may have a name that both globs match.
+// Two globs are taken to meet without a closer look, so that nothing is refused that may be right.
 bool MayMeet(const std::string& a, const std::string& b) {
   const auto is_name = [](const std::string& glob) {
     return glob.find_first_of("*?[") == std::string::npos;
@@ -102,6 +106,8 @@ bool MayMeet(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+// An entry that gives one bound takes the other from another entry or from the section. Only where
+// no other entry can give it is the section's the one that counts, and a crossing certain.
 void CheckLayerBounds(const scaling::Settings& scaling) {
   using Bound = std::optional<double> scaling::LayerSettings::*;
   const auto given_elsewhere = [&](const scaling::LayerSettings& entry, Bound bound) {

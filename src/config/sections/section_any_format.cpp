@@ -19,6 +19,8 @@ std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_on
   const std::size_t problems = context.problems.count();
   const std::optional<BlockFormat> blocks = ReadBlockFormatNode(node, context);
   if (blocks) return *blocks;
+  // A map of blocks with a mistake has its problem already; read as a plain format it would get a
+  // second one that misleads.
   if (context.problems.count() > problems) return std::nullopt;
   const auto read = ReadFormatNode(node, tensors_only, BlockFormatNames(), context);
   return read ? std::optional<AnyFormat>(*read) : std::nullopt;
@@ -39,6 +41,7 @@ Names AnyFormatNames() {
   return names;
 }
 
+// The markers are the keys that each of the maps requires.
 std::vector<ValueSchema> AnyFormatMaps() {
   return {MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); }, "exponent"),
           MapSchema([] { return ExampleSection<BlockFormat>(BlockFormatSection); }, "element")};

@@ -1,4 +1,6 @@
 // Block-scaled formats as maps of element, block, scale and rule, and their names.
+// FormatSection (section_precision.cpp) is the same for plain formats. What fits together of
+// element, scale and rule says core/blocks/block_format.h (RefuseBlockFormat).
 #include <algorithm>
 
 #include "config/keys/foreign_names.h"
@@ -8,6 +10,8 @@
 namespace ada::config {
 namespace {
 
+// The kinds of a block's scale: a power of two of eight bits (OCP Microscaling Formats), FP8 as in
+// NVFP4, or fp32 as in DeepSeek-V3.
 const EnumNames<BlockScale> kBlockScales = {
     {"e8m0", BlockScale::kE8M0}, {"fp8_e4m3", BlockScale::kFp8E4M3}, {"fp32", BlockScale::kFp32}};
 const EnumNames<BlockRule> kBlockRules = {
@@ -39,6 +43,7 @@ std::optional<std::pair<long long, long long>> SidesOf(const YamlNode& node, con
   long long rows = 1, columns = 0;
   if (!ReadInteger(list ? node.items[1] : node, sizes, columns).empty()) return std::nullopt;
   if (list && !ReadInteger(node.items[0], sizes, rows).empty()) return std::nullopt;
+  // Tiles are rows of n values or squares; [1, n] is another way to write n.
   if (rows != 1 && rows != columns) return std::nullopt;
   return std::pair(rows, columns);
 }
@@ -105,6 +110,8 @@ Names BlockFormatNames() {
   return names;
 }
 
+// One such key is enough: the others may be missing or misspelled, which is then told as a problem
+// of a block-scaled format.
 bool IsBlockMap(const YamlNode& node) {
   const auto section = ExampleSection<BlockFormat>(BlockFormatSection);
   return node.kind == YamlNode::Kind::kMap &&
@@ -112,6 +119,8 @@ bool IsBlockMap(const YamlNode& node) {
                      [&](const Entry& entry) { return section->Find(entry.key.text) != nullptr; });
 }
 
+// The scale is the first choice and the rule the second: some keys exist for rule four_over_six
+// only.
 Section BlockFormatSection(BlockFormat& format) {
   Section section;
   section.path = "block_format";
@@ -121,6 +130,8 @@ Section BlockFormatSection(BlockFormat& format) {
   section.second_discriminator = "rule";
   for (const auto& [word, rule] : kBlockRules) section.second_choices.push_back(word);
   section.default_second_choice = "te";
+  // The size of a block and the rule start as the kind of scale has them. The element is not known
+  // yet when this is called; ElementKey sets it afterwards.
   section.set_defaults = [&format](const std::string& choice) {
     for (const auto& [word, scale] : kBlockScales) {
       if (word == choice) format = DefaultBlockFormat(format.element, scale);

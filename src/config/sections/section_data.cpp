@@ -1,4 +1,6 @@
 // The keys of `data`: which images, and how they become batches.
+// data/catalog.h has a row for each data set, and most limits of keys to some data sets are
+// questions to these rows, so a data set that is added there gets its keys without a change here.
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -20,6 +22,7 @@ const EnumNames<data::TokenType> kTokenTypes = {{"auto", data::TokenType::kAuto}
                                                 {"uint16", data::TokenType::kUint16},
                                                 {"uint32", data::TokenType::kUint32}};
 
+// The names of the data sets of which `holds` is true, in the order of the catalog.
 Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
   Names names;
   for (const data::DatasetFacts& facts : data::Catalog()) {
@@ -28,6 +31,8 @@ Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
   return names;
 }
 
+// Whether there are as many numbers as channels is checked by CheckNormalize, once the data set is
+// known.
 Section CustomNormalizeSection(NormalizeConfig& normalize) {
   Section section;
   section.path = "data.normalize";
@@ -48,6 +53,8 @@ std::string StandardNumbers(const std::string& dataset) {
   return "";
 }
 
+// Takes a word or a map; it needs the whole of `data` because the comment that is written depends
+// on the data set.
 Key NormalizeKey(DataConfig& data) {
   using Kind = NormalizeConfig::Kind;
   NormalizeConfig& normalize = data.normalize;
@@ -74,6 +81,7 @@ Key NormalizeKey(DataConfig& data) {
     if (normalize.kind == Kind::kCustom) return WriteSection(CustomNormalizeSection(normalize));
     if (normalize.kind == Kind::kNone) return Scalar("none");
     YamlNode standard = Scalar("standard");
+    // The numbers are written as a comment into config.yaml, so a reader need not look for them.
     standard.comment = StandardNumbers(data.dataset);
     return standard;
   };
@@ -90,6 +98,7 @@ Section LimitSection(LimitConfig& limit) {
   return section;
 }
 
+// Made-up images need no files: they are for tests, trials and timings.
 Section SyntheticSection(data::SyntheticSpec& synthetic) {
   Section section;
   section.path = "data.synthetic";
@@ -102,6 +111,7 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
       Integer("test", synthetic.test, FromTo(1, 10'000'000), "test images"),
   };
   section.check = [&synthetic](const YamlNode& map, const ReadContext& context) {
+    // They are made in memory at the start of the run.
     constexpr double kLimit = 17'179'869'184.0;  // 16 GiB of pixels
     const double bytes = static_cast<double>(synthetic.height) * synthetic.width *
                          synthetic.channels * static_cast<double>(synthetic.train + synthetic.test);
@@ -113,6 +123,7 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
 }
 
 // A path, or several of a data set that has several years.
+// Whether files are there is not looked at here: a configuration can be checked on another machine.
 Key PathKey(DataConfig& data) {
   Key key = MakeKey("path", "text or list of texts",
                     "folder of its files (tensors: the file), from the working directory; `~` and "
@@ -120,6 +131,7 @@ Key PathKey(DataConfig& data) {
                     "folders, one a year; text, tokens: a file, a folder, a pattern of names "
                     "(texts/*.txt), or a list of these");
   key.schemas = {TextSchema(""), ListSchema({TextSchema("")}, 1)};
+  // Each path is read by the rules of a single one: text, not empty, with `~` and ${VAR} expanded.
   const auto one = [](std::string& field) { return Text("path", field, "", ExpandPath); };
   key.read = [&data, one](const YamlNode& node, const ReadContext& context) {
     if (node.kind != YamlNode::Kind::kList) return one(data.path).read(node, context);
@@ -141,6 +153,7 @@ Key PathKey(DataConfig& data) {
   return key;
 }
 
+// Empty names leave the choice to the data set, which takes what its folder or lists have.
 Section SplitsSection(SplitsConfig& splits) {
   Section section;
   section.path = "data.splits";
@@ -193,6 +206,7 @@ Key ValidationKey(DataConfig& data) {
   key.read = [&data, count, share](const YamlNode& node, const ReadContext& context) {
     double number = 0;
     long long whole = 0;
+    // 0 and 1 are numbers of images; a share lies strictly between them.
     if (ReadInteger(node, count, whole).empty()) {
       data.validation = whole;
       data.validation_share = 0;
@@ -213,6 +227,7 @@ Key ValidationKey(DataConfig& data) {
   return key;
 }
 
+// A text has no countable samples, so only a share of it can be held back.
 void CheckShare(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
   const YamlNode* validation = map.Find("validation");
   if (validation == nullptr) return;
@@ -234,6 +249,7 @@ void CheckCrops(const DataConfig& data, const YamlNode& map, const ReadContext& 
 
 }  // namespace
 
+// A row of 0 means that only the files say it.
 int ChannelsOf(const DataConfig& data) {
   const data::DatasetFacts& facts = data::FactsOf(data.dataset);
   return facts.has_path() ? facts.channels : data.synthetic.channels;
@@ -244,9 +260,12 @@ int ClassesOf(const DataConfig& data) {
   return facts.has_path() ? facts.classes : data.synthetic.classes;
 }
 
+// The groups of data sets below are asked of the catalog; `with_truth` are the two with label
+// images or boxes in files of their own.
 Section DataSection(DataConfig& data) {
   const Names all = DatasetsWhere([](const data::DatasetFacts&) { return true; });
   const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path(); });
+  // Sets whose files `fetch` does not know, so that nobody but the user can say where they are.
   const Names of_the_user =
       DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path() && f.folder.empty(); });
   const Names made =
@@ -333,6 +352,7 @@ Section DataSection(DataConfig& data) {
              "left out, counted and named")
           .For(decoded),
   };
+  // Each of the four looks at keys that do not fit together, and says so at the one that is to go.
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckCrops(data, map, context);
     CheckShare(data, map, context);

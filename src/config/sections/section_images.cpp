@@ -1,4 +1,6 @@
 // Keys of `data` that say how an image is changed on its way into the network.
+// Most of them are fields of DataConfig::changes; padding, crops and mirroring are in
+// AugmentConfig. Which change follows which: data/image_changes.h.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -13,6 +15,8 @@ namespace {
 constexpr double kMostPixels = 16'384;  // on a side
 
 // Two numbers.
+// False and a problem where it is no list of two numbers within the range; their order is checked
+// by CheckOrder, which can name the key.
 bool ReadRange(const YamlNode& node, const Range& within, data::Range& range,
                const ReadContext& context) {
   std::array<double, 2> ends{};
@@ -30,6 +34,7 @@ bool ReadRange(const YamlNode& node, const Range& within, data::Range& range,
 }
 
 // The smaller number comes first.
+// A section calls it in its check, with all of its ranges.
 using NamedRange = std::pair<const char*, const data::Range*>;
 void CheckOrder(const std::vector<NamedRange>& ranges, const YamlNode& map,
                 const ReadContext& context) {
@@ -51,6 +56,8 @@ ValueSchema RangeSchema(const Range& within) {
 }
 
 // A height and a width of a picture; 0x0: unset.
+// Pair binds to two ints in an array and the field is a PictureSize: the closures copy between
+// them, and share the array because a key may be copied.
 Key SizeKey(std::string name, data::PictureSize& field, std::string meaning) {
   struct Sides {
     std::array<int, 2> both{};
@@ -85,6 +92,7 @@ Key JitterKey(std::string name, data::Range& field, double neutral, const Range&
     double value = 0;
     const std::string refusal = ReadNumber(node, factor, value);
     if (!refusal.empty()) return context.problems.Add(node, context.path, refusal);
+    // A strength above 1 would give negative factors; the lower end stops at the smallest allowed.
     field = {std::max(neutral - value, ends.low), neutral + value};
   };
   key.write = [&field, neutral]() -> std::optional<YamlNode> {
@@ -95,6 +103,7 @@ Key JitterKey(std::string name, data::Range& field, double neutral, const Range&
 }
 
 // A number, one a channel, or `random`.
+// A single number is kept as a list of one, which stands for all channels.
 Key ErasingValueKey(data::RandomErasingSpec& erasing) {
   Key key = MakeKey("value", "number, list of numbers or word",
                     "what is put there, after normalising (0: the mean colour); one a channel; "
@@ -128,6 +137,8 @@ Key ErasingValueKey(data::RandomErasingSpec& erasing) {
   return key;
 }
 
+// The sections of color_jitter, random_erasing and random_resized_crop have the defaults of
+// torchvision's transforms of these names, in the structs of data/images/random_changes.h.
 Section RandomResizedCropSection(data::RandomResizedCrop& crop) {
   Section section;
   section.path = "data.augment.random_resized_crop";
@@ -142,6 +153,7 @@ Section RandomResizedCropSection(data::RandomResizedCrop& crop) {
   return section;
 }
 
+// Strengths follow torchvision: one number is symmetric about "no change", two are the ends.
 Section ColorJitterSection(data::ColorJitterSpec& jitter) {
   Section section;
   section.path = "data.augment.color_jitter";
@@ -227,6 +239,7 @@ Section AugmentSection(DataConfig& data) {
   return section;
 }
 
+// The field has either the shorter side or both; reading one clears the other.
 Key ResizeKey(data::ResizeTo& resize) {
   const Range range = FromTo(1, kMostPixels);
   Key key = MakeKey("resize", "integer or [height, width]",
@@ -236,6 +249,7 @@ Key ResizeKey(data::ResizeTo& resize) {
   key.default_text = "none";
   key.schemas = {IntegerSchema(range), ListSchema({IntegerSchema(range)}, 2)};
   key.schemas.back().most = 2;
+  // A number is the shorter side and a list both sides; SizeKey would read a number as a square.
   const auto to = std::make_shared<data::PictureSize>();
   const auto both = std::make_shared<Key>(SizeKey("resize", *to, ""));
   key.read = [&resize, to, both](const YamlNode& node, const ReadContext& context) {

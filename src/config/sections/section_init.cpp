@@ -20,6 +20,7 @@ const EnumNames<InitRule::Fan> kInitFans = {{"in", InitRule::Fan::kIn},
                                             {"out", InitRule::Fan::kOut}};
 
 // The distribution's own keys, each of the schemes that it belongs to.
+// Shared by model.init and its `parameters`: both are an InitRule.
 std::vector<Key> DistributionKeys(InitRule& rule) {
   const Names one_fan = {"he_normal", "he_uniform", "lecun_normal", "lecun_uniform"};
   const Names fans = {"he_normal",      "he_uniform",   "xavier_normal",
@@ -56,6 +57,8 @@ void SetSchemes(Section& section) {
   section.default_choice = "he_normal";
 }
 
+// An entry is a rule of its own and takes nothing from model.init: `gain` without `scheme` is that
+// of he_normal.
 Section InitParametersSection(InitParametersConfig& entry) {
   Section section;
   section.path = "model.init.parameters[]";
@@ -75,6 +78,8 @@ Key OfWeights(Key key, const InitConfig& init) {
   return key;
 }
 
+// Keys that say how a file is read, without a file, are refused; the weights may have had a
+// problem.
 void CheckInit(const InitConfig& init, const YamlNode& map, const ReadContext& context) {
   const std::string weights = Join(context.path, "weights");
   if (!init.weights.empty() || !context.problems.Clean({weights})) return;
@@ -128,6 +133,8 @@ Section InitSection(InitConfig& init) {
   return section;
 }
 
+// Changes the struct and the table together: the default choice decides which keys are known before
+// `scheme` is read, and a std that has a default need not be given.
 void StartBy(InitScheme scheme, double std, Section& section, InitConfig& init) {
   const bool normal = scheme == InitScheme::kNormal;
   init.scheme = scheme;

@@ -1,4 +1,6 @@
 // data.label_values: what the values of label images mean.
+// Data sets of segmentation code classes as values or as colors of their label images. The map is
+// from such a value to the name of a class, which several values may share.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -13,6 +15,7 @@ constexpr char kExpectedValue[] =
     "a value from 0 to 255, or a color as \"#ff8000\" or \"255 128 0\"";
 constexpr std::uint32_t kLargestByte = 255;
 
+// A value of a gray or palette PNG, or a color as 0xRRGGBB.
 struct LabelValue {
   std::uint32_t value = 0;
   bool is_color = false;
@@ -34,6 +37,7 @@ std::optional<std::vector<std::uint32_t>> BytesIn(std::string text) {
   }
 }
 
+// One number is a value, three are a color, and '#' with six hexadecimal digits is one, too.
 std::optional<LabelValue> LabelValueOf(const std::string& text) {
   constexpr std::size_t kHexDigits = 6;
   if (text.starts_with('#')) {
@@ -51,9 +55,12 @@ std::optional<LabelValue> LabelValueOf(const std::string& text) {
 }
 
 // What is wrong with one more entry; "": nothing, and it is added.
+// Keys of the map are read as text, so 0 and "0" are one value; a value that stands twice is
+// refused.
 std::string AddEntry(const Entry& entry, const std::string& name, data::LabelValues* values) {
   const std::optional<LabelValue> value = LabelValueOf(entry.key.text);
   if (!value) return Expected(kExpectedValue, entry.key);
+  // A label image has one kind of pixels, so one map cannot mix them.
   if (values->any() && values->by_color != value->is_color)
     return "values and colors together; expected one kind";
   const auto same = [&](const auto& other) { return other.first == value->value; };
@@ -112,6 +119,7 @@ Key LabelValuesKey(DataConfig& data) {
     for (const auto& [value, name] : data.label_values.classes) {
       Entry entry;
       entry.key = TextNode(data::ValueText(value, data.label_values.by_color));
+      // A '#' without quotes would start a comment.
       entry.key.quoted = data.label_values.by_color;
       entry.value = TextNode(name);
       map.entries.push_back(std::move(entry));

@@ -1,4 +1,6 @@
 // The key `model.layers`: layer by layer, with `repeat` blocks expanded while they are read.
+// Each entry is read by LayerSection; this adds what concerns the list: names that are unique,
+// inputs that are earlier layers, and blocks that are written once and stand several times.
 #include <algorithm>
 
 #include "config/sections/sections.h"
@@ -7,6 +9,7 @@
 namespace ada::config {
 namespace {
 
+// Repeats could ask for a network that no memory holds.
 constexpr std::size_t kLayerLimit = 10'000;
 Range RepeatRange() { return FromTo(1, 1000); }
 
@@ -29,6 +32,8 @@ YamlNode Numbered(YamlNode layer, int index) {
   return layer;
 }
 
+// Reads one list and is then dropped. Names are collected on the way, so an input may only name a
+// layer that stands before; that makes the network a graph without cycles.
 class LayerReader {
  public:
   LayerReader(std::vector<LayerConfig>& layers, const ReadContext& context)
@@ -75,6 +80,8 @@ class LayerReader {
       for (const YamlNode& item : inner->items) {
         if (!ReadLayer(Numbered(item, i))) return;
       }
+      // Layers of the rounds that were left out are unknown, so complete_ keeps inputs that name
+      // them from being reported.
       if (reading_.problems.count() > problems) {  // the next rounds would only repeat them
         complete_ = false;
         return;
@@ -85,6 +92,7 @@ class LayerReader {
   // False where nothing more should be read.
   bool ReadLayer(const YamlNode& item) {
     if (layers_.size() >= kLayerLimit) {
+      // The limit is told once, at the first layer beyond it, and the rest is not read.
       if (layers_.size() == kLayerLimit) Refuse(item, "", "more than 10000 layers");
       return false;
     }
@@ -127,6 +135,7 @@ std::shared_ptr<Section> ExampleBlock() {
   Key times = MakeKey("repeat", "integer", "copies of the block; {i} is 1, 2, ... in their names");
   times.schemas = {IntegerSchema(RepeatRange())};
   Key layers = MakeKey("layers", "list of maps", "the layers of the block");
+  // Only layers: the reader refuses a block within a block.
   layers.schemas = {ListSchema({MapSchema(ExampleLayer)})};
   auto block = std::make_shared<Section>();
   block->path = "model.layers[].repeat";

@@ -1,4 +1,6 @@
 // The keys of one layer of `model.layers`: those that its kind knows.
+// graph/layers/ has a row for each kind with the keys that it knows and those that it requires;
+// this file gives every key its type and range, once for all kinds.
 #include <algorithm>
 #include <cctype>
 #include <functional>
@@ -23,6 +25,7 @@ Names KindsWhere(const std::function<bool(const LayerKind&)>& holds) {
 }
 
 // What `mode` may be, of all kinds.
+// The table of keys is the same for all kinds, so the schema of `mode` has the words of each.
 Names AllModes() {
   Names modes;
   for (const LayerKind& kind : graph::LayerKinds())
@@ -41,6 +44,8 @@ Key OfKinds(Key key) {
 }
 
 // The word `classes` instead of a number: model.classes.
+// A head's size then follows model.classes, also where only the data's files say how many there
+// are.
 Key OrClasses(Key key, bool& is_per_class) {
   static constexpr char kWord[] = "classes";
   key.type += " or classes";
@@ -60,8 +65,10 @@ Key OrClasses(Key key, bool& is_per_class) {
   return key;
 }
 
+// What RefuseLayerName lets pass. Braces are for {i} in repeat blocks.
 constexpr char kLayerNamePattern[] = "^(?!(loss|input)$)[A-Za-z0-9_.{}-]+$";
 
+// Names become cells of CSV files and beginnings of parameters' names, hence the few letters.
 std::string RefuseLayerName(std::string& name) {
   const bool good = std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-' || c == '{' || c == '}';
@@ -78,6 +85,8 @@ std::string WithArticle(const std::string& word) {
   return (vowel ? "an " : "a ") + word;
 }
 
+// What a row's keys ask of each other, and how many inputs its kind takes. Shapes are checked
+// later, by the graph.
 void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext& context) {
   const auto add = [&](const char* key, const std::string& message) {
     const YamlNode* value = map.Find(key);
@@ -104,6 +113,8 @@ void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext
 
 }  // namespace
 
+// The key `kind` is the discriminator. A key that several kinds have means what its row of the
+// table in graph/layers/ makes of it, so its range here is the widest.
 Section LayerSection(LayerConfig& layer) {
   const Names kinds = KindsWhere([](const LayerKind&) { return true; });
   Section section;
@@ -233,6 +244,7 @@ Section LayerSection(LayerConfig& layer) {
                       "of a box: its location's or its classes'")),
   };
   for (Key& key : section.keys) {
+    // An empty list means the layer before; written out it would read as no input at all.
     if (key.name == "inputs") {  // unset unless given
       key.write = [&layer, write = key.write]() -> std::optional<YamlNode> {
         return layer.inputs.empty() ? std::nullopt : write();
@@ -242,6 +254,7 @@ Section LayerSection(LayerConfig& layer) {
   section.check = [&layer](const YamlNode& map, const ReadContext& context) {
     const LayerKind* kind = graph::FindLayerKind(layer.kind);
     if (kind && kind->stride_is_kernel && !map.Find("stride")) layer.stride = layer.kernel;
+    // Defaults that differ by kind stand in the kind's row and are set where the key was not given.
     const auto misses = [&](const char* key) {
       return kind && Contains(kind->keys, key) && !map.Find(key);
     };

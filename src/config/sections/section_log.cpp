@@ -16,6 +16,7 @@ const EnumNames<DumpOn> kDumpsOn = {
 constexpr char kScenarioPattern[] = R"(^[^,"\u0000-\u001f\u007f]+$)";
 
 // A name is one cell of a CSV, also for readers that split at every comma.
+// The same as kScenarioPattern, which a schema has.
 std::string RefuseScenarioName(std::string& name) {
   const bool good = std::none_of(name.begin(), name.end(), [](unsigned char c) {
     return c == ',' || c == '"' || c < 0x20 || c == 0x7f;
@@ -40,6 +41,8 @@ Key ScenarioScalingKey(std::optional<scaling::Settings>& scaling) {
   return key;
 }
 
+// One scenario changes the format, the scale or the policy; format may be combined with either of
+// the others. what_if/ judges scenarios from the histograms of a step.
 Section WhatIfSection(WhatIfConfig& what_if) {
   Section section;
   section.path = "log.what_if[]";
@@ -70,6 +73,7 @@ Section WhatIfSection(WhatIfConfig& what_if) {
 }
 
 // Fills in the names that are not given; a name stands for one scenario.
+// Names that were given come first; a made name that is taken gets a number, "scale=8 #2".
 void NameScenarios(std::vector<WhatIfConfig>& scenarios, const YamlNode& list,
                    const ReadContext& context) {
   std::set<std::string> taken;
@@ -99,11 +103,14 @@ Key WhatIfKey(std::vector<WhatIfConfig>& scenarios) {
   key.read = [&scenarios, read = key.read](const YamlNode& node, const ReadContext& context) {
     const std::size_t problems = context.problems.count();
     read(node, context);
+    // Names are made only of entries that were read whole: list and scenarios then correspond by
+    // index.
     if (context.problems.count() == problems) NameScenarios(scenarios, node, context);
   };
   return key;
 }
 
+// The globs are checked against the network's layers by train/unused_globs.cpp, hence their places.
 Key DumpKey(LogConfig& log) {
   Key key = PlacedTexts("dump", log.dump, log.dump_where,
                         "globs on the names of the layers that are dumped");
@@ -124,6 +131,7 @@ void CheckLog(const LogConfig& log, const YamlNode& map, const ReadContext& cont
   const auto add = [&](const char* key, const std::string& message) {
     context.problems.Add(map.FindEntry(key)->key, Join(context.path, key), message);
   };
+  // A count of steps with a problem is still 0 or unset in the struct, which says nothing.
   const auto clean = [&](const char* key) {
     const std::string path = Join(context.path, key);
     return context.problems.Clean({path});

@@ -1,4 +1,6 @@
 // The keys of `data.augment.mixup` and `data.augment.cutmix`.
+// mixup: Zhang et al., ICLR 2018; cutmix: Yun et al., ICCV 2019. A batch is mixed in one of the two
+// ways or not at all, so the shares of batches add up to at most 1.
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -21,6 +23,7 @@ Section MixSection(const char* path, MixConfig& mix) {
 std::vector<Key> MixingKeys(AugmentConfig& augment) {
   const auto key = [](const char* name, const char* path, MixConfig& mix, const char* meaning) {
     Key made = Nested(name, MixSection(path, mix), meaning);
+    // A section whose alpha is 0 does nothing, whatever its p is.
     made.WrittenIf([&mix] { return mix.alpha > 0; });
     return made;
   };
@@ -37,6 +40,7 @@ void CheckMixing(AugmentConfig& augment, const YamlNode& map, const ReadContext&
     const YamlNode* section = map.Find(name);
     return section != nullptr && section->Find("p") != nullptr;
   };
+  // A share that is not given is what the other leaves; where neither is given each has one half.
   if (!given("mixup")) mixup.p = given("cutmix") ? 1 - cutmix.p : 0.5;
   if (!given("cutmix")) cutmix.p = 1 - mixup.p;
   if (mixup.p + cutmix.p <= 1) return;

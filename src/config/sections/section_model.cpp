@@ -1,10 +1,13 @@
 // The keys of `model`: a network of the zoo or one's own.
+// The keys that a network knows are given here by its name; graph/network/zoo.cpp builds its layers
+// from ModelConfig. kZoo has the order of messages.
 #include "config/sections/sections.h"
 #include "core/text.h"
 
 namespace ada::config {
 namespace {
 
+// Groups of names that have the same keys.
 const Names kCifarResnets = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
 const Names kCifarPreResnets = {"preresnet20", "preresnet32",  "preresnet44",
                                 "preresnet56", "preresnet110", "preresnet164"};
@@ -31,6 +34,8 @@ const Names kZoo = Together({{"mlp", "lenet"},
                              kSsds,
                              TransformerNames()});
 
+// `layers`, `hidden` and `width` mean one thing to transformers and another to other networks, so
+// each is a key by choice over two fields.
 Key LayersOrNumberKey(ModelConfig& model) {
   return ByChoice(LayersKey(model.layers).For({"layers"}),
                   Integer("layers", model.transformer.layers, FromTo(1, 1000),
@@ -80,6 +85,7 @@ Section ModelSection(ModelConfig& model) {
   section.path = "model";
   section.discriminator = "zoo";
   section.choices = kZoo;
+  // A model has a name or a list of layers: the list is a choice of its own, called as its key is.
   section.alternative = "layers";
   section.where = &model.where;
   section.keys = {
@@ -118,6 +124,8 @@ Section ModelSection(ModelConfig& model) {
   };
   for (Key& key : TransformerKeys(model.transformer)) section.keys.push_back(std::move(key));
   section.keys.push_back(Nested("init", InitSection(model.init), "how the weights start"));
+  // Defaults that depend on the network: dropout, how weights start, and the sizes of a
+  // transformer's preset. They are set before any key is read, so keys that are given beat them.
   section.set_defaults = [&model, init = section.keys.back().section](const std::string& choice) {
     model.dropout = choice == "mobilenet_v2" ? 0.2 : 0;  // as in its paper's program
     const bool transformer = Contains(TransformerNames(), choice);

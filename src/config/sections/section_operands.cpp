@@ -1,4 +1,7 @@
 // The keys of `precision.operands`: what each product rounds once more when it takes its operands.
+// There are six operands (core/operands.h), and three ways to name them: by tensor (`x` in both of
+// its products), by product (`dw: {x: ..., dy: ...}`), or all at once (`operands: mxfp8_e4m3`).
+// What is more specific wins; what is stored in OperandsConfig and written is always the six.
 #include <algorithm>
 #include <array>
 
@@ -11,9 +14,11 @@ namespace {
 constexpr char kNone[] = "none";
 constexpr char kFormatMeaning[] = "format that it is rounded to; none: it is taken as it is stored";
 
+// Unset: nothing was said; a set operand without a format: it is taken as it is stored.
 using Field = std::optional<OperandConfig>;
 
 // A map that is a format itself.
+// Format and operand are both maps; a format has one of its own keys and no key `format`.
 bool IsFormatMap(const YamlNode& node) {
   return node.kind == YamlNode::Kind::kMap && !node.Find("format") &&
          (node.Find("exponent") || node.Find("mantissa") || node.Find("element"));
@@ -49,6 +54,7 @@ Section OperandSection(OperandConfig& operand) {
     return operand.format ? AnyFormatNode(*operand.format) : Scalar(kNone);
   };
   Section section;
+  // One table serves all operands, so its path is that of an example.
   section.path = "precision.operands.x";
   section.short_key = "format";
   section.keys = {
@@ -77,12 +83,14 @@ std::optional<OperandConfig> ReadOperand(const YamlNode& node, const ReadContext
   return context.problems.count() == problems ? std::optional(operand) : std::nullopt;
 }
 
+// The short form where it says all.
 YamlNode OperandNode(OperandConfig operand) {
   if (operand.rounding != RoundingKind::kNearest) return WriteSection(OperandSection(operand));
   return operand.format ? AnyFormatNode(*operand.format) : Scalar(kNone);
 }
 
 // set: of what was read; get: what is written.
+// A key by tensor is read into a variable of the section's reading; one by operand into its field.
 Key OperandKey(const char* name, std::function<void(const OperandConfig&)> set,
                std::function<Field()> get, const char* meaning) {
   Key key = MakeKey(name, "word or map", meaning);
@@ -109,6 +117,7 @@ Key ExactKey(const char* name, Field& field, const char* meaning) {
 }
 
 // One tensor in both of its products, or all of them: what a product's own key says stands.
+// It has nothing to write: the check of the section has put what it read into the six fields.
 Key GeneralKey(const char* name, const std::shared_ptr<Field>& field, const char* meaning) {
   return OperandKey(
       name, [field](const OperandConfig& operand) { *field = operand; }, [] { return Field(); },
@@ -120,6 +129,7 @@ Key ProductKey(const char* name, const std::array<const char*, 2>& names,
                const std::array<Field*, 2>& fields, const char* meaning) {
   Section section;
   section.path = std::string("precision.operands.") + name;
+  // A product's map has an exact key for each of its two operands.
   for (std::size_t i = 0; i < 2; ++i)
     section.keys.push_back(ExactKey(names[i], *fields[i], "this operand of the product"));
   Key key = Nested(name, std::move(section), meaning);
@@ -134,6 +144,7 @@ Key ProductKey(const char* name, const std::array<const char*, 2>& names,
   return key.WrittenIf([fields] { return *fields[0] || *fields[1]; });
 }
 
+// A word is read as `kind` by the key of the section itself, which also refuses wrong words.
 Key ScalingKey(std::optional<TensorScalingConfig>& scaling) {
   Key key = OptionalMap("tensor_scaling", scaling, OperandScalingSection,
                         "scales of operands of plain formats; `tensor_scaling: current` is short");
@@ -149,6 +160,7 @@ Key ScalingKey(std::optional<TensorScalingConfig>& scaling) {
 const EnumNames<HadamardConfig::Signs> kSigns = {{"fixed", HadamardConfig::Signs::kFixed},
                                                  {"random", HadamardConfig::Signs::kRandom}};
 
+// The transform of sixteen values is the only one that backends have (backend/hadamard.h).
 Section HadamardSection(HadamardConfig& hadamard) {
   Section section;
   section.path = "precision.operands.hadamard";
@@ -185,6 +197,7 @@ Section OperandsSection(OperandsConfig& operands, bool of_layers) {
                            Operand other, const char* meaning) {
     return ProductKey(name, names, {&field(one), &field(other)}, meaning);
   };
+  // What `x`, `w` and `dy` say lives as long as the table, since the keys and the check share it.
   const auto x = std::make_shared<Field>(), w = std::make_shared<Field>(),
              dy = std::make_shared<Field>();
   using enum Operand;
@@ -205,6 +218,8 @@ Section OperandsSection(OperandsConfig& operands, bool of_layers) {
     section.keys.push_back(OptionalMap("spared", operands.spared, SparedSection,
                                        "layers whose operands are taken as they are stored"));
   section.check = [field, x, w, dy](const YamlNode&, const ReadContext&) {
+    // Runs after all keys were read, whatever their order in the file: a general key fills only
+    // operands that no exact key has set.
     const auto fill = [&](const Field& general, Operand one, Operand other) {
       for (const Operand operand : {one, other})
         if (!field(operand)) field(operand) = general;
@@ -233,10 +248,12 @@ Key OperandsKeyOf(OperandsConfig& operands, bool of_layers) {
     OperandConfig all;
     const std::size_t problems = context.problems.count();
     ReadFormat(node, context, all);
+    // A format for all operands also sets those that stay `none`, so a recipe does not change them.
     if (context.problems.count() == problems) operands.by_operand.fill(all);
   };
   key.write = [&operands, section_of]() -> std::optional<YamlNode> {
     if (!operands.given()) return std::nullopt;
+    // The table binds to fields that are not const; writing changes none of them.
     OperandsConfig copy = operands;
     return WriteSection(section_of(copy));
   };

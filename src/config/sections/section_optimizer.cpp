@@ -1,4 +1,6 @@
 // The keys of `optimizer`.
+// The update rules and their names for constants are those of torch.optim. The fields are those of
+// backend::UpdateRule, which an update op takes as it is.
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -17,6 +19,7 @@ const EnumNames<UpdateRule::Velocity> kVelocities = {
     {"steps", UpdateRule::Velocity::kSteps},
 };
 
+// Factors and not rates: the schedule moves the rates of all groups together.
 Section GroupSection(ParameterGroupConfig& group) {
   Section section;
   section.path = "optimizer.groups[]";
@@ -34,6 +37,7 @@ Section GroupSection(ParameterGroupConfig& group) {
 
 }  // namespace
 
+// Keys of the adaptive kinds and those of SGD exclude each other; lr and weight_decay are of all.
 Section OptimizerSection(OptimizerConfig& optimizer) {
   const Names adams = {"adam", "adamw"};
   Section section;
@@ -68,10 +72,12 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
       Entries("groups", optimizer.groups, &GroupSection, "parameters with rates of their own")
           .WrittenIf([&optimizer] { return !optimizer.groups.empty(); }),
   };
+  // torch.optim's defaults of lr and weight_decay by kind, but for SGD, whose lr torch requires.
   section.set_defaults = [&optimizer](const std::string& kind) {
     optimizer.lr = kind == "sgd" ? 0.1 : 1e-3;
     optimizer.weight_decay = kind == "adamw" ? 1e-2 : 0;
   };
+  // Combinations that torch.optim.SGD refuses, or that would have no effect.
   section.check = [&optimizer](const YamlNode& map, const ReadContext& context) {
     const bool sgd = optimizer.kind == UpdateRule::Kind::kSgd;
     const auto refuse = [&](const char* key, const char* message) {

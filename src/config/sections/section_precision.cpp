@@ -1,4 +1,6 @@
 // The keys of `precision`: formats by role and layer, rounding, scales of single tensors.
+// A format is a name (core/number_format_names.cpp) or a map of its bits. ReadFormatNode is the one
+// reader of both, for these keys as well as for options of the command line.
 #include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
 #include "core/text.h"
@@ -32,6 +34,7 @@ const EnumNames<TensorScalingConfig::Kind> kOperandScalings = {
     {"delayed", TensorScalingConfig::Kind::kDelayed},
 };
 
+// What is said of a format for scales where a tensor's is asked for.
 constexpr char kUnsigned[] = "a format without sign and zero; a network cannot train in it";
 
 // Formats without a sign (and so without a zero) are for scales, not for tensors.
@@ -49,6 +52,7 @@ std::string FormatWords(const Names& names, const char* map) {
   return words + map;
 }
 
+// The base of format keys: FormatKey binds it to an optional field, others to one with a default.
 Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
                 std::function<std::optional<NumberFormat>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
@@ -67,6 +71,8 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
 }
 
 // of_operands: theirs may be of this very tensor, too.
+// One table for two places. Scales of stored tensors are delayed, because a tensor is rounded as it
+// is computed; an operand is there as a whole and can be scaled by its own largest magnitude.
 Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
   const Names delayed = {"delayed"}, scaled = {"current", "delayed"};
   const Names& any = of_operands ? scaled : delayed;
@@ -98,6 +104,7 @@ Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
   };
   section.keys.front().default_text = "none";
   section.check = [&scaling](const YamlNode& map, const ReadContext& context) {
+    // A power of two times 2^-margin is one only for whole margins.
     const auto whole = static_cast<double>(static_cast<int>(scaling.margin));
     if (!scaling.power_of_two || scaling.margin == whole) return;
     context.problems.Add(*map.Find("margin"), Join(context.path, "margin"),
@@ -111,6 +118,7 @@ const EnumNames<PrecisionPreset> kPresets = {{"none", PrecisionPreset::kNone},
                                              {"autocast_cpu", PrecisionPreset::kAutocastCpu}};
 
 // What the update keeps; a name alone is its format.
+// Masters and state have one table: a format and how values are rounded to it.
 Section KeptSection(KeptFormatConfig& kept, const char* path) {
   Section section;
   section.path = path;
@@ -137,6 +145,8 @@ Key KeptKey(const char* name, KeptFormatConfig& kept, const char* meaning) {
 void CheckPreset(const PrecisionConfig& precision, const YamlNode& map,
                  const ReadContext& context) {
   if (precision.preset == PrecisionPreset::kNone) return;
+  // The preset gives each kind of layer either `format` or fp32, as torch.autocast does, and no
+  // other half-precision format exists there. Roles would contradict it; single layers may differ.
   const std::string name = FormatName(precision.format);
   const YamlNode* format = map.Find("format");
   if (name != "fp16" && name != "bf16" && context.problems.Clean({Join(context.path, "format")})) {
@@ -155,6 +165,7 @@ void CheckPreset(const PrecisionConfig& precision, const YamlNode& map,
 
 Names TensorFormatNames() { return FormatNames(true); }
 
+// A format that has a name is written by it, however it was given.
 YamlNode FormatNode(NumberFormat format) {
   for (const NamedFormat& known : NamedFormats()) {
     if (known.format == format) return Scalar(std::string(known.name));
@@ -164,6 +175,7 @@ YamlNode FormatNode(NumberFormat format) {
 
 const EnumNames<RoundingKind>& RoundingNames() { return kRoundings; }
 
+// The same four keys stand in `precision`, in entries of its layers, and in those of its schedule.
 std::vector<Key> RoleKeys(RoleFormatsConfig& roles) {
   return {
       FormatKey("activations", roles.activations, "format of the input and of all outputs y")
@@ -178,6 +190,7 @@ std::vector<Key> RoleKeys(RoleFormatsConfig& roles) {
   };
 }
 
+// Nothing is required but the glob: an unset key leaves what an earlier match or `precision` says.
 Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
   Section section;
   section.path = "precision.layers[]";
@@ -210,6 +223,8 @@ Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string 
       [&field] { return field; }, std::move(meaning));
 }
 
+// The fields are those of NumberFormat. What a combination of them must be, such as room for a NaN,
+// says RefuseFormat in core/number_format.h.
 Section FormatSection(NumberFormat& format) {
   Section section;
   section.path = "precision.format";
@@ -235,6 +250,7 @@ Section FormatSection(NumberFormat& format) {
                                  Join(context.path, "bias")})) {
       return;
     }
+    // The bias depends on the exponent's bits, so its default is known only after they were read.
     if (!map.Find("bias")) format.bias = (1 << (format.exponent_bits - 1)) - 1;
     const std::string refusal = RefuseFormat(format);
     if (!refusal.empty()) context.problems.Add(map, context.path, refusal);
@@ -244,6 +260,8 @@ Section FormatSection(NumberFormat& format) {
 
 std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
                                            const Names& also, const ReadContext& context) {
+  // A block-scaled format is a known word in a wrong place, which deserves a better message than
+  // that of an unknown one.
   if (const std::string misplaced = BlockFormatMisplaced(node); !misplaced.empty()) {
     context.problems.Add(node, context.path, misplaced);
     return std::nullopt;
@@ -264,6 +282,7 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
     context.problems.Add(node, context.path, "'" + text + "': " + kUnsigned);
     return std::nullopt;
   }
+  // Another program's name beats a similar one of ours: float8_e4m3 is near fp8_e4m3 and is not it.
   const std::string foreign = ForeignFormatHint(context.path, text);
   Names names = FormatNames(tensors_only);
   names.insert(names.end(), also.begin(), also.end());
@@ -276,6 +295,7 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
   return std::nullopt;
 }
 
+// `precision: fp16` is short for a map with `format` only.
 Section PrecisionSection(PrecisionConfig& precision) {
   Section section;
   section.path = "precision";
@@ -320,6 +340,8 @@ Section PrecisionSection(PrecisionConfig& precision) {
   section.keys.push_back(PrecisionScheduleKey(precision));
   section.check = [&precision](const YamlNode& map, const ReadContext& context) {
     CheckPreset(precision, map, context);
+    // The recipe comes after the keys of `operands`, which it does not overwrite, and before the
+    // check of the schedule.
     FillFromRecipe(precision.recipe, precision.operands);
     if (precision.recipe != PrecisionRecipe::kNone && !map.Find("format")) precision.format = kBf16;
     CheckPrecisionSchedule(precision, map, context);

@@ -1,4 +1,6 @@
 // The key precision.schedule: switches of precision during a training.
+// PrecisionAt (precision_schedule.cpp) applies what is read here. Masters, optimizer state, tensor
+// scaling and the preset cannot change during a training, so entries do not have their keys.
 #include "config/load.h"
 #include "config/sections/sections.h"
 
@@ -27,6 +29,7 @@ Section SwitchSection(PrecisionSwitchConfig& change) {
   section.keys.push_back(Choice("recipe", change.recipe, RecipeNames(),
                                 "operands start anew from this recipe; none: from what is stored"));
   section.keys.push_back(OperandsKey(change.operands));
+  // Every key but from_step may be the one that changes something.
   Names all;
   for (Key& key : section.keys) {
     if (key.required) continue;
@@ -42,6 +45,7 @@ Section SwitchSection(PrecisionSwitchConfig& change) {
 
 }  // namespace
 
+// A dry run and a run's report show it; a recipe's name stands for the operands that it filled in.
 std::string TextOf(const PrecisionSwitchConfig& change) {
   PrecisionSwitchConfig shown = change;
   const bool by_recipe = shown.recipe && *shown.recipe != PrecisionRecipe::kNone;
@@ -60,6 +64,7 @@ Key PrecisionScheduleKey(PrecisionConfig& precision) {
 void CheckPrecisionSchedule(const PrecisionConfig& precision, const YamlNode& map,
                             const ReadContext& context) {
   const YamlNode* list = map.Find("schedule");
+  // Entries and nodes correspond by index only where each entry was read.
   if (list == nullptr || list->items.size() != precision.schedule.size()) return;
   const bool is_preset = precision.preset != PrecisionPreset::kNone;
   std::int64_t last = 0;
@@ -70,6 +75,7 @@ void CheckPrecisionSchedule(const PrecisionConfig& precision, const YamlNode& ma
       context.problems.Add(at ? *at : list->items[i], Join(context.path, "schedule[].") + key,
                            what);
     };
+    // A from_step of 0 was refused while it was read.
     if (change.from_step > 0 && change.from_step <= last)
       refuse("from_step", "must be above that of the entry before, " + std::to_string(last) +
                               "; got " + std::to_string(change.from_step));

@@ -1,4 +1,6 @@
 // The keys of the whole document: the run's name, seed and folder, the device, and all sections.
+// RootSection is the table of the whole document, from which reading, writing, overrides, help and
+// the schema start. Its order is that of a written config.yaml.
 #include <cstdlib>
 
 #include "config/keys/foreign_names.h"
@@ -16,6 +18,7 @@ constexpr char kNumberedDevice[] =  // cuda:0 to cuda:255
 const EnumNames<Fp8Products> kFp8Products = {{"emulated", Fp8Products::kEmulated},
                                              {"hardware", Fp8Products::kHardware}};
 
+// The name becomes a folder below runs/, whose names have at most 255 bytes on common file systems.
 std::string RefuseName(std::string& name) {
   if (name == "." || name == ".." || name.size() > 200) return "is not usable as a folder's name";
   for (char c : name) {
@@ -26,6 +29,7 @@ std::string RefuseName(std::string& name) {
 }
 
 // auto, cpu, cuda or cuda:N.
+// The index of `cuda:N` is part of the word. Returns why it refuses, or nothing.
 std::string ReadDeviceKind(const YamlNode& node, DeviceConfig& device) {
   const std::string text = node.kind == YamlNode::Kind::kScalar ? node.text : "";
   const auto set = [&](DeviceKind kind, int index) {
@@ -82,6 +86,8 @@ Section DeviceSection(DeviceConfig& device) {
   return section;
 }
 
+// A seed is an unsigned field, but keys hold 63 bits, so that every program that reads the YAML
+// can.
 Key SeedKey(std::uint64_t& seed) {
   return IntegerKey(
       "seed", [&seed](long long value) { seed = static_cast<std::uint64_t>(value); },
@@ -91,6 +97,9 @@ Key SeedKey(std::uint64_t& seed) {
 
 }  // namespace
 
+// Only what a shell would do with `~` and ${VAR}; `~user` and $VAR without braces stay as they are.
+// ADA_DATA alone has a default (data::DataRoot), so shipped configurations work where it is not
+// set.
 std::string ExpandPath(std::string& path) {
   std::string result;
   std::size_t at = 0;
@@ -132,6 +141,7 @@ Section RootSection(Config& config) {
       TaskKey(config.task),
       Nested("device", DeviceSection(config.device),
              "what computes; `device: cpu` is short for it"),
+      // Data and model have no defaults that one could train with.
       Nested("data", DataSection(config.data), "images and batches").Required(),
       Nested("model", ModelSection(config.model), "the network").Required(),
       Nested("precision", PrecisionSection(config.precision),

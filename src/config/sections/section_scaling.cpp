@@ -1,4 +1,6 @@
 // The keys of `scaling`: the policy, its parameters, and what single layers do otherwise.
+// The fields are those of scaling::Settings. Most defaults are the policy's or preset's own and
+// stay unset here (scaling::FillDefaults); which keys a policy has is said by For and ForSecond.
 #include <limits>
 
 #include "config/sections/sections.h"
@@ -8,9 +10,12 @@ namespace ada::config {
 namespace {
 
 // A floor or ceiling of a scale.
+// Wider than ScaleRange, for under policy dynamic 0 means no bound; CheckBounds narrows it
+// elsewhere.
 Range BoundRange() { return {0, std::numeric_limits<float>::max(), true, true, "0 to 3.4e38"}; }
 
 // A number, or `auto`.
+// `auto` leaves init_scale at its default, which is the scale until the first batch has told one.
 Key StartKey(scaling::Settings& scaling) {
   Range range = ScaleRange();
   range.text += ", or auto";
@@ -29,6 +34,7 @@ Key StartKey(scaling::Settings& scaling) {
   return key;
 }
 
+// Keys of the policy as a whole, the two discriminators among them.
 std::vector<Key> GlobalKeys(scaling::Settings& scaling) {
   return {
       WordText("policy", scaling.policy, scaling::PolicyNames(), "what decides the scales"),
@@ -70,6 +76,7 @@ std::vector<Key> MovingKeys(scaling::Settings& scaling) {
   };
 }
 
+// Keys that only presets have whose state machine knows them, as their table says.
 std::vector<Key> PresetKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
       Integer("hysteresis", scaling.hysteresis, FromTo(1, 1'000'000'000),
@@ -88,6 +95,7 @@ std::vector<Key> PresetKeys(scaling::Settings& scaling) {
   return keys;
 }
 
+// Policy histogram moves its scale by the share of gradients near the format's largest value.
 std::vector<Key> HistogramKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
       Integer("update_period", scaling.histogram.update_period, FromTo(1, 1'000'000'000),
@@ -104,6 +112,7 @@ std::vector<Key> HistogramKeys(scaling::Settings& scaling) {
 // A decay that is below 1 in fp32 too, in which the averages are formed.
 Range DecayRange() { return {0, 1 - 0x1p-24, true, true, "0 to 1 - 2^-24"}; }
 
+// Policy logmax follows the mean and deviation of log2 max|gradient| of the past steps.
 std::vector<Key> LogMaxKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
       Number("beta1", scaling.logmax.beta1, DecayRange(),
@@ -118,6 +127,7 @@ std::vector<Key> LogMaxKeys(scaling::Settings& scaling) {
   return keys;
 }
 
+// The table of an entry is made when the entry is read, since it depends on the policy.
 Key LayersKeyOf(scaling::Settings& scaling) {
   const auto section = [&scaling](scaling::LayerSettings& layer) {
     return LayerScalingSection(layer, scaling.policy);
@@ -128,6 +138,7 @@ Key LayersKeyOf(scaling::Settings& scaling) {
 
 }  // namespace
 
+// 2^-126 is fp32's smallest normal number, 2^127 its largest power of two.
 Range ScaleRange() { return {0x1p-126, 0x1p127, true, true, "2^-126 to 2^127"}; }
 Range ShareRange() { return {0, 1, false, true, "above 0, at most 1"}; }
 
@@ -141,6 +152,7 @@ Section ScalingSection(scaling::Settings& scaling) {
   section.second_choices = scaling::PresetNames();
   section.default_second_choice = scaling::Settings().preset;
   section.where = &scaling.where;
+  // The order of these is that in which a section is written and documented.
   for (const auto& make :
        {GlobalKeys, MovingKeys, PresetKeys, HistogramKeys, LogMaxKeys, AdaptiveKeys}) {
     for (Key& key : make(scaling)) section.keys.push_back(std::move(key));

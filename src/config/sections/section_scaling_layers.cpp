@@ -1,4 +1,6 @@
 // The keys of `scaling` that decide layer by layer: those of policy adaptive, and `scaling.layers`.
+// The rules that these keys set are in scaling/rules/rules.h (LayerRule); SB and AB are names of
+// the paper, Zhao et al., IJCAI-20.
 #include <limits>
 
 #include "config/sections/sections.h"
@@ -46,6 +48,7 @@ std::vector<Key> MethodKeys(T& scaling) {
   };
 }
 
+// What an entry of `layers` may change under policy layerwise_dynamic.
 std::vector<Key> LayerwiseKeys(scaling::LayerSettings& layer) {
   std::vector<Key> keys = {
       Number("init_scale", layer.init_scale, ScaleRange(), "the start of the layer's own scale"),
@@ -66,11 +69,14 @@ Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& po
   Section section;
   section.path = "scaling.layers[]";
   section.discriminator = "policy";
+  // The entries follow the policy of the section around them. The table for schema and help is made
+  // for no policy and has the keys of both.
   section.chosen = policy == "adaptive" || policy == "layerwise_dynamic" ? policy : "";
   section.where = &layer.where;
   section.keys = {
       Text("match", layer.match, "glob on layer names; the last match wins, key by key").Required(),
   };
+  // `scale` follows `method`, to which it belongs.
   std::vector<Key> adaptive = MethodKeys(layer);
   adaptive.insert(adaptive.begin() + 1,
                   Number("scale", layer.scale, ScaleRange(), "alpha of method fixed"));

@@ -1,4 +1,6 @@
 // The keys of `schedule`.
+// The fields are those of optim::Schedule, which has the formulas; names and shapes are those of
+// torch.optim.lr_scheduler.
 #include <algorithm>
 
 #include "config/sections/sections.h"
@@ -30,6 +32,9 @@ const EnumNames<Warmup::Kind> kWarmups = {{"constant", Warmup::Kind::kConstant},
 const EnumNames<OneCycle::Anneal> kAnneals = {{"cosine", OneCycle::Anneal::kCosine},
                                               {"linear", OneCycle::Anneal::kLinear}};
 
+// Without kind and lr a warm-up rises linearly from 0; with an lr it stays at it, unless a kind
+// says otherwise. Kinds named after programs take neither `lr` nor `counts`, whose values these
+// programs fix.
 void CheckWarmup(Warmup& warmup, const YamlNode& map, const ReadContext& context) {
   if (map.Find("kind") == nullptr && map.Find("lr") == nullptr) warmup.kind = Warmup::Kind::kLinear;
   for (const char* key : {"lr", "counts"})
@@ -47,6 +52,7 @@ void CheckWarmup(Warmup& warmup, const YamlNode& map, const ReadContext& context
                        "a warm-up needs a learning rate above 0");
 }
 
+// A length of 0 epochs and 0 steps means no warm-up, whatever else is given.
 Section WarmupSection(Warmup& warmup) {
   Section section;
   section.path = "schedule.warmup";
@@ -61,6 +67,7 @@ Section WarmupSection(Warmup& warmup) {
       Switch("counts", warmup.counts,
              "its steps count for the schedule; false: the schedule begins after it"),
   };
+  // Only what says something is written; the indices are places in the list above.
   section.keys[0].WrittenIf([&warmup] { return warmup.kind != Warmup().kind; });
   section.keys[2].WrittenIf([&warmup] { return warmup.steps > 0; });
   section.keys[3].WrittenIf([&warmup] { return !warmup.by_name(); });
@@ -71,6 +78,8 @@ Section WarmupSection(Warmup& warmup) {
   return section;
 }
 
+// The shape of OneCycleLR, in whose terms: pct_start, anneal_strategy, three_phase, div_factor and
+// final_div_factor.
 std::vector<Key> OneCycleKeys(OneCycle& shape) {
   std::vector<Key> keys = {
       Number("rise", shape.rise, FromTo(0, 1), "share of the length in which the rate climbs"),
@@ -86,10 +95,12 @@ std::vector<Key> OneCycleKeys(OneCycle& shape) {
   return keys;
 }
 
+// Milestones are in the schedule's unit, epochs or steps.
 void CheckMilestones(const Schedule& schedule, const YamlNode& map, const ReadContext& context) {
   const YamlNode* list = map.Find("milestones");
   if (!list || schedule.kind != Schedule::Kind::kMultistep) return;
   const std::vector<int>& values = schedule.milestones;
+  // Equal neighbors are refused as well.
   const bool rising =
       std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end();
   if (!rising) {
@@ -100,6 +111,7 @@ void CheckMilestones(const Schedule& schedule, const YamlNode& map, const ReadCo
   }
 }
 
+// The way down has as many steps as the way up, so both must fit into the length.
 void CheckOneCycle(const Schedule& schedule, const YamlNode& map, const ReadContext& context) {
   const YamlNode* three = map.Find("three_phase");
   if (!three || !schedule.one_cycle.three_phase || schedule.one_cycle.rise <= 0.5) return;

@@ -1,5 +1,6 @@
 // The keys that only some tasks have: train.class_weights, evaluate.recompute_batch_norm and the
 // section `detection`.
+// Whether they fit the task is checked in task_checks.cpp, which sees the whole document.
 #include "config/sections/sections.h"
 #include "core/error.h"
 
@@ -11,9 +12,11 @@ const EnumNames<Task> kTasks = {{"classification", Task::kClassification},
                                 {"detection", Task::kDetection},
                                 {"language", Task::kLanguage}};
 const Names kBoxPresets = {"ssd300", "ssd512"};
+// Feature maps at most, and pixels of a side.
 constexpr double kMostMaps = 64, kMostSide = 16384;
 
 // A list of lists of numbers above zero.
+// An inner list may be empty: such a map has only the two squares.
 Key AspectRatiosKey(std::vector<std::vector<double>>& ratios) {
   const Range range = Above(0);
   Key key = MakeKey("aspect_ratios", "list of lists of numbers",
@@ -27,6 +30,7 @@ Key AspectRatiosKey(std::vector<std::vector<double>>& ratios) {
     if (node.items.empty())
       return context.problems.Add(node, context.path,
                                   "expected a list of numbers for each feature map; got none");
+    // The list replaces the default as a whole.
     ratios.clear();
     for (const YamlNode& map : node.items) {
       if (map.kind != YamlNode::Kind::kList)
@@ -50,6 +54,8 @@ Key AspectRatiosKey(std::vector<std::vector<double>>& ratios) {
   return key.Required();
 }
 
+// Default boxes as SSD has them (Liu et al. 2016): a square of a map's size, one of the geometric
+// mean of this size and the next, and the aspect ratios. Hence one size more than maps.
 Section OwnBoxesSection(DefaultBoxesConfig& boxes) {
   Section section;
   section.path = "detection.boxes";
@@ -85,6 +91,7 @@ Section OwnBoxesSection(DefaultBoxesConfig& boxes) {
   return section;
 }
 
+// A preset is a name of vision::DefaultBoxesOf; the map says all of its numbers.
 Key BoxesKey(DefaultBoxesConfig& boxes) {
   Key key = MakeKey("boxes", "word or map",
                     "the default boxes: those of a network of the zoo, or by feature map");
@@ -112,6 +119,7 @@ Key BoxesKey(DefaultBoxesConfig& boxes) {
 
 }  // namespace
 
+// Throws InternalError for a value that kTasks lacks, which is a fault of this program.
 const char* TaskWord(Task task) {
   for (const auto& [word, value] : kTasks)
     if (value == task) return word.c_str();
@@ -125,6 +133,7 @@ Key TaskKey(Task& task) {
       .WrittenIf([&task] { return task != Task::kClassification; });
 }
 
+// Whether there is a weight for each class is checked once model.classes is known.
 Key ClassWeightsKey(ClassWeightsConfig& weights) {
   using Kind = ClassWeightsConfig::Kind;
   const Range range = AtLeast(0);
@@ -160,6 +169,8 @@ Key ClassWeightsKey(ClassWeightsConfig& weights) {
   return key.WrittenIf([&weights] { return weights.kind != Kind::kNone; });
 }
 
+// A key of `evaluate` in three states; the field has an enumeration, so a boolean is only its short
+// form.
 Key RecomputeBatchNormKey(BatchNormStatistics& statistics) {
   Key key = MakeKey("recompute_batch_norm", "boolean or word",
                     "before each evaluation: mean and variance of batch norms anew from all "
@@ -184,6 +195,9 @@ Key RecomputeBatchNormKey(BatchNormStatistics& statistics) {
   return key.WrittenIf([&statistics] { return statistics != BatchNormStatistics::kRunning; });
 }
 
+// The numbers after `boxes` and `variances` belong to three stages: negatives to the loss; score,
+// nms, candidates and most to what an evaluation keeps; draw only to pictures.
+// SSD's paper and its port in ChainerCV are where the defaults come from.
 Section DetectionSection(DetectionConfig& detection) {
   Section section;
   section.path = "detection";

@@ -1,9 +1,12 @@
 // The keys of `train`, `evaluate` and `checkpoint`.
+// train/session.cpp asks for the limits of a run, its evaluations and checkpoints;
+// train/trainer.cpp for what happens within a step; optim/optimizer.cpp clips.
 #include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {
 
+// kPreset has no word: it is what holds where the key is not given, and is not written.
 const EnumNames<OnOverflow> kOnOverflow = {{"skip", OnOverflow::kSkip},
                                            {"retry", OnOverflow::kRetry}};
 const EnumNames<ScheduleOnSkip> kScheduleOnSkip = {
@@ -20,6 +23,7 @@ const EnumNames<EvaluatedWeights> kEvaluated = {
     {"trained", EvaluatedWeights::kTrained},
 };
 
+// The average is kept from the first update on; evaluations and checkpoints may take it.
 Section EmaSection(EmaConfig& ema) {
   Section section;
   section.path = "train.ema";
@@ -35,6 +39,8 @@ Section EmaSection(EmaConfig& ema) {
 
 }  // namespace
 
+// None of these keys depends on a choice, so the section has no discriminator; label_smoothing and
+// class_weights belong to one task each, which CheckTask looks at.
 Section TrainSection(TrainConfig& train) {
   Section section;
   section.path = "train";
@@ -67,6 +73,7 @@ Section TrainSection(TrainConfig& train) {
           .WrittenIf([&train] { return train.ema.decay > 0; }),
   };
   section.check = [&train](const YamlNode& map, const ReadContext& context) {
+    // A run with neither epochs nor steps would end before it began.
     const YamlNode* epochs = map.Find("epochs");
     if (epochs != nullptr && train.epochs == 0 && train.max_steps == 0)
       context.problems.Add(*epochs, Join(context.path, "epochs"),
@@ -75,6 +82,8 @@ Section TrainSection(TrainConfig& train) {
   return section;
 }
 
+// Keys with the default value are left out of a written configuration where most runs have no use
+// for them: an average of weights, batch norms and another metric.
 Section EvaluateSection(EvaluateConfig& evaluate) {
   Section section;
   section.path = "evaluate";
@@ -94,6 +103,7 @@ Section EvaluateSection(EvaluateConfig& evaluate) {
   return section;
 }
 
+// The two intervals are independent: a checkpoint is due when either says so.
 Section CheckpointSection(CheckpointConfig& checkpoint) {
   Section section;
   section.path = "checkpoint";

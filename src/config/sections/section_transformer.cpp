@@ -1,4 +1,5 @@
 // The keys of `model` that only gpt2, llama and vit have, with the sizes of their presets.
+// ModelSection appends the keys; graph/network/zoo_transformers.cpp makes layers of the sizes.
 #include "config/sections/sections.h"
 #include "core/text.h"
 
@@ -10,11 +11,14 @@ const Names kGpt2s = {"gpt2", "gpt2_124m"};
 const Names kLlamas = {"llama", "llama_tiny"};
 const Names kVits = {"vit", "vit_b_16"};
 
+// All names of two families.
 Names Both(Names names, const Names& others) {
   names.insert(names.end(), others.begin(), others.end());
   return names;
 }
 
+// Rotary positions turn pairs of values of each head by angles that grow with the position (Su et
+// al. 2021).
 Section RopeSection(RopeConfig& rope) {
   Section section;
   section.path = "model.rope";
@@ -32,6 +36,7 @@ Section RopeSection(RopeConfig& rope) {
 
 }  // namespace
 
+// A name that is added here also needs a family above and, where it is a preset, sizes below.
 const Names& TransformerNames() {
   static const Names names = {"gpt2", "llama", "vit", "gpt2_124m", "llama_tiny", "vit_b_16"};
   return names;
@@ -43,6 +48,8 @@ bool IsVit(const std::string& zoo) { return Contains(kVits, zoo); }
 
 // gpt2_124m: Radford et al. 2019; llama_tiny: llama2.c's stories15M; vit_b_16: Dosovitskiy et al.
 // 2021, as torchvision has it.
+// The families differ by what their programs do: GPT-2 ties the last layer to the embedding and
+// takes the tanh form of GELU, LLaMA has no biases, ViT a smaller epsilon.
 TransformerConfig TransformerDefaults(const std::string& zoo) {
   TransformerConfig t;
   if (IsGpt2(zoo)) t.tied = true, t.approximate = "tanh";
@@ -106,6 +113,7 @@ std::vector<Key> TransformerKeys(TransformerConfig& transformer) {
   };
 }
 
+// Sizes that depend on each other. Each step looks only at keys that were read without a problem.
 void CheckTransformer(const TransformerConfig& transformer, const YamlNode& map,
                       const ReadContext& context) {
   const TransformerConfig& t = transformer;

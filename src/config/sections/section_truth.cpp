@@ -1,4 +1,6 @@
 // Keys of `data.augment` for images that have label images or boxes, which are changed together.
+// A change that moves pixels must move labels and boxes alike; those that cannot do so are refused
+// by CheckTogetherWithTruth, for each data set that has labels by pixel or boxes.
 #include <array>
 #include <memory>
 #include <utility>
@@ -9,6 +11,7 @@ namespace ada::config {
 namespace {
 
 // A map, or true for what it is by itself, or false for nothing.
+// `true` is a struct of defaults, so a change can be switched on without naming its numbers.
 template <class T>
 Key SwitchOrMap(std::string name, std::optional<T>& field, Section (*make)(T&),
                 std::string meaning) {
@@ -62,6 +65,7 @@ Key ColorKey(std::string name, std::array<double, 3>& field, std::string meaning
   return key;
 }
 
+// The smaller number of a range comes first.
 void CheckAscending(const char* name, const data::Range& range, const YamlNode& map,
                     const ReadContext& context) {
   const YamlNode* value = map.Find(name);
@@ -69,6 +73,8 @@ void CheckAscending(const char* name, const data::Range& range, const YamlNode& 
     context.problems.Add(*value, Join(context.path, name), "the first number is above the second");
 }
 
+// Changes of colors as ChainerCV makes them with OpenCV (data/images/distort.h): brightness is in
+// bytes, and a turn of the hue is 180.
 Section DistortSection(data::DistortSpec& distort) {
   Section section;
   section.path = "data.augment.ssd.distort";
@@ -98,6 +104,7 @@ Section ExpandSection(data::ExpandSpec& expand) {
   return section;
 }
 
+// The crop of SSD's augmentation (data/detection/box_changes.h).
 Section BoxCropSection(data::BoxCropSpec& crop) {
   Section section;
   section.path = "data.augment.ssd.crop";
@@ -117,6 +124,7 @@ Section BoxCropSection(data::BoxCropSpec& crop) {
   return section;
 }
 
+// The order of the keys is that in which the changes are made, the flip last.
 Section SsdSection(data::SsdChangesSpec& ssd) {
   Section section;
   section.path = "data.augment.ssd";
@@ -135,6 +143,7 @@ Section SsdSection(data::SsdChangesSpec& ssd) {
 }  // namespace
 
 Key RandomScaleKey(std::optional<data::Range>& range) {
+  // RangeKey binds to a plain range and the field is optional; the closures copy between them.
   const auto drawn = std::make_shared<data::Range>();
   Key key =
       RangeKey("random_scale", *drawn, FromTo(0.01, 16),
@@ -171,6 +180,7 @@ void CheckTogetherWithTruth(const DataConfig& data, const YamlNode& map,
                             const ReadContext& context) {
   const YamlNode* augment = map.Find("augment");
   const std::string path = Join(context.path, "augment");
+  // Told only where the key was written and has an effect.
   const auto refuse = [&](bool used, const char* key, const std::string& why) {
     const Entry* entry = used && augment ? augment->FindEntry(key) : nullptr;
     if (entry) context.problems.Add(entry->key, Join(path, key), why);

@@ -1,5 +1,7 @@
 // The tables of keys, one function a section of the YAML. Each binds to a struct of config.h, which
 // must outlive the table. And what the files of the sections share.
+// Adding a key means one line in the table of its section, and a member in its struct: reading,
+// writing, the resume's comparison, help, completion and the JSON Schema follow from the table.
 #pragma once
 #include "config/keys/keys.h"
 
@@ -22,6 +24,7 @@ void CheckTransformer(const TransformerConfig& transformer, const YamlNode& map,
 Section InitSection(InitConfig& init);
 // Makes `scheme` the default of a section that InitSection gave for `init`; `std` is that of a
 // normal distribution, which then need not be given.
+// The section of the model calls it once it knows which network it is.
 void StartBy(InitScheme scheme, double std, Section& section, InitConfig& init);
 Section LayerSection(LayerConfig& layer);  // one entry of model.layers
 Section PrecisionSection(PrecisionConfig& precision);
@@ -33,6 +36,7 @@ Key OperandsKey(OperandsConfig& operands);
 Key LayerOperandsKey(OperandsConfig& operands);
 // What precision.recipe may be, and what it sets of the operands that are not given.
 const EnumNames<PrecisionRecipe>& RecipeNames();
+// A key that was given beats the recipe; an operand that is set to "as stored" counts as given.
 void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& operands);
 // The key precision.schedule, and what its entries ask of each other and of the section.
 Key PrecisionScheduleKey(PrecisionConfig& precision);
@@ -42,6 +46,7 @@ std::vector<Key> RoleKeys(RoleFormatsConfig& roles);
 Section LayerPrecisionSection(LayerPrecisionConfig& layer);  // one entry of precision.layers
 Section OperandScalingSection(TensorScalingConfig& scaling);
 Section ScalingSection(scaling::Settings& scaling);
+// `policy` decides which keys an entry has; the section around it sets it before entries are read.
 Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& policy);
 Section OptimizerSection(OptimizerConfig& optimizer);
 Section ScheduleSection(optim::Schedule& schedule);
@@ -114,6 +119,8 @@ void TakeModelFile(YamlNode& root, Problems& problems, std::vector<std::string>&
 // Replaces a leading `~` and every ${VAR} of a path; why it cannot, or nothing.
 std::string ExpandPath(std::string& path);
 // Channels and classes of a data set's images; 0 where only its files say it.
+// Both are known before any file is opened for data sets whose row in the catalog says it, and for
+// made-up images.
 int ChannelsOf(const DataConfig& data);
 int ClassesOf(const DataConfig& data);
 
@@ -141,6 +148,7 @@ void CheckLayerBounds(const scaling::Settings& scaling);
 
 // The task that a data set, or a network of the zoo, is for. `external` and what is not known
 // are for classification. Tensors are for language as well.
+// CheckTask compares them with `task`, which is never derived from them.
 Task TaskOfDataset(const std::string& dataset);
 Task TaskOfZoo(const std::string& zoo);
 // What the task asks of the other sections, and which keys are of another task.
@@ -148,6 +156,7 @@ void CheckTask(const Config& config, const YamlNode& root, Problems& problems);
 
 // Fills name, output and model.classes where the document does not give them, then checks what no
 // section can check alone. `file` is the path given.
+// Called by LoadText only, after all sections were read. Problems are added, not thrown.
 void Complete(Config& config, const YamlNode& root, const std::string& file, Problems& problems);
 
 }  // namespace ada::config

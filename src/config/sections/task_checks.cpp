@@ -1,9 +1,13 @@
 // What a task asks of the other sections.
+// A data set, a network, a loss and several keys belong to one task each; a key that the task does
+// not use is refused, so that nobody believes that it acts.
 #include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {
 
+// Run once for a whole configuration, after its sections. References are to what Complete was
+// given.
 class TaskChecks {
  public:
   TaskChecks(const Config& config, const YamlNode& root, Problems& problems)
@@ -13,6 +17,8 @@ class TaskChecks {
     if (!problems_.Clean({"task"})) return;
     const bool language = config_.task == Task::kLanguage,
                tensors = config_.data.dataset == "tensors";
+    // Tensors may hold labels of images or tokens: they are for two tasks, and CheckNoImages
+    // refuses the keys of images where they hold tokens.
     if (!language || !tensors)
       CheckTarget("data", "dataset", config_.data.dataset, TaskOfDataset(config_.data.dataset));
     if (language && tensors) CheckNoImages();
@@ -22,6 +28,7 @@ class TaskChecks {
     using Weights = ClassWeightsConfig::Kind;
     Only(Task::kSegmentation, config_.train.class_weights.kind != Weights::kNone,
          {"train", "class_weights"});
+    // The section `detection` is refused even with default values, since it has no use elsewhere.
     Only(Task::kDetection, true, {"detection"});
     Only(Task::kClassification, config_.train.label_smoothing > 0, {"train", "label_smoothing"});
     if (config_.task == Task::kDetection) CheckBoxes();

@@ -13,12 +13,14 @@ YamlNode ParseDocument(const std::string& text, Problems& problems) {
     YamlNode root = ParseYaml(text, 0);
     if (root.kind == YamlNode::Kind::kMap) return root;
     place = root;
+    // An empty text has no place worth naming, so line 0 makes the message one about the file.
     const bool empty = root.kind == YamlNode::Kind::kNull;
     if (empty) place.line = 0;
     problems.Add(place, "",
                  empty ? "is empty; expected a configuration (see configs/README.md)"
                        : Expected("keys and values", root));
   } catch (const ParseProblem& problem) {
+    // The place of the problem is given as a node, since Problems takes places from nodes.
     place.line = problem.line;
     place.column = problem.column;
     problems.Add(place, "", problem.message);

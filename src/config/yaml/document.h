@@ -1,5 +1,7 @@
 // From a configuration file to its map of keys, before any key is looked at. Size, kind, encoding,
 // nesting and aliases are bounded.
+// The bounds keep a hostile or broken file from taking memory or the stack: a reader of nodes may
+// walk the tree recursively and need not count.
 #pragma once
 #include <string>
 #include <string_view>
@@ -24,6 +26,7 @@ inline constexpr std::size_t kAliasLimit = 10'000;    // nodes that aliases may 
 inline constexpr std::size_t kAnchorLimit = 100'000;  // nodes that anchors may name in all
 
 // Why a text is no single YAML document, and where (from 1; line 0: the text as a whole).
+// Thrown by ParseYaml only; callers turn it into a problem with the name of the file or option.
 struct ParseProblem {
   int line = 0, column = 0;
   std::string message;
@@ -35,9 +38,12 @@ YamlNode ParseYaml(const std::string& text, int source);
 
 // The document's map. What keeps the text from being one is thrown at once: nothing else can be
 // said.
+// Null nodes and lists at the top are problems like a text that does not parse. Throws ConfigError.
 YamlNode ParseDocument(const std::string& text, Problems& problems);
 
 // Keys given twice in one map: the first stays, with a problem. yaml-cpp keeps both without a word.
+// Called after overrides were set, which replace the first of equal keys, and before the tree is
+// read: after it FindEntry finds the only entry of a name.
 void RemoveDuplicates(YamlNode& node, const std::string& path, Problems& problems);
 
 // The places of overrides in their order, as Problems names them: "--set KEY", or where their file

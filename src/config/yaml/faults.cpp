@@ -1,3 +1,6 @@
+// yaml-cpp gives one place and a message in terms of its own states. A scan of the text that knows
+// only brackets, quotes, comments and indentation finds the usual slips near that place. It is no
+// parser: it runs after a refusal, and a wrong guess costs nothing but the wording of a message.
 #include "config/yaml/faults.h"
 
 #include <algorithm>
@@ -6,6 +9,7 @@
 namespace ada::config {
 namespace {
 
+// A bracket that is open, with its place from 0.
 struct Bracket {
   char opening;
   int line, byte;
@@ -28,6 +32,8 @@ std::string PlaceOf(const Bracket& bracket) {
 }
 
 // Walks through the text once, as far as brackets, quotes and comments are concerned.
+// One walk gives the first fault of brackets and the lines in block style, which the searches for
+// tabs, indentation and colons look at. Quotes and brackets may go on over several lines.
 class Scan {
  public:
   explicit Scan(std::string_view text) {
@@ -59,10 +65,13 @@ class Scan {
   }
 
   // Returns where the comment starts.
+  // A '#' starts a comment only at the start of a line or after a blank, and a quote or bracket
+  // means something only where a value may start: in `it's` and `a[0]` they are letters.
   std::size_t ScanLine(std::string_view line, int number) {
     bool value = true;  // whether a value may start here: quotes and brackets mean something
     for (std::size_t i = 0; i < line.size() && !fault_; ++i) {
       const char c = line[i];
+      // Within double quotes a backslash takes the next character with it.
       if (quote_ != 0) {
         if (c == '\\' && quote_ == '"') ++i;
         if (c == quote_) quote_ = 0;
@@ -77,6 +86,7 @@ class Scan {
       } else if (!open_.empty() && (c == '}' || c == ']')) {
         Close(c, number, static_cast<int>(i));
       }
+      // A colon or a dash announces a value only before a blank or at the end of the line.
       const bool last = i + 1 == line.size() || line[i + 1] == ' ';
       value = c == '{' || c == '[' || c == ',' || ((c == ':' || c == '-') && last);
     }
@@ -130,6 +140,8 @@ std::optional<TextFault> FindIndent(const std::vector<BlockLine>& blocks, int li
   for (const BlockLine& block : blocks) {
     if (block.number > line) break;
     bool ended = false;
+    // `depths` are the indentations that are open, from the outermost. A line that closes some of
+    // them must land on one that is left.
     while (!depths.empty() && depths.back() > block.indent) depths.pop_back(), ended = true;
     if (ended && (depths.empty() || depths.back() < block.indent)) {
       const std::string outer = depths.empty() ? "" : " or " + std::to_string(depths.back());
@@ -138,6 +150,8 @@ std::optional<TextFault> FindIndent(const std::vector<BlockLine>& blocks, int li
                            Blanks(above->indent) + outer + "; lines of one map stand at one depth"};
     }
     const std::size_t colon = above ? ColonOf(above->text) : std::string_view::npos;
+    // A deeper line after "key: value" is allowed only as the rest of a plain text over several
+    // lines, which has no colon of its own.
     const bool has_value =
         colon != std::string_view::npos &&
         above->text.find_first_not_of(" \r", colon + 1) != std::string_view::npos;
@@ -154,6 +168,8 @@ std::optional<TextFault> FindIndent(const std::vector<BlockLine>& blocks, int li
 // Where a text of one key has its value, a second colon. Within brackets a comma is missing.
 std::optional<TextFault> FindColon(const std::vector<BlockLine>& blocks, std::string_view row,
                                    bool flow, int line, int byte) {
+  // The parser gives up at the second colon of a line, or, where a line is no "key: value", only at
+  // the colon of the next line; the line above is the one to look at then.
   if (ColonOf(row) < static_cast<std::size_t>(byte))
     return TextFault{line, byte,
                      flow ? "a second ':' before the next ','; between two entries stands a comma"
@@ -175,6 +191,7 @@ std::optional<TextFault> FindAt(const std::vector<BlockLine>& blocks, std::strin
                                 int line, int byte) {
   const auto at = static_cast<std::size_t>(std::max(byte, 0));
   const char c = at < row.size() ? row[at] : '\0';
+  // A line that is no block line began within brackets.
   const bool flow = row.substr(0, at).find_first_of("{[") != std::string_view::npos ||
                     std::none_of(blocks.begin(), blocks.end(),
                                  [&](const BlockLine& block) { return block.number == line; });
@@ -194,6 +211,8 @@ std::optional<TextFault> FindAt(const std::vector<BlockLine>& blocks, std::strin
 
 }  // namespace
 
+// Tabs and brackets come first: they derail everything after them, so the place where the parser
+// gave up says little. The indentation comes last, since it is the vaguest guess.
 std::optional<TextFault> FindFault(std::string_view text, int line, int byte) {
   const Scan scan(text);
   std::optional<TextFault> fault = FindTab(scan.blocks(), line);

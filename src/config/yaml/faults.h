@@ -1,4 +1,6 @@
 // What is wrong with a text that the YAML parser refused, as its writer would say it.
+// ParseYaml asks it after yaml-cpp threw; where nothing is found its caller says "not valid YAML
+// here".
 #pragma once
 #include <optional>
 #include <string>

@@ -45,6 +45,8 @@ void Append(YamlNode& map, std::string key, YamlNode value) {
 namespace {
 
 // True where the text stands for itself without quotes, for every YAML reader.
+// Only a small set of characters is trusted; a text with any other one is quoted, which costs
+// nothing. Words that are booleans or numbers are marked as quoted by TextNode before.
 bool IsPlain(const std::string& text) {
   if (text.empty() || text.front() == '-' || text.back() == ':') return false;
   for (const char* word : {"~", "null", "Null", "NULL"}) {
@@ -56,6 +58,7 @@ bool IsPlain(const std::string& text) {
   });
 }
 
+// YAML's double quotes: control characters become \x escapes, all bytes of UTF-8 stay as they are.
 std::string Quoted(const std::string& text) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string result = "\"";
@@ -72,6 +75,7 @@ std::string Quoted(const std::string& text) {
   return result + '"';
 }
 
+// A negative number begins with a dash, which IsPlain refuses for texts.
 std::string ScalarText(const YamlNode& node) {
   const bool negative_number = !node.quoted && node.text.size() > 1 && node.text[0] == '-' &&
                                (std::isdigit(static_cast<unsigned char>(node.text[1])) != 0);
@@ -79,11 +83,14 @@ std::string ScalarText(const YamlNode& node) {
   return Quoted(node.text);
 }
 
+// Such a list (layers, entries by glob) is written one map a line, which stays readable and can be
+// compared line by line.
 bool HoldsMaps(const YamlNode& node) {
   return node.kind == YamlNode::Kind::kList && !node.items.empty() &&
          node.items.front().kind == YamlNode::Kind::kMap;
 }
 
+// Blocks go two levels deep, sections and their keys; what lies deeper is written in flow style.
 void AppendBlock(const YamlNode& map, const std::string& indent, std::string& text) {
   for (const Entry& entry : map.entries) {
     text += indent + FlowText(entry.key) + ":";

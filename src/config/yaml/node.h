@@ -11,6 +11,9 @@ struct Entry;
 
 inline constexpr int kIncluded = -1;  // source of what stands in the file that model.file names
 
+// Nodes are values: copying one copies all below it. Sections, overrides and the merging of
+// model.file change the tree in place, so pointers into it last only until the next change of the
+// same list. Problems turns source, line and column into a place.
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
@@ -22,6 +25,7 @@ struct YamlNode {
   std::vector<Entry> entries;   // kMap, in the order written
   std::string comment;          // kScalar, kList: DocumentText writes it after the value
 
+  // The first entry of this name; null where there is none or the node is no map.
   const Entry* FindEntry(std::string_view key) const;
   Entry* FindEntry(std::string_view key);
   const YamlNode* Find(std::string_view key) const;  // the value; null where there is none

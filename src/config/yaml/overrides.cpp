@@ -10,6 +10,7 @@ namespace ada::config {
 namespace {
 
 // "a.b.c" in parts; nothing where a part is empty.
+// Dots separate names: a path cannot address a key that holds one, nor an entry of a list.
 std::optional<Names> Split(const std::string& path) {
   Names parts;
   std::size_t start = 0;
@@ -29,6 +30,8 @@ YamlNode Named(const std::string& name, int source) {
 }
 
 // `device: cpu` is short for `device: {kind: cpu}`.
+// Done before and after the overrides are set, so that `--set device.threads=2` adds to a file's
+// `device: cpu` and does not replace it, and so that a short form given by --set is a map as well.
 void SpellOutShortForms(YamlNode& map, const Section& section) {
   for (const Key& key : section.keys) {
     Entry* entry = key.section ? map.FindEntry(key.name) : nullptr;
@@ -57,6 +60,7 @@ const Section* SectionAt(const Section& document, const Names& parts) {
   return section;
 }
 
+// Puts one override after the other into the tree; a later one sees what an earlier one made.
 class Setter {
  public:
   Setter(YamlNode& root, const Section& document, Problems& problems,
@@ -70,6 +74,7 @@ class Setter {
       problems_.Add(at, path, "expected a key such as scaling.policy");
       return;
     }
+    // `--set precision=fp16` means precision.format: the keys that the file has beside it stay.
     const Section* section = SectionAt(document_, *parts);
     if (section && !section->short_key.empty() && value.kind == YamlNode::Kind::kScalar) {
       parts->push_back(section->short_key);  // the map's other keys stay
@@ -101,6 +106,8 @@ class Setter {
                     reached + " is a list; set the whole list: --set '" + reached + "=[...]'");
       return nullptr;
     }
+    // A single value stands where the path needs a map, such as `normalize: none` for an override
+    // of data.normalize.mean: the value gives way, and a note says so.
     if (value.kind != YamlNode::Kind::kMap) {
       if (value.kind == YamlNode::Kind::kScalar) {
         notes_.push_back(ToString(problems_.Where(entry->key)) + ": " + reached + ": " +
@@ -128,12 +135,17 @@ class Setter {
   std::vector<std::string>& notes_;
 };
 
+// Removes keys of the file that belonged to the choice that --set replaced. A mismatch for which
+// the file itself is to blame stays in the tree and becomes a problem in reading.
 class Dropper {
  public:
   Dropper(const Problems& problems, std::vector<std::string>& notes)
       : problems_(problems), notes_(notes) {}
 
   // Drops what a choice made by --set does not know, in `map` and below.
+  // There are two cases: --set gave the list that stands for a choice (`model.layers`), so the
+  // file's discriminator (`zoo`) goes with all keys that only it knows; or --set gave a
+  // discriminator, and the keys that its value does not know go.
   void Drop(YamlNode& map, const Section& section) {
     const Entry* discriminator = map.FindEntry(section.discriminator);
     const Entry* other = section.alternative.empty() ? nullptr : map.FindEntry(section.alternative);
@@ -155,6 +167,8 @@ class Dropper {
       if (entry && entry->value.kind == YamlNode::Kind::kMap) Drop(entry->value, *key.section);
       if (!entry || entry->value.kind != YamlNode::Kind::kList || !key.section->chosen) continue;
       if (!IsSet(map, section.discriminator)) continue;
+      // Entries of a list whose keys depend on the choice around it (scaling.layers) lose such keys
+      // too; the copy of their table is told the choice, which in reading it learns from the field.
       Section inner = *key.section;
       inner.chosen = section.ChoiceOf(map);
       for (YamlNode& item : entry->value.items) {
@@ -186,6 +200,7 @@ class Dropper {
   }
 
   // Drops the file's keys for which `reason` gives one.
+  // Keys that were given by --set or come from model.file stay: a mismatch of theirs is an error.
   void DropKeys(YamlNode& map, const Section& section,
                 const std::function<std::string(const Entry&, const Key&)>& reason) {
     std::vector<Entry> kept;
@@ -212,6 +227,8 @@ void SetOverrides(const Overrides& overrides, const Section& document, YamlNode&
                   Problems& problems, std::vector<std::string>& notes) {
   SpellOutShortForms(root, document);
   Setter setter(root, document, problems, notes);
+  // The place of an override among the others is its source, from 1; Problems looks it up in
+  // PlacesOf.
   int source = 0;
   for (const Override& item : overrides) {
     const std::string &path = item.first, &text = item.second;

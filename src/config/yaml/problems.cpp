@@ -17,12 +17,14 @@ Location Problems::Where(const YamlNode& node) const {
 }
 
 void Problems::Include(const Location& named_at, const std::string& file) {
+  // Only one file can be included, since a file of model.file names no other.
   included_ = ToString(named_at) + ": " + file;
 }
 
 void Problems::Add(const YamlNode& at, const std::string& path, const std::string& message) {
   const Location where = Where(at);
   std::string text = ToString(where);
+  // The place "--set KEY" already holds the path; it is not said twice.
   const bool named = !path.empty() && where.file != "--set " + path;
   text += (named ? ": " + path : "") + ": " + message;
   lines_.push_back({at.source, at.line, at.column, std::move(text)});
@@ -34,10 +36,12 @@ bool Problems::Clean(std::initializer_list<std::string_view> paths) const {
                       [this](std::string_view path) { return paths_.contains(path); });
 }
 
+// Aliases and repeated blocks show one node several times, so equal lines occur; one is enough.
 void Problems::ThrowIfAny() const {
   constexpr std::size_t kShown = 100;
   if (lines_.empty()) return;
   std::vector<Line> sorted = lines_;
+  // Sources go in their order: the included file (-1), the file, then overrides as they were given.
   std::stable_sort(sorted.begin(), sorted.end(), [](const Line& a, const Line& b) {
     return std::tie(a.source, a.line, a.column) < std::tie(b.source, b.line, b.column);
   });

@@ -1,4 +1,6 @@
 // The problems of one configuration, collected and thrown together, sorted by place.
+// Everything that reads a part of the tree gets a reference to the one Problems of the reading. A
+// file with five mistakes is answered by five lines at once.
 #pragma once
 #include <initializer_list>
 #include <set>
@@ -11,6 +13,8 @@
 
 namespace ada::config {
 
+// Lives as long as one reading. Adding a problem does not stop the reading: a reader leaves its
+// field at the default and goes on, and later checks ask Clean before they trust fields.
 class Problems {
  public:
   // `file` stands for source 0, `overrides` for the sources 1, 2, ... (the places of overrides).
@@ -22,9 +26,12 @@ class Problems {
   // One line: the place of `at`, the key's path (may be empty), and what is wrong.
   void Add(const YamlNode& at, const std::string& path, const std::string& message);
   // True when none of these keys has a problem: a check across keys then makes sense.
+  // Paths are compared whole: a problem of "data.resize" does not make "data" unclean.
   bool Clean(std::initializer_list<std::string_view> paths) const;
+  // Callers compare counts before and after a part to learn whether that part had problems.
   std::size_t count() const { return lines_.size(); }
   // Throws a ConfigError with all lines, the first hundred at most.
+  // Sorted by source, line and column, each line once.
   void ThrowIfAny() const;
 
  private:

@@ -21,6 +21,8 @@ std::string ReadTextFile(const std::string& path) {
     throw ConfigError(path + ": is a directory; expected a YAML file");
   }
   std::string text, problem;
+  // Pipes of the shell (`<(command)`) are allowed, whose size is not known: the read is bounded as
+  // well.
   const int fd = OpenToRead(path, Pipes::kOffered, &problem);
   const int refused = errno;
   if (fd < 0) ThrowUnread<ConfigError>(path + ": cannot be opened: " + problem, refused);

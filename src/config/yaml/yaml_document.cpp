@@ -17,6 +17,7 @@ namespace ada::config {
 namespace {
 
 // Lines of the text, to turn the parser's byte columns into characters.
+// It also tells whether a quote is closed, which yaml-cpp does not report.
 class Lines {
  public:
   explicit Lines(std::string_view text) : text_(text) {
@@ -53,6 +54,7 @@ class Lines {
     return false;
   }
   // Goes on from the place asked for last: a long line is counted once, not once for each value.
+  // Gives line and column from 1. Bytes that continue a character of UTF-8 are not counted.
   void Place(const YAML::Mark& mark, int& line, int& column) {
     const int bytes = std::max(mark.column, 0);
     if (mark.line != last_line_ || bytes < last_bytes_) {
@@ -76,6 +78,7 @@ class Lines {
   int last_line_ = -1, last_bytes_ = 0, last_characters_ = 0;
 };
 
+// Counts stop once they are above the limit, so a walk over a huge tree ends early.
 std::size_t Count(const YamlNode& node, std::size_t limit) {
   std::size_t count = 1;
   for (const YamlNode& item : node.items) {
@@ -97,6 +100,9 @@ std::size_t Height(const YamlNode& node) {
   return leaf ? 0 : below + 1;
 }
 
+// An event handler of yaml-cpp's parser. Values are built on a stack of open lists and maps; Finish
+// hands each complete one to the list or map around it, a map's entries by turns as key and value.
+// A limit that is passed throws ParseProblem out of the parser.
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(Lines& lines, int source) : lines_(lines), source_(source) {}
@@ -104,6 +110,8 @@ class TreeBuilder : public YAML::EventHandler {
   YamlNode root;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
+    // The parser also starts a document where it has lost its way; only "---" is really a second
+    // one. The exception sends the other case to FindFault.
     if (++documents_ == 1) return;
     const bool announced = lines_.Line(mark.line).starts_with("---");
     if (announced) Fail(mark, "a second document starts here; expected one");
@@ -114,6 +122,7 @@ class TreeBuilder : public YAML::EventHandler {
     Finish(Make(YamlNode::Kind::kNull, mark), anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    // An anchor is kept when its value is complete: one that is not kept stands around the alias.
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) Fail(mark, "this alias stands inside the value that it names");
     expanded_ += Count(found->second, kAliasLimit);
@@ -127,6 +136,7 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     YamlNode node = Make(YamlNode::Kind::kScalar, mark);
     node.text = value;
+    // yaml-cpp gives the tag "!" to scalars in quotes or block style and "?" to plain ones.
     node.quoted = tag == "!";
     if (node.quoted && !lines_.IsClosed(mark)) Fail(mark, "this quote is never closed");
     if (tag != "!" && tag != "?") FailTag(mark);
@@ -151,6 +161,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
  private:
+  // A list or map that is not complete, with the key that waits for its value.
   struct Frame {
     YamlNode node;
     std::optional<YamlNode> key;
@@ -227,6 +238,7 @@ class TreeBuilder : public YAML::EventHandler {
 
 }  // namespace
 
+// yaml-cpp would skip a byte order mark but count it in columns, so it is taken off here.
 YamlNode ParseYaml(const std::string& text, int source) {
   const std::string problem = TextProblem(text);
   if (!problem.empty()) throw ParseProblem{0, 0, problem};

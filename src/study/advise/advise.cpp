@@ -14,9 +14,12 @@
 namespace ada::study {
 namespace {
 
+// More than five changes at once would not tell which of them helped.
 constexpr std::size_t kMost = 5;
 
 // Channels of the network's input, as a checkpoint of the run says; 0 where none does.
+// The configuration does not say it for data sets whose files do. Checkpoints are asked until one
+// has it; older ones may not.
 int ChannelsOf(const std::string& run) {
   const std::string folder = run + "/checkpoints";
   try {
@@ -30,6 +33,7 @@ int ChannelsOf(const std::string& run) {
   return 0;
 }
 
+// Each file is read once, row by row, so a long run takes no more memory than a short one.
 RunRecord ReadRecord(const RecommendOptions& options) {
   const std::string& folder = options.folder;
   RunRecord record;
@@ -43,6 +47,7 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   EachRow<TensorRow>(folder, [&](const TensorRow& row) {
     record.layers.Add(row);
     record.course.Add(row);
+    // Rows of one step stand together, so a change of the step begins the next one.
     record.logged_steps += row.step != logged;
     logged = row.step;
   });
@@ -51,12 +56,14 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   record.channels = ChannelsOf(folder);
   if (!HasFile(folder, telemetry::HistogramRow::kFile)) return record;
   record.needs = CollectNeeds(folder, record.formats, options.underflow_target);
+  // Histograms of which no gradient had a value say nothing of scales; the counts are asked then.
   record.has_histograms =
       std::any_of(record.needs.tensors.begin(), record.needs.tensors.end(),
                   [](const TensorNeeds& t) { return t.carries_s() && !t.silent(); });
   return record;
 }
 
+// One line of YAML that can be put into a configuration as it is.
 std::string FlowOf(const Advice& advice) {
   std::string text;
   for (const auto& [key, value] : advice.keys)
@@ -80,6 +87,7 @@ std::string DocumentOf(const std::vector<Advice>& all) {
 void Advise(const AdviseOptions& options, std::ostream& out) {
   const RecommendOptions targets{options.folder};
   const RunRecord record = ReadRecord(targets);
+  // The most urgent come first, so the cut leaves out the others.
   std::vector<Advice> all = FindAdvice(targets, record);
   if (all.size() > kMost) all.resize(kMost);
   for (const Advice& advice : all)

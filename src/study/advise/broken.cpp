@@ -1,4 +1,6 @@
 // What to change where a run is not finite, or where its loss rose: one cause, one change.
+// BrokenAdvice decides between an optimizer's constant, a learning rate, a loss scale and a format,
+// by the first tensor that was not finite (telemetry/not_finite.h) and by what grew before it.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -24,13 +26,17 @@ bool IsAdam(const config::Config& config) {
 // What most trainings are well served with.
 double UsualRate(const config::Config& config) { return IsAdam(config) ? 1e-3 : 0.1; }
 
+// Made for one record of a broken run. It always gives an advice, at last one that is little sure.
 class Broken {
  public:
   explicit Broken(const RunRecord& record)
       : record_(record), config_(record.config), first_(record.run.finiteness().first()) {}
 
+  // The order is that of certainty: averages that vanish and are divided by; then a loss that rose
+  // without anything that is not finite; then what the first such tensor says.
   Advice Find() {
     std::optional<Advice> state = StateAdvice(record_);
+    // With a rate that is far too large the averages are not the first thing to mend.
     if (state && config_.optimizer.lr <= 10 * UsualRate(config_)) {
       state->reason = Story() + "; " + state->reason;
       state->sure = "well";
@@ -65,6 +71,7 @@ class Broken {
       return {"optimizer", {{"epsilon", "1e-8"}}, why + ": Adam divides by epsilon", "well"};
     Advice advice = Rate("fairly");
     advice.reason = why + ", so the update was too large";
+    // Where lr * decay is 1, SGD's L2 penalty or AdamW's decay takes the whole weight in one step.
     if (const double decay = config_.optimizer.weight_decay; config_.optimizer.lr * decay >= 1) {
       advice.keys.emplace_back("weight_decay", "1e-4");
       advice.reason +=
@@ -100,6 +107,8 @@ class Broken {
 
   // The largest scale at which the tensor would have fitted; nothing where its largest value is no
   // number.
+  // The value was seen with first_.scale on it; the largest scale that fits makes of it the
+  // format's largest value.
   std::optional<double> Room() const {
     const std::optional<NumberFormat> format = FormatOfFirst();
     const double value = std::strtod(first_.value.c_str(), nullptr);
@@ -111,11 +120,14 @@ class Broken {
   // scale that was made ever smaller has not been without effect.
   bool IsOfScale() const {
     if (!telemetry::IsOfScale(first_) || first_.scale <= 1) return false;
+    // A room below 1 means that the value does not fit even without a scale: it is not the scale's
+    // fault.
     if (const std::optional<double> room = Room()) return *room >= 1;
     return record_.run.last().scale > 1 / kGoneBy;
   }
 
   // A power of two below the scale that it had.
+  // Without a largest value to go by, the scale is taken down by a factor of kGoneBy.
   double FittingScale() const {
     const std::optional<double> room = Room();
     const double most = room ? *room / kHeadroom : first_.scale / kGoneBy;
@@ -140,6 +152,8 @@ class Broken {
     return advice;
   }
 
+  // The counts of underflow.csv know it best, since layers may have formats of their own; a tensor
+  // that was never logged has that of its role.
   std::optional<NumberFormat> FormatOfFirst() const {
     const auto found = record_.formats.find({first_.layer, first_.tensor});
     if (found != record_.formats.end()) return found->second;
@@ -174,6 +188,7 @@ std::optional<Advice> BrokenAdvice(const RunRecord& record) {
   return Broken(record).Find();
 }
 
+// In a healthy run the mean over steps decides, since single steps do little harm to an average.
 std::optional<Advice> StateAdvice(const RunRecord& record) {
   const NumberFormat& format = record.config.precision.optimizer_state.format;
   if (format == kFp32) return std::nullopt;

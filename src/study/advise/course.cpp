@@ -1,3 +1,4 @@
+// Thresholds are factors of a run's own first values, so they hold for losses of any size.
 #include "study/advise/course.h"
 
 #include <algorithm>
@@ -16,6 +17,8 @@ constexpr double kLossStaysAbove = 2;  // times the first loss
 }  // namespace
 
 void Course::Add(const telemetry::StepRow& row) {
+  // A norm that is not finite although the step did not overflow is counted as 0: it cannot be
+  // compared.
   if (row.overflow || !std::isfinite(row.loss)) return;
   const Moment moment{row.loss, std::isfinite(row.grad_norm) ? row.grad_norm : 0};
   if (good_steps_++ == 0) first_ = moment;
@@ -43,6 +46,8 @@ Course::Moment Course::Largest() const {
 
 bool Course::Rose() const { return !Text().empty(); }
 
+// All of the last steps, so that one hard batch is no divergence; and more steps than are looked
+// at, so that the first is not among them.
 bool Course::Diverged() const {
   return good_steps_ > static_cast<std::int64_t>(kLast) && first_.loss > 0 &&
          std::all_of(last_.begin(), last_.end(), [this](const Moment& moment) {
@@ -55,6 +60,7 @@ std::string Course::Text() const {
     return std::string(what) + " rose from " + ShortNumber(from) + " to " + ShortNumber(to);
   };
   const Moment largest = Largest();
+  // A loss that stays above needs to have risen less than one that peaks.
   if (largest.loss > (Diverged() ? kLossStaysAbove : kLossRises) * first_.loss && first_.loss > 0)
     return rise("the loss", first_.loss, largest.loss);
   if (largest.norm > kNormRises * first_.norm && first_.norm > 0)

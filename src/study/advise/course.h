@@ -11,14 +11,19 @@
 namespace ada::study {
 
 // The counts of one tensor.
+// The first logged step comes before the effects of a run that breaks, so what was lost in it is a
+// cause.
 struct TensorCourse {
   double first_largest = 0, largest = 0;  // finite |x|, unscaled: of the first logged step, of all
   double first_pct = 0;                   // of its non-zero values that the first logged step lost
   double first_mean = 0, first_std = 0;
 };
 
+// advise.cpp adds the rows of steps.csv and underflow.csv in their order; questions may be asked at
+// any time. It keeps the last few steps and the first, not the whole run.
 class Course {
  public:
+  // Rows of steps that overflowed or whose loss is not finite are passed over.
   void Add(const telemetry::StepRow& row);
   void Add(const telemetry::TensorRow& row);
 

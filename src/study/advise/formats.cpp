@@ -18,6 +18,8 @@ bool Sets(const config::LayerPrecisionConfig& entry, const std::string& role) {
 }
 
 // The layer whose entries in precision.layers are asked for the tensor's format; "": none is.
+// A gradient has the format of the layer that made its value, which need not be the one it is named
+// after (what_if/scale_path.h).
 std::string OwnerOf(const config::Config& config, const std::string& layer,
                     const std::string& tensor) {
   if (layer == "input") return "";
@@ -33,6 +35,7 @@ std::string ShortNumber(double value) {
 
 std::string Pct(double value) { return Formatted("%.3g %%", value); }
 
+// A format with fp32's exponents loses digits and not range, so only fp32 is wider than it.
 std::optional<NumberFormat> Wider(const NumberFormat& format) {
   if (format == kFp32) return std::nullopt;
   return format.exponent_bits >= kBf16.exponent_bits ? kFp32 : kBf16;
@@ -53,6 +56,8 @@ Advice FormatAdvice(const config::Config& config, const std::string& layer,
   Advice advice{"precision", {{role, FormatName(format)}}, ""};
   if (is_set) {
     config::Config changed = config;
+    // The entry goes to the end of the list, since the last match wins; the list is written as a
+    // whole.
     ApplyFormats({{owner, role, format, {}}}, {{role, {owner}}}, changed.precision);
     advice.keys = {{"layers", LayersText(changed)}};
   }

@@ -1,4 +1,5 @@
 // The network's input: images whose numbers its format does not have.
+// This is asked first: where the images are lost, everything after them is an effect.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -24,6 +25,8 @@ std::string ForEachChannel(double value, int channels) {
 std::string Normalization(const RunRecord& record) {
   const NormalizeConfig& now = record.config.data.normalize;
   const bool is_standard = now.kind == NormalizeConfig::Kind::kStandard;
+  // Images with standard numbers are either normalized already, and then the format is at fault, or
+  // not.
   if (config::HasStandardNormalization(record.config)) return is_standard ? "" : "standard";
   const TensorCourse* seen = record.course.Find("input", "y");
   if (now.kind == NormalizeConfig::Kind::kCustom || seen == nullptr || record.channels == 0)
@@ -38,6 +41,7 @@ std::string Normalization(const RunRecord& record) {
 std::optional<Advice> InputAdvice(const RunRecord& record) {
   const telemetry::Finiteness& finiteness = record.run.finiteness();
   const telemetry::TensorTotals* input = record.layers.FindTensor("input", "y");
+  // The first tensor that was not finite is the input itself, before any layer computed anything.
   const bool overflows = finiteness.since() > 0 && finiteness.first().layer == "input";
   const bool vanishes = input != nullptr && input->pct_mean() >= kManyLost;
   if (!overflows && !vanishes) return std::nullopt;

@@ -23,6 +23,7 @@ bool IsBelieved(const RunRecord& record, const std::string& layer, const std::st
   return course != nullptr && course->first_pct >= kManyLost;
 }
 
+// Whether a recommendation gives the tensor another format.
 bool IsChanged(const Recommendation& recommended, const std::string& tensor) {
   return std::any_of(recommended.changes.begin(), recommended.changes.end(),
                      [&](const FormatChange& change) { return Contains(change.tensors, tensor); });
@@ -46,6 +47,7 @@ std::vector<std::pair<std::string, std::string>> ChangedKeys(const config::Confi
 }
 
 // Why formats change: tensors that carry S, and those that do not.
+// Among those without a scale the largest loss is told, as one number for all.
 std::string ReasonOf(const RunNeeds& needs, const Recommendation& recommended) {
   std::vector<std::string> scaled, others;
   double most = 0;
@@ -88,6 +90,8 @@ std::optional<Advice> ScaleAdvice(const RunRecord& record, const Recommendation&
 }
 
 // What a single scale or formats for tensors could do, from the counts alone.
+// Counts say how much was lost at the scale that was used, and the largest value, but not what
+// another scale would keep; hence "little" sure.
 class Counts {
  public:
   Counts(const RecommendOptions& options, const RunRecord& record)
@@ -116,6 +120,7 @@ class Counts {
     for (const TensorTotals& t : record_.layers.tensors()) {
       const bool asked = scaled ? CarriesS(t.tensor) && !IsOperand(t.tensor)
                                 : t.tensor == "y" || t.tensor == "w" || t.tensor == "dw";
+      // The mean over the logged steps, not the worst of them: single steps lose more now and then.
       if (!asked || t.pct_mean() < above || !IsBelieved(record_, t.layer, t.tensor)) continue;
       if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
     }
@@ -153,6 +158,7 @@ class Counts {
       if (CarriesS(each.tensor)) advice.mends.push_back(each.layer + "." + each.tensor);
     const int high = HighestPower();
     const bool exact = config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange;
+    // A factor of 4 and more is worth a change; less is within the headroom.
     if ((policy == "none" || policy == "fixed") && std::ldexp(1.0, high) >= 4 * t.last_scale) {
       const std::string scale = ShortestText(std::ldexp(1.0, high));
       advice.keys = {{"policy", "dynamic"}, {"init_scale", scale}};
@@ -181,6 +187,8 @@ class Counts {
 
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record) {
   const RunNeeds& needs = record.needs;
+  // The same recommendation that `ada-train recommend` prints, of which only what mends a loss is
+  // taken.
   const Recommendation recommended =
       MakeRecommendation(options, record.config, record.formats, needs);
   const char* sure = GradeOf(record.config, needs);
@@ -192,6 +200,7 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
     if (!IsBelieved(record, t.layer, t.tensor)) continue;
     if (IsChanged(recommended, t.name())) changed.push_back(t.name());
     if (!t.carries_s() || IsChanged(recommended, t.name())) continue;
+    // What serves as it is needs no advice, also where the recommendation would move its scale.
     if (MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options)) continue;
     mends.push_back(t.name());
     if (worst == nullptr || t.lost_pct > worst->lost_pct) worst = &t;

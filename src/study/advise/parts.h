@@ -1,4 +1,6 @@
 // The parts of `advise`: what of a run's record asks for a change, and how that is said.
+// advise.cpp reads a run's files into a RunRecord; rules.cpp asks the other files one after the
+// other, which read the record only. No rule trains or measures anything.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,6 +16,8 @@
 namespace ada::study {
 
 // One change: keys of one section with their values as YAML, why, and how sure that is.
+// FindAdvice drops one whose keys or tensors another has already, so rules need not know each
+// other.
 struct Advice {
   std::string section;                                    // scaling, precision, optimizer, data
   std::vector<std::pair<std::string, std::string>> keys;  // below it, each once
@@ -24,6 +28,7 @@ struct Advice {
 };
 
 // What of a run is looked at.
+// Filled once by advise.cpp and then read only. Members without a file behind them stay empty.
 struct RunRecord {
   config::Config config;
   telemetry::RunTotals run;

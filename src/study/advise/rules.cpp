@@ -14,11 +14,15 @@ using telemetry::TensorTotals;
 
 constexpr double kTimesTarget = 10;
 
+// Made for one record. A rule adds at most one advice or a few; Add keeps them from repeating or
+// contradicting one another.
 class Rules {
  public:
   Rules(const RecommendOptions& options, const RunRecord& record)
       : options_(options), record_(record), config_(record.config) {}
 
+  // Input, then what broke the run, then what is lost where weights and averages are kept, then
+  // scales and formats, and at last layers without a gradient that none of these explains.
   std::vector<Advice> Find() {
     // What comes after images that are lost is their effect.
     if (std::optional<Advice> input = InputAdvice(record_)) return {*input};
@@ -78,6 +82,8 @@ class Rules {
   }
 
   // Adaptive scales that were computed to need nothing where much is lost all the same.
+  // The limits "one" and "target" mean that the rule found the target met; counts that disagree
+  // show that its model of the gradient does not hold.
   void Target() {
     if (config_.scaling.policy != "adaptive" || record_.is_broken()) return;
     const double target = 100 * config_.scaling.adaptive.underflow_target;
@@ -113,6 +119,7 @@ class Rules {
     const auto needs = std::find_if(record_.needs.tensors.begin(), record_.needs.tensors.end(),
                                     [](const TensorNeeds& t) { return t.name() == "loss.dx"; });
     if (needs == record_.needs.tensors.end() || needs->silent()) return;
+    // Taken from the histogram, since counts do not tell which scale would be enough.
     const Powers powers = PowersFor(*needs, needs->format, options_.headroom_bits);
     if (!powers.any() || std::ldexp(1.0, powers.low) <= loss->last_scale) return;
     const bool fixed = config_.scaling.policy == "fixed";
@@ -142,6 +149,7 @@ class Rules {
                          [&](const Advice& known) { return Contains(known.mends, tensor); });
     };
     for (const auto& layer : dead) {
+      // A gradient that meets others at a branch is theirs to mend.
       if (layer.died_at == "branch" || is_mended(layer.died_at)) continue;
       std::string reason = telemetry::NoGradientText({layer}, 1);
       if (!layer.by_rounding && record_.layers.FindTensor("input", "y") == nullptr)
@@ -173,6 +181,7 @@ std::vector<Advice> FindAdvice(const RecommendOptions& options, const RunRecord&
   return Rules(options, record).Find();
 }
 
+// So that "nothing to change" is no more than what was looked at.
 std::string NothingText(const RunRecord& record) {
   const TensorTotals* worst = nullptr;
   for (const TensorTotals& t : record.layers.tensors()) {

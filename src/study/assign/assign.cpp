@@ -17,6 +17,8 @@ namespace {
 
 std::string PercentOfOne(double share) { return Formatted("%.3g %%", 100 * share); }
 
+// Written by hand and not by the tables of config/: only what differs from the usual format shall
+// stand in it, one entry a line.
 std::string FragmentOf(const config::PrecisionConfig& precision) {
   std::string text = "precision:\n  format: " + FormatName(precision.format) + "\n";
   if (!precision.layers.empty()) text += "  layers:\n";
@@ -37,9 +39,12 @@ std::string FragmentOf(const config::PrecisionConfig& precision) {
 }
 
 // The training with the formats compared with the one in fp32, from the same start.
+// Gradients of one batch were the measure of the search; whether a training bears the formats only
+// a training shows. Both have the same start and batches.
 void Prove(const train::ForkSource& source, const AssignOptions& options, const Assigner& found,
            std::ostream& out) {
   if (options.steps == 0) return;
+  // The mean of some last losses is less a matter of chance than the last one.
   const auto last = [&](const config::PrecisionConfig& precision) {
     train::ForkSpec spec;
     spec.precision = precision;
@@ -60,6 +65,7 @@ void Prove(const train::ForkSource& source, const AssignOptions& options, const 
 
 }  // namespace
 
+// Throws what a fork throws before anything is printed; the file is written last.
 void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log) {
   const train::ForkSource source = train::ForkSource::OfConfig(options.config);
   Assigner assigner(source, options, log);

@@ -1,3 +1,6 @@
+// A search by halves: where a group of layers does not bear a format, each half is tried for
+// itself, on top of what was accepted before. It needs few forks where most layers bear it; what it
+// finds need not be the cheapest set of all.
 #include "study/assign/assigner.h"
 
 #include <algorithm>
@@ -10,6 +13,7 @@
 namespace ada::study {
 namespace {
 
+// Sign, exponent and mantissa.
 double BitsOfPlain(const NumberFormat& format) {
   return 1 + format.exponent_bits + format.mantissa_bits;
 }
@@ -23,6 +27,7 @@ double BitsOfBlock(const BlockFormat& format) {
 bool IsFp32(const AnyFormat& format) { return format == AnyFormat(kFp32); }
 
 // Those that round something where formats are below fp32.
+// Formats below fp32 are needed to ask whether a layer rounds; bf16 stands for all of them.
 std::vector<train::ForkLayer> LayersThatRound(const train::ForkSource& source) {
   config::PrecisionConfig narrow;
   narrow.format = kBf16;
@@ -76,6 +81,7 @@ Assigner::Assigner(const train::ForkSource& source, const AssignOptions& options
 
 void Assigner::Find() {
   std::vector<AnyFormat> formats = options_.formats;
+  // Formats of equal bits keep the order of the command line.
   std::stable_sort(formats.begin(), formats.end(),
                    [](const auto& a, const auto& b) { return BitsOf(a) < BitsOf(b); });
   for (const AnyFormat& format : formats) {
@@ -99,6 +105,7 @@ config::PrecisionConfig Assigner::Precision(const std::vector<AnyFormat>& format
 }
 
 // The format in which most layers are stored; fp32 too counts as one that layers have.
+// A fragment with the most frequent format as `format` needs the fewest entries.
 NumberFormat Assigner::Usual(const std::vector<AnyFormat>& formats) const {
   std::vector<NumberFormat> stored;
   for (std::size_t i = 0; i < layers_.size(); ++i)
@@ -121,6 +128,7 @@ train::ForkResult Assigner::Gradients(const std::vector<AnyFormat>& formats) {
 void Assigner::Try(const std::vector<std::size_t>& group, const AnyFormat& format) {
   std::vector<AnyFormat> tried = formats_;
   for (const std::size_t i : group) tried[i] = format;
+  // The whole network with all formats so far is measured, since errors of layers add up.
   const double error = Distance(Gradients(tried), reference_);
   if (error <= options_.budget) {
     formats_ = std::move(tried);

@@ -12,6 +12,8 @@ namespace ada::study {
 // How many bits a value takes, its share of its block's scale with it.
 double BitsOf(const AnyFormat& format);
 
+// Used by assign.cpp: the constructor, then Find once, then the results. Each try is a fork of one
+// step (train/fork/fork.h), which costs a forward and a backward pass.
 class Assigner {
  public:
   // Computes the gradients in fp32. All of them outlive this.
@@ -23,6 +25,8 @@ class Assigner {
   // Those that round anything, as the configuration stores them, and what was found for each.
   const std::vector<train::ForkLayer>& layers() const { return layers_; }
   const std::vector<AnyFormat>& formats() const { return formats_; }
+  // The distance of blame (study/blame/parts.h) between the gradients with formats() and those in
+  // fp32.
   double error() const { return error_; }
   int forks() const { return forks_; }
   // Returns the section for these formats. A block-scaled one is of a layer's operands; the layer

@@ -1,4 +1,6 @@
 // blame: which layer's format, or which kind of tensor's, changes what a training does.
+// Forks of a run in memory (train/fork/fork.h) are compared with the run's own way on from its
+// newest checkpoint. This file puts the parts in order and prints what they found.
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -31,6 +33,7 @@ std::string WhatIsMeasured(const BlameOptions& options) {
              : "weight gradients after " + Counted(options.steps, "step");
 }
 
+// A run that does not train changes by chance from step to step, and so do its forks.
 std::string TroubleText(const std::string& trouble) {
   return "as it was, the run " + trouble +
          ". What changes in a run that does not train says little of its formats.";
@@ -45,6 +48,7 @@ void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) 
   Forks forks(source, options, log);
   Judge(source, forks, suspects);
   log.SetStatus("");
+  // Judge has run this fork already, so it is only looked up here.
   const std::string& trouble = AsItWas(source, forks).trouble;
   if (!options.picture.empty())
     WriteFileAtomically(
@@ -59,6 +63,7 @@ void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) 
 void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
                 const std::vector<Suspect>& suspects, const std::string& trouble,
                 std::ostream& out) {
+  // The title says what was asked: metric, steps and from where.
   PrintWrapped("run " + Visible(source.config().name) + " from step " +
                    std::to_string(source.step()) + " on: how much " + WhatIsMeasured(options) +
                    " change" + (options.metric == BlameOptions::Metric::kLoss ? "s" : "") +
@@ -81,6 +86,7 @@ void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
   else
     table.Print(out, kTerminalWidth);
   if (below.empty()) return;
+  // The suspects are sorted, so the first below the noise has the largest effect of these.
   const Suspect& first = *std::find_if(suspects.begin(), suspects.end(),
                                        [](const Suspect& s) { return !s.significant; });
   out << "Below twice the noise (the largest effect " << Formatted("%.3g", first.effect)
@@ -88,6 +94,8 @@ void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
   PrintList(below, 2, out, kTerminalWidth);
 }
 
+// A horizontal bar a suspect in an SVG of fixed width; bars are shares of the largest finite
+// effect, and infinite ones are as long as that.
 std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string& title) {
   constexpr int kRow = 22, kLeft = 220, kBars = 480, kTop = 56;
   double most = 0;
@@ -95,6 +103,7 @@ std::string BlamePicture(const std::vector<Suspect>& suspects, const std::string
     if (std::isfinite(s.effect)) most = std::max({most, s.effect, s.noise});
   if (most == 0) most = 1;
   const int height = kTop + kRow * static_cast<int>(suspects.size()) + 16;
+  // Names come from a file and go into XML.
   const auto escaped = [](const std::string& text) {
     std::string safe;
     for (const char c : Visible(text))

@@ -20,6 +20,8 @@ Forks::Forks(const train::ForkSource& source, const BlameOptions& options, telem
       options_(options),
       log_(log),
       file_(options.folder + "/blame.json"),
+      // The key tells whether a file is of the same question: its version, the step, the length of
+      // forks and the whole configuration. Names tell the forks apart.
       key_("2 " + std::to_string(source.step()) + " " + std::to_string(options.steps) + " " +
            config::ToYaml(source.config())) {
   if (options.metric == BlameOptions::Metric::kLoss) Load();
@@ -30,12 +32,14 @@ void Forks::Load() {
   std::error_code error;
   if (!std::filesystem::exists(file_, error)) return;
   const std::string text = ReadFile<DataError>(file_, std::uint64_t{1} << 28);
+  // A torn or foreign file gives a discarded value, which is no object.
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || json.value("of", "") != key_ || !json.contains("losses")) return;
   const Json troubles = json.value("troubles", Json::object());
   for (const auto& [name, losses] : json["losses"].items()) {
     train::ForkResult result;
     for (const Json& loss : losses)
+      // JSON has no NaN: nlohmann writes null for a loss that is not finite.
       result.losses.push_back(loss.is_number() ? loss.get<double>() : NAN);
     if (troubles.is_object()) result.trouble = troubles.value(name, "");
     if (result.losses.size() == static_cast<std::size_t>(options_.steps))
@@ -60,6 +64,7 @@ const train::ForkResult& Forks::Of(const std::string& name, train::ForkSpec spec
   spec.steps = options_.steps;
   spec.gradients = options_.metric == BlameOptions::Metric::kGradient;
   train::ForkResult& result = results_[name] = source_.Run(spec);
+  // Saved after each fork, so that a command that is stopped loses at most one.
   if (!spec.gradients) Save();
   return result;
 }

@@ -1,4 +1,6 @@
 // What is a finding: a suspect whose fork ends further from the run than chance alone takes it.
+// Chance is measured by twins: forks whose weights are moved by less than their format resolves.
+// How far they end from the fork they are twins of is what no format can be blamed for.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -26,6 +28,7 @@ Units UnitsOf(const std::vector<train::ForkLayer>& layers, Of of) {
 }
 
 // The format that most layers have.
+// fp32 where there are no layers.
 NumberFormat UsualUnit(const Units& units) {
   NumberFormat usual = kFp32;
   std::ptrdiff_t most = 0;
@@ -52,6 +55,7 @@ struct Reference {
   Units units;
 };
 
+// Runs once; forks that several questions share are run once, since Forks remembers them by name.
 class Trial {
  public:
   Trial(const train::ForkSource& source, Forks& forks) : source_(source), forks_(forks) {}
@@ -62,6 +66,7 @@ class Trial {
     const Reference run{kAsItWas, precision, UnitsOf(layers, kUnit)};
     const Units narrowest = UnitsOf(layers, kNarrowest);
     for (Suspect& s : suspects) {
+      // Also for suspects that round nothing, so that the table has a noise for each.
       s.noise = Floor(run, kTwins);
       if (!s.rounds) continue;
       s.effect = Distance(forks_.Of(s.fork(), SpecOf(PrecisionOf(s))), AsItWas(source_, forks_));
@@ -100,6 +105,7 @@ class Trial {
   }
   bool StandsOut(Suspect& s, const Reference& reference) {
     s.noise = Floor(reference, kTwins);
+    // Four twins give a rough floor; only a result that is near it is worth eight more.
     if (s.effect > kTimesNoise * s.noise && s.effect < kClear * s.noise)
       s.noise = Floor(reference, kMoreTwins);
     return s.effect > kTimesNoise * s.noise;

@@ -1,5 +1,6 @@
 // The parts of `blame`: which forks of a run there are, how far apart two of them end, what is a
 // finding, and how that is shown.
+// blame.cpp calls Suspects, Judge and Print in this order; forks.cpp runs and remembers trainings.
 #pragma once
 #include <iosfwd>
 #include <map>
@@ -12,6 +13,7 @@
 namespace ada::study {
 
 // What one fork keeps in fp32, and what came of it: a row of the CSV.
+// Made by Suspects with its names; Judge fills in the numbers.
 struct Suspect {
   std::string layer, tensor;        // "all" where it is not one
   std::vector<std::string> layers;  // that are put into fp32 whole; empty: `tensor` of all layers
@@ -37,6 +39,8 @@ double Distance(const train::ForkResult& a, const train::ForkResult& b);
 
 // Forks by name, each computed once; losses and troubles are kept in the run's folder, so that a
 // command that was stopped goes on.
+// References that Of returns stay valid as long as the object, since a map does not move its
+// elements. Gradients are too large to keep on disk: only losses are.
 class Forks {
  public:
   Forks(const train::ForkSource& source, const BlameOptions& options, telemetry::Log& log);

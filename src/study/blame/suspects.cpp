@@ -1,3 +1,4 @@
+// What a fork can put into fp32, how its configuration says so, and how far two forks end apart.
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -17,6 +18,7 @@ std::string BlockOf(const std::string& layer) {
   return dot == std::string::npos ? layer : layer.substr(0, dot);
 }
 
+// One suspect a kind of tensor in the whole network, with those of the update that have formats.
 std::vector<Suspect> ByTensor(const config::PrecisionConfig& precision,
                               const std::vector<train::ForkLayer>& layers) {
   const bool rounds =
@@ -30,6 +32,8 @@ std::vector<Suspect> ByTensor(const config::PrecisionConfig& precision,
 }
 
 // Sums of squares over the parameters of one layer, of two forks and of their difference.
+// Relative to the larger of the two norms, so that the distance lies between 0 and 2 and does not
+// depend on which fork comes first.
 struct LayerSquares {
   double a = 0, b = 0, difference = 0;
   void Add(const std::vector<float>& of_a, const std::vector<float>& of_b) {
@@ -63,6 +67,7 @@ double RootMeanSquare(const std::vector<double>& values) {
 
 }  // namespace
 
+// Layers of a block are found by name and need not stand together.
 std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By by) {
   const std::vector<train::ForkLayer> layers = source.Layers(source.config().precision);
   if (by == BlameOptions::By::kTensor) return ByTensor(source.config().precision, layers);
@@ -81,6 +86,8 @@ std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By 
   return suspects;
 }
 
+// Entries go to the end of precision.layers, where they win. An operand that is set to no format is
+// taken as it is stored, that is in fp32 then.
 config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Suspect& suspect) {
   using enum Operand;
   config::PrecisionConfig freed = precision;

@@ -1,3 +1,5 @@
+// QuantizeBlocks numbers scales by matrix, row and block; a file wants them as a tensor whose axes
+// are those of the values. OrderedScales and OrderedRowAmaxes go from one order to the other.
 #include "study/blocks/block_tensor.h"
 
 #include <algorithm>
@@ -36,6 +38,8 @@ std::size_t AxisOf(const SafetensorsFile& file, const TensorEntry& entry, std::o
 }
 
 // Whether the tiles' rows are axis 1, not the axes before the blocks'.
+// Tiles span the blocks' axis and the axes before it as one, or, where blocks run along axis 0, the
+// axis after it.
 bool RowsFollow(const BlockTensor& tensor, const BlockFormat& format) {
   return format.square && tensor.axis == 0 && tensor.shape.size() > 1;
 }
@@ -50,6 +54,7 @@ BlockTensor ReadBlockTensor(const SafetensorsFile& file, const TensorEntry& entr
   tensor.layout = BlockLayoutOf(entry.shape, tensor.axis, format.square);
   tensor.values = ValuesOf(file, entry, factor);
   tensor.amax = AmaxOf(tensor.values);
+  // The largest scale that a rule may give depends on the type that values come in.
   tensor.bf16 = entry.dtype == DType::kBF16;
   return tensor;
 }
@@ -63,6 +68,7 @@ std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFo
     return shape;
   }
   const std::size_t after = RowsFollow(tensor, format) ? 2 : tensor.axis + 1;
+  // The axes up to the tiles' second one give way to the two of rows and blocks.
   shape.erase(shape.begin(),
               shape.begin() + static_cast<std::ptrdiff_t>(std::min(after, tensor.shape.size())));
   const bool swapped = RowsFollow(tensor, format);
@@ -93,6 +99,7 @@ std::vector<float> OrderedScales(const BlockTensor& tensor, const BlockFormat& f
   const auto blocks = static_cast<std::size_t>(tensor.layout.blocks_per_row(format));
   const bool swapped = RowsFollow(tensor, format);
   std::vector<float> ordered(scales.size());
+  // The matrix is the fastest axis of the file's order: what follows the blocks' axis.
   for (std::size_t m = 0, from = 0; m < matrices; ++m) {
     for (std::size_t r = 0; r < rows; ++r) {
       for (std::size_t b = 0; b < blocks; ++b)

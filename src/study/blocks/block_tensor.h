@@ -10,6 +10,8 @@
 
 namespace ada::study {
 
+// Values are in the file's order; `layout` says where rows and blocks lie among them, as
+// QuantizeBlocks (core/blocks/) wants it. convert and inspect make one a tensor and drop it.
 struct BlockTensor {
   std::vector<float> values;
   BlockLayout layout;

@@ -1,3 +1,4 @@
+// NaN means that there was nothing to measure, and infinity that nothing was lost.
 #include "study/blocks/block_words.h"
 
 #include <cmath>
@@ -15,6 +16,7 @@ std::string Log2Text(double log2) { return std::isnan(log2) ? "-" : Formatted("%
 
 bool LosesMore(const telemetry::BlockFigures& a, const telemetry::BlockFigures& b) {
   const auto lost = [](const telemetry::BlockFigures& figures) {
+    // Comparing NaN would break the order of a sort.
     return std::isnan(figures.lost_pct_nonzero) ? -1 : figures.lost_pct_nonzero;
   };
   return lost(a) > lost(b);

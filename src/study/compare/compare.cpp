@@ -1,3 +1,5 @@
+// compare: two runs on one page, from what was asked for to where their rows part. The parts that
+// read and print are in the other files of this folder; this one puts them in order.
 #include <algorithm>
 #include <limits>
 #include <ostream>
@@ -15,9 +17,11 @@
 namespace ada::study {
 namespace {
 
+// A row of a configuration has a key and two values within the columns of a terminal.
 constexpr std::size_t kMostKey = 32;
 constexpr std::size_t kMostValue = (kTerminalWidth - kMostKey - 2 - 2 * 2) / 2;
 
+// A cut there would leave half of a character of UTF-8.
 bool WithinCharacter(const std::string& text, std::size_t at) {
   return at < text.size() && !BeginsCodePoint(text[at]);
 }
@@ -80,6 +84,7 @@ void PrintConfigs(const config::Config& a, const config::Config& b, std::ostream
   PrintOwnKeys("B", differences, &KeyDifference::b, &KeyDifference::a, out);
 }
 
+// Layers may be strangers only because one run logged few of them; then the models are the same.
 bool ModelsDiffer(const config::Config& a, const config::Config& b) {
   for (const KeyDifference& d : ConfigDifferences(a, b))
     if (d.key.starts_with("model.")) return true;
@@ -134,6 +139,9 @@ void PrintLoss(const std::string& a, const std::string& b, std::ostream& out) {
 
 // steps.csv, and what scales.csv and underflow.csv tell of the first difference. Returns where they
 // part, in words.
+// The files are asked in the order in which a difference shows itself first: a step's loss and
+// scale, then what its layers did. After a difference later rows differ as a matter of course, so
+// scales.csv and underflow.csv are read up to that step only.
 std::string PrintParting(const std::string& a, const std::string& b, std::ostream& out) {
   out << "\nrows\n";
   const FileComparison steps = CompareRows(a, b, "steps.csv");

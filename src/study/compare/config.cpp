@@ -1,3 +1,5 @@
+// The keys of two configurations side by side. Unlike config::Differences it gives each key of a
+// list's entries for itself, by the entry's name.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,6 +13,7 @@ namespace {
 
 using config::YamlNode;
 
+// A leaf of the tree by its path, in the order of the document.
 struct FlatKey {
   std::string key, value;
 };
@@ -31,6 +34,7 @@ std::vector<std::string> ItemNames(const YamlNode& list) {
   return names;
 }
 
+// A list of maps is walked into; any other list is one value.
 void Flatten(const YamlNode& node, const std::string& path, std::vector<FlatKey>& keys) {
   const bool maps = !node.items.empty() &&
                     std::all_of(node.items.begin(), node.items.end(), [](const YamlNode& item) {
@@ -59,6 +63,7 @@ std::map<std::string, std::string> ByKey(const std::vector<FlatKey>& keys) {
 std::string_view SectionOf(std::string_view key) { return key.substr(0, key.find_first_of(".[")); }
 
 // b's own keys, put after the last key of their section.
+// The order of a's document stays, so a table of differences reads like one.
 void InsertMissing(const std::vector<FlatKey>& b, std::vector<FlatKey>& keys) {
   const auto known = ByKey(keys);
   for (const FlatKey& key : b) {

@@ -1,3 +1,4 @@
+// The last line of compare: the metric, what gradients lost, and where the runs part.
 #include <cmath>
 #include <optional>
 
@@ -65,6 +66,7 @@ std::string InShort(const RunResults& a, const RunResults& b,
                     const std::vector<LayerRecord>& layers_a,
                     const std::vector<LayerRecord>& layers_b, const std::string& parting) {
   std::string text = "in short: ";
+  // Runs that were judged by different metrics (of different tasks) each name theirs.
   if (const auto split = CommonSplit(a, b)) {
     const Judged of_a = JudgedBy(a, *split), of_b = JudgedBy(b, *split);
     text += Visible(*split) + " " + of_a.name + " " + of_a.text + " (A), " +

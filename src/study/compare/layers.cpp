@@ -1,3 +1,5 @@
+// Scale and underflow of dx layer by layer, from underflow.csv. Means over logged steps are
+// geometric for scales, which move by factors, and arithmetic for shares.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -13,6 +15,7 @@
 namespace ada::study {
 namespace {
 
+// A short list keeps its order, which is the network's and easier to read.
 constexpr std::size_t kShort = 16;  // layers whose order stays; of more, those that are shown
 constexpr std::size_t kComparedScaleWidth = 8;
 constexpr std::size_t kWorstLayers = 8;  // layers of each of two networks
@@ -23,6 +26,7 @@ std::string DifferenceText(double difference) {
 }
 
 // b / a; of whole parts such as 1/1024.
+// Scales are mostly powers of two, so a ratio below 1 is clearer as 1/n.
 std::string RatioText(double a, double b) {
   const double parts = a / b;
   if (std::isnan(parts)) return "-";
@@ -30,6 +34,7 @@ std::string RatioText(double a, double b) {
   return Formatted("%.4g", b / a);
 }
 
+// A layer that both runs logged; it points into the two lists of records.
 struct Both {
   const LayerRecord* a;
   const LayerRecord* b;
@@ -48,6 +53,7 @@ double Distance(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? INFINITY : std::fabs(a - b);
 }
 
+// In powers of two, of the mean and of the last scale together.
 double ScaleDistance(const Both& l) {
   return Distance(std::log2(l.a->mean_scale), std::log2(l.b->mean_scale)) +
          Distance(std::log2(l.a->last_scale), std::log2(l.b->last_scale));
@@ -87,6 +93,7 @@ void PrintDiffering(const std::string& title, std::vector<Both> layers,
   PrintWrapped(title, 2, out, kTerminalWidth);
   std::size_t equal = 0, less = 0;
   if (layers.size() > kShort) {
+    // Equal distances keep the order of the network.
     std::stable_sort(layers.begin(), layers.end(),
                      [&](const Both& x, const Both& y) { return distance(x) > distance(y); });
     while (!layers.empty() && distance(layers.back()) == 0) layers.pop_back(), ++equal;
@@ -104,6 +111,7 @@ void PrintDiffering(const std::string& title, std::vector<Both> layers,
   if (equal > 0) out << "  the same in both runs: " << equal << " layers\n";
 }
 
+// Layers without a counterpart are named, since the tables leave them out.
 void PrintOnly(const char* run, const std::vector<LayerRecord>& has,
                const std::vector<LayerRecord>& lacks, std::ostream& out) {
   const ByName others = IndexOf(lacks);
@@ -146,6 +154,7 @@ void PrintWorst(const char* run, std::vector<LayerRecord> layers, bool all, std:
 }  // namespace
 
 std::vector<LayerRecord> ReadLayers(const std::string& folder) {
+  // Sums of one layer. Rows whose values all were zero have no share and do not count for its mean.
   struct Sums {
     double log_scale = 0, pct = 0;
     std::int64_t pct_rows = 0;

@@ -1,4 +1,6 @@
 // The parts of `compare`: configurations, results, layers, and the rows where two runs part.
+// compare.cpp calls them in the order of the page: configurations, results, layers, rows, and one
+// line of all. Everything is read from the two folders; runs may still be going on.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -21,6 +23,8 @@ struct KeyDifference {
 // those that `a` has of their section. name and output, which two runs never share, are left out.
 std::vector<KeyDifference> ConfigDifferences(const config::Config& a, const config::Config& b);
 
+// What the table of results shows of one run. A run that goes on has no summary.json and so no
+// times.
 struct RunResults {
   std::string state;            // as RunState says
   bool language = false;        // the task
@@ -39,6 +43,7 @@ RunResults ReadResults(const std::string& folder, const config::Config& config);
 void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out);
 
 // The rows that underflow.csv has of one layer's dx.
+// One layer of one run over all logged steps; a layer is the same in both runs if its name is.
 struct LayerRecord {
   std::string name;
   std::int64_t rows = 0;
@@ -55,6 +60,8 @@ void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecor
                  std::ostream& out);
 
 // Says whether fewer than half of the layers have a counterpart.
+// Networks with few common names are not compared layer by layer: their worst layers are shown
+// instead.
 bool AreStrangers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b);
 // Prints a table for each run, the layers that lose most first, and no others unless `all`.
 void PrintWorstLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b,
@@ -74,6 +81,7 @@ struct RowDifference {
   std::string layer, tensor;              // empty in files that have no such column
   std::vector<ColumnDifference> columns;  // in the order of a's file, at least one
 };
+// The reading stops at the first row that differs, so counts are whole only where there is none.
 struct FileComparison {
   std::optional<RowDifference> difference;
   std::int64_t same = 0;                // rows that are equal, before the first that differ

@@ -1,3 +1,5 @@
+// The table of results. Which rows there are depends on what the runs were judged by: top-1,
+// metrics by class (segmentation, detection), or bits and perplexity (language).
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -30,6 +32,7 @@ std::string Rounded(double value, int digits) {
 }
 
 // The part of the table that compares numbers.
+// Adds rows to a table: each is a function of a run's results, asked of both.
 class Numbers {
  public:
   Numbers(const RunResults& a, const RunResults& b, TextTable& table)
@@ -37,6 +40,8 @@ class Numbers {
 
   using Value = std::function<std::optional<double>(const RunResults&)>;
   // The same, asked of language models alone, or of all other runs.
+  // Loss and accuracy exist for every run, but bits and perplexity mean nothing for images, and
+  // top-1 of tokens has another name.
   static Value OfText(const Value& value, bool language = true) {
     return [value, language](const RunResults& run) {
       return run.language == language ? value(run) : std::nullopt;
@@ -57,6 +62,7 @@ class Numbers {
   TextTable& table_;
 };
 
+// Null where the run was not evaluated on it.
 const telemetry::SplitTotals* Split(const RunResults& run, const std::string& name) {
   for (const telemetry::SplitTotals& split : run.totals.evaluations()) {
     if (split.last.split == name) return &split;
@@ -65,6 +71,8 @@ const telemetry::SplitTotals* Split(const RunResults& run, const std::string& na
 }
 
 // Rows of metrics by class; returns whether there are any.
+// Which metrics there are is taken from the first run that has some; a run of another task shows
+// "-".
 bool AddMetrics(const RunResults& a, const RunResults& b, const std::string& name,
                 Numbers& numbers) {
   std::vector<telemetry::Metric> metrics;
@@ -125,6 +133,7 @@ void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
       };
     };
     numbers.Row(name + " loss", of([](const auto& s) { return s.last.loss; }), 6);
+    // Where classes decide, top-1 and top-5 have no meaning.
     if (AddMetrics(a, b, name, numbers)) continue;
     AddText(name, of, numbers);
     const auto row = [&](const char* what, double (*value)(const telemetry::SplitTotals&)) {
@@ -151,6 +160,8 @@ double NumberOf(const nlohmann::json& summary, const char* key) {
 
 }  // namespace
 
+// The totals are those of a summary, made from the CSV files by the same class
+// (telemetry/totals.h).
 RunResults ReadResults(const std::string& folder, const config::Config& config) {
   RunResults run;
   run.state = RunState(folder);
@@ -161,6 +172,7 @@ RunResults ReadResults(const std::string& folder, const config::Config& config) 
   EachRow<StepRow>(folder, [&](const StepRow& row) { run.totals.Add(row); });
   EachRow<EvaluationRow>(folder, [&](const EvaluationRow& row) {
     run.totals.Add(row);
+    // A damaged file with ever other names would fill the table without an end.
     if (run.totals.evaluations().size() > kMostSplits)
       throw DataError(folder + "/evaluation.csv: step " + std::to_string(row.step) +
                       ": more than 100 names of splits; expected train, test or validation");

@@ -1,3 +1,5 @@
+// Where two runs part, row by row. Files of equal runs are equal byte by byte (src/README.md), so
+// any difference of a field counts, however small.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -21,6 +23,7 @@ std::size_t NeededColumn(const CsvReader& file, const char* name) {
 }
 
 // The same text, or another way to write the same number (1024 and 1024.0).
+// Other programs that touched a CSV may have written its numbers in another way.
 bool Same(const std::string& a, const std::string& b) {
   if (a == b) return true;
   double x = 0, y = 0;
@@ -32,6 +35,7 @@ bool Same(const std::string& a, const std::string& b) {
 }
 
 // The columns that two files share.
+// Columns are found by name: files of other versions may have more, fewer, or another order.
 class SharedColumns {
  public:
   // `only`: no others than this one; empty: all.
@@ -67,6 +71,8 @@ class SharedColumns {
 };
 
 // The rows of one logged step, read a step at a time.
+// Layers may stand in another order, or be missing, in the other run, so rows of a step are matched
+// by layer and tensor. Only one step of each file is in memory.
 class StepBlocks {
  public:
   StepBlocks(const std::string& folder, const std::string& name)
@@ -79,6 +85,7 @@ class StepBlocks {
   }
 
   // What a row is about; the last part tells apart the attempts of one step.
+  // A layer's own decision and that of a sum of branches are two rows of scales.csv with one name.
   struct Key {
     std::string layer, tensor;
     bool branch;
@@ -121,6 +128,7 @@ class StepBlocks {
 };
 
 // Compares the blocks of one step; true where a row differs.
+// Rows without a counterpart are counted and are no difference: a run may log more tensors.
 bool CompareBlocks(const StepBlocks& a, const StepBlocks& b, const SharedColumns& columns,
                    FileComparison& result) {
   std::map<StepBlocks::Key, const Fields*> of_b;

@@ -20,6 +20,7 @@ struct BlockLine {
   BlockCountRow row;
 };
 
+// One tensor at a time is in memory; of the others only the figures stay.
 BlockLine LineOf(const SafetensorsFile& file, const TensorEntry& entry, const BlockFormat& format,
                  std::optional<int> axis, double scale) {
   const BlockTensor tensor = ReadBlockTensor(file, entry, format, axis, 1);
@@ -33,6 +34,7 @@ BlockLine LineOf(const SafetensorsFile& file, const TensorEntry& entry, const Bl
   return line;
 }
 
+// What the format is, in words, before what it keeps.
 void PrintBlockFormat(const BlockFormat& format, std::ostream& out) {
   const std::string n = std::to_string(format.block);
   out << "format " << FormatName(format) << ":\n  "
@@ -92,6 +94,7 @@ void CheckBlockOptions(const InspectOptions& options) {
   if (options.output == BlockOutput::kScales)
     throw ConfigError("--csv scales: adaptive chooses scales for plain formats, and " + name +
                       " has scales of its own; expected --csv counts");
+  // Refused rather than ignored: the user asked for something that is not shown.
   if (!options.overrides.empty())
     throw ConfigError("--set " + options.overrides.front().first +
                       ": changes what adaptive chooses, which is not shown for " + name +
@@ -103,6 +106,8 @@ void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
                    const std::function<double(const TensorEntry&)>& carried, std::ostream& out) {
   const bool csv = options.output == BlockOutput::kCounts;
   const bool all = options.output == BlockOutput::kAll;
+  // CSV and --all are written as tensors are read; the table has to wait for all of them, to be
+  // sorted.
   csv ? void(out << telemetry::Header<BlockCountRow>() << '\n') : PrintBlockFormat(format, out);
   std::vector<BlockLine> lines;
   std::vector<const TensorEntry*> skipped;

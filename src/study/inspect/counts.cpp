@@ -1,3 +1,5 @@
+// Counts are made by the backend's own function, so inspect agrees with a run's underflow.csv.
+// Values of F64 need care: rounded to fp32 first they would be rounded twice.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -9,6 +11,7 @@ namespace ada::study {
 
 namespace {
 
+// Values are taken in the file's own type: fp64 has exponents that fp32 does not.
 template <class Value>
 void TakeExtremes(const std::vector<Value>& values, TensorCount& count) {
   for (const Value x : values) {
@@ -26,6 +29,8 @@ TensorStats StatsOf(const std::vector<float>& values, const NumberFormat& format
 }
 
 // What rounding does to values of F64 in a format that is nearly as fine as fp32.
+// Formats with so many bits leave no room for the sticky bit of ToOddFloat, so each value is
+// rounded by itself, without the vectorized kernels.
 TensorStats CountFine(const std::vector<double>& values, const NumberFormat& format) {
   TensorStats stats;
   stats.full = true;
@@ -59,6 +64,8 @@ void TakeMoments(const std::vector<double>& values, TensorStats& stats) {
 }
 
 // Every value is rounded once, from double.
+// Rounding to odd keeps in its last bit that something was cut off; a second rounding to fewer bits
+// then gives what a single one would.
 void CountDoubles(const std::vector<double>& values, const NumberFormat& format,
                   TensorCount& count) {
   if (format.mantissa_bits <= kMostBitsOfOdd) {
@@ -110,6 +117,7 @@ CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format,
   if (count.smallest > 0) {  // a finite value that is not zero
     row.min_abs = count.smallest / count.scale;
     const double ratio = count.largest / count.smallest;
+    // The quotient of two doubles may overflow; the difference of their logarithms cannot.
     row.range_log2 = std::isfinite(ratio) ? std::log2(ratio)
                                           : std::log2(count.largest) - std::log2(count.smallest);
   }

@@ -1,3 +1,5 @@
+// Stride and groups of a convolution, which the fan of its rule depends on. Dumps of a run say them
+// in their metadata; of other files they are inferred from shapes.
 #include <algorithm>
 #include <charconv>
 
@@ -38,6 +40,8 @@ std::vector<std::int64_t> NumbersOf(const SafetensorsFile& file, const std::stri
 
 // The smallest stride at which a window of `taps` gives `out` places over `in` values, padded by
 // half its width at most; where none does (a dilated window), what their quotient is near to.
+// The shape of an output leaves several pairs of stride and padding open; the smallest stride is
+// the usual one.
 std::int64_t StrideOf(std::int64_t in, std::int64_t out, std::int64_t taps) {
   if (out < 1) return 1;
   std::int64_t smallest = 0;
@@ -71,6 +75,7 @@ Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& layer) {
   if (!groups.empty()) geometry.groups = groups.front();
   const auto kind = file.metadata().find("kind:" + layer.name);
   geometry.transposed = kind != file.metadata().end() && kind->second == "conv_transpose2d";
+  // To its rule no stride thins out a transposed convolution's sums.
   if (geometry.transposed) {
     geometry.fits = layer.w->shape[0] % geometry.groups == 0;
     return geometry;

@@ -1,4 +1,6 @@
 // Which tensors and layers are looked at, and in which form they are shown.
+// inspect reads a safetensors file, any file with names of a run's dump (NAME.x, NAME.dy ...) or
+// others.
 #include <algorithm>
 #include <cstdlib>
 #include <ostream>
@@ -19,6 +21,8 @@ using Output = InspectOptions::Output;
 
 // S that the gradients of a file carry: what the user says, else what the file's metadata say of
 // the tensor ("scale:NAME.dy", as a run's dumps have it), else the policy's start.
+// The file's metadata say the scale of each gradient on its own, since layers of an adaptive run
+// differ.
 class CarriedScales {
  public:
   CarriedScales(const SafetensorsFile& file, std::optional<double> said, double start)
@@ -46,6 +50,7 @@ class CarriedScales {
 };
 
 // The layers of a file, with what is to be known of those that are left out.
+// Decides for all layers at once; the views only print.
 class Layers {
  public:
   Layers(const SafetensorsFile& file, const InspectOptions& options, const NumberFormat& format,
@@ -100,6 +105,8 @@ void ShowCsvScales(const Layers& layers, const std::string& path, std::ostream& 
     notes << path << ": no float tensor NAME.dy, so no layer to choose a scale for\n";
 }
 
+// Reads each tensor once; the short view keeps its counts to sort them, that of --all prints at
+// once.
 void ShowText(const SafetensorsFile& file, const InspectOptions& options,
               const NumberFormat& format, const Layers& layers, const CarriedScales& carried,
               std::ostream& out) {
@@ -153,6 +160,7 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
     throw ConfigError(
         "--set scaling.policy: inspect compares the methods of policy adaptive; leave it out");
   const double start = adaptive.scaling.init_scale.value_or(1);
+  // Checked before the file is opened, so that a slip in an option is told first.
   scaling::CheckedScale("--scale-in", options.scale_in.value_or(start));
   CheckBlockOptions(options);
   const SafetensorsFile file = SafetensorsFile::Open(options.path);
@@ -163,6 +171,7 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
         file, options, *blocks, [&](const TensorEntry& entry) { return carried.Of(entry); }, out);
   const NumberFormat& format = std::get<NumberFormat>(options.format);
   if (options.output == Output::kCounts) return ShowCsvCounts(file, options, format, carried, out);
+  // Reads and decides; not needed for counts.
   const Layers layers(file, options, format, adaptive, carried);
   if (options.output == Output::kScales)
     ShowCsvScales(layers, options.path, out, notes);

@@ -1,3 +1,5 @@
+// A file's tensors as layers: shapes are checked once here, so that what observes values may rely
+// on them. Observations go through the functions that the CPU backend calls in a backward pass.
 #include <algorithm>
 #include <bit>
 #include <string_view>
@@ -27,6 +29,8 @@ std::string Described(const TensorEntry& entry) {
 }
 
 // Kind, outputs and fan from the shapes of dy and w, which has two dimensions or more.
+// The fan is the length of the sums in dx: outputs times the kernel's taps, divided by what groups
+// and stride leave out of each sum.
 void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
   const std::vector<std::int64_t>&dy = layer.dy->shape, &w = layer.w->shape;
   if (!IsFloat(layer.w->dtype)) Refuse(file, layer, "the weight must be a float tensor");
@@ -55,6 +59,7 @@ void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
 }
 
 // NAME.factor, where there is one: to its rule a batch norm has sums of one product.
+// A layer without w and factor stays a cast.
 void TakeFactors(const SafetensorsFile& file, FileLayer& layer) {
   const TensorEntry* factor = file.Find(layer.name + ".factor");
   if (factor == nullptr) return;
@@ -78,6 +83,8 @@ TensorMoments MomentsOf(const Values& values) {
 }
 
 // Magnitudes by output: runs of `inner` values belong to output 0, 1 ... and from the start again.
+// Bits of magnitudes order as the values do, and `bits - 1` makes zero the largest of all, so that
+// it never is the smallest magnitude.
 backend::cpu::ChannelMagnitudes ByOutput(const Values& values, std::int64_t outputs,
                                          std::int64_t inner) {
   backend::cpu::ChannelMagnitudes found(outputs);
@@ -93,6 +100,7 @@ backend::cpu::ChannelMagnitudes ByOutput(const Values& values, std::int64_t outp
 }
 
 // The weights of a transposed convolution as another one's: [out, in / groups, taps].
+// ByOutput wants all weights of one output together; the groups' outputs follow one another.
 Values OutputFirst(const Values& w, const FileLayer& layer) {
   const std::int64_t inputs = layer.w->shape[0] / layer.groups, outputs = layer.w->shape[1];
   const auto taps = static_cast<std::int64_t>(w.size()) / (layer.w->shape[0] * outputs);
@@ -123,6 +131,7 @@ FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob) {
     if (!GlobMatch(glob, entry.name) || !IsFloat(entry.dtype)) continue;
     FileLayer layer;
     layer.name = entry.name.substr(0, entry.name.size() - kSuffix.size());
+    // Counted but not listed: there is no decision to show.
     if (ChoosesNoScale(file, layer.name)) {
       ++found.passing;
       continue;
@@ -153,6 +162,7 @@ scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer
   }
   Values w = file.ReadF32(layer.w->name);
   if (layer.kind != FileLayer::Kind::kBatchNorm)
+    // A run multiplies a rounded copy; the file may hold the master.
     for (float& x : w) x = RoundTo(weight_format, x);
   seen.w = MomentsOf(w);
   if (dy.empty() || w.empty()) return seen;

@@ -22,6 +22,7 @@
 namespace ada::study {
 
 // Counts of the non-zero finite values by floor(log2 |x|), as the file has them.
+// About 2100 counts: the object is large and is passed by reference.
 struct Exponents {
   static constexpr int kLowest = -1074, kHighest = 1023;  // of fp64, subnormals included
   std::array<std::int64_t, kHighest - kLowest + 1> counts = {};
@@ -31,6 +32,8 @@ struct Exponents {
   }
 };
 
+// What the short view, the histogram and the CSV all show is taken from one count, made once a
+// tensor.
 struct TensorCount {
   TensorStats stats;  // of rounding the values that the file has
   double scale = 1;   // that they carry: moments and extremes are reported without it
@@ -52,6 +55,7 @@ struct CountRow {
   double min_abs = NAN, max_abs = NAN, mean = NAN, std = NAN, l2 = NAN;
   std::optional<double> range_log2 = std::nullopt;  // none where no value is finite and not zero
 };
+// Moments and magnitudes are unscaled there, counts are those of the scaled values.
 CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count);
 
 // A row of `--csv counts` where the format is block-scaled.
@@ -70,6 +74,7 @@ void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
                    const std::function<double(const TensorEntry&)>& carried, std::ostream& out);
 
 // A layer of a file: NAME.dy, with NAME.w or NAME.factor where there is one.
+// It points to entries of the file that it was found in, which must outlive it.
 struct FileLayer {
   enum class Kind { kCast, kLinear, kConvolution, kBatchNorm };
   std::string name;
@@ -122,6 +127,7 @@ scaling::ExponentTail TailOf(const SafetensorsFile& file, const FileLayer& layer
                              std::int32_t limit);
 
 // What one method chooses for a layer.
+// Made by ScalesOf, and shown as a line of the short view, of --all, or of the CSV.
 struct MethodScale {
   std::string method;  // as in the YAML
   double fan = 1;

@@ -1,3 +1,5 @@
+// Decisions are made by scaling/rules, through the policy that training makes, for each method in
+// turn; nothing of the rules is repeated here.
 #include <array>
 #include <cmath>
 
@@ -18,6 +20,7 @@ bool HasScale(const config::AdaptiveOverrides& adaptive, const std::string& laye
   return found;
 }
 
+// A method that the overrides name is shown alone for its layers; else all that can be computed.
 bool IsShown(LayerMethod method, const FileLayer& layer,
              const config::AdaptiveOverrides& adaptive) {
   if (method == LayerMethod::kExactRange && layer.dx == nullptr) return false;
@@ -26,6 +29,8 @@ bool IsShown(LayerMethod method, const FileLayer& layer,
   return method != LayerMethod::kFixed || HasScale(adaptive, layer.name);
 }
 
+// The state is that of a layer before its first pass: cached values of an update_interval do not
+// exist.
 scaling::LayerScaler ScalerOf(LayerMethod method, const FileLayer& layer,
                               const scaling::Settings& config, const NumberFormat& format) {
   const auto lookup = [&](const std::string& name) {
@@ -67,6 +72,7 @@ std::string OrEmpty(double value, std::string (*text)(double)) {
 
 }  // namespace
 
+// Statistics are taken once; each method decides from them with a scaler of its own.
 std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& layer,
                                   const config::AdaptiveOverrides& adaptive,
                                   const NumberFormat& format, float scale_in) {
@@ -79,6 +85,7 @@ std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& 
       DecideFromDx(file, layer, seen, scale_in, scaler);
     else
       Decide(scaler, seen, scale_in);
+    // Only the authors' program goes on with a NaN; ours leaves the stage empty.
     const bool nan =
         scaler.decision.error == DecisionError::kNonfinite && std::isnan(scaler.state.unbound);
     scales.push_back({MethodName(method), scaler.rule.fan, scaler.decision, nan});

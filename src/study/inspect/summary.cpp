@@ -21,6 +21,8 @@ bool IsAllZero(const TensorLine& line) {
 
 // By what lines are ranked: the share of the values other than zero that no longer mean anything,
 // beyond 100 where there are none; then the share of those that keep fewer digits.
+// A value that is lost, overflowed or was not finite to begin with is worse than one that keeps
+// fewer digits.
 std::pair<double, double> Badness(const TensorLine& line) {
   const TensorStats& s = line.stats;
   const std::int64_t nonzero = s.numel - s.zeros_before;
@@ -73,6 +75,7 @@ void PrintLayers(const std::vector<LayerLine>& layers, std::ostream& out) {
   for (const std::string& method : methods) titles.push_back(ShortMethod(method));
   TextTable table(titles, 2);
   for (const LayerLine& line : layers) {
+    // Fan and S are the same for all methods of a layer.
     const MethodScale& first = line.scales.front();
     std::vector<std::string> row = {line.layer->name, KindName(*line.layer), Brief(first.fan),
                                     BriefScale(static_cast<double>(first.decision.scale_in))};

@@ -1,3 +1,5 @@
+// The view of --all: each tensor with its moments and a histogram of exponents, and each layer with
+// all stages of its decisions.
 #include "core/text.h"
 
 #include <algorithm>
@@ -19,12 +21,14 @@ std::string Padded(const std::string& text, std::size_t width, bool right = true
   return right ? space + text : text + space;
 }
 
+// The exponent's relation to the format: below it, subnormal, normal, or above.
 char Mark(int exponent, const NumberFormat& format) {
   if (exponent < std::ilogb(format.smallest_subnormal())) return '-';
   if (exponent < std::ilogb(format.smallest_normal())) return 's';
   return exponent > std::ilogb(format.largest()) ? '+' : ' ';
 }
 
+// A count that is too small for one mark gets a dot, so that it is not taken for none.
 void PrintBar(int exponent, std::int64_t count, std::int64_t most, std::int64_t all,
               const NumberFormat& format, std::ostream& out) {
   const double share = static_cast<double>(count) / static_cast<double>(most);
@@ -34,10 +38,12 @@ void PrintBar(int exponent, std::int64_t count, std::int64_t most, std::int64_t 
       << " |" << Padded(bar, kBarColumns, false) << Padded(PercentWords(count, all), 13) << '\n';
 }
 
+// Rows run from the largest exponent down; long stretches without values are left out.
 void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std::ostream& out) {
   const auto& counts = exponents.counts;
   const std::int64_t most = *std::max_element(counts.begin(), counts.end());
   if (most == 0) return;
+  // Some count is above zero here, so both searches end.
   int low = Exponents::kLowest, high = Exponents::kHighest;
   while (exponents.At(low) == 0) ++low;
   while (exponents.At(high) == 0) --high;
@@ -69,6 +75,7 @@ std::string PercentWords(std::int64_t part, std::int64_t whole) {
   return Brief(100.0 * static_cast<double>(part) / static_cast<double>(whole)) + " %";
 }
 
+// Numbers that are not finite are words, which four digits do not suit.
 std::string Brief(double value) {
   if (!std::isfinite(value)) return NineDigits(value);
   std::array<char, 32> buffer;
@@ -99,6 +106,7 @@ void PrintMarks(std::ostream& out) {
       << "beside 2^e: s subnormal in the format, - below its smallest, + above its largest\n";
 }
 
+// Moments are shown unscaled, counts as they are with the scale.
 void PrintCount(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
                 std::ostream& out) {
   const TensorStats& s = count.stats;

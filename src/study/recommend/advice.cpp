@@ -1,3 +1,5 @@
+// The decision of recommend. A scale that serves every gradient is the simplest answer; formats
+// change only where no scale can serve a tensor; adaptive scales are for what is left.
 #include <algorithm>
 #include <cmath>
 
@@ -15,6 +17,8 @@ constexpr int kMargin = 8;  // powers of two kept free above the smallest scale,
 
 int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.mantissa_bits; }
 
+// Used once: Make. Formats are changed in a copy as decisions are made, so that later ones and
+// predictions see them.
 class Recommender {
  public:
   Recommender(const RecommendOptions& options, const config::Config& run, TensorFormats formats,
@@ -25,6 +29,7 @@ class Recommender {
       owners_.push_back(t.carries_s() ? path_.FormatOwner(t.layer, t.tensor) : t.layer);
   }
 
+  // The compromise is computed before formats change, since it is about the formats as they are.
   Recommendation Make() {
     FindCompromise();
     for (const TensorNeeds& tensor : needs_.tensors) ChangeWhereNoScaleHelps(tensor);
@@ -50,6 +55,8 @@ class Recommender {
   }
 
   // The narrowest format as wide as the tensor's own at least in which `serves` is true.
+  // Formats that are as wide but have other bits for the exponent count too: e5m2 for e4m3. A
+  // tensor that no format of the ladder serves stays as it is.
   template <class Serves>
   void Widen(const TensorNeeds& tensor, const Serves& serves) {
     const NumberFormat own = FormatOf(tensor);
@@ -60,6 +67,8 @@ class Recommender {
     }
   }
 
+  // Tensors with one owner and role have one format, so a change for one of them is a change for
+  // all.
   void Change(const TensorNeeds& tensor, const NumberFormat& format) {
     const std::string owner = OwnerOf(tensor), role = RoleOf(tensor.tensor);
     if (owner.empty()) return;
@@ -77,6 +86,8 @@ class Recommender {
   void ChangeWhereNoScaleHelps(const TensorNeeds& tensor) {
     if (tensor.carries_s()) {
       if (PowersOf(tensor).any()) return;
+      // A tensor without a scale is judged at S = 1, without headroom: its values are what they
+      // are.
       return Widen(tensor, [&](const NumberFormat& format) {
         return PowersFor(tensor, format, options_.headroom_bits).any();
       });
@@ -88,6 +99,7 @@ class Recommender {
     });
   }
 
+  // The intersection of all ranges, and by whom its ends are set.
   void FindOneScale() {
     for (const TensorNeeds& tensor : needs_.tensors) {
       if (!tensor.carries_s() || tensor.silent()) continue;
@@ -113,6 +125,7 @@ class Recommender {
     if (all.any()) return;
     advice_.compromise_power = all.high;
     config::WhatIfConfig choice;
+    // The largest scale at which nothing overflows: overflows cost whole steps.
     choice.scaling = FixedAt(all.high);
     advice_.compromise = Predict(choice);
   }
@@ -142,6 +155,7 @@ class Recommender {
     advice_.predicted = Predict(choice);
   }
 
+  // The clamp keeps the target within what the key accepts.
   void TakeAdaptive() {
     scaling::Settings scaling;
     scaling.policy = "adaptive";
@@ -154,6 +168,8 @@ class Recommender {
     advice_.predicted = Predict(choice);
     TryBatchNorms(choice);
     advice_.config.scaling = *choice.scaling;
+    // Each change of a format changes what others lose, so it is predicted anew, a few times at
+    // most.
     for (int round = 0; round < kRounds && ChangeWhereLayersCannotHelp(); ++round)
       advice_.predicted = Predict(choice);
   }
@@ -217,6 +233,7 @@ class Recommender {
     return tensors;
   }
 
+  // Reads the histograms of the run once more, for each choice.
   std::vector<Predicted> Predict(const config::WhatIfConfig& choice) const {
     return PredictLosses(options_.folder, formats_, needs_, choice, advice_.config.model);
   }

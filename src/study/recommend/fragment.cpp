@@ -1,3 +1,5 @@
+// Changes of formats as entries of precision.layers or as a role's key, and sections as YAML to
+// paste.
 #include <algorithm>
 #include <optional>
 
@@ -22,6 +24,7 @@ NumberFormat Plain(NumberFormat format) {
 }
 
 // The layer's entry among those after the first `own`.
+// Entries that were there before stay as they are: they may match other layers too.
 config::LayerPrecisionConfig& EntryOf(config::PrecisionConfig& precision, const std::string& layer,
                                       std::size_t own) {
   auto& layers = precision.layers;
@@ -52,6 +55,7 @@ std::optional<NumberFormat> CommonFormat(const std::vector<FormatChange>& change
 }
 
 // The lines of one section of a whole configuration.
+// Cut out of the whole document, so that the text is what ToYaml writes and Load reads.
 std::string SectionText(const std::string& yaml, const std::string& name) {
   const std::string begin = "\n" + name + ":";
   std::size_t at = ("\n" + yaml).find(begin);
@@ -97,6 +101,7 @@ void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners
                   config::PrecisionConfig& precision) {
   const std::size_t own = precision.layers.size();
   for (const auto& [role, layers] : owners) {
+    // With entries of its own the run has exceptions that a key of the role would not reach.
     const auto usual =
         own == 0 ? CommonFormat(changes, role, layers.size()) : std::optional<NumberFormat>();
     if (usual) FormatOfRole(precision, role) = Plain(*usual);

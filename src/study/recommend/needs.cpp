@@ -1,3 +1,5 @@
+// What each tensor of a run asks of a scale and a format: from histograms how small its values get,
+// from the counts of all logged steps how large.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -22,6 +24,8 @@ int KeptFrom(const ExponentBins& bins, double allowed) {
   return TensorNeeds::kNothing;
 }
 
+// Add for each step with histograms, then for each row of underflow.csv, then Finish. The order
+// matters: rows of tensors without a histogram are left out.
 class Collector {
  public:
   Collector(RunNeeds& needs, double target) : needs_(needs), target_(target) {}
@@ -36,11 +40,13 @@ class Collector {
     for (const what_if::HistogramOfTensor& t : step.tensors) {
       TensorNeeds& tensor = Tensor(t);
       tensor.scale = t.scale;
+      // After an overflow a gradient shows what it left over and not what the network needs.
       if (t.bins->inf + t.bins->nan > 0) {
         ++needs_.left_out;
         continue;
       }
       const double allowed = target_ * static_cast<double>(t.bins->nonzero());
+      // The step that asks for most decides: its smallest values that must stay.
       tensor.keep = std::min(tensor.keep, KeptFrom(*t.bins, allowed));
       tops_[t.layer + "." + t.tensor] =
           std::max(tops_[t.layer + "." + t.tensor], what_if::TopExponent(*t.bins));
@@ -55,6 +61,7 @@ class Collector {
     if (found == index_.end()) return;  // no histogram
     TensorNeeds& tensor = needs_.tensors[found->second];
     if (std::isfinite(row.max_abs)) tensor.largest = std::max(tensor.largest, row.max_abs);
+    // A comparison with NaN is false, so a row without a range changes nothing.
     if (const double range = row.range_log2.value_or(NAN); range < kMostRange)
       tensor.range_log2 = std::max(tensor.range_log2, range);
     tensor.overflow += row.overflow;
@@ -100,10 +107,13 @@ Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double he
   if (needs.keep == TensorNeeds::kNothing) return all;
   // What is equal to half of the smallest number or below becomes zero.
   const int lost_below = std::ilogb(format.smallest_subnormal()) - 1;
+  // This brings 2^keep to half of the smallest number: of the values from there on only those equal
+  // to it are lost.
   powers.low = std::max(all.low, lost_below - needs.keep);
   if (needs.largest == 0) return {powers.low, all.high};
   const double room = format.largest() * std::exp2(-headroom_bits);
   int high = std::ilogb(room / needs.largest);
+  // ilogb of a quotient that was rounded up may be one too high.
   if (std::ldexp(needs.largest, high) > room) --high;
   powers.high = std::min(all.high, high);
   return powers;

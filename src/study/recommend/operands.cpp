@@ -23,6 +23,7 @@ double BitsOf(const BlockFormat& format) {
 }
 
 // A format on all operands that were seen with it.
+// A format serves as a whole or not: an operand that fails at one step fails.
 struct JudgedFormat {
   std::string format;
   double bits = 0;
@@ -36,12 +37,15 @@ struct JudgedFormat {
     operands.insert(name);
     if (row.lost_pct_nonzero > lost_pct) lost_pct = row.lost_pct_nonzero, lost_by = name;
     if (row.sqnr_db < sqnr_db) sqnr_db = row.sqnr_db, sqnr_by = name;
+    // Noise as large as this share of a gradient is where training is said to stall; x and w bear
+    // more.
     const bool noisy =
         tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(telemetry::kStallPower);
     if (row.lost_pct_nonzero > 100 * target || noisy || row.inf + row.nan > 0) failing.insert(name);
   }
 };
 
+// Sorted by bits: the first that serves all operands is the narrowest.
 std::vector<JudgedFormat> JudgedOf(const RecommendOptions& options) {
   std::map<std::string, JudgedFormat> all;
   const auto add = [&](const telemetry::BlockFigures& row, const std::string& format,

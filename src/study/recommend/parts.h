@@ -1,5 +1,8 @@
 // The parts of `recommend`: what tensors ask for, the configuration that gives it to them, and how
 // that is said.
+// recommend.cpp calls them: CollectNeeds reads the run, MakeRecommendation decides, FragmentOf
+// writes YAML, and the Print functions say it in words. advise takes needs and recommendation as
+// well.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -18,11 +21,14 @@
 namespace ada::study {
 
 // Scales 2^low .. 2^high.
+// Defaults are all scales that a run may have; low above high: there is none.
 struct Powers {
   int low = -126, high = 127;
   bool any() const { return low <= high; }
 };
 
+// One tensor over all steps with histograms, in unscaled magnitudes, so that any scale and format
+// can be judged by it.
 struct TensorNeeds {
   static constexpr int kNothing = std::numeric_limits<int>::max();
   std::string layer, tensor;
@@ -49,6 +55,7 @@ struct TensorNeeds {
 // value `headroom_bits` powers of two below the format's largest.
 Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double headroom_bits);
 
+// Collected once; everything after it reads it only. Pointers into `tensors` stay valid.
 struct RunNeeds {
   std::vector<TensorNeeds> tensors;                       // in the order of execution
   std::int64_t steps = 0, first_step = 0, last_step = 0;  // with histograms
@@ -92,6 +99,7 @@ std::vector<Predicted> PredictLosses(const std::string& folder, const TensorForm
 std::string RoleOf(const std::string& tensor);
 
 // An entry of precision.layers, and the tensors that ask for it.
+// Several tensors may ask for the same entry, as dx and dy of one layer do.
 struct FormatChange {
   std::string layer, role;  // gradients, activations, weights, weight_gradients
   NumberFormat format;
@@ -112,6 +120,8 @@ std::string FragmentOf(const config::Config& config, bool with_scaling, bool wit
 
 // The advice is one fixed scale where one serves all gradients, else a scale for each layer, and
 // other formats where no scale can help. What it would have lost is read from the same histograms.
+// Made whole by MakeRecommendation. `predicted` and `compromise` are in the order of
+// RunNeeds::tensors.
 struct Recommendation {
   // Scales that serve every dx and dy, and the tensors that set the two ends. Not any(): none does.
   Powers one_scale;

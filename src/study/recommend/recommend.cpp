@@ -1,3 +1,4 @@
+// recommend: reads the run, decides, prints, and writes the fragment.
 #include <algorithm>
 #include <ostream>
 
@@ -10,6 +11,7 @@
 namespace ada::study {
 namespace {
 
+// Probes compare with fp32 gradients, so they see also what was lost before the tensor was rounded.
 ProbedLoss WorstProbe(const std::string& folder) {
   ProbedLoss worst;
   if (!HasFile(folder, telemetry::ProbeRow::kFile)) return worst;
@@ -21,6 +23,7 @@ ProbedLoss WorstProbe(const std::string& folder) {
 
 }  // namespace
 
+// A run whose logs have no gradients cannot be judged, and the message says which key logs them.
 void Recommend(const RecommendOptions& options, std::ostream& out) {
   const config::Config run = ReadRunConfig(options.folder);
   const TensorFormats formats = ReadTensorFormats(options.folder, run);
@@ -38,6 +41,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   out << '\n';
   PrintOperandFormats(options, out);
   PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
+  // `scaling:` is left out where no gradient arrived, `precision:` where no format changes.
   std::string fragment = FragmentOf(advice.config, AnyArrived(needs), !advice.changes.empty());
   if (fragment.empty())
     fragment = "# nothing to recommend: no gradient arrived\n";

@@ -1,3 +1,5 @@
+// The words of recommend, in lines for a terminal. Nothing is decided here but what is worth
+// saying.
 #include "core/text.h"
 
 #include <algorithm>
@@ -35,6 +37,7 @@ bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
 }
 
 // What is said of a gradient that arrived, or of a tensor that carries no scale.
+// The gravest finding first.
 std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
   if (t.carries_s() && !PowersFor(t, t.format, options.headroom_bits).any()) return "no scale fits";
   if (t.overflow > 0) return "overflowed";
@@ -42,6 +45,7 @@ std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
   return IsGood(t, options) ? "fine" : "loses";
 }
 
+// The first few, each cut to what a line bears.
 std::string Names(std::vector<std::string> names) {
   for (std::string& name : names) name = CutText(name, 40);
   return FirstNames(names, kMostNames);
@@ -63,6 +67,7 @@ void PrintConflict(const RecommendOptions& options, const RunNeeds& needs,
     out << what;
     PrintList(names, 4, out);
   };
+  // They cannot be at one scale: the smallest of the one side lies above the largest of the other.
   print("  need at least:\n", more);
   print("  bear at most:\n", less);
 }
@@ -110,6 +115,7 @@ void PrintChanges(const Recommendation& advice, std::ostream& out) {
            "them\n  seldom matters: this change may be left out.)\n";
 }
 
+// Policy none stands for a fixed scale of 1.
 void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostream& out) {
   const scaling::Settings& scaling = advice.config.scaling;
   if (scaling.policy == "none") {
@@ -136,6 +142,8 @@ void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostre
   }
 }
 
+// What is left above the target after all changes is named, so that nobody takes the advice for
+// more.
 void PrintPrediction(const RecommendOptions& options, const Recommendation& advice,
                      std::ostream& out) {
   std::vector<std::string> bad;
@@ -166,6 +174,7 @@ std::vector<std::string> WithoutHistograms(const RecommendOptions& options, cons
     const std::string name = t.layer + "." + t.tensor;
     const bool known = std::any_of(needs.tensors.begin(), needs.tensors.end(),
                                    [&](const TensorNeeds& n) { return n.name() == name; });
+    // Tensors of the update are `advise`'s matter, operands that of PrintOperandFormats.
     if (known || IsOfUpdate(t.tensor) || IsOperand(t.tensor)) continue;
     if (MeetsTarget(t.pct_max, static_cast<double>(t.overflow), options)) continue;
     names.push_back(name + " (" + t.last_format + ") " + PercentText(t.pct_max) +
@@ -179,6 +188,7 @@ std::vector<std::string> WithoutHistograms(const RecommendOptions& options, cons
 // How far the record carries: few steps, less than half of the training, or gradients of which much
 // was lost or broken say little.
 const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
+  // Gradients change as a training goes on, so a record of its first half says little of the rest.
   const bool half = 2 * needs.last_epoch >= run.train.epochs;
   if (needs.steps < 3 || !half || needs.left_out > 0 || MuchWasLost(needs)) return "little";
   const bool whole = needs.last_epoch >= run.train.epochs && needs.first_epoch == 1;
@@ -268,6 +278,7 @@ std::string EpochsText(std::int64_t first, std::int64_t last) {
 void PrintConfidence(const RecommendOptions& options, const config::Config& run,
                      const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,
                      std::ostream& out) {
+  // The largest loss of any tensor: what was lost there never reached the gradients after it.
   const TensorNeeds& lost =
       *std::max_element(needs.tensors.begin(), needs.tensors.end(),
                         [](const auto& a, const auto& b) { return a.lost_pct < b.lost_pct; });

@@ -11,6 +11,7 @@ namespace ada::study {
 namespace {
 
 // The number that stands after `key` in `line`, both in lower case, blanks and colons between.
+// Numbers may end in commas, bars or text: what follows the digits is not looked at.
 std::optional<double> NumberAfter(std::string_view line, std::string_view key) {
   std::size_t at = line.find(key);
   if (at == std::string_view::npos) return std::nullopt;
@@ -29,6 +30,8 @@ std::optional<double> CountAfter(std::string_view line, std::string_view key) {
   return count && *count >= 0 && *count <= kMostAttempts ? count : std::nullopt;
 }
 
+// Lines are taken one after the other; what is no line of these programs is passed over, so a log
+// may hold anything else.
 class LogReader {
  public:
   void Take(std::string_view text) {
@@ -60,6 +63,7 @@ class LogReader {
   // DeepSpeed: "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768".
   void Overflow(const std::string& line) {
     if (const std::optional<double> rank = NumberAfter(line, "rank")) {
+      // Every process prints the line; the first rank that was seen stands for all.
       if (rank_ && *rank != *rank_) return;  // the same step, as another process has it
       rank_ = rank;
     }
@@ -95,6 +99,8 @@ class LogReader {
     std::optional<double> scale;
   };
   void AddAttempts(const IntervalLine& line, std::int64_t steps) {
+    // A log that was cut and joined may go back in its iterations; a line stands for one attempt at
+    // least.
     steps = std::max<std::int64_t>({steps, line.skipped, 1});
     between_ = between_ || steps > 1;
     for (std::int64_t i = 0; i < steps; ++i) {
@@ -109,6 +115,7 @@ class LogReader {
     const std::optional<double> step = CountAfter(line, "step=");
     if (!step) return;
     knows_ = true;
+    // Attempts that no line was printed for went well.
     while (static_cast<double>(log_.attempts.size()) < *step) log_.attempts.emplace_back();
   }
 

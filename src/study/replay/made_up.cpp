@@ -1,3 +1,4 @@
+// Attempts that overflow at fixed distances, at random, or both.
 #include <cmath>
 
 #include "core/random.h"
@@ -17,6 +18,7 @@ class MadeUp : public Attempts {
     ++attempt_;
     outcome = {};
     outcome.overflow = pattern_.every > 0 && attempt_ % pattern_.every == 0;
+    // The random number is drawn first, so it is drawn also where the attempt overflows anyway.
     outcome.overflow = random_.Uniform() < pattern_.overflow || outcome.overflow;
     const double magnitude = std::exp2(random_.Normal());
     if (wants_amax_) outcome.amax = outcome.overflow ? INFINITY : magnitude;

@@ -1,5 +1,7 @@
 // The parts of `replay`: where attempts come from, what a policy did in each, and how that is shown
 // to people.
+// replay.cpp opens attempts (trace.cpp, foreign_log.cpp, made_up.cpp), drives the policy with them,
+// and gives each row to Stretches and ScaleComparison.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +20,7 @@
 namespace ada::study {
 
 // An attempt as somebody else's record has it, with what is known of its scale.
+// Without a scale of the record nothing is compared; the attempt counts all the same.
 struct RecordedAttempt {
   bool overflow = false;
   double amax = 0;                           // largest unscaled gradient; where it is asked for
@@ -33,6 +36,8 @@ struct ForeignLog {
 ForeignLog ReadForeignLog(std::string_view text);
 
 // How attempts ended, one after the other.
+// A source that is read once, from the first attempt to the last. Made-up ones have no end; the
+// caller stops.
 class Attempts {
  public:
   virtual ~Attempts() = default;
@@ -55,6 +60,7 @@ std::unique_ptr<Attempts> OpenTrace(const ReplayOptions& options, bool wants_ama
 std::unique_ptr<Attempts> MakeUp(const ReplayPattern& pattern, bool wants_amax);
 
 // What a policy did in one attempt.
+// A row of the CSV. `scale` is that of the attempt, `scale_after` that of the next one.
 struct ReplayRow {
   std::int64_t attempt = 1, step = 1;
   bool overflow = false, skipped = false;
@@ -64,6 +70,8 @@ struct ReplayRow {
 };
 
 // Compares the scales of a record with those of a policy, up to the first that differs.
+// Add in the order of attempts. After the first difference the two go different ways, so nothing
+// later is compared.
 class ScaleComparison {
  public:
   void Add(const ReplayRow& row, const RecordedAttempt& recorded);
@@ -79,6 +87,8 @@ class ScaleComparison {
 };
 
 // Tells what became of S: stretches of attempts that had the same one, and the sums of all.
+// Add in the order of attempts. Memory does not grow with them: only the first and last stretches
+// are kept.
 class Stretches {
  public:
   void Add(const ReplayRow& row);

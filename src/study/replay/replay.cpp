@@ -1,3 +1,5 @@
+// replay: what scales a global policy would have had over a record of overflows, without a network.
+// The policy is the object that a training drives, so its state machine is the same.
 #include <array>
 #include <ostream>
 #include <string>
@@ -27,6 +29,7 @@ inline constexpr auto kColumns<study::ReplayRow> = std::to_array<Column<study::R
 namespace ada::study {
 namespace {
 
+// Refuses policies that look at gradients; the errors name the key.
 void ExpectGlobal(const scaling::Policy& policy) {
   if (policy.AwaitsStart())
     throw ConfigError(
@@ -48,6 +51,7 @@ void Drive(scaling::Policy& policy, const ReplayOptions& options, Attempts& atte
   for (bool first = true; row.error.empty(); first = false) {
     if (options.trace.empty() && row.step > options.pattern.steps) return;
     if (!attempts.Next(outcome)) return;
+    // The numbers are known only once the first attempt was read.
     if (first) std::tie(row.attempt, row.step) = attempts.FirstNumbers();
     const scaling::ScaleUpdate update = policy.Update(outcome);
     row.overflow = outcome.overflow;
@@ -58,6 +62,7 @@ void Drive(scaling::Policy& policy, const ReplayOptions& options, Attempts& atte
     row.reason = update.reason;
     use(row, attempts.recorded());
     ++row.attempt;
+    // A skipped attempt that is retried keeps its step, as in a training.
     if (!retry.Next(row.skipped)) ++row.step;
   }
 }

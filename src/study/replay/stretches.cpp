@@ -21,6 +21,7 @@ constexpr std::int64_t kStandsStill = 10;
 // NaN is not less than anything, and no scale differs more from the others.
 bool Differs(double a, double b) { return !(a == b) && !(std::isnan(a) && std::isnan(b)); }
 
+// Why a stretch ended: the policy's reason where it gives one.
 std::string EndOf(const ReplayRow& row) {
   if (!row.error.empty()) return "ends the run";
   const std::string move = row.scale_after < row.scale   ? "falls"
@@ -31,6 +32,7 @@ std::string EndOf(const ReplayRow& row) {
 
 }  // namespace
 
+// The first stretches stay; of the later ones the newest do, and those between are only counted.
 void Stretches::Begin(const ReplayRow& row) {
   if (head_.size() < kAtEachEnd) {
     head_.push_back({row.attempt, row.attempt, row.scale, 0, ""});
@@ -42,6 +44,7 @@ void Stretches::Begin(const ReplayRow& row) {
   ++left_out_;
 }
 
+// A stretch is a row of attempts at one scale; a change of the scale after the row ends it.
 void Stretches::Add(const ReplayRow& row) {
   if (attempts_ == 0) first_ = lowest_ = highest_ = row.scale;
   if (attempts_ == 0 || Differs(row.scale, last_.scale)) Begin(row);
@@ -61,6 +64,7 @@ void Stretches::Add(const ReplayRow& row) {
   last_ = row;
 }
 
+// A stretch of one attempt has its number only.
 std::vector<std::string> Stretches::Fields(const Stretch& stretch) {
   std::string attempts = std::to_string(stretch.first);
   if (stretch.last > stretch.first) attempts += "-" + std::to_string(stretch.last);
@@ -90,6 +94,8 @@ std::vector<std::string> Stretches::Summary() const {
       "S: " + ScaleText(first_, 10, 6) + " at first, fell " + Counted(falls_, "time") + ", grew " +
           Counted(grows_, "time") + ", " + ScaleText(last_.scale_after, 10, 6) + " at the end (" +
           ScaleText(lowest_, 10, 6) + " to " + ScaleText(highest_, 10, 6) + ")"};
+  // A scale that is 0 or infinite stays so, and one that falls no further skips every attempt: in
+  // both cases a training would stand still without an error.
   if (last_.error.empty()) {
     const std::string why = scaling::WhyForGood(last_.scale_after);
     if (!why.empty())
@@ -109,6 +115,7 @@ void ScaleComparison::Compare(const ReplayRow& row, const char* when, double our
   if (!theirs || !difference_.empty()) return;
   ++compared_;
   // Logs print scales with six digits or more.
+  // Infinite scales give NaN here, which is not below anything; Differs decides then.
   if (std::fabs(ours - *theirs) <= 1e-5 * std::fabs(ours)) return;
   if (!Differs(ours, *theirs)) return;
   difference_ = "the first scale that differs from the record is that " + std::string(when) +

@@ -1,3 +1,5 @@
+// A trace is a file of attempts: a log of another program, or a CSV. It may come through a pipe, so
+// it is read whole first, and tried as a log before it is taken for a CSV.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,6 +31,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") + 1 - first);
 }
 
+// The whole text must be the number; inf and nan are numbers, too.
 std::optional<double> NumberIn(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -36,6 +39,7 @@ std::optional<double> NumberIn(std::string_view text) {
   return value;
 }
 
+// The booleans of Python, R and others, in any letter case.
 bool IsWord(std::string_view text) {
   const std::string lower = LowerCase(text);
   return lower == "true" || lower == "false";
@@ -82,6 +86,7 @@ std::string ReadAll(int fd, const std::string& name) {
 }
 
 // A descriptor of a file in memory that holds `text`.
+// The reader of CSV files wants a descriptor that it can read from the start.
 int InMemory(const std::string& text, const std::string& name) {
   const int fd = memfd_create("trace", MFD_CLOEXEC);
   if (fd < 0 || WriteAll(fd, text) != text.size() || lseek(fd, 0, SEEK_SET) != 0)
@@ -127,6 +132,7 @@ class Trace : public Attempts {
     }
     if (column.empty() && std::all_of(header.begin(), header.end(),
                                       [](const auto& field) { return IsValue(Trimmed(field)); }))
+      // A first line of values is no header, unless --column says that it is a name.
       TakeAsHeaderless(notes);
     FindColumns(column);
     scale_ = Find("scale");
@@ -134,6 +140,8 @@ class Trace : public Attempts {
     try {
       while (csv_.Next()) ReadRow();
     } catch (const DataError& error) {
+      // Attempts before the faulty row are replayed; Next throws when it comes to it, as a reader
+      // that goes row by row would.
       problem_ = error;
     }
     if (empty_ > 0)
@@ -152,6 +160,8 @@ class Trace : public Attempts {
     }
     const Row& row = rows_[next_++];
     outcome = {};
+    // Whether the column holds flags is known only after all rows were read, so rows keep both
+    // readings.
     outcome.overflow = flags_ ? row.flag : row.broken;
     if (wants_amax_) {
       outcome.amax = row.amax;
@@ -238,6 +248,7 @@ class Trace : public Attempts {
     for (std::size_t i = 0; i < csv_.header().size(); ++i) {
       if (LowerCase(Trimmed(csv_.header()[i])) != LowerCase(name)) continue;
       if (found != CsvReader::kMissing)
+        // Guessing between them could replay the wrong one.
         csv_.Fail("two columns are called " + Shown(csv_.header()[found]) + " and " +
                   Shown(csv_.header()[i]) + ": either may be " + name);
       found = i;

@@ -11,6 +11,7 @@
 
 namespace ada::study {
 
+// Both folders and lists are those of the PASCAL VOC devkit.
 struct VocScoreOptions {
   std::vector<std::string> folders;  // in VOC's layout or of years, one after the other
   std::string split = "test";

@@ -1,3 +1,5 @@
+// score of label images: IoU and accuracies as the papers on CamVid compute them, over all pixels
+// of all images together (vision/confusion.h).
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -44,6 +46,7 @@ namespace ada::study {
 namespace {
 
 // The names of a folder's PNG files, in byte order.
+// Hidden files are passed over: some systems leave copies of metadata in folders.
 std::vector<std::string> PngNames(const std::string& folder) {
   if (!IsDataFolder(folder))
     throw DataError(folder + ": is no folder; expected one with label images (PNG)");
@@ -66,6 +69,7 @@ void ExpectPredictions(const SegmentationScoreOptions& options,
   std::set_difference(predictions.begin(), predictions.end(), labels.begin(), labels.end(),
                       std::back_inserter(others));
   if (!missing.empty()) {
+    // A mean over fewer images than the data set has would look better or worse than it is.
     throw DataError(options.predictions + ": has no prediction for " +
                     Counted(static_cast<std::int64_t>(missing.size()), "label image") + " of " +
                     options.labels + ": " + FirstNames(missing, 3));
@@ -91,6 +95,7 @@ void JudgeImage(const SegmentationScoreOptions& options, const std::string& name
   std::vector<std::int32_t> ground_truth(labels.pixels.begin(), labels.pixels.end());
   const std::vector<std::int32_t> found(prediction.pixels.begin(), prediction.pixels.end());
   if (options.ignored) std::replace(ground_truth.begin(), ground_truth.end(), *options.ignored, -1);
+  // Labels of -1 are passed over. Classes grow with the largest label seen.
   confusion.Add(ground_truth, found);
 }
 

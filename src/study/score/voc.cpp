@@ -1,3 +1,5 @@
+// score of detections: average precision as PASCAL VOC computes it, with eleven points (2007) and
+// by the area under the curve (from 2010).
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -53,6 +55,7 @@ struct JudgedImage {
 };
 
 // The images of a split, in the order of its lists.
+// Images are in the order of the lists, on which the order of equal scores depends.
 struct JudgedImages {
   std::vector<JudgedImage> images;
   std::unordered_map<std::string, std::size_t> places;  // by name, as CSV files have it
@@ -63,6 +66,8 @@ JudgedImages ReadGroundTruth(const VocScoreOptions& options, std::ostream& notes
   std::string note;
   JudgedImages judged;
   for (const data::ListedImage& listed : data::ListImages(years, options.split, &note)) {
+    // A CSV is UTF-8; a name that is not is found by the text that a CSV of this program has for
+    // it.
     judged.places.emplace(ValidUtf8(listed.name), judged.images.size());
     judged.images.push_back({data::ReadAnnotation(listed.annotation).objects, {}});
   }
@@ -82,11 +87,13 @@ void ReadDetections(const VocScoreOptions& options, JudgedImages& judged, std::o
     if (place == judged.places.end()) {
       file.FailAt(image, ("a name of the list " + options.split + " in ImageSets/Main").c_str());
     }
+    // Boxes are fp32, as predictions are.
     const auto corner = [&](std::size_t column) { return static_cast<float>(file.Number(column)); };
     const NamedDetection found{file.Text(label),
                                {corner(ymin), corner(xmin), corner(ymax), corner(xmax)},
                                file.Number(score)};
     const vision::Box& b = found.box;
+    // They are kept: leaving them out would change the score without a word.
     if (!std::isfinite(b.y0 + b.x0 + b.y1 + b.x1) || !std::isfinite(found.score)) ++not_finite;
     judged.images[place->second].found.push_back(found);
   }
@@ -97,6 +104,7 @@ void ReadDetections(const VocScoreOptions& options, JudgedImages& judged, std::o
 }
 
 // The classes' names in byte order.
+// Detections may have classes that no label has; they get a row too.
 std::vector<std::string> ClassesOf(const JudgedImages& judged) {
   std::set<std::string> names;
   for (const JudgedImage& image : judged.images) {

@@ -1,5 +1,7 @@
 // The parts of `watch`: what it shows of a run, how that follows the run's files, how it is drawn,
 // and the terminal.
+// watch.cpp is the loop: WatchFeed reads what is new, WatchState holds what is shown, DrawWatch
+// makes lines of it, and Signals, Keys and Screen are the terminal.
 #pragma once
 #include <termios.h>
 
@@ -22,6 +24,7 @@
 namespace ada::study {
 
 // A layer's dx as the last logged step has it.
+// The history is as long as a wide terminal can show.
 struct WatchedLayer {
   static constexpr std::size_t kHistory = 400;
   std::string name;
@@ -49,6 +52,7 @@ struct WatchedBlocks {
   void Add(const BlockRow& row);
 };
 
+// All that is drawn, and nothing else of the run is kept; rows are added in the order of steps.
 struct WatchState {
   std::string name, folder;
   std::string status = "running";          // as RunState says
@@ -94,6 +98,7 @@ struct WatchState {
 };
 
 // Follows the files of a run and hands what is new to a WatchState.
+// Used by one thread. A look reads only what was added since the last one.
 class WatchFeed {
  public:
   explicit WatchFeed(std::string folder);
@@ -154,6 +159,8 @@ ScreenSize SizeOfScreen();  // 80 x 24 where the terminal does not say
 void WriteOut(const std::string& text);
 
 // While it lives, SIGINT, SIGTERM, SIGTSTP and SIGWINCH are taken only by Wait.
+// One object at a time. Signals are blocked for the whole process as long as no other thread was
+// started before; watch has one thread.
 class Signals {
  public:
   Signals();

@@ -1,3 +1,5 @@
+// How the files of a run become the state that is drawn. steps.csv is the clock: a step's rows in
+// the other files are complete once it is there.
 #include <algorithm>
 #include <limits>
 
@@ -10,6 +12,7 @@ namespace ada::study {
 namespace {
 
 // What is read of long files at first: some hundred logged steps of a large network.
+// A follower that starts in the middle of a long file shows a history that is shorter, and at once.
 constexpr std::int64_t kUnderflowWindow = 24 << 20, kScalesWindow = 8 << 20;
 constexpr std::int64_t kNoStep = std::numeric_limits<std::int64_t>::max();
 
@@ -55,6 +58,7 @@ WatchedLayer& WatchState::Layer(const std::string& layer) {
   return layers[at->second];
 }
 
+// The run ends at the first of its two limits, where both are known.
 std::int64_t WatchState::steps_in_all() const {
   const std::int64_t of_epochs = epochs * epoch_steps;
   return of_epochs > 0 && max_steps > 0 ? std::min(of_epochs, max_steps)
@@ -67,6 +71,7 @@ std::int64_t WatchState::epochs_in_all() const {
 
 void WatchState::Add(const StepRow& row) {
   const bool begins_epoch = step.epoch > 0 && row.epoch == step.epoch + 1;
+  // The configuration does not say how many steps an epoch has: it is known when the second begins.
   if (begins_epoch) epoch_steps = (row.step - 1) / step.epoch;
   step = row;
   skipped += row.skipped;
@@ -80,6 +85,7 @@ double WatchState::seconds_left() const {
 }
 
 void WatchState::Add(const TimingRow& row) {
+  // A row's seconds are those of the steps since the row before it.
   if (row.step > timing.step)
     step_seconds = row.seconds / static_cast<double>(row.step - timing.step);
   timing = row;
@@ -97,6 +103,7 @@ void WatchState::Add(const TensorRow& row) {
   if (layer.history.size() > WatchedLayer::kHistory) layer.history.pop_front();
 }
 
+// The sum of branches is a decision about a gradient that several layers share, and no layer's own.
 void WatchState::Add(const ScaleRow& row) {
   logged_step = std::max(logged_step, row.step);
   if (row.branch()) return;
@@ -109,6 +116,7 @@ void WatchedBlocks::Add(const BlockRow& row) {
   const auto width = [](const BlockRow& of) { return of.scale_log2_max - of.scale_log2_min; };
   const bool is_first = row.step != step;
   step = row.step;
+  // The negated comparisons take over a row also where the one kept is NaN.
   if (is_first || !(row.sqnr_db >= worst.sqnr_db)) worst = row;
   if (is_first || !(width(row) <= width(widest))) widest = row;
 }
@@ -142,9 +150,11 @@ void WatchFeed::ReadConfig(WatchState& state) {
     state.bytes = config::TokensAreBytes(config);
     configured_ = true;
   } catch (const Error&) {  // not there yet, or of another version: the table does without it
+    // It is asked again at each look until it can be read.
   }
 }
 
+// Rows wait in deques until steps.csv has their step.
 void WatchFeed::ReadFiles() {
   // steps.csv first: it is written last, so the rows of its steps are whole in the others.
   EachNewRow<StepRow>(steps_, [&](const StepRow& row) { step_rows_.push_back(row); });
@@ -176,6 +186,7 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
 }
 
 bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
+  // A resume cuts the files back to a checkpoint; one that is shorter than before has changed.
   const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_, &underflow_,  &blocks_,
                                                       &timing_, &events_, &evaluation_, &classes_};
   bool changed = false;
@@ -194,6 +205,7 @@ bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
   ReadConfig(state);
   ReadFiles();
   const std::int64_t last = step_rows_.empty() ? state.step.step : step_rows_.back().step;
+  // Logged steps are applied one by one, so `logged` sees each of them as it was.
   for (std::int64_t next = NextLoggedStep(); next <= last; next = NextLoggedStep()) {
     changed |= Apply(next, state);
     if (logged) logged();

@@ -1,3 +1,5 @@
+// The terminal by its escape codes (ECMA-48 and xterm's alternate screen) and by POSIX calls,
+// without a library.
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
@@ -36,6 +38,7 @@ bool LocaleIsUtf8() {
     const char* value = std::getenv(name);
     if (value == nullptr || *value == '\0') continue;
     std::string locale = LowerCase(std::string_view(value));
+    // Both "UTF-8" and "utf8" are usual.
     std::erase(locale, '-');
     return locale.find("utf8") != std::string::npos;
   }
@@ -58,6 +61,8 @@ void WriteOut(const std::string& text) {
   }
 }
 
+// Blocked signals stay pending and are read from a descriptor, so they can be waited for together
+// with keys and a time.
 Signals::Signals() {
   sigemptyset(&taken_);
   for (const int number : {SIGINT, SIGTERM, SIGTSTP, SIGWINCH}) sigaddset(&taken_, number);
@@ -83,6 +88,7 @@ int Signals::Wait(double seconds, bool keys) const {
     time.tv_sec = static_cast<time_t>(rest);
     time.tv_nsec = static_cast<long>((rest - std::floor(rest)) * 1e9);
     std::array<pollfd, 2> waited = {{{fd_, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}}};
+    // The time that is left is computed anew after each interruption.
     const int ready = ppoll(waited.data(), keys ? 2 : 1, &time, nullptr);
     if (ready == 0) return 0;
     if (ready < 0) continue;  // interrupted by a signal that is not waited for
@@ -91,6 +97,7 @@ int Signals::Wait(double seconds, bool keys) const {
       return static_cast<int>(signal.ssi_signo);
     char key = 0;
     if (!keys || waited[1].revents == 0) continue;
+    // One key at a time; others than q are passed over.
     const ssize_t typed = read(STDIN_FILENO, &key, 1);
     if (typed == 1 && (key == 'q' || key == 'Q')) return kQuit;
     if (typed == 0) keys = false;  // its end
@@ -99,9 +106,11 @@ int Signals::Wait(double seconds, bool keys) const {
 
 void Keys::Take() {
   // A program in the background would be stopped for it.
+  // Changing the terminal from the background raises SIGTTOU, which stops the program.
   if (isatty(STDIN_FILENO) != 1 || tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
   if (tcgetattr(STDIN_FILENO, &before_) != 0) return;
   termios keys = before_;
+  // Keys come without a line end and are not echoed; Ctrl-C stays a signal.
   keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
   keys.c_cc[VMIN] = 1;
   keys.c_cc[VTIME] = 0;
@@ -127,7 +136,9 @@ void Screen::Leave() {
   entered_ = false;
 }
 
+// One write, so that no half of a screen is seen.
 void Screen::Draw(const std::vector<std::string>& lines) {
+  // Lines are drawn over the old ones and cleared to their ends, which does not flicker.
   std::string text = "\033[H";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) text += "\r\n";

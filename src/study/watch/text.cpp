@@ -1,3 +1,5 @@
+// The lines of watch: a header, the table of layers, and legends. Colors and UTF-8 are options, so
+// the same lines go to a pipe.
 #include "core/text.h"
 
 #include <algorithm>
@@ -70,6 +72,7 @@ std::string StatusText(const std::string& status) {
   return status == "died" ? "ended without a summary (killed?)" : status;
 }
 
+// Colors are added last, so widths are counted without their codes.
 struct Line {
   std::string text;
   Color color = Color::kPlain;
@@ -125,6 +128,7 @@ std::string Judgement(const WatchState& s) {
   return metrics.front().name + Formatted(" %.2f %%", 100 * metrics.front().value);
 }
 
+// Lines appear only where there is something to say.
 std::vector<Line> Header(const WatchState& s) {
   std::vector<Line> lines{
       {(s.name.empty() ? "" : s.name + "  ") + StatusText(s.status) + Pace(s) + "  " + s.folder}};
@@ -158,6 +162,7 @@ bool IsDead(const WatchState& state, const WatchedLayer& layer) {
 }
 
 // Indices of the layers that are shown, at most `room`.
+// The worst are chosen, and shown in the order of the network.
 std::vector<std::size_t> RowsThatFit(const WatchState& state, std::size_t room) {
   const std::vector<WatchedLayer>& layers = state.layers;
   std::vector<std::size_t> shown(layers.size());
@@ -183,6 +188,8 @@ std::string Legend(bool utf8) {
 }
 
 // Names, scales, percentages, limits and sparklines in columns.
+// The sparkline gets what the other columns leave of the width, and is left out where that is
+// little.
 class Table {
  public:
   Table(const WatchState& state, const std::vector<std::size_t>& shown, const DrawOptions& options)
@@ -231,6 +238,7 @@ class Table {
   std::size_t name_ = 5, sparkline_ = 0;
 };
 
+// Says how bad the hidden layers are at most, so that nobody has to scroll to be sure.
 std::string Hidden(const WatchState& state, const std::vector<std::size_t>& shown) {
   double most = 0;
   for (std::size_t i = 0, next = 0; i < state.layers.size(); ++i) {
@@ -261,6 +269,7 @@ std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& o
     const bool has_blocks = state.blocks.step > 0;
     const std::size_t around = lines.size() + (has_blocks ? 3 : 2);  // titles and legends
     std::size_t room = state.layers.size();
+    // One line is kept for what Hidden says.
     if (options.height > 0 && around + room > options.height) {
       room = options.height > around + 1 ? options.height - around - 1 : 0;
     }

@@ -1,3 +1,5 @@
+// watch: the loop of looking, drawing and waiting, on a terminal or for a pipe. It only reads files
+// and never holds the run's folder, so it cannot disturb the run.
 #include <unistd.h>
 
 #include <csignal>
@@ -45,6 +47,7 @@ class WatchedRun {
 // Every layer, below each other.
 std::string WholeTable(const WatchState& state) {
   const std::size_t width = IsScreen() ? SizeOfScreen().columns : kPlainWidth;
+  // A height of 0 means all layers.
   return Joined(DrawWatch(
       state,
       {.width = width, .height = 0, .utf8 = LocaleIsUtf8(), .color = HasColor(STDOUT_FILENO)}));
@@ -57,8 +60,10 @@ int WatchPlainly(WatchedRun& run, double interval, const Signals& signals) {
   while (!run.ended()) {
     const int signal = signals.Wait(interval);
     if (signal == SIGINT || signal == SIGTERM) return 128 + signal;
+    // SIGTSTP is blocked and only read; SIGSTOP cannot be, so it does what Ctrl-Z asks for.
     if (signal == SIGTSTP) raise(SIGSTOP);
     run.Look([&] { WriteOut("\n" + WholeTable(run.state())); });
+    // The last block has the status with which the run ended.
     if (run.ended()) WriteOut("\n" + WholeTable(run.state()));
   }
   return 0;
@@ -83,6 +88,7 @@ int WatchOnScreen(WatchedRun& run, double interval, const Signals& signals) {
     if (signal == Signals::kQuit) return 0;
     if (signal == SIGINT || signal == SIGTERM) return signal;
     if (signal == SIGTSTP) {
+      // The shell gets its own screen and keys back while the program is stopped.
       screen.Leave();
       keys.GiveBack();
       raise(SIGSTOP);
