@@ -24,6 +24,7 @@ enum ColumnTraits : unsigned {
 };
 
 template <class Row>
+// The member decides the type of the field; only these five types can be a column.
 struct Column {
   std::string_view name;
   std::variant<std::int64_t Row::*, bool Row::*, double Row::*, std::optional<double> Row::*,
@@ -78,6 +79,7 @@ std::string Header() {
 }
 
 template <class Row>
+// Returns the row in the order of its table, ready for CsvFile::Add.
 CsvRow FieldsOf(const Row& row) {
   CsvRow fields;
   for (const Column<Row>& column : kColumns<Row>) {
@@ -90,6 +92,7 @@ CsvRow FieldsOf(const Row& row) {
 // Calls `use` with each row of the file that is still to be read.
 template <class Row, class Use>
 void ReadRows(CsvReader& file, Expect expect, const Use& use) {
+  // Columns are found by name once, whatever their order in the file is.
   std::vector<std::size_t> places;
   for (const Column<Row>& column : kColumns<Row>) {
     places.push_back(FindColumn(file, std::string(column.name), column.traits, expect));
