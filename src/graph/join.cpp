@@ -58,11 +58,11 @@ void Fill(const RoundingPoint& point, ShortPart& part) {
   part = {point.stats->max_abs, ScaleOf(point), point.stats->numel};
 }
 
-template <class Part>
 // Every process gathers the parts of all, and adds them in the order of ranks: all get the same
 // sums, to the last bit. All of them must list the same points in the same order, which they do as
 // their graphs come from one configuration. `largest_at` becomes the rank with the largest
 // magnitude, the first one where several have it.
+template <class Part>
 void JoinStats(backend::Exchange& exchange, std::vector<RoundingPoint>& points) {
   std::vector<Part> mine;
   for (const RoundingPoint& point : points)

@@ -8,9 +8,9 @@
 namespace ada::telemetry {
 namespace {
 
-template <class T, class Parse>
 // Under Expect::kNone a field that cannot be read leaves the value as it is; what is no DataError
 // goes through all the same.
+template <class T, class Parse>
 void ReadNumber(Expect expect, T& value, const Parse& parse) {
   try {
     value = parse();

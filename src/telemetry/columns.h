@@ -23,8 +23,8 @@ enum ColumnTraits : unsigned {
   kKey = 8,       // files of other versions have it too: a file without it is of no use
 };
 
-template <class Row>
 // The member decides the type of the field; only these five types can be a column.
+template <class Row>
 struct Column {
   std::string_view name;
   std::variant<std::int64_t Row::*, bool Row::*, double Row::*, std::optional<double> Row::*,
@@ -78,8 +78,8 @@ std::string Header() {
   return names;
 }
 
-template <class Row>
 // Returns the row in the order of its table, ready for CsvFile::Add.
+template <class Row>
 CsvRow FieldsOf(const Row& row) {
   CsvRow fields;
   for (const Column<Row>& column : kColumns<Row>) {

@@ -20,8 +20,8 @@ constexpr std::array<std::uint32_t, 256> CrcTable() {
 }
 constexpr std::array<std::uint32_t, 256> kCrcTable = CrcTable();
 
-template <class Unsigned>
 // Little endian, as both formats ask.
+template <class Unsigned>
 void AppendFixed(std::string& out, Unsigned value) {
   for (std::size_t byte = 0; byte < sizeof value; ++byte) {
     out += static_cast<char>(value >> (8 * byte) & 0xff);

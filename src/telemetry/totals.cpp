@@ -10,8 +10,8 @@ namespace ada::telemetry {
 namespace {
 
 // The element of `items` under `key`, made where there is none.
-template <class Item, class Key>
 // Keeps the order of first appearance, which the map alone would lose.
+template <class Item, class Key>
 Item& At(std::vector<Item>& items, std::map<Key, std::size_t>& index, const Key& key) {
   const auto [place, is_new] = index.try_emplace(key, items.size());
   if (is_new) items.emplace_back();

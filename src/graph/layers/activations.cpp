@@ -9,9 +9,9 @@ namespace {
 using backend::ActivationSpec;
 
 // The row of a function, without keys.
-template <class Function>
 // The slope is computed from the stored x in the backward pass, so each keeps its input. Where dx
 // is dy or zero (relu6, hardtanh) it is not rounded.
+template <class Function>
 LayerKind FunctionKind(
     backend::OpSpec (*spec)(const OpParts&) = PlainSpec<ActivationSpec<Function>>) {
   LayerKind kind{.name = Function::kKind,

@@ -112,8 +112,8 @@ Fans LinearFans(const LayerKeys& keys) {
 
 // --- Specs ---
 
-template <class Spec>
 // What the three kinds share: weight, bias, and the roundings of both and of operands.
+template <class Spec>
 Spec MatmulSpecOf(const OpParts& op) {
   Spec spec = SpecOf<Spec>(op);
   spec.w = op.parameters[0].value;

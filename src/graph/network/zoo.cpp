@@ -40,8 +40,8 @@ const char* TaskText(Task task) {
   return "";
 }
 
-template <int depth>
 // Templates make functions of the arguments that a row fixes, so that all rows have the same type.
+template <int depth>
 std::vector<LayerConfig> ResNetOf(const ModelConfig& model) {
   return CifarResNet(model, depth);
 }
