@@ -16,6 +16,8 @@
 namespace ada::backend::cuda {
 
 // One branch: its values, and what may tell their largest magnitude without looking.
+// Filled when the op is made; scales, moments and statistics are read when the kernel runs, after
+// the ops that wrote them.
 struct BranchTerm {
   TensorSpan span;
   NumberGrid grid;
@@ -28,6 +30,8 @@ struct BranchTerm {
 };
 
 // What all kernels of one sum share, in backend memory; arrays are of `count` branches.
+// The kernels of one sum run in one stream: looking (if need be), the target, the sum, and its
+// repair. `looked` is left zero for the next pass.
 struct BranchSet {
   const BranchTerm* terms;
   int count;
@@ -134,6 +138,7 @@ struct BranchLookKernel {
 };
 
 // The scale at which branches fit, and their factors. One block: the last that looked, if any did.
+// One thread is enough for a few branches.
 struct BranchTargetKernel {
   static constexpr int kThreads = 32, kPhases = 1;
   struct Shared {};
@@ -171,6 +176,8 @@ struct BranchTargetKernel {
 };
 
 // Each branch times its factor, from left to right.
+// A Value of RoundingStats::Round. The first two branches are members, since two is the usual
+// number and the table costs a load for each value.
 struct BranchSumValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     if (parts != 0) return OfParts(i, [this](int k) { return factors[k]; });

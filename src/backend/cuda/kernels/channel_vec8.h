@@ -10,6 +10,7 @@
 namespace ada::backend::cuda {
 
 // Two sums a thread and channel, and what becomes of them over the chains of a part.
+// By channel, then by thread: neighbors write to neighboring banks of shared memory.
 template <int kThreads>
 struct PairsOfSums {
   float first[8][kThreads], second[8][kThreads];
@@ -20,6 +21,7 @@ struct PairsOfSums {
 };
 
 // ChannelMomentsKernel.
+// Taken where 8 divides the channels and x lies in 16 bits on a boundary of 16 bytes (HasVec8).
 template <StorageType kStorageType>
 struct Vec8MomentsKernel {
   static constexpr int kChains = 4;
@@ -95,6 +97,8 @@ enum class Masks : std::uint8_t {
 };
 
 // GradientSumsKernel.
+// Under kX the mask is computed from x as the forward pass computed y: y is positive where it is
+// larger than the largest number that rounds to zero.
 template <StorageType kStorageType, Masks kMasks>
 struct Vec8GradientsKernel {
   static constexpr int kChains = 2;

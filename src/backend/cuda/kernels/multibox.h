@@ -9,6 +9,7 @@
 namespace ada::backend::cuda {
 
 // The entropy of each box with a label that is not negative, for all boxes of the call.
+// Body of ForEach over all boxes of a call. Ignored boxes are passed over.
 struct BoxEntropies {
   ADA_HOST_DEVICE void operator()(std::int64_t box) const {
     const std::int32_t label = labels[box];
@@ -24,6 +25,9 @@ struct BoxEntropies {
   std::int32_t* better;
 };
 
+// Hard negatives are the background boxes with the largest entropies, `negatives` for each positive
+// one; of equal entropies those that come first. A radix search over 32-bit keys finds the smallest
+// key that is taken without sorting: four rounds of counting, one for each byte.
 struct MultiboxImage {
   static constexpr int kThreads = 256, kDigits = 4, kPhases = kDigits + 4;
   struct Shared {
@@ -70,6 +74,7 @@ struct MultiboxImage {
     }
     shared.positives[thread] = positives, shared.background[thread] = background;
   }
+  // At most as many as there are background boxes.
   ADA_HOST_DEVICE std::int64_t Wanted(const Shared& shared) const {
     std::int64_t positives = 0, background = 0;
     for (int t = 0; t < kThreads; ++t)

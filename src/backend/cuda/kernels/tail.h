@@ -17,6 +17,7 @@ struct TailPart {
 };
 
 // Totals over all blocks; zero between launches.
+// In backend memory, one for each layer with exact_range.
 struct TailTotals {
   TailPart all;
   std::uint32_t finished;
@@ -25,6 +26,8 @@ struct TailTotals {
 // Takes the tail of value(i) for all values (round_values.h says what a Value is), only where the
 // layer's scaler wants this pass's, and after its decision. The result is handed over unless some
 // value is not finite, or is put where `part` points, for others' to be added.
+// It looks at dx before alpha, which the same pass's decision has made: the tail serves the next
+// pass.
 template <class Value>
 struct TailKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 7;
