@@ -7,6 +7,7 @@
 
 namespace ada::backend::cuda {
 
+// Each is looked for when it is first used.
 const Library& Driver();
 const Library& Cudnn();
 const Library& Cublas();

@@ -23,6 +23,7 @@ bool IsDone(cudaError_t status, const char* doing) {
   return true;
 }
 
+// A CUDA graph, made executable once; a replay is one launch for a whole pass.
 class Graph final : public Recording {
  public:
   Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
@@ -41,6 +42,7 @@ class Graph final : public Recording {
   cudaGraphExec_t executable_ = nullptr;
 };
 
+// Without timing, which makes marking and waiting cheaper.
 cudaEvent_t MakePlace() {
   cudaEvent_t event = nullptr;
   CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
@@ -68,6 +70,7 @@ class DeviceEvent final : public Event {
   cudaEvent_t event_;
 };
 
+// It does not wait for CUDA's default stream, nor that one for it.
 cudaStream_t MakeStream() {
   cudaStream_t stream = nullptr;
   CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
@@ -87,6 +90,8 @@ bool IsPinned(const void* from) {
   return attributes.type != cudaMemoryTypeUnregistered;
 }
 
+// A stream of its own, so that copies overlap with kernels; order between the two comes from events
+// alone.
 class DeviceCopyStream final : public CopyStream {
  public:
   explicit DeviceCopyStream(const DeviceStream::Patience& patience)
@@ -109,6 +114,7 @@ class DeviceCopyStream final : public CopyStream {
   const DeviceStream::Patience& patience_;
 };
 
+// The message has what was asked for, what this stream holds, and what the device has.
 [[noreturn]] void ThrowOutOfMemory(std::size_t wanted, std::size_t allocated) {
   std::size_t free = 0, total = 0;
   int index = 0;
@@ -126,6 +132,7 @@ void CheckCuda(cudaError_t status, const char* doing) {
   throw DeviceError("CUDA, " + std::string(doing) + ": " + cudaGetErrorString(status));
 }
 
+// A thread has one current device, the one that was chosen last.
 DeviceStream::DeviceStream(int index, const CudaSwitches& switches)
     : Stream(switches), index_(index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");
@@ -160,6 +167,7 @@ void DeviceStream::Fill(std::byte* to, int byte, std::size_t bytes) {
 
 void DeviceStream::Zero(std::byte* to, std::size_t bytes) { Fill(to, 0, bytes); }
 
+// With patience the host polls, so that it can notice that another process is gone.
 void DeviceStream::Synchronize() {
   constexpr char kDoing[] = "waiting for the work of a step";
   if (patience_ == nullptr) return CheckCuda(cudaStreamSynchronize(stream_), kDoing);
@@ -174,6 +182,7 @@ void DeviceStream::WaitToFree() noexcept {
   }
 }
 
+// No bytes have an address all the same.
 std::byte* DeviceStream::AllocateAsItIs(std::size_t bytes) {
   void* block = nullptr;
   const cudaError_t status = cudaMalloc(&block, std::max<std::size_t>(bytes, 1));
@@ -200,6 +209,7 @@ void DeviceStream::Free(std::byte* block) noexcept {
   cudaFree(block);
 }
 
+// Pinned memory: the device reads and writes it by itself.
 std::byte* DeviceStream::AllocateOnHost(std::size_t bytes) {
   void* block = nullptr;
   CheckCuda(cudaMallocHost(&block, std::max<std::size_t>(bytes, 1)),
@@ -233,6 +243,8 @@ std::unique_ptr<Stream> DeviceStream::MakeSide() {
 
 void DeviceStream::WaitFor(Event& event) { WaitOn(stream_, event); }
 
+// What `body` asks for is captured, that of a side stream that waits for this one too. Whatever it
+// throws, the capture is ended first, or the stream could not be used again.
 std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;
   CheckCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
@@ -262,6 +274,7 @@ bool WaitsByItself(const void* entry) {
   return known && code.ptxVersion >= 90 && driver >= 12030;
 }
 
+// A launch returns no status: its error is the runtime's last one.
 void CheckLaunch(std::string_view kernel) {
   const cudaError_t status = cudaGetLastError();
   if (status == cudaErrorNoKernelImageForDevice)
