@@ -26,6 +26,7 @@ std::string RuntimeVersion() {
   return "CUDA " + cuda::CudaVersionText(version);
 }
 
+// cuDNN writes its version as one number, 91300 for 9.13.0.
 std::string CudnnVersion() {
   const std::size_t version = cuda::LoadedCudnnVersion();
   if (version == 0) return "cuDNN not found";
@@ -33,6 +34,7 @@ std::string CudnnVersion() {
          '.' + std::to_string(version % 100);
 }
 
+// index: CUDA's number, among the devices that this process sees.
 cudaDeviceProp PropertiesOf(int index) {
   cudaDeviceProp properties{};
   CheckCuda(cudaGetDeviceProperties(&properties, index), "asking what the device is");
@@ -83,6 +85,7 @@ std::string WhyNoCuda(int index) {
   return "";
 }
 
+// A build without MPI says how to make one that has it (nccl_absent.cpp).
 std::string WhyNoCudaPeers() { return cuda::WhyNoDeviceLink(); }
 
 // UUIDs tell whether two processes mean the same GPU, however CUDA_VISIBLE_DEVICES numbers them. An

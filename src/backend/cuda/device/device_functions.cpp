@@ -77,7 +77,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 
 // --- cuBLAS ---
 
-// cuBLAS's headers give functions these names by macros.
+// Names with _v2 are those that the library has: its headers write them for the plain ones.
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   return Call<cublasStatus_t>(Cublas(), __func__, handle);
 }

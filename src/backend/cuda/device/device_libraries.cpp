@@ -33,6 +33,7 @@ const Library& Driver() {
   static const Library driver{"NVIDIA's driver", "libcuda.so.1", {}};
   return driver;
 }
+// A change of the first number breaks programs, which is why it is part of the file's name.
 const Library& Cudnn() {
   static const Library cudnn{"cuDNN 9", "libcudnn.so.9", FoldersOf(ADA_CUDNN_FOLDER)};
   return cudnn;

@@ -23,6 +23,7 @@ std::size_t LoadedCudnnVersion();
 // asks for it.
 std::string WhichLibraryIsMissing();
 // For device `index`: the driver, the GPU and its age. "" where all are there.
+// Throws DeviceError where CUDA does not answer what the device is.
 std::string WhatIsMissing(int index);
 
 }  // namespace ada::backend::cuda

@@ -50,6 +50,7 @@ cudaEvent_t MakePlace() {
 }
 
 // patience: DeviceStream's, as it is when somebody waits.
+// It may be marked again and again; who waits means the last mark.
 class DeviceEvent final : public Event {
  public:
   DeviceEvent(cudaStream_t stream, const DeviceStream::Patience& patience)
@@ -79,11 +80,13 @@ cudaStream_t MakeStream() {
 void WaitOn(cudaStream_t stream, const Event& event) {
   CheckCuda(cudaStreamWaitEvent(stream, event.handle(), 0), "letting a stream wait");
 }
+// Queued, not done: whoever calls keeps `from` alive until its turn has come.
 void CopyOn(cudaStream_t stream, std::byte* to, const void* from, std::size_t bytes) {
   CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
             "copying to the device");
 }
 // Whether a device copies from there by itself, whenever its turn comes.
+// Memory that CUDA does not know of is pageable.
 bool IsPinned(const void* from) {
   cudaPointerAttributes attributes{};
   CheckCuda(cudaPointerGetAttributes(&attributes, from), "asking where memory lies");
@@ -126,6 +129,7 @@ class DeviceCopyStream final : public CopyStream {
 
 }  // namespace
 
+// Names what was being done, since CUDA's own words seldom do.
 void CheckCuda(cudaError_t status, const char* doing) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // an error that does not last is told once
@@ -139,6 +143,7 @@ DeviceStream::DeviceStream(int index, const CudaSwitches& switches)
   stream_ = MakeStream();
 }
 
+// Work that is still queued may use what is freed next.
 DeviceStream::~DeviceStream() {
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);
@@ -151,6 +156,7 @@ void DeviceStream::CopyToDevice(std::byte* to, const void* from, std::size_t byt
   if (!IsPinned(from)) Synchronize();
 }
 
+// Into pageable memory the call itself may wait.
 void DeviceStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
   CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
             "copying from the device");
@@ -192,6 +198,8 @@ std::byte* DeviceStream::AllocateAsItIs(std::size_t bytes) {
   return static_cast<std::byte*>(block);
 }
 
+// Poison is filled in on the device, in the stream's order: who reads memory before writing it gets
+// NaN.
 std::byte* DeviceStream::Allocate(std::size_t bytes) {
   std::byte* const block = AllocateAsItIs(bytes);
   if (switches().poison) Fill(block, kPoison, bytes);
@@ -237,6 +245,7 @@ std::unique_ptr<CopyStream> DeviceStream::MakeCopyStream() {
   return std::make_unique<DeviceCopyStream>(patience_);
 }
 
+// It has no patience: its work is waited for through this stream.
 std::unique_ptr<Stream> DeviceStream::MakeSide() {
   return std::make_unique<DeviceStream>(index_, switches());
 }
@@ -259,12 +268,14 @@ std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& bod
   return std::make_unique<Graph>(stream_, graph);
 }
 
+// Only HostStream has this way to launch: such work is a plain loop over host memory.
 void DeviceStream::Run(std::string_view kernel, std::function<void(bool)> /*work*/) {
   throw InternalError("the host executor's " + std::string(kernel) + " on a device");
 }
 
 // Code made from PTX of an older architecture does not wait. Drivers before 12.3 do not record such
 // launches.
+// Asked once for each kernel, at its first launch.
 bool WaitsByItself(const void* entry) {
   cudaFuncAttributes code{};
   int driver = 0;

@@ -22,6 +22,7 @@ namespace {
 // NCCL 2.18.0, the first for the CUDA versions that this backend is built with.
 constexpr int kOldest = 21800;
 
+// 0 where NCCL is not found; does not throw.
 int LoadedVersion() {
   int version = 0;
   void* const found = Nccl().Find("ncclGetVersion");
@@ -34,6 +35,7 @@ std::string TextOf(int version) {
 }
 
 // comm: null where there is none yet.
+// Adds NCCL's last message, which often says more than the status.
 void CheckNccl(ncclResult_t result, const char* doing, ncclComm_t comm) {
   if (result == ncclSuccess) return;
   std::string text = "NCCL, " + std::string(doing) + ": " + ncclGetErrorString(result);

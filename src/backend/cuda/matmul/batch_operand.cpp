@@ -88,7 +88,7 @@ TensorSpan BatchOperand::Input(Stream& stream, const Pass& pass, std::byte* work
   return {work, Storage::kF32};
 }
 
-// Messages between processes lie in the main stream alone, in one order in all of them.
+// Messages are asked for by the main stream alone: their order is the same in all processes.
 void BatchOperand::JoinAmax(const Context& main, const Pass& pass, std::byte* work) const {
   if (!joins_amax(pass)) return;
   FindLargest(main.stream, Input(main.stream, pass, work), ValuesOf(pass), amax_);

@@ -70,7 +70,7 @@ std::vector<float> PlanTrial::Run() {
   return out;
 }
 
-// Each product alone is below the format's range and negative, so that every sum is.
+// One product alone lies below the range of the format, so that every sum does.
 bool PlanTrial::KeepsOverflow() {
   const bool fp16 = stored_ == Storage::kF16;
   const int large = fp16 ? kLargeFp16 : kLargeBf16;
