@@ -105,6 +105,8 @@ struct TakeLargest {
 
 // Looks for the largest magnitudes of the branches that have to be looked at, where scales differ
 // or `always`. Blocks: `cuts` for each branch.
+// Magnitudes meet as bits, by an atomic maximum: the order of blocks does not matter, and a NaN is
+// the largest.
 struct BranchLookKernel {
   static constexpr int kThreads = 256, kPhases = 2;
   struct Shared {
@@ -202,6 +204,7 @@ struct BranchSumValue {
     for (int j = 0; j < 4; ++j) sum.of[j] = sum.of[j] + term.of[j] * factor;
   }
   // The same at 2^-halvings of the scale: factors anew, as they would be decided.
+  // The repair of a sum that overflows asks for it (branch_repair.h).
   ADA_HOST_DEVICE float At(float target, const float* scales, std::int64_t i) const {
     if (parts != 0) return OfParts(i, [&](int k) { return target / scales[k]; });
     float sum = Load(first, i) * (target / scales[0]);
@@ -256,6 +259,7 @@ struct BranchSumValue {
 };
 
 // The authors' way: every product and every partial sum is rounded.
+// The last partial sum is rounded by RoundingStats::Round, which stores it.
 struct BranchStepsValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     float sum = Term(0, i);

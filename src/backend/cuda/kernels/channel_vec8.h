@@ -59,6 +59,8 @@ struct Vec8MomentsKernel {
   DeferredAmax note;                     // of x
 
  private:
+  // Deviations are taken from the piece's first pixel: where the mean is large, squares of the
+  // values themselves would lose them.
   ADA_HOST_DEVICE void Sum(int cell, const typename Threads::Work& work, Shared& shared,
                            Own& own) const {
     const std::int64_t channels = threads.cut.channels;
@@ -90,6 +92,7 @@ struct Vec8MomentsKernel {
 };
 
 // What tells where dy passes the relu after a batch norm.
+// Where y is NaN nothing passes.
 enum class Masks : std::uint8_t {
   kNone,    // all of it passes
   kOutput,  // what the op has stored; dy is masked in place
@@ -155,6 +158,7 @@ struct Vec8GradientsKernel {
     if constexpr (kMasks == Masks::kOutput) pixel.out = LoadVec8(out, i);
     return pixel;
   }
+  // What does not pass becomes +0; eights that pass as a whole are not written again.
   ADA_HOST_DEVICE void MaskInPlace(const Pixel& pixel, std::int64_t i, Vec8& g) const {
     const Vec8 y = Widened<kStorageType>(pixel.out);
     Vec8Codes kept = pixel.dy;

@@ -65,6 +65,8 @@ struct UnitThreads {
 };
 
 // Mean and inverse deviation of each unit: two passes over its values, as on a CPU.
+// Threads whose unit is past the last one return early from every phase, which they may: the
+// barriers are between the calls of Run.
 struct UnitStatistics {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 3;
   struct Shared {
@@ -165,6 +167,7 @@ struct UnitsAlong {
   float* mean_ghat;
 };
 // The same of units that are divided by the root of their mean square. `u`: of value i.
+// Both functions hide those of UnitsAlong; UnitSums calls them by the type it is given.
 struct UnitRmsSlopes : UnitsAlong {
   ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t u) const {
     return static_cast<double>(Load(dy, i) * gamma[c]) *

@@ -103,6 +103,7 @@ struct JoinSeen {
 
 // Hands over what all have observed, unless some value is not finite. One block.
 // A thread for each bin.
+// Phase 0 asks before anything is handed over: FinishTail changes what WantsTail says.
 struct JoinTailsKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 2;
   struct Shared {

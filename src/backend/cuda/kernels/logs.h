@@ -85,6 +85,7 @@ struct LogsKernel {
         [](const LogMoments& a, const LogMoments& b) { return JoinLogs(a, b); });
   }
   // Deviations are taken from the first logarithm.
+  // What cancellation leaves below 0 becomes 0; a NaN stays.
   ADA_HOST_DEVICE LogMoments OfThread(const ThreadIndex& at) const {
     const std::int64_t begin = at.block * size;
     const std::int64_t end = begin + size < values ? begin + size : values;

@@ -67,6 +67,7 @@ struct LossRow {
       return TargetOf(k, labels[row], classes, smoothing);
     return MixedTargetOf(k, labels[row], mixes[row].second, mixes[row].share, classes, smoothing);
   }
+  // The label with the larger share, by which hits are counted.
   ADA_HOST_DEVICE std::int64_t LabelOf(std::int64_t row) const {
     return mixes == nullptr || mixes[row].share >= 0.5f ? labels[row] : mixes[row].second;
   }

@@ -70,6 +70,7 @@ ADA_HOST_DEVICE inline PoolRange WindowsOver(int at, int kernel, int stride, int
 // y = the first largest value in row order; a NaN beats everything (PyTorch's rule). For all values
 // of y.
 // Body of ForEach over the values of y. Values are moved as they are: nothing is rounded.
+// The last of several NaNs is the one that gets the gradient.
 struct MaxPoolForward {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     const PoolIndex at = IndexOf(i, grid.out_h, grid.out_w, grid.c);
@@ -143,6 +144,7 @@ struct MaxPoolVec8 {
   // -inf, twice.
   static constexpr std::uint32_t kLowest =
       kStorageType == StorageType::kF16 ? 0xfc00fc00u : 0xff80ff80u;
+  // What is larger, or NaN, replaces value, code and place of its channel.
   static ADA_HOST_DEVICE void Take(const Vec8Codes& loaded, std::uint32_t tap, Vec8& best,
                                    Vec8Codes& codes, Vec8Codes& where) {
     const Vec8 value = Widened<kStorageType>(loaded);
@@ -271,6 +273,7 @@ struct MeanSide {
     const int extent = Extent(out), reach = size + pad - Begin(out);
     return !count_padding ? pixels.end - pixels.begin : extent < reach ? extent : reach;
   }
+  // Windows that hold pixel `at`; adaptive ones may overlap.
   ADA_HOST_DEVICE PoolRange Over(int at) const {
     if (!adaptive) return WindowsOver(at, kernel, stride, pad, outs);
     return {static_cast<int>(std::int64_t{at} * outs / size),

@@ -66,6 +66,7 @@ struct TailKernel {
   TailPart* part;  // null: this process is alone
 
  private:
+  // Bins are the exponents of fp32; values from the limit on are in no bin.
   ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, Shared& shared) const {
     const std::int64_t begin = at.block * size;
     const std::int64_t end = begin + size < values ? begin + size : values;
@@ -93,6 +94,7 @@ struct TailKernel {
     AtomicMax(&totals->all.max_bits, shared.max_bits[0]);
   }
   // A bin by each thread; the first one tells the rest.
+  // All threads read max_bits here, which is why it is zeroed one phase later.
   ADA_HOST_DEVICE void HandOver(int thread) const {
     TailPart& all = totals->all;
     const bool finite = all.max_bits < kInfinityBits;

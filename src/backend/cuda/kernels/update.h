@@ -90,6 +90,8 @@ struct GradientFacts {
 };
 
 // Facts of the threads of a block, added up 16 by 16.
+// The order of additions depends on nothing but the number of threads, so that the norm has the
+// same bits in every run.
 struct FactsOfThreads {
   static constexpr int kThreads = 256, kGroup = 16, kPhases = 3;  // the first: the threads' own
   GradientFacts own[kThreads], groups[kGroup];
@@ -168,6 +170,8 @@ struct DecideUpdate {
 
   // With `again`, gradients were sanitized: the outcome stays, and the factor is that of their new
   // norm.
+  // A watched rounding that has left its format stops the update even where gradients may be
+  // sanitized.
   ADA_HOST_DEVICE void Decide(const GradientFacts& all) const {
     const double norm = std::sqrt(all.square);
     if (!again) Conclude(norm, all.max_bits);
