@@ -36,6 +36,8 @@ struct Bindings {
   SharedArray<scaling::ScaleDecision> decisions;  // by branch
   SharedArray<TensorMoments> moments;             // by gradient
 
+  // The tensors of a value and of a gradient of the plan, as specs take them: backend memory, and
+  // the shape of the largest batch.
   Tensor Value(int value) const;
   Tensor Unstored(int value) const;            // without data
   backend::Gradient Grad(int gradient) const;  // empty for -1
@@ -46,6 +48,8 @@ struct Bindings {
   // The per-tensor scale that a value carries, from whoever rounded it; null: none.
   const scaling::TensorScaler* PerTensorScale(int value) const;
   TensorStats* ValueStats(int value) const;  // null in a graph that does not train
+  // `index` counts the rows of the kind's parameters: 0 is the weight, of another node where it is
+  // tied.
   const Parameter& ParameterOf(int node, std::size_t index) const {
     return (*parameters)[static_cast<std::size_t>(parameters_of[node][index])];
   }

@@ -11,6 +11,7 @@
 namespace ada::graph {
 namespace {
 
+// `dx_format` is what the layer's dx is rounded to, `dy_format` what it reads.
 ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
                          const NumberFormat& dy_format) {
   const Fans fans = node.kind->fans ? node.kind->fans(node.config) : Fans{};
@@ -19,6 +20,8 @@ ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
           dx_format,        node.kind->is_trained(), dy_format};
 }
 
+// Sizes are checked before anything is allocated: a network that no machine holds is an error of
+// the configuration, not a failed allocation.
 Network ResolveFor(const GraphSpec& spec) {
   ADA_CHECK(spec.model != nullptr && spec.input.n >= 1);
   Network network = Resolve(*spec.model, spec.input, spec.task);
@@ -28,6 +31,8 @@ Network ResolveFor(const GraphSpec& spec) {
 
 }  // namespace
 
+// The order of members is the order of construction: the network, then how its tensors are kept,
+// then the graph whose arenas the styles use.
 Builder::Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* share)
     : spec_(spec),
       backend_(backend),
@@ -43,10 +48,12 @@ std::unique_ptr<Graph> Builder::Build() {
   AskRules();
   AddChannelMoments();
   AddPositions();
+  // Each round that fails adds to `limits_`, so that the loop ends.
   while (!MakeOps()) {
   }
   FillLists();
   graph_->owned_scales_ = styles_.TakeOwned();
+  // Objects were made on the host; ops read them from here on.
   for (SharedArena* arena : {&graph_->results_, &graph_->bins_, &graph_->tensor_scales_})
     arena->Send();
   return std::move(graph_);
@@ -55,6 +62,7 @@ std::unique_ptr<Graph> Builder::Build() {
 void Builder::Bind() {
   NetworkParameters parameters = MakeParameters(network_, spec_.training, backend_, share_);
   graph_->parameters_ = std::move(parameters.all);
+  // Scalers of nodes come first, by node; those of decisions within nodes follow.
   std::size_t scalers = network_.nodes.size();
   for (const Node& node : network_.nodes) {
     const std::size_t within = node.kind->decisions.size();
@@ -83,6 +91,7 @@ void Builder::BindTokens() {
   bindings_.tokens = tokens;
 }
 
+// What logs and the table of --dry-run say of each layer.
 void Builder::AddLayerRows() {
   graph_->last_norms_ = LastNorms(network_);
   graph_->input_format_ = storage_.values[0].format;
@@ -95,6 +104,8 @@ void Builder::AddLayerRows() {
   }
 }
 
+// Only a layer that computes a dx has a rule: one whose input needs no gradient keeps the default,
+// alpha 1. `rules_` repeats the rules, for the plan.
 void Builder::AskRules() {
   const std::vector<bool> needs = network_.NeedsGradient();
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
@@ -163,6 +174,8 @@ void Builder::AddPositions() {
   }
 }
 
+// A plan is made anew each time, with its buffers, scales, moments and decisions. What the arenas
+// gave to a plan that was given up stays unused in them.
 bool Builder::MakeOps() {
   PlanSpec plan_spec;
   plan_spec.images = spec_.input.n;
@@ -183,6 +196,7 @@ bool Builder::MakeOps() {
   return true;
 }
 
+// The backend owns memory until it dies, so that a block is only replaced by a larger one.
 void Builder::Allocate() {
   const MemoryPlan memory = PlanMemory(plan_.buffers);
   if (memory.total > block_bytes_) {
@@ -198,6 +212,8 @@ void Builder::Allocate() {
   }
 }
 
+// Mean, inverse deviation and factor by channel; in training also the two sums by reduction block
+// and channel that the consumer's backward pass takes for the batch norm.
 void Builder::AllocateRecomputed(const OpPlan& batch_norm) {
   bindings_.recomputed.resize(network_.nodes.size());
   backend::RecomputedNorm& norm = bindings_.recomputed[batch_norm.node];
@@ -213,6 +229,8 @@ void Builder::AllocateRecomputed(const OpPlan& batch_norm) {
   if (spec_.training) norm.sum_dy = memory + 3 * shape.c, norm.sum_dy_xhat = norm.sum_dy + sums;
 }
 
+// After the first op that is declined only those are asked for that may be declined too: all of
+// them are found in one round, and ops that nobody declines are not made for nothing.
 bool Builder::MakeForward(OpMaker& maker) {
   graph_->ops_.clear();
   graph_->forward_.clear();
@@ -246,6 +264,8 @@ void Builder::Decline(const OpPlan& op) {
   limits_.unchained.insert(op.node);
 }
 
+// A step of the backward pass is a forward op once more, or a sum of branches, which is an op that
+// has no forward pass.
 void Builder::MakeBackward(OpMaker& maker) {
   graph_->backward_.clear();
   graph_->completes_.clear();
@@ -270,6 +290,7 @@ std::vector<int> Builder::GradientsOf(int node) const {
   return trained;
 }
 
+// A network of tokens has no input op: its embedding reads the tokens as they are.
 void Builder::MakeEnds(OpMaker& maker) {
   graph_->loss_ = maker.MakeLoss(spec_);
   if (network_.reads_tokens()) return;
@@ -279,6 +300,8 @@ void Builder::MakeEnds(OpMaker& maker) {
   graph_->input_ = maker.MakeInput(images);
 }
 
+// An evaluation graph has per-tensor scales and observers, but neither roundings nor decisions that
+// are logged.
 void Builder::FillLists() {
   std::vector<RoundingPoint> roundings = ListRoundings(bindings_);
   graph_->scaled_tensors_ = ListScaledTensors(bindings_, roundings);

@@ -11,15 +11,21 @@
 
 namespace ada::graph {
 
+// One builder makes one graph. The backend may decline a fusion only when it is asked for the op,
+// so ops are made in a loop: plan, allocate, ask, and where something was declined begin anew with
+// a plan without it (`limits_`). What does not depend on the plan (parameters, rules, sums by
+// channel, positions) is made once, before the loop.
 class Builder {
  public:
   Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* share);
   std::unique_ptr<Graph> Build();
 
  private:
+  // Parameters, scalers, statistics: the parts of `bindings_` that no plan changes.
   void Bind();
   void BindTokens();
   void AddLayerRows();
+  // Rules come before the plan: it has to know which decisions read moments.
   void AskRules();
   void AskRulesWithin(const std::vector<bool>& needs);
   void AddChannelMoments();
@@ -28,6 +34,7 @@ class Builder {
   void Allocate();
   void AllocateRecomputed(const OpPlan& batch_norm);
   bool MakeForward(OpMaker& maker);  // false as above
+  // What a declined fusion asks of the next plan.
   bool IsSettled(const OpPlan& op) const;
   void Decline(const OpPlan& op);
   void MakeBackward(OpMaker& maker);
@@ -44,6 +51,7 @@ class Builder {
   RoundingStyles styles_;
   Plan plan_;
   Bindings bindings_;
+  // Bytes of bindings_.block; a later plan that needs no more takes the same block.
   std::size_t block_bytes_ = 0;
   FusionLimits limits_;                    // what the backend does not take
   std::vector<scaling::LayerRule> rules_;  // by node, then by decision within nodes

@@ -43,10 +43,14 @@ void Graph::SetTokens(const std::int32_t* tokens, const backend::Targets& target
   loss_->SetTargets(targets, rows);
 }
 
+// The variant tells graphs and their passes apart, so that a backend that replays what it launched
+// never takes one for another.
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body) {
   backend_.Run(number_ << 2 | static_cast<std::uint64_t>(part), pass, body);
 }
 
+// An observer looks at tensors between the ops, which a replay would not stop for: then the calls
+// go to the ops directly.
 void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
   const auto body = [&] {
     if (input_) input_->Forward(pass);
@@ -59,6 +63,8 @@ void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
   observer ? body() : Run(Part::kForward, pass, body);
 }
 
+// A taker that sums in the pass is part of what may be replayed; one that sums on the host is
+// called between ops and rules a replay out.
 void Graph::Backward(const backend::Pass& pass, TensorObserver* observer, GradientTaker* taker) {
   const bool sums = taker && taker->sums_in_pass();
   const auto body = [&] {
@@ -77,6 +83,7 @@ void Graph::Backward(const backend::Pass& pass, TensorObserver* observer, Gradie
                                : Run(sums ? Part::kBackwardAndSums : Part::kBackward, pass, body);
 }
 
+// The order is fixed by the plan, and equal in all processes: sums rely on it.
 std::vector<int> Graph::GradientOrder() const {
   std::vector<int> order;
   for (const std::vector<int>& step : completes_)

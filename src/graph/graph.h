@@ -28,8 +28,11 @@ struct ScalerRequest {
   bool has_weight;                 // of a batch norm too; false: kind scale
   NumberFormat dy_format = kFp32;  // of what it reads in the backward pass
 };
+// Made by train/ from the policy. Called once for each decision while the graph is built.
 using RuleFor = std::function<scaling::LayerRule(const ScalerRequest&)>;
 
+// What a graph is built from; read only while it is built. Pointers and functions need not live
+// longer.
 struct GraphSpec {
   const config::ModelConfig* model = nullptr;
   Task task = Task::kClassification;  // whose loss stands at the end
@@ -72,6 +75,10 @@ class GradientTaker {
   virtual void Finish() = 0;
 };
 
+// A training run has one for training and one for evaluation that shares its parameters. All passes
+// go to one backend, which must outlive the graph. One thread at a time may call it. A step is
+// SetBatch, Forward, Backward, Collect; then the lists show what was counted, the caller changes
+// masters and scalers, and calls RefreshWeights before the next Forward.
 class Graph {
  public:
   // Throws ConfigError naming the layer and both shapes where shapes do not fit. With `share`,
@@ -111,6 +118,7 @@ class Graph {
   void Backward(const backend::Pass& pass, TensorObserver* observer = nullptr,
                 GradientTaker* taker = nullptr);
   // The parameters that have gradients, in the order in which a backward pass completes them.
+  // Indices of `parameters`.
   std::vector<int> GradientOrder() const;
   // The sums of all processes are in the gradients (Pass::part).
   void FinishGradients(const backend::Pass& pass);
@@ -154,10 +162,13 @@ class Graph {
 
  private:
   // nodes: of the network.
+  // The number of nodes sizes the arenas' first blocks.
   Graph(backend::Backend& backend, std::size_t nodes);
   friend class Builder;
+  // What Backend::Run tells apart: its variant is the graph's number and one of these.
   enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums };
   void Run(Part part, const backend::Pass& pass, const std::function<void()>& body);
+  // Waits for the backend, then shows the tensors.
   void Observe(const std::vector<ObservedTensor>& tensors, const backend::Pass& pass,
                TensorObserver& observer);
 

@@ -29,6 +29,7 @@ bool IsOfBatch(const RoundingPoint& point) { return !IsOfWholeBatch(point.tensor
 float ScaleOf(const RoundingPoint& point) { return point.scale != nullptr ? *point.scale : 1; }
 
 // As if values had carried `factor` more. A magnitude that leaves the format stays as it was.
+// Processes may have decided for different scales; sums of magnitudes make sense at one alone.
 TensorStats Rescaled(TensorStats stats, double factor, const NumberFormat& format) {
   if (factor == 1 || !std::isfinite(factor)) return stats;
   const auto times = [factor](float x) {
@@ -45,6 +46,7 @@ bool IsLarger(float one, float other) {
          std::bit_cast<std::uint32_t>(other);  // NaN the largest
 }
 
+// The two kinds of parts by overloads, so that JoinStats below is written once.
 TensorStats StatsOfPart(const FullPart& part) { return part.stats; }
 TensorStats StatsOfPart(const ShortPart& part) {
   TensorStats stats;
@@ -56,6 +58,10 @@ void Fill(const RoundingPoint& point, ShortPart& part) {
   part = {point.stats->max_abs, ScaleOf(point), point.stats->numel};
 }
 
+// Every process gathers the parts of all, and adds them in the order of ranks: all get the same
+// sums, to the last bit. All of them must list the same points in the same order, which they do as
+// their graphs come from one configuration. `largest_at` becomes the rank with the largest
+// magnitude, the first one where several have it.
 template <class Part>
 void JoinStats(backend::Exchange& exchange, std::vector<RoundingPoint>& points) {
   std::vector<Part> mine;
@@ -109,6 +115,8 @@ void Graph::ForgetGradientCounts() {
   results_.Send();
 }
 
+// Short parts make small messages in steps that count nothing but largest magnitudes, which
+// policies and per-tensor scales need in each step.
 void Graph::Join(backend::Exchange& exchange, const backend::Pass& pass) {
   if (pass.count)
     JoinStats<FullPart>(exchange, roundings_);

@@ -16,6 +16,8 @@
 namespace ada::graph {
 
 // A scale of a tensor's own (delayed scaling), and what it is made of.
+// `history` is the host's alone: the trainer feeds it with largest magnitudes, and it says the
+// scale of the next step. The scaler is what ops read.
 struct TensorScale {
   SharedArray<scaling::TensorScaler> per_tensor_scale;
   scaling::TensorScaleHistory history;
@@ -59,6 +61,7 @@ struct ObservedTensor {
 };
 // What is shown after each forward op, and (first: after the loss) after each step of the backward
 // pass.
+// Both are by call: forward[i] belongs to the i-th op, backward[i + 1] to the i-th step.
 struct ObservationPlan {
   std::vector<std::vector<ObservedTensor>> forward, backward;
 };

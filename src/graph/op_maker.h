@@ -7,6 +7,8 @@
 
 namespace ada::graph {
 
+// The builder makes one for each plan that it tries. It only looks things up in `bindings`, which
+// must outlive it; ops keep backend addresses alone.
 class OpMaker {
  public:
   OpMaker(const Bindings& bindings, backend::Backend& backend) : b_(bindings), backend_(backend) {}
@@ -20,9 +22,11 @@ class OpMaker {
 
  private:
   const Node& node(const OpPlan& op) const { return b_.network->nodes[op.node]; }
+  // Gathers the parts; the Add... functions fill those that only some kinds have.
   OpParts PartsOf(const OpPlan& op) const;
   void AddWeight(const OpPlan& op, OpParts& parts) const;
   void AddChain(const OpPlan& op, OpParts& parts) const;
+  // Without data where the op computes this input anew (OpPlan::recomputed).
   Tensor Input(const OpPlan& op, int index) const;
   RoundedTo RoundedValue(int value) const;
   void AddAttention(const OpPlan& op, OpParts& parts) const;

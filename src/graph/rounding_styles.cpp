@@ -6,6 +6,7 @@
 
 namespace ada::graph {
 
+// The scales of `share` come first: FindOrMake makes none that exists there.
 RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share,
                                SharedArena& per_tensor_scales, SharedArena& results,
                                SharedArena& bins)
@@ -21,6 +22,8 @@ RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share,
   for (const ScaledTensor& t : share->scaled_tensors()) shared_[t.name] = t.scale;
 }
 
+// One scale for each name: further calls for it, as from a plan that is made anew, give the same
+// one.
 TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFormat& format,
                                         const scaling::TensorScaleRule& rule) {
   TensorScale*& scale = scales_[name];
@@ -38,6 +41,8 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
                                           const TensorStorage& stored_as) {
   backend::RoundingStyle style;
   style.stochastic = stochastic_ && stored_as.format != kFp32;
+  // The name decides about random numbers, so that neither the order of layers nor fusion changes a
+  // result.
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
   if (stored_as.has_per_tensor_scale)
@@ -48,6 +53,8 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   return style;
 }
 
+// A block-scaled format carries its scales within; fp32 needs none. A delayed scale is found once a
+// step by the host; a current one by the op itself, from the tensor that it is about to round.
 backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Operand operand,
                                                    const LayerOperands& operands) {
   using Kind = config::TensorScalingConfig::Kind;

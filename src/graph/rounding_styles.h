@@ -12,6 +12,7 @@
 namespace ada::graph {
 
 // Tensors are named as in the logs: layer ("input" and "loss" are two) and y, w, dx, dw or dy.
+// The builder owns it while it builds; the scales that it made move into the graph (TakeOwned).
 class RoundingStyles {
  public:
   // It reads precision, training, counted and histograms of `spec`. Rounding is stochastic, and

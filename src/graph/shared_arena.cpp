@@ -12,6 +12,7 @@ backend::SharedMemory PartOf(const backend::SharedMemory& memory, std::size_t fi
 
 }  // namespace
 
+// What does not fit into the rest of the last block goes into another; that rest stays unused.
 backend::SharedMemory SharedArena::Take(std::size_t bytes) {
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (blocks_.empty() || blocks_.back().used + rounded > blocks_.back().memory.bytes)
@@ -23,6 +24,7 @@ backend::SharedMemory SharedArena::Take(std::size_t bytes) {
 }
 
 void SharedArena::Fetch() {
+  // Only what is in use is copied.
   for (const Block& block : blocks_) backend_.Fetch(PartOf(block.memory, 0, block.used));
 }
 

@@ -23,6 +23,8 @@ struct SharedArray {
   }
 };
 
+// A graph has three: results and counts, histograms, scales. Few blocks mean few copies, which
+// matters where each is a transfer. Objects live as long as the backend.
 class SharedArena {
  public:
   // `backend` must outlive the arena; it owns the memory. A new block is allocated where one is

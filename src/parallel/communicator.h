@@ -5,6 +5,8 @@
 
 namespace ada::parallel {
 
+// One thread at a time may use it; its calls block. Buffers may not overlap. Made by World, which
+// outlives it.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -17,6 +17,8 @@ constexpr std::int64_t kLine = 16;  // values of a cache line: slices begin at w
 std::int64_t RoundedUp(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 // Sums n values, a multiple of the ranks. parts: n values; own: a slice.
+// Reduce-scatter and gather by hand, so that the order of additions is ours: MPI's own sums may
+// take any.
 void SumSlices(Communicator& communicator, float* values, std::int64_t n, float* parts,
                float* own) {
   const std::int64_t slice = n / communicator.ranks();
@@ -36,6 +38,7 @@ double SteadyNow() {
 
 }  // namespace
 
+// Padding with zeros gives every process a slice of the same size.
 void SumOverRanks(Communicator& communicator, std::vector<float>& values) {
   const std::size_t count = values.size();
   values.resize(static_cast<std::size_t>(
@@ -47,6 +50,8 @@ void SumOverRanks(Communicator& communicator, std::vector<float>& values) {
   values.resize(count);
 }
 
+// What the two threads share. The caller writes values[filled ...), the thread works on whole
+// buckets before it: they never touch the same values, so that the mutex guards the counters alone.
 struct GradientSums::State {
   State(Communicator& communicator, const std::vector<std::int64_t>& sizes,
         std::int64_t bucket_bytes, const NumberFormat& transport);
@@ -65,6 +70,7 @@ struct GradientSums::State {
   std::int64_t bucket_values = 0, buckets = 0;
   std::vector<float> values;      // padded so that every bucket has equal slices
   std::vector<float> parts, own;  // of a slice: by rank; their sum
+  // Narrow transport: codes that leave, and those that came.
   std::vector<std::uint16_t> sent, codes;
   std::vector<TensorStats> lost;  // mean and l2 are sums
 
@@ -82,6 +88,8 @@ GradientSums::State::State(Communicator& with, const std::vector<std::int64_t>& 
   ADA_CHECK(transport == kFp32 || transport == kFp16 || transport == kBf16);
   for (const std::int64_t size : sizes) first.push_back(first.back() + size);
   const std::int64_t slices = kLine * communicator.ranks();
+  // bucket_bytes in fp32 values; a quarter of all lets sums begin before the backward pass is over,
+  // however small the network is.
   const std::int64_t most = std::min<std::int64_t>(bucket_bytes / 4, (first.back() + 3) / 4);
   bucket_values = RoundedUp(std::max<std::int64_t>(most, 1), slices);
   const std::int64_t padded = RoundedUp(first.back(), slices);
@@ -121,6 +129,7 @@ std::int64_t GradientSums::bytes() const {
   return state_->first.back() * (state_->transport == kFp32 ? 4 : 2);
 }
 
+// A round is over when all buckets are summed: the first Add after it begins the next.
 void GradientSums::Add(int index, const float* values, float factor) {
   State& s = *state_;
   const auto i = static_cast<std::size_t>(index);
@@ -176,6 +185,7 @@ TensorStats GradientSums::lost(int index) const {
   return stats;
 }
 
+// An error stops the thread's work for good; it waits until the object dies.
 void GradientSums::State::Work() {
   std::unique_lock lock(mutex);
   while (true) {
@@ -196,6 +206,7 @@ void GradientSums::State::Work() {
       failed = std::current_exception();
     }
     lock.lock();
+    // Counted even where it failed, since the caller wakes by `error`.
     ++summed;
     error = failed;
     if (error || summed == buckets) done.notify_all();

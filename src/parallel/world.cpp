@@ -44,6 +44,8 @@ int RanksOfNode(const World& world) {
   return static_cast<int>(std::count(world.nodes().begin(), world.nodes().end(), mine));
 }
 
+// A core that three processes may use counts a third to each; the small addend keeps sums of thirds
+// from falling below a whole number.
 int CoresOf(World& world) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
@@ -65,6 +67,7 @@ int CoresOf(World& world) {
   return std::max(1, static_cast<int>(cores + 1e-6));
 }
 
+// Later ranks wait longer, so that the first message is most likely the only one.
 void EndAll(World& world, int exit_code, void (*tell)(const std::string& message),
             const std::string& message) {
   constexpr int kEarly = 1000, kEach = 50, kMost = 40;  // milliseconds; ranks that differ

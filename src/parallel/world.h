@@ -10,6 +10,8 @@
 
 namespace ada::parallel {
 
+// Made once, by main, and handed down; null where a process is alone. The communicators are its
+// own.
 class World {
  public:
   virtual ~World() = default;  // ends the common part of a program that went well: waits for all

@@ -14,6 +14,7 @@ void BlockFigures::Take(const BlockCounts& counts) {
   lost_tensor_scale = counts.lost_tensor_scale;
   saturated = counts.saturated;
   blocks = counts.blocks, zero_blocks = counts.zero_blocks, broken_blocks = counts.broken_blocks;
+  // The extremes of no block at all would read as a scale of 2^0.
   if (counts.scaled_blocks > 0) scale_log2_min = counts.log2_min, scale_log2_max = counts.log2_max;
   scale_log2_mean = counts.log2_mean(), scale_log2_std = counts.log2_std();
   scale_floor = counts.at_floor, scale_ceiling = counts.at_ceiling;

@@ -15,6 +15,8 @@ namespace ada::telemetry {
 inline constexpr double kStallPower = 3;
 
 // BlockCounts as they are shown. A row derives from this struct.
+// What is lost is split by cause, as BlockCounts says: the four causes add up to `lost`. Values and
+// blocks are counts, sqnr in decibels, scales as log2. NaN: no block or value to speak of.
 struct BlockFigures {
   std::int64_t numel = 0, zeros = 0, inf = 0, nan = 0;
   std::int64_t lost = 0;
@@ -27,6 +29,7 @@ struct BlockFigures {
   std::int64_t scale_floor = 0, scale_ceiling = 0;
   double sqnr_db = NAN, sqnr_mean_db = NAN, sqnr_worst_db = NAN;
 
+  // Overwrites all figures.
   void Take(const BlockCounts& counts);
 };
 

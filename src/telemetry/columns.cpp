@@ -8,6 +8,8 @@
 namespace ada::telemetry {
 namespace {
 
+// Under Expect::kNone a field that cannot be read leaves the value as it is; what is no DataError
+// goes through all the same.
 template <class T, class Parse>
 void ReadNumber(Expect expect, T& value, const Parse& parse) {
   try {
@@ -33,6 +35,8 @@ void AppendField(CsvRow& fields, double value, unsigned traits) {
     fields.Number(value);
   }
 }
+// An empty field says that there is no number; a NaN that is there is written as the word, so that
+// the two stay apart.
 void AppendField(CsvRow& fields, std::optional<double> value, unsigned traits) {
   if (!value) {
     fields.Empty();
@@ -43,12 +47,15 @@ void AppendField(CsvRow& fields, std::optional<double> value, unsigned traits) {
 
 std::size_t FindColumn(const CsvReader& file, const std::string& name, unsigned traits,
                        Expect expect) {
+  // A file without any header has no rows, so that a column that it lacks is no fault.
   const bool needed = expect == Expect::kAll || (expect == Expect::kKeys && (traits & kKey) != 0);
   return needed && !file.header().empty() ? file.Column(name) : file.Find(name);
 }
 
 bool LeavesDefault(const CsvReader& file, std::size_t column, unsigned traits, Expect expect) {
   if (!file.Text(column).empty()) return false;
+  // A file of this version has an empty field only where its column's traits allow one; elsewhere
+  // reading it fails.
   return expect != Expect::kAll || (traits & (kExact | kEmptyNan)) != 0;
 }
 

@@ -23,6 +23,7 @@ enum ColumnTraits : unsigned {
   kKey = 8,       // files of other versions have it too: a file without it is of no use
 };
 
+// The member decides the type of the field; only these five types can be a column.
 template <class Row>
 struct Column {
   std::string_view name;
@@ -77,6 +78,7 @@ std::string Header() {
   return names;
 }
 
+// Returns the row in the order of its table, ready for CsvFile::Add.
 template <class Row>
 CsvRow FieldsOf(const Row& row) {
   CsvRow fields;
@@ -90,6 +92,7 @@ CsvRow FieldsOf(const Row& row) {
 // Calls `use` with each row of the file that is still to be read.
 template <class Row, class Use>
 void ReadRows(CsvReader& file, Expect expect, const Use& use) {
+  // Columns are found by name once, whatever their order in the file is.
   std::vector<std::size_t> places;
   for (const Column<Row>& column : kColumns<Row>) {
     places.push_back(FindColumn(file, std::string(column.name), column.traits, expect));

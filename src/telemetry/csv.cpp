@@ -18,6 +18,7 @@
 namespace ada::telemetry {
 namespace {
 
+// Linux's page size on x86-64, in bytes (NextPiece).
 constexpr std::int64_t kPage = 4096;
 
 std::string ErrorReason(int error) { return std::generic_category().message(error); }
@@ -33,6 +34,7 @@ std::string Real(std::string text) {
   return text;
 }
 
+// `error` is errno; a full disk gets the advice how to go on once there is room.
 [[noreturn]] void Fail(const std::string& path, const std::string& doing, int error) {
   const std::string advice = error == ENOSPC || error == EDQUOT || error == EFBIG
                                  ? "; make room, then go on with --resume from the last checkpoint"
@@ -64,6 +66,7 @@ std::int64_t LengthToKeep(const std::string& path, int fd, std::string_view head
   return length;
 }
 
+// O_NONBLOCK: a pipe under this name must not make the run wait for somebody at its other end.
 int OpenToKeep(const std::string& path, std::int64_t keep) {
   const int fd = OpenFile(path, O_RDWR | O_NONBLOCK);
   if (fd >= 0) return fd;
@@ -101,6 +104,7 @@ CsvRow& CsvRow::Scale(double value) {
 
 CsvRow& CsvRow::Number(double value) { return Field(Real(NineDigits(value))); }
 
+// The destructor does not run where the constructor throws, so the descriptor is closed here.
 CsvFile::CsvFile(std::string path, std::string_view header, std::int64_t keep)
     : path_(std::move(path)), columns_(std::count(header.begin(), header.end(), ',') + 1) {
   try {
@@ -123,6 +127,8 @@ CsvFile::~CsvFile() {
   CloseFile(fd_);
 }
 
+// The header goes to the system at once: readers that follow the run find the columns before the
+// first row.
 void CsvFile::Open(std::string_view header) {
   fd_ = OpenFile(path_, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
   if (fd_ < 0) Fail("cannot be created", errno);
@@ -168,6 +174,8 @@ std::size_t CsvFile::NextPiece(std::size_t start) const {
   return (beyond == next ? *next : *(beyond - 1)) - start;
 }
 
+// What the system took of a piece before it failed is cut off again; errno is kept, as the two
+// calls that do so set it anew.
 void CsvFile::WritePiece(std::string_view piece) {
   const std::size_t done = WriteAll(fd_, piece);
   if (done < piece.size()) {
@@ -178,6 +186,8 @@ void CsvFile::WritePiece(std::string_view piece) {
   length_ += piece.size();
 }
 
+// Pieces that were written leave the buffer even where a later one fails: a second Flush writes no
+// row twice.
 void CsvFile::Flush() {
   std::size_t start = 0;
   try {

@@ -44,6 +44,8 @@ class CsvRow {
 // changes nothing.
 void CheckCsv(const std::string& path, std::string_view header, std::int64_t keep);
 
+// One file of a run, written by one thread. Rows wait in memory until Flush, which the session
+// calls at logged steps; Sync is for checkpoints, which record its result as the length to keep.
 class CsvFile {
  public:
   // Creates the file with its header (written at once), or opens an existing one and cuts it to
@@ -75,6 +77,7 @@ class CsvFile {
   std::vector<std::size_t> row_ends_;  // within buffer_
   int fd_ = -1;
   std::size_t columns_ = 0;
+  // It is also where the next piece goes.
   std::int64_t length_ = 0;  // bytes of whole rows in the file
 };
 

@@ -8,6 +8,8 @@
 
 namespace ada::telemetry {
 
+// The last bytes tell: a row holds the step and numbers of many digits, so that another run hardly
+// has the same bytes in the same place.
 bool CsvFollower::Changed() const {
   if (header_.empty()) return false;
   std::string ignored;
@@ -34,6 +36,7 @@ void CsvFollower::Read(const std::function<void(CsvReader&)>& read) {
   }
   if (file->header().empty()) return;
   const std::int64_t size = SizeOfFile(file->fd_);
+  // A jump lands within a row, most likely: reading begins after the next line end.
   if (header_.empty() && size - file->offset() > window_) {
     file->GoTo(size - window_);
     file->SkipLine();

@@ -17,6 +17,7 @@
 namespace ada::telemetry {
 namespace {
 
+// A record that does not fit makes the next read larger.
 constexpr std::size_t kBlock = 1 << 16;  // bytes that are read at once, at least
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // UTF-8's, as spreadsheets write it
 constexpr const char* kAsUtf8 = "; expected UTF-8: save the file in that encoding";
@@ -53,6 +54,7 @@ CsvReader::CsvReader(std::string name, int descriptor, LastRow last)
   Begin();
 }
 
+// The follower's reader: no comments, no byte order mark, as only files of ours are followed.
 CsvReader::CsvReader(std::string path, std::vector<std::string> header, std::int64_t offset)
     : path_(std::move(path)),
       last_(LastRow::kMayBeTorn),
@@ -78,6 +80,7 @@ void CsvReader::Open() {
   if (fd_ < 0) ThrowUnread<DataError>(path_ + ": " + problem, error);
 }
 
+// Byte order mark, comments, header: in this order at the front of any file.
 void CsvReader::Begin() {
   try {
     SkipByteOrderMark();
@@ -105,6 +108,8 @@ std::optional<std::string> CsvReader::Read(std::size_t ahead) const {
 }
 
 // Reads more of the file, twice as much each time that a record needs still more; false at its end.
+// The bytes before `start_` that a follower remembers stay; those before them are dropped, so that
+// memory has a bound.
 bool CsvReader::Fill() {
   const std::size_t kept = std::min(start_, kRemembered);
   buffer_.erase(0, start_ - kept);
@@ -142,6 +147,8 @@ void CsvReader::SkipLine() {
   Consume(buffer_.find('\n', start_) + 1 - start_);
 }
 
+// A file may come in pieces of one byte (a pipe): it is read on as long as it could still be the
+// mark.
 void CsvReader::SkipByteOrderMark() {
   while (buffer_.size() < kByteOrderMark.size() && kByteOrderMark.starts_with(buffer_) && Fill()) {
   }
@@ -193,6 +200,9 @@ std::size_t CsvReader::Column(std::string_view name) const {
 }
 
 // The next record, with what the end of the file does to it. False where nothing is left to read.
+// Three things end the loop: a record is whole, the file is at its end, or the record is longer
+// than any that is allowed. Only the last row of a file can be torn, and `last_` decides what that
+// means.
 bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
   row_line_ = line_;
   std::size_t used = 0;
@@ -225,6 +235,8 @@ void CsvReader::TakeHeaderAsRow(std::vector<std::string> names) {
   has_row_ = true;
 }
 
+// A follower passes over rows that are damaged (pass_over_), as a killed run may leave one that a
+// resume cuts later; every other reader fails.
 bool CsvReader::Next() {
   if (std::exchange(has_row_, false)) return true;
   while (true) {
@@ -247,6 +259,7 @@ const std::string& CsvReader::Text(std::size_t column) const {
   return column == kMissing ? empty : fields_[column];
 }
 
+// The bound keeps sums over a whole file within 64 bits.
 std::int64_t CsvReader::Integer(std::size_t column) const {
   std::int64_t value = 0;
   if (!Parse(Text(column), value)) FailAt(column, "an integer");

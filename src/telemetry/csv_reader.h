@@ -18,6 +18,8 @@ enum class LastRow {
   kMayLackLineEnd,  // a row like the others, written by hand; within quotes it is an error
 };
 
+// The place in the file is an offset in bytes, so that others may append to it meanwhile. One row
+// is held at a time: references from Text are good until the next call of Next.
 class CsvReader {
  public:
   static constexpr std::size_t kMissing = static_cast<std::size_t>(-1);

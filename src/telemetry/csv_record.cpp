@@ -6,6 +6,8 @@ namespace ada::telemetry {
 namespace {
 
 // Appends the rest of a quoted field and moves `at` to its closing quote; false: there is none.
+// A quote within quotes is written twice. At the end of the text a quote counts as the closing one,
+// since more text may still double it: then the caller asks again.
 bool TakeQuoted(std::string_view text, std::size_t& at, std::string& field) {
   for (; at < text.size(); ++at) {
     if (text[at] == '"') {
@@ -25,6 +27,7 @@ Ending SplitRecord(std::string_view text, std::vector<std::string>& fields, std:
   bool closed = false;  // the field was quoted and its closing quote was read
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
+    // A carriage return before a line end belongs to it; elsewhere it is part of the field.
     if (c == '\r' && (at + 1 == text.size() || text[at + 1] == '\n')) continue;
     if (c == ',' || c == '\n') {
       fields.push_back(std::move(field));
@@ -42,6 +45,7 @@ Ending SplitRecord(std::string_view text, std::vector<std::string>& fields, std:
       field += c;
     }
   }
+  // An empty text is no record; `""` without a line end is one, of one empty field.
   if (fields.empty() && field.empty() && !closed) return Ending::kNothing;
   fields.push_back(std::move(field));
   used = text.size();

@@ -8,6 +8,7 @@
 namespace ada::telemetry {
 namespace {
 
+// The polynomial 0x1EDC6F41 with its bits reversed, as the bytes are taken lowest bit first.
 constexpr std::array<std::uint32_t, 256> CrcTable() {
   std::array<std::uint32_t, 256> table = {};
   for (std::uint32_t i = 0; i < table.size(); ++i) {
@@ -19,6 +20,7 @@ constexpr std::array<std::uint32_t, 256> CrcTable() {
 }
 constexpr std::array<std::uint32_t, 256> kCrcTable = CrcTable();
 
+// Little endian, as both formats ask.
 template <class Unsigned>
 void AppendFixed(std::string& out, Unsigned value) {
   for (std::size_t byte = 0; byte < sizeof value; ++byte) {
@@ -26,6 +28,7 @@ void AppendFixed(std::string& out, Unsigned value) {
   }
 }
 
+// TFRecord masks checksums, so that those of data that holds checksums itself are not weak.
 void AppendChecksum(std::string& out, std::string_view bytes) {
   AppendFixed(out, std::rotr(Crc32c(bytes), 15) + 0xa282ead8u);
 }
@@ -33,6 +36,7 @@ void AppendChecksum(std::string& out, std::string_view bytes) {
 // Protocol buffers: a field is its key (number and wire type), then its value.
 enum WireType { kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5 };
 
+// Seven bits a byte, the lowest first; the highest bit says that more follow.
 void AppendVarint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7f) | 0x80);
   out += static_cast<char>(value);
@@ -59,6 +63,7 @@ void AppendPacked(std::string& out, int field, const std::vector<double>& values
   for (const double value : values) AppendFixed(out, std::bit_cast<std::uint64_t>(value));
 }
 
+// A conversion of a double beyond float's range would be undefined.
 float ToFloat(double value) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   if (value > kLargest) return INFINITY;

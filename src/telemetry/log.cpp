@@ -28,6 +28,7 @@ using spdlog::details::log_msg;
 
 constexpr char kClearLine[] = "\r\033[K";
 
+// The two enums have the same order: trace, debug, info, warning, error.
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return static_cast<spdlog::level::level_enum>(static_cast<int>(level));
 }
@@ -38,6 +39,7 @@ int ErrorOfWriting(int descriptor, std::string_view text) {
 }
 
 // Messages as plain lines; on a terminal the status line moves out of their way.
+// One write for each message, so that lines of several processes on one terminal do not mix.
 class ConsoleSink : public Sink {
  public:
   explicit ConsoleSink(int descriptor)
@@ -71,6 +73,8 @@ class ConsoleSink : public Sink {
 };
 
 // log.txt: time stamp, level, text. Keeps messages until it has a file.
+// Messages of before the run's folder is known are kept in `early_`. A file that fails is given up:
+// the run goes on, and says so once.
 class FileSink : public Sink {
  public:
   FileSink() { set_pattern("%Y-%m-%d %H:%M:%S %-7l %v"); }
@@ -142,6 +146,7 @@ LogLevel ParseLogLevel(std::string_view name) {
                     (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
 }
 
+// The file gets info and above whatever the console shows, as it is read when something went wrong.
 struct Log::Impl {
   std::shared_ptr<ConsoleSink> console;
   std::shared_ptr<FileSink> file = std::make_shared<FileSink>();
@@ -162,8 +167,11 @@ struct Log::Impl {
 
 Log::Log(LogLevel level, int descriptor, int results)
     : impl_(std::make_unique<Impl>(level, descriptor, results)) {}
+// Takes the status line away, or the shell's prompt would stand after it.
 Log::~Log() { SetStatus(""); }
 
+// Control characters become visible: names from files cannot move the cursor. A problem with the
+// file is asked for after the message, since a sink cannot log.
 void Log::Write(LogLevel level, const std::string& text) {
   const std::string shown = VisibleLines(text);
   impl_->logger.log(ToSpdlog(level), spdlog::string_view_t(shown.data(), shown.size()));
@@ -171,6 +179,7 @@ void Log::Write(LogLevel level, const std::string& text) {
   if (!problem.empty()) Warning(problem);
 }
 
+// The file gets the text without colors.
 bool Log::Result(const std::string& text, const std::string& colored) {
   const std::string visible = VisibleLines(text);
   impl_->file->log(log_msg(impl_->logger.name(), spdlog::level::info, visible));

@@ -9,6 +9,7 @@
 
 namespace ada::telemetry {
 
+// The order is that of --log-level and of spdlog's levels.
 enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError };
 
 // The words of --log-level, in order: trace debug info warning error.
@@ -16,6 +17,7 @@ const std::vector<std::string>& LogLevelNames();
 // Throws ConfigError naming the nearest level.
 LogLevel ParseLogLevel(std::string_view name);
 
+// A command makes one and hands it down by reference; it must outlive all that logs.
 class Log {
  public:
   // Shows messages of `level` and above on the stream `descriptor` (2: stderr), and results on the

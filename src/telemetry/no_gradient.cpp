@@ -20,6 +20,7 @@ std::string Loss(const TensorTotals& t) {
          "; what was left became zero in the network itself (dead ReLUs, weights of zero)";
 }
 
+// A tensor of the backward pass whose values were not all zero before it was rounded.
 bool HasGradient(const TensorTotals& t) { return CarriesS(t.tensor) && !t.came_empty; }
 
 // The last of the backward pass that came with values; null: none did.
@@ -30,6 +31,9 @@ const TensorTotals* LastAlive(const std::vector<TensorTotals>& tensors) {
 
 }  // namespace
 
+// Tensors come in the order of execution, so that the last one alive before a dead one is where the
+// gradient died, unless tensors after it are alive: then it goes on along another branch. One entry
+// for each layer, even where dx and dw are both zero.
 std::vector<LayerWithoutGradient> LayersWithoutGradient(const LayerTotals& layers) {
   std::vector<LayerWithoutGradient> dead;
   const TensorTotals* alive = nullptr;  // the last so far that came with values

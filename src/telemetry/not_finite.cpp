@@ -9,6 +9,7 @@ namespace ada::telemetry {
 namespace {
 
 // A policy that looks for its scale skips fewer steps than this in a row.
+// A dynamic scale that starts at 2^16 and halves at each skipped step is at 1 after 16.
 constexpr std::int64_t kSearch = 20;
 
 // The name without its magnitude.
@@ -17,6 +18,7 @@ std::string TensorText(const FirstNotFinite& first) {
 }
 
 // AdviceText in few words.
+// In the order in which causes rule each other out, as AdviceText has them.
 std::string PointText(const FirstNotFinite& first) {
   if (IsOfOptimizer(first)) return "the optimizer's update did it";
   if (first.layer.empty()) return "a smaller optimizer.lr may help";
@@ -68,6 +70,7 @@ std::string AdviceText(const FirstNotFinite& first) {
   return "a smaller optimizer.lr, warm-up or a format with more range may help";
 }
 
+// A stretch begins with the first bad step after a good one.
 void Finiteness::Add(const StepRow& row) {
   ++steps_;
   loss_is_finite_ = std::isfinite(row.loss);
@@ -81,10 +84,13 @@ void Finiteness::Add(const StepRow& row) {
 
 void Finiteness::Add(const EventRow& row) {
   if (row.event != "skip" && row.event != "retry" && row.event != "sanitize") return;
+  // The first event of a stretch is kept: those of later steps are consequences.
   if (row.step != event_step_ + 1) event_ = row;
   event_step_ = row.step;
 }
 
+// Skipped steps alone are normal where a policy searches its scale; a loss that is not finite, a
+// run that never had a good step, or a long stretch are not.
 std::int64_t Finiteness::since() const {
   if (begin_ == 0) return 0;
   const std::int64_t stretch = event_step_ - begin_ + 1;

@@ -9,6 +9,7 @@
 namespace ada::telemetry {
 namespace {
 
+// A terminal is redrawn; a log gets a line only now and then.
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kPlainSeconds = 30;
 
@@ -47,6 +48,7 @@ void ProgressLine::Clear() {
 Progress::Progress(Log& log, bool wanted, Clock clock)
     : line_(log, wanted, std::move(clock)), last_step_(line_.Now()) {}
 
+// The first update after a pause sets the clock alone: the time before it was no training.
 void Progress::Update(const ProgressState& state, std::int64_t images, double seconds_limit) {
   const double now = line_.Now();
   if (last_step_) {
@@ -60,6 +62,7 @@ void Progress::Update(const ProgressState& state, std::int64_t images, double se
   state_.loss = loss_.value();
   state_.accuracy = accuracy_.value();
   state_.images_per_second = images_.per_second();
+  // The smaller of what the steps take and what the limit leaves.
   state_.seconds_left = seconds_limit;
   if (state.steps > 0 && steps_.per_second() > 0) {
     const double left = static_cast<double>(state.steps - state.step) / steps_.per_second();
@@ -73,6 +76,7 @@ void Progress::EndEpoch() {
   if (!logged_) Show(true);
 }
 
+// A plain line is written where nothing is redrawn, or where an epoch ends.
 void Progress::Show(bool epoch_end) {
   if (line_.drawn()) line_.Draw(FormatProgress(state_, line_.width(), line_.color()));
   if (line_.drawn() && !epoch_end) return;

@@ -43,6 +43,8 @@ class ProgressLine {
   double last_;
 };
 
+// Progress of training; the session calls it, from one thread. Messages of the log go above the
+// line.
 class Progress {
  public:
   // Plain lines: at the end of each epoch, and every 30 seconds.

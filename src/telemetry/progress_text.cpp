@@ -10,6 +10,7 @@
 namespace ada::telemetry {
 namespace {
 
+// The weight of a value against the next one's: a mean over about the last 50 batches.
 constexpr double kSmoothing = 0.98;
 
 std::string OutOf(const char* name, std::int64_t value, std::int64_t all) {
@@ -26,6 +27,7 @@ struct Field {
 };
 
 // The fields that fit, two blanks between; what is still too long is cut.
+// Widths are counted in bytes: all fields are ASCII.
 std::string Joined(std::vector<Field> fields, int width, bool color) {
   std::erase_if(fields, [](const Field& field) { return field.text.empty(); });
   const auto columns = [&] {
@@ -55,6 +57,7 @@ std::string LeftText(double seconds) {
 
 }  // namespace
 
+// Numerator and denominator decay alike, so that the first interval already gives the right rate.
 void RateMeter::Add(double count, double seconds) {
   if (!(seconds > 0)) return;
   const double keep = std::exp2(-seconds / half_life_);
@@ -62,6 +65,7 @@ void RateMeter::Add(double count, double seconds) {
   seconds_ = keep * seconds_ + seconds;
 }
 
+// Divided by the sum of weights, the mean is right from the first value on.
 void Smoothed::Add(double value) {
   last_ = value;
   last_finite_ = std::isfinite(value);
@@ -74,6 +78,7 @@ std::int64_t WholeEpochs(std::int64_t steps, std::int64_t epoch) {
   return epoch > 0 && steps % epoch == 0 ? steps / epoch : 0;
 }
 
+// Bounds lie where rounding would add a digit.
 std::string FormatCount(double value) {
   if (value < 9.995) return Formatted("%.2f", value);
   if (value < 9999.5) return Formatted("%.0f", value);

@@ -4,6 +4,8 @@
 
 namespace ada::telemetry {
 
+// Logs are opened, and cut to the checkpoint, before totals are rebuilt from them: rows of steps
+// that will be done again must not count.
 void Recorder::Open(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
                     const LogChoice& choice, bool tensorboard) {
   logs_.emplace(folder, lengths, choice);
@@ -73,6 +75,7 @@ void Recorder::Flush() {
   if (tensorboard_) tensorboard_->Flush();
 }
 
+// Event files hold no state of the run, so that they are flushed and not recorded.
 std::map<std::string, std::int64_t> Recorder::Sync() {
   if (tensorboard_) tensorboard_->Flush();
   return logs_->Sync();

@@ -12,6 +12,9 @@
 
 namespace ada::telemetry {
 
+// One for each run; where several processes share one, only the first opens it (Session::writes).
+// Rows of one step come in the order of execution. Calls that not every run makes (Histogram,
+// Blocks, WhatIf, Probe, Classes, Confusion, Losses), Evaluation and Timing need Open before.
 class Recorder {
  public:
   // Before Open steps, tensors, scales and events are summed up and written nowhere.
@@ -52,7 +55,9 @@ class Recorder {
   void Evaluation(const EvaluationRow& row);
   void Timing(const TimingRow& row);
 
+  // Hands rows to the system; throws OutputError.
   void Flush();
+  // Flush, and to the disk; returns lengths for the checkpoint, as RunLogs::Sync.
   std::map<std::string, std::int64_t> Sync();
 
   const RunTotals& run() const { return run_; }

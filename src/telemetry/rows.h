@@ -14,6 +14,8 @@
 namespace ada::telemetry {
 
 // One attempt to update the weights.
+// loss is the mean over the batch, accuracy a share (0 to 1), scale the S of the attempt, grad_norm
+// the Euclidean norm of all weight gradients without scale.
 struct StepRow {
   static constexpr char kFile[] = "steps.csv";
   std::int64_t step = 0, epoch = 0;  // from 1
@@ -39,6 +41,8 @@ struct ScaleRow {
   static constexpr char kFile[] = "scales.csv";
   std::int64_t step = 0, epoch = 0;
   std::string layer, policy;
+  // scale_in and scale_out are S of dy and of dx; unbound, bound and pow2 the stages between
+  // (ScaleDecision).
   double scale_in = 1, unbound = NAN, bound = NAN, pow2 = NAN, alpha = NAN;  // NaN: not taken
   double scale_out = 1;
   std::string limit;
@@ -60,6 +64,8 @@ inline constexpr auto kColumns<ScaleRow> = std::to_array<Column<ScaleRow>>({
 });
 
 // What rounding one tensor did in one step.
+// Counts are of values, percentages of 0 to 100. min_abs to l2 are of the values without their
+// scale; mse and sqnr_db compare with fp32 in probe steps.
 struct TensorRow {
   static constexpr char kFile[] = "underflow.csv";
   std::int64_t step = 0, epoch = 0;
@@ -125,6 +131,7 @@ inline constexpr auto kColumns<BlockRow> = Joined(Joined(std::to_array<Column<Bl
                                                   }));
 
 // How many values of one tensor have one exponent in one step.
+// Rows of one tensor stand together: zero, inf and nan first, then exponents that occur.
 struct HistogramRow {
   static constexpr char kFile[] = "histograms.csv";
   std::int64_t step = 0, epoch = 0;
@@ -226,6 +233,8 @@ inline constexpr auto kColumns<ProbeRow> = std::to_array<Column<ProbeRow>>({
 });
 
 // Something that a reader of the run should know of.
+// `value` is a number or a word of the event, as README.md lists them; layer and tensor are empty
+// where it concerns neither.
 struct EventRow {
   static constexpr char kFile[] = "events.csv";
   std::int64_t step = 0, epoch = 0;
@@ -246,6 +255,7 @@ inline constexpr auto kColumns<EventRow> = std::to_array<Column<EventRow>>({
 
 // One evaluation of one split. top1 and top5 are of classification and language; other tasks have
 // ClassRows.
+// loss is the mean over the images, top1 and top5 shares of 0 to 1.
 struct EvaluationRow {
   static constexpr char kFile[] = "evaluation.csv";
   std::int64_t step = 0, epoch = 0;
@@ -266,6 +276,8 @@ inline constexpr auto kColumns<EvaluationRow> = std::to_array<Column<EvaluationR
 
 // What an evaluation says of one class, or (kAllClasses) of all of them together: segmentation and
 // detection. What is not of the task is unset; NaN: nothing to measure.
+// iou, accuracy and pixel_accuracy are shares, 0 to 1, of segmentation; ap_07 and ap average
+// precisions, as in 2007 and by area, of detection.
 struct ClassRow {
   static constexpr char kFile[] = "classes.csv";
   std::int64_t step = 0, epoch = 0;

@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
 constexpr const char* kLock = ".lock";
+// All that a run writes in its folder. The first one marks a run, and is deleted last.
 const std::vector<std::string> kFiles = {
     "steps.csv",    "scales.csv",  "underflow.csv",      "events.csv", "evaluation.csv",
     "timing.csv",   "classes.csv", "confusion.csv",      "losses.csv", "histograms.csv",
@@ -36,6 +37,7 @@ bool HasExtension(const fs::path& path, std::initializer_list<const char*> exten
 }
 
 // Whether `steps.csv` is one of ours, of this version or another.
+// The columns at the front of the header are the same in all versions.
 bool HasOurSteps(const std::string& folder) {
   constexpr std::string_view kBegin = "step,epoch,loss,";
   std::string ignored, text;
@@ -95,6 +97,8 @@ void RemoveRun(const std::string& folder) {
   throw ConfigError("output folder " + folder + ": " + why + "; " + advice);
 }
 
+// Checks from what is always refused to what an option allows; the message names the option that
+// helps.
 void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExisting on_existing) {
   const std::string keeper = RunThatKeeps(folder);
   if (!keeper.empty())
@@ -132,6 +136,7 @@ void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExistin
   }
 }
 
+// The lock is the system's on a file: it ends with the process, however that ends.
 FileLock Lock(const std::string& folder) {
   std::optional<FileLock> lock = FileLock::TryLock(folder);
   if (!lock) {
@@ -159,10 +164,13 @@ bool HasCheckpoints(const std::string& folder) {
   });
 }
 
+// Looks upward from the path through the folders that a run has, and asks of each whether the one
+// above it is a run's.
 std::string RunThatKeeps(const std::string& path) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path, error).parent_path(), error) /
                          fs::path(path).filename();
+  // Only the path itself can be one of the run's files; a folder of its may be anywhere above.
   for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {
     const std::string name = at.filename().string();
     const bool file = at == whole && (name == kLock || Contains(kFiles, name));
@@ -202,6 +210,8 @@ FolderState InspectRunFolder(const std::string& folder) {
   return IsFinished(folder) ? FolderState::kFinished : FolderState::kUnfinished;
 }
 
+// An existing lock is taken before the folder is looked at; in a folder without one nothing is
+// created until it is known to be allowed, and then it is looked at again under the lock.
 RunFolder::RunFolder(const std::string& path, OnExisting on_existing) : path_(path) {
   std::error_code ignored;
   if (fs::exists(path + "/" + kLock, ignored)) lock_ = Lock(path);

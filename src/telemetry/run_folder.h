@@ -35,6 +35,7 @@ bool IsDump(const std::string& name);
 void RemoveDumps(const std::string& run_folder);
 
 // A folder that is this process's alone as long as the object lives.
+// Made by train/ before anything of the run is written, and kept until the run is over.
 class RunFolder {
  public:
   // Creates the folder where it is missing and locks it; under kOverwrite deletes the old run's own

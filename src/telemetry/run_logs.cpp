@@ -37,6 +37,7 @@ void CheckOptional(const std::string& folder, const Lengths& lengths) {
   if (lengths.contains(Row::kFile)) Check<Row>(folder, lengths);
 }
 
+// The whole file is read: rows have no fixed length.
 std::int64_t LastStep(const std::string& path) {
   CsvReader steps(path);
   std::int64_t last = 0;
@@ -81,12 +82,14 @@ std::unique_ptr<CsvFile> OpenOptional(const std::string& folder, const Lengths& 
 
 }  // namespace
 
+// Values that are not finite count as not zero, in the columns as well.
 double UnderflowPct(const TensorStats& stats) {
   const std::int64_t not_zero = stats.numel - stats.zeros_before;
   // Nothing can be said where no number is finite.
   return stats.inf + stats.nan == not_zero ? NAN : PercentOf(stats.underflow, not_zero);
 }
 
+// A branch point has no alpha and no stages.
 ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& layer,
                     const std::string& policy, const scaling::ScaleDecision& decision) {
   ScaleRow row;
@@ -106,6 +109,7 @@ ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& la
   return row;
 }
 
+// Members are opened in this order; KeepTiming reads steps.csv, which was cut before it.
 struct RunLogs::Files {
   Files(const std::string& folder, const Lengths& lengths, const LogChoice& choice)
       : steps(Open<StepRow>(folder, lengths)),
@@ -145,6 +149,7 @@ void CheckLogs(const std::string& folder, const Lengths& lengths) {
   CheckOptional<LossRow>(folder, lengths);
 }
 
+// All files are checked before the first is cut, so that a wrong one leaves the others whole.
 RunLogs::RunLogs(const std::string& folder, const Lengths& lengths, const LogChoice& choice) {
   if (!lengths.empty()) CheckLogs(folder, lengths);
   files_ = std::make_unique<Files>(folder, lengths, choice);

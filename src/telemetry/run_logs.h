@@ -38,6 +38,8 @@ ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& la
 // that is among them cannot be cut to its length there (csv.h); changes nothing.
 void CheckLogs(const std::string& folder, const std::map<std::string, std::int64_t>& lengths);
 
+// Owns the files of one run; Recorder is its only user. Numbers
+// are logged as they come, apart from what a comment says.
 class RunLogs {
  public:
   // `lengths` maps file names to bytes to keep, from a checkpoint; where it is empty the files

@@ -12,6 +12,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // NaN, a stage that was not taken, and inf are null in JSON (what dump writes for them).
+// The form depends on the task: metrics over all classes, or top-1 and top-5 with what a language
+// model adds.
 Json EvaluationJson(const SplitTotals& split, const SummaryFacts& facts) {
   const EvaluationRow& last = split.last;
   if (split.decided_by_classes()) {
@@ -67,6 +69,7 @@ Json LayersJson(const LayerTotals& layers) {
   return all;
 }
 
+// Facts whose words are empty are left out.
 Json RunJson(const SummaryFacts& facts, const RunTotals& run) {
   Json json = {{"name", facts.name}, {"status", RunStatusName(facts.status)}};
   for (const auto& [key, value] : {std::pair("model", &facts.model),

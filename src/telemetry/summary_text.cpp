@@ -119,6 +119,7 @@ bool IsUpdate(const TensorTotals& tensor) { return IsOfUpdate(tensor.tensor); }
 
 // The tensor of each layer that loses most, the worst layers first; those that lose nothing are not
 // among them. updates: of the changes of weights, else of all other tensors.
+// Sorted by the mean of the logged steps; at most kTopLayers.
 std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool updates) {
   std::vector<const TensorTotals*> worst;
   for (const TensorTotals& tensor : layers.tensors())
@@ -154,6 +155,7 @@ std::string Reason(const TensorTotals& tensor, const LayerTotals& layers) {
   return scale != nullptr ? ExplainLimit(*scale) : "passes on the scale it is given";
 }
 
+// "-" for a tensor that no decision multiplied.
 std::string Alpha(const TensorTotals& tensor, const LayerTotals& layers) {
   const bool chooses = tensor.tensor == "dx" || IsOfAttention(tensor.tensor);
   const ScaleTotals* scale = chooses ? DecisionOf(tensor, layers) : nullptr;
@@ -173,6 +175,7 @@ std::string Heading(const std::string& text) {
 
 // Rows as columns, two blanks between, the last one in as many lines as it takes. Where names are
 // so long that it would have too little room, each stands on a line of its own, above its row.
+// The first row is the head; each has as many cells.
 std::string Table(const std::vector<Row>& rows, bool color) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -183,6 +186,7 @@ std::string Table(const std::vector<Row>& rows, bool color) {
   std::size_t before = kIndent;  // columns in front of the last one
   for (std::size_t i = 0; i + 1 < widths.size(); ++i) before += widths[i] + kGap;
   const bool apart = before + kLeastWords > kTerminalWidth;
+  // Without the first column, and indented once more.
   if (apart) before += kIndent - widths[0] - kGap;
   const std::size_t width = std::max(kTerminalWidth, before + kLeastWords);
   std::string text;
@@ -209,6 +213,7 @@ Cell Lost(double pct) {
 }
 
 // What underflowed, the worst layers first.
+// Three cases: nothing was counted, nothing underflowed, or a table.
 std::string Losses(const LayerTotals& layers, bool color) {
   const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/false);
   const bool any = std::any_of(layers.tensors().begin(), layers.tensors().end(),
@@ -261,6 +266,7 @@ std::string StillWeights(const LayerTotals& layers, bool color) {
          Table(rows, color);
 }
 
+// What no gradient reaches comes first: shares of lost values say nothing of it.
 std::string Layers(const LayerTotals& layers, bool color) {
   if (layers.tensors().empty()) return "\nno tensor was counted (log.statistics)";
   const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);
@@ -326,6 +332,7 @@ std::string Fitted(const std::string& text) {
 
 }  // namespace
 
+// The words of scales.csv (LimitName), since totals may come from a file.
 std::string ExplainLimit(const ScaleTotals& scale) {
   const std::string& limit = scale.last_limit;
   const std::string bound = std::isnan(scale.last_bound) ? "" : " " + NineDigits(scale.last_bound);

@@ -35,6 +35,7 @@ std::string HostName() {
   return name;
 }
 
+// Those of earlier processes of the run are among them.
 std::vector<fs::path> EventFiles(const std::string& folder) {
   std::vector<fs::path> files;
   for (const std::string& name : ListFolder(folder)) {
@@ -45,6 +46,7 @@ std::vector<fs::path> EventFiles(const std::string& folder) {
 
 // events.out.tfevents.SECONDS.HOST.PID.0: TensorBoard reads files in the order of their names, so
 // SECONDS is larger than that of any file that is there.
+// Two runs within one second, or a clock that was set back, must not change the order.
 std::string NewName(const std::string& folder) {
   auto seconds = static_cast<std::int64_t>(WallTime());
   for (const fs::path& path : EventFiles(folder)) {
@@ -169,6 +171,7 @@ void TensorBoard::Classes(const ClassRow& all) {
   for (const Metric& metric : MetricsOf(all)) AppendScalar(summary, tag + metric.key, metric.value);
 }
 
+// A call for another step ends the event before: rows of one step come together.
 std::string& TensorBoard::SummaryOf(std::int64_t step) {
   if (step != step_) EndEvent();
   step_ = step;
@@ -181,6 +184,7 @@ void TensorBoard::EndEvent() {
   summary_.clear();
 }
 
+// Bytes that were taken leave the buffer, so that a later Flush goes on within the record.
 void TensorBoard::Flush() {
   EndEvent();
   const std::size_t done = WriteAll(fd_, buffer_);

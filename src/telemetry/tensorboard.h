@@ -37,6 +37,8 @@ void RemoveEventFiles(const std::string& run_folder);
 // Returns HistogramProto's numbers; limits is empty where all values are zero, inf or NaN.
 EventHistogram ExponentHistogram(const ExponentBins& bins);
 
+// Used by Recorder alone, which calls it with the rows that it logs. A resumed run begins another
+// file.
 class TensorBoard {
  public:
   // Starts a new file, after those that are there. `first_step`: the first step to come; beyond 1

@@ -10,6 +10,7 @@ namespace ada::telemetry {
 namespace {
 
 // The element of `items` under `key`, made where there is none.
+// Keeps the order of first appearance, which the map alone would lose.
 template <class Item, class Key>
 Item& At(std::vector<Item>& items, std::map<Key, std::size_t>& index, const Key& key) {
   const auto [place, is_new] = index.try_emplace(key, items.size());
@@ -28,6 +29,7 @@ void EachRow(const std::string& folder, const Use& use) {
 
 // Sums are over the values as logged, so that reading them back gives the same.
 void RunTotals::Add(const StepRow& row) {
+  // Means begin anew with each epoch.
   if (row.epoch != last_.epoch) {
     epoch_steps_ = 0;
     loss_sum_ = accuracy_sum_ = 0;
@@ -45,6 +47,7 @@ void RunTotals::Add(const StepRow& row) {
   accuracy_sum_ += last_.accuracy;
 }
 
+// Only a better one replaces the best, so that the first of equals stays.
 void RunTotals::Add(const EvaluationRow& row) {
   EvaluationRow logged = row;
   logged.loss = AsLogged(row.loss);
@@ -108,6 +111,8 @@ void RunTotals::Add(const EventRow& row) {
   finiteness_.Add(row);
 }
 
+// Evaluations before classes, which belong to them. Which number decides is a choice of the run,
+// not of the files.
 void RunTotals::RebuildFrom(const std::string& folder) {
   const bool by_loss = by_loss_;
   *this = RunTotals();
@@ -121,6 +126,7 @@ void RunTotals::RebuildFrom(const std::string& folder) {
   EachRow<EventRow>(folder, [this](const EventRow& row) { Add(row); });
 }
 
+// A row whose share is NaN (nothing but zeros, inf and NaN) counts as a row, and not in the mean.
 void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
                                const TensorStats& stats, const std::string& format) {
   TensorTotals& totals = At(tensors_, tensor_index_, std::pair(layer, tensor));

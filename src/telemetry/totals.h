@@ -33,6 +33,8 @@ struct SplitTotals {
   bool decided_by_classes() const { return last_all.has_value(); }
 };
 
+// Held by Recorder while a run goes on, and by commands that read finished runs. Rows are added in
+// the order of the files.
 class RunTotals {
  public:
   // Before rows are added: the smallest loss decides which evaluation is the best.
@@ -96,8 +98,10 @@ struct ScaleTotals {
   std::map<std::string, std::int64_t> limits;  // limit -> rows
 };
 
+// The same of tensors and decisions of the logged steps.
 class LayerTotals {
  public:
+  // The same sums from counts as from the row that they are logged as.
   void AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
                     const TensorStats& stats, const std::string& format = "");
   void AddScale(const std::string& layer, const scaling::ScaleDecision& decision);

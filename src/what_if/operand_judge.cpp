@@ -11,6 +11,7 @@ namespace ada::what_if {
 namespace {
 
 // What rounding to a plain format does.
+// A plain format has neither blocks nor causes of loss; those figures stay as they are.
 void TakePlain(const StoredTensor& tensor, const NumberFormat& format,
                telemetry::BlockFigures& figures) {
   double signal = 0, noise = 0;
@@ -51,6 +52,7 @@ std::string RefuseShapes(const MatmulTensors& t) {
   if (t.w && (t.w.dims.size() < 2 || t.groups < 1 || t.w.dims[0] % t.groups != 0))
     return "its w has no shape of a linear layer or convolution of " + std::to_string(t.groups) +
            " groups";
+  // A linear layer's input may be an image, all of whose values are its features.
   const auto channels = [&](const StoredTensor& tensor) -> std::int64_t {
     if (tensor.dims.size() < 2) return -1;
     std::int64_t count = tensor.dims[1];

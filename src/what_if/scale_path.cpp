@@ -8,6 +8,7 @@
 
 namespace ada::what_if {
 
+// Builds no graph: names of layers and their kinds are enough, and no shape has to fit.
 ScalePath::ScalePath(const config::ModelConfig& model, bool scales_batch_norms) {
   const auto layers = model.zoo.empty() ? model.layers : graph::ExpandZoo(model);
   std::map<std::string, int> values = {{"input", 0}};
@@ -33,6 +34,8 @@ ScalePath::ScalePath(const config::ModelConfig& model, bool scales_batch_norms) 
     outputs_.push_back(values.at(name));
 }
 
+// From the last layer to the first, as the backward pass goes: when a layer is reached all its
+// consumers have left their scales.
 ScalePath::Scales ScalePath::Walk(float start, const Choice& choose) const {
   Scales scales = {{{"loss", "dx"}, start}};
   if (outputs_.size() > 1) scales[{"loss", "dx2"}] = start;
@@ -56,6 +59,7 @@ ScalePath::Scales ScalePath::Walk(float start, const Choice& choose) const {
   return scales;
 }
 
+// Tensor dx of the loss belongs to the first output, dx2 to the second.
 std::string ScalePath::FormatOwner(const std::string& layer, const std::string& tensor) const {
   int value = tensor == "dx2" ? outputs_.back() : outputs_.front();  // of the loss
   for (std::size_t i = 0; i < nodes_.size(); ++i)

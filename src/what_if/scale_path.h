@@ -11,6 +11,7 @@
 
 namespace ada::what_if {
 
+// Made once for a run and asked once a step; holds no state between walks.
 class ScalePath {
  public:
   // The path of a network that Build accepts. `scales_batch_norms`: whether the policy lets them

@@ -34,6 +34,8 @@ telemetry::WhatIfRow RowOf(const HistogramOfTensor& tensor, const NumberFormat& 
 
 }  // namespace
 
+// A bad combination is found here, before any step is judged; the message has the entry's place
+// where it comes from a file.
 Scenario::Scenario(const config::WhatIfConfig& config, const config::ModelConfig& model)
     : name_(NameFor(config)), scale_(config.scale) {
   ADA_CHECK(config.block_format() == nullptr);
@@ -49,6 +51,7 @@ Scenario::Scenario(const config::WhatIfConfig& config, const config::ModelConfig
 
 Scenario::~Scenario() = default;
 
+// The policy is advanced even where it has ended, which does nothing.
 std::vector<telemetry::WhatIfRow> Scenario::Judge(std::int64_t step, std::int64_t epoch,
                                                   const std::vector<HistogramOfTensor>& tensors) {
   const StepHistograms histograms(tensors, format_);

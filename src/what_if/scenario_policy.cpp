@@ -92,6 +92,9 @@ ScenarioPolicy::ScenarioPolicy(scaling::Settings scaling, const config::ModelCon
 
 ScenarioPolicy::~ScenarioPolicy() = default;
 
+// A policy whose scale is constant needs one attempt a step. For others the attempts between two
+// logged steps all see the same histograms: what they come to is computed anew only when a scale
+// has moved, or where counts above an edge are asked for.
 std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistograms& histograms) {
   if (policy_->ConstantScale()) last_step_ = std::max(last_step_, step - 1);
   std::vector<double> scales, key;

@@ -14,6 +14,8 @@
 
 namespace ada::what_if {
 
+// Used by Scenario alone. Steps come in rising order; its state goes into checkpoints with that of
+// the run.
 class ScenarioPolicy {
  public:
   // `scaling` is as read; defaults are filled in here. Throws ConfigError, beginning with its

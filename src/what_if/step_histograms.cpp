@@ -60,6 +60,7 @@ double StepHistograms::Overflow(std::size_t i, double scale) const {
   return LostAt(*tensors_[i].bins, formats_[i], scale).overflow;
 }
 
+// A format that saturates, or has neither inf nor NaN, makes no gradient that is not finite.
 bool StepHistograms::NotFinite(const std::vector<double>& scales) const {
   double overflow = 0;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

@@ -9,6 +9,8 @@ namespace {
 using backend::ActivationSpec;
 
 // The row of a function, without keys.
+// The slope is computed from the stored x in the backward pass, so each keeps its input. Where dx
+// is dy or zero (relu6, hardtanh) it is not rounded.
 template <class Function>
 LayerKind FunctionKind(
     backend::OpSpec (*spec)(const OpParts&) = PlainSpec<ActivationSpec<Function>>) {
@@ -71,6 +73,7 @@ KeyProblem CheckBounds(const LayerKeys& keys) {
 }  // namespace
 
 std::vector<LayerKind> ActivationKinds() {
+  // Rows that differ from their family's in more than keys.
   LayerKind hardtanh = WithKeys<backend::Hardtanh>({"min", "max"}, HardtanhSpecOf);
   hardtanh.check = CheckBounds;
   LayerKind softplus = WithKeys<backend::Softplus>({"beta", "threshold"}, SoftplusSpecOf);

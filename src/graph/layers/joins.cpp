@@ -4,6 +4,7 @@
 namespace ada::graph {
 namespace {
 
+// Any number of inputs, of one shape.
 void InferAdd(LayerKeys&, LayerShapes& shapes) {
   const LayerShapes::Input& first = shapes.inputs[0];
   for (const LayerShapes::Input& other : shapes.inputs) {
@@ -37,6 +38,8 @@ void InferConcatBoxes(LayerKeys& keys, LayerShapes& shapes) {
   }
 }
 
+// A factor by channel ([1, 1, c] of an image) meets all pixels of the other input, whichever of the
+// two it is: squeeze and excitation, gates.
 void InferMultiply(LayerKeys&, LayerShapes& shapes) {
   Require(shapes.inputs.size() == 2,
           "multiply takes two `inputs`, found " + std::to_string(shapes.inputs.size()));
@@ -62,6 +65,7 @@ std::vector<LayerKind> JoinKinds() {
        .hands_gradient_on = true,
        .chain = ChainPart::kSum,
        .spec = PlainSpec<backend::AddSpec>},
+      // Its dx are slices of dy as they are: not rounded, as it joins.
       {.name = backend::ConcatSpec::kKind,
        .joins = true,
        .infer = InferConcat,

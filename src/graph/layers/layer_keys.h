@@ -7,6 +7,9 @@
 
 namespace ada::graph {
 
+// A value that a kind does not know keeps its default and is not read. config/ fills it from YAML,
+// the zoo in code; `infer` of a kind fills what follows from the input's shape (kernel of a global
+// pool, kv_heads, rotary, context), so that a node's keys are complete after Resolve.
 struct LayerKeys {
   int channels = 0;  // of the output
   int features = 0;  // outputs

@@ -47,6 +47,7 @@ struct Fans {
 };
 
 // What is wrong with the keys of a layer; an empty message: nothing.
+// Found by LayerKind::check while the configuration is read; the reader of YAML adds file and line.
 struct KeyProblem {
   const char* key = "";
   std::string message = {};
@@ -59,11 +60,15 @@ struct OwnDecision {
 };
 
 // Whether the positions of an output are those of a sequence.
+// kNone: the output has one position, or places that are no tokens.
 enum class Positions { kAsInput, kSequence, kNone };
 
 // The part that a kind can play in a chain which one op computes (plan/fusion.h).
 enum class ChainPart { kNone, kNorm, kSum, kMask };
 
+// One row. A kind without any flag rounds what it gives and its dx, computes dx from dy alone, and
+// passes S on. Pointers to functions may be null where the text says so; `name`, `infer` and `spec`
+// never are.
 struct LayerKind {
   const char* name;
 
@@ -126,12 +131,14 @@ struct LayerKind {
   ChainPart chain = ChainPart::kNone;
   bool sums_channels = false;  // its epilogue can take the sums that a batch norm after it needs
 
+  // Makes the spec of the op, after the graph has planned and allocated. Called anew for each plan.
   backend::OpSpec (*spec)(const OpParts& parts) = nullptr;
 
   bool RoundsOutput(const LayerKeys& given) const {
     return rounds_output_by != nullptr ? rounds_output_by(given) : rounds_output;
   }
   bool is_trained() const { return parameters != nullptr && !constant; }
+  // Whether the graph asks the policy for a rule of its dx.
   bool Chooses(bool scales_batch_norms) const {
     return chooses_scale || (may_choose_scale && scales_batch_norms);
   }

@@ -7,10 +7,13 @@ namespace {
 
 // --- Shapes ---
 
+// Values of the input that one output value sums.
 std::int64_t WindowSize(const LayerKeys& keys, const Shape& input) {
   return std::int64_t{keys.kernel[0]} * keys.kernel[1] * input.c / keys.groups;
 }
 
+// A spatial input is flattened by the layer itself: its weight has the image's extent, so that the
+// bytes are PyTorch's of a linear layer after a flatten.
 Shape LinearWeight(const LayerKeys& keys, const LayerShapes& shapes) {
   const Shape& in = shapes.input();
   if (shapes.inputs[0].sequence) return {keys.features, 1, 1, in.c};
@@ -35,6 +38,7 @@ void InferConv2d(LayerKeys& keys, LayerShapes& shapes) {
                  static_cast<double>(WindowSize(keys, shapes.input()));
 }
 
+// Products are those of the convolution from y to x that it transposes: counted over its input.
 void InferConvTranspose2d(LayerKeys& keys, LayerShapes& shapes) {
   CheckChannels(keys, shapes);
   shapes.output = SlideBack(keys, shapes.input(), keys.channels);
@@ -72,6 +76,7 @@ std::vector<ParameterSpec> Conv2dParameters(const LayerKeys& keys, const LayerSh
   return WithBias({"weight", {out, in, height, width}, {out, height, width, in}}, keys, out);
 }
 
+// PyTorch's order for transposed convolutions: input channels first.
 std::vector<ParameterSpec> ConvTranspose2dParameters(const LayerKeys& keys,
                                                      const LayerShapes& shapes) {
   const std::int64_t in = shapes.input().c, out = keys.channels / keys.groups;
@@ -86,6 +91,8 @@ std::vector<ParameterSpec> LinearParameters(const LayerKeys& keys, const LayerSh
   return WithBias(own, keys, keys.features);
 }
 
+// A value of dx sums over the output channels of its group and over those places of the window that
+// a stride leaves it. The authors' program counts all channels and the whole window.
 Fans Conv2dFans(const LayerKeys& keys) {
   const double fan = static_cast<double>(keys.channels) * keys.kernel[0] * keys.kernel[1];
   const double shared = static_cast<double>(keys.stride[0]) * keys.stride[1] * keys.groups;
@@ -105,6 +112,7 @@ Fans LinearFans(const LayerKeys& keys) {
 
 // --- Specs ---
 
+// What the three kinds share: weight, bias, and the roundings of both and of operands.
 template <class Spec>
 Spec MatmulSpecOf(const OpParts& op) {
   Spec spec = SpecOf<Spec>(op);

@@ -5,6 +5,8 @@
 namespace ada::graph {
 namespace {
 
+// Running statistics are saved and loaded with weights, but not trained. running_var starts at 1 by
+// its name (StartValues).
 std::vector<ParameterSpec> BatchNormParameters(const LayerKeys& keys, const LayerShapes& shapes) {
   const std::int64_t channels = shapes.output.c;
   const Shape vector{1, 1, 1, channels};
@@ -14,6 +16,8 @@ std::vector<ParameterSpec> BatchNormParameters(const LayerKeys& keys, const Laye
           {"running_var", {channels}, vector, false}};
 }
 
+// With what a chain adds: addend and its rounding, relu, and the sums that the convolution before
+// it took.
 backend::OpSpec BatchNormSpecOf(const OpParts& op) {
   auto spec = SpecOf<backend::BatchNormSpec>(op);
   spec.out = op.y;

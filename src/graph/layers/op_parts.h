@@ -19,6 +19,8 @@ struct RoundedTo {
   TensorStats* stats = nullptr;
 };
 
+// Filled by OpMaker for one op, read by `spec` of its kind, and gone after that: specs copy what
+// they need. Pointers are backend addresses, of the graph's arenas.
 struct OpParts {
   struct Parameter {
     Tensor value, gradient;  // gradient: empty for a running statistic, and without training
@@ -69,6 +71,7 @@ template <class Spec>
 Spec SpecOf(const OpParts& op) {
   Spec spec;
   spec.layer = op.layer;
+  // Specs with one input have a Tensor named x, those that join have a vector.
   if constexpr (std::is_same_v<decltype(spec.x), Tensor>) {
     spec.x = op.x[0];
   } else {

@@ -17,6 +17,7 @@ void InferDropout(LayerKeys& keys, LayerShapes& shapes) {
   KeepShape(keys, shapes);
 }
 
+// He et al. (2016), option A: every stride-th pixel, and zeros in the channels that are added.
 void InferShortcut(LayerKeys& keys, LayerShapes& shapes) {
   const Shape& in = shapes.input();
   CheckWindow(keys);
@@ -40,6 +41,7 @@ backend::OpSpec SliceSpecOf(const OpParts& op) {
   return spec;
 }
 
+// Only runs that were recorded have this kind: `config/` may read them, nobody may build them.
 void RefuseExternal(LayerKeys&, LayerShapes&) {
   throw ConfigError(
       "kind external: a layer of another program, of which ada-train knows the name alone; such "
@@ -70,6 +72,7 @@ void InferUpsample(LayerKeys& keys, LayerShapes& shapes) {
   shapes.output = {1, in.h * keys.scale, in.w * keys.scale, in.c};
   RequireSize(shapes.output, "its output");
 }
+// Nearest copies values and rounds nothing; bilinear computes means.
 bool IsBilinear(const LayerKeys& keys) { return keys.mode == "bilinear"; }
 KeyProblem CheckUpsample(const LayerKeys& keys) {
   if (!keys.align_corners || IsBilinear(keys)) return {};

@@ -8,6 +8,7 @@
 namespace ada::graph {
 namespace {
 
+// As PyTorch demands: a window with more padding could lie outside of the image.
 KeyProblem CheckPadding(const LayerKeys& keys) {
   for (std::size_t i = 0; i < 2; ++i) {
     if (2 * keys.padding[i] <= keys.kernel[i]) continue;
@@ -25,6 +26,7 @@ void InferPool(LayerKeys& keys, LayerShapes& shapes) {
               PairText(keys.kernel));
 }
 
+// One window, the whole image: the keys are filled so that the op is an avg_pool.
 void InferGlobalPool(LayerKeys& keys, LayerShapes& shapes) {
   const Shape& in = shapes.input();
   keys.kernel = keys.stride = {static_cast<int>(in.h), static_cast<int>(in.w)};
@@ -63,6 +65,7 @@ backend::OpSpec AdaptivePoolSpecOf(const OpParts& op) {
 }
 
 // Where windows overlap, a value of dx is a sum.
+// Called after infer has filled kernel and stride.
 bool WindowsOverlap(const LayerKeys& keys) {
   return keys.kernel[0] > keys.stride[0] || keys.kernel[1] > keys.stride[1];
 }

@@ -9,6 +9,7 @@
 namespace ada::graph {
 namespace {
 
+// Pixels of an image are tokens, row by row.
 std::int64_t PositionsOf(const Shape& shape) { return shape.h * shape.w; }
 
 // --- Embeddings ---
@@ -21,6 +22,8 @@ void InferEmbedding(LayerKeys& keys, LayerShapes& shapes) {
 std::vector<ParameterSpec> EmbeddingParameters(const LayerKeys& keys, const LayerShapes&) {
   return {{"weight", {keys.vocabulary, keys.features}, {keys.vocabulary, 1, 1, keys.features}}};
 }
+// It gathers rows of the fp32 master: there is no rounded copy, unless a tied linear layer
+// multiplies one.
 backend::OpSpec EmbeddingSpecOf(const OpParts& op) {
   auto spec = SpecOf<backend::EmbeddingSpec>(op);
   spec.w = op.parameters[0].value;
@@ -56,6 +59,7 @@ std::vector<ParameterSpec> ClassTokenParameters(const LayerKeys&, const LayerSha
 
 // --- Rotary positions ---
 
+// One head's channels lie together; the first `rotary` of them are turned, in pairs.
 void InferRope(LayerKeys& keys, LayerShapes& shapes) {
   const Shape& in = shapes.input();
   Require(in.c % keys.heads == 0, "heads " + std::to_string(keys.heads) +
@@ -99,6 +103,10 @@ void RequireWidth(const LayerShapes::Input& input, std::int64_t channels, const 
                                          "), expected " + std::to_string(channels) + " channels");
 }
 
+// One input: heads queries, then kv_heads keys, then kv_heads values side by side in the channels.
+// Three inputs: queries, keys, values; keys and values may have other positions than queries
+// (cross-attention). kv_heads below heads: several heads of queries share one of keys and values
+// (grouped-query attention).
 void InferAttention(LayerKeys& keys, LayerShapes& shapes) {
   const std::size_t count = shapes.inputs.size();
   Require(count == 1 || count == 3,
@@ -126,12 +134,15 @@ void InferAttention(LayerKeys& keys, LayerShapes& shapes) {
 }
 
 // How many products a value of a gradient sums.
+// dk and dv: over the queries, and over the heads that share the keys.
 double FanOfKeys(const LayerKeys& keys, const LayerShapes& shapes) {
   return static_cast<double>(SizesOf(keys, shapes).queries * (keys.heads / keys.kv_heads));
 }
+// dp = dy v^T: over the width of a head.
 double FanOfScores(const LayerKeys& keys, const LayerShapes& shapes) {
   return static_cast<double>(SizesOf(keys, shapes).width);
 }
+// dq = ds k: over the keys.
 double FanOfQueries(const LayerKeys& keys, const LayerShapes& shapes) {
   return static_cast<double>(SizesOf(keys, shapes).keys);
 }

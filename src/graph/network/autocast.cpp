@@ -5,6 +5,7 @@
 namespace ada::graph {
 namespace {
 
+// By value: whether torch would hold it in fp32. Layers come in order, so that inputs are known.
 std::vector<bool> IsWide(const Network& network, bool on_cpu) {
   std::vector<bool> wide = {true};
   for (const Node& node : network.nodes) {
@@ -19,6 +20,7 @@ std::vector<bool> IsWide(const Network& network, bool on_cpu) {
 }
 
 // Whether only matmuls read a value, be it through layers that only move values.
+// From the last value to the first: a layer that only moves values passes on what its readers are.
 std::vector<bool> AreForMatmuls(const Network& network) {
   const auto consumers = network.Consumers();
   std::vector<bool> all(consumers.size());

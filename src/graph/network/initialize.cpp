@@ -21,6 +21,7 @@ using config::InitConfig;
 using config::InitRule;
 using config::InitScheme;
 
+// Also the unit of work of the threads.
 constexpr std::size_t kDrawnTogether = 1 << 16;  // about 3 ms of work
 
 bool EndsWith(std::string_view text, std::string_view tail) {
@@ -37,6 +38,8 @@ bool TakesFan(InitScheme scheme) {
 }
 
 // Variance of the distribution of a weight with these dims.
+// A uniform distribution on [-bound, bound] has the variance bound^2 / 3; DrawWeights turns a
+// variance into a bound the same way. One of fans needs dims of at least two.
 double Variance(const std::vector<std::int64_t>& dims, const InitRule& rule) {
   if (rule.scheme == InitScheme::kNormal) return rule.std * rule.std;
   if (rule.scheme == InitScheme::kUniform) return rule.bound * rule.bound / 3;
@@ -96,6 +99,8 @@ std::vector<float> NamedValues(const Parameter& parameter, const InitRule& rule,
   return RandomWeights(parameter, rule, seed);
 }
 
+// The last entry that matches wins, as in all lists of the configuration; running statistics are
+// matched by none.
 std::vector<float> ValuesOf(const Parameter& parameter, const InitConfig& init,
                             const std::set<std::string>& zero_gammas, std::uint64_t seed) {
   const config::InitParametersConfig* named = nullptr;
@@ -136,6 +141,8 @@ WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint6
   if (init.weights.empty()) return {};
   const SafetensorsFile file = OpenWeights(init);
   WeightsCover cover = CoverOf(file, init, graph.parameters());
+  // After all: a file's values replace what was drawn, so that a tensor that it lacks starts as it
+  // would without the file.
   for (const Parameter& parameter : graph.parameters()) {
     const std::string name = NameInFile(file, parameter);
     const bool taken = !name.empty() && !IsSkipped(init, parameter.name);

@@ -28,6 +28,7 @@ std::vector<std::string> LastNorms(const Network& network) {
         *std::max_element(node.inputs.begin(), node.inputs.end(), [&](int a, int b) {
           return depths[static_cast<std::size_t>(a)] < depths[static_cast<std::size_t>(b)];
         });
+    // The network's input itself is added: no layer to look at.
     if (deepest == 0) continue;
     const Node& from = network.nodes[static_cast<std::size_t>(deepest - 1)];
     if (from.kind->chain == ChainPart::kNorm) names.push_back(from.config.name);

@@ -11,10 +11,12 @@ namespace {
 
 using Row = std::vector<std::string>;
 
+// Columns in this order, whatever the order of the notes.
 constexpr auto kTensors =
     std::to_array<const char*>({"p", "y", "w", "dy", "dx", "dx2", "dv", "ds", "dq", "dk", "dw",
                                 "forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"});
 
+// Empty where a layer multiplies nothing, so that the eye finds the products.
 std::string Mflop(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f", value);
@@ -44,6 +46,7 @@ Row RowOf(const LayerRow& layer, const LayerNotes& notes) {
 
 bool IsNumber(std::size_t column) { return column == 3 || column == 4; }
 
+// Numbers are right-aligned, texts left-aligned; spaces at the end are cut off.
 std::string Line(const Row& row, const std::vector<std::size_t>& widths) {
   std::string line;
   for (std::size_t i = 0; i < row.size(); ++i) {

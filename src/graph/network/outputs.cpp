@@ -11,6 +11,8 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
+// Names come from model.outputs where it is given: the message then points at the entry, else at
+// the model section.
 [[noreturn]] void FailOutputs(const ModelConfig& model, std::size_t index,
                               const std::string& message) {
   const bool placed = index < model.outputs_where.size();

@@ -7,11 +7,15 @@
 namespace ada::graph {
 namespace {
 
+// Parameters of one network, layer by layer: MakeParameters calls AddLayer in layer order, which
+// fixes the indices of Graph::parameters.
 class ParameterMaker {
  public:
   ParameterMaker(bool training, backend::Backend& backend, const Graph* share)
       : training_(training), backend_(backend), share_(share) {}
 
+  // With a graph to share, its parameters are taken in the same order; another name or other dims
+  // there would be a fault of the program, as both come from one model.
   void Add(const config::LayerConfig& layer, const ParameterSpec& spec) {
     Parameter parameter{NameOf(layer, spec), spec.dims, {}, {}, spec.start, layer.start_factor};
     parameter.value.shape = spec.shape;
@@ -33,6 +37,8 @@ class ParameterMaker {
 
   void AddLayer(const Node& node) {
     std::vector<int>& mine = result_.of.emplace_back();
+    // The owner stands before, so that its index is known. "weight" is the tied one's name whatever
+    // its owner's kind.
     if (node.tied_to >= 0) {
       mine.push_back(result_.of[node.tied_to].front());
       result_.all[mine.front()].other_names.push_back(NameOf(node.config, {"weight", {}, {}}));
@@ -46,6 +52,7 @@ class ParameterMaker {
   NetworkParameters Take() { return std::move(result_); }
 
  private:
+  // An empty name of the spec says that the parameter is called as the layer is (class_token).
   static std::string NameOf(const config::LayerConfig& layer, const ParameterSpec& spec) {
     if (spec.name.empty()) return layer.name;
     return (layer.parameter_prefix.empty() ? layer.name + "." : layer.parameter_prefix) + spec.name;

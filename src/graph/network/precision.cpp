@@ -9,6 +9,7 @@ namespace {
 
 using config::PrecisionConfig;
 
+// Roles that are not given stay what they are.
 void Apply(const config::RoleFormatsConfig& roles, LayerFormats& formats) {
   if (roles.activations) formats.activations = *roles.activations;
   if (roles.weights) formats.weights = *roles.weights;
@@ -18,6 +19,7 @@ void Apply(const config::RoleFormatsConfig& roles, LayerFormats& formats) {
 
 bool StaysWide(config::WithinAttention kept) { return kept == config::WithinAttention::kFp32; }
 
+// dw is fp32 unless the section says otherwise, whatever `format` is.
 LayerFormats BaseFormats(const PrecisionConfig& precision) {
   const NumberFormat& format = precision.format;
   LayerFormats formats{format, format, format, kFp32};
@@ -25,6 +27,7 @@ LayerFormats BaseFormats(const PrecisionConfig& precision) {
   return formats;
 }
 
+// Last of all, so that saturation reaches formats of any origin.
 LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
   if (precision.overflow != config::OverflowKind::kSaturate) return formats;
   for (NumberFormat* format :
@@ -34,6 +37,9 @@ LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
   return formats;
 }
 
+// An operand that is given replaces the whole rule before it; one without a format turns its
+// rounding off. Elements of blocks saturate: a scale that is a power of two can leave the block's
+// largest value above the format's.
 void Apply(const config::OperandsConfig& given, LayerOperands& operands) {
   for (std::size_t i = 0; i < kOperands; ++i) {
     const std::optional<config::OperandConfig>& operand = given.by_operand[i];
@@ -71,6 +77,7 @@ bool LayerOperands::any() const {
                      [](const OperandRule& rule) { return rule.rounds; });
 }
 
+// Hadamard comes last: which operands are rounded is known only after all entries.
 LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer) {
   LayerOperands operands;
   std::optional<config::HadamardConfig> hadamard = precision.operands.hadamard;
@@ -107,6 +114,7 @@ LayerFormats FormatsOf(const PrecisionConfig& precision, const std::string& laye
   return FormatsFrom(precision, layer, BaseFormats(precision));
 }
 
+// The functions keep copies of the section, as graphs are built later and more than once.
 Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gradients) {
   const config::TensorScalingConfig& scaling = precision.tensor_scaling;
   Precision result;

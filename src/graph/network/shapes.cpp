@@ -26,6 +26,7 @@ std::vector<std::string> NamesOf(const std::vector<LayerConfig>& layers) {
   throw ConfigError(PlacePrefix(layer.where) + "layer " + layer.name + ": " + message);
 }
 
+// Names are keys of logs and checkpoints, so that each stands for one layer.
 void CheckNames(const std::vector<LayerConfig>& layers) {
   std::map<std::string, const LayerConfig*> seen;
   for (const LayerConfig& layer : layers) {
@@ -44,6 +45,8 @@ void CheckNames(const std::vector<LayerConfig>& layers) {
 }
 
 // The value that `name` stands for, seen from node `index`.
+// An error says which of three mistakes it is: the layer itself, a later one, or a name that nobody
+// has.
 int FindValue(const std::vector<LayerConfig>& layers, int index, const std::string& name) {
   if (name == kInputName) return 0;
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
@@ -70,6 +73,8 @@ void CheckInputCount(const LayerConfig& layer, const LayerKind& kind, std::size_
 }
 
 // Fills what follows from the shapes of the inputs.
+// Rows throw without a place; it is added here. A tied layer's own weight is dropped from its
+// parameters: the owner has it.
 void Infer(Node& node, LayerShapes shapes) {
   const LayerKind& kind = *node.kind;
   try {
@@ -127,6 +132,7 @@ int FindWeight(const std::vector<LayerConfig>& layers, int index, const Network&
                                   Nearest(layer.weight_of, owners));
 }
 
+// Layers are resolved in order, so that everything a node may refer to is in `network` already.
 Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Network& network) {
   const LayerConfig& layer = layers[index];
   Node node;
@@ -170,6 +176,8 @@ void CheckTokens(const Network& network, Task task) {
                                  "those of task: language");
 }
 
+// A layer that nobody reads is a mistake of wiring, which would otherwise cost memory and time
+// unseen.
 void CheckUse(const Network& network) {
   const auto consumers = network.Consumers();
   for (const int node : consumers[0]) {
@@ -255,6 +263,7 @@ std::vector<bool> Network::NeedsGradient() const {
   return needs;
 }
 
+// Checks go from the parts to the whole, so that the first message is about the cause.
 Network Resolve(const config::ModelConfig& model, const Shape& input, Task task) {
   CheckZooTask(model, task);
   std::vector<LayerConfig> layers = model.zoo.empty() ? model.layers : ExpandZoo(model);

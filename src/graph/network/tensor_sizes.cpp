@@ -9,6 +9,7 @@
 namespace ada::graph {
 namespace {
 
+// Doubles can hold sums of sizes that no 64-bit integer could.
 constexpr double kMostBytes = 0x1p42;  // 4 TiB
 
 double Values(const Shape& shape) {
@@ -17,6 +18,7 @@ double Values(const Shape& shape) {
 }
 
 // storage: null: all in fp32.
+// Parameters, masters in fp32, and outputs; neither gradients nor what ops keep. Largest first.
 std::vector<TensorSize> TensorSizes(const Network& network, const NetworkStorage* storage,
                                     std::int64_t images) {
   std::vector<TensorSize> sizes;

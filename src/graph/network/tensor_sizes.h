@@ -10,6 +10,7 @@
 
 namespace ada::graph {
 
+// For the message of a run that has no memory left (train/memory_need.cpp), and for RefuseHuge.
 struct TensorSize {
   std::string name;  // "conv1.weight", "conv1.y"
   double bytes = 0;

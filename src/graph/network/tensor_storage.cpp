@@ -10,12 +10,16 @@ namespace {
 // An fp32 tensor loses nothing that a scale could save, so it has none. A scale from the past puts
 // the largest magnitude at the format's end, and the next one may be larger: such a tensor
 // saturates, as Transformer Engine's casts do, unless the configuration says otherwise.
+// Under delayed scaling values times the scale are rounded to the format and kept divided again,
+// which the format's storage could not hold: they lie in fp32.
 TensorStorage StoredAs(NumberFormat format, bool scaled, bool saturates) {
   const bool has_per_tensor_scale = scaled && format != kFp32;
   if (has_per_tensor_scale && saturates) format.saturate = true;
   return {format, has_per_tensor_scale ? Storage::kF32 : StorageFor(format), has_per_tensor_scale};
 }
 
+// From the last value to the first: what a consumer hands on is known before the value that it
+// reads.
 std::vector<TensorStorage> Arriving(const Network& network,
                                     const std::vector<TensorStorage>& gradients,
                                     const std::map<int, AttentionStorage>& attention) {
@@ -82,6 +86,8 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
     result.weights.push_back(forward(formats.weights));
     result.weight_gradients.push_back({formats.weight_gradients, Storage::kF32, false});
     result.operands.emplace_back();
+    // The first and last products of the network (precision.operands.spared) take operands as they
+    // are stored. Tied layers count as products of their own.
     const bool spared =
         product < precision.spared.first || product >= products - precision.spared.last;
     if (!node.kind->has_weight) continue;

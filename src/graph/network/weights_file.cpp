@@ -14,12 +14,14 @@ namespace {
 
 using ParametersByName = std::unordered_map<std::string, const Parameter*>;
 
+// Names of a foreign file may hold control characters; a message shows the first eight.
 std::string Some(std::vector<std::string> names) {
   for (std::string& name : names) name = Visible(name);
   return FirstNames(names, 8);
 }
 
 // What is likely meant: a name of the network after a prefix ("module."), or the nearest one.
+// Prefixes are tried from the shortest on.
 std::string Meant(const std::string& name, const ParametersByName& known,
                   const std::vector<Parameter>& parameters) {
   for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
@@ -111,6 +113,7 @@ SafetensorsFile OpenWeights(const config::InitConfig& init) {
   }
 }
 
+// Nothing is read but the header of the file, apart from weights that are in it twice.
 WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init,
                      const std::vector<Parameter>& parameters) {
   ParametersByName known;

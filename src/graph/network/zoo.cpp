@@ -15,6 +15,8 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
+// A row of the zoo. usual_input and usual_classes are those of the data that it is made for: only
+// ListModels uses them. keys: those of `model` that shape it, for the list.
 struct Entry {
   std::string name;
   Shape usual_input;
@@ -38,6 +40,7 @@ const char* TaskText(Task task) {
   return "";
 }
 
+// Templates make functions of the arguments that a row fixes, so that all rows have the same type.
 template <int depth>
 std::vector<LayerConfig> ResNetOf(const ModelConfig& model) {
   return CifarResNet(model, depth);
@@ -132,6 +135,8 @@ std::vector<LayerConfig> ExpandZoo(const ModelConfig& model) {
                     Nearest(model.zoo, ZooNames()) + "; `ada-train models` lists them");
 }
 
+// A cast (model.cast) stands after each output of a detection network and has its name after
+// "cast.".
 std::vector<std::string> OutputNames(const ModelConfig& model,
                                      const std::vector<LayerConfig>& layers) {
   if (!model.outputs.empty()) return model.outputs;
@@ -151,6 +156,7 @@ void CheckZooTask(const ModelConfig& model, Task task) {
                     "`, found `task: " + TaskText(task) + "`");
 }
 
+// Figures come from resolving the network, as a run does: they cannot differ from it.
 std::vector<std::string> ListModels() {
   std::vector<std::string> lines;
   for (const Entry& entry : Entries()) {

@@ -49,6 +49,8 @@ void AddPreConv(ZooStack& net, const std::string& block, int index, int channels
   net.PlainConv(block + "conv" + number, channels, kernel, stride);
 }
 
+// The shortcut is the block's input as it is, except where channels change: there it starts at the
+// first relu, which both paths share.
 void AddPreBlock(ZooStack& net, const std::string& block, const PreStage& stage, int stride,
                  bool projection, double dropout) {
   std::string input = net.last();
@@ -73,6 +75,8 @@ void AddPreBlock(ZooStack& net, const std::string& block, const PreStage& stage,
   net.Add(block + "add", "add").inputs = {path, input};
 }
 
+// The last addition has neither norm nor relu after it within its block, hence those before the
+// pooling.
 std::vector<LayerConfig> PreActivated(const ModelConfig& model, int blocks,
                                       const std::array<PreStage, 3>& stages) {
   ZooStack net(model);
@@ -94,6 +98,7 @@ std::vector<LayerConfig> PreActivated(const ModelConfig& model, int blocks,
 
 }  // namespace
 
+// Each stage but the first halves height and width in its first block and doubles the channels.
 std::vector<LayerConfig> CifarResNet(const ModelConfig& model, int depth) {
   const bool reference = model.shortcut == "reference";
   if (model.shortcut != "A" && model.shortcut != "B" && !reference) {

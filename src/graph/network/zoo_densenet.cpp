@@ -18,6 +18,8 @@ void AddConcat(ZooStack& net, const std::string& name, const std::vector<std::st
   if (parts.size() > 1) net.Add(name, "concat").inputs = parts;
 }
 
+// Four times the growth's channels first (1x1), then the growth's (3x3), which join `parts`: what
+// all later layers of the block read.
 void AddDenseLayer(ZooStack& net, const std::string& layer, std::vector<std::string>& parts) {
   AddConcat(net, layer + "concat", parts);
   net.Add(layer + "norm1", "batch_norm");
@@ -29,6 +31,7 @@ void AddDenseLayer(ZooStack& net, const std::string& layer, std::vector<std::str
   parts.push_back(net.last());
 }
 
+// Halves channels, then height and width, between two blocks.
 void AddTransition(ZooStack& net, const std::string& name, int channels) {
   net.Add(name + "norm", "batch_norm");
   net.Add(name + "relu", "relu");

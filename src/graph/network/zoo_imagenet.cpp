@@ -25,6 +25,7 @@ std::vector<Part> WideBottleneck(int width, int stride) {
   return {{2 * width, 1, 1}, {2 * width, 3, stride}, {4 * width, 1, 1}};
 }
 
+// The projection has the stride of the whole path, as the two are added.
 void AddBlock(ZooStack& net, const std::string& block, const std::vector<Part>& parts,
               bool projection) {
   std::string input = net.last();

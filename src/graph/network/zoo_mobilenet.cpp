@@ -24,6 +24,8 @@ void AddConvNormRelu(ZooStack& net, const std::string& name, int channels, int k
   net.Add(name + "2", "relu6");
 }
 
+// Widens by `expansion`, filters each channel alone (groups as many as channels), narrows again
+// without an activation. The sum exists only where input and output have the same shape.
 void AddInvertedResidual(ZooStack& net, const std::string& block, int in, const InvertedRow& row,
                          int stride) {
   const std::string input = net.last();

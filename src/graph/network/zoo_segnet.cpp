@@ -63,6 +63,8 @@ std::vector<LayerConfig> SegNetBasic(const ModelConfig& model) {
   return net.Take();
 }
 
+// The decoder mirrors VGG-16: its last convolution of a stage has the channels of the stage before,
+// and the very last one gives the logits.
 std::vector<LayerConfig> SegNet(const ModelConfig& model) {
   ZooStack net(model);
   for (int stage = 1; stage <= 5; ++stage) {

@@ -16,6 +16,9 @@ struct SsdConv {
   int channels, kernel, stride, padding, dilation = 1;
 };
 
+// Builds one SSD: VGG-16, extra stages, and two heads for each source. Sources go from large maps
+// with small boxes to small maps with large ones; conv4_3 is the first, normalized because its
+// values' scale differs from the others' (section 3.1).
 class SsdStack {
  public:
   explicit SsdStack(const ModelConfig& model) : model_(model), net_(model) {}
@@ -74,6 +77,9 @@ class SsdStack {
     sources_.push_back(net_.last());
   }
 
+  // Box b of a pixel has channels [4 b, 4 b + 4) of the locations and as many as there are classes,
+  // with the background, of the scores; concat_boxes brings all maps into one list of boxes, in the
+  // order of the default boxes (vision/).
   void AddHeads(const std::vector<int>& boxes) {
     const int scores = model_.classes + 1;
     std::vector<std::string> locs, confs;

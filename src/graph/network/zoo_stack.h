@@ -13,6 +13,7 @@
 namespace ada::graph {
 
 // Appends layers; each starts from the defaults of the YAML.
+// References that calls return are good until the next call.
 class ZooStack {
  public:
   explicit ZooStack(const config::ModelConfig& model) : where_(model.where) {}

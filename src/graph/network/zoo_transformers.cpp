@@ -14,6 +14,8 @@ using config::LayerConfig;
 using config::ModelConfig;
 using config::TransformerConfig;
 
+// Adds layers with the sizes of model.transformer. Layers read the one before unless inputs are
+// set, so that a block is written top to bottom.
 class TransformerStack : public ZooStack {
  public:
   explicit TransformerStack(const ModelConfig& model)
@@ -67,6 +69,7 @@ class TransformerStack : public ZooStack {
   void Dropout(const std::string& name) {
     if (model_.dropout > 0) Add(name, "dropout").rate = model_.dropout;
   }
+  // `residual`: the block's input, before its norm.
   void Sum(const std::string& name, const std::string& residual) {
     const std::string branch = last();
     Add(name, "add").inputs = {residual, branch};
@@ -78,6 +81,7 @@ class TransformerStack : public ZooStack {
     if (t_.tied) layer.weight_of = embedding;
   }
 
+  // Channels of all queries, and of all keys (or values).
   int Queries() const { return t_.heads * t_.HeadDim(); }
   int Keys() const { return t_.KvHeads() * t_.HeadDim(); }
 

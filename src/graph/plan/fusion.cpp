@@ -16,6 +16,7 @@ bool Plays(const Network& network, int node, ChainPart part) {
   return node >= 0 && network.nodes[node].kind->chain == part;
 }
 
+// Whether the gradient at the mask's output belongs to it alone.
 bool OwnsItsGradient(const Network& network, const Consumers& consumers, int mask) {
   const int consumer = OnlyConsumer(consumers, mask);
   return consumer < 0 || !network.nodes[consumer].kind->hands_gradient_on;
@@ -29,6 +30,8 @@ bool MayBeMasked(const Network& network, const Consumers& consumers, int value) 
   return !producer.chooses_scale && producer.decisions.empty() && !producer.hands_gradient_on;
 }
 
+// Takes the longest chain from this batch norm: the addition if it can, then the relu if it can. A
+// relu that may not take part ends the chain before it.
 Chain FindChain(const Network& network, const Consumers& consumers, const std::set<int>& taken,
                 int batch_norm) {
   Chain chain;
@@ -51,6 +54,8 @@ Chain FindChain(const Network& network, const Consumers& consumers, const std::s
   return chain;
 }
 
+// A conv2d, conv_transpose2d or linear layer that alone reads the chain's output; -1: there is
+// none.
 int FindConsumer(const Network& network, const Consumers& consumers, const Chain& chain) {
   const int consumer = OnlyConsumer(consumers, chain.last());
   return chain.add < 0 && consumer >= 0 && network.nodes[consumer].kind->has_weight ? consumer : -1;
@@ -60,6 +65,7 @@ int FindConsumer(const Network& network, const Consumers& consumers, const Chain
 
 std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits) {
   Consumers consumers = network.Consumers();
+  // The loss is a reader too, or an output of the network could vanish into a chain.
   for (const int output : network.outputs) consumers[output].push_back(-1);  // the loss
   std::vector<Chain> chains;
   std::set<int> taken;  // additions that belong to a chain

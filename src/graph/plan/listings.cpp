@@ -6,6 +6,8 @@
 namespace ada::graph {
 namespace {
 
+// Walks over nodes, not over ops: rows of logs are named and ordered by layers, so that fusion
+// changes none of them. Counts lie where the ops of the plan write them.
 class PointLister {
  public:
   explicit PointLister(const Bindings& bindings)
@@ -20,6 +22,7 @@ class PointLister {
     }
   }
 
+  // Forward in layer order, then backward from the last layer to the first.
   std::vector<RoundingPoint> Roundings() {
     if (!b_.network->reads_tokens()) AddInput();
     for (int i = 0; i < nodes_; ++i) AddForward(i);
@@ -27,6 +30,8 @@ class PointLister {
     return std::move(points_);
   }
 
+  // Decisions in the order of the backward pass: where the branches of a node's output meet comes
+  // before the node's own.
   std::vector<ScalePoint> Scales() {
     std::vector<ScalePoint> scales;
     for (int i = nodes_ - 1; i >= 0; --i) {
@@ -56,6 +61,7 @@ class PointLister {
   }
 
   // node: kLossNode for the logit gradient.
+  // A scale is null for what carries no S: values, weights, and dw, which is unscaled.
   void Add(int node, const char* tensor, const NumberFormat& format, TensorStats LayerStats::*stats,
            const float* scale = nullptr) {
     const std::string layer = node == kLossNode ? "loss" : b_.NameOf(node);
@@ -85,6 +91,7 @@ class PointLister {
     points_.back().block = rule.block;
     points_.back().blocks = &b_.stats.host[i + 1].blocks[IndexOf(operand)];
   }
+  // dx.dy and dx.w are operands only where dx is computed: not in the first layer.
   void AddBackwardOperands(int i) {
     const OpPlan* op = op_of_[i];
     if (!node(i).kind->has_weight || !op || op->dy < 0) return;
@@ -150,6 +157,8 @@ class PointLister {
   std::vector<RoundingPoint> points_;
 };
 
+// Follows ops, as an observer is shown what really lies in memory: nothing inside a chain, and no
+// tensor that a consumer computes anew.
 class ObservationLister {
  public:
   explicit ObservationLister(const Bindings& bindings) : b_(bindings), plan_(*bindings.plan) {}
@@ -165,6 +174,7 @@ class ObservationLister {
   }
 
  private:
+  // x is not shown of layers that join, which have several, nor of embeddings, whose x is tokens.
   void AddForward(const OpPlan& op, std::vector<ObservedTensor>& seen) const {
     const Node& node = b_.network->nodes[op.node];
     const Node& last = b_.network->nodes[op.last()];
@@ -182,6 +192,7 @@ class ObservationLister {
       AddGradient(b_.NameOf(op.last()), "dy", op.dy, sum ? op.dy : -1);
     }
     if (op.recomputed >= 0) return;
+    // The dx of a concatenation are parts of its dy, which was shown.
     const bool joins = b_.network->nodes[op.node].kind->joins;
     for (const int dx : op.dx) {
       if (dx < 0 || (joins && !plan_.gradients[dx].rounds)) continue;

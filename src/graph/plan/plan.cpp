@@ -16,6 +16,9 @@ bool MayNeedAllMoments(const scaling::LayerRule& rule) {
   return scaling::MayNeedMoments(rule) && !size_will_do;
 }
 
+// Plays the execution through, step by step (`now_`), and writes down what each step reads and
+// writes. Forward first, which says how long values live; then backward from the loss, where each
+// op takes the gradients that its consumers left in contributions_, summed where there are several.
 class ExecutionPlanner {
  public:
   ExecutionPlanner(const Network& network, const PlanSpec& spec)
@@ -46,6 +49,7 @@ class ExecutionPlanner {
     return (op.recomputed >= 0 ? network_.nodes[op.recomputed] : node(op)).inputs[0];
   }
 
+  // The life begins at the current step; Touch prolongs it to each later step that reads.
   int NewBuffer(const Shape& image, const TensorStorage& stored_as) {
     const std::int64_t numel = image.per_image() * spec_.images;
     plan_.buffers.push_back(
@@ -72,6 +76,7 @@ class ExecutionPlanner {
     for (std::size_t i = 1; i < node(op).inputs.size(); ++i) TouchValue(node(op).inputs[i]);
   }
   void TouchGradient(int gradient) { Touch(plan_.gradients[gradient].buffer); }
+  // Awaited contributions keep a buffer from being overwritten in place (FitsInPlace).
   void Contribute(int value, const Contribution& contribution) {
     contributions_[value].push_back(contribution);
     ++awaited_[plan_.gradients[contribution.gradient].buffer];
@@ -84,6 +89,8 @@ class ExecutionPlanner {
   void PlanBackward();
   void PlanOpBackward(int index);
   void ReadForBackward(const OpPlan& op);
+  // The complete gradient of a value, as one number of plan_.gradients: the only contribution, or
+  // the sum of all. Called when every consumer has been planned.
   int GradientOf(int value);
   int SumBranches(int value, std::vector<Contribution>& contributions);
   void MakeRounded(GradientPlan& gradient);
@@ -97,12 +104,15 @@ class ExecutionPlanner {
   const Network& network_;
   const PlanSpec& spec_;
   const int values_;
+  // By value: whether a gradient of it is needed.
   const std::vector<bool> needs_;
+  // By value; a consumer that is not planned yet is missing.
   std::vector<std::vector<Contribution>> contributions_;
   std::map<int, int> awaited_;  // by buffer: contributions in it that are not read yet
   std::set<int> read_;          // gradients that an op planned so far reads
   Plan plan_;
   int now_ = 0;
+  // Groups are numbers that mean nothing else: two gradients with one number need no common scale.
   int scale_groups_ = 0;
 };
 
@@ -131,6 +141,8 @@ void ExecutionPlanner::PlaceOps() {
   }
 }
 
+// A chain's output is written at the place of its last layer; a chain with a consumer has no
+// buffer, and its input is read by the consumer (StoredInput), maybe later.
 void ExecutionPlanner::PlanForward() {
   plan_.value_buffers.assign(values_, -1);
   if (!network_.reads_tokens()) plan_.value_buffers[0] = NewValueBuffer(0);
@@ -144,6 +156,8 @@ void ExecutionPlanner::PlanForward() {
   for (const int output : network_.outputs) TouchValue(output);
 }
 
+// The first op that reads a value as its x may take the maximum on its way. Only where rounding is
+// to nearest and storage is the format itself can it be found again in what is stored.
 void ExecutionPlanner::DeferAmaxOfValues() {
   plan_.amax_takers.assign(values_, -1);
   for (int i = 0; i < values_ - 1; ++i) {
@@ -183,6 +197,8 @@ void ExecutionPlanner::MakeRounded(GradientPlan& gradient) {
 }
 
 // Whether dx may lie where dy does: read value by value, and by nobody else from now on.
+// Not where an addition in the chain hands the same dy on, nor where another op still waits for it,
+// nor where dx would need wider storage.
 bool ExecutionPlanner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
   const GradientPlan& dy = plan_.gradients[op.dy];
   const bool handed_on = op.addend >= 0 && needs_[op.addend];
@@ -190,6 +206,8 @@ bool ExecutionPlanner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
          dy.stored_as.storage == dx.storage;
 }
 
+// It starts as a copy of dy's plan, so that a dx that rounds nothing keeps format, storage, scale
+// and group of its dy.
 int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   const Node& part = node(op);
   GradientPlan dx = plan_.gradients[op.dy];
@@ -209,12 +227,15 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
     const scaling::LayerRule& rule = spec_.rules[op.node];
     op.chooses_scale = true;
     dx.scale = plan_.scales++;
+    // A rule that always gives alpha 1 leaves the scale in its group: sums of branches then need no
+    // common scale for it.
     if (rule.method != scaling::LayerMethod::kPass) dx.scale_group = scale_groups_++;
     if (part.kind->chooses_scale) AskMoments(op, rule);
   }
   return NewGradient(dx);
 }
 
+// The op that writes dy takes them, while it has the values at hand.
 void ExecutionPlanner::AskMoments(const OpPlan& op, const scaling::LayerRule& rule) {
   if (!scaling::MayNeedMoments(rule)) return;
   GradientPlan& dy = plan_.gradients[op.dy];
@@ -235,6 +256,7 @@ void ExecutionPlanner::PlanAttention(OpPlan& op) {
   const auto passes = [&](std::size_t decision) {
     return rule(decision).method == scaling::LayerMethod::kPass;
   };
+  // Decisions dv and ds look at dy itself; dq and dk at ds, which no tensor of the plan holds.
   AskMoments(op, rule(0));
   AskMoments(op, rule(1));
   op.ds_scale = plan_.scales++;
@@ -252,6 +274,8 @@ void ExecutionPlanner::PlanAttention(OpPlan& op) {
     dx.stored_as = spec_.storage->attention.at(op.node).gradients;
     dx.rounds = true;
     dx.scale = plan_.scales++;
+    // S of dq and dk is that of ds times alpha, and ds has a decision of its own; dv comes straight
+    // from dy.
     const bool passes_on = passes(kDecisions[i]) && (i == 2 || passes(1));
     dx.scale_group = passes_on ? dy_group : scale_groups_++;
     if (!needs_[value]) {
@@ -266,6 +290,8 @@ void ExecutionPlanner::PlanAttention(OpPlan& op) {
   }
 }
 
+// The same buffer and scale as dy: the op zeroes values in place, which were counted where they
+// were rounded.
 int ExecutionPlanner::NewMasked(const OpPlan& op) {
   GradientPlan masked = plan_.gradients[op.dy];
   masked.source = GradientPlan::Source::kMasked;
@@ -274,6 +300,9 @@ int ExecutionPlanner::NewMasked(const OpPlan& op) {
   return NewGradient(masked);
 }
 
+// The order of consumers, whatever the order in which they ran: the sum is that of the unfused
+// execution. Branches of different groups need their largest magnitudes, to choose a scale at which
+// all fit.
 int ExecutionPlanner::SumBranches(int value, std::vector<Contribution>& contributions) {
   std::stable_sort(
       contributions.begin(), contributions.end(),
@@ -319,6 +348,8 @@ int ExecutionPlanner::GradientOf(int value) {
                                             : SumBranches(value, contributions);
 }
 
+// An op without a backward step of its own (an addition) passes its dy on as the contribution of
+// each input, in one buffer.
 void ExecutionPlanner::PlanOpBackward(int index) {
   OpPlan& op = plan_.ops[index];
   op.dy = GradientOf(op.output);
@@ -359,6 +390,8 @@ void ExecutionPlanner::PlanBackward() {
     MakeRounded(loss);
     loss.buffer = NewBuffer(loss.value, loss.stored_as);
     plan_.loss_gradients.push_back(NewGradient(loss));
+    // Consumer number values_ is after all nodes: the loss stands last among the branches of an
+    // output that layers read too.
     Contribute(loss.value, {values_, plan_.loss_gradients.back()});
   }
   for (int index = static_cast<int>(plan_.ops.size()) - 1; index >= 0; --index) {

@@ -62,6 +62,8 @@ struct BackwardStep {
   int op = -1, branch = -1;
 };
 
+// Made by MakePlan, read by Builder, OpMaker and the listings. Gradients, buffers and scales are
+// indices into its vectors; nodes and values those of the network.
 struct Plan {
   std::vector<OpPlan> ops;  // forward order
   std::vector<BackwardStep> backward;
@@ -75,6 +77,7 @@ struct Plan {
   int scales = 0;                   // how many S
 };
 
+// Pointers need to live no longer than the call of MakePlan.
 struct PlanSpec {
   std::int64_t images = 1;  // of the largest batch
   const NetworkStorage* storage = nullptr;

@@ -31,6 +31,8 @@ bool WasLaunched() {
   return false;
 }
 
+// Calls are non-blocking ones that are waited for by Patience, which can tell who does not come. A
+// count of MPI is an int, so that one call moves less than 2 GiB.
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MPI_Comm comm, Patience& patience, bool hurries)
@@ -67,6 +69,7 @@ class MpiCommunicator final : public Communicator {
   int rank_ = 0, ranks_ = 1;
 };
 
+// A communicator of one's own keeps messages of different threads apart.
 MPI_Comm CopyOf(MPI_Comm comm) {
   MPI_Comm copy = MPI_COMM_NULL;
   CheckMpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
@@ -88,6 +91,7 @@ std::vector<std::string> HostsOf(int ranks) {
   return hosts;
 }
 
+// The lowest rank of a node stands for it; numbers follow in the order in which ranks name them.
 std::vector<int> NodesOf(int rank, int ranks) {
   MPI_Comm node = MPI_COMM_NULL;
   CheckMpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node),
@@ -105,6 +109,8 @@ std::vector<int> NodesOf(int rank, int ranks) {
   return nodes;
 }
 
+// Members talk to the other processes while they are made, so that all processes make them in the
+// same order.
 class MpiWorld final : public World {
  public:
   explicit MpiWorld(int rank, int ranks)
@@ -144,6 +150,7 @@ class MpiWorld final : public World {
 
 }  // namespace
 
+// Threads of a run send at the same time: sums of gradients on one, all else on another.
 std::unique_ptr<World> StartWorld() {
   if (!WasLaunched()) return nullptr;
   int provided = MPI_THREAD_SINGLE, rank = 0, ranks = 1;

@@ -63,6 +63,7 @@ void Patience::WaitUntil(const std::function<bool()>& done, bool hurries) {
   }
 }
 
+// Messages are empty: their tags say all. The mutex keeps a probe and its receive together.
 void Patience::AnswerAsks() {
   const std::lock_guard lock(mutex_);
   for (;;) {
@@ -76,6 +77,7 @@ void Patience::AnswerAsks() {
 }
 
 // Who answers.
+// Others may be asking at the same time, so that asks are answered here as well.
 std::vector<bool> Patience::AskAll() {
   std::vector<bool> here(static_cast<std::size_t>(ranks_));
   here[static_cast<std::size_t>(rank_)] = true;
@@ -98,6 +100,7 @@ std::vector<bool> Patience::AskAll() {
   return here;
 }
 
+// Nobody missing: then it is the network that lost something.
 void Patience::Report(double waited) {
   const std::vector<bool> here = AskAll();
   std::string missing;

@@ -20,6 +20,9 @@ double SmallestMagnitude(const AdaptiveSettings& settings, const LayerInfo& laye
   return settings.reference ? static_cast<float>(value) : value;
 }
 
+// Has no state: settings are looked up by the layer's name when the graph is built, and statistics
+// become scales in the backend. The lookup copies what it needs, so that the policy outlives the
+// settings it was made of.
 class AdaptivePolicy final : public Policy {
  public:
   AdaptivePolicy(float init_scale, AdaptiveLookup lookup)
@@ -34,6 +37,7 @@ class AdaptivePolicy final : public Policy {
     rule.method = settings.method;
     rule.fixed_scale = settings.scale;
     rule.underflow_target = settings.underflow_target;
+    // Constants of the rule that no backend should compute: they need the inverse error function.
     rule.t = GaussianThreshold(settings.underflow_target);
     rule.phi_inverse = NormalQuantile(settings.underflow_target);
     rule.u_min = SmallestMagnitude(settings, layer);
@@ -52,6 +56,8 @@ class AdaptivePolicy final : public Policy {
     return rule;
   }
 
+  // S of the logit gradient never moves; an attempt that overflows is skipped, and each layer
+  // decides anew in the next.
   ScaleUpdate Update(const StepOutcome& attempt) override {
     return {attempt.overflow ? Action::kSkip : Action::kUpdate, init_scale_, init_scale_, "", ""};
   }

@@ -8,6 +8,7 @@ namespace ada::scaling {
 // Calls visit(key of `a`, key of `b`) for each key that both structs have.
 template <class A, class B, class Visit>
 void EachCommonKey(A& a, B& b, const Visit& visit) {
+// A key that one of the two structs lacks is passed over, so that one list serves all pairs.
 #define ADA_COMMON_KEY(key) \
   if constexpr (requires {  \
                   a.key;    \

@@ -4,6 +4,7 @@
 namespace ada::scaling {
 namespace {
 
+// Both policies: they differ in their name and in the key that the scale is from.
 class ConstantPolicy final : public Policy {
  public:
   ConstantPolicy(std::string_view name, float scale) : name_(name), scale_(scale) {}

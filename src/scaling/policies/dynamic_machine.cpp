@@ -7,6 +7,7 @@
 
 namespace ada::scaling {
 
+// An error leaves the scale as it is: the run ends with the one that overflowed.
 void DynamicMachine::Lower(Move& move, std::string reason) const {
   if (parameters_.error_at_min_scale && arithmetic_.AtFloor(move.scale)) {
     move.error = "gradients overflow at the smallest scale, " + ShortestText(move.scale) +
@@ -24,6 +25,7 @@ void DynamicMachine::Raise(Move& move) const {
   move.reason = std::to_string(parameters_.growth_interval) + " clean steps";
 }
 
+// Each kind is a class; this is the one place that knows them all.
 std::unique_ptr<DynamicMachine> MakeMachine(const DynamicParameters& parameters,
                                             const DynamicTraits& traits) {
   switch (traits.kind) {

@@ -24,6 +24,9 @@ struct Counter {
   std::int64_t least, most;
 };
 
+// Driven by DynamicPolicy: one call for each attempt, OnOverflow or OnClean, which changes `move`.
+// The scale itself is the policy's; a machine holds counters alone, and what Counters names is its
+// whole state.
 class DynamicMachine {
  public:
   DynamicMachine(const DynamicParameters& parameters, const ScaleArithmetic& arithmetic)
@@ -34,6 +37,7 @@ class DynamicMachine {
   // Whether an overflow at this scale is repaired (kSanitize) instead of skipped.
   virtual bool Repairs(double /*scale*/) const { return false; }
   virtual void OnClean(Move& move) = 0;
+  // For saving and loading; the pointers are into the machine.
   virtual std::vector<Counter> Counters() = 0;
 
  protected:

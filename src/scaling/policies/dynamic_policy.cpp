@@ -10,6 +10,8 @@
 namespace ada::scaling {
 namespace {
 
+// Under `deferred` two scales exist: the one of the present attempt, and the one that the attempt
+// before asked for.
 class DynamicPolicy final : public Policy {
  public:
   DynamicPolicy(const DynamicParameters& parameters, const DynamicTraits& traits)
@@ -29,6 +31,8 @@ class DynamicPolicy final : public Policy {
     return machine_->Repairs(deferred_ ? next_ : scale_) ? Action::kSanitize : Action::kSkip;
   }
 
+  // A scale of 0 is only reached by presets without a floor; apex divides by it, and its run ends
+  // there.
   ScaleUpdate Update(const StepOutcome& attempt) override {
     ScaleUpdate update;
     update.before = scale_;
@@ -53,6 +57,7 @@ class DynamicPolicy final : public Policy {
     return state;
   }
 
+  // Everything is read before anything is changed: a bad state leaves the policy as it was.
   void LoadState(const StateMap& state) override {
     const std::vector<Counter> counters = machine_->Counters();
     std::vector<std::string_view> keys{"scale"};
@@ -124,6 +129,8 @@ void CheckKeys(const DynamicParameters& p, const DynamicPreset& preset) {
   check(p.tolerance != preset.parameters.tolerance, "tolerance");
 }
 
+// Bounds within which the machines are defined; the ranges of the keys as such are the
+// configuration's.
 void CheckValues(const DynamicParameters& p) {
   auto text = [](double value) { return ShortestText(value); };
   if (p.growth_interval < 1)
@@ -147,6 +154,7 @@ DynamicParameters ParametersOf(const Settings& settings) {
 
 // Keys that the preset does not know get its machine's defaults too. A bound of 0 that was not
 // given stays unset.
+// A bound of 0 means none in the parameters, and unset in the settings.
 void Fill(Settings& settings) {
   const DynamicParameters p = Resolved(ParametersOf(settings));
   const bool floor = settings.min_scale || p.min_scale != 0;

@@ -12,6 +12,8 @@
 namespace ada::scaling {
 namespace {
 
+// Counts only the last attempt of each period, so that all others cost nothing; the scale moves
+// after it, by a factor of two.
 class HistogramPolicy final : public Policy {
  public:
   explicit HistogramPolicy(const HistogramParameters& parameters)

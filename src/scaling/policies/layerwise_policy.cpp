@@ -13,6 +13,7 @@
 namespace ada::scaling {
 namespace {
 
+// One layer's machine: the scale as its dx carries it.
 struct Layer {
   std::string name;
   LayerwiseSettings settings;
@@ -38,6 +39,8 @@ struct Layer {
   }
 };
 
+// Each layer's dx carries the layer's S whatever its dy carried (LayerMethod::kState). The trainer
+// hands LayerScale to the layers before each attempt and reports which of them overflowed after it.
 class LayerwisePolicy final : public Policy {
  public:
   LayerwisePolicy(float init_scale, LayerwiseLookup lookup)
@@ -61,6 +64,7 @@ class LayerwisePolicy final : public Policy {
     return rule;
   }
 
+  // 1 for a layer without a rule.
   double LayerScale(const std::string& layer) const override {
     const Layer* found = Find(layer);
     return found == nullptr ? 1 : found->scale;
@@ -105,6 +109,7 @@ class LayerwisePolicy final : public Policy {
     return state;
   }
 
+  // The keys are those that saving would write for the layers of this run.
   void LoadState(const StateMap& state) override {
     std::vector<std::string> names;
     for (const auto& [key, value] : SaveState()) names.push_back(key);

@@ -18,6 +18,8 @@ constexpr float kReferenceLogMax = 16;
 float AtLeast(float value, float bound) { return value < bound ? bound : value; }
 float AtMost(float value, float bound) { return value > bound ? bound : value; }
 
+// Two averages of log2 of the largest gradient, a fast one for the mean and a slow one for the
+// variance, each corrected for its start as Adam's moments are.
 class LogMaxPolicy final : public Policy {
  public:
   explicit LogMaxPolicy(const LogMaxParameters& parameters) : p_(parameters) {}
@@ -37,6 +39,8 @@ class LogMaxPolicy final : public Policy {
     ScaleUpdate update;
     update.before = scale_;
     if (overflow) update.action = Action::kSkip;
+    // The original enters 2^log_max, not log_max, for an overflow, and the -inf of a gradient of
+    // zeros: both are followed.
     if (p_.reference) {
       Enter(overflow ? std::pow(2.0f, static_cast<float>(p_.log_max)) : Log2(amax));
     } else if (overflow || amax > 0) {  // gradients that are all zero say nothing

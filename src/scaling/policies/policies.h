@@ -62,12 +62,16 @@ struct LayerwiseSettings {
   double min_scale = 0x1p-126, max_scale = 0x1p126;
 };
 
+// beta1 and beta2 are the shares that the averages keep at each attempt; log_max and
+// overflow_std_dev in powers of two and in standard deviations.
 struct LogMaxParameters {
   bool reference = false;
   double beta1 = 0.99, beta2 = 0.999, overflow_std_dev = 3.09, log_max = 16;
   double min_scale = 1, max_scale = 16384;
 };
 
+// update_period in attempts; bin_edge a share of the format's largest value, threshold a share of
+// the values.
 struct HistogramParameters {
   double init_scale = 65536;
   std::int64_t update_period = 1000;

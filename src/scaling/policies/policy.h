@@ -14,6 +14,7 @@
 
 namespace ada::scaling {
 
+// Known before training, from shapes and formats; the same in training and replay.
 struct LayerInfo {
   std::string name;
   double fan_reference = 1;     // out_features, or out_channels * kh * kw
@@ -57,6 +58,10 @@ std::string WhyForGood(double scale);
 // What a reason adds for such a scale: "; it is 0 now for good, since any factor leaves it 0".
 std::string StaysForGood(double scale);
 
+// One object for a run, made by MakePolicy and called by one thread. Order of calls: RuleFor for
+// each layer, Start where it is awaited, or LoadState; then for each attempt Scale, LayerScale,
+// RequiredStats and OnOverflow, and Update after it. Two that were told the same are in the same
+// state: processes of one run each have their own.
 class Policy {
  public:
   virtual ~Policy() = default;

@@ -55,6 +55,7 @@ struct DynamicPreset {
   DynamicTraits traits;
 };
 
+// In the order of lists and messages.
 const std::vector<DynamicPreset>& DynamicPresets();
 // Throws ConfigError listing the known names.
 const DynamicPreset& FindDynamicPreset(std::string_view name);

@@ -47,6 +47,7 @@ double ScaleArithmetic::Clamped(double scale) const {
   return std::max(floor_, std::min(scale, ceiling_));
 }
 
+// Bounds are not asked for: a start may lie outside of them, where the original does not clamp it.
 bool ScaleArithmetic::Possible(double scale) const {
   if (std::isnan(scale) || std::signbit(scale) || Typed(scale) != scale) return false;
   return std::isfinite(scale) || (!traits_.finite_growth && std::isinf(ceiling_));

@@ -5,6 +5,8 @@
 
 namespace ada::scaling {
 
+// Values are doubles that the scale's type (fp32 or double) holds exactly. Each machine and the
+// policy have a copy; none changes.
 class ScaleArithmetic {
  public:
   // `parameters` are resolved (presets.h).

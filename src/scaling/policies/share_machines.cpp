@@ -25,6 +25,7 @@ class FairseqMachine final : public DynamicMachine {
                                               : "overflow";
       attempts_ = overflows_ = 0;
     }
+    // An error keeps the scale of before: the one that overflowed.
     if (move.scale > kSmallestScale || !parameters_.error_at_min_scale) return;
     move.scale = before;
     move.error = "gradients overflow and the scale, " + ShortestText(before) +

@@ -30,6 +30,8 @@ Ceiling CeilingOf(const Settings& settings) {
   return {bounded ? settings.max_scale : std::nullopt, "scaling.max_scale"};
 }
 
+// Wraps the policy that the settings name and hands every call on. The wrapped one is made with the
+// default start, and once more when Start is called.
 class AutoStartPolicy final : public Policy {
  public:
   explicit AutoStartPolicy(Settings settings) : settings_(std::move(settings)) { Make(); }
@@ -45,6 +47,7 @@ class AutoStartPolicy final : public Policy {
   Action OnOverflow() const override { return policy_->OnOverflow(); }
   ScaleUpdate Update(const StepOutcome& attempt) override {
     ScaleUpdate update = policy_->Update(attempt);
+    // Policies whose scale moves find a smaller one themselves.
     const bool stays = policy_->ConstantScale() && !policy_->OwnsLayerScales();
     if (!attempt.overflow || !stays || update.before <= kLeastAfterOverflow) return update;
     Start(update.before / 2);
@@ -102,6 +105,7 @@ class AutoStartPolicy final : public Policy {
 
 }  // namespace
 
+// Bounds of the policy come last, rounded to a power of two within them.
 StartScale ChooseStart(const Settings& settings, double largest, double u_max) {
   StartScale start;
   double power = 0;

@@ -49,6 +49,7 @@ class CounterMachine final : public DynamicMachine {
   }
 
  private:
+  // Clean attempts that have to come before the one at which the scale grows.
   std::int64_t Full() const { return parameters_.growth_interval + traits_.lag; }
 
   std::string FallReason() const {
@@ -57,6 +58,7 @@ class CounterMachine final : public DynamicMachine {
     return std::to_string(parameters_.hysteresis) + " overflows in a row";
   }
 
+  // Counts up to the limit; the overflow after that one ends the run (mindspore).
   void CountRun(Move& move) {
     if (run_ < traits_.overflows_in_a_row) {
       ++run_;

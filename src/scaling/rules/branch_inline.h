@@ -18,6 +18,8 @@ ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double
   }
   if (!detail::IsFinite(largest)) return smallest;
   if (fitting > 0) return fitting;
+  // No branch's scale fits: halving the smallest keeps the values' order of magnitude; below 1/16 a
+  // power of two is computed at once.
   float target = smallest;
   while (target >= 0.125f && !(largest * target < u_max)) target /= 2;
   if (largest * target < u_max) return target;

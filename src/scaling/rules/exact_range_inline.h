@@ -26,6 +26,8 @@ ADA_HOST_DEVICE inline double SmallestPower(const LayerRule& rule, const Exponen
   const double allowed = rule.underflow_target * static_cast<double>(tail.nonzero);
   double power = 1;
   std::int32_t kept = FirstKept(rule, ratio);
+  // Bins from the limit on were not counted: powers at which they would be lost cannot be judged,
+  // so that the search begins at the first that can.
   for (; kept > tail.limit; kept = FirstKept(rule, ratio * power)) power *= 2;
   std::int64_t lost = 0;
   for (std::int32_t bin = 0; bin < kept; ++bin) lost += tail.bins[bin];
@@ -57,6 +59,7 @@ ADA_HOST_DEVICE inline Unbound ExactRange(const LayerRule& rule, const ExponentT
 
 }  // namespace detail
 
+// `calls` counts this pass already: Decide came first.
 ADA_HOST_DEVICE inline bool WantsTail(const LayerScaler& scaler) {
   const LayerState& state = scaler.state;
   if (scaler.rule.method != LayerMethod::kExactRange) return false;

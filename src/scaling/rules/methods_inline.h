@@ -45,6 +45,7 @@ ADA_HOST_DEVICE inline double Deviation(const TensorMoments& m) {
   return std::sqrt(Greatest(m.mean_square - m.mean * m.mean, 0));
 }
 
+// A method's value before bounds and rounding to a power of two, and the word for it.
 struct Unbound {
   double value;
   Limit limit;

@@ -72,6 +72,8 @@ ADA_HOST_DEVICE inline DecisionError StagesAsReference(const LayerRule& rule, Sc
   return DecisionError::kNone;
 }
 
+// alpha and S_out stay NaN where the original would raise; the trainer ends the run with the
+// error's text.
 ADA_HOST_DEVICE inline void DecideAsReference(LayerScaler& scaler, const Observation& seen,
                                               bool update) {
   const LayerRule& rule = scaler.rule;

@@ -65,6 +65,7 @@ ADA_HOST_DEVICE inline void TakeUnbound(LayerScaler& scaler, const Observation& 
     state.unbound_limit = u.limit;
     state.tail_is_new = false;
   }
+  // Before the first tail there is nothing to update from, and nothing stale either.
   const bool first = rule.method == LayerMethod::kExactRange && state.tail.scale_in == 0;
   out.unbound = state.unbound;
   out.limit = update || first ? state.unbound_limit : Limit::kStale;
@@ -104,6 +105,9 @@ ADA_HOST_DEVICE inline bool MayNeedMoments(const LayerRule& rule) {
   return detail::LooksAtMoments(rule.method);
 }
 
+// Three ways out before the stages: no scale at all, the authors' program, numbers that cannot be
+// used. A layer whose pass cannot be used counts no call, so that update_interval counts good
+// passes.
 ADA_HOST_DEVICE inline void Decide(LayerScaler& scaler, const Observation& seen, float scale_in) {
   const LayerRule& rule = scaler.rule;
   ScaleDecision& out = scaler.decision;

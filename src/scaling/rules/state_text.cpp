@@ -43,6 +43,7 @@ void ExpectKeys(const StateMap& state, std::string_view policy,
   }
 }
 
+// from_chars takes neither the prefix 0x nor a second sign.
 double ReadHex(const StateMap& state, const std::string& key) {
   const std::string& text = state.at(key);
   std::string_view rest = text;
@@ -93,6 +94,7 @@ bool IsPlausible(const ExponentTail& tail) {
          tail.limit < ExponentTail::kBins && tail.largest >= 0 && std::isfinite(tail.largest);
 }
 
+// Damaged text must not become bins that a rule trusts: counts are checked against `nonzero`.
 void ReadTail(const StateMap& state, LayerState& loaded) {
   const std::string& text = state.at("tail");
   const auto bad = [&] { BadValue("tail", text, "a tail of exponents"); };
@@ -132,6 +134,7 @@ StateMap SaveLayerState(const LayerState& state) {
   return saved;
 }
 
+// "tail" is optional, all others are not.
 LayerState LoadLayerState(const StateMap& state, const std::string& layer) {
   StateMap always = state;
   always.erase("tail");

@@ -50,6 +50,7 @@ void TakeScale(const TensorScaleHistory& history, float newest, TensorScaler& sc
 
 }  // namespace
 
+// Until the ring is full it grows at its end, where `next` points as well.
 void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& scaler) {
   const TensorScaleRule& rule = history.rule;
   ADA_CHECK(rule.history >= 1);

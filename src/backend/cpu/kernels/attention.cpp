@@ -10,6 +10,7 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
+// The same number in all sets, so that sums are taken in one order.
 constexpr int kLanes = 16;
 #define ADA_ALWAYS inline __attribute__((always_inline))
 
@@ -19,6 +20,7 @@ ADA_ALWAYS double Sum(const double* lanes) {
   return sum;
 }
 
+// A NaN compares false and is passed over; AllFinite finds it afterwards.
 ADA_ALWAYS float Largest(const float* s, std::int64_t n) {
   float lanes[kLanes], largest = -HUGE_VALF;
   for (int k = 0; k < kLanes; ++k) lanes[k] = -HUGE_VALF;
@@ -41,6 +43,7 @@ ADA_ALWAYS float Smallest(const float* s, std::int64_t n) {
   return smallest;
 }
 
+// By the largest bit pattern of magnitudes: those of inf and NaN are above all others.
 ADA_ALWAYS bool AllFinite(const float* s, std::int64_t n) {
   std::uint32_t largest = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -51,6 +54,7 @@ ADA_ALWAYS bool AllFinite(const float* s, std::int64_t n) {
 }
 
 // Where all that is seen lies within fp32's normal range.
+// Exponentials in fp32, which become vectors; their sum in double, lane by lane.
 ADA_ALWAYS void NarrowRow(float factor, float top, std::int64_t n, float* s) {
   double lanes[kLanes] = {};
   std::int64_t i = 0;
@@ -69,6 +73,7 @@ ADA_ALWAYS void NarrowRow(float factor, float top, std::int64_t n, float* s) {
 }
 
 // Computes a row of any scores in double.
+// Exponentials are computed twice, since there is no room for doubles; such rows are rare.
 ADA_ALWAYS void WideRow(float factor, float top, std::int64_t n, float* s) {
   double sum = 0;
   for (std::int64_t j = 0; j < n; ++j) sum += WideExponential(s[j], top, factor);
@@ -78,6 +83,8 @@ ADA_ALWAYS void WideRow(float factor, float top, std::int64_t n, float* s) {
 
 }  // namespace
 
+// What a row does not see, and what fills up its last vector, becomes zero: the products after it
+// run over whole rows.
 void Probabilities(const AttentionRows& given, float factor, float* s) {
   const AttentionRows a = given;
   for (std::int64_t r = 0; r < a.rows; ++r, s += a.step) {
@@ -91,6 +98,7 @@ void Probabilities(const AttentionRows& given, float factor, float* s) {
   }
 }
 
+// p is the one that is not rounded. The sum is in double, as dp and it nearly cancel.
 void ScoreGradient(const AttentionRows& given, const float* p, float* dp) {
   const AttentionRows a = given;
   for (std::int64_t r = 0; r < a.rows; ++r, p += a.step, dp += a.step) {
@@ -109,6 +117,7 @@ void ScoreGradient(const AttentionRows& given, const float* p, float* dp) {
   }
 }
 
+// Defined in matrix.cpp.
 void Matrix(const MatrixArgs&);
 void TransposeMatrix(const float* from, std::int64_t rows, std::int64_t columns,
                      std::int64_t from_step, float* to, std::int64_t to_step);

@@ -14,6 +14,7 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
+// Pixels of which fp32 sums are made before they are added to others.
 constexpr std::int64_t kRun = 256;
 // pixels(begin, end, run) for runs of at most 256 pixels.
 template <class Run>
@@ -92,6 +93,8 @@ void ChannelMoments(TensorSpan in, std::int64_t pixels, std::int64_t channels, f
 
 namespace {
 
+// Without an addend y is rounded and stored, else y is rounded in registers and the rounded sum is
+// stored. The relu comes after the last rounding.
 template <class Mode, bool kRelu, bool kAdd, int kMost, class CounterY, class CounterSum>
 ADA_INLINE void Normalize(const BatchNormForwardArgs& a, CounterY& y_counter,
                           CounterSum& sum_counter) {
@@ -137,6 +140,7 @@ void BatchNormForward(const BatchNormForwardArgs& a) {
     using Mode = decltype(mode);
     auto run = [&](auto count) {
       Counter<Mode, count(), Moments::kNone> y(a.y), sum(a.sum);
+      // Counting keeps values in a buffer of one column at a time.
       constexpr int kMost = count() ? 1 : kTogether<Mode>;
       if (add && a.relu)
         Normalize<Mode, true, true, kMost>(a, y, sum);
@@ -171,6 +175,7 @@ ADA_INLINE F Masked(const TensorSpan& dy, const TensorSpan& out, std::int64_t i,
 }
 }  // namespace
 
+// The mask is applied while dy is read for the sums: BatchNormBackward reads a masked dy.
 void BatchNormSums(const BatchNormSumsArgs& a) {
   Dispatch({a.dy, a.x, a.out}, [&](auto mode) {
     using Mode = decltype(mode);
@@ -213,6 +218,9 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
 
 namespace {
 
+// dx = (dy - mean(dy) - xhat * mean(dy * xhat)) * factor, with slope = mean(dy * xhat) / deviation.
+// Sums of moments wait in `later` where several columns are walked down together, so that they are
+// added as if one came after the other.
 template <class Mode, int kMost, class Stats>
 ADA_INLINE void Differentiate(const BatchNormBackwardArgs& a, Stats& counter) {
   typename Stats::LaterSums later;
@@ -257,6 +265,7 @@ void BatchNormBackward(const BatchNormBackwardArgs& a) {
     DispatchStats<Mode>(a.dx_rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.dx_rounding);
       constexpr int kMost = count() ? 1 : kTogether<Mode>;
+      // `later` has room for so many runs; more pixels are walked down one column at a time.
       if (a.pixels <= kRun * kMostRuns)
         Differentiate<Mode, kMost>(a, counter);
       else

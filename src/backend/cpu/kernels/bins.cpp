@@ -23,12 +23,15 @@ ADA_INLINE Unsigned AddNext(Unsigned (&places)[kQuickPlaces], Next& next) {
 
 }  // namespace
 
+// Bins are cleared here, so that one of no values is all zeros.
 BinTally::BinTally(const Rounding& rounding) : bins_(rounding.bins) {
   if (bins_ == nullptr) return;
   mantissa_ = rounding.bins_mantissa;
   *bins_ = BlockBins{};
 }
 
+// The usual run has all its values within 32 exponents and is whole: it is counted from where it
+// lies. Others are copied, since what has no bit is taken out of the copy.
 void BinTally::Add(const float* x, int n, const std::uint32_t* smallest, std::uint32_t largest) {
   ChooseLowest(largest);
   for (int first = 0; first < n; first += kRun, ++smallest) {
@@ -48,6 +51,7 @@ void BinTally::Add(const float* x, int n, const std::uint32_t* smallest, std::ui
 
 // Bits reach one exponent beyond the largest, where there is one, unless the last ones serve as
 // well.
+// Changing the window empties the sums, which costs more than a window that is a little too high.
 void BinTally::ChooseLowest(std::uint32_t largest) {
   constexpr int kFinite = 254;  // the largest exponent's field; inf and NaN have no bit
   const int top = std::min(static_cast<int>(largest >> 23), kFinite);
@@ -83,6 +87,8 @@ void BinTally::TakeOther(std::uint32_t u) {
 }
 
 // The words of kRun values; zeros have none of these bits.
+// The first four places of the sums are added for all 16 words at once, as a tree of adders; the
+// carry then ripples through the others.
 void BinTally::AddWords(const float* values) {
   constexpr int kWords = kRun / kLanes;
   if (words_ + kWords >= 1 << kPlaces) Empty();
@@ -112,6 +118,7 @@ void BinTally::AddWords(const float* values) {
 }
 
 // Adds the sums to the bins.
+// Turns sums by place into counts by bit: place p of a bit stands for 2^p.
 void BinTally::Empty() {
   if (words_ == 0) return;
   std::uint32_t* const counts = bins_->counts + (lowest_ - 127 - BlockBins::kLowest);
@@ -127,6 +134,7 @@ void BinTally::Empty() {
   words_ = 0;
 }
 
+// Zeros are what nothing else has counted; zeros that filled up vectors never were.
 void BinTally::Finish(std::int64_t values) {
   if (bins_ == nullptr) return;
   Empty();

@@ -8,6 +8,8 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 // Fills the rounding's BlockBins, where it has any.
+// One block's tally: Add for each filling of the caller's buffer, then Finish. Does nothing where
+// no bins are wanted.
 class BinTally {
  public:
   static constexpr int kRun = 16 * kLanes;  // values that are looked at together
@@ -22,6 +24,7 @@ class BinTally {
   void Finish(std::int64_t values);
 
  private:
+  // 32 exponents have a bit at a time; twelve places count up to 4095 words in each lane.
   static constexpr int kBits = 32, kPlaces = 12;
 
   // (u - offset()) >> 23: the bit of a magnitude u. The divisor's mantissa takes one off the

@@ -7,9 +7,11 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 // What the scales of the tensor come to, lane by lane.
+// As TensorFactor of core/blocks: amax of the tensor, and its scale both ways.
 struct TensorFactors {
   F amax, encode, decode;
 };
+// Values are multiplied by `encode` before they are rounded and by `decode` after it.
 struct BlockFactors {
   F encode, decode;
 };
@@ -19,6 +21,7 @@ struct Fp8BlockFactors : BlockFactors {
 };
 
 // A format's grids, of scalars and of vectors.
+// Made once for a call and read by every block.
 struct BlockRules {
   BlockGrid grid;
   Grid element, scale;
@@ -29,6 +32,7 @@ ADA_OUTLINE BlockRules RulesOf(const BlockFormat& format, bool bf16_input) {
   NumberFormat element = format.element;
   element.saturate = true;
   rules.element = Grid(element);
+  // The scales of blocks are fp8_e4m3 without infinity.
   rules.scale = Grid(NumberFormat{4, 3, 7, false, true, true, true});
   return rules;
 }
@@ -37,6 +41,8 @@ ADA_OUTLINE BlockRules RulesOf(const BlockFormat& format, bool bf16_input) {
 ADA_INLINE F AtMost(F x, float largest) { return Select(x > Fill(largest), Fill(largest), x); }
 ADA_INLINE F AtLeast(F x, float least) { return Select(x < Fill(least), Fill(least), x); }
 
+// Scales that are powers of two: `code` is the biased exponent of the scale as it is stored. The
+// rules differ in how amax / top is rounded to a power of two.
 ADA_INLINE BlockFactors E8M0Factors(const BlockGrid& grid, U amax) {
   const U infinity = FillU(kInfinityBits);
   U bits = amax;
@@ -57,6 +63,7 @@ ADA_INLINE BlockFactors E8M0Factors(const BlockGrid& grid, U amax) {
   }
   // 2^-127 is below fp32's normal numbers.
   const U decode = Select(code == I{}, FillU(0x400000u), (U)code << 23);
+  // The reciprocal of a power of two is exact.
   const I inverse = 254 - code;
   const U encode = Select(inverse == I{}, FillU(0x400000u), (U)inverse << 23);
   const I is_nan = (I)bits >= (I)infinity;
@@ -64,6 +71,9 @@ ADA_INLINE BlockFactors E8M0Factors(const BlockGrid& grid, U amax) {
           Float(Select(is_nan, FillU(kQuietNanBits), decode))};
 }
 
+// Scales in fp8 under a scale of the tensor, in the three ways of the programs that have them:
+// modelopt, Transformer Engine, torchao. Which operations come in which order decides about the
+// last bit.
 ADA_INLINE Fp8BlockFactors Fp8Factors(const BlockRules& rules, const TensorFactors& tensor,
                                       F amax) {
   const BlockGrid& grid = rules.grid;
@@ -85,6 +95,8 @@ ADA_INLINE Fp8BlockFactors Fp8Factors(const BlockRules& rules, const TensorFacto
   return {{tensor.encode / stored, stored * tensor.decode}, stored};
 }
 
+// Scales in fp32. A block of zeros has the scale 1; where the quotient is infinite the largest
+// number stands for it.
 ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
   const U infinity = FillU(kInfinityBits);
   F encode = grid.top / amax;
@@ -99,6 +111,7 @@ ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
   return {Select(zero, Fill(1), encode), Select(zero, Fill(1), 1.0f / encode)};
 }
 
+// Not inlined: E8M0, the common case, stays small in every loop.
 ADA_OUTLINE BlockFactors OtherFactors(const BlockRules& rules, const TensorFactors& tensor,
                                       float tensor_part, F amax) {
   if (rules.grid.kind == BlockScale::kFp32) return Fp32Factors(rules.grid, amax);

@@ -5,6 +5,7 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 // Gives those of lines (first, row) to (first + lanes - 1, row).
+// Lanes after the last line get zeros, and what they compute is not stored.
 ADA_OUTLINE TensorFactors TensorsOf(const BlockArgs& args, std::int64_t first, std::int64_t row,
                                     int lanes) {
   if (!args.tensor_each) return Broadcast(args.tensors[0]);
@@ -23,6 +24,7 @@ void QuantizeLanes(const BlockArgs& args, const BlockRules& rules) {
   const Rounder16<kStochastic, kDivides> round(rules, args);
   const TensorSpan from = args.from, to = args.to;
   const std::int64_t block = args.format.block, tall = args.format.square ? block : 1;
+  // A tile is `tall` lines high where blocks are square, else one; the last ones of a side are cut.
   const auto tile = [&](std::int64_t row, std::int64_t begin) __attribute__((always_inline)) {
     const std::int64_t rows = row + tall < layout.rows ? tall : layout.rows - row;
     const std::int64_t columns = begin + block < layout.length ? block : layout.length - begin;
@@ -31,6 +33,7 @@ void QuantizeLanes(const BlockArgs& args, const BlockRules& rules) {
         layout.matrices, [&](std::int64_t m, int lanes, auto tail) __attribute__((always_inline)) {
           constexpr bool kTail = decltype(tail)::value;
           U largest{};
+          // First pass: the largest magnitude of each of the sixteen blocks.
           for (std::int64_t r = 0; r < rows; ++r) {
             const std::int64_t line = first + r * layout.row_stride + m;
             for (std::int64_t i = 0; i < columns; ++i)
@@ -39,6 +42,8 @@ void QuantizeLanes(const BlockArgs& args, const BlockRules& rules) {
           }
           const BlockFactors factors = FactorsOf(rules, largest, args.tensor_part,
                                                  [&] { return TensorsOf(args, m, row, lanes); });
+          // Second pass: every value once more, rounded under its block's scale. The block is still
+          // in the cache.
           const F encode = factors.encode, decode = factors.decode;
           for (std::int64_t r = 0; r < rows; ++r) {
             const std::int64_t begin_at = first + r * layout.row_stride + m;

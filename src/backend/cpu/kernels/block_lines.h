@@ -4,6 +4,7 @@
 
 namespace ada::backend::cpu::ADA_ISA {
 
+// LargestOf goes through memory; a block has only a few vectors, so that this matters here.
 ADA_INLINE std::uint32_t LargestLane(U v) {
 #if defined(__AVX512F__)
   return _mm512_reduce_max_epu32((__m512i)v);
@@ -39,6 +40,8 @@ struct Piece {
   int lanes, tile;
 };
 // Cuts tiles into pieces, some at a time: what a loop over them needs is then loaded once for all.
+// Two passes go over the same pieces (the largest magnitude, then rounding): where all fit into
+// `pieces` the second one finds them there.
 class PieceWalk {
  public:
   PieceWalk(const Tile* tiles, int count, std::int64_t row_stride)
@@ -92,6 +95,8 @@ ADA_INLINE void StorePiece(const TensorSpan& to, const Piece& piece, F v) {
 }
 
 // The words of kGroup pieces, or of those that there are.
+// Words of several pieces are made together where pieces are evenly spaced, as they are within a
+// tile.
 template <class Round>
 ADA_INLINE void WordsOfPieces(const Round& round, const Piece* pieces, int count, U* words) {
   if constexpr (Round::kGroup == 1) return round.WordsOf(pieces[0].at, kLanes, words);
@@ -107,6 +112,7 @@ ADA_INLINE void WordsOfPieces(const Round& round, const Piece* pieces, int count
 }
 
 // The largest magnitudes of sixteen tiles.
+// A vector for each tile collects lane by lane; lanes are joined at the end.
 template <class From>
 ADA_INLINE U LargestOfTiles(const TensorSpan& from, PieceWalk& walk, int count) {
   U most[kLanes] = {};
@@ -133,6 +139,8 @@ void QuantizeLines(const BlockArgs& args, const BlockRules& rules) {
   const std::int64_t rows = (layout.rows + tall - 1) / tall;
   const std::int64_t columns = (layout.length + block - 1) / block;
   const std::int64_t all = layout.matrices * rows * columns;
+  // Tiles are numbered by matrix, row and column of tiles; sixteen of them may cross from one
+  // matrix into the next.
   Tile tiles[kLanes];
   std::int64_t m = 0, row = 0, begin = 0;  // of the next tile
   for (std::int64_t first = 0; first < all; first += kLanes) {

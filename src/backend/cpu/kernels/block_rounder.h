@@ -11,6 +11,8 @@ ADA_INLINE TensorFactors Broadcast(const TensorFactor& tensor) {
 }
 
 // How values of blocks are rounded, copied where registers can hold it.
+// kDivides: values are divided by `decode` where the rule does so, which rounds otherwise than a
+// product with its reciprocal.
 template <bool kStochastic, bool kDivides>
 struct Rounder16 {
   Grid grid;
@@ -39,9 +41,11 @@ struct Rounder16 {
       r = RoundStochasticallyToGrid(scaled, words, grid);
     else
       r = RoundToGrid(scaled, grid);
+    // A zero loses its sign and a NaN becomes one; what rounding makes zero keeps its sign.
     if (plain_zeros) r = Select((scaled < F{}) | (scaled > F{}), r, F{});
     if (nan_is_zero) r = Select(scaled == scaled, r, F{});
     const F product = r * decode;
+    // -0 + 0 is 0.
     return kDivides ? product + F{} : product;
   }
 };

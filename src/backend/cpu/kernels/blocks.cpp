@@ -10,6 +10,8 @@ namespace {
 
 TensorSpan SpanOf(const float* values) { return {const_cast<float*>(values), Storage::kF32}; }
 
+// stride 1: values of a line are neighbors in memory. Else matrices are: one of the two is 1
+// (BlockArgs::layout).
 template <class To, bool kStochastic, bool kDivides>
 void QuantizeAs(const BlockArgs& args, const BlockRules& rules) {
   ForStorage(args.from.storage, [&](auto mode) {
@@ -33,6 +35,7 @@ void Quantize(const BlockArgs& args) {
                     : QuantizeAs<ModeF32, false, false>(args, rules);
 }
 
+// Bits travel as fp32 lanes, which loads and stores copy as they are.
 void LargestEach(const float* x, std::uint32_t* largest, std::int64_t n) {
   const TensorSpan from = SpanOf(x), to = SpanOf(reinterpret_cast<const float*>(largest));
   ForValues(
@@ -44,6 +47,8 @@ void LargestEach(const float* x, std::uint32_t* largest, std::int64_t n) {
       });
 }
 
+// A butterfly of four stages over 16 rows, all of them in registers where there are 16; 0.25 = 1 /
+// sqrt(16) keeps the length of a column.
 template <class From, class To>
 void HadamardOf(const HadamardSigns& signs, const TensorSpan& from, const TensorSpan& to,
                 std::int64_t step, std::int64_t lanes, const NumberFormat& format) {

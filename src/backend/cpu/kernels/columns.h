@@ -16,6 +16,7 @@ inline constexpr int kTogether =
 
 // body(c, lanes, tail, columns) for each group of `columns` columns of 16 channels: kMost where
 // there are as many, else one.
+// The last group may be partial: `tail` is then std::true_type, and `lanes` below 16.
 template <int kMost, class Body>
 ADA_INLINE void ForColumns(std::int64_t channels, Body&& body) {
   std::int64_t c = 0;
@@ -36,6 +37,7 @@ ADA_INLINE void ForChannels(std::int64_t channels, Body&& body) {
   for (; c + kLanes <= channels; c += kLanes) body(c, kLanes, std::false_type{});
   if (c < channels) body(c, static_cast<int>(channels - c), std::true_type{});
 }
+// A vector of parameters by channel, always fp32.
 template <bool kTail>
 ADA_INLINE F Parameter(const float* p, std::int64_t c, int lanes) {
   return LoadAt<ModeF32, kTail>(TensorSpan{const_cast<float*>(p), Storage::kF32}, c, lanes);
@@ -49,6 +51,7 @@ struct Parameters {
   ADA_INLINE F operator[](int k) const { return v[k]; }
   F v[kColumns];
 };
+// Writes only lanes that are channels.
 template <bool kTail>
 ADA_INLINE void SetParameter(float* p, std::int64_t c, int lanes, F v) {
   StoreAt<ModeF32, kTail>(TensorSpan{p, Storage::kF32}, c, lanes, v);

@@ -75,6 +75,9 @@ ADA_INLINE Unsigned FullAdd(Unsigned& sum, Unsigned a, Unsigned b) {
 }
 
 // The smallest that is not zero, the largest, and how many are zeros.
+// Lanes of bits of magnitudes. Zeros are no smallest: where all are zero, min stays at its start.
+// The AVX-512 version counts down at each value that is not zero; the caller adds the number of
+// all.
 struct ExtremeLanes {
   Ints min = Ints{} + 0x7fffffff, max{}, zeros{};
 
@@ -119,6 +122,8 @@ ADA_INLINE std::int32_t Smallest(Ints v) {
 }
 
 // Numbers of magnitudes u, 1 <= u < end, for several ends, lane by lane.
+// One subtraction turns "from 1 to below end" into one signed comparison: 0 becomes the largest
+// number.
 template <int kEnds>
 class Counts {
  public:

@@ -18,6 +18,9 @@ inline constexpr int kMostRuns = 64;
 
 // The statistics of a block. A loop works on a copy of the lanes (Begin, End) that nothing points
 // to, so that they stay in registers.
+// Made for one block in one thread: loops between Begin and End, then Finish. kCount: all of
+// BlockStats; kMoments: the rounded_* fields; without either the largest magnitude alone. Loops go
+// to one counter in the order of values, since sums depend on it.
 template <class Mode, bool kCount, Moments kMoments>
 class Counter {
   static constexpr bool kSums = kMoments != Moments::kNone;
@@ -27,6 +30,7 @@ class Counter {
       : rounder_{rounding, kCount || Mode::kNeedsGrid ? Grid(rounding.format) : Grid{}},
         tally_(rounder_, kApart) {}
 
+  // A copy of the running lanes for one inner loop. It may not outlive the counter.
   template <int kColumns = 1>
   class Loop {
    public:
@@ -39,6 +43,7 @@ class Counter {
     ADA_INLINE F Round(F x, std::int64_t i, I valid = I{}, int column = 0) {
       if constexpr (kTail) x = Only(valid, x);
       F r = x;
+      // Counts are of scaled values before and after rounding, what is stored has no scale.
       if constexpr (Mode::kRounding == ModeRounding::kAnyWay) {
         const Rounded v = RoundAnyWay(x, i, rounder_);
         r = v.stored;
@@ -56,11 +61,14 @@ class Counter {
     ADA_INLINE void RoundInto(const TensorSpan& out, std::int64_t i, int lanes, F x,
                               int column = 0) {
       static_assert(!kRelu || !kSums);
+      // A partial vector is rare: it takes the general way.
       if constexpr (kTail) {
         const F r = Round<true>(x, i, FirstLanes(lanes), column);
         Mode::StoreFirst(out, i, lanes, kRelu ? PositivePart(r) : r);
       } else if constexpr (Mode::kRounding == ModeRounding::kCodes &&
                            (!kRelu || Mode::kKeepsSigns)) {
+        // The relu before the rounding gives the same as after it, and saves decoding the code
+        // twice.
         const H code = Mode::Encode(kRelu ? PositivePart(x) : x, rounder_.grid);
         const F r = Mode::Decode(code);
         Measure<false>(x, x, r, r, I{}, column);
@@ -160,10 +168,13 @@ class Counter {
       s.rounded_min = l.low[i] < s.rounded_min ? l.low[i] : s.rounded_min;
       s.rounded_max = l.high[i] > s.rounded_max ? l.high[i] : s.rounded_max;
     }
+    // -0 becomes 0.
     s.rounded_min += 0.0f, s.rounded_max += 0.0f;
     if (s.rounded_square != s.rounded_square) s.rounded_min = s.rounded_max = __builtin_nanf("");
   }
 
+  // Where kFollows, the largest magnitude after rounding is the rounded largest one before it, as
+  // rounding to nearest keeps order: values after it need not be looked at.
   void FinishSize() {
     BlockStats& s = stats_;
     U most = FillU(s.max_bits);
@@ -183,6 +194,7 @@ class Counter {
 
 // Calls f(count, moments) with both as compile-time constants. Where values are counted all moments
 // are taken.
+// Five combinations are compiled for each mode.
 template <class Mode, class Call>
 ADA_INLINE void DispatchStats(const Rounding& rounding, Call&& f) {
   constexpr std::true_type yes;

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint32_t kLargestMagnitude = 0x7fffffffu;
 
 // Bits of the smallest fp32 above `x`, or (or_equal) not below it; x >= 0.
+// The double may lie between two fp32 numbers: `near` is the nearest, above or below it.
 std::uint32_t BitsAbove(double x, bool or_equal) {
   const auto near = static_cast<float>(x);
   const double at = near;
@@ -20,6 +21,8 @@ std::uint32_t BitsAbove(double x, bool or_equal) {
 
 }  // namespace
 
+// Where rounding is to nearest, what becomes zero or subnormal follows from the magnitude before
+// it: thresholds on its bits replace looking at rounded values.
 CountTally::CountTally(const Rounder& rounder, bool apart)
     : rounder_(rounder), apart_(apart), bins_(rounder.rounding) {
   edge_ = EdgeBits(rounder.rounding.edge, rounder.grid.largest_value);
@@ -29,9 +32,12 @@ CountTally::CountTally(const Rounder& rounder, bool apart)
   const double half = format.smallest_subnormal() / 2;
   zero_end_ = BitsAbove(half, false);
   subnormal_end_ = std::max(zero_end_, BitsAbove(format.smallest_normal() - half, true));
+  // What overflows becomes zero or subnormal there: no magnitude is too large for that.
   if (rounder.grid.over < rounder.grid.min_normal) subnormal_end_ = kInfinityBits + 1;
 }
 
+// A column of lanes as wide as the registers at a time, down all kept vectors; every lane adds its
+// own values in their order.
 CountTally::Extremes CountTally::AddSums(const float* x, int n, Sums& sums) {
   Extremes all;
   for (int column = 0; column < kLanes; column += kWidth) {
@@ -73,6 +79,7 @@ CountTally::Extremes CountTally::AddSums(const float* x, int n, Sums& sums) {
   return all;
 }
 
+// Empties the buffer. Extremes come first: they tell which of the rarer counts can find anything.
 void CountTally::Count() {
   const float* before = apart_ ? kept_.before : kept_.x;
   const Extremes extremes = AddSums(before, end_, sums_);
@@ -89,6 +96,8 @@ void CountTally::Count() {
   end_ = 0;
 }
 
+// Bins are of values before any scale of the tensor; where these differ from what was counted,
+// their extremes are found anew.
 void CountTally::CountBins(Extremes extremes) {
   Sums unused;
   if (apart_) extremes = AddSums(kept_.x, end_, unused);
@@ -141,6 +150,7 @@ void CountTally::CountLarge(const float* before, const Extremes& extremes) {
   above_edge_ += below[1] - below[0];
 }
 
+// Zeros that filled up vectors were kept as values and are taken off again.
 void CountTally::Finish(std::int64_t values, BlockStats& s) {
   if (end_ > 0) Count();
   s.max_bits = max_;
@@ -156,6 +166,7 @@ void CountTally::Finish(std::int64_t values, BlockStats& s) {
   const NumberFormat& format = rounder_.rounding.format;
   if (apart_ && !format.has_nan) s.underflow -= s.nan;  // they became zeros
   if (!format.is_signed) s.underflow = 0;               // there are no zeros
+  // Two halves of eight lanes, in the order in which 512-bit registers are added up.
   const auto sum = [](const double* lanes) {
     double halves[2] = {};
     for (int k = 0; k < kLanes; ++k) halves[k / 8] += lanes[k];

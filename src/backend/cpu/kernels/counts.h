@@ -16,6 +16,9 @@ struct KeptValues {
   alignas(64) float before[kSize], after[kSize];
 };
 
+// Made for one block. The rounding loop writes into kept() from Begin() on and tells End how far it
+// came; a full buffer is counted at once. It is large (three buffers of 20 KB), and lies in the
+// stack frame of a kernel.
 class CountTally {
  public:
   // apart: values are kept three times, else as x only and rounded to nearest.

@@ -11,6 +11,8 @@ namespace ada::backend::cpu::ADA_ISA {
 // vector; loop is what the counter `stats` began.
 template <class Stats, class Body>
 ADA_INLINE void ForValues(std::int64_t n, Stats& stats, Body&& body) {
+  // fp32 sums stay short, and a loop never keeps more than the counter's buffer holds
+  // (KeptValues::kLoop).
   constexpr std::int64_t kSegment = 256 * kLanes;
   const std::int64_t whole = n / kLanes * kLanes;
   for (std::int64_t begin = 0; begin < whole; begin += kSegment) {
@@ -33,6 +35,8 @@ ADA_INLINE void ForValues(std::int64_t n, Body&& body) {
   if (whole < n) body(whole, static_cast<int>(n - whole), std::true_type{});
 }
 
+// Sixteen values from i on, or (kTail) the first `lanes` of them and zeros after: nothing beyond
+// the span's end is touched.
 template <class Mode, bool kTail>
 ADA_INLINE F LoadAt(const TensorSpan& p, std::int64_t i, int lanes) {
   if constexpr (kTail)
@@ -50,6 +54,8 @@ ADA_INLINE void StoreAt(const TensorSpan& p, std::int64_t i, int lanes, F v) {
 
 // out = round(value(i)) with its statistics; value(i, lanes, tail) gives the fp32 values. It should
 // hold copies of what it needs: a copy of it that nothing points to stays in registers.
+// The common shape of kernels of values one by one: it chooses what is measured, walks over the
+// block and writes the statistics.
 template <class Mode, class Value>
 ADA_INLINE void RoundValues(const TensorSpan& out_span, std::int64_t n, const Rounding& rounding,
                             const Value& value_at) {

@@ -5,6 +5,7 @@
 
 namespace ada::backend::cpu::ADA_ISA {
 
+// The order is that of Kernels; table.cpp makes the table of them.
 void Widen(TensorSpan in, float* out, std::int64_t n);
 void Round(const float* in, float factor, TensorSpan out, std::int64_t n, const Rounding&);
 void Inspect(TensorSpan in, std::int64_t n, const Rounding&);

@@ -11,6 +11,8 @@ ADA_INLINE float PowerOfTwo(int exponent) {
 }
 
 // A format's grid and what vectors need besides it.
+// The spacing of small formats' subnormals may lie below fp32's normal numbers, so that dividing by
+// it takes two factors.
 struct Grid : NumberGrid {
   float down[2] = {1, 1}, up[2] = {1, 1};  // products: 1 / spacing of the subnormals, and spacing
   bool by_integers = false;                // vectors' arithmetic leaves fp32: value by value
@@ -27,6 +29,7 @@ struct Grid : NumberGrid {
 };
 
 // r: rounded magnitudes, right for u < overflow_min.
+// Overflow, NaN and signs as the format has them: `over` is inf, the largest value or NaN.
 ADA_INLINE F FinishRounding(U u, U sign, U r, const Grid& grid) {
   r = Select((I)u >= (I)FillU(grid.overflow_min), FillU(grid.over), r);
   const U nan = (U)((I)u > (I)FillU(0x7f800000u));
@@ -37,6 +40,9 @@ ADA_INLINE F FinishRounding(U u, U sign, U r, const Grid& grid) {
 }
 
 // Nearest, ties to even; not for grids with `by_integers`.
+// Normal values: half a spacing is added to the bits, the rest cut off, which carries into the
+// exponent where that is due. Subnormals: adding `magic`, whose spacing is theirs, lets the adder
+// round.
 ADA_INLINE_WIDE F RoundToGrid(F x, const Grid& grid) {
   const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
   const U normal = (u + grid.half_minus + ((u >> grid.shift) & grid.tie)) & grid.keep;
@@ -49,8 +55,10 @@ ADA_INLINE_WIDE F RoundToGrid(F x, const Grid& grid) {
 ADA_INLINE_WIDE F RoundStochasticallyToGrid(F x, U random, const Grid& grid) {
   const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
   // The part below the spacing, in units of 2^-32 of it.
+  // Rounds up with the probability of the part that is cut off: where the random word is below it.
   const U part = grid.shift == 0 ? U{} : u << (32 - grid.shift);
   const U normal = (u & grid.keep) + ((U)Less(random, part) & (1u << grid.shift));
+  // Subnormals: the part in 32 bits, in two steps of 16, since a float has only 24.
   const F spacings = Min(Float(u) * grid.down[0] * grid.down[1], Fill(0x1p23f));
   const I below = ToInts(spacings);
   const F rest = (spacings - ToFloats(below)) * 0x1p16f;
@@ -100,6 +108,7 @@ ADA_OUTLINE F RoundRandomly(F x, std::int64_t i, const Rounder& rounder) {
 }
 
 // Values i .. i + 15 of the block, rounded as asked, whatever is asked.
+// The general way: with or without a scale of the tensor, to nearest or stochastically.
 ADA_INLINE_WIDE Rounded RoundAnyWay(F x, std::int64_t i, const Rounder& rounder) {
   const Rounding& how = rounder.rounding;
   const bool scaled = how.scale != 1;

@@ -5,6 +5,7 @@
 
 namespace ada::backend::cpu::ADA_ISA {
 
+// ivdep: out may be a or b, but never overlaps them otherwise.
 void Multiply(const float* a, const float* b, float* out, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
@@ -18,6 +19,8 @@ void MultiplyChannels(const float* x, const float* factors, std::int64_t pixels,
       out[p * channels + c] = x[p * channels + c] * factors[c];
 }
 
+// The order over pixels is fixed and one lane belongs to one channel, so that any vector length
+// gives the same sums.
 void StripSums(const float* a, const float* b, std::int64_t pixels, std::int64_t channels,
                float* __restrict sums) {
   for (std::int64_t c = 0; c < channels; ++c) sums[c] = 0;
@@ -33,6 +36,7 @@ void StripSums(const float* a, const float* b, std::int64_t pixels, std::int64_t
 namespace {
 
 // lanes[i % 16] += term(value, channel of the unit) for all values of a unit, run by run.
+// Sixteen lanes in double whatever the set; the tail of a run goes to the first lanes.
 template <class Term>
 inline __attribute__((always_inline)) double UnitSum(const UnitArgs& a, std::int64_t first,
                                                      Term&& term) {
@@ -59,6 +63,7 @@ inline __attribute__((always_inline)) void ForUnit(const UnitArgs& a, std::int64
 
 namespace {
 
+// A unit is divided by its length (L2NormalizeSpec), not by a deviation.
 void LengthNorm(const UnitArgs& a) {
   for (std::int64_t u = 0; u < a.units; ++u) {
     const std::int64_t first = u * a.run;
@@ -92,6 +97,8 @@ void LengthNormBackward(const UnitArgs& a, float* hat) {
 
 }  // namespace
 
+// Two passes over a unit, which is in the cache: the mean, then squares of deviations. One pass
+// over sums of squares would cancel.
 void GroupedNorm(const UnitArgs& given) {
   const UnitArgs a = given;
   if (a.by_length) return LengthNorm(a);
@@ -123,6 +130,7 @@ void GroupedNorm(const UnitArgs& given) {
   }
 }
 
+// xhat is made anew from x, so that only mean and inverse are kept from the forward pass.
 void GroupedNormBackward(const UnitArgs& given, float* hat) {
   const UnitArgs a = given;
   if (a.by_length) return LengthNormBackward(a, hat);

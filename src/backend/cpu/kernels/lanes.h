@@ -24,6 +24,8 @@ namespace ada::backend::cpu::ADA_ISA {
 #define ADA_INLINE_WIDE ADA_OUTLINE
 #endif
 
+// Operators work on both halves; conversions between types of the same width keep bits. Nested, it
+// makes sixteen lanes of four registers.
 template <class V>
 struct Pair {
   V low, high;
@@ -45,6 +47,7 @@ using ElementOf = std::remove_cvref_t<decltype(std::declval<const V&>()[0])>;
 template <class S>
 concept Scalar = std::is_arithmetic_v<S>;
 
+// A scalar operand is first converted to the element's type, as GCC's vector types do.
 #define ADA_PAIR_OPERATOR(op)                                                \
   template <class V>                                                         \
   ADA_INLINE auto operator op(const Pair<V>& a, const Pair<V>& b) {          \
@@ -102,6 +105,8 @@ typedef float Floats __attribute__((vector_size(kRegister)));
 typedef std::int32_t Signeds __attribute__((vector_size(kRegister)));
 typedef std::uint32_t Unsigneds __attribute__((vector_size(kRegister)));
 typedef double Reals __attribute__((vector_size(kRegister)));
+// Sixteen lanes each: floats, signed and unsigned numbers; a comparison gives an I whose lanes are
+// 0 or -1.
 using F = Parts<Floats>;
 using I = Parts<Signeds>;
 using U = Parts<Unsigneds>;
@@ -163,6 +168,7 @@ ADA_INLINE U ToUnsigned(H v) {
           {(Unsigneds)_mm_unpacklo_epi16(high, zero), (Unsigneds)_mm_unpackhi_epi16(high, zero)}};
 #endif
 }
+// The upper halves are cut off, not saturated.
 ADA_INLINE H ToCodes(U v) {
 #if defined(__AVX512F__)
   return (H)_mm512_cvtepi32_epi16((__m512i)v);
@@ -214,6 +220,7 @@ ADA_INLINE unsigned LaneBits(const Pair<V>& v) {
 }
 #endif
 
+// 0 to 15.
 inline I LaneNumbers() {
   static constexpr std::int32_t kNumbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   I v;

@@ -21,6 +21,8 @@ inline __attribute__((always_inline)) void AddWindows(const double* terms, std::
 }
 
 // A tile's x, base s of the sum of squares and power p of it, and room for more.
+// Lies in the caller's work memory, 64 doubles a channel: four arrays of sixteen pixels. Lanes
+// after the last pixel repeat it and are not stored.
 struct LrnTile {
   explicit LrnTile(const LrnArgs& a)
       : values(a.channels * kBlockRows),
@@ -54,6 +56,7 @@ void Lrn(const LrnArgs& given) {
   }
 }
 
+// The window of dx is that of y mirrored: channel k counts for c where c lies in k's window.
 void LrnBackward(const LrnArgs& given) {
   const LrnArgs a = given;
   LrnTile tile(a);

@@ -42,6 +42,7 @@ void ExponentTail(const float* x, std::int64_t n, int limit, TailCounts& counts)
   counts.max_bits = largest > counts.max_bits ? largest : counts.max_bits;
 }
 
+// u - 1 makes a zero the largest number, so that the minimum passes over it.
 void ChannelMagnitudes(TensorSpan in, std::int64_t pixels, std::int64_t channels,
                        std::uint32_t* min_bits, std::uint32_t* max_bits) {
   // Bits travel as fp32 lanes: loads and stores copy them as they are.
@@ -64,6 +65,7 @@ void ChannelMagnitudes(TensorSpan in, std::int64_t pixels, std::int64_t channels
   });
 }
 
+// In any storage the largest bit pattern is NaN, so that one NaN is never missed.
 std::uint32_t Largest(const float* x, std::int64_t n) {
   const TensorSpan in{const_cast<float*>(x), Storage::kF32};
   U max{};

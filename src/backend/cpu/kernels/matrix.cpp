@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kParts = 64 / kRegister;  // registers of 16 lanes
 #if defined(__AVX512F__)
+// As many sums as registers hold next to a factor and a value: 12 and 16 of 32.
 constexpr int kRowsOfOne = 12, kRowsOfTwo = 8;
 #else
 constexpr int kRowsOfOne = 12 / kParts, kRowsOfTwo = kRowsOfOne / 2;
@@ -22,6 +23,8 @@ ADA_INLINE Floats Load(const float* from) {
 }
 
 // kRows rows of 16 * kColumns columns from (row, column) on.
+// Each value of b's row is loaded once for all rows of the block, each value of a is spread over a
+// register.
 template <int kRows, int kColumns>
 ADA_INLINE void Block(const MatrixArgs& m, std::int64_t row, std::int64_t column) {
   constexpr int kRegisters = kColumns * kParts;
@@ -64,6 +67,8 @@ ADA_INLINE void Strip(const MatrixArgs& m, std::int64_t column) {
 
 }  // namespace
 
+// Columns are a multiple of 16 (MatrixArgs), so that no vector is partial; the order over terms is
+// that of the memory.
 void Matrix(const MatrixArgs& given) {
   const MatrixArgs m = given;
   std::int64_t column = 0;
@@ -72,6 +77,7 @@ void Matrix(const MatrixArgs& given) {
   for (; column < m.columns; column += 16) Strip<kRowsOfOne, 1>(m, column);
 }
 
+// Tiles of 16 x 16 keep both sides within a few lines of the cache.
 void TransposeMatrix(const float* from, std::int64_t rows, std::int64_t columns,
                      std::int64_t from_step, float* to, std::int64_t to_step) {
   constexpr std::int64_t kTile = 16;

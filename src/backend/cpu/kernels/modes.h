@@ -11,6 +11,7 @@ namespace ada::backend::cpu::ADA_ISA {
 // kAnyWay: by RoundAnyWay. kKeepsSigns: numbers keep their signs, NaNs stay, so that the relu may
 // come before the rounding.
 enum class ModeRounding : std::uint8_t { kExact, kCodes, kAnyWay };
+// fp32 in and out. Values are exact: nothing is rounded.
 struct ModeF32 {
   static constexpr bool kWide = true;  // values may leave the range in which fp32 squares are safe
   static constexpr ModeRounding kRounding = ModeRounding::kExact;
@@ -34,6 +35,7 @@ struct ModeF32 {
   }
 };
 // kCode: the code of a value that lies on the grid; kInfinity: of infinity.
+// 16-bit codes in and out, rounded to nearest by the conversion itself.
 template <F (*kFrom)(H), H (*kTo)(F), H (*kCode)(F), std::int16_t kInfinity, bool kWideRange>
 struct ModeHalf {
   static constexpr bool kWide = kWideRange, kNeedsGrid = false, kKeepsSigns = true;
@@ -50,6 +52,7 @@ struct ModeHalf {
   static ADA_INLINE void StoreCode(const TensorSpan& p, std::int64_t i, H code) {
     StoreH(static_cast<std::uint16_t*>(p.data) + i, code);
   }
+  // For a value that was rounded before, or read from such memory.
   static ADA_INLINE void Store(const TensorSpan& p, std::int64_t i, F v) {
     StoreH(static_cast<std::uint16_t*>(p.data) + i, kCode(v));
   }
@@ -68,12 +71,14 @@ struct ModeHalf {
 using ModeF16 = ModeHalf<FromFp16, ToFp16, ToFp16, 0x7c00, false>;
 using ModeBF16 = ModeHalf<FromBf16, ToBf16, CodeOfBf16, 0x7f80, true>;
 // Small formats in memory that holds fp16: fp8 and the like, or fp16 that saturates.
+// Every value of such a format is one of fp16, so that its code there holds it exactly.
 struct ModeSmall : ModeF16 {
   static constexpr bool kNeedsGrid = true, kKeepsSigns = false;
   static ADA_INLINE F Nearest(F x, const Grid& grid) { return RoundToGrid(x, grid); }
   static ADA_INLINE H Encode(F x, const Grid& grid) { return ToFp16(RoundToGrid(x, grid)); }
 };
 // A 16-bit format's values in fp32: weights as they are multiplied. Sums are as of all fp32 memory.
+// Rounding is that of the half format, memory that of fp32.
 template <class Half>
 struct ModeWidened : Half {
   static constexpr bool kWide = true;
@@ -84,6 +89,8 @@ struct ModeWidened : Half {
     ModeF32::StoreFirst(p, i, n, v);
   }
 };
+// Any mixture of storages, with scales and stochastic rounding: decides at each vector, and so is
+// slow. Everything that has no mode of its own runs here.
 struct ModeAny {
   static constexpr bool kWide = true, kNeedsGrid = true, kKeepsSigns = false;
   static constexpr ModeRounding kRounding = ModeRounding::kAnyWay;
@@ -150,6 +157,7 @@ ADA_INLINE void ForStorage(Storage storage, Body&& body) {
 
 enum class ModeName : std::uint8_t { kF32, kF16, kBF16, kSmall, kAny };
 // The fastest mode for spans that are rounded like this; without roundings: moved as they are.
+// Null spans are left out: an addend that is not there.
 ADA_OUTLINE ModeName ChooseMode(const TensorSpan* spans, std::size_t count,
                                 const Rounding* const* roundings, std::size_t rounding_count) {
   const Storage storage = spans[0].storage;

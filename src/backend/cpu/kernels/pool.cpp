@@ -75,6 +75,8 @@ TensorSpan Image(const PoolArgs& a, std::int64_t image) {
           a.x.storage};
 }
 // The image's gradient, gathered in `work`, is rounded to dx.
+// Gradients of one image are summed in fp32 first: where windows overlap a value of dx is a sum,
+// which is rounded once.
 template <class Mode, bool kCount, Moments kMoments>
 void StoreImage(const PoolArgs& a, std::int64_t image, Counter<Mode, kCount, kMoments>& counter) {
   const TensorSpan work{a.work, Storage::kF32};
@@ -88,9 +90,12 @@ void StoreImage(const PoolArgs& a, std::int64_t image, Counter<Mode, kCount, kMo
       });
 }
 // No pixel lies in two windows; every pixel lies in one.
+// Adaptive windows of neighbors may share a row or column.
 bool Apart(const PoolArgs& a) {
   return !a.adaptive && a.stride_h >= a.kernel_h && a.stride_w >= a.kernel_w;
 }
+// Then nothing of `work` has to be cleared. Windows begin in the padding, so that it is enough that
+// none leaves a gap and the last one reaches the image's end.
 bool Covered(const PoolArgs& a) {
   return a.stride_h <= a.kernel_h && a.stride_w <= a.kernel_w &&
          (a.out_h - 1) * a.stride_h + a.kernel_h >= a.h + a.pad_h &&
@@ -105,6 +110,7 @@ void Backward(const PoolArgs& a, Gather&& gather) {
     using Mode = decltype(mode);
     DispatchStats<Mode>(a.rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.rounding);
+      // Images one by one: `work` holds one, and stays in the cache until it is rounded.
       for (std::int64_t image = 0; image < a.images; ++image) {
         if (!covered) std::fill_n(a.work, a.h * a.w * a.c, 0.0f);
         if (apart)
@@ -158,6 +164,7 @@ void MaxPoolBackward(const PoolArgs& a) {
             constexpr bool kTail = decltype(tail)::value;
             const std::int64_t i = window.out * a.c + c;
             const F g = LoadAt<Mode, kTail>(a.y, i, lanes);
+            // The position in the window, not in the image, tells where dy goes.
             const I where = (I)ToUnsigned(LoadFirstH(a.index + i, lanes));
             ForTaps(
                 a, window, [&](int position, std::int64_t pixel) __attribute__((always_inline)) {
@@ -171,6 +178,7 @@ void MaxPoolBackward(const PoolArgs& a) {
   });
 }
 
+// The sum is taken in fp32 from the first position on, divided once.
 void AvgPool(const PoolArgs& a) {
   Dispatch({a.x, a.y}, {&a.rounding}, [&](auto mode) {
     using Mode = decltype(mode);

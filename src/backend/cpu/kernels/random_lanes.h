@@ -26,6 +26,7 @@ ADA_INLINE WordOfFour TimesWord(WordOfFour a, std::uint32_t factor) {
 }
 
 // Block by block; of each, words 0 and 1 in `first`, 2 and 3 in `second`.
+// From words of four blocks to the words of one block after the other: a transposition of 4 x 4.
 ADA_INLINE U BlockByBlock(WordOfFour first, WordOfFour second) {
 #ifdef __AVX2__
   const auto a = (__m256i)first, b = (__m256i)second;
@@ -96,6 +97,7 @@ ADA_INLINE U FourBlocks(std::uint64_t key, std::uint64_t draw, std::uint64_t blo
 }
 
 // Random words first .. first + 15 of (key, draw): word j lies in block j / 4 at j % 4.
+// A start within a block takes the end of one group and the beginning of the next.
 ADA_OUTLINE U RandomWords(std::uint64_t key, std::uint64_t draw, std::uint64_t first) {
   U words = FourBlocks(key, draw, first / 4);
   if (first % 4 == 0) return words;
@@ -135,6 +137,7 @@ class WordsOfStretch {
  private:
   static constexpr std::uint64_t kStep = kWordGroups * kLanes, kWords = 256;
 
+  // Makes no more words than the stretch still needs, rounded up to whole groups.
   ADA_OUTLINE void Make(std::uint64_t at) {
     const std::uint64_t begin = at / 4 * 4, least = at + kLanes > last_ ? at + kLanes : last_;
     const std::uint64_t needed = least - begin < kWords ? least - begin : kWords;

@@ -17,6 +17,7 @@ void Widen(TensorSpan in, float* out, std::int64_t n) {
   });
 }
 
+// The factor is S or alpha: it multiplies in fp32, before the one rounding.
 void Round(const float* in, float factor, TensorSpan out, std::int64_t n,
            const Rounding& rounding) {
   const TensorSpan from{const_cast<float*>(in), Storage::kF32};
@@ -28,12 +29,16 @@ void Round(const float* in, float factor, TensorSpan out, std::int64_t n,
           return LoadAt<ModeF32, decltype(tail)::value>(from, i, lanes) * f;
         });
   };
+  // Weights of 16-bit formats that are multiplied in fp32: rounded by the conversion, kept in 32
+  // bits.
   const bool widened = out.storage == Storage::kF32 && !rounding.stochastic && rounding.scale == 1;
   if (widened && rounding.format == kFp16) return run(ModeWidened<ModeF16>{});
   if (widened && rounding.format == kBf16) return run(ModeWidened<ModeBF16>{});
   Dispatch({out}, {&rounding}, run);
 }
 
+// A chunk that another library wrote, or a tensor that was moved, is measured as if it had been
+// rounded here.
 void Inspect(TensorSpan in, std::int64_t n, const Rounding& rounding) {
   Dispatch({in}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
@@ -62,6 +67,7 @@ void Relu(TensorSpan x, TensorSpan y, std::int64_t n) {
   });
 }
 
+// Exact: the rounding only measures.
 void ReluBackward(TensorSpan dy, TensorSpan y, TensorSpan dx, std::int64_t n,
                   const Rounding& rounding) {
   Dispatch({dy, y, dx}, {&rounding}, [&](auto mode) {
@@ -93,6 +99,7 @@ void Sum(const TensorSpan* in, const float* factors, int count, TensorSpan out, 
           return sum;
         });
   };
+  // Branches may lie in other storage than their sum.
   bool same = true;
   for (int k = 0; k < count; ++k) same = same && in[k].storage == out.storage;
   if (same)
@@ -102,6 +109,8 @@ void Sum(const TensorSpan* in, const float* factors, int count, TensorSpan out, 
 }
 
 // Value j of the tensor takes word j: UniformFloat of it decides.
+// The random words belong to the tensor's values, not to blocks or threads, so that the backward
+// pass draws the same mask.
 void Dropout(TensorSpan in, TensorSpan out, std::int64_t first, std::int64_t n, float rate,
              std::uint64_t key, std::uint64_t draw, const Rounding& rounding) {
   const F factor = Fill(1.0f / (1.0f - rate));

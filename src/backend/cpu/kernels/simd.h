@@ -12,6 +12,7 @@ ADA_INLINE F Fill(float x) { return F{} + x; }
 ADA_INLINE U FillU(std::uint32_t x) { return U{} + x; }
 ADA_INLINE U Bits(F x) { return (U)x; }
 ADA_INLINE F Float(U x) { return (F)x; }
+// As bits: for finite numbers their order is that of the values.
 ADA_INLINE U Magnitude(F x) { return Bits(x) & 0x7fffffffu; }
 ADA_INLINE F Max(F a, F b) { return Select(a > b, a, b); }
 ADA_INLINE F Min(F a, F b) { return Select(a < b, a, b); }
@@ -69,6 +70,7 @@ ADA_INLINE_WIDE F FromFp16(H code) {
   const U wide = ToUnsigned(code);
   const U magnitude = (wide & 0x7fffu) << 13;
   const F scaled = Float(magnitude) * 0x1p112f;  // exponent 2^(127 - 15); subnormals come out exact
+  // inf and NaN get fp32's exponent of all ones; scaling alone would make them finite.
   const U special = (U)(magnitude >= FillU(0x7c00u << 13)) & 0x7f800000u;
   return Float(Bits(scaled) | special | ((wide & 0x8000u) << 16));
 #endif

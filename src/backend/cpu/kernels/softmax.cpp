@@ -38,12 +38,16 @@ inline __attribute__((always_inline)) void LogSums(const SoftmaxArgs& a, double*
 
 }  // namespace
 
+// Rows without a label are computed with label 0, which saves a branch in every loop; their results
+// mean nothing.
 void SoftmaxSums(const SoftmaxArgs& given) {
   const SoftmaxArgs a = given;
   ForTiles(a, [&](std::int64_t first, int count) {
     double log_sums[kBlockRows];
     LogSums(a, log_sums);
     std::int32_t labels[kBlockRows], better[kBlockRows];
+    // The score of the row's label, and how many classes come before it: larger ones, and equal
+    // ones of a smaller number.
     float mine[kBlockRows];
     for (int r = 0; r < kBlockRows; ++r) {
       const std::int32_t label = a.labels[first + std::min(r, count - 1)];
@@ -62,6 +66,8 @@ void SoftmaxSums(const SoftmaxArgs& given) {
   });
 }
 
+// A tile in which nothing counts, as of boxes that are no hard negatives, is filled with zeros at
+// once.
 void SoftmaxGradient(const SoftmaxArgs& given) {
   const SoftmaxArgs a = given;
   ForTiles(a, [&](std::int64_t first, int count) {

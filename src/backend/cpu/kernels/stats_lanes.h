@@ -26,6 +26,8 @@ ADA_INLINE double SumLanes(const F& v) {
 
 // Two running sums of 16 lanes: fp32 where values are known to stay in range (emptied into double
 // by Flush), fp64 otherwise.
+// Values in fp16 memory are the only ones whose squares stay within fp32 for as long as a loop
+// goes.
 template <bool kWide>
 struct Sums;
 template <>
@@ -97,6 +99,7 @@ struct MomentLanes<Mode, Moments::kSize> {
   }
 };
 
+// kMax: the largest magnitude before rounding is wanted; where all is counted, the tally finds it.
 template <class Mode, bool kMax, Moments kMoments>
 struct StatsLanes {
   U max{};

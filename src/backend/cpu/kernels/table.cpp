@@ -1,11 +1,13 @@
 // The table of this instruction set: each kernel next to the name it is called by.
 #include "backend/cpu/kernels/functions.h"
 
+// The name of the set is the name of its namespace, which a macro of the build gives.
 #define ADA_TEXT2(x) #x
 #define ADA_TEXT(x) ADA_TEXT2(x)
 
 namespace ada::backend::cpu::ADA_ISA {
 
+// A constant has internal linkage unless it was declared extern.
 extern const Kernels kTable;
 const Kernels kTable = {.name = ADA_TEXT(ADA_ISA),
                         .widen = Widen,

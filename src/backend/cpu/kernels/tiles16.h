@@ -6,8 +6,10 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
+// Rows of one tile, whatever the registers' width: sums are the same in all sets.
 constexpr int kBlockRows = 16;
 
+// `values` of each row; `count` rows are there, at least one.
 template <class T>
 inline __attribute__((always_inline)) void LoadTile(const float* rows, int count,
                                                     std::int64_t values, T* tile) {

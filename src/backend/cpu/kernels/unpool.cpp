@@ -9,6 +9,7 @@ namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
 // A window: the first values of its pixel in `small` and `positions`, and where it lies in `large`.
+// Windows do not overlap (InferUnpool), so that each value of `large` is written once.
 struct PooledWindow {
   std::int64_t small = 0, position = 0, top = 0, left = 0, image = 0;
 };
@@ -50,6 +51,7 @@ void Clear(const TensorSpan& span, std::int64_t values) {
   std::memset(span.data, 0, static_cast<std::size_t>(values) * BytesOf(span.storage));
 }
 // Whether every pixel of `large` lies in a window.
+// Then storing zeros in each window clears all of it.
 bool FillsLarge(const UnpoolArgs& a) {
   const std::int64_t rows = std::min(a.small_h, a.pooled_h);
   const std::int64_t columns = std::min(a.small_w, a.pooled_w);
@@ -60,6 +62,8 @@ bool FillsLarge(const UnpoolArgs& a) {
 
 }  // namespace
 
+// Positions outside of the smaller of the two grids are not visited: what lies there in `large`
+// stays zero.
 void MaxUnpool(const UnpoolArgs& a) {
   if (!FillsLarge(a)) Clear(a.large, a.images * a.large_h * a.large_w * a.c);
   Dispatch({a.small, a.large}, [&](auto mode) {
@@ -80,6 +84,7 @@ void MaxUnpool(const UnpoolArgs& a) {
   });
 }
 
+// Where x was larger than what the pool gave, its gradient there is zero.
 void MaxUnpoolBackward(const UnpoolArgs& a) {
   if (a.small_h > a.pooled_h || a.small_w > a.pooled_w)
     Clear(a.small, a.images * a.small_h * a.small_w * a.c);

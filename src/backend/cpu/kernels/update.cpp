@@ -19,6 +19,7 @@ void Unscale(const float* x, float scale, bool add, float* out, std::int64_t n) 
   }
 }
 
+// In double, lane by lane: squares of fp32 values are exact there.
 double SumSquares(const float* x, std::int64_t n) {
   const TensorSpan in{const_cast<float*>(x), Storage::kF32};
   Sums<true> sums;
@@ -31,6 +32,8 @@ double SumSquares(const float* x, std::int64_t n) {
   return square;
 }
 
+// Formulas are scalars that all backends share (update_rules.h); the compiler makes vectors of the
+// loops. `first` and `n` cut a tensor among threads, which changes no value.
 void Update(const UpdateRule& rule, const UpdateStep& step, const UpdateSlot& slot,
             std::int64_t first, std::int64_t n) {
   const UpdateScalars s = MakeUpdateScalars(rule, step, slot.lr, slot.decay);

@@ -30,12 +30,15 @@ void MatmulOp::ForFallbacks(const Pass& pass, Fallback what, Body&& body) {
   });
 }
 
+// x is computed anew and not counted once more: the declined call counted it.
 void MatmulOp::ForwardInFp32(const Pass& pass) {
   ForFallbacks(pass, kForward, [&](ChunkMatmul& matmul, const Chunk& chunk) {
     matmul.Forward(chunk, X(chunk, Reads::kForwardAgain));
   });
 }
 
+// Weight gradients wait for data gradients: those of one chunk are added to sums of other chunks,
+// which no worker may be at work on.
 void MatmulOp::BackwardInFp32(const Pass& pass, std::int64_t per_group, float alpha) {
   ForFallbacks(pass, kData, [&](ChunkMatmul& matmul, const Chunk& chunk) {
     DataGradient(matmul, chunk, X(chunk, Reads::kBackward), Dy(chunk.image, Operand::kDxDy), alpha);
@@ -61,6 +64,8 @@ void MatmulOp::WeightsInFp32(ChunkMatmul& matmul, const Chunk& chunk, float* par
 }
 
 // Computes all weight gradients in fp32, where the kernels gave something that is not finite.
+// Overwrites the partial gradients, whose sums are of no use. Returns the way that made dw, since
+// where it lies depends on it.
 ChunkMatmul& MatmulOp::AllWeightsInFp32(const Pass& pass, std::int64_t per_group) {
   ChunkMatmul& matmul = Fp32();
   Prepare(matmul, pass.rows);

@@ -6,6 +6,7 @@
 
 namespace ada::backend::cpu {
 
+// Those of the largest batch; smaller ones use as many or fewer.
 std::int64_t MatmulOp::GroupsAtMost() const {
   return MostGroups(chunks(static_cast<int>(spec_.x.shape.n)), spec_.w.shape.numel());
 }
@@ -47,6 +48,8 @@ bool MatmulOp::SumFewTerms(const Pass& pass) {
   return true;
 }
 
+// A sum that is not finite may come from inf in x or dy, which the kernels do not treat as fp32
+// does: then all of dw is made once more, and what comes out is what fp32 says.
 void MatmulOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
   const std::int64_t groups = BlockCount(chunks(pass.rows), static_cast<int>(per_group));
   const ChunkMatmul* matmul = matmul_.get();
@@ -125,6 +128,7 @@ void MatmulOp::StoreBiasGradient(const Pass& pass, float* gradient) {
 }
 
 // Sums that carry no S any more; under `reference` they are rounded as they carried it, too.
+// Called where processes share a batch, when dw and db are their sums (Pass::part).
 void MatmulOp::FinishGradients(const Pass& pass) {
   const float scale = *spec_.dy.scale, inverse = 1 / scale;
   const auto as_reference = [&](float* values, std::int64_t n) {

@@ -47,6 +47,8 @@ struct DepthwiseGradientArgs;  // depthwise.h
 struct DepthwiseWidenArgs;     // depthwise.h
 struct WinogradKernels;        // winograd_kernels.h
 
+// One table for each kind and instruction set. A null member: this kind has no such kernel. Tables
+// are constants; a layer's op holds a pointer to the copy that the backend keeps.
 struct MatmulKernels {
   enum class Multiplies : std::uint8_t { kBf16Split, kFp32, kBf16Dot };
   Multiplies multiplies;

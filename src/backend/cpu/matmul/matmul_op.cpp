@@ -71,6 +71,7 @@ MatmulOp::MatmulOp(const Context& context, const MatmulKernels* tiles, const Mat
   else
     matmul_ = std::make_unique<OnednnChunks>(context, taken_, geometry_, weights_, rounding_,
                                              chunk_, own_bytes_);
+  // Only the fp32 kernels have Winograd's algorithm, so that `tiles` is not null here.
   if (matmul_->few_terms_are_inexact()) few_terms_.emplace(context_, *tiles->winograd, geometry_);
   Prepare(*matmul_, static_cast<int>(spec.x.shape.n));
 }
@@ -82,6 +83,8 @@ Chunk MatmulOp::ChunkAt(const Pass& pass, std::int64_t index, int worker) const 
   return {pass, image, std::min<std::int64_t>(chunk_, pass.rows - image), worker};
 }
 
+// Shared memory holds the partial gradients of all groups, and after them dw and db in PyTorch's
+// order.
 void MatmulOp::Prepare(ChunkMatmul& matmul, int rows) const {
   matmul.Prepare(std::min(chunk_, rows));
   matmul.Prepare(rows - (chunks(rows) - 1) * chunk_);
@@ -92,6 +95,7 @@ void MatmulOp::Prepare(ChunkMatmul& matmul, int rows) const {
                                   WholeLines(static_cast<std::size_t>(plain) * 4));
 }
 
+// Copies first: the kernels pack what they hold.
 void MatmulOp::RefreshWeights(const Pass& pass) {
   weights_.Refresh(pass);
   matmul_->Refresh();
@@ -109,6 +113,8 @@ TensorSpan MatmulOp::X(const Chunk& chunk, Reads reads) {
              : recomputed_->Recompute(chunk.pass, chunk.image, chunk.images, buffer);
 }
 
+// Chunks in any order: each block of y has statistics of its own, which FinishY adds up in their
+// order.
 void MatmulOp::Forward(const Pass& pass) {
   Prepare(*matmul_, pass.rows);
   operands_.Forward(pass);
@@ -159,6 +165,8 @@ bool MatmulOp::BySlices() const {
   return !recomputed_ && matmul_->slices() > 1 && matmul_->slices() >= GroupsAtMost();
 }
 
+// Alpha is decided before any product, from statistics that the ops after this one left. Then
+// chunks, the fallback for those that were declined, and dw from the partial gradients.
 void MatmulOp::Backward(const Pass& pass) {
   const float alpha = DecideAlpha(pass);
   rounding_.BeginDx();
@@ -179,6 +187,8 @@ void MatmulOp::Backward(const Pass& pass) {
   FinishWeightGradient(pass, per_group);
 }
 
+// A group is one worker's: its chunks add to one partial gradient one after the other. How many
+// there are is fixed by shapes, so that the sums of dw do not depend on threads.
 void MatmulOp::RunBackward(const Pass& pass, std::int64_t per_group, float alpha) {
   const std::int64_t count = chunks(pass.rows);
   context_.pool.For(

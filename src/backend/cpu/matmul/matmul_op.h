@@ -18,6 +18,9 @@
 
 namespace ada::backend::cpu {
 
+// One for each conv2d, conv_transpose2d and linear layer, made by the backend and called by the
+// graph from one thread; it spreads chunks over the pool's workers, who write apart from each
+// other. Scratch memory is all ops' (Context::scratch): nothing in it lives longer than a call.
 class MatmulOp final : public Op {
  public:
   // tiles: the kernels; null where there are none, or where WhyNoKernels refuses the layer. taken:
@@ -33,6 +36,8 @@ class MatmulOp final : public Op {
   // Which parts of a chunk the kernels could not compute and fp32 has to.
   enum Fallback : std::uint8_t { kForward = 1, kData = 2, kWeights = 4 };
 
+  // Makes what chunks of a batch of `rows` images need; the last chunk may be smaller than the
+  // others.
   void Prepare(ChunkMatmul& matmul, int rows) const;
   std::int64_t chunks(int rows) const;
   Chunk ChunkAt(const Pass& pass, std::int64_t index, int worker) const;
@@ -44,6 +49,7 @@ class MatmulOp final : public Op {
     return At(operands_.Of(operand), image);
   }
 
+  // For the rule that looks at products of dy and w.
   ChannelMagnitudes MagnitudesOfWeights() const;
   float DecideAlpha(const Pass& pass);
   bool BySlices() const;
@@ -84,6 +90,7 @@ class MatmulOp final : public Op {
   BatchOperands operands_;
   MatmulRounding rounding_;
   std::optional<RecomputedInput> recomputed_;
+  // Holds the recomputed input of a chunk and, under `reference`, dy times alpha.
   std::size_t own_bytes_ = 0;  // of a worker's scratch memory, before the part of the chunks
   bool on_kernels_;
   std::unique_ptr<ChunkMatmul> matmul_, fp32_;  // fp32_: the fallback

@@ -8,6 +8,7 @@
 namespace ada::backend::cpu {
 namespace {
 
+// Positive powers only; 0 and negative numbers are none.
 bool IsPowerOfTwo(float x) {
   int exponent;
   return std::frexp(x, &exponent) == 0.5f;
@@ -34,6 +35,7 @@ void MatmulRounding::RoundY(const Chunk& chunk, const float* y) {
   TakeChannelMoments(chunk);
 }
 
+// The moments are of y as it is stored, and taken only in training, where a batch norm reads them.
 void MatmulRounding::TakeChannelMoments(const Chunk& chunk) {
   if (spec_.y_moments.mean == nullptr || !chunk.pass.training) return;
   const Shape& shape = spec_.y.shape;
@@ -45,6 +47,7 @@ void MatmulRounding::TakeChannelMoments(const Chunk& chunk) {
   });
 }
 
+// The tail of exact_range looks at dgrad before alpha.
 void MatmulRounding::RoundDx(const Chunk& chunk, const float* dx, float alpha) {
   const std::int64_t per_image = spec_.x.shape.per_image();
   ForBlocksWithin(chunk.images, block_x_, [&](std::int64_t i, std::int64_t images) {
@@ -55,12 +58,15 @@ void MatmulRounding::RoundDx(const Chunk& chunk, const float* dx, float alpha) {
   });
 }
 
+// Whether storing is all of the rounding: to nearest, into the storage of the very format, with no
+// counts and no scale. Then a kernel stores from its registers.
 bool MatmulRounding::Plain(RoundingStats& stats, const Tensor& tensor, const Pass& pass) {
   const Rounding r = stats.For(pass, 0);
   return !r.count && !r.moments && !r.stochastic && r.scale == 1 &&
          r.format == FormatOf(tensor.storage);
 }
 
+// All that a step without counts wants is the largest magnitude.
 void MatmulRounding::Measure(RoundingStats& stats, const Shape& shape, int block_images,
                              const Chunk& chunk, const std::uint32_t* largest) {
   if (!stats.wanted()) return;

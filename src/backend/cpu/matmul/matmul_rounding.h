@@ -7,6 +7,9 @@
 
 namespace ada::backend::cpu {
 
+// Belongs to one MatmulOp and is shared by its ways of computing chunks. Workers call it at the
+// same time for different chunks: blocks of images are whole within a chunk, so that they write to
+// different statistics.
 class MatmulRounding {
  public:
   MatmulRounding(const Context& context, const MatmulSpec& spec);

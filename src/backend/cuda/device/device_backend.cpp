@@ -19,12 +19,14 @@ namespace {
 
 using cuda::CheckCuda;
 
+// The version of the CUDA runtime that the program is linked with.
 std::string RuntimeVersion() {
   int version = 0;
   cudaRuntimeGetVersion(&version);
   return "CUDA " + cuda::CudaVersionText(version);
 }
 
+// cuDNN writes its version as one number, 91300 for 9.13.0.
 std::string CudnnVersion() {
   const std::size_t version = cuda::LoadedCudnnVersion();
   if (version == 0) return "cuDNN not found";
@@ -32,12 +34,15 @@ std::string CudnnVersion() {
          '.' + std::to_string(version % 100);
 }
 
+// index: CUDA's number, among the devices that this process sees.
 cudaDeviceProp PropertiesOf(int index) {
   cudaDeviceProp properties{};
   CheckCuda(cudaGetDeviceProperties(&properties, index), "asking what the device is");
   return properties;
 }
 
+// What names the backend in logs, summaries and checkpoints: the device, its memory, the libraries,
+// and the switches that are set.
 cuda::BackendWords WordsFor(int index, const CudaSwitches& switches) {
   const cudaDeviceProp properties = PropertiesOf(index);
   const std::string chip =
@@ -48,6 +53,7 @@ cuda::BackendWords WordsFor(int index, const CudaSwitches& switches) {
           chip};
 }
 
+// Throws where 8-bit units are asked for that the GPU does not have.
 void CheckFp8(int index) {
   const cudaDeviceProp properties = PropertiesOf(index);
   const std::string missing = cuda::NoFp8Text(properties.name, properties.major, properties.minor);
@@ -55,6 +61,7 @@ void CheckFp8(int index) {
 }
 
 // Whether kernels of this program run there at all.
+// Finds a program that has no code for this GPU, among other things.
 void TryLaunch(int index) {
   cuda::DeviceStream stream(index);
   std::byte* memory = stream.Allocate(sizeof(cuda::PassValues));
@@ -65,6 +72,7 @@ void TryLaunch(int index) {
 
 }  // namespace
 
+// From the driver to a kernel: what is missing first is named.
 std::string WhyNoCuda(int index) {
   std::string missing = cuda::WhatIsMissing(index);
   if (missing.empty()) missing = cuda::WhichLibraryIsMissing();
@@ -77,8 +85,11 @@ std::string WhyNoCuda(int index) {
   return "";
 }
 
+// A build without MPI says how to make one that has it (nccl_absent.cpp).
 std::string WhyNoCudaPeers() { return cuda::WhyNoDeviceLink(); }
 
+// UUIDs tell whether two processes mean the same GPU, however CUDA_VISIBLE_DEVICES numbers them. An
+// error is taken back, or the next launch would be blamed for it.
 std::vector<CudaDeviceId> VisibleCudaDevices() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
@@ -92,6 +103,8 @@ std::vector<CudaDeviceId> VisibleCudaDevices() {
   return ids;
 }
 
+// Switches of the environment are read here, once. The link comes before the backend, as it changes
+// how the stream is waited for.
 std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& given, Peers* peers) {
   DeviceOptions options = given;
   options.switches = cuda::SwitchesOf(given.switches, [](const char* n) { return std::getenv(n); });
@@ -108,6 +121,7 @@ std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& given, 
                              std::move(link));
 }
 
+// It works without a GPU or libraries.
 std::string CudaVersions() {
   const std::string nccl = cuda::DeviceLinkVersion();
   return RuntimeVersion() + ", " + CudnnVersion() + (nccl.empty() ? "" : ", " + nccl);

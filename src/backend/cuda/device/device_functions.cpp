@@ -13,6 +13,8 @@ using ada::backend::cuda::Cudnn;
 using ada::backend::cuda::Nvrtc;
 
 // Calls the library's function of this name, which takes just these types.
+// Types are those of the arguments, which are passed on as the declaration has them: the function
+// behind the address takes no others.
 template <class Result, class... Arguments>
 Result Call(const ada::backend::cuda::Library& library, const char* name, Arguments... arguments) {
   return reinterpret_cast<Result (*)(Arguments...)>(library.Get(name))(arguments...);
@@ -20,10 +22,13 @@ Result Call(const ada::backend::cuda::Library& library, const char* name, Argume
 
 }  // namespace
 
+// These definitions stand for the libraries' own, so that the program links without them and starts
+// where they are missing.
 extern "C" {
 
 // --- cuDNN ---
 
+// What cudnn-frontend uses of cuDNN's backend interface, and what this program calls itself.
 size_t cudnnGetVersion() { return Call<size_t>(Cudnn(), __func__); }
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   return Call<const char*>(Cudnn(), __func__, status);
@@ -72,6 +77,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 
 // --- cuBLAS ---
 
+// Names with _v2 are those that the library has: its headers write them for the plain ones.
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   return Call<cublasStatus_t>(Cublas(), __func__, handle);
 }

@@ -13,6 +13,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// Where to look besides the loader's own places: the folder of the build, and those that the
+// environment names.
 std::vector<std::string> Folders() {
   return CudaFolders({ADA_CUBLAS_FOLDER, std::getenv("LD_LIBRARY_PATH"), std::getenv("CUDA_HOME"),
                       std::getenv("CUDA_PATH"), ADA_CUDA_MAJOR});
@@ -26,10 +28,12 @@ std::vector<std::string> FoldersOf(const std::string& built_with) {
 
 }  // namespace
 
+// The driver is installed with the system: the loader finds it, or it is not there.
 const Library& Driver() {
   static const Library driver{"NVIDIA's driver", "libcuda.so.1", {}};
   return driver;
 }
+// A change of the first number breaks programs, which is why it is part of the file's name.
 const Library& Cudnn() {
   static const Library cudnn{"cuDNN 9", "libcudnn.so.9", FoldersOf(ADA_CUDNN_FOLDER)};
   return cudnn;
@@ -48,17 +52,20 @@ const Library& Nccl() {
   return nccl;
 }
 
+// Does not throw, unlike a call of cudnnGetVersion.
 std::size_t LoadedCudnnVersion() {
   void* const found = Cudnn().Find("cudnnGetVersion");
   return found == nullptr ? 0 : reinterpret_cast<decltype(&cudnnGetVersion)>(found)();
 }
 
+// The driver first: without it nothing else is of use.
 std::string WhichLibraryIsMissing() {
   for (const Library* library : {&Driver(), &Nvrtc(), &Cudnn(), &Cublas()})
     if (std::string missing = library->WhyMissing(); !missing.empty()) return missing;
   return "";
 }
 
+// CUDA's runtime answers even where there is no driver, and its status says which case it is.
 std::string WhatIsMissing(int index) {
   int count = 0, driver = 0, runtime = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);

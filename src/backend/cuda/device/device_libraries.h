@@ -7,6 +7,7 @@
 
 namespace ada::backend::cuda {
 
+// Each is looked for when it is first used.
 const Library& Driver();
 const Library& Cudnn();
 const Library& Cublas();
@@ -22,6 +23,7 @@ std::size_t LoadedCudnnVersion();
 // asks for it.
 std::string WhichLibraryIsMissing();
 // For device `index`: the driver, the GPU and its age. "" where all are there.
+// Throws DeviceError where CUDA does not answer what the device is.
 std::string WhatIsMissing(int index);
 
 }  // namespace ada::backend::cuda

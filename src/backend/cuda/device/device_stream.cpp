@@ -23,6 +23,7 @@ bool IsDone(cudaError_t status, const char* doing) {
   return true;
 }
 
+// A CUDA graph, made executable once; a replay is one launch for a whole pass.
 class Graph final : public Recording {
  public:
   Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
@@ -41,6 +42,7 @@ class Graph final : public Recording {
   cudaGraphExec_t executable_ = nullptr;
 };
 
+// Without timing, which makes marking and waiting cheaper.
 cudaEvent_t MakePlace() {
   cudaEvent_t event = nullptr;
   CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
@@ -48,6 +50,7 @@ cudaEvent_t MakePlace() {
 }
 
 // patience: DeviceStream's, as it is when somebody waits.
+// It may be marked again and again; who waits means the last mark.
 class DeviceEvent final : public Event {
  public:
   DeviceEvent(cudaStream_t stream, const DeviceStream::Patience& patience)
@@ -68,6 +71,7 @@ class DeviceEvent final : public Event {
   cudaEvent_t event_;
 };
 
+// It does not wait for CUDA's default stream, nor that one for it.
 cudaStream_t MakeStream() {
   cudaStream_t stream = nullptr;
   CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
@@ -76,17 +80,21 @@ cudaStream_t MakeStream() {
 void WaitOn(cudaStream_t stream, const Event& event) {
   CheckCuda(cudaStreamWaitEvent(stream, event.handle(), 0), "letting a stream wait");
 }
+// Queued, not done: whoever calls keeps `from` alive until its turn has come.
 void CopyOn(cudaStream_t stream, std::byte* to, const void* from, std::size_t bytes) {
   CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
             "copying to the device");
 }
 // Whether a device copies from there by itself, whenever its turn comes.
+// Memory that CUDA does not know of is pageable.
 bool IsPinned(const void* from) {
   cudaPointerAttributes attributes{};
   CheckCuda(cudaPointerGetAttributes(&attributes, from), "asking where memory lies");
   return attributes.type != cudaMemoryTypeUnregistered;
 }
 
+// A stream of its own, so that copies overlap with kernels; order between the two comes from events
+// alone.
 class DeviceCopyStream final : public CopyStream {
  public:
   explicit DeviceCopyStream(const DeviceStream::Patience& patience)
@@ -109,6 +117,7 @@ class DeviceCopyStream final : public CopyStream {
   const DeviceStream::Patience& patience_;
 };
 
+// The message has what was asked for, what this stream holds, and what the device has.
 [[noreturn]] void ThrowOutOfMemory(std::size_t wanted, std::size_t allocated) {
   std::size_t free = 0, total = 0;
   int index = 0;
@@ -120,18 +129,21 @@ class DeviceCopyStream final : public CopyStream {
 
 }  // namespace
 
+// Names what was being done, since CUDA's own words seldom do.
 void CheckCuda(cudaError_t status, const char* doing) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // an error that does not last is told once
   throw DeviceError("CUDA, " + std::string(doing) + ": " + cudaGetErrorString(status));
 }
 
+// A thread has one current device, the one that was chosen last.
 DeviceStream::DeviceStream(int index, const CudaSwitches& switches)
     : Stream(switches), index_(index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");
   stream_ = MakeStream();
 }
 
+// Work that is still queued may use what is freed next.
 DeviceStream::~DeviceStream() {
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);
@@ -144,6 +156,7 @@ void DeviceStream::CopyToDevice(std::byte* to, const void* from, std::size_t byt
   if (!IsPinned(from)) Synchronize();
 }
 
+// Into pageable memory the call itself may wait.
 void DeviceStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
   CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
             "copying from the device");
@@ -160,6 +173,7 @@ void DeviceStream::Fill(std::byte* to, int byte, std::size_t bytes) {
 
 void DeviceStream::Zero(std::byte* to, std::size_t bytes) { Fill(to, 0, bytes); }
 
+// With patience the host polls, so that it can notice that another process is gone.
 void DeviceStream::Synchronize() {
   constexpr char kDoing[] = "waiting for the work of a step";
   if (patience_ == nullptr) return CheckCuda(cudaStreamSynchronize(stream_), kDoing);
@@ -174,6 +188,7 @@ void DeviceStream::WaitToFree() noexcept {
   }
 }
 
+// No bytes have an address all the same.
 std::byte* DeviceStream::AllocateAsItIs(std::size_t bytes) {
   void* block = nullptr;
   const cudaError_t status = cudaMalloc(&block, std::max<std::size_t>(bytes, 1));
@@ -183,6 +198,8 @@ std::byte* DeviceStream::AllocateAsItIs(std::size_t bytes) {
   return static_cast<std::byte*>(block);
 }
 
+// Poison is filled in on the device, in the stream's order: who reads memory before writing it gets
+// NaN.
 std::byte* DeviceStream::Allocate(std::size_t bytes) {
   std::byte* const block = AllocateAsItIs(bytes);
   if (switches().poison) Fill(block, kPoison, bytes);
@@ -200,6 +217,7 @@ void DeviceStream::Free(std::byte* block) noexcept {
   cudaFree(block);
 }
 
+// Pinned memory: the device reads and writes it by itself.
 std::byte* DeviceStream::AllocateOnHost(std::size_t bytes) {
   void* block = nullptr;
   CheckCuda(cudaMallocHost(&block, std::max<std::size_t>(bytes, 1)),
@@ -227,12 +245,15 @@ std::unique_ptr<CopyStream> DeviceStream::MakeCopyStream() {
   return std::make_unique<DeviceCopyStream>(patience_);
 }
 
+// It has no patience: its work is waited for through this stream.
 std::unique_ptr<Stream> DeviceStream::MakeSide() {
   return std::make_unique<DeviceStream>(index_, switches());
 }
 
 void DeviceStream::WaitFor(Event& event) { WaitOn(stream_, event); }
 
+// What `body` asks for is captured, that of a side stream that waits for this one too. Whatever it
+// throws, the capture is ended first, or the stream could not be used again.
 std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;
   CheckCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
@@ -247,12 +268,14 @@ std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& bod
   return std::make_unique<Graph>(stream_, graph);
 }
 
+// Only HostStream has this way to launch: such work is a plain loop over host memory.
 void DeviceStream::Run(std::string_view kernel, std::function<void(bool)> /*work*/) {
   throw InternalError("the host executor's " + std::string(kernel) + " on a device");
 }
 
 // Code made from PTX of an older architecture does not wait. Drivers before 12.3 do not record such
 // launches.
+// Asked once for each kernel, at its first launch.
 bool WaitsByItself(const void* entry) {
   cudaFuncAttributes code{};
   int driver = 0;
@@ -262,6 +285,7 @@ bool WaitsByItself(const void* entry) {
   return known && code.ptxVersion >= 90 && driver >= 12030;
 }
 
+// A launch returns no status: its error is the runtime's last one.
 void CheckLaunch(std::string_view kernel) {
   const cudaError_t status = cudaGetLastError();
   if (status == cudaErrorNoKernelImageForDevice)

@@ -14,6 +14,8 @@ namespace ada::backend::cuda {
 // Throws DeviceError "CUDA, <doing>: <CUDA's words>" unless all is well.
 void CheckCuda(cudaError_t status, const char* doing);
 
+// Used by one thread at a time. An error of work that was launched before may surface in any later
+// call, which throws it.
 class DeviceStream final : public Stream {
  public:
   // On device `index`, which becomes the calling thread's. Throws DeviceError.

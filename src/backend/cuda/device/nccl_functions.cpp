@@ -5,6 +5,7 @@
 
 namespace {
 
+// Most functions return a status; the two that return texts are called by hand.
 template <class... Arguments>
 ncclResult_t Call(const char* name, Arguments... arguments) {
   using Function = ncclResult_t (*)(Arguments...);
@@ -13,6 +14,7 @@ ncclResult_t Call(const char* name, Arguments... arguments) {
 
 }  // namespace
 
+// As in device_functions.cpp: the program starts where NCCL is missing.
 extern "C" {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) { return Call(__func__, id); }

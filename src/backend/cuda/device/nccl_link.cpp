@@ -22,6 +22,7 @@ namespace {
 // NCCL 2.18.0, the first for the CUDA versions that this backend is built with.
 constexpr int kOldest = 21800;
 
+// 0 where NCCL is not found; does not throw.
 int LoadedVersion() {
   int version = 0;
   void* const found = Nccl().Find("ncclGetVersion");
@@ -34,6 +35,7 @@ std::string TextOf(int version) {
 }
 
 // comm: null where there is none yet.
+// Adds NCCL's last message, which often says more than the status.
 void CheckNccl(ncclResult_t result, const char* doing, ncclComm_t comm) {
   if (result == ncclSuccess) return;
   std::string text = "NCCL, " + std::string(doing) + ": " + ncclGetErrorString(result);
@@ -43,6 +45,8 @@ void CheckNccl(ncclResult_t result, const char* doing, ncclComm_t comm) {
 }
 
 // A connection that is being made by a thread of its own: whoever has to be there may not come.
+// Shared by that thread and who waits for it, so that a thread that never returns keeps what it
+// writes to.
 struct Connecting {
   ncclUniqueId id;
   ncclComm_t comm = nullptr;
@@ -60,6 +64,8 @@ struct Connecting {
   }
 };
 
+// Belongs to the backend and lives as long as the stream. Messages are work of the stream that is
+// given: calls return at once.
 class NcclLink final : public Link {
  public:
   NcclLink(DeviceStream& stream, Peers& peers, int index)
@@ -78,6 +84,8 @@ class NcclLink final : public Link {
   void AllGather(Stream& side, const void* mine, std::size_t bytes, void* all) override {
     Check(ncclAllGather(mine, all, bytes, ncclUint8, comm_, side.handle()));
   }
+  // A group, so that sends and receives of all pairs go on at the same time and none waits for
+  // another in a circle.
   void AllToAll(Stream& side, const void* mine, std::size_t bytes, void* parts) override {
     Check(ncclGroupStart());
     for (int other = 0; other < ranks(); ++other) {
@@ -91,6 +99,9 @@ class NcclLink final : public Link {
   }
 
  private:
+  // Rank 0 makes an address, which all get by the peers' own messages. NCCL then waits for all
+  // without a limit, which is why another thread connects and this one waits with the peers'
+  // patience.
   static ncclComm_t Connected(Peers& peers, int index) {
     // Buffers that NCCL knows of would have to be captured by all processes at a time.
     setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
@@ -111,6 +122,7 @@ class NcclLink final : public Link {
 
   void Check(ncclResult_t result) const { CheckNccl(result, "a message between GPUs", comm_); }
   // A kernel of NCCL's waits on the GPU for as long as another process does not come.
+  // Asks NCCL for errors while it waits.
   void Wait(const std::function<bool()>& done) {
     if (std::uncaught_exceptions() > 0) {
       Abort();
@@ -129,6 +141,7 @@ class NcclLink final : public Link {
       throw;
     }
   }
+  // Ends kernels of NCCL that wait on the GPU; there is no communicator afterwards.
   void Abort() {
     if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
   }

@@ -11,6 +11,9 @@
 namespace ada::backend::cuda {
 
 // Once. Moments are read where the rule looks at them.
+// Bodies of ForEach over one element: a decision is a launch of its own, in the stream's order, so
+// that the host waits for nothing. `gradient` are the moments of what is multiplied (dy or ds),
+// `factor` those of the other operand.
 struct DecideWithin {
   ADA_HOST_DEVICE void operator()(std::int64_t) const {
     scaling::Observation seen;
@@ -37,6 +40,7 @@ struct MomentsHere {
   double values[kMost];
 };
 // For all of kMost.
+// Writes this process's part to memory that is gathered from all.
 struct PutMoments {
   ADA_HOST_DEVICE void operator()(std::int64_t k) const {
     if (here.of[k] != nullptr) parts[k] = {*here.of[k], here.values[k]};
@@ -44,6 +48,7 @@ struct PutMoments {
   MomentsHere here;
   MomentsPart* parts;
 };
+// After the gathering: every process computes the same from the same parts.
 struct JoinMomentsOfAll {
   ADA_HOST_DEVICE void operator()(std::int64_t k) const {
     if (here.of[k] == nullptr) return;

@@ -10,6 +10,8 @@ namespace ada::backend::cuda {
 
 // A tensor's [images, positions, heads * width], some of `channels` channels from `first` on; by
 // head: [images, heads, positions, width].
+// Numbers of 32 bits, which a device divides faster; a tensor of attention has fewer values than
+// 2^32.
 struct HeadShape {
   std::uint32_t heads, positions, width;
   std::uint32_t channels, first;  // of the tensor
@@ -38,6 +40,7 @@ struct HeadShape {
 };
 
 // Values 4 i .. 4 i + 3 of `n`, by head, in the storage of `to`.
+// Body of ForEach over a quarter of the values, rounded up. Values stay what they are.
 struct PackHeads {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     if (vec4) return StoreVec4(to, 4 * i, LoadVec4(from, shape.InTensor(4 * i)));
@@ -51,6 +54,8 @@ struct PackHeads {
 };
 
 // A tensor's value i of sums by head, times `factor`, then alpha (null: 1).
+// A Value of RoundingStats::Round: what the products gave, brought from heads to the tensor's order
+// while it is rounded.
 struct HeadsValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Of(sums[shape.ByHead(i)]); }
   ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {

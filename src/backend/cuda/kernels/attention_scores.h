@@ -13,6 +13,8 @@
 namespace ada::backend::cuda {
 
 // Rows are those of whole heads. Fewer than 2^32 values.
+// Row r belongs to query r % queries of its head; under `causal` it sees the keys up to its own
+// position.
 struct ScoreShape {
   std::uint32_t queries, keys;
   bool causal;
@@ -48,6 +50,9 @@ struct ScoreSum {
 };
 
 // For rows of scores.
+// A row of scores by 16 threads: first its extremes, then the sum of exponentials, then the sum
+// over the threads. Other kernels make probabilities of it value by value, several times, rather
+// than keep them.
 struct ScoreSumsKernel {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 3;
   struct Shared {
@@ -110,6 +115,7 @@ struct ScoreSumsKernel {
 };
 
 // Probabilities, from scores or as they were kept.
+// The probability of a value, computed from its score each time it is asked for.
 struct ProbabilityValue {
   ADA_HOST_DEVICE float At(std::uint32_t row, std::uint32_t key, float score) const {
     if (key >= shape.SeenBy(row)) return 0;
@@ -134,6 +140,7 @@ struct ProbabilityValue {
   float factor;
 };
 // For all values: probabilities in the place of the scores.
+// Under keep_probabilities: what the backward pass would compute anew.
 struct KeepProbabilities {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const { scores[i] = p(i); }
   ProbabilityValue p;
@@ -141,6 +148,8 @@ struct KeepProbabilities {
 };
 
 // Which probabilities are dropped; what stays is divided by the share that does.
+// Random words belong to the batch's values of all processes, so that neither chunks nor the number
+// of processes change a mask, and the backward pass draws the same one.
 struct ScoreMask {
   // x, of value i, as the mask leaves it; v of values i .. i + 3.
   ADA_HOST_DEVICE float Applied(float x, std::int64_t i) const {
@@ -182,6 +191,7 @@ struct ScoreTerms {
 };
 
 // The sum of p dp of each row.
+// The sum that the derivative of softmax subtracts, in double, as its terms nearly cancel.
 struct ScoreSlopesKernel {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
   struct Shared {
@@ -216,6 +226,7 @@ struct ScoreSlopesKernel {
 };
 
 // p (dp - the row's sum of p dp), times alpha (null: 1).
+// Masked scores have the gradient 0.
 struct ScoreGradientValue {
   ADA_HOST_DEVICE float At(std::uint32_t row, std::uint32_t key, float score, float dp) const {
     if (key >= terms.p.shape.SeenBy(row)) return 0;

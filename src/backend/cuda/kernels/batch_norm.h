@@ -11,6 +11,8 @@
 namespace ada::backend::cuda {
 
 // Threads of a block: kLanes for each of kChannels channels.
+// Channels are neighbors in a warp's loads: eight of them, 32 bytes of fp32, are read by
+// neighboring threads.
 struct ChannelLanes {
   static constexpr int kChannels = 8, kLanes = 32, kThreads = kChannels * kLanes;
 
@@ -30,6 +32,7 @@ struct ChannelLanes {
 };
 
 // What one channel's values are normalized with.
+// Written here, read by the kernels that normalize and differentiate (normalize.h).
 struct ChannelFactors {
   float *mean = nullptr, *inverse = nullptr;  // inverse = 1 / sqrt(var + eps)
   float* factor = nullptr;                    // gamma * inverse
@@ -56,6 +59,9 @@ struct NormPart {
 
 // The batch's statistics, from the parts' moments: the biased variance normalizes, the unbiased one
 // goes into the running average.
+// Two passes over the parts' moments, as on a CPU: the mean of all, then squared deviations from
+// it. With several processes it stops at their sums (NormPart), which joined_norms.h brings
+// together.
 struct BatchStatistics {
   static constexpr int kThreads = ChannelLanes::kThreads, kPhases = 3;
   struct Shared {
@@ -106,6 +112,7 @@ struct BatchStatistics {
         });
     return sum;
   }
+  // One thread a channel.
   ADA_HOST_DEVICE void Finish(std::int64_t c, double mean, double m2) const {
     if (part.values != nullptr) return part.Put(c, cut.channels, count(), mean, m2);
     to.Set(c, static_cast<float>(mean), m2 / count());
@@ -139,6 +146,8 @@ struct ScaledFactors {
 };
 
 // dgamma and dbeta from the parts' sums, and what dx needs of them.
+// dgamma and dbeta are of this process alone, as all gradients are before they are summed over
+// processes; what dx needs has to be of all.
 struct ReduceGradient {
   static constexpr int kThreads = ChannelLanes::kThreads, kPhases = 2;
   struct Shared {

@@ -9,6 +9,7 @@
 
 namespace ada::backend::cuda {
 
+// Indices into an array of kCount counters of one launch.
 struct LaunchBins : BinRange {
   static constexpr int kZeros = kExponents, kInf = kExponents + 1, kNan = kExponents + 2;
   static constexpr int kCount = kExponents + 3;

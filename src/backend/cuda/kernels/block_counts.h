@@ -9,6 +9,7 @@
 
 namespace ada::backend::cuda {
 
+// Joined by shuffles as words of 32 bits (JoinLanes), so it is plain data.
 struct OperandCounts {
   BlockCounts blocks;
   std::int64_t subnormal = 0;  // elements
@@ -24,6 +25,8 @@ struct AddOperandCounts {
 
 // part(0), part(1), ... added up in this order by the 32 threads of a warp; in lane 0. add(i, to):
 // adds part i.
+// A lane adds one part at a time and lane 0 joins them in order: as slow as one thread would add,
+// but parts are computed 32 at a time.
 template <class AddPart>
 ADA_HOST_DEVICE inline OperandCounts SumInOrder(int lane, std::int64_t parts, const AddPart& add) {
   constexpr int kLanes = 32;
@@ -42,6 +45,7 @@ ADA_HOST_DEVICE inline OperandCounts SumInOrder(int lane, std::int64_t parts, co
 }
 
 // The counts of each range: a warp a range.
+// Values are rounded once more here, only to be counted: on logged steps alone.
 struct CountBlocksKernel {
   static constexpr int kThreads = 128, kPhases = 1, kWarps = kThreads / 32;
   struct Shared {};
@@ -104,6 +108,7 @@ struct CountBlocksKernel {
 };
 
 // The sum over all ranges, and what it says of the rounding. One block.
+// The counts of a rounding are filled in where an inspection before it has filled the others.
 struct JoinBlockCountsKernel {
   static constexpr int kThreads = 32, kPhases = 1;
   struct Shared {};

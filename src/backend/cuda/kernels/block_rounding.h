@@ -15,6 +15,9 @@ namespace ada::backend::cuda {
 inline constexpr std::uint32_t kTakesFour = 0x80000000u;
 
 // An operand, and how it is rounded.
+// Shared by all kernels of one operand: these run one after the other in one stream, each reading
+// what those before it wrote to `largest` and `amax`. Blocks are numbered as BlockTiles numbers
+// them.
 struct BlockRounding {
   TensorSpan in;
   BlockTiles tiles;
@@ -61,6 +64,7 @@ struct BlockRounding {
 
 // The largest magnitude of each block, and with `amax` (0 before) of the tensor. Where a block has
 // several runs `largest` is 0 before. kLanes threads share a run.
+// First kernel: magnitudes as bits, whose order is that of numbers with NaN above all.
 template <int kLanes>
 struct LargestInBlocksKernel {
   static constexpr int kThreads = 256, kPhases = 2, kRuns = kThreads / kLanes;
@@ -118,6 +122,7 @@ struct LargestInBlocksKernel {
 };
 
 // By row: the largest of its blocks, before four_over_six has chosen.
+// Body of ForEach over scale_rows().
 struct LargestInRows {
   BlockRounding how;
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
@@ -133,6 +138,8 @@ struct LargestInRows {
 
 // four_over_six: the errors of each run under both scales, of block t's run p at 2 * (t * runs of a
 // block + p): the six's, and the four's.
+// Body of ForEach over runs(). Errors are summed run by run, in the order of core/blocks, so that
+// the choice is the CPU's.
 struct FourOverSixErrors {
   BlockRounding how;
   float* errors;
@@ -151,6 +158,7 @@ struct FourOverSixErrors {
   }
 };
 // By block: the four where its error is the smaller one.
+// Body of ForEach over tiles().
 struct ChooseFourOrSix {
   BlockRounding how;
   float* errors;
@@ -169,6 +177,8 @@ struct ChooseFourOrSix {
 
 // out[i] = the decoded value i, as they lie in memory. `clear`: statistics of a pass that measures
 // nothing; null: they are not this kernel's.
+// Last kernel. A thread takes four neighbors in memory at a time and keeps the factor of the last
+// block that it met: neighbors mostly share it.
 struct RoundInBlocksKernel {
   static constexpr int kThreads = 256, kPhases = 1;
   struct Shared {};
@@ -179,6 +189,7 @@ struct RoundInBlocksKernel {
     const BlockTiles& tiles = how.tiles;
     const std::int64_t values = std::int64_t{tiles.rows} * tiles.width;
     const std::int64_t step = std::int64_t{at.blocks} * kThreads * 4;
+    // No block has this number: the first value looks its factor up.
     Thread of{how.OfTensor(), {}, ~0u, how.Now()};
     for (std::int64_t i = (std::int64_t{at.block} * kThreads + at.thread) * 4; i < values;
          i += step) {

@@ -22,6 +22,8 @@ struct BlockTile {
 
 // An operand of `rows` rows (backend/operand_rows.h), cut into blocks of tall x wide values, tall
 // no more than a group is. A row is `lines` lines of `length` values.
+// Blocks are numbered by row of blocks, line, and place in the line; rows of blocks do not cross
+// groups. All functions are pure arithmetic, the same on host and device.
 struct BlockTiles {
   std::uint32_t rows = 0, width = 1;
   std::uint32_t group = 1;  // rows that share no block with others
@@ -62,6 +64,7 @@ struct BlockTiles {
     return of * tiles_of_group() + (row - of * group) / tall;
   }
   // The number of the block of a value.
+  // Used value by value; RunAt and TileAt go the other way.
   ADA_HOST_DEVICE std::uint32_t TileOf(std::uint32_t row, std::uint32_t column) const {
     const std::uint32_t line = stride == 1 ? column / length : column % stride;
     const std::uint32_t i = stride == 1 ? column - line * length : column / stride;

@@ -13,6 +13,8 @@ struct BranchSumPart {
 };
 
 // How often the scale has to be halved.
+// What the two kernels below share. `value` computes a sum anew at any scale, so that nothing but
+// the branches has to be kept.
 struct BranchHalvings {
   BranchSet set;
   BranchSumValue value;
@@ -50,6 +52,8 @@ struct BranchHalvings {
 };
 
 // What this process says of its part. One block.
+// Several processes have to halve as often as the one with the largest sum: first each says what it
+// needs, then all repair alike.
 struct BranchSumPartKernel : BranchHalvings {
   static constexpr int kThreads = 256, kPhases = 3;
   struct Shared {
@@ -74,6 +78,8 @@ struct BranchSumPartKernel : BranchHalvings {
 };
 
 // parts: of `ranks` processes, by which all halve alike; null: this one is alone.
+// Phases: whether anything is to be done; looking at branches nobody has measured; whether halving
+// helps; how often; the factors; the sum once more; its statistics.
 template <StatsLevel kLevel>
 struct BranchRepairKernel : BranchHalvings {
   static constexpr int kThreads = kStatsThreads, kFirst = 5,
@@ -115,6 +121,7 @@ struct BranchRepairKernel : BranchHalvings {
   int ranks;
 
  private:
+  // Starts from what the sum's own statistics say, or from all processes' parts.
   ADA_HOST_DEVICE void Begin(Shared& shared) const {
     shared.overflows = parts == nullptr && Reaches(stats->max_abs);
     shared.halvings = shared.again = 0;
@@ -140,6 +147,7 @@ struct BranchRepairKernel : BranchHalvings {
       AtomicMax(&set.looked[i], largest);
     }
   }
+  // Halving ends at the first scale at which a sum is NaN, since no smaller one helps.
   ADA_HOST_DEVICE void Halve(Shared& shared) const {
     set.ForgetLooks();
     const std::uint32_t k = shared.first_nan < shared.halvings ? shared.first_nan : shared.halvings;

@@ -16,6 +16,8 @@
 namespace ada::backend::cuda {
 
 // One branch: its values, and what may tell their largest magnitude without looking.
+// Filled when the op is made; scales, moments and statistics are read when the kernel runs, after
+// the ops that wrote them.
 struct BranchTerm {
   TensorSpan span;
   NumberGrid grid;
@@ -28,6 +30,8 @@ struct BranchTerm {
 };
 
 // What all kernels of one sum share, in backend memory; arrays are of `count` branches.
+// The kernels of one sum run in one stream: looking (if need be), the target, the sum, and its
+// repair. `looked` is left zero for the next pass.
 struct BranchSet {
   const BranchTerm* terms;
   int count;
@@ -101,6 +105,8 @@ struct TakeLargest {
 
 // Looks for the largest magnitudes of the branches that have to be looked at, where scales differ
 // or `always`. Blocks: `cuts` for each branch.
+// Magnitudes meet as bits, by an atomic maximum: the order of blocks does not matter, and a NaN is
+// the largest.
 struct BranchLookKernel {
   static constexpr int kThreads = 256, kPhases = 2;
   struct Shared {
@@ -134,6 +140,7 @@ struct BranchLookKernel {
 };
 
 // The scale at which branches fit, and their factors. One block: the last that looked, if any did.
+// One thread is enough for a few branches.
 struct BranchTargetKernel {
   static constexpr int kThreads = 32, kPhases = 1;
   struct Shared {};
@@ -171,6 +178,8 @@ struct BranchTargetKernel {
 };
 
 // Each branch times its factor, from left to right.
+// A Value of RoundingStats::Round. The first two branches are members, since two is the usual
+// number and the table costs a load for each value.
 struct BranchSumValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     if (parts != 0) return OfParts(i, [this](int k) { return factors[k]; });
@@ -195,6 +204,7 @@ struct BranchSumValue {
     for (int j = 0; j < 4; ++j) sum.of[j] = sum.of[j] + term.of[j] * factor;
   }
   // The same at 2^-halvings of the scale: factors anew, as they would be decided.
+  // The repair of a sum that overflows asks for it (branch_repair.h).
   ADA_HOST_DEVICE float At(float target, const float* scales, std::int64_t i) const {
     if (parts != 0) return OfParts(i, [&](int k) { return target / scales[k]; });
     float sum = Load(first, i) * (target / scales[0]);
@@ -249,6 +259,7 @@ struct BranchSumValue {
 };
 
 // The authors' way: every product and every partial sum is rounded.
+// The last partial sum is rounded by RoundingStats::Round, which stores it.
 struct BranchStepsValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     float sum = Term(0, i);

@@ -9,6 +9,8 @@ namespace ada::backend::cuda {
 
 // Four values a thread: one load of four bytes, one store of 16. `bytes` and `out` are aligned for
 // that.
+// Body of ForEach over a quarter of the values, rounded up. The table has the mean and deviation of
+// data.normalize in it, so that values have the bits of the host's.
 struct ValuesOfBytes {
   ADA_HOST_DEVICE void operator()(std::int64_t four) const {
     const std::int64_t i = 4 * four;

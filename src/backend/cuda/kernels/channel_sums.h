@@ -18,6 +18,7 @@
 namespace ada::backend::cuda {
 
 // Many parts make work for many blocks; but they are added up by few.
+// Chosen by the shape alone: the same parts, and so the same sums, whatever the device.
 struct PixelParts {
   // So few pixels are one part and one piece; else pieces have 16 where that makes few enough
   // parts.
@@ -54,6 +55,8 @@ struct PixelParts {
 };
 
 // Who sums what: a cell is one chain of kEach channels of one piece; kEach divides the channels.
+// A block has one part and up to kChannels channels. Cells are numbered by piece, chain and
+// channel, channels fastest, so that neighboring threads read neighboring channels.
 template <int kChains, int kEach = 1>
 struct ChannelThreads {
   static constexpr int kChannels = PixelParts::kChannels;
@@ -129,6 +132,7 @@ struct ChannelThreads {
 struct MeanAndSquares {
   float mean, m2;
 };
+// Chan's formula for several groups at once: the mean of all first, then deviations from it.
 template <class Threads, class MomentsOf>
 ADA_HOST_DEVICE MeanAndSquares JoinPieces(const Threads& threads, std::int64_t part, int c,
                                           MomentsOf&& moments) {
@@ -181,6 +185,8 @@ ADA_HOST_DEVICE inline MeanAndSquares OfChains(const float* a, const float* b, i
 
 // Mean and sum of squared deviations of each part's channels. Deviations from a piece's first
 // pixel keep the sums small.
+// Phase 0 sums chains, phase 1 makes moments of the chains of a piece, phase 2 joins pieces. A
+// part's results go to backend memory, where BatchStatistics reads them.
 template <StorageType kStorageType>
 struct ChannelMomentsKernel {
   static constexpr int kChains = 4;
@@ -241,6 +247,7 @@ struct ChannelMomentsKernel {
 };
 
 // Sums of dy and of dy * xhat of each part's channels; with `out`, dy is masked in place first.
+// Masking in place here saves the kernel that computes dx from reading `out`.
 template <StorageType kStorageType>
 struct GradientSumsKernel {
   static constexpr int kChains = 2;

@@ -10,6 +10,7 @@
 namespace ada::backend::cuda {
 
 // Two sums a thread and channel, and what becomes of them over the chains of a part.
+// By channel, then by thread: neighbors write to neighboring banks of shared memory.
 template <int kThreads>
 struct PairsOfSums {
   float first[8][kThreads], second[8][kThreads];
@@ -20,6 +21,7 @@ struct PairsOfSums {
 };
 
 // ChannelMomentsKernel.
+// Taken where 8 divides the channels and x lies in 16 bits on a boundary of 16 bytes (HasVec8).
 template <StorageType kStorageType>
 struct Vec8MomentsKernel {
   static constexpr int kChains = 4;
@@ -57,6 +59,8 @@ struct Vec8MomentsKernel {
   DeferredAmax note;                     // of x
 
  private:
+  // Deviations are taken from the piece's first pixel: where the mean is large, squares of the
+  // values themselves would lose them.
   ADA_HOST_DEVICE void Sum(int cell, const typename Threads::Work& work, Shared& shared,
                            Own& own) const {
     const std::int64_t channels = threads.cut.channels;
@@ -88,6 +92,7 @@ struct Vec8MomentsKernel {
 };
 
 // What tells where dy passes the relu after a batch norm.
+// Where y is NaN nothing passes.
 enum class Masks : std::uint8_t {
   kNone,    // all of it passes
   kOutput,  // what the op has stored; dy is masked in place
@@ -95,6 +100,8 @@ enum class Masks : std::uint8_t {
 };
 
 // GradientSumsKernel.
+// Under kX the mask is computed from x as the forward pass computed y: y is positive where it is
+// larger than the largest number that rounds to zero.
 template <StorageType kStorageType, Masks kMasks>
 struct Vec8GradientsKernel {
   static constexpr int kChains = 2;
@@ -151,6 +158,7 @@ struct Vec8GradientsKernel {
     if constexpr (kMasks == Masks::kOutput) pixel.out = LoadVec8(out, i);
     return pixel;
   }
+  // What does not pass becomes +0; eights that pass as a whole are not written again.
   ADA_HOST_DEVICE void MaskInPlace(const Pixel& pixel, std::int64_t i, Vec8& g) const {
     const Vec8 y = Widened<kStorageType>(pixel.out);
     Vec8Codes kept = pixel.dy;

@@ -13,6 +13,8 @@ namespace ada::backend::cuda {
 
 // By channel, as bits: the complement of the smallest non-zero magnitude minus 1, and the largest
 // magnitude. Zeros where there is none.
+// Kernels that look at magnitudes add to it by atomic maxima; DecideKernel reads it and leaves
+// zeros for the next pass.
 struct ChannelMagnitudes {
   std::uint32_t* low;
   std::uint32_t* high;
@@ -33,6 +35,7 @@ struct MagnitudeRange {
 
 // Magnitudes of [pixels, channels], where the rule's next decision looks at products. Blocks: for
 // each 32 channels `cuts` of the pixels.
+// Does nothing in a pass whose rule looks at no products: that is known on the device alone.
 struct ImageMagnitudesKernel {
   static constexpr int kThreads = 256, kPhases = 1, kChannels = 32;
   struct Shared {};
@@ -82,6 +85,8 @@ struct RowMagnitudesKernel {
 };
 
 // Decides alpha and writes the scale that dx will carry. One block.
+// Before the products of the backward pass, in the stream: alpha lies in backend memory when they
+// need it.
 struct DecideKernel {
   static constexpr int kThreads = 256, kPhases = 2;
   struct Shared {

@@ -14,6 +14,8 @@ ADA_HOST_DEVICE inline std::uint32_t Larger(std::uint32_t a, std::uint32_t b) {
   return a > b ? a : b;
 }
 
+// A member of kernels that read all values of a tensor anyway: the moments' and the gradient sums'
+// kernels add, the channels' kernel after them writes.
 struct DeferredAmax {
   std::uint32_t* bits = nullptr;  // of a magnitude; 0 where a pass begins. Null: nobody asks
   TensorStats* stats = nullptr;

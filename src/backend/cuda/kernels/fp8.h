@@ -11,6 +11,7 @@ namespace ada::backend::cuda {
 enum class Fp8 : std::uint8_t { kNone, kE4M3, kE5M2 };
 
 // x lies on the format's grid.
+// fp8_e5m2 is the upper half of fp16; fp8_e4m3 has its own bias, and one NaN instead of infinities.
 ADA_HOST_DEVICE inline std::uint8_t ToFp8(Fp8 format, float x) {
   if (format == Fp8::kE5M2) return static_cast<std::uint8_t>(Fp16CodeOf(x) >> 8);
   constexpr std::uint32_t kSmallestNormal = 0x3c800000u;  // 2^-6, whose code is 8
@@ -50,6 +51,7 @@ struct PackFp8 {
 };
 
 // What brings sums of products of scaled values back: 1 / (first * second). Null: 1.
+// Body of ForEach over one; computed in double, since a product of two scales may leave fp32.
 struct UndoScales {
   const float *first, *second;
   float* factor;

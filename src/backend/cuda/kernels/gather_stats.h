@@ -12,6 +12,7 @@ namespace ada::backend::cuda {
 // own into shared memory; those of the block together and into backend memory; the ticket. In the
 // last block: the sums of all blocks, those of its threads together; what comes of it; bins are
 // cleared. None where nothing is measured.
+// Each level needs as many barriers as it has steps of joining; sums need two more.
 constexpr int StatsPhases(StatsLevel level) {
   return level == StatsLevel::kNone      ? 0
          : level == StatsLevel::kLargest ? 4
@@ -47,6 +48,7 @@ ADA_HOST_DEVICE inline T OfThreads(const T (&of)[kStatsThreads], int lane, const
       join);
 }
 
+// fp32 sums of narrow formats end here, after the few values of one thread.
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline void PutOwn(StatsShared<kLevel>& shared, StatsOwn<kLevel>& own, int thread) {
   if constexpr (StatsSums(kLevel) > 0) {
@@ -85,6 +87,8 @@ ADA_HOST_DEVICE inline void WriteBlock(const Rounding& how, const ThreadIndex& a
   }
 }
 
+// In the last block: thread k takes blocks k, k + kStatsThreads, ..., in an order that the number
+// of blocks fixes.
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline void ReadBlocks(const Rounding& how, const ThreadIndex& at,
                                        StatsShared<kLevel>& shared) {
@@ -169,6 +173,8 @@ ADA_HOST_DEVICE inline void Conclude(const Rounding& how, int thread,
 }  // namespace stat
 
 // Phase kPhase of StatsPhases. Every block of the launch takes part, with all its threads.
+// Atomic operations join whole numbers alone; sums go to a place of each block, since the order of
+// atomic additions would be another in each run.
 template <int kPhase, StatsLevel kLevel>
 ADA_HOST_DEVICE inline void GatherStats(const Rounding& how, const ThreadIndex& at,
                                         StatsShared<kLevel>& shared, StatsOwn<kLevel>& own) {

@@ -11,6 +11,7 @@
 namespace ada::backend::cuda {
 
 // A span of one tensor, and where it lies in its bucket, or slice of one.
+// Tables of segments lie in backend memory and stay the same for a whole run.
 struct SumSegment {
   static constexpr std::int64_t kValues = 4096;
   float* values;  // null: of a slice
@@ -20,6 +21,7 @@ struct SumSegment {
 
 // What is counted where values are rounded for the way. Sums are in double, in the order of threads
 // and then of segments.
+// The same counts as on the host (parallel/gradient_sums.cpp), for rows of the tensor `sent`.
 struct TransportCounts {
   std::int64_t values, zeros, underflow, below_min, subnormal, overflow, inf, nan;
   double sum, square, l1;
@@ -78,6 +80,8 @@ struct Transport {
 
 // to = round(source), with what is lost on the way. `source(segment, i, narrow)`: value i of a
 // segment; narrow: what is sent is rounded.
+// Used twice: with a process's own values before they are sent, and with the sum of all parts
+// before that goes to all.
 template <class Source>
 struct RoundSegments {
   static constexpr int kThreads = TransportBlock::kThreads, kPhases = 2;
@@ -131,6 +135,7 @@ struct SumOfParts {
 };
 
 // values = sums, without the loss's scale where they were rounded.
+// The last step: the sum of all processes becomes the gradient.
 struct StoreSegments {
   static constexpr int kThreads = 256, kPhases = 1;
   struct Shared {};

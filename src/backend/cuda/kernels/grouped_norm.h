@@ -10,6 +10,8 @@
 namespace ada::backend::cuda {
 
 // How images are cut into units: each is `runs` runs of `run` values, `channels` values apart.
+// A unit is a pixel's channels (layer norm, RMS norm, L2 normalization), or a group of channels
+// over all pixels of an image.
 struct UnitGeometry {
   std::int64_t units = 1;  // of an image
   std::int64_t runs = 1, run = 1, channels = 1, per_image = 1;
@@ -62,6 +64,9 @@ struct UnitThreads {
   }
 };
 
+// Mean and inverse deviation of each unit: two passes over its values, as on a CPU.
+// Threads whose unit is past the last one return early from every phase, which they may: the
+// barriers are between the calls of Run.
 struct UnitStatistics {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 3;
   struct Shared {
@@ -102,6 +107,7 @@ struct UnitStatistics {
 };
 
 // A sum over each unit, of term(value, channel, unit), and what finish(unit, sum) makes of it.
+// The shape of kernels with one sum a unit; `work` says what is summed and what becomes of it.
 template <class Work>
 struct UnitSums {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
@@ -161,6 +167,7 @@ struct UnitsAlong {
   float* mean_ghat;
 };
 // The same of units that are divided by the root of their mean square. `u`: of value i.
+// Both functions hide those of UnitsAlong; UnitSums calls them by the type it is given.
 struct UnitRmsSlopes : UnitsAlong {
   ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t u) const {
     return static_cast<double>(Load(dy, i) * gamma[c]) *
@@ -171,6 +178,7 @@ struct UnitRmsSlopes : UnitsAlong {
   }
 };
 
+// The two means that dx subtracts: of g = dy * gamma, and of g * xhat.
 struct UnitGradientSums {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
   struct Shared {
@@ -207,6 +215,7 @@ struct UnitGradientSums {
   float *mean_g, *mean_ghat;
 };
 
+// Values of RoundingStats::Round: y and dx, one by one, from the units' statistics.
 struct GroupedNormValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const std::int64_t u = geometry.Unit(i);

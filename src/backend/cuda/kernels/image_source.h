@@ -10,6 +10,7 @@
 namespace ada::backend::cuda {
 
 // What stays in device memory for a whole run.
+// Whole data sets of bytes; `order` is uploaded once an epoch.
 struct ResidentImages {
   const std::uint8_t* pixels = nullptr;   // [images, height, width, channels]
   const std::uint16_t* labels = nullptr;  // [images]
@@ -29,6 +30,7 @@ ADA_HOST_DEVICE inline std::int64_t StoredPixel(const Placement& place, int heig
 }
 
 // A row of the batch is `parts` blocks of kPixels pixels; the first of them writes its label.
+// Phase 0 finds the image and its placement once for the block; phase 1 writes its pixels.
 struct FillBatch {
   static constexpr int kThreads = 256;
   static constexpr int kPhases = 2;

@@ -23,6 +23,8 @@ struct NormParts {
 };
 
 // Mean and squared deviations of channel c over all, from those of each. For all channels.
+// The same formula as over parts of one process (BatchStatistics), in double, so that processes
+// agree to the last bit. Runs in every process.
 struct JoinStatistics {
   ADA_HOST_DEVICE void operator()(std::int64_t c) const {
     const double count = parts.Count();

@@ -12,6 +12,7 @@ namespace ada::backend::cuda {
 
 // One process's. After it lie the magnitudes of `channels` channels, where the rule looks at
 // products: dy's low and high, and w's.
+// Sent as bytes: plain data of one size in all processes.
 struct SeenPart {
   MomentsPart dy, w;
   LogMoments logs;
@@ -35,6 +36,7 @@ struct SeenOfAll {
 
 // Writes this process's part, and leaves magnitudes as the next pass wants them. For all channels,
 // and once where there are none.
+// Body of ForEach over the channels, or one.
 struct PutSeen {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     if (i == 0) {
@@ -100,6 +102,8 @@ struct JoinSeen {
 };
 
 // Hands over what all have observed, unless some value is not finite. One block.
+// A thread for each bin.
+// Phase 0 asks before anything is handed over: FinishTail changes what WantsTail says.
 struct JoinTailsKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 2;
   struct Shared {

@@ -23,6 +23,8 @@ ADA_HOST_DEVICE inline std::uint32_t TakeTicket(std::uint32_t* finished) {
 // First, then Then. Blocks are in `columns` columns, block b in column b % columns; of each column
 // the block that ends last runs block b % columns of Then. `finished`: a counter a column, zero
 // between launches; null: Then is left to a launch of its own.
+// Saves a launch, whose start costs more than the little work of Then. It relies on nothing but the
+// ticket: the other blocks may have ended, and must not be waited for.
 template <class FirstKernel, class Then>
 struct LastBlockKernel {
   using First = FirstKernel;

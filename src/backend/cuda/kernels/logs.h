@@ -17,6 +17,8 @@ namespace ada::backend::cuda {
 struct LogMoments {
   double count, mean, m2;
 };
+// Chan's formula for two groups. Equal magnitudes have a delta of exactly 0, so that their
+// deviation stays 0.
 ADA_HOST_DEVICE inline LogMoments JoinLogs(const LogMoments& a, const LogMoments& b) {
   if (b.count == 0) return a;
   if (a.count == 0) return b;
@@ -33,6 +35,8 @@ ADA_HOST_DEVICE inline LogSums SumsOf(const LogMoments& all) {
 }
 
 // Only where the rule's next decision looks at logarithms.
+// Phases 0 and 1: threads of a block, then the block; 2 and 3: the same over blocks, in the block
+// that ends last.
 struct LogsKernel {
   static constexpr int kThreads = 256, kPhases = 4;
   static constexpr int kLanes = 16;  // threads, of one warp, that join the others' results
@@ -81,6 +85,7 @@ struct LogsKernel {
         [](const LogMoments& a, const LogMoments& b) { return JoinLogs(a, b); });
   }
   // Deviations are taken from the first logarithm.
+  // What cancellation leaves below 0 becomes 0; a NaN stays.
   ADA_HOST_DEVICE LogMoments OfThread(const ThreadIndex& at) const {
     const std::int64_t begin = at.block * size;
     const std::int64_t end = begin + size < values ? begin + size : values;

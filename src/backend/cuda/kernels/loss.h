@@ -20,6 +20,9 @@ struct RowMix {
 };
 
 // One row's loss, hits and unscaled gradient (p - target) / loss_terms.
+// A block a row suits many classes; pixels and boxes, rows of few scores, take a thread each
+// (softmax_rows.h). Phases: the largest logit, the sum of exponentials, gradients and loss, and the
+// row's result.
 struct LossRow {
   static constexpr int kThreads = 64, kPhases = 4;
   struct Shared {
@@ -64,6 +67,7 @@ struct LossRow {
       return TargetOf(k, labels[row], classes, smoothing);
     return MixedTargetOf(k, labels[row], mixes[row].second, mixes[row].share, classes, smoothing);
   }
+  // The label with the larger share, by which hits are counted.
   ADA_HOST_DEVICE std::int64_t LabelOf(std::int64_t row) const {
     return mixes == nullptr || mixes[row].share >= 0.5f ? labels[row] : mixes[row].second;
   }
@@ -111,6 +115,7 @@ struct LossRow {
 
 // The parts of one call's loss (of rows, images or blocks), added to what `result` holds or in
 // place of it. One block, whose threads stand for kLanes.
+// kLanes is fixed, whatever the number of threads: the sum's order is too.
 template <int kBlockThreads>
 struct LossSum {
   static constexpr int kThreads = kBlockThreads, kPhases = 2, kLanes = 128;
@@ -149,6 +154,7 @@ struct LossSum {
 };
 
 // The scale of a loss's gradient.
+// S is read from backend memory, as it changes between replays of one recording.
 struct SetLossScale {
   ADA_HOST_DEVICE void operator()(std::int64_t) const { *scale = pass->loss_scale; }
   float* scale = nullptr;

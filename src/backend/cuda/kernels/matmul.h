@@ -10,6 +10,7 @@
 namespace ada::backend::cuda {
 
 // y before rounding: the sum plus its channel's bias.
+// The bias is added in fp32, before the one rounding.
 struct BiasedSum {
   const float *sum, *bias;
   std::int64_t channels;
@@ -55,6 +56,7 @@ struct WidenVec4 {
 };
 
 // A copy of pixels of `channels` values in `row` values each, of the same storage: zeros after.
+// cuDNN has no plan for the weight gradient of very few channels.
 struct PadChannels {
   TensorSpan in, out;
   std::int64_t channels, row;
@@ -77,6 +79,7 @@ struct ScaleGradient {
 
 // Weights lie as [out, c, taps] (PyTorch) or [out, taps, c] (products); taps = kh * kw. Where a
 // product was padded with channels, [out, taps, row] holds the channels and what nobody reads.
+// The packed order is that of NHWC convolutions: a tap's channels lie together.
 struct WeightOrder {
   std::int64_t channels, taps, row = channels;
   // Where a value of the one order lies in the other.
@@ -103,6 +106,7 @@ struct PackWeights {
 
 // dw = gradient / S in PyTorch's order, added to what dw holds with `add`. The authors' program
 // rounds the gradient before it is divided.
+// A Value of RoundingStats::Round, or stored as it is: dw carries no S from here on.
 struct UnscaledGradient {
   const float* sum;
   WeightOrder order;
@@ -141,6 +145,7 @@ struct RoundBiasSum {
 
 // Rows of a matrix [rows, channels] in runs of `span`: sums of run i / channels of channel
 // i % channels.
+// fp32 within a run, double over runs (UnscaledBias), as strips on a CPU.
 struct SumRuns {
   TensorSpan in;
   std::int64_t rows, channels, span;

@@ -9,6 +9,7 @@
 namespace ada::backend::cuda {
 
 // The entropy of each box with a label that is not negative, for all boxes of the call.
+// Body of ForEach over all boxes of a call. Ignored boxes are passed over.
 struct BoxEntropies {
   ADA_HOST_DEVICE void operator()(std::int64_t box) const {
     const std::int32_t label = labels[box];
@@ -24,6 +25,9 @@ struct BoxEntropies {
   std::int32_t* better;
 };
 
+// Hard negatives are the background boxes with the largest entropies, `negatives` for each positive
+// one; of equal entropies those that come first. A radix search over 32-bit keys finds the smallest
+// key that is taken without sorting: four rounds of counting, one for each byte.
 struct MultiboxImage {
   static constexpr int kThreads = 256, kDigits = 4, kPhases = kDigits + 4;
   struct Shared {
@@ -70,6 +74,8 @@ struct MultiboxImage {
     }
     shared.positives[thread] = positives, shared.background[thread] = background;
   }
+  // At most as many as there are background boxes.
+  // Each thread adds up all counts, since each keeps the state of the search for itself.
   ADA_HOST_DEVICE std::int64_t Wanted(const Shared& shared) const {
     std::int64_t positives = 0, background = 0;
     for (int t = 0; t < kThreads; ++t)
@@ -111,6 +117,7 @@ struct MultiboxImage {
       ties += labels[box] == 0 && NegativeKey(entropies[box]) == own.key ? 1 : 0;
     shared.ties[thread] = ties;
   }
+  // Boxes with the last key that lie with the threads before this one are taken first.
   ADA_HOST_DEVICE void Take(std::int64_t first, int thread, const Own& own, Shared& shared) const {
     std::int64_t left = own.left;
     for (int t = 0; t < thread; ++t) left -= shared.ties[t];
@@ -134,6 +141,8 @@ struct MultiboxImage {
     shared.loss[thread] = loss + location, shared.location[thread] = location;
     shared.top1[thread] = top1, shared.top5[thread] = top5;
   }
+  // A background box has no part in the loss, but with reads_background a location or target of it
+  // that is not finite makes the loss NaN (MultiboxLossSpec).
   ADA_HOST_DEVICE double LocationLoss(std::int64_t box, bool positive) const {
     if (!positive && !reads_background) return 0;
     double sum = 0;

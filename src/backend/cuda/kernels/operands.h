@@ -15,6 +15,8 @@ namespace ada::backend::cuda {
 // 16 values of one column at a time, 16 rows of `width` values one after the other; what is left
 // over of the rows stays as it is. `grid`: what transformed values are rounded to. Body of ForEach
 // over Items.
+// Signs come first, then the butterfly, as HadamardInPlace has it. Rows of one group of 16 share no
+// value with others.
 struct TransformRows {
   ADA_HOST_DEVICE std::int64_t Items() const {
     return (rows + kHadamardSize - 1) / kHadamardSize * width;
@@ -77,6 +79,7 @@ struct LargestValueKernel {
   }
 };
 
+// Two entries into the stream: the maximum is cleared, then joined by atomic operations.
 inline void FindLargest(Stream& stream, const TensorSpan& in, std::int64_t n, std::uint32_t* amax) {
   constexpr std::int64_t kMostBlocks = 1024, kOfBlock = 4 * LargestValueKernel::kThreads;
   stream.Zero(reinterpret_cast<std::byte*>(amax), sizeof *amax);
@@ -97,6 +100,7 @@ struct LargestOfProcesses {
 };
 
 // The operand's per-tensor scale. Body of ForEach over one.
+// On the device, since the host never sees the tensor's magnitude within a step.
 struct SetCurrentScale {
   ADA_HOST_DEVICE void operator()(std::int64_t) const {
     scaler->scale = scaling::CurrentScale(rule, OfBits(*amax));

@@ -8,6 +8,8 @@ namespace ada::backend::cuda {
 
 // Blocks `first` .. of `blocks` of a kernel whose phase 1 takes values by the number of its block
 // (FlatStatsKernel, TailKernel): these number the values of this part from 0 on.
+// Attention's scores are in memory some heads at a time: their statistics are those of one launch
+// over all heads all the same.
 template <class Kernel>
 struct PartOfLaunch {
   static constexpr int kThreads = Kernel::kThreads, kPhases = Kernel::kPhases;

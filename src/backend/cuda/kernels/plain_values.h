@@ -68,6 +68,8 @@ ADA_HOST_DEVICE inline void AddVec8(StatsOwn<StatsLevel::kMoments>& own, const V
 
 }  // namespace stat
 
+// The hardware's conversion rounds to nearest even, as the general kernel does; statistics are of
+// the values before it.
 template <StorageType kStorageType, StatsLevel kLevel>
 ADA_HOST_DEVICE inline Vec8Codes RoundVec8(StatsOwn<kLevel>& own, const Vec8& x) {
   static_assert(kLevel <= StatsLevel::kMoments);
@@ -82,6 +84,8 @@ ADA_HOST_DEVICE inline Vec8Codes RoundVec8(StatsOwn<kLevel>& own, const Vec8& x)
   return codes;
 }
 
+// Taken in place of RoundValuesKernel where the tensor, its rounding and the Value are plain
+// (Value::IsPlain); ADA_CUDA_PLAIN=0 turns it off.
 template <StorageType kStorageType, class Value, StatsLevel kLevel>
 struct PlainValuesKernel {
   static constexpr int kThreads = kStatsThreads, kPhases = 2 + StatsPhases(kLevel);
@@ -116,6 +120,7 @@ struct PlainValuesKernel {
 };
 
 // The largest magnitude of values that are stored already.
+// After a library has rounded: nothing else is wanted in a step without counts.
 template <StorageType kStorageType>
 struct LargestPlainKernel {
   static constexpr StatsLevel kLevel = StatsLevel::kLargest;

@@ -12,6 +12,7 @@
 namespace ada::backend::cuda {
 
 // The windows of one image.
+// Numbers of one layer, the same in all passes.
 struct PoolGrid {
   int h = 0, w = 0, c = 0, out_h = 0, out_w = 0;
   int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
@@ -36,6 +37,7 @@ ADA_HOST_DEVICE inline PoolIndex IndexOf(std::int64_t i, int h, int w, int c) {
 }
 
 // Half open.
+// Rows or columns from `begin` to before `end`.
 struct PoolRange {
   int begin, end;
 };
@@ -67,6 +69,8 @@ ADA_HOST_DEVICE inline PoolRange WindowsOver(int at, int kernel, int stride, int
 
 // y = the first largest value in row order; a NaN beats everything (PyTorch's rule). For all values
 // of y.
+// Body of ForEach over the values of y. Values are moved as they are: nothing is rounded.
+// The last of several NaNs is the one that gets the gradient.
 struct MaxPoolForward {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     const PoolIndex at = IndexOf(i, grid.out_h, grid.out_w, grid.c);
@@ -140,6 +144,7 @@ struct MaxPoolVec8 {
   // -inf, twice.
   static constexpr std::uint32_t kLowest =
       kStorageType == StorageType::kF16 ? 0xfc00fc00u : 0xff80ff80u;
+  // What is larger, or NaN, replaces value, code and place of its channel.
   static ADA_HOST_DEVICE void Take(const Vec8Codes& loaded, std::uint32_t tap, Vec8& best,
                                    Vec8Codes& codes, Vec8Codes& where) {
     const Vec8 value = Widened<kStorageType>(loaded);
@@ -155,6 +160,8 @@ struct MaxPoolVec8 {
 
 // dx = the sum of the dy whose maximum lay here. For all values of dx. kKernel, kStride: of windows
 // that are as high as wide, where they are known when the kernel is compiled; else 0.
+// Gathering from the windows over a pixel needs no atomic addition, whose order would be another in
+// each run.
 template <int kKernel, int kStride>
 struct MaxPoolGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
@@ -243,6 +250,7 @@ struct MaxPoolGradient {
 };
 
 // One side of the windows of an average pooling.
+// Rows and columns are alike: each side of a window is computed by itself.
 struct MeanSide {
   int kernel, stride, pad, size, outs;
   bool count_padding, adaptive;
@@ -265,6 +273,7 @@ struct MeanSide {
     const int extent = Extent(out), reach = size + pad - Begin(out);
     return !count_padding ? pixels.end - pixels.begin : extent < reach ? extent : reach;
   }
+  // Windows that hold pixel `at`; adaptive ones may overlap.
   ADA_HOST_DEVICE PoolRange Over(int at) const {
     if (!adaptive) return WindowsOver(at, kernel, stride, pad, outs);
     return {static_cast<int>(std::int64_t{at} * outs / size),

@@ -10,6 +10,7 @@
 namespace ada::backend::cuda {
 
 // One tensor, in backend memory.
+// Made once for each layer and uploaded as a table; `how` points to statistics of the layer.
 struct WeightTensor {
   static constexpr int kMostCopies = 3;  // one a storage
 
@@ -31,6 +32,8 @@ struct WeightTensor {
   }
 };
 
+// Layers are many and mostly small: one launch for all of them keeps the device busy. Phase 0
+// copies the block's row of the table into shared memory.
 template <StatsLevel kLevel>
 struct RefreshWeightsKernel {
   static constexpr int kThreads = kStatsThreads, kPhases = 3 + StatsPhases(kLevel);

@@ -56,6 +56,8 @@ struct GivesVec4<Value, std::void_t<decltype(&Value::OfVec4)>> : std::true_type 
 
 // A kernel that takes statistics of a run of values, whatever it does with each: Kernel has
 // Four(i, shared, own) and One(i, shared, own), for values i .. i + 3 and for value i.
+// The frame of kernels over runs of values (CRTP): statistics begin, values pass, statistics are
+// gathered.
 template <class Kernel, StatsLevel kLevel>
 struct FlatStatsKernel {
   static constexpr int kThreads = kStatsThreads, kPhases = 2 + StatsPhases(kLevel);
@@ -105,6 +107,7 @@ struct RoundValuesKernel : FlatStatsKernel<RoundValuesKernel<Value, kLevel>, kLe
 };
 
 // The same of values that lie in `in` already rounded: only statistics.
+// For tensors that were moved, or that a library has rounded, in a step that counts.
 template <StatsLevel kLevel>
 struct CountValuesKernel : FlatStatsKernel<CountValuesKernel<kLevel>, kLevel> {
   ADA_HOST_DEVICE void OfVec4(std::int64_t i, StatsShared<kLevel>& shared,

@@ -14,6 +14,7 @@ namespace ada::backend::cuda {
 // The Pass of the work that runs, in backend memory: what changes from step to step cannot stand in
 // a kernel's arguments, since launches are recorded once and replayed. Ops get a pointer to it from
 // their Context.
+// Uploaded before each pass; a recording reads it anew whenever it is replayed.
 struct PassValues {
   std::uint64_t seed = 0, draw = 0;
   std::int64_t loss_terms = 0;
@@ -31,6 +32,8 @@ enum class StatsLevel : std::uint8_t { kNone, kLargest, kMoments, kCounts };
 struct StatsTotals;
 
 // Made by RoundingStats::For. A default one leaves fp32 values as they are and measures nothing.
+// The fields up to scale_to say how values are rounded, those after it what is measured and where
+// it goes. Copied into kernels' arguments.
 struct Rounding {
   NumberGrid grid;
   bool stochastic = false;
@@ -74,6 +77,7 @@ ADA_HOST_DEVICE inline RoundingNow Now(const Rounding& how) {
 struct RoundedValue {
   float before, after, stored;
 };
+// Word i of the tensor's stream, the same as on a CPU: blocks of Philox have four.
 ADA_HOST_DEVICE inline std::uint32_t RandomWord(std::uint64_t key, std::uint64_t draw,
                                                 std::int64_t i) {
   const auto at = static_cast<std::uint64_t>(i);
@@ -96,6 +100,7 @@ ADA_HOST_DEVICE inline Vec4Words RandomWords(std::uint64_t key, std::uint64_t dr
   return four;
 }
 // Value i of the tensor, with its random word.
+// `word` is only read where rounding is stochastic.
 ADA_HOST_DEVICE inline RoundedValue RoundWith(const Rounding& how, const RoundingNow& now, float x,
                                               std::uint32_t word) {
   const bool scaled = now.scale != 1;

@@ -60,12 +60,14 @@ ADA_HOST_DEVICE constexpr int StatsSums(StatsLevel level) {
 inline constexpr int kStatsThreads = 256;
 
 // Smallest values are kept as their complements, so that zeros are where all begins.
+// One for each rounding, in backend memory; Conclude leaves it zero.
 struct StatsTotals {
   std::uint32_t ints[stat::kInts];
   std::uint32_t bins[LaunchBins::kCount];
   std::uint32_t finished;  // blocks
 };
 
+// Arrays of length 1 stand for what a level does not need, as C++ knows no empty arrays.
 template <StatsLevel kLevel>
 struct StatsShared {
   static constexpr bool kCounts = kLevel == StatsLevel::kCounts;
@@ -76,6 +78,7 @@ struct StatsShared {
   std::uint32_t bins[kCounts ? LaunchBins::kCount : 1];
   std::uint32_t is_last;
 };
+// A thread's running statistics, in registers between phases.
 template <StatsLevel kLevel>
 struct StatsOwn {
   RoundingNow now;
@@ -106,6 +109,7 @@ ADA_HOST_DEVICE inline std::uint32_t Ordered(float x) {
 ADA_HOST_DEVICE inline float FromOrdered(std::uint32_t key) {
   return OfBits((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
 }
+// A NaN is no extreme; it shows in the sums.
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline void AddMoments(const Rounding& how, StatsOwn<kLevel>& own, float stored) {
   const std::uint32_t least = MagnitudeBits(stored) - 1;
@@ -126,6 +130,8 @@ ADA_HOST_DEVICE inline void AddMoments(const Rounding& how, StatsOwn<kLevel>& ow
 }
 
 // Values before and after rounding; x: before any scale of the tensor's own.
+// Counters of a thread are 32 bits wide, as are totals of a launch: tensors have fewer values than
+// 2^32.
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline void AddCounts(const Rounding& how, StatsShared<kLevel>& shared,
                                       StatsOwn<kLevel>& own, float x, float before, float after) {

@@ -12,6 +12,8 @@
 
 namespace ada::backend::cuda {
 
+// One pass for the maximum, one for the sum: a thread reads its row twice, the second time from the
+// cache.
 struct RowSoftmax {
   double mine, log_sum;  // the score of the label, ln(sum of e^score)
   std::int32_t better;   // classes before the label
@@ -43,6 +45,7 @@ struct ScoreRows {
 };
 
 // The loss of pixels: log_sums of rows, and a part of the sum for each block of threads.
+// Threads of a block add up in order, then blocks do (LossSum).
 struct PixelLossRows {
   static constexpr int kThreads = 256, kPhases = 2;
   static std::int64_t Blocks(std::int64_t rows) { return (rows + kThreads - 1) / kThreads; }
@@ -82,6 +85,8 @@ struct PixelLossRows {
 };
 
 // The unscaled gradient of scores, value by value. weights null: 1 each.
+// A Value of RoundingStats::Round through ScaledGradient: it computes each score's probability anew
+// from log_sums.
 struct RowGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const auto at = static_cast<std::uint32_t>(i), each = static_cast<std::uint32_t>(rows.classes);

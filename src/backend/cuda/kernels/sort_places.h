@@ -15,6 +15,8 @@ struct SortedPlaces {
 };
 
 // What both kernels of a turn share: `count` items, a thread each.
+// One turn sorts by eight bits: count keys, sum the counts, move. It is stable, so that turns from
+// the lowest bits up sort whole tokens.
 struct SortTurn {
   static constexpr int kThreads = 256, kKeys = 256, kBits = 8;
   static int Blocks(std::int64_t count) {
@@ -50,6 +52,8 @@ struct CountKeysKernel : SortTurn {
 };
 
 // Each number becomes the sum of those before it. One block.
+// Numbers are in the order of keys, and of blocks within a key: their sums are where each block's
+// items of a key go.
 struct SumsBeforeKernel {
   static constexpr int kThreads = 1024, kPhases = 3;
   struct Shared {
@@ -86,6 +90,8 @@ struct SumsBeforeKernel {
 };
 
 // places: of the items, null: item i is at place i.
+// An item counts the items of its block before it that have its key: no atomic addition, so that
+// the order is the items' own.
 struct MovePlacesKernel : SortTurn {
   static constexpr int kPhases = 2;
   struct Shared {
@@ -110,6 +116,7 @@ struct MovePlacesKernel : SortTurn {
 };
 
 // first[token]: how many of the sorted tokens lie below it. For all tokens and one more.
+// A binary search by each thread; the places of token t are first[t] to before first[t + 1].
 struct FirstPlaces {
   ADA_HOST_DEVICE void operator()(std::int64_t token) const {
     std::int64_t low = 0, high = count;

@@ -31,6 +31,7 @@ struct BelowTerm {
 };
 
 // For all of images * strips * channels sums.
+// Body of ForEach over Count(images). Within a strip pixels are added in their order, in fp32.
 template <class Term>
 struct StripSums {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
@@ -61,6 +62,7 @@ ADA_HOST_DEVICE inline double SumOfStrips(const float* sums, std::int64_t first,
 }
 
 // A parameter's gradient: value[c] = sum / scale. For all channels.
+// Body of ForEach over the channels.
 struct ParameterSum {
   ADA_HOST_DEVICE void operator()(std::int64_t c) const {
     const float sum = UnscaledSum(SumOfStrips(sums, 0, strips, channels, c), *scale);

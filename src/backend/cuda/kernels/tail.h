@@ -17,6 +17,7 @@ struct TailPart {
 };
 
 // Totals over all blocks; zero between launches.
+// In backend memory, one for each layer with exact_range.
 struct TailTotals {
   TailPart all;
   std::uint32_t finished;
@@ -25,6 +26,8 @@ struct TailTotals {
 // Takes the tail of value(i) for all values (round_values.h says what a Value is), only where the
 // layer's scaler wants this pass's, and after its decision. The result is handed over unless some
 // value is not finite, or is put where `part` points, for others' to be added.
+// It looks at dx before alpha, which the same pass's decision has made: the tail serves the next
+// pass.
 template <class Value>
 struct TailKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 7;
@@ -63,6 +66,7 @@ struct TailKernel {
   TailPart* part;  // null: this process is alone
 
  private:
+  // Bins are the exponents of fp32; values from the limit on are in no bin.
   ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, Shared& shared) const {
     const std::int64_t begin = at.block * size;
     const std::int64_t end = begin + size < values ? begin + size : values;
@@ -90,6 +94,7 @@ struct TailKernel {
     AtomicMax(&totals->all.max_bits, shared.max_bits[0]);
   }
   // A bin by each thread; the first one tells the rest.
+  // All threads read max_bits here, which is why it is zeroed one phase later.
   ADA_HOST_DEVICE void HandOver(int thread) const {
     TailPart& all = totals->all;
     const bool finite = all.max_bits < kInfinityBits;

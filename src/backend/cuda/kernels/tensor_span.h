@@ -15,6 +15,8 @@ struct TensorSpan {
 };
 inline TensorSpan SpanOf(const Tensor& tensor) { return {tensor.data, tensor.storage}; }
 
+// The branch is the same for all threads of a warp. Kernels that know the storage when they are
+// compiled use LoadAs (vec8.h).
 ADA_HOST_DEVICE inline float Load(const TensorSpan& p, std::int64_t i) {
   if (p.storage == Storage::kF32) return static_cast<const float*>(p.data)[i];
   const std::uint16_t code = static_cast<const std::uint16_t*>(p.data)[i];
@@ -30,6 +32,7 @@ ADA_HOST_DEVICE inline void StoreExact(const TensorSpan& p, std::int64_t i, floa
 }
 
 // Values i .. i + 3, where i is a multiple of 4 and `data` is aligned as tensors are.
+// One load or store of 8 or 16 bytes.
 struct alignas(8) Vec4Codes {
   std::uint16_t of[4];
 };

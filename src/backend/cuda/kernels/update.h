@@ -16,6 +16,7 @@
 namespace ada::backend::cuda {
 
 // A span of one parameter.
+// The table is made once and stays in backend memory: parameters never move.
 struct UpdateSegment {
   static constexpr std::int64_t kValues = 2048;
   float *value, *gradient, *state1, *state2;
@@ -38,6 +39,7 @@ struct alignas(16) UpdateInputs {
 };
 
 // What roundings and gradients decided.
+// Written on the device and read there: the host learns of it with the step's other results.
 struct UpdateDecision {
   float factor;  // clipping
   bool apply;
@@ -45,6 +47,7 @@ struct UpdateDecision {
 };
 
 // One block: whether a watched rounding left its format in the last backward pass.
+// A NaN compares false with `most`, so that it counts as having left.
 struct LookAtRoundings {
   static constexpr int kThreads = 256, kPhases = 2;
   struct Shared {
@@ -87,6 +90,8 @@ struct GradientFacts {
 };
 
 // Facts of the threads of a block, added up 16 by 16.
+// The order of additions depends on nothing but the number of threads, so that the norm has the
+// same bits in every run.
 struct FactsOfThreads {
   static constexpr int kThreads = 256, kGroup = 16, kPhases = 3;  // the first: the threads' own
   GradientFacts own[kThreads], groups[kGroup];
@@ -106,6 +111,7 @@ struct FactsOfThreads {
 };
 
 // Facts of each segment. `again`: of gradients that were sanitized.
+// The first kernel of an update; the last of its blocks decides (LastBlockKernel).
 struct MeasureGradients {
   static constexpr int kThreads = FactsOfThreads::kThreads, kPhases = FactsOfThreads::kPhases;
   using Shared = FactsOfThreads;
@@ -139,6 +145,8 @@ struct MeasureGradients {
 
 // The outcome and the decision; `again`: the clipping factor anew. By the last block of
 // MeasureGradients.
+// The norm is infinite or NaN exactly where some gradient is not finite or their squares leave
+// double's range.
 struct DecideUpdate {
   static constexpr int kThreads = FactsOfThreads::kThreads, kPhases = FactsOfThreads::kPhases;
   using Shared = FactsOfThreads;
@@ -160,6 +168,10 @@ struct DecideUpdate {
     }
   }
 
+  // With `again`, gradients were sanitized: the outcome stays, and the factor is that of their new
+  // norm.
+  // A watched rounding that has left its format stops the update even where gradients may be
+  // sanitized.
   ADA_HOST_DEVICE void Decide(const GradientFacts& all) const {
     const double norm = std::sqrt(all.square);
     if (!again) Conclude(norm, all.max_bits);
@@ -210,6 +222,7 @@ struct SanitizeGradients {
   const UpdateOutcome* outcome = nullptr;
 };
 
+// The last kernel; it does nothing where the update is skipped.
 struct ApplyUpdate {
   static constexpr int kThreads = 256, kPhases = 1;
   struct Shared {};
@@ -250,6 +263,7 @@ struct ApplyUpdate {
 
 // The same where what is kept has fewer bits than fp32, or changes are counted. Counts of the
 // threads meet part by part, since those of all parts together do not fit into shared memory.
+// Stochastic rounding draws by the value's number in its slot, as on a CPU.
 struct ApplyKeptUpdate {
   static constexpr int kThreads = 256, kPhases = 2 * KeptCounts::kParts;
   struct Shared {

@@ -13,6 +13,7 @@ inline StorageType StorageTypeOf(Storage storage) {
          : storage == Storage::kF16 ? StorageType::kF16
                                     : StorageType::kBF16;
 }
+// The branch on the storage is taken when the kernel is compiled.
 template <StorageType kStorageType>
 ADA_HOST_DEVICE float LoadAs(const TensorSpan& p, std::int64_t i) {
   if constexpr (kStorageType == StorageType::kAny) return Load(p, i);
@@ -22,6 +23,7 @@ ADA_HOST_DEVICE float LoadAs(const TensorSpan& p, std::int64_t i) {
 }
 
 // Values 2k and 2k + 1 are the low and the high half of pair k.
+// Two codes in a word, as the device's packed instructions take them.
 struct alignas(16) Vec8Codes {
   std::uint32_t pair[4];
 };

@@ -70,6 +70,8 @@ std::size_t BatchOperand::work_bytes() const {
   return transformed_bytes() + (blocks_ ? blocks_->work_bytes() : 0);
 }
 
+// A transform is made each time it is asked for: JoinAmax and Make may run in two streams, with
+// scratch memory of their own.
 TensorSpan BatchOperand::Input(Stream& stream, const Pass& pass, std::byte* work) const {
   if (operand_.hadamard == 0) return SpanOf(stored_);
   const bool bf16 = stored_.storage == Storage::kBF16;
@@ -86,6 +88,7 @@ TensorSpan BatchOperand::Input(Stream& stream, const Pass& pass, std::byte* work
   return {work, Storage::kF32};
 }
 
+// Messages are asked for by the main stream alone: their order is the same in all processes.
 void BatchOperand::JoinAmax(const Context& main, const Pass& pass, std::byte* work) const {
   if (!joins_amax(pass)) return;
   FindLargest(main.stream, Input(main.stream, pass, work), ValuesOf(pass), amax_);
@@ -93,6 +96,7 @@ void BatchOperand::JoinAmax(const Context& main, const Pass& pass, std::byte* wo
   ForEach(main.stream, 1, LargestOfProcesses{amaxes_, main.link->ranks(), amax_of_all_});
 }
 
+// Where no process shares the tensor its largest magnitude is found within the rounding.
 TensorSpan BatchOperand::Make(const Pass& pass, std::byte* memory, std::byte* work) const {
   const TensorSpan in = Input(context_.stream, pass, work);
   const TensorSpan out{memory, carrier_.storage};
@@ -117,6 +121,7 @@ void BatchOperand::RoundValues(const Pass& pass, const TensorSpan& in,
   stats_.Round(pass, out, StoredValues{in});
 }
 
+// Weights are not among them: they are rounded once in a refresh (weight_operand.h).
 BatchOperands::BatchOperands(const Context& context, const OperandPlaces& places,
                              const MatmulSpec& spec, MatmulKind kind)
     : stored_{SpanOf(kind == MatmulKind::kData ? spec.dy.tensor : spec.x), SpanOf(spec.dy.tensor)} {

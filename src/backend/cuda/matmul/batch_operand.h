@@ -14,6 +14,8 @@
 namespace ada::backend::cuda {
 
 // One operand that rounds.
+// Belongs to the product that takes it, and to its stream: the copies of a weight gradient are made
+// on the side stream. It only launches; nothing is computed on the host.
 class BatchOperand {
  public:
   // context: of the stream whose product takes it. scale: the S that `stored` carries; null: none.
@@ -52,6 +54,8 @@ class BatchOperand {
 };
 
 // Those of one product: the first operand of an output or data gradient, both of a weight gradient.
+// Copies lie one after the other at the front of the product's scratch memory; what making one
+// takes lies after them, and is the plan's when all are made.
 class BatchOperands {
  public:
   BatchOperands(const Context& context, const OperandPlaces& places, const MatmulSpec& spec,

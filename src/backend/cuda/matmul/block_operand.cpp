@@ -21,6 +21,7 @@ std::uint32_t Narrow(std::int64_t n) { return static_cast<std::uint32_t>(n); }
 
 }  // namespace
 
+// Kernels number values in 32 bits, which a device divides faster.
 BlockOperand::BlockOperand(const Context& context, const OperandRounding& operand,
                            const OperandRows& rows, std::int64_t most, bool bf16,
                            const RoundingStats& before)
@@ -49,6 +50,7 @@ void BlockOperand::TakeAsPyTorch(std::int64_t channels) {
   tiles_.channels = Narrow(channels), tiles_.pixels = tiles_.width / tiles_.channels;
 }
 
+// Without groups all rows of the call are one group: blocks that run down are cut at its end.
 BlockTiles BlockOperand::TilesOf(std::int64_t rows) const {
   BlockTiles tiles = tiles_;
   tiles.rows = Narrow(rows);
@@ -62,6 +64,8 @@ std::int64_t BlockOperand::RangesOf(const BlockTiles& tiles) const {
   return tiles.rows / tiles.group * ((tiles.group + range - 1) / range);
 }
 
+// Depends on the format and on whether blocks may be counted, not on what a pass does: the memory
+// is reserved once.
 BlockOperand::Work BlockOperand::WorkOf(const BlockTiles& tiles) const {
   const std::size_t blocks = tiles.tiles();
   Work work{Aligned(blocks * sizeof(std::uint32_t)), 0, 0, 0};
@@ -78,6 +82,7 @@ std::size_t BlockOperand::work_bytes() const {
   return Aligned(sizeof(std::uint32_t)) + work.largest + work.rows + work.errors + work.parts;
 }
 
+// Where a block has several runs they meet by atomic maxima, which begin with zeros.
 void BlockOperand::FindLargest(const BlockRounding& how, std::uint32_t* amax) const {
   const BlockTiles& tiles = how.tiles;
   if (tiles.runs_of_tile() > 1)
@@ -111,6 +116,8 @@ void BlockOperand::Count(const BlockRounding& how, std::byte* parts) const {
          JoinBlockCountsKernel{kernel.parts, ranges, operand_.block_counts, operand_.stats}, 1);
 }
 
+// In order: the largest magnitudes of blocks, and of the tensor or its rows; under four_over_six
+// the choice; the values. A pass that counts inspects values before and counts blocks after.
 void BlockOperand::Round(const Pass& pass, const TensorSpan& in, std::int64_t rows,
                          std::int64_t first, const std::uint32_t* amax, const TensorSpan& out,
                          std::byte* work) const {

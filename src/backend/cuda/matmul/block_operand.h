@@ -10,6 +10,8 @@
 
 namespace ada::backend::cuda {
 
+// Used for operands of the batch and of weights. Tiles are fixed by the layer but for the number of
+// rows, which follows the pass.
 class BlockOperand {
  public:
   // most: rows at the most. bf16: values are given as bf16. before: measures the values before

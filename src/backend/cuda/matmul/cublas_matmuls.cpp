@@ -34,6 +34,7 @@ struct CublasContext {
   const float *one = nullptr, *zero = nullptr;
 };
 
+// cuBLAS reads matrices by columns: MatrixProductOf says how a product of rows is one of columns.
 class Matrices final : public Matmul {
  public:
   Matrices(const CublasContext& context, const MatmulRequest& request)
@@ -46,6 +47,8 @@ class Matrices final : public Matmul {
       ADA_CHECK(size <= std::numeric_limits<int>::max());
   }
 
+  // The number is read on the device when the product runs, since a recorded launch is replayed
+  // with another alpha.
   void Run(const MatmulArguments& a) override {
     if (!scaled_) {
       const float one = 1, zero = 0;

@@ -8,6 +8,7 @@
 
 namespace ada::backend::cuda {
 
+// Its matmuls point to its state and must not outlive it.
 class CublasMatmuls final : public Matmuls {
  public:
   // one, zero: in backend memory.

@@ -32,6 +32,7 @@ std::vector<fe::NumericalNote_t> Unwanted(const MatmulRequest& r, bool determini
   return notes;
 }
 
+// The workspace is shared by all plans of one stream, which run one after the other.
 class Convolution final : public Matmul {
  public:
   Convolution(const CudnnContext& context, const MatmulRequest& request,
@@ -87,6 +88,7 @@ std::string FaultOf(const CudnnContext& context, const MatmulRequest& r, Graph& 
   return r.scale && !trial.Multiplies() ? "leaves out the scale" : "";
 }
 
+// Null where cuDNN has no engine for the product, or none that is wanted.
 std::shared_ptr<Graph> Supported(const CudnnContext& context, const MatmulRequest& r) {
   std::shared_ptr<Graph> graph = GraphOf(r);
   if (graph->validate().is_bad() || graph->build_operation_graph(context.handle).is_bad() ||
@@ -133,6 +135,7 @@ std::shared_ptr<Graph> Plan(const CudnnContext& context, const MatmulRequest& r)
   }
 }
 
+// A plan that cuDNN refuses is planned anew and stored over.
 std::shared_ptr<Graph> FromCache(const CudnnContext& context, const std::string& key) {
   const auto plan = context.cache.Find(key);
   if (!plan) return nullptr;
@@ -147,6 +150,8 @@ std::shared_ptr<Graph> FromCache(const CudnnContext& context, const std::string&
 
 }  // namespace
 
+// The key holds all that decides which plan is chosen, so that a run with other settings does not
+// find this one's.
 std::unique_ptr<Matmul> MakeConvolution(const CudnnContext& context, const MatmulRequest& request) {
   const std::string key = KeyOf(request) + KeyOf(ChoiceOf(context, request)) +
                           (context.deterministic ? ", deterministic" : "") +

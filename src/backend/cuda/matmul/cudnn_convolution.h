@@ -16,6 +16,7 @@
 namespace ada::backend::cuda {
 
 // What all plans of a backend share.
+// References are to members of the Matmuls that owns it and outlives all plans.
 struct CudnnContext {
   cudnnHandle_t handle;
   Stream& stream;

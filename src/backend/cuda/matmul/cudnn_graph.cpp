@@ -24,6 +24,7 @@ fe::DataType_t TypeOf(const MatmulRequest& r, std::size_t operand) {
                                           : fe::DataType_t::FP8_E5M2;
 }
 
+// Dimensions are n, c, h, w whatever the memory's order is; strides say that it is NHWC.
 void SetLayout(fe::graph::Tensor_attributes& tensor, const TensorLayout& layout) {
   tensor.set_dim({layout.dims.begin(), layout.dims.end()})
       .set_stride({layout.strides.begin(), layout.strides.end()});
@@ -66,6 +67,7 @@ TensorPointer Convolve(Graph& graph, const MatmulRequest& r, const TensorPointer
 
 }  // namespace
 
+// A graph is one convolution and, with an epilogue, a multiplication of its fp32 sums.
 std::shared_ptr<Graph> GraphOf(const MatmulRequest& r) {
   auto graph = std::make_shared<Graph>();
   graph->set_compute_data_type(fe::DataType_t::FLOAT)

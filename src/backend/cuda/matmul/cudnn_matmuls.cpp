@@ -44,6 +44,7 @@ std::string PlanMaker() {
          std::to_string(CUDNN_FRONTEND_MINOR_VERSION) + ", " + CompilerVersions();
 }
 
+// cuDNN's handle, bound to the stream: plans run in its order.
 class Handle {
  public:
   explicit Handle(Stream& stream) {
@@ -78,6 +79,7 @@ class Constants {
   std::byte* memory_;
 };
 
+// The order of members matters: later ones point to those before them.
 class DeviceMatmuls final : public Matmuls {
  public:
   DeviceMatmuls(Stream& stream, const DeviceOptions& options)
@@ -115,6 +117,8 @@ class DeviceMatmuls final : public Matmuls {
   }
 
  private:
+  // Codes of 8 bits are cuDNN's; linear layers of other operands are cuBLAS's whatever the switch
+  // says.
   bool IsCublas(const MatmulRequest& request) const {
     return IsMatrix(request.geometry) && !HasCodes(request) && (cublas_ || request.geometry.linear);
   }

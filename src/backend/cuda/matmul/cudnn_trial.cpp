@@ -57,6 +57,7 @@ bool PlanTrial::KeepFastest() {
   return good;
 }
 
+// Waits for the device: a trial is part of planning.
 std::vector<float> PlanTrial::Run() {
   Fill(blocks_[2], 0, bytes_[2]);
   if (graph_.execute(context_.handle, tensors_, workspace_.get()).is_bad()) return {};
@@ -69,6 +70,7 @@ std::vector<float> PlanTrial::Run() {
   return out;
 }
 
+// One product alone lies below the range of the format, so that every sum does.
 bool PlanTrial::KeepsOverflow() {
   const bool fp16 = stored_ == Storage::kF16;
   const int large = fp16 ? kLargeFp16 : kLargeBf16;
@@ -78,6 +80,7 @@ bool PlanTrial::KeepsOverflow() {
   return std::find(out.begin(), out.end(), -INFINITY) != out.end();
 }
 
+// Twice a sum is exact; an output of zeros alone would prove nothing.
 bool PlanTrial::Multiplies() {
   for (const std::size_t operand : {0, 1}) Fill(blocks_[operand], kModest, bytes_[operand]);
   const std::vector<float> once = Run();

@@ -12,6 +12,7 @@
 
 namespace ada::backend::cuda {
 
+// Made while plans are made, never in a pass that is recorded; its memory is freed with it.
 class PlanTrial {
  public:
   // Allocates operands, output and workspace for the plans of `graph` that are built.

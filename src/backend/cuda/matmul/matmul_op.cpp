@@ -33,6 +33,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// One for each conv2d, conv_transpose2d and linear layer. All calls only launch: whatever depends
+// on values (alpha, S, whether a value is finite) is read on the device.
 class MatmulOp final : public Op {
  public:
   // geometry: of the layer, or of the convolution that it transposes.
@@ -105,6 +107,8 @@ MatmulOp::MatmulOp(const Context& context, const MatmulSpec& spec, const MatmulG
   weights_.Seal();
 }
 
+// Where there are no sums the plan has rounded y itself, of which at most the largest magnitude is
+// still to be taken.
 void MatmulOp::Forward(const Pass& pass) {
   const PlannedMatmul& matmul =
       plans_.For(MatmulKind::kForward, pass.rows, MayRound(y_stats_, pass));
@@ -123,6 +127,7 @@ void MatmulOp::Forward(const Pass& pass) {
     y_stats_.Round(pass, y, BiasedSum{sums, bias, spec_.y.shape.c});
 }
 
+// The side stream is told the memory of x and dy: whoever overwrites one of them waits for it.
 void MatmulOp::Backward(const Pass& pass) {
   operands_.weights.JoinAmax(context_, pass);
   context_.side_stream.Run({RangeOf(spec_.x), RangeOf(spec_.dy.tensor)},
@@ -145,6 +150,8 @@ void MatmulOp::WeightGradients(const Pass& pass) {
   if (spec_.b) gradient_.StoreBias(pass, scratch);
 }
 
+// Scratch memory in order: the copy of dy, alpha * dy in the authors' way, then what the plan
+// takes.
 void MatmulOp::DataGradient(const Pass& pass) {
   const PlannedMatmul& matmul = plans_.For(MatmulKind::kData, pass.rows, MayRound(dx_stats_, pass));
   const float* alpha = rule_->alpha();
@@ -167,6 +174,7 @@ void MatmulOp::DataGradient(const Pass& pass) {
   dx_stats_.Round(pass, dx, ScaledSum{sums, alpha_first_ ? nullptr : alpha});
 }
 
+// An input that is to be recomputed is declined; the graph then asks for the parts.
 template <class Spec>
 std::unique_ptr<Op> MakeMatmul(const Context& context, const Spec& spec) {
   if (spec.recomputed) return nullptr;

@@ -43,6 +43,7 @@ MatmulPlans::MatmulPlans(const Context& context, const MatmulSpec& spec,
   if (spec.dx) For(MatmulKind::kData, rows, true);
 }
 
+// A call that counts wants fp32 sums: it has a plan of its own only where the usual one rounds.
 const PlannedMatmul& MatmulPlans::For(MatmulKind kind, int rows, bool rounded) {
   Pair& pair = plans_[{kind, rows}];
   if (!pair.plain) pair.plain = Make(kind, rows, false);
@@ -56,6 +57,8 @@ MatmulKind MatmulPlans::AskedFor(MatmulKind kind) const {
   return kind == MatmulKind::kForward ? MatmulKind::kData : MatmulKind::kForward;
 }
 
+// A plan may round where nothing has to be seen of the sums, and multiply by alpha where the rule
+// looks at neither dx nor its moments.
 PlanOutput MatmulPlans::OutputOf(MatmulKind kind, Storage operands) const {
   if (kind == MatmulKind::kForward)
     return spec_.b || !RoundsPlainly(spec_.y, spec_.y_style, operands) ? PlanOutput::kSums
@@ -108,6 +111,8 @@ std::array<MatmulPlans::Coded, 2> MatmulPlans::CodedOperands(MatmulKind kind) co
   return {};
 }
 
+// Chooses the storage of operands, what the plan does with its sums, and codes where they are
+// wanted; PlannedMatmul then takes the best that the library can do.
 PlannedMatmul MatmulPlans::Make(MatmulKind kind, int rows, bool sums) const {
   const NumberFormat x = ReadableFormat(spec_.x), dy = ReadableFormat(spec_.dy.tensor);
   const NumberFormat w = ReadableFormat(spec_.w_format, weights_.storage());
@@ -145,6 +150,8 @@ std::size_t MatmulPlans::scaled_bytes() const {
   return alpha_first_ ? Aligned(spec_.dy.tensor.bytes()) : 0;
 }
 
+// Scratch memory is shared by the ops of a stream and only grows: every plan reserves the most that
+// it takes.
 void MatmulPlans::ReserveScratch(MatmulKind kind, const PlannedMatmul& matmul) const {
   const MatmulRequest& request = matmul.request();
   const BatchOperands& copies = operands_.Of(kind);

@@ -22,6 +22,7 @@ struct OperandCopies {
   }
 };
 
+// Belongs to a MatmulOp. Plans for a smaller last batch are made when it first comes.
 class MatmulPlans {
  public:
   // Plans what passes over all images need. alpha_first: dy is multiplied by alpha, not dx.

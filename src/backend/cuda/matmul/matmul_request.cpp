@@ -15,6 +15,7 @@ std::string OperandNames(const MatmulRequest& r) {
   return first == second ? first : first + " and " + second;
 }
 // Rounding to the storage is rounding to the format.
+// Whether a format saturates does not matter for values that are stored already.
 bool IsStored(const NumberFormat& format, const NumberFormat& stored) {
   NumberFormat plain = format;
   plain.saturate = false;
@@ -72,6 +73,7 @@ bool IsMatrix(const MatmulGeometry& g) {
          (g.w.h == 1 && g.w.w == 1 && g.stride == one && g.padding == none && g.groups == 1);
 }
 
+// In the order of the table in matmul_request.h.
 MatmulShapes ShapesOf(const MatmulRequest& r) {
   const MatmulGeometry& g = r.geometry;
   if (r.kind == MatmulKind::kForward) return {g.x, g.w, g.y};
@@ -110,6 +112,8 @@ void AddPadded(const MatmulRequest& request, std::vector<MatmulRequest>* request
 
 }  // namespace
 
+// From what costs least to what always works: codes, rounding by the plan, fp32 sums of 16-bit
+// operands, the same with padded channels, fp32 operands.
 std::vector<MatmulRequest> RequestsFor(MatmulKind kind, const MatmulGeometry& geometry, int rows,
                                        Storage operands, PlanOutput output,
                                        const std::array<Fp8, 2>& codes) {
@@ -135,6 +139,7 @@ std::vector<MatmulRequest> RequestsFor(MatmulKind kind, const MatmulGeometry& ge
   return requests;
 }
 
+// Strides in values: neighboring channels are 1 apart.
 TensorLayout LayoutOf(const Shape& s) {
   return {{s.n, s.c, s.h, s.w}, {s.per_image(), 1, s.w * s.c, s.c}};
 }

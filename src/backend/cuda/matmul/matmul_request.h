@@ -41,6 +41,7 @@ enum class MatmulKind : std::uint8_t { kForward, kData, kWeights };
 // to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `codes` (of
 // `first` and `second`; both or none) operands are codes of one byte, and units of a device may add
 // up in fewer bits than fp32 has.
+// Equal requests are the same product whatever layer asks: KeyOf names plans in memory and on disk.
 struct MatmulRequest {
   MatmulKind kind = MatmulKind::kForward;
   MatmulGeometry geometry;  // x.n = y.n: images of this call

@@ -42,6 +42,7 @@ class BatchedMatmul {
 };
 inline constexpr int kMostBatches = 65535;  // what a grid's third side has
 
+// Equal requests of all layers share one plan, which may take a library seconds to make.
 class Matmuls {
  public:
   virtual ~Matmuls() = default;

@@ -28,6 +28,8 @@ Storage StoredAs(const MatmulSpec& spec, Operand operand) {
   return is_x ? spec.x.storage : spec.dy.tensor.storage;
 }
 
+// A value that was divided by a per-tensor scale may be any fp32 number, which nothing of 16 bits
+// holds.
 Holders HoldersOf(const MatmulSpec& spec, Operand operand) {
   const OperandRounding& rounding = spec.operands[IndexOf(operand)];
   const Storage stored = StoredAs(spec, operand);
@@ -47,6 +49,7 @@ bool Rounds(const MatmulSpec& spec, MatmulKind kind) {
                      [&](Operand operand) { return spec.operands[IndexOf(operand)].rounds; });
 }
 
+// Both operands of a product have one storage, as libraries want it.
 Storage CarrierOf(const MatmulSpec& spec, MatmulKind kind) {
   const std::array<Operand, 2> both = BothOperandsOf(kind);
   const Holders first = HoldersOf(spec, both[0]), second = HoldersOf(spec, both[1]);

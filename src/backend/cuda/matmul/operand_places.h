@@ -12,6 +12,7 @@
 
 namespace ada::backend::cuda {
 
+// Made of the spec once; operand_rows.h says which values share a block, a row or a transform.
 struct OperandPlaces {
   bool linear = false;      // all values of an image are one row
   bool transposed = false;  // w is [in, out / groups, ...]

@@ -30,6 +30,8 @@ std::string PlanCache::HeadOf(const std::string& key, std::string_view plan) con
   return "ada-train plan 1\n" + maker_ + "\n" + key + "\n" + HashOf(plan) + "\n";
 }
 
+// The head is compared as a whole: a name that two keys share, or a file that was cut off, is found
+// out.
 std::optional<std::vector<std::uint8_t>> PlanCache::Find(const std::string& key) {
   if (folder_.empty()) return std::nullopt;
   const std::string path = PathOf(key);
@@ -50,6 +52,7 @@ std::optional<std::vector<std::uint8_t>> PlanCache::Find(const std::string& key)
   return std::vector<std::uint8_t>(plan.begin(), plan.end());
 }
 
+// After a failure nothing more is tried; one line says why.
 void PlanCache::Store(const std::string& key, const std::vector<std::uint8_t>& plan) {
   if (folder_.empty() || plan.empty()) return;
   const std::string_view text(reinterpret_cast<const char*>(plan.data()), plan.size());

@@ -10,6 +10,8 @@
 
 namespace ada::backend::cuda {
 
+// Several processes may use one folder: files are written whole, under names that maker and key
+// decide.
 class PlanCache {
  public:
   // folder: made where it is missing; "": nothing is kept. maker: what plans are good for, one line

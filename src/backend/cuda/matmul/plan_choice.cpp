@@ -27,6 +27,7 @@ bool NeedsSm90(const MatmulRequest& request) {
          !HasCodes(request);
 }
 
+// An engine appears with several settings: one plan of each first covers more in the same time.
 std::vector<int> PlansToBuild(const Names& plans, const PlanChoice& choice) {
   Names engines;  // in the order in which they first appear
   std::vector<Step> steps;

@@ -15,6 +15,7 @@ namespace ada::backend::cuda {
 // "eng67" of the name above.
 std::string EngineOf(const std::string& plan);
 
+// What device.autotune and the switches say, and what the request needs.
 struct PlanChoice {
   bool autotune = false;  // several are measured
   int skip = 0;           // so many engines, of the first by the heuristics

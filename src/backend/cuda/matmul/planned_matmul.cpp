@@ -7,6 +7,8 @@
 
 namespace ada::backend::cuda {
 
+// Diagnostics name what is taken instead of the first request; a widening to fp32 is also a
+// warning, since it is slow.
 PlannedMatmul::PlannedMatmul(const Context& context, const std::string& layer,
                              const std::vector<MatmulRequest>& requests,
                              const PerTensorScales& scales)
@@ -48,6 +50,7 @@ std::size_t PlannedMatmul::scratch_bytes(Storage first, Storage second, bool apa
          (apart ? Aligned(static_cast<std::size_t>(shapes.out.numel()) * 4) : 0);
 }
 
+// Operands in another storage than the plan's are only ever widened: narrowing would round.
 const void* PlannedMatmul::Operand(const Context& context, const TensorSpan& in,
                                    std::int64_t values, std::byte** scratch) const {
   if (in.storage == request_.operands) return in.data;
@@ -81,6 +84,7 @@ const void* PlannedMatmul::Codes(const Context& context, int operand, const Tens
   return codes;
 }
 
+// Codes hold values times their per-tensor scales; one factor brings the sums back.
 const float* PlannedMatmul::Factor(const Context& context, std::byte** scratch) const {
   if (scales_.first == nullptr && scales_.second == nullptr) return nullptr;
   auto* factor = reinterpret_cast<float*>(*scratch);
@@ -89,6 +93,7 @@ const float* PlannedMatmul::Factor(const Context& context, std::byte** scratch) 
   return factor;
 }
 
+// Scratch memory is taken from the front: operands first, then the sums.
 float* PlannedMatmul::Run(const Context& context, const TensorSpan& first, const TensorSpan& second,
                           const TensorSpan& out, const float* scale, std::byte* scratch) const {
   MatmulArguments arguments;

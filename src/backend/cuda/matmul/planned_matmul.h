@@ -17,6 +17,7 @@ struct PerTensorScales {
   const float *first = nullptr, *second = nullptr;
 };
 
+// Belongs to an op's MatmulPlans; the plan itself is shared. Run only launches.
 class PlannedMatmul {
  public:
   PlannedMatmul() = default;

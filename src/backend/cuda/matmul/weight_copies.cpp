@@ -36,6 +36,8 @@ const WeightOperand* WeightCopies::RoundedOperand(Operand operand) const {
   return own ? &*own : nullptr;
 }
 
+// Late copies, and those of operands that round, are not in the table: launches of their own pack
+// them.
 WeightTensor WeightCopies::Describe(const Pass& pass) const {
   WeightTensor tensor;
   tensor.master = SpanOf(master_), tensor.rounded = rounded_;
@@ -57,6 +59,7 @@ void WeightCopies::RefreshOperands(const Pass& pass) const {
     if (copy.of != nullptr && !copy.late) Pack(copy);
 }
 
+// One copy for each storage and operand, made when it is first asked for.
 TensorSpan WeightCopies::Packed(Storage storage, Operand operand) {
   const WeightOperand* const of = RoundedOperand(operand);
   // Without taps the two orders are one.

@@ -15,6 +15,7 @@
 
 namespace ada::backend::cuda {
 
+// Belongs to a MatmulOp. Rounding and packing are launched by WeightRefresh for all layers at once.
 class WeightCopies {
  public:
   WeightCopies(const WeightCopies&) = delete;

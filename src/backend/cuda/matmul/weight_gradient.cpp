@@ -44,6 +44,7 @@ std::size_t WeightGradient::scratch_bytes() const {
   return static_cast<std::size_t>(Runs(dy.n * dy.h * dy.w, run_) * dy.c) * sizeof(float);
 }
 
+// From dy as it is stored: runs of rows in fp32, then the runs in double.
 void WeightGradient::StoreBias(const Pass& pass, std::byte* scratch) const {
   const Shape& shape = spec_.y.shape;
   const std::int64_t rows = pass.rows * shape.h * shape.w, runs = Runs(rows, run_);
@@ -55,6 +56,8 @@ void WeightGradient::StoreBias(const Pass& pass, std::byte* scratch) const {
                        spec_.reference && !pass.part, GridOf(spec_.dw_format)});
 }
 
+// dw is rounded in the authors' way, rounded, only counted, or left alone, as its format and the
+// spec say.
 void WeightGradient::Finish(const Pass& pass) const {
   const TensorSpan dw = SpanOf(spec_.dw);
   const NumberGrid grid = GridOf(spec_.dw_format);

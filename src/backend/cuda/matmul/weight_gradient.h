@@ -10,6 +10,7 @@
 
 namespace ada::backend::cuda {
 
+// Its context is the side stream's, where all its launches go.
 class WeightGradient {
  public:
   // Without spec.dy nothing may be called.

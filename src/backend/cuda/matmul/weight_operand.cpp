@@ -34,6 +34,7 @@ WeightOperand::WeightOperand(const Context& context, const OperandPlaces& places
   context.scratch.Reserve(blocks_->work_bytes());
 }
 
+// Weights are the same in all processes: no magnitude is joined.
 void WeightOperand::Round(const Pass& pass, const float* weights) const {
   const TensorSpan in{const_cast<float*>(weights), Storage::kF32}, out{values_, Storage::kF32};
   if (blocks_) return blocks_->Round(pass, in, rows_, 0, nullptr, out, context_.scratch.data());

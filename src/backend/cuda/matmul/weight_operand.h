@@ -10,6 +10,7 @@
 
 namespace ada::backend::cuda {
 
+// Its launches come after the one that all layers share, since it reads the rounded weights.
 class WeightOperand {
  public:
   // which: an operand of `spec` that rounds.

@@ -31,6 +31,8 @@ void WeightRefresh::Together(const Pass& pass, const std::function<void()>& body
   Launch(all, pass);
 }
 
+// The kernel is compiled for each level; the launch takes the most that one of its tensors asks
+// for.
 void WeightRefresh::Launch(const std::vector<const WeightCopies*>& all, const Pass& pass) {
   std::vector<std::int64_t> numbers;
   for (const WeightCopies* weights : all) numbers.push_back(weights->number());
@@ -45,6 +47,8 @@ void WeightRefresh::Launch(const std::vector<const WeightCopies*>& all, const Pa
   for (const WeightCopies* weights : all) weights->RefreshOperands(pass);
 }
 
+// Blocks are numbered through all tensors; one that is neither rounded, packed nor measured has
+// none.
 WeightRefresh::Table WeightRefresh::Make(const std::vector<const WeightCopies*>& all,
                                          const Pass& pass) {
   Table table;

@@ -16,6 +16,7 @@ namespace ada::backend::cuda {
 
 class WeightCopies;
 
+// One for a backend. Tables are kept: a recording that reads one may be replayed at any time.
 class WeightRefresh {
  public:
   WeightRefresh(Stream& stream, Memory& memory) : stream_(stream), memory_(memory) {}

@@ -8,6 +8,8 @@
 
 namespace ada::backend::cpu {
 
+// Numbers of one layer. gathered: planes hold the values of a kernel's row, not channels. Parts: of
+// bf16 that a value is the sum of.
 struct WeightGradientShape {
   int h = 1, w = 1, c = 1;              // of x
   int out_h = 1, out_w = 1, out_c = 1;  // of dy
@@ -60,6 +62,7 @@ inline int StripEnd(const WeightGradientPlan& plan, int first, int rows) {
   return rows - first < size ? rows : first + size;
 }
 
+// One call; pointers are the plan's. first: partial is set, not added to.
 struct WeightGradientArgs {
   const WeightGradientShape* shape = nullptr;
   const WeightGradientPlan* plan = nullptr;

@@ -40,6 +40,8 @@ void ForPlaces(const BlockLayout& layout, const Tile& tile, Body&& body) {
 struct SplitScale {
   float of_values, of_sums;
 };
+// The power of two is exact in bf16 whatever the elements are, and the rest lies in [1, 2) unless
+// the scale is tiny.
 SplitScale SplitTensorScale(const BlockGrid& grid, float amax) {
   const TensorFactor tensor = TensorFactorOf(grid, amax);
   const float scale =
@@ -71,6 +73,7 @@ bool BlockRounding::LeavesFactor(const BlockFormat& format) {
          (format.rule == BlockRule::kTe || format.rule == BlockRule::kTorchao);
 }
 
+// Blocks may run down the rows of a group: no range crosses from one group to the next.
 std::vector<RowRange> BlockRounding::RangesOf(std::int64_t rows) const {
   const std::int64_t group = rows_.group > 0 ? rows_.group : rows;
   std::vector<RowRange> ranges;
@@ -93,6 +96,8 @@ float* BlockRounding::BufferOf(int worker, Buffer which) const {
                                   (which == Buffer::kBefore ? RangeBytes() : 0));
 }
 
+// Bits of magnitudes have the order of magnitudes, NaN above all; columns of all ranges of a group
+// are joined in the end.
 std::vector<float> BlockRounding::ColumnAmaxes(const std::vector<RowRange>& ranges,
                                                std::int64_t rows, TensorSpan from) const {
   const auto width = static_cast<std::size_t>(rows_.width);
@@ -126,6 +131,7 @@ std::vector<float> BlockRounding::AmaxesOf(const RowRange& range, const float* v
   return {begin, begin + rows_.width};
 }
 
+// four_over_six tries two scales a block and is computed by the scalar rules.
 void BlockRounding::Round(const RowRange& range, const std::vector<float>& amaxes,
                           BlockArgs args) const {
   args.layout = LayoutOf(range.rows);
@@ -140,6 +146,8 @@ void BlockRounding::Round(const RowRange& range, const std::vector<float>& amaxe
   kernels_.quantize(args);
 }
 
+// Counts are made block by block from values before and after, by the scalar rules that all
+// backends share; slow, and only for steps that are logged.
 void BlockRounding::Count(const RowRange& range, const std::vector<float>& amaxes,
                           const float* before, const float* after, Part& part) const {
   const BlockLayout layout = LayoutOf(range.rows);
@@ -176,6 +184,8 @@ void BlockRounding::RoundInFp32(const RowRange& range, const std::vector<float>&
   const std::vector<float> amaxes = AmaxesOf(range, rounded, given);
   BlockArgs own = args;
   own.from = own.to = {rounded, Storage::kF32};
+  // Counts are of what the format as such does, with the tensor's scale in the values; where this
+  // is left out of them (tensor_part), they are rounded once more without counts.
   if (part != nullptr) {
     std::copy_n(rounded, values, before);
     own.tensor_part = 0;

@@ -22,6 +22,9 @@ struct RowRange {
   std::int64_t first, rows;
 };
 
+// One for each operand with a block-scaled format. Run spreads ranges of rows over the pool. Where
+// nothing is counted or transformed and the vectorized kernel has the rule, values go from memory
+// to memory in one pass; else each range is widened to fp32 in scratch memory first.
 class BlockRounding {
  public:
   // bf16: values are given as bf16.

@@ -25,6 +25,7 @@ bool Holds(const NumberFormat& wide, const NumberFormat& narrow) {
          wide.smallest_subnormal() <= narrow.smallest_subnormal();
 }
 
+// The format and storage that hold one operand after its rounding.
 Taken TakenOf(const OperandRounding& operand, const Taken& stored) {
   if (!operand.rounds) return stored;
   const Taken fp32 = {kFp32, Storage::kF32}, bf16 = {kBf16, Storage::kBF16};
@@ -58,6 +59,7 @@ std::size_t BytesOf(const Tensor& tensor) { return WholeLines(tensor.bytes()); }
 
 }  // namespace
 
+// Both matmuls that read a tensor share one storage, so that kernels are chosen once for the layer.
 MatmulSpec AsTaken(const MatmulSpec& spec) {
   using enum Operand;
   MatmulSpec taken = spec;
@@ -97,6 +99,8 @@ void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t s
   ada::TakeBlockCounts(*operand.block_counts, subnormal, stats);
 }
 
+// A copy is also needed where the other matmul's operand forces a narrower storage than the tensor
+// has.
 BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometry,
                            const Tensor& stored, float* scale, Operand which,
                            const OperandRounding& operand, const Tensor& taken)
@@ -138,6 +142,7 @@ Exchange* BatchOperand::Sharing(const Pass& pass) const {
   return pass.whole_rows > 0 ? context_.shared.rules : nullptr;
 }
 
+// In a tensor that processes share, a scale must be the same in all of them.
 float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
   const Shape& shape = of.shape;
   std::vector<std::uint32_t> largest(
@@ -209,6 +214,7 @@ void BatchOperand::RoundValues(const Pass& pass, const Tensor& from) {
   stats_.Finish(pass);
 }
 
+// What the blocks are given is inspected first, for the counts that a plain rounding has as well.
 void BatchOperand::RoundInBlocks(const Pass& pass, const Tensor& from) {
   const Shape& shape = from.shape;
   const bool counts = CountsBlocks(pass, operand_);

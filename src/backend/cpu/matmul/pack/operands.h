@@ -22,6 +22,8 @@ bool CountsBlocks(const Pass& pass, const OperandRounding& operand);
 void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t subnormal);
 
 // One operand made of a tensor of the batch.
+// The copy lives in scratch memory from Make to the end of the op's call. Without rounding and with
+// storage that fits there is no copy: tensor() is what is stored.
 class BatchOperand {
  public:
   // scale: the S that it carries; null: none. `taken`: as in AsTaken.
@@ -55,6 +57,8 @@ class BatchOperand {
   std::optional<BlockRounding> blocks_;
 };
 
+// The four operands of x and dy; those of one direction are made one after the other, before the
+// chunks.
 class BatchOperands {
  public:
   BatchOperands(const Context& context, const MatmulGeometry& geometry, const MatmulSpec& spec,

@@ -5,6 +5,7 @@
 
 namespace ada::backend::cpu {
 
+// In the order of steps: blocks of channels, taps within them.
 std::vector<PackedConvolution::StepWeight> PackedConvolution::StepWeights() const {
   std::vector<StepWeight> weights;
   for (int block = 0; block < frame_.blocks; ++block)
@@ -12,6 +13,7 @@ std::vector<PackedConvolution::StepWeight> PackedConvolution::StepWeights() cons
   return weights;
 }
 
+// PyTorch has the taps of one channel together.
 std::int64_t PackedConvolution::WeightOf(std::int64_t i) const {
   return i % weight_channels_ * weight_taps_ + i / weight_channels_;
 }
@@ -57,6 +59,7 @@ int PackedConvolution::panels() const {
 }
 
 // In the order of packed weights: groups of channels, parts, output channels.
+// Zero weights multiply to zeros here: it never declines.
 bool PackedConvolution::PackPanel(int panel, const float* plain, std::byte* tiles) const {
   const int outs = QuotientUp(out_.c, 16), parts = static_cast<int>(parts_.size());
   const int group = panel / (parts * outs), out = panel % outs;

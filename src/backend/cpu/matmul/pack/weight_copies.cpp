@@ -56,6 +56,7 @@ float WeightCopies::factor(WeightUse use) const {
   return blocks ? blocks->factor() : 1;
 }
 
+// Chunks of different sizes often want the same layout: it is kept once.
 const float* WeightCopies::Add(WeightUse use, const std::shared_ptr<const WeightLayout>& layout) {
   for (const Copy& copy : copies_)
     if (Same(copy.use, use) && SameLayout(*copy.layout, *layout)) return copy.values.data();
@@ -70,6 +71,7 @@ const float* WeightCopies::Add(WeightUse use, const std::shared_ptr<const Weight
   return copies_.back().values.data();
 }
 
+// A master that is multiplied in fp32 is measured where it lies.
 void WeightCopies::RoundStored(const Pass& pass) {
   if (rounded_.empty() && !stats_.wanted()) return;
   ForSegments(
@@ -85,6 +87,7 @@ void WeightCopies::RoundStored(const Pass& pass) {
   stats_.Finish(pass);
 }
 
+// Bits of magnitudes, a NaN the largest.
 float WeightCopies::Largest() const {
   const std::int64_t values = master_.shape.numel();
   std::vector<std::uint32_t> largest(static_cast<std::size_t>(Segments(values)));
@@ -126,6 +129,7 @@ void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
   TakeBlockCounts(operand, counts, subnormal);
 }
 
+// In the order in which each needs the one before: the layer's copy, the operands, the layouts.
 void WeightCopies::Refresh(const Pass& pass) {
   RoundStored(pass);
   for (Taken& taken : taken_)

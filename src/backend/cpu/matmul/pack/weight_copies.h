@@ -17,6 +17,8 @@ namespace ada::backend::cpu {
 // Which matmul the weights are multiplied in.
 enum class WeightUse : std::uint8_t { kForward, kData };
 
+// Owned by a MatmulOp. Up to three roundings: the copy of the layer, and what each of the two
+// matmuls makes of it; then layouts of these for oneDNN. Kernels of our own pack from plain(use).
 class WeightCopies {
  public:
   // Keeps copies of spec.w in spec.w_format. moments: the rounded copy's are taken on every

@@ -35,6 +35,7 @@ std::vector<int> Cut(int columns, int outs) {
   return sizes;
 }
 
+// The tiles of a group lie together in a partial gradient, group by group.
 std::vector<GradientGroup> Groups(int columns, int out_blocks) {
   std::vector<GradientGroup> groups;
   int tile = 0;
@@ -67,6 +68,8 @@ int RingRows(const WeightGradientShape& s, const WeightGradientPlan& p) {
 
 }  // namespace
 
+// Channels are gathered where the values of a kernel's row fill fewer vectors together than tap by
+// tap.
 AmxWeightGradient::AmxWeightGradient(const MatmulKernels& kernels, const MatmulGeometry& g,
                                      int x_parts, int dy_parts)
     : kernels_(kernels) {
@@ -137,6 +140,8 @@ std::int64_t AmxWeightGradient::Blocks(int images, int pairs) const {
   return blocks * QuotientUp(images, 2 * pairs);
 }
 
+// More pairs of images side by side leave fewer rows of tiles empty and take more memory: they have
+// to save 5 %.
 WeightGradientPlan AmxWeightGradient::Plan(int images) const {
   const WeightGradientShape& s = shape_;
   WeightGradientPlan p;
@@ -151,6 +156,8 @@ WeightGradientPlan AmxWeightGradient::Plan(int images) const {
   p.first_strip = std::min(p.strip, QuotientUp(kFirstBlocks, p.blocks));
   p.ring = RingRows(s, p);
   const int outs = QuotientUp(s.out_c, 16);
+  // All parts lie one after the other in a worker's scratch memory: the ring of x, two strips of
+  // dy, zeros, gathered lines, and tables.
   p.plane_bytes = Size(p.pixels * p.pairs) * 64;
   p.row_bytes = planes_.size() * Size(s.x_parts) * p.plane_bytes;
   p.strip_bytes = Size(p.strip) * Size(p.blocks) * Size(outs * s.dy_parts) * 1024;
@@ -166,6 +173,7 @@ WeightGradientPlan AmxWeightGradient::Plan(int images) const {
   return p;
 }
 
+// A smaller call may need more, since it may interleave more pairs.
 std::size_t AmxWeightGradient::scratch_bytes(int images) const {
   std::size_t bytes = 0;
   for (int n = 1; n <= images; ++n) bytes = std::max(bytes, Plan(n).bytes);

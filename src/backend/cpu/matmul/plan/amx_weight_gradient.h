@@ -28,6 +28,8 @@
 
 namespace ada::backend::cpu {
 
+// Shapes, planes, columns and groups are fixed by the layer; how a call's images lie depends on
+// their number and is planned anew in each call.
 class AmxWeightGradient final : public PartialGradients {
  public:
   // `geometry` has one group. Values of x and dy are sums of at most so many bf16 parts (PartsOf).

@@ -8,6 +8,8 @@
 
 namespace ada::backend::cpu {
 
+// Made by KernelChunks, for y and for dx each. Run is const and may be called by all workers at a
+// time, each with scratch memory of its own; packed weights belong to the caller.
 class ChunkConvolution {
  public:
   struct Call {
@@ -23,6 +25,7 @@ class ChunkConvolution {
 
   // Makes what calls of so many images need. Not while workers run.
   virtual void Prepare(int images) = 0;
+  // One worker needs so much for a call of at most so many images.
   virtual std::size_t scratch_bytes(int images) const = 0;
 
   virtual std::size_t weight_bytes() const = 0;

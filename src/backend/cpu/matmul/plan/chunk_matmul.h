@@ -16,6 +16,9 @@ struct Chunk {
   int worker;
 };
 
+// Forward, DataGradient, WeightGradient and WeightSlice are called by all workers at the same time,
+// with different chunks; all else by one thread while no worker runs. What a call needs of scratch
+// memory is reserved before (Prepare).
 class ChunkMatmul {
  public:
   virtual ~ChunkMatmul() = default;
@@ -45,6 +48,7 @@ class ChunkMatmul {
   // Whether values of dw that are sums of few products are to be computed directly (few_terms.h).
   virtual bool few_terms_are_inexact() const { return false; }
 
+  // Values of one partial gradient, weights and bias together; its layout is the implementation's.
   virtual std::int64_t partial_values() const = 0;
   // The sum of `count` partial gradients, which lie one after the other and are added in that
   // order, in PyTorch's order. Overwrites them. db null: there is none. False: a sum is not finite.

@@ -25,6 +25,7 @@ class RowRing {
   }
   void Begin(const TensorSpan& image) { image_ = image, next_ = 0; }
   // The row's first pixel, after the zeros on its left; outside of the image: zeros.
+  // Rows up to the one that is asked for are widened on the way.
   const float* Row(int row) {
     if (row < 0 || row >= plan_.in.h) return FirstPixel(plan_.ring);
     for (; next_ <= row; ++next_) {
@@ -141,6 +142,7 @@ void DepthwiseChunks::Run(const DepthwisePlan& plan, const std::vector<float>& w
 }
 
 // A row of the output. args.out: of the image.
+// The weights' taps are listed for each row, since those of a data gradient depend on its phase.
 void DepthwiseChunks::RunRow(const DepthwisePlan& plan, int y, RowRing& ring, const float* weights,
                              DepthwiseRowArgs args) const {
   const TensorSpan out = args.out;
@@ -202,6 +204,8 @@ bool DepthwiseChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, flo
   return true;
 }
 
+// Zeros around the image are multiplied like all else: dw of weights that meet an infinite dy there
+// is NaN, and the layer's dw is made anew (Sum).
 bool DepthwiseChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy,
                                      bool first, float* partial) {
   if (first) std::fill_n(partial, partial_values(), 0.0f);

@@ -16,6 +16,8 @@ namespace ada::backend::cpu {
 
 // How rows and columns of an output meet those of an input under all taps, for a forward pass or
 // for a data gradient, whose outputs take taps of their own in each stride phase.
+// Fixed by the layer. Rows of the output ask for rows of the input in rising order, which is why a
+// ring is enough.
 struct DepthwisePlan {
   struct Tap {
     int row = 0, column = 0,
@@ -47,6 +49,7 @@ struct DepthwisePlan {
 
 class RowRing;
 
+// It computes everything in fp32, whatever is not finite, so that it never declines a chunk.
 class DepthwiseChunks final : public ChunkMatmul {
  public:
   // As OnednnChunks's. IsNarrow holds.

@@ -20,6 +20,7 @@ DepthwisePlan DepthwisePlan::Forward(const MatmulGeometry& g) {
   return plan;
 }
 
+// One part for each phase of rows and columns: its outputs meet the same taps, one of every stride.
 DepthwisePlan DepthwisePlan::DataGradient(const MatmulGeometry& g) {
   DepthwisePlan plan;
   plan.in = g.y, plan.out = g.x, plan.out_step = g.stride, plan.planes = static_cast<int>(g.w.c);
@@ -36,6 +37,8 @@ DepthwisePlan DepthwisePlan::DataGradient(const MatmulGeometry& g) {
   return plan;
 }
 
+// The ring has as many rows as taps of one output row reach; zeros on both sides as far as any tap
+// goes.
 void DepthwisePlan::Finish() {
   int top = 0, bottom = 0, lowest = 0, highest = static_cast<int>(in.w) - 1;
   bool any = false;

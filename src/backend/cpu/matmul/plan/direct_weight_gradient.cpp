@@ -26,6 +26,8 @@ int PiecesOf(int positions) {
 
 }  // namespace
 
+// places_ says for each value of a step where its weight is in PyTorch's order; where this is the
+// order of tiles, tiles are only transposed.
 DirectWeightGradient::DirectWeightGradient(const MatmulKernels& kernels,
                                            const MatmulGeometry& geometry, int block, int most)
     : kernels_(kernels),
@@ -123,6 +125,7 @@ void DirectWeightGradient::PackDy(const Outs& outs, TensorSpan dy, int images, c
   kernels_.pack_input(pack);
 }
 
+// x is packed for all outputs of the call, dy for its blocks of output channels.
 void DirectWeightGradient::RunSome(const Outs& outs, TensorSpan x, TensorSpan dy, int images,
                                    bool first, float* partial, std::byte* scratch) const {
   const Layout layout = LayoutOf(images);

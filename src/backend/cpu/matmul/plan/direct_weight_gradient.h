@@ -15,6 +15,9 @@
 
 namespace ada::backend::cpu {
 
+// Kernels in fp32 and of bf16 pairs use it. Large linear layers are made in slices of output
+// channels, each by one worker for the whole batch: groups of chunks would take a partial gradient
+// each, as large as the weights.
 class DirectWeightGradient final : public PartialGradients {
  public:
   // block: images in a reduction block of the output. most: images that a call of Run has.

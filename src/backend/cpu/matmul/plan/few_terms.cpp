@@ -46,6 +46,7 @@ std::size_t FewTerms::Left() const {
   return left;
 }
 
+// Slab by slab. The first is small, since in a dense layer it settles nearly all weights.
 bool FewTerms::Take(TensorSpan x, TensorSpan dy, std::int64_t images) {
   const std::int64_t end = images * geometry_.y.h;
   for (std::int64_t row = 0; row < end;) {
@@ -68,6 +69,8 @@ bool FewTerms::Take(TensorSpan x, TensorSpan dy, std::int64_t images) {
   return true;
 }
 
+// Pixel x of the input gets bit x + padding of its row: under column k of the kernel an output
+// meets the bit that is k further on.
 void FewTerms::Mark(const Slab& slab) {
   words_ = slab.words;
   const auto words = static_cast<std::size_t>(words_ + 1);

@@ -26,6 +26,9 @@ namespace ada::backend::cpu {
 
 struct WinogradKernels;
 
+// Owned by a MatmulOp whose dw comes from Winograd's algorithm; used once a backward pass: Begin,
+// Take until it returns false or the batch ends, Store. Its bits are memory of its own, as large as
+// a slab.
 class FewTerms {
  public:
   FewTerms(const Context& context, const WinogradKernels& kernels, const MatmulGeometry& geometry);

@@ -30,6 +30,7 @@ std::int64_t StepsOfRow(const std::vector<Columns>& by_phase, std::int64_t in_wi
 }
 
 // in, out: what is read and what is made, of all groups of channels.
+// The cost is the number of steps of all row blocks; at equal cost the usual number stays.
 int Choose(const MatmulKernels& kernels, const MatmulGeometry& g, const Shape& in, const Shape& out,
            const std::vector<Columns>& by_phase, int images) {
   const int usual = InterleavedImages(by_phase[0].count);

@@ -41,11 +41,13 @@ bool FasterByWinograd(const MatmulKernels& kernels, const NumberFormat& weights,
 
 }  // namespace
 
+// The leading bit that is not stored counts as well.
 int PartsOf(const NumberFormat& format) {
   const int bits = format.mantissa_bits + 1;
   return bits <= 8 ? 1 : bits <= 16 ? 2 : 0;
 }
 
+// Reasons in the order in which they exclude more; the text ends up in --verbose.
 const char* WhyNoKernels(const MatmulKernels& kernels, const MatmulSpec& spec,
                          const MatmulGeometry& geometry) {
   if (geometry.transposed) return "it is transposed";
@@ -173,6 +175,8 @@ void KernelChunks::Refresh() {
 }
 
 // Returns false where these weights cannot be multiplied in this way.
+// Panels of all ways are packed in parallel. One that declines ends nothing: the others are packed
+// in vain, which happens rarely.
 bool KernelChunks::Pack(bool winograd) {
   std::vector<std::pair<Way*, int>> panels;
   for (Way* way : Ways(winograd))
@@ -232,6 +236,7 @@ bool KernelChunks::Usable(const std::uint32_t* largest, std::int64_t blocks) con
 }
 
 // The exponent of the lowest bit that any of these values has; a large one where all are zero.
+// Formats whose lowest bit is high enough in every case need no look at the values.
 int KernelChunks::LowestBit(const NumberFormat& format, const TensorSpan& values,
                             std::int64_t count, std::int64_t channels) const {
   const int lowest = LowestBitOf(format);
@@ -247,6 +252,8 @@ int KernelChunks::LowestBit(const NumberFormat& format, const TensorSpan& values
   return std::max(lowest, exponent - format.mantissa_bits);
 }
 
+// Whether all products, and the operands themselves, are multiples of fp32's least normal number:
+// units for bf16 take what is smaller for zero.
 bool KernelChunks::InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                            std::int64_t images, int other_bit) const {
   if (kernels_.on_fp32()) return true;
@@ -311,9 +318,12 @@ void KernelChunks::WeightSlice(int slice, const Chunk& batch, const TensorSpan& 
                       BuffersOf(batch.worker).tiles);
 }
 
+// 0 in a graph that does not train.
 std::int64_t KernelChunks::partial_values() const {
   return gradient_ ? gradient_->partial_values() : 0;
 }
+// Group by group, so that workers share the sums and each tile is read once more while it is in the
+// cache.
 bool KernelChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) const {
   std::atomic<bool> finite = true;
   const auto sum = [&](std::int64_t first, std::int64_t values) {

@@ -27,6 +27,8 @@ const char* WayOfMatmuls(const MatmulKernels& kernels, const MatmulGeometry& geo
 // Images that a chunk should hold so that row blocks are full, where it may hold `images`.
 int ImagesOfRowBlocks(const MatmulKernels& kernels, const MatmulGeometry& geometry, int images);
 
+// Holds up to two ways for y and for dx, direct and by Winograd's algorithm, with packed weights
+// for both; which one is taken is decided at each Refresh, as it depends on the weights.
 class KernelChunks final : public ChunkMatmul {
  public:
   // As OnednnChunks's. The layer must not be one that WhyNoKernels names.

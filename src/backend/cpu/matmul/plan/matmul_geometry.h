@@ -8,6 +8,7 @@
 
 namespace ada::backend::cpu {
 
+// Made from the spec once. Shapes are [n, h, w, c]; a linear layer's y is [n, 1, 1, features].
 struct MatmulGeometry {
   bool linear = false;
   Shape x, y;  // of the whole tensors; n is ignored

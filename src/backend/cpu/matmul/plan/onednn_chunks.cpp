@@ -74,6 +74,7 @@ void OnednnChunks::Reserve() {
   context_.scratch.Reserve(offset_ + (2 * x + y + dw) * 4 + pad_bytes_ + 64, 0);
 }
 
+// One after the other in the worker's scratch memory, each a multiple of 64 bytes.
 OnednnChunks::Buffers OnednnChunks::BuffersOf(int worker) const {
   const std::size_t x = Aligned(most_ * spec_.x.shape.per_image());
   Buffers b;
@@ -95,6 +96,7 @@ const float* OnednnChunks::AsF32(const TensorSpan& span, std::int64_t values, fl
   return buffer;
 }
 
+// A factor of the sums has to come before the bias, which oneDNN would add first.
 bool OnednnChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   const Buffers b = BuffersOf(chunk.worker);
   const float factor = rounding_.y_factor();
@@ -107,6 +109,7 @@ bool OnednnChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   return true;
 }
 
+// oneDNN overwrites dw: only the first chunk of a group may write to the partial gradient itself.
 bool OnednnChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy,
                                   bool first, float* partial) {
   const Buffers b = BuffersOf(chunk.worker);

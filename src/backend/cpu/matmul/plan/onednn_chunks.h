@@ -12,6 +12,8 @@
 
 namespace ada::backend::cpu {
 
+// Primitives are made for each number of images that a chunk has, one for each worker, since a
+// primitive's memory objects are set before each call.
 class OnednnChunks final : public ChunkMatmul {
  public:
   // `most`: images of a chunk. `offset`: where its part of a worker's scratch memory begins. Keeps

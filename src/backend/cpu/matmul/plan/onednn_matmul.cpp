@@ -172,6 +172,8 @@ class OnednnMatmul final : public Matmul {
   std::size_t scratchpad_ = 0;
 };
 
+// Padding after the image is what the output's size implies, which may be less than before it.
+// oneDNN counts dilation from 0.
 std::unique_ptr<Matmul> MakeConvolution(const MatmulGeometry& g, int images,
                                         const WeightLayout* gradient) {
   onednn::ConvolutionShape s;

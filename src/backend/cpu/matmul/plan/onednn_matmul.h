@@ -15,6 +15,9 @@ namespace ada::backend::cpu {
 // onednn_matmul.cpp.
 class WeightLayout;
 
+// Weights and their gradient are in layouts of oneDNN's choice, between which and PyTorch's order
+// ToLayout and FromLayout go. Errors: std::bad_alloc where memory is lacking, DeviceError where
+// oneDNN has no implementation or may not run it, InternalError for a fault of the call.
 class Matmul {
  public:
   virtual ~Matmul() = default;
@@ -31,6 +34,7 @@ class Matmul {
   virtual std::shared_ptr<const WeightLayout> forward_layout() const = 0;
   virtual std::shared_ptr<const WeightLayout> data_layout() const = 0;
   virtual std::shared_ptr<const WeightLayout> gradient_layout() const = 0;
+  // The most that any of the three calls needs.
   virtual std::size_t scratchpad_bytes() const = 0;
 };
 

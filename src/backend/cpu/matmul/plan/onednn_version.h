@@ -10,6 +10,7 @@ struct ConvolutionShape {
   dnnl::memory::dims stride, dilation, pad_before, pad_after;
 };
 
+// Scratch memory is the caller's: the library would allocate it for each primitive otherwise.
 inline dnnl::primitive_attr UserScratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

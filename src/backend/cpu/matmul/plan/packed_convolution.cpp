@@ -45,6 +45,8 @@ void PackedConvolution::SetShapes(const Shape& in, const Shape& out) {
   in_.c /= geometry_.groups, out_.c /= geometry_.groups;
 }
 
+// For bf16 split as many images are interleaved as fill row blocks, but no more than a reduction
+// block has: its kernel measures block by block.
 PackedConvolution PackedConvolution::Forward(const MatmulKernels& kernels,
                                              const MatmulGeometry& geometry, int x_parts,
                                              int w_parts, int block, int most) {
@@ -84,6 +86,8 @@ PackedConvolution PackedConvolution::DataGradient(const MatmulKernels& kernels,
   return c;
 }
 
+// With few channels the columns of a kernel's row become channels of one step: a window that is
+// packed for each output column, or a stretch of a dense row.
 void PackedConvolution::PlanForward() {
   const MatmulGeometry& g = geometry_;
   const int kh = static_cast<int>(g.w.h), kw = static_cast<int>(g.w.w);
@@ -118,6 +122,8 @@ bool PackedConvolution::TakesDenseRows() const {
          geometry_.groups == 1 && in_.c < 16;
 }
 
+// dx of one phase of rows and columns is a convolution of dy without stride; all phases read one
+// frame, whose zeros reach as far as any of them needs.
 void PackedConvolution::PlanDataGradient() {
   const MatmulGeometry& g = geometry_;
   const int kw = static_cast<int>(g.w.w);
@@ -151,6 +157,7 @@ void PackedConvolution::PlanDataGradient() {
   frame_.rows = highest[0] + frame_.top + 1, frame_.columns = highest[1] + frame_.left + 1;
 }
 
+// As many images are packed at once as a core's own cache holds besides weights and sums.
 void PackedConvolution::FinishPlan(int in_parts, int pixel_channels) {
   const int channels = static_cast<int>(in_.c) * frame_.window;
   frame_.parts = in_parts;
@@ -203,6 +210,7 @@ std::size_t PackedConvolution::scratch_bytes(int images) const {
   return packed + most * 1024;
 }
 
+// Cuts a call into packed parts; every part begins with a reduction block.
 void PackedConvolution::Run(const Call& call) const {
   Call some = call;
   for (int first = 0; first < call.images; first += at_once_) {

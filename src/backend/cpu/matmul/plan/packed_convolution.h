@@ -34,6 +34,9 @@
 
 namespace ada::backend::cpu {
 
+// The plan of one convolution: what is fixed by the layer is made by the constructor, what depends
+// on the number of images by Prepare. The AMX, fp32 and bf16-dot kernels share it; the frame's
+// block and parts tell them apart.
 class PackedConvolution final : public ChunkConvolution {
  public:
   // y from x; and dx from dy, of up to `most` images a call. Parts: of the values read, and of the

@@ -10,6 +10,8 @@
 
 namespace ada::backend::cpu {
 
+// Implemented on AMX tiles, directly and by Winograd's algorithm; KernelChunks owns one. Run and
+// RunSlice are const: workers call them at the same time, with partial gradients of their own.
 class PartialGradients {
  public:
   virtual ~PartialGradients() = default;

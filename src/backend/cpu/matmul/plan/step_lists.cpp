@@ -10,6 +10,8 @@ namespace ada::backend::cpu {
 
 // Row y of the output reads row y * row_step_ + tap.row of the frame. Column x reads column x +
 // tap.column of its phase's frame, which holds one of every `phases` columns of the image.
+// A window holds all columns of a tap in one packed pixel: which of them lie in the image, the
+// packing has settled.
 PackedConvolution::Met PackedConvolution::MetBy(const Part& part, const Tap& tap) const {
   const auto limit = [](std::int64_t distance, int step, int most) {
     return static_cast<int>(
@@ -25,6 +27,7 @@ PackedConvolution::Met PackedConvolution::MetBy(const Part& part, const Tap& tap
   return met;
 }
 
+// Weight gradients alone ask: a forward convolution has one part.
 std::vector<PackedConvolution::Met> PackedConvolution::MetBySteps() const {
   std::vector<Met> met;
   for (int block = 0; block < frame_.blocks; ++block)
@@ -61,6 +64,7 @@ void PackedConvolution::ListSteps(Part& part) const {
            list_of(y, x, x + columns)});
 }
 
+// Row i of a row block is image i % interleaved of the group, column x + i / interleaved.
 std::vector<RowBlock> PackedConvolution::RowBlocksOf(const Part& part, int images) const {
   std::vector<RowBlock> tiles;
   const int interleaved = frame_.interleaved, columns = 16 / interleaved;
@@ -84,6 +88,7 @@ std::vector<RowBlock> PackedConvolution::RowBlocksOf(const Part& part, int image
       }
     }
   }
+  // The AMX kernel takes two pairs of row blocks at a time.
   while (tiles.size() % 4 != 0) {  // computed and forgotten
     tiles.push_back(tiles.back());
     tiles.back().valid = 0;
@@ -108,6 +113,8 @@ void PackedConvolution::Prepare(int images) {
   PrepareSome(images > at_once_ ? (images - 1) % at_once_ + 1 : images);
 }
 
+// Lists are the same for all calls of as many images, and made once. A reduction block must not be
+// cut by a group of interleaved images, or its largest magnitude would be mixed with another's.
 void PackedConvolution::PrepareSome(int images) {
   if (lists_.count(images) != 0) return;
   ADA_CHECK(block_ % frame_.interleaved == 0 ||

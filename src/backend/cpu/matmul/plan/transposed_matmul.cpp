@@ -6,6 +6,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The bias belongs to the transposed layer, so that the convolution below has none: it is added,
+// and its gradient summed, here.
 class TransposedMatmul final : public Matmul {
  public:
   TransposedMatmul(const MatmulGeometry& geometry, int images, std::unique_ptr<Matmul> convolution)
@@ -58,6 +60,7 @@ class TransposedMatmul final : public Matmul {
 
 }  // namespace
 
+// Every pass of it is needed, even for a forward pass alone, which is its data gradient.
 MatmulGeometry ConvolutionOf(const MatmulGeometry& geometry) {
   MatmulGeometry convolution = geometry;
   std::swap(convolution.x, convolution.y);

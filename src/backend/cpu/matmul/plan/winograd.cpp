@@ -30,6 +30,7 @@ bool TakesWinogradGradient(const MatmulGeometry& g) {
   return TakesWinograd(g) && LeastSize(g) >= kLeastGradientSize;
 }
 
+// Runs are parts of a row of tiles, so that neighbors share the columns that they read.
 WinogradBatches::WinogradBatches(const WinogradKernels& kernels, std::int64_t h, std::int64_t w,
                                  std::int64_t values)
     : rows_(QuotientUp(h, 2)), columns_(QuotientUp(w, 2)) {

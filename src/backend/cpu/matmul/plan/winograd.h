@@ -38,6 +38,8 @@ bool TakesWinograd(const MatmulGeometry& geometry);
 bool TakesWinogradGradient(const MatmulGeometry& geometry);
 
 // The batches of calls: images of `rows` x `columns` tiles.
+// Tiles of all images are taken batch by batch: small enough for the cache, large enough that the
+// weights are not read too often.
 class WinogradBatches {
  public:
   // values: floats that a tile takes in a batch's memory.

@@ -22,6 +22,8 @@ WinogradConvolution WinogradConvolution::Forward(const WinogradKernels& kernels,
                                                  const MatmulGeometry& g, int block) {
   return {kernels, g.x, g.y, g.padding, false, block};
 }
+// The data gradient of a 3x3 convolution with stride 1 is one of dy with the weights turned round
+// and the padding 2 - p.
 WinogradConvolution WinogradConvolution::DataGradient(const WinogradKernels& kernels,
                                                       const MatmulGeometry& g, int block) {
   return {kernels, g.y, g.x, {2 - g.padding[0], 2 - g.padding[1]}, true, block};
@@ -35,6 +37,7 @@ std::size_t WinogradConvolution::weight_bytes() const {
   return static_cast<std::size_t>(panels() * panel_values()) * 4;
 }
 
+// U takes 16 values where a kernel has 9: packed weights are larger than direct ones.
 bool WinogradConvolution::PackPanel(int panel, const float* plain, std::byte* weights) const {
   WinogradWeightsArgs a;
   // Weights lie as [outputs of the layer][its inputs][3][3].

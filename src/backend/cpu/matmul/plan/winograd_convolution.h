@@ -5,6 +5,7 @@
 
 namespace ada::backend::cpu {
 
+// Nothing depends on the number of images in a call, so that there is nothing to prepare.
 class WinogradConvolution final : public ChunkConvolution {
  public:
   // y from x, and dx from dy. block: images in a reduction block of the output. TakesWinograd

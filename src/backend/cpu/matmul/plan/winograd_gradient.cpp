@@ -25,6 +25,7 @@ std::int64_t WinogradGradient::partial_values() const {
   return sum_values() + (geometry_.bias ? 16 * out_blocks() : 0);
 }
 
+// Only the first batch sets the partial gradient; the others add.
 void WinogradGradient::Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
                            std::byte* scratch) const {
   const auto images_of = [](TensorSpan values, const Shape& s) {

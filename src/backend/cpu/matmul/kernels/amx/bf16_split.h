@@ -21,6 +21,8 @@ struct Parts32 {
   __m512i high, low;
 };
 
+// The sign, exponent and upper seven bits of the mantissa: truncated, not rounded, so that the rest
+// has the same sign.
 ADA_INLINE F HighPart(F x) { return (F)_mm512_and_si512((__m512i)x, _mm512_set1_epi32(~0xffff)); }
 // 32 values that bf16 holds as such: 0..15 in `first`, 16..31 in `second`.
 ADA_INLINE __m512i Bf16Of(F first, F second) {

@@ -45,6 +45,7 @@ class Rows {
     lanes_ = Lanes(channels_ - channel_);
     if (all_bias_ != nullptr) bias_ = LoadF(all_bias_ + channel_);
   }
+  // A few rows at a time, between two multiplications.
   ADA_INLINE void Some(int rows) {
     while (rows > 0 && next_ < kPair * 16) {
       const int left = 16 - next_ % 16, count = rows < left ? rows : left;
@@ -88,6 +89,7 @@ class Rows {
     }
     largest_ = largest;
   }
+  // Fewer than 16 channels are left, or the row block has rows that stand for nothing.
   ADA_OUTLINE void Partial(std::int64_t i, F sum) {
     F x = sum * Fill(factor_);
     if (all_bias_ != nullptr) x += bias_;
@@ -192,6 +194,7 @@ class Convolution {
       LoadTile<kSums>(sums);
       LoadTile<kSums + 1>(sums + kTileValues);
     }
+    // Rows of the finished pair are spread evenly over the steps of this one.
     const int quota = end - begin > 1 ? (kPair * 16 + end - begin - 2) / (end - begin - 1) : 0;
     for (int s = begin; s < end; ++s) {
       Step<kSums, kRows, kWeightParts>(

@@ -125,6 +125,7 @@ ADA_INLINE void PackWindows(const PackInputArgs& a, const Target& t, std::int64_
 
 // --- images --------------------------------------------------------------------------------------
 
+// The last group of interleaved images is filled up with images of zeros.
 template <Storage kStorage, int kParts, int kBlock>
 void PackImages(const PackInputArgs& a) {
   const Target t(a);

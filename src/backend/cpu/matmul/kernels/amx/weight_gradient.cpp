@@ -130,6 +130,8 @@ ADA_INLINE void EndSums(float* sums) {
   For<kSums>([&](auto i) __attribute__((always_inline)) { StoreTile<i>(sums + 256 * i); });
 }
 
+// All blocks of a strip for one group. Blocks before the first and after the last that any column
+// meets are left out; a row of x outside the image is a plane of zeros.
 template <int kOuts, int kColumns, int kDyParts, int kXParts>
 void Sum(const WeightGradientArgs& args, const GradientGroup& group, const Strip& strip,
          GradientPacking& packing) {
@@ -224,6 +226,7 @@ void SumStrip(const WeightGradientArgs& args, const Strip& strip, GradientPackin
 }
 
 using StripFunction = void (*)(const WeightGradientArgs&, const Strip&, GradientPacking&);
+// The numbers of parts are fixed for a call: one branch, outside of all loops.
 StripFunction FunctionFor(const WeightGradientShape& s) {
   if (s.dy_parts == 2) return s.x_parts == 2 ? SumStrip<2, 2> : SumStrip<2, 1>;
   return s.x_parts == 2 ? SumStrip<1, 2> : SumStrip<1, 1>;

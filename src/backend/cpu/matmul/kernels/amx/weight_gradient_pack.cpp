@@ -66,6 +66,7 @@ GradientPacking::GradientPacking(const WeightGradientArgs& args)
   SetOffsets(Table(1), args_.images - (plan_.sets - 1) * 2 * plan_.pairs);
 }
 
+// Padding of planes is never written again: it is cleared once a call.
 void GradientPacking::ClearPadding() {
   std::byte* const scratch = args_.scratch;
   const std::size_t pixel = Size(plan_.pairs) * 64, parts = Size(shape_.x_parts);
@@ -188,6 +189,7 @@ void GradientPacking::BeginPlane() {
   x_left_ = plane.count * plan_.pairs;
 }
 
+// Up to eight packed pixels of one plane; after the last of a row the next row that is read.
 void GradientPacking::StepX() {
   if (x_left_ == 0) {
     if (x_plane_ == 0) BeginRow();
@@ -217,6 +219,7 @@ void GradientPacking::BeginBlock() {
   block_.lanes = Lanes(shape_.out_c - 16 * dy_out_);
 }
 
+// A block of 16 pairs takes four steps.
 void GradientPacking::StepDy() {
   if (dy_part_ == 0) BeginBlock();
   pack_block_(block_, dy_part_);

@@ -26,6 +26,8 @@ struct PairBlock {
   __m512i first[8], second[8];
 };
 
+// One for a call of the kernel. Begin hands it a strip; the kernel calls Step while the matrix unit
+// works, and again until left() is 0 before it reads the strip.
 class GradientPacking {
  public:
   // Clears what stays zero in the scratch memory.

@@ -73,6 +73,7 @@ class Convolution {
     Measure();
   }
 
+  // waiting_ holds the sums of the panels of steps before; the first panel's need no addition.
   template <int kRows, int kColumns, bool kDenseRows>
   ADA_INLINE void Block(const RowBlock& tile, int row, int n, const float* weights) {
     Sums<kRows, kColumns> sums;
@@ -118,6 +119,7 @@ class Convolution {
   }
 
   // The largest magnitudes of the row blocks since the last call, by reduction block.
+  // Rows of one row block may belong to several reduction blocks, where images are interleaved.
   ADA_INLINE void Measure() {
     if (block_ >= 0 && a_.largest != nullptr)
       for (int apart = 0; apart <= a_.row_blocks[15]; ++apart) {

@@ -34,6 +34,7 @@ ADA_INLINE F MultiplyAddLanes(F a, F b, F sum) {
 #endif
 }
 
+// Walks over blocks of 16 channels, and over columns some at a time.
 template <class Mode>
 class Row {
  public:
@@ -100,6 +101,7 @@ ADA_INLINE void GradientBlock(const DepthwiseGradientArgs& a, int first, int c) 
   for (int t = 0; t < kTaps; ++t) StoreF(gradients + t * kPixelChannels, sums[t]);
 }
 
+// planes is 1, 2 or 4, so that groups never cross a half of the lanes.
 template <class Mode>
 void Widen(const DepthwiseWidenArgs& a) {
   const U group = (U)LaneNumbers() & ~static_cast<std::uint32_t>(a.planes - 1);

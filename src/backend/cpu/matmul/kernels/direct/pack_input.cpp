@@ -167,6 +167,7 @@ ADA_INLINE void PackRun(const PackInputArgs& a, const PackedRows& at, bool two, 
 }
 
 // Image by image, or pair by pair.
+// Slots without an image, and rows outside of it, become zeros: kernels read whole frames.
 template <class Mode, Holds kHolds>
 void PackImages(const PackInputArgs& a) {
   constexpr int kImages = kHolds == Holds::kImagePairs ? 2 : 1;

@@ -102,6 +102,7 @@ ADA_INLINE void MergeLargest(U largest, std::uint32_t* to) {
 }
 
 // Where sums go: times a factor, plus a bias, rounded, and their largest magnitude.
+// Loops hold `largest` themselves; Merge and TakeLargest collect what several of them found.
 template <class Mode>
 class SumsOut {
  public:

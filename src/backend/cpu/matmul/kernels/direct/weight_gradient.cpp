@@ -18,6 +18,8 @@ namespace {
 constexpr int kTileValues = 256, kPixelChannels = 16;
 constexpr int kFewRows = 4;  // once, twice or three times: the last input channels of a step
 
+// Strip by strip, and within a strip block by block of output channels: x and dy of a strip are
+// read again and again from the nearest cache.
 class Gradient {
  public:
   ADA_INLINE explicit Gradient(const DirectGradientArgs& a)
@@ -37,6 +39,8 @@ class Gradient {
 
  private:
   // Output channels 16 * n .. under all steps.
+  // The last channels of a step are summed four, eight or twelve at a time where fewer are left
+  // than the registers hold.
   template <int kRows, int kColumns>
   ADA_OUTLINE void Panel(int n, int begin, int end, bool first) {
     for (int s = 0; s < a_.step_count; ++s) {

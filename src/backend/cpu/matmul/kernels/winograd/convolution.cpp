@@ -10,6 +10,8 @@ namespace {
 // Blocks of 16 input channels whose sums are one chain: fp32 keeps more of sums of sums.
 constexpr int kChainBlocks = 8;
 
+// One batch: for each panel of output channels first all products, then the transforms, which read
+// their sums from the cache.
 template <class Mode>
 class WinogradOutputs {
  public:

@@ -26,6 +26,7 @@ ADA_OUTLINE void GradientRun(const WinogradGradientArgs& a, const WinogradRun& r
   }
 }
 
+// One batch: Transform makes Z of dy, Run the products with V and, where it is wanted, db.
 class WinogradGradients {
  public:
   ADA_INLINE explicit WinogradGradients(const WinogradGradientArgs& a)

@@ -66,6 +66,7 @@ void MarkNonzero(const MarkNonzeroArgs& a) {
     Mark<std::uint16_t, 0x7fffu>(a);
 }
 
+// A word in which an output has enough common bits settles it; the loop ends when all are settled.
 void FindFewTerms(const FindFewTermsArgs& a) {
   for (int in = 0; in < a.in_channels; ++in) {
     std::uint16_t* few = a.few + in * kTaps;

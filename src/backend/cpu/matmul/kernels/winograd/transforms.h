@@ -50,6 +50,7 @@ ADA_INLINE void StorePlaces(const F* places, float* to, std::int64_t step) {
 }
 
 // kRows neighboring rows of an image, 16 channels of each pixel. Rows outside of it are zeros.
+// Loads 16 channels of a pixel from each row, zeros where row, column or channel lies outside.
 template <class Mode, int kRows>
 class PixelRows {
  public:

@@ -9,6 +9,7 @@ constexpr int kSideTaps = 3;  // of the kernel
 
 }  // namespace
 
+// Weights that do not exist are zeros in all nine taps, and so decline nothing.
 bool WinogradWeights(const WinogradWeightsArgs& a) {
   const int ins = (a.ins + 15) / 16 * 16;
   const std::int64_t place = std::int64_t{16} * ins;
