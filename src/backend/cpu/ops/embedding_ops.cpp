@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "backend/cpu/ops/exact_gradient.h"
+#include "backend/cpu/ops/moved_values.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/widened_blocks.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/values/moves.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -198,11 +200,8 @@ class CpuClassToken final : public Op {
     if (spec_.dw) SumImages(context_, pass, spec_.dy, channels, spec_.dw.f32());
     if (!spec_.dx) return;
     *spec_.dx.scale = *spec_.dy.scale;
-    const Tensor& to = spec_.dx.tensor;
-    const std::size_t bytes = static_cast<std::size_t>(to.shape.per_image()) * BytesOf(to.storage);
-    context_.pool.For(pass.rows, [&](std::int64_t image, int) {
-      std::memcpy(At(to, image).data, Advance(At(spec_.dy.tensor, image), channels).data, bytes);
-    });
+    const PartOfRuns rest = PartOf(spec_.y.shape, spec_.x.shape, 1, channels);
+    MoveTensor(context_, pass, rest, spec_.dy.tensor, spec_.dx.tensor);
     InspectExact(context_, spec_.dx, dx_stats_, pass);
   }
 

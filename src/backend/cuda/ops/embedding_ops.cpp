@@ -6,11 +6,13 @@
 
 #include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/kernels/embedding.h"
+#include "backend/cuda/kernels/made_values.h"
 #include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/place_order.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/cuda/side_stream.h"
+#include "backend/values/moves.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -127,10 +129,8 @@ class CudaClassToken final : public Op {
               ImagesSum{dy, pass.rows, spec_.y.shape.per_image(), Channels(), spec_.dy.scale,
                         spec_.dw.f32(), pass.accumulate});
     if (!spec_.dx) return;
-    const auto whole = static_cast<int>(ValuesOfImage(spec_.y));
-    const auto part = static_cast<int>(ValuesOfImage(spec_.x));
-    dx_stats_.Move(pass, SpanOf(spec_.dx.tensor),
-                   SliceValue{dy, whole, static_cast<int>(Channels()), part});
+    const PartOfRuns rest = PartOf(spec_.y.shape, spec_.x.shape, 1, Channels());
+    dx_stats_.Move(pass, SpanOf(spec_.dx.tensor), Moved(rest, spec_.dy.tensor));
   }
 
  private:
