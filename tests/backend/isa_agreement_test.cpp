@@ -2,6 +2,7 @@
 // the bits are right is for the other tests.
 #include <doctest/doctest.h>
 
+#include "backend/cpu/value_kernels.h"
 #include "backend/isa_record.h"
 
 namespace ada::backend::test {
@@ -55,14 +56,17 @@ TEST_SUITE("cpu") {
     });
   }
 
-  TEST_CASE("sets agree: random numbers, wherever they begin") {
+  TEST_CASE("sets agree: dropout from any place of a tensor") {
     ADA_NEEDS_TWO_SETS();
     for (const std::size_t n : {1, 15, 16, 4133})
       for (const std::int64_t first : {0, 3, 16389})
         CHECK(Disagreement([&](const Kernels& k, Record& record) {
-                Values numbers(n);
-                k.uniform(11, 5, first, Length(n), numbers.data());
-                record.Add(numbers);
+                Values x = Normal(n, 1, 1);
+                cpu::FillArgs a;
+                a.out = x.data(), a.values = Length(n), a.random = {11, 5, first};
+                std::get<cpu::FillKernels<DropoutSpec>>(cpu::ValueKernelsOf(k))
+                    .y(Keeping(0.3f, 0), a);
+                record.Add(x);
               }) == -1);
   }
 

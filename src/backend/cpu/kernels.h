@@ -176,10 +176,6 @@ struct Kernels {
   // out = round(((in[0] * factor[0]) + in[1] * factor[1]) + ...); factors null: all 1.
   void (*sum)(const TensorSpan* in, const float* factors, int count, TensorSpan out, std::int64_t n,
               const Rounding&);
-  // out = the numbers in [0, 1) of random words first .. first + n of (key, draw).
-  void (*uniform)(std::uint64_t key, std::uint64_t draw, std::int64_t first, std::int64_t n,
-                  float* out);
-
   // On values in fp32. out = a * b; out may be one of them.
   void (*multiply)(const float* a, const float* b, float* out, std::int64_t n);
   // out = x * factors by channel; out may be x.

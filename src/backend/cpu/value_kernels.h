@@ -13,10 +13,10 @@ struct FillArgs {
   std::int64_t image = 0, images = 1;  // the first one's number; how many
   std::int64_t values = 0;             // of all of them
   float* out = nullptr;                // of kEach and kRuns the first input's values lie here
-  const float* second = nullptr;       // the second input's, or random numbers
+  const float* second = nullptr;       // the second input's
   const float* input = nullptr;        // of the other kinds: of the same images
   std::int64_t input_values = 0;       // of an image of it
-  RandomImages random;
+  RandomNumbers random;  // of kEach by value, the first one's number; of kRuns by image
 };
 template <class Maker>
 using FillKernel = void (*)(const Maker&, const FillArgs&);

@@ -9,6 +9,7 @@
 #include "backend/values/factors.h"
 #include "backend/values/moves.h"
 #include "backend/values/pointwise.h"
+#include "backend/values/sequences.h"
 
 namespace ada::backend {
 
@@ -42,6 +43,19 @@ bool SumsByChannel(const Spec& spec) {
   return spec.w.shape.c == spec.x.shape.c;
 }
 
+// The makers, with the table that lies in a backend's memory.
+template <class Spec>
+auto YOf(const Spec& spec, const Pass& pass, [[maybe_unused]] const float* table) {
+  auto maker = LayerValues<Spec>::Y(spec, pass);
+  if constexpr (HasTable<Spec>) maker.table = table;
+  return maker;
+}
+template <class Spec>
+auto DxOf(const Spec& spec, [[maybe_unused]] const float* table) {
+  auto maker = LayerValues<Spec>::Dx(spec);
+  if constexpr (HasTable<Spec>) maker.table = table;
+  return maker;
+}
 template <class Spec>
 using MakerOfY =
     decltype(LayerValues<Spec>::Y(std::declval<const Spec&>(), std::declval<const Pass&>()));

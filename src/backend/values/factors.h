@@ -12,7 +12,7 @@ namespace ada::backend {
 struct KeptImage {
   static constexpr Makes kMakes = Makes::kRuns;
   ADA_VALUE ImageShape runs() const { return image; }
-  ADA_VALUE auto Run(const RunIndex& at, const RandomImages& random) const {
+  ADA_VALUE auto Run(const RunIndex& at, const RandomNumbers& random) const {
     const float factor = ImageFactor(random.key, random.draw, random.first + at.image, rate, batch);
     return [factor](int, float x) ADA_INLINED { return factor == 0 ? 0.0f : x * factor; };
   }
@@ -36,7 +36,7 @@ struct LayerValues<StochasticDepthSpec> {
 struct AffineValue {
   static constexpr Makes kMakes = Makes::kRuns;
   ADA_VALUE ImageShape runs() const { return pixels; }
-  ADA_VALUE auto Run(const RunIndex&, const RandomImages&) const {
+  ADA_VALUE auto Run(const RunIndex&, const RandomNumbers&) const {
     return [f = factor, o = offset](int c, float x) ADA_INLINED {
       const float product = x * f[c];
       return o != nullptr ? product + o[c] : product;
@@ -72,7 +72,7 @@ struct LayerValues<ChannelScaleSpec> {
 struct SlopedValue {
   static constexpr Makes kMakes = Makes::kRuns;
   ADA_VALUE ImageShape runs() const { return pixels; }
-  ADA_VALUE auto Run(const RunIndex&, const RandomImages&) const {
+  ADA_VALUE auto Run(const RunIndex&, const RandomNumbers&) const {
     return [w = slopes, step = slope_step](int c, float x)
                ADA_INLINED { return x > 0 ? x : x * w[c * step]; };
   }
@@ -82,7 +82,7 @@ struct SlopedValue {
 };
 struct SlopedGradient : SlopedValue {
   static constexpr int kInputs = 2;
-  ADA_VALUE auto Run(const RunIndex&, const RandomImages&) const {
+  ADA_VALUE auto Run(const RunIndex&, const RandomNumbers&) const {
     return [w = slopes, step = slope_step](int c, float dy, float x)
                ADA_INLINED { return x > 0 ? dy : dy * w[c * step]; };
   }

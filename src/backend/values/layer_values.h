@@ -5,13 +5,19 @@
 //   struct LayerValues<SomeSpec> {
 //     static SomeMaker Y(const SomeSpec&, const Pass&);  // of x
 //     static OtherMaker Dx(const SomeSpec&);             // of dy; of dy and x where it takes two
-//     static SomeTerm Dw(const SomeSpec&);  // of dy and x; may be missing. dw is the sum over all
-//   };                                      // pixels by channel (or of all where w is one), over S
+//     // What may be missing: terms of dy and x, whose sum over all pixels (by channel, or where w
+//     // is one value of all) over S is dw;
+//     static SomeTerm Dw(const SomeSpec&);
+//     // of how many values of an image dw has the sums of dy over images, over S, 0 beyond;
+//     static std::int64_t ImageSums(const SomeSpec&);
+//     // what makers of y and dx find at `table`.
+//     static std::vector<float> Table(const SomeSpec&);
+//   };
 //
 // A maker is a struct of plain data, a functor that the host and a device run. kMakes says how:
 //
 //   kEach     value = maker(a), or maker(a, b) with kInputs = 2: of the values at the same place.
-//             With kRandom b is the place's random number in [0, 1), of `stream`.
+//             With kRandom maker(a, number), the place's random number in [0, 1), of `stream`.
 //   kRuns     value = maker.Run(at, random)(c, a), or (c, a, b): the same where the place matters
 //   kGathers  value = maker.Run(at, x)(c), where x[i] is value i of the input
 //   kSums     maker.ForTerms(at, visit) calls visit(i, share): the value is the sum, from 0 on and
@@ -45,6 +51,14 @@ concept HasValues = requires {
 template <class Spec>
 concept HasSum = requires(const Spec& spec) {
   LayerValues<Spec>::Dw(spec);
+};
+template <class Spec>
+concept HasImageSums = requires(const Spec& spec) {
+  LayerValues<Spec>::ImageSums(spec);
+};
+template <class Spec>
+concept HasTable = requires(const Spec& spec) {
+  LayerValues<Spec>::Table(spec);
 };
 
 template <class Maker>
@@ -100,10 +114,10 @@ struct MovedRun {
   int begin = 0, end = 0, step = 1;
 };
 
-// Random numbers by image: what images are dropped by.
-struct RandomImages {
+// Random words of a pass; which one image 0 of the call has, in the batch of all processes.
+struct RandomNumbers {
   std::uint64_t key = 0, draw = 0;
-  std::int64_t first = 0;  // image 0 of the call, in the batch of all processes
+  std::int64_t first = 0;
 };
 
 }  // namespace ada::backend

@@ -29,7 +29,6 @@ struct LayerValues<ActivationSpec<Function>> {
 // x / (1 - rate) where the value's random number is not below the rate, else 0.
 struct KeptValue {
   static constexpr Makes kMakes = Makes::kEach;
-  static constexpr int kInputs = 2;
   static constexpr bool kRandom = true;
   ADA_VALUE float operator()(float x, float number) const {
     return number >= rate ? x * factor : 0.0f;

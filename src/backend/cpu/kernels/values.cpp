@@ -1,4 +1,7 @@
 // Values of layers that are defined once, as loops that the compiler turns into vectors.
+#include <algorithm>
+
+#include "backend/cpu/kernels/functions.h"
 #include "backend/cpu/value_kernels.h"
 
 namespace ada::backend::cpu::ADA_ISA {
@@ -43,7 +46,15 @@ void FillValues(const Maker& given, const FillArgs& args) {
   const FillArgs a = args;
   float* __restrict out = a.out;
   const float* __restrict second = a.second;
-  if constexpr (Maker::kMakes == Makes::kEach) {
+  if constexpr (IsRandom<Maker>()) {
+    constexpr std::int64_t kPart = 1024;
+    float numbers[kPart];
+    for (std::int64_t first = 0; first < a.values; first += kPart, out += kPart) {
+      const std::int64_t n = std::min(kPart, a.values - first);
+      Uniform(a.random.key, a.random.draw, a.random.first + first, n, numbers);
+      for (std::int64_t i = 0; i < n; ++i) out[i] = maker(out[i], numbers[i]);
+    }
+  } else if constexpr (Maker::kMakes == Makes::kEach) {
     for (std::int64_t i = 0; i < a.values; ++i)
       if constexpr (InputsOf<Maker>() == 2)
         out[i] = maker(out[i], second[i]);

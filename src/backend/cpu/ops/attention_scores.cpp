@@ -49,13 +49,11 @@ void ScoreRounding::Drop(const Pass& pass, const QueryBlock& block, const float*
                          float* out) const {
   const std::int64_t first = FirstValue(pass, block);
   const auto fill = std::get<FillKernels<DropoutSpec>>(ValueKernelsOf(context_.kernels)).y;
-  std::vector<float> numbers(static_cast<std::size_t>(block.seen));
   for (std::int64_t r = 0; r < block.rows; ++r) {
     FillArgs row;
-    row.out = out + r * block.width, row.second = numbers.data(), row.values = block.seen;
+    row.out = out + r * block.width, row.values = block.seen;
+    row.random = {pass.seed ^ stream_, pass.draw, first + r * sizes_.keys};
     if (in != out) std::copy_n(in + r * block.width, block.width, row.out);
-    context_.kernels.uniform(pass.seed ^ stream_, pass.draw, first + r * sizes_.keys, block.seen,
-                             numbers.data());
     fill(Keeping(dropout_, stream_), row);
   }
 }

@@ -29,11 +29,12 @@ void MoveRuns(const Maker& maker, const Value* from, std::int64_t image, std::in
       }
 }
 
-// out = what the maker takes of `in`.
+// out = what the maker takes of `in`; nothing where both are one.
 template <class Maker>
 void MoveTensor(const Context& context, const Pass& pass, const Maker& maker, const Tensor& in,
                 const Tensor& out) {
   static_assert(Moves<Maker>());
+  if (in.data == out.data) return;
   const auto move = [&]<class Value>(Value*) {
     ForBlocks(context, out.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t, int) {

@@ -87,7 +87,7 @@ struct MadeValue {
   template <class Use>
   ADA_HOST_DEVICE void WithRun(const RunIndex& at, Use&& use) const {
     if constexpr (Maker::kMakes == Makes::kRuns) {
-      RandomImages random;
+      RandomNumbers random;
       if constexpr (requires { maker.stream; })
         random = {pass->seed ^ maker.stream, pass->draw, first};
       const auto run = maker.Run(at, random);

@@ -2,6 +2,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "backend/cuda/kernels/image_sums.h"
 #include "backend/cuda/kernels/made_values.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/parameter_gradient.h"
@@ -26,6 +27,7 @@ class CudaValueOp final : public Op {
         strips_{spec.x.shape.h * spec.x.shape.w} {
     ADA_CHECK(MovesWithinFormats(spec));
     dx_stats_.PassScale(spec.dy);
+    if constexpr (HasTable<Spec>) table_ = context.Keep(Layer::Table(spec));
     if constexpr (HasSum<Spec>)
       if (spec.dw)
         sums_ = context.Allocate<float>(spec.x.shape.n * strips_.per_image() * spec.x.shape.c);
@@ -37,7 +39,7 @@ class CudaValueOp final : public Op {
             spec_.y.data, spec_.x.data,
             static_cast<std::size_t>(pass.rows * spec_.x.shape.per_image()) *
                 BytesOf(spec_.x.storage));
-    Make(pass, y_stats_, spec_.x, Layer::Y(spec_, pass), spec_.y);
+    Make(pass, y_stats_, spec_.x, YOf(spec_, pass, table_), spec_.y);
   }
   void Backward(const Pass& pass) override {
     if constexpr (HasSum<Spec>)
@@ -46,7 +48,18 @@ class CudaValueOp final : public Op {
         SumTerms(context_.stream, pass, strips_, spec_.x.shape.c, SumsByChannel(spec_), term, sums_,
                  spec_.dy.scale, spec_.dw);
       }
-    if (spec_.dx) Make(pass, dx_stats_, spec_.dy.tensor, Layer::Dx(spec_), spec_.dx.tensor);
+    if constexpr (HasImageSums<Spec>)
+      if (spec_.dw)
+        ForEach(
+            context_.stream, spec_.w.shape.numel(),
+            ImagesSum{SpanOf(spec_.dy.tensor), pass.rows, spec_.y.shape.per_image(),
+                      Layer::ImageSums(spec_), spec_.dy.scale, spec_.dw.f32(), pass.accumulate});
+    if (!spec_.dx) return;
+    if (spec_.dx.tensor.data == spec_.dy.tensor.data && Moves<MakerOfDx<Spec>>() &&
+        !dx_stats_.wanted())
+      ForEach(context_.stream, 1, PassScaleOn{spec_.dy.scale, spec_.dx.scale});
+    else
+      Make(pass, dx_stats_, spec_.dy.tensor, DxOf(spec_, table_), spec_.dx.tensor);
   }
 
  private:
@@ -69,6 +82,7 @@ class CudaValueOp final : public Op {
   RoundingStats y_stats_, dx_stats_;
   Strips strips_;
   float* sums_ = nullptr;  // of strips, with dw
+  const float* table_ = nullptr;
 };
 
 }  // namespace
