@@ -2,6 +2,7 @@
 // of units. Whether the bits are right is for the other tests.
 #include <doctest/doctest.h>
 
+#include "backend/cpu/value_kernels.h"
 #include "backend/isa_record.h"
 
 namespace ada::backend::test {
@@ -12,23 +13,29 @@ const Style kPlain = {MainKinds()[0], false, 1};
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("sets agree: functions of values and their gradients") {
+  TEST_CASE("sets agree: values made one by one, of one input and of two") {
     ADA_NEEDS_TWO_SETS();
     for (const std::size_t n : {1, 7, 16, 33, 50000})
       for (const bool wild : {false, true}) {
         CAPTURE(n);
         CAPTURE(wild);
         CHECK(Disagreement([&](const Kernels& k, Record& record) {
-                const auto run =
-                    [&]<class Function>(const cpu::ActivationKernels<Function>& kernels) {
-                      const Values at = Input(kPlain, n, 1, wild);
-                      Values x = at, dy = Input(kPlain, n, 2, false);
-                      for (std::size_t i = 0; i < n; i += 2) x[i] *= 8;
-                      kernels.gradient(Function(), x.data(), dy.data(), Length(n));
-                      kernels.value(Function(), x.data(), Length(n));
-                      record.Add(x), record.Add(dy);
-                    };
-                std::apply([&](const auto&... kernels) { (run(kernels), ...); }, *k.activations);
+                const auto fill = [&]<class Maker>(cpu::FillKernel<Maker> kernel) {
+                  if constexpr (Maker::kMakes == Makes::kEach) {
+                    Values at = Input(kPlain, n, 1, wild), dy = Input(kPlain, n, 2, false);
+                    for (std::size_t i = 0; i < n; i += 2) at[i] *= 8;
+                    Values& out = InputsOf<Maker>() == 2 ? dy : at;
+                    cpu::FillArgs a;
+                    a.values = Length(n), a.out = out.data(), a.second = at.data();
+                    kernel(Maker(), a);
+                    record.Add(out);
+                  }
+                };
+                std::apply(
+                    [&](const auto&... layers) {
+                      (fill(layers.y), ...), (fill(layers.dx), ...), (fill(layers.dw), ...);
+                    },
+                    cpu::ValueKernelsOf(k));
               }) == -1);
       }
   }

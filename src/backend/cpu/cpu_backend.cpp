@@ -15,6 +15,7 @@
 #include "backend/cpu/matmul/plan/kernel_chunks.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
+#include "backend/values/all.h"
 #include "core/error.h"
 #include "core/pages.h"
 #include "core/text.h"
@@ -130,9 +131,12 @@ class CpuBackend final : public Backend {
   }
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
     return std::visit(
-        [this](const auto& s) {
-          if constexpr (std::is_base_of_v<MatmulSpec, std::decay_t<decltype(s)>>)
+        [&](const auto& s) {
+          using Spec = std::decay_t<decltype(s)>;
+          if constexpr (std::is_base_of_v<MatmulSpec, Spec>)
             return MakeMatmul(s, GeometryOf(s));
+          else if constexpr (HasValues<Spec>)
+            return MakeValueOp(context_, spec);
           else
             return MakeOp(context_, s);
         },

@@ -3,7 +3,7 @@
 file(GLOB ADA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/*.cpp)
 set(ADA_KERNEL_OBJECTS "")
 # Left to the compiler's vectorizer, in every set.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/activations.cpp
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/values.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/attention.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/lrn.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/softmax.cpp

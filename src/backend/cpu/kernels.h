@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/activations.h"
 #include "backend/formulas.h"
 #include "backend/stats_rules.h"
 #include "backend/update.h"
@@ -100,13 +99,6 @@ struct PoolArgs {
   Rounding rounding;
 };
 
-// A function of values in fp32 (activations.h): x becomes it; dy becomes dx at x.
-template <class Function>
-struct ActivationKernels {
-  void (*value)(const Function&, float* x, std::int64_t n);
-  void (*gradient)(const Function&, const float* x, float* dy, std::int64_t n);
-};
-
 // Units (formulas.h) of one image in fp32: unit u is `runs` runs of `run` values, `step` values
 // apart; the first begins at u * run. by_length: L2NormalizeSpec; mean
 // is the norm.
@@ -184,12 +176,6 @@ struct Kernels {
   // out = round(((in[0] * factor[0]) + in[1] * factor[1]) + ...); factors null: all 1.
   void (*sum)(const TensorSpan* in, const float* factors, int count, TensorSpan out, std::int64_t n,
               const Rounding&);
-  // out = keep(i) ? round(in * factor) : 0 for values first .. first + n of the tensor.
-  void (*dropout)(TensorSpan in, TensorSpan out, std::int64_t first, std::int64_t n, float rate,
-                  std::uint64_t key, std::uint64_t draw, const Rounding&);
-
-  const ForActivations<ActivationKernels>* activations;
-
   // On values in fp32. out = a * b; out may be one of them.
   void (*multiply)(const float* a, const float* b, float* out, std::int64_t n);
   // out = x * factors by channel; out may be x.

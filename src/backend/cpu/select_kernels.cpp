@@ -9,6 +9,7 @@
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/sequence_kernels.h"
+#include "backend/cpu/value_kernels.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -102,6 +103,12 @@ const SequenceKernels& SequenceKernelsOf(const Kernels& kernels) {
   return &kernels == &avx512::kTable ? avx512::kSequenceTable
          : &kernels == &avx2::kTable ? avx2::kSequenceTable
                                      : sse2::kSequenceTable;
+}
+
+const ValueKernels& ValueKernelsOf(const Kernels& kernels) {
+  return &kernels == &avx512::kTable ? avx512::kValueTable
+         : &kernels == &avx2::kTable ? avx2::kValueTable
+                                     : sse2::kValueTable;
 }
 
 const BlockKernels& BlockKernelsOf(const Kernels& kernels) {

@@ -1,6 +1,7 @@
 // The factory of this backend's ops and the owner of its memory.
 #include "backend/cuda/backend_on_stream.h"
 
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/recordings.h"
 #include "backend/cuda/side_stream.h"
+#include "backend/values/all.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -90,8 +92,13 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
     return std::visit(
-        [this](const auto& s) {
-          return InPass(pass_, side_stream_, MakeOp(context_, s), GradientsWrittenBy(s));
+        [&](const auto& s) {
+          std::unique_ptr<Op> op;
+          if constexpr (HasValues<std::decay_t<decltype(s)>>)
+            op = MakeValueOp(context_, spec);
+          else
+            op = MakeOp(context_, s);
+          return InPass(pass_, side_stream_, std::move(op), GradientsWrittenBy(s));
         },
         spec);
   }

@@ -16,14 +16,13 @@ void Relu(TensorSpan x, TensorSpan y, std::int64_t n);
 void ReluBackward(TensorSpan dy, TensorSpan y, TensorSpan dx, std::int64_t n, const Rounding&);
 void Sum(const TensorSpan* in, const float* factors, int count, TensorSpan out, std::int64_t n,
          const Rounding&);
-void Dropout(TensorSpan in, TensorSpan out, std::int64_t first, std::int64_t n, float rate,
-             std::uint64_t key, std::uint64_t draw, const Rounding&);
+// out = the numbers in [0, 1) of random words first .. first + n of (key, draw).
+void Uniform(std::uint64_t key, std::uint64_t draw, std::int64_t first, std::int64_t n, float* out);
 void ChannelMoments(TensorSpan in, std::int64_t pixels, std::int64_t channels, float* mean,
                     float* m2);
 void BatchNormForward(const BatchNormForwardArgs&);
 void BatchNormSums(const BatchNormSumsArgs&);
 void BatchNormBackward(const BatchNormBackwardArgs&);
-extern const ForActivations<ActivationKernels> kActivations;
 void Multiply(const float* a, const float* b, float* out, std::int64_t n);
 void MultiplyChannels(const float* x, const float* factors, std::int64_t pixels,
                       std::int64_t channels, float* out);

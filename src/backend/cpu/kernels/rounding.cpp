@@ -108,24 +108,15 @@ void Sum(const TensorSpan* in, const float* factors, int count, TensorSpan out, 
     run(ModeAny{});
 }
 
-// Value j of the tensor takes word j: UniformFloat of it decides.
-// The random words belong to the tensor's values, not to blocks or threads, so that the backward
-// pass draws the same mask.
-void Dropout(TensorSpan in, TensorSpan out, std::int64_t first, std::int64_t n, float rate,
-             std::uint64_t key, std::uint64_t draw, const Rounding& rounding) {
-  const F factor = Fill(1.0f / (1.0f - rate));
-  WordsOfStretch words_of(key, draw, static_cast<std::uint64_t>(first), n);
-  WordsOfStretch* const stretch = &words_of;
-  Dispatch({in, out}, {&rounding}, [&](auto mode) {
-    using Mode = decltype(mode);
-    RoundValues<Mode>(
-        out, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
-          const U words = stretch->At(i);
-          const F random = ToFloats((I)(words >> 8)) * 0x1p-24f;
-          const F x = LoadAt<Mode, decltype(tail)::value>(in, i, lanes);
-          return Select(random >= Fill(rate), x * factor, F{});
-        });
-  });
+void Uniform(std::uint64_t key, std::uint64_t draw, std::int64_t first, std::int64_t n,
+             float* out) {
+  WordsOfStretch words(key, draw, static_cast<std::uint64_t>(first), n);
+  const TensorSpan to{out, Storage::kF32};
+  ForValues(
+      n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+        const F numbers = ToFloats((I)(words.At(i) >> 8)) * 0x1p-24f;
+        StoreAt<ModeF32, decltype(tail)::value>(to, i, lanes, numbers);
+      });
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -1,7 +1,10 @@
 #include "backend/cpu/ops/attention_scores.h"
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
+
+#include "backend/cpu/value_kernels.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -45,12 +48,13 @@ std::int64_t ScoreRounding::FirstValue(const Pass& pass, const QueryBlock& block
 void ScoreRounding::Drop(const Pass& pass, const QueryBlock& block, const float* in,
                          float* out) const {
   const std::int64_t first = FirstValue(pass, block);
+  const auto fill = std::get<FillKernels<DropoutSpec>>(ValueKernelsOf(context_.kernels)).y;
   for (std::int64_t r = 0; r < block.rows; ++r) {
-    float* row = out + r * block.width;
-    if (in != out) std::copy_n(in + r * block.width, block.width, row);
-    context_.kernels.dropout({row, Storage::kF32}, {row, Storage::kF32}, first + r * sizes_.keys,
-                             block.seen, dropout_, pass.seed ^ stream_, pass.draw,
-                             RoundOnly(kFp32));
+    FillArgs row;
+    row.out = out + r * block.width, row.values = block.seen;
+    row.random = {pass.seed ^ stream_, pass.draw, first + r * sizes_.keys};
+    if (in != out) std::copy_n(in + r * block.width, block.width, row.out);
+    fill(Keeping(dropout_, stream_), row);
   }
 }
 

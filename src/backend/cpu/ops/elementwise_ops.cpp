@@ -1,12 +1,10 @@
-// Input, relu, add and dropout.
+// Input, relu and add.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
-#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -109,47 +107,6 @@ class CpuAdd final : public Op {
   RoundingStats stats_;
 };
 
-class CpuDropout final : public Op {
- public:
-  CpuDropout(const Context& context, const DropoutSpec& spec)
-      : context_(context),
-        spec_(spec),
-        y_stats_(spec.y, spec.y_style, spec.y_stats),
-        dx_stats_(spec.dx) {}
-  void Forward(const Pass& pass) override {
-    if (Copies(spec_, pass)) return Copy(pass);
-    Drop(pass, pass.training ? spec_.rate : 0, spec_.x, spec_.y, y_stats_);
-  }
-  void Backward(const Pass& pass) override {
-    if (!spec_.dx) return;
-    *spec_.dx.scale = *spec_.dy.scale;
-    Drop(pass, spec_.rate, spec_.dy.tensor, spec_.dx.tensor, dx_stats_);
-  }
-
- private:
-  void Drop(const Pass& pass, float rate, const Tensor& in, const Tensor& out,
-            RoundingStats& stats) {
-    const std::int64_t per_image = in.shape.per_image();
-    ForBlocks(context_, in.shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
-                context_.kernels.dropout(At(in, image), At(out, image),
-                                         (pass.first_row + image) * per_image, n * per_image, rate,
-                                         pass.seed ^ spec_.stream, pass.draw,
-                                         stats.For(pass, block));
-              });
-    stats.Finish(pass);
-  }
-  void Copy(const Pass& pass) {
-    const auto bytes =
-        static_cast<std::size_t>(pass.rows * spec_.x.shape.per_image()) * BytesOf(spec_.x.storage);
-    std::memcpy(spec_.y.data, spec_.x.data, bytes);
-  }
-
-  Context context_;
-  DropoutSpec spec_;
-  RoundingStats y_stats_, dx_stats_;
-};
-
 }  // namespace
 
 std::unique_ptr<InputOp> MakeInputOp(const Context& c, const InputSpec& s) {
@@ -162,10 +119,6 @@ std::unique_ptr<Op> MakeOp(const Context& c, const ReluSpec& s) {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const AddSpec& s) {
   return std::make_unique<CpuAdd>(c, s);
-}
-template <>
-std::unique_ptr<Op> MakeOp(const Context& c, const DropoutSpec& s) {
-  return std::make_unique<CpuDropout>(c, s);
 }
 
 }  // namespace ada::backend::cpu

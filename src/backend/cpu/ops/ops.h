@@ -8,12 +8,12 @@
 
 namespace ada::backend::cpu {
 
-// The op of a layer. Each spec of OpSpec but the products' (matmul/matmul_op.h) has a
+// The op of a layer. Each other spec of OpSpec but the products' (matmul/matmul_op.h) has a
 // specialization, next to its op: what is missing does not link.
 template <class Spec>
 std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
-template <class Function>
-std::unique_ptr<Op> MakeOp(const Context& context, const ActivationSpec<Function>& spec);
+// The op of a spec that has LayerValues (backend/values/layer_values.h).
+std::unique_ptr<Op> MakeValueOp(const Context& context, const OpSpec& spec);
 
 std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
 std::unique_ptr<LossOp> MakeLossOp(const Context&, const ClassLossSpec&);

@@ -1,5 +1,4 @@
-// Values of layers that add what they have learned of a token or a place, and sums of their
-// gradients, each in a fixed order.
+// Values of embeddings, and sums of their gradients, in the order of places.
 #pragma once
 #include <cstdint>
 
@@ -54,68 +53,6 @@ struct PlacesSum {
 struct StorePlacesSum {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = sum(i); }
   PlacesSum sum;
-  float* to;
-};
-
-// x plus what its place has, the same in every image.
-struct PositionedValue {
-  ADA_HOST_DEVICE std::uint32_t Place(std::int64_t i) const {
-    return static_cast<std::uint32_t>(i) % per_image;
-  }
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(x, i) + w[Place(i)]; }
-  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
-    Vec4 v = LoadVec4(x, i);
-    std::uint32_t place = Place(i);
-    for (float& one : v.of) {
-      one = one + w[place];
-      place = place + 1 < per_image ? place + 1 : 0;
-    }
-    return v;
-  }
-  TensorSpan x;
-  const float* w;
-  std::uint32_t per_image;  // values
-};
-
-// The values of w in front of those of x, image by image.
-struct FirstTokenValue {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const auto at = static_cast<std::uint32_t>(i), all = channels + per_image;
-    const std::uint32_t image = at / all, place = at - image * all;
-    return place < channels ? w[place]
-                            : Load(x, std::int64_t{image} * per_image + (place - channels));
-  }
-  TensorSpan x;
-  const float* w;
-  std::uint32_t channels, per_image;  // of x
-};
-
-// dw[i] = the sum over images of dy's value i, over S, in the order of images; 0 from `values` on.
-// For all of dw.
-struct ImagesSum {
-  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
-    if (i >= values) {
-      if (!adds) dw[i] = 0;
-      return;
-    }
-    float sum = 0;
-    ForEvery<16>(
-        0, images, 1, [&](std::int64_t image) { return Load(dy, image * per_image + i); },
-        [&](std::int64_t, float v) { sum = sum + v; });
-    const float unscaled = sum / *scale;
-    dw[i] = adds ? dw[i] + unscaled : unscaled;
-  }
-  TensorSpan dy;
-  std::int64_t images, per_image, values;
-  const float* scale;
-  float* dw;
-  bool adds;
-};
-
-// A gradient's scale that is passed on where nothing else is done.
-struct PassScaleOn {
-  ADA_HOST_DEVICE void operator()(std::int64_t) const { *to = *from; }
-  const float* from;
   float* to;
 };
 

@@ -21,15 +21,6 @@ struct ProductTerm {
   TensorSpan a, b;
 };
 
-// The same of b where it is not positive.
-struct BelowTerm {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const float at = Load(b, i);
-    return at > 0 ? 0.0f : Load(a, i) * at;
-  }
-  TensorSpan a, b;
-};
-
 // For all of images * strips * channels sums.
 // Body of ForEach over Count(images). Within a strip pixels are added in their order, in fp32.
 template <class Term>
@@ -79,15 +70,12 @@ struct ParameterSum {
 struct WholeParameterSum {
   ADA_HOST_DEVICE void operator()(std::int64_t) const {
     double total = 0;
-    for (std::int64_t c = 0; c < channels; ++c) total += SumOfStrips(sums, 0, strips, channels, c);
-    const float sum = UnscaledSum(total, *scale);
-    *value = accumulate ? *value + sum : sum;
+    for (std::int64_t c = 0; c < of.channels; ++c)
+      total += SumOfStrips(of.sums, 0, of.strips, of.channels, c);
+    const float sum = UnscaledSum(total, *of.scale);
+    *of.value = of.accumulate ? *of.value + sum : sum;
   }
-  const float* sums;
-  std::int64_t strips, channels;
-  const float* scale;
-  float* value;
-  bool accumulate;
+  ParameterSum of;
 };
 
 // Value i = (image, channel) of what has one value a channel for all pixels of an image.

@@ -18,7 +18,7 @@
 
 #include "backend/cuda/kernels/attention_heads.h"
 #include "backend/cuda/kernels/attention_scores.h"
-#include "backend/cuda/kernels/embedding.h"
+#include "backend/cuda/kernels/image_sums.h"
 #include "backend/cuda/ops/attention_memory.h"
 #include "backend/cuda/ops/attention_rule.h"
 #include "backend/cuda/ops/ops.h"

@@ -1,4 +1,4 @@
-// Input, relu, add and dropout.
+// Input, relu and add.
 #include <memory>
 #include <vector>
 
@@ -7,7 +7,6 @@
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/cuda/staging.h"
-#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -81,40 +80,6 @@ class CudaAdd final : public Op {
   SumValue value_{};
 };
 
-class CudaDropout final : public Op {
- public:
-  CudaDropout(const Context& context, const DropoutSpec& spec)
-      : context_(context),
-        spec_(spec),
-        y_stats_(context, spec.y, spec.y_style, spec.y_stats),
-        dx_stats_(context, spec.dx) {
-    dx_stats_.PassScale(spec.dy);
-  }
-  void Forward(const Pass& pass) override {
-    if (Copies(spec_, pass)) return Copy(pass);
-    y_stats_.Round(pass, SpanOf(spec_.y), Drop(pass, spec_.x, pass.training ? spec_.rate : 0));
-  }
-  void Backward(const Pass& pass) override {
-    if (!spec_.dx) return;
-    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), Drop(pass, spec_.dy.tensor, spec_.rate));
-  }
-
- private:
-  DropoutValue Drop(const Pass& pass, const Tensor& in, float rate) const {
-    return {SpanOf(in), context_.pass,        spec_.stream,
-            rate,       1.0f / (1.0f - rate), pass.first_row * in.shape.per_image()};
-  }
-  void Copy(const Pass& pass) {
-    const auto bytes =
-        static_cast<std::size_t>(pass.rows * spec_.x.shape.per_image()) * BytesOf(spec_.x.storage);
-    context_.stream.Copy(spec_.y.data, spec_.x.data, bytes);
-  }
-
-  Context context_;
-  DropoutSpec spec_;
-  RoundingStats y_stats_, dx_stats_;
-};
-
 }  // namespace
 
 std::unique_ptr<InputOp> MakeInputOp(const Context& c, const InputSpec& s) {
@@ -127,10 +92,6 @@ std::unique_ptr<Op> MakeOp(const Context& c, const ReluSpec& s) {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const AddSpec& s) {
   return std::make_unique<CudaAdd>(c, s);
-}
-template <>
-std::unique_ptr<Op> MakeOp(const Context& c, const DropoutSpec& s) {
-  return std::make_unique<CudaDropout>(c, s);
 }
 
 }  // namespace ada::backend::cuda

@@ -11,12 +11,12 @@ namespace ada::backend::cuda {
 
 // The op of a layer; null: its fusion is declined, as any with `recomputed` is. Batch norms take
 // the moments of x themselves (x_moments is not read); poolings throw ConfigError where a window
-// has more positions than 16 bits can tell apart. Each spec of OpSpec has a specialization, next to
-// its op: what is missing does not link.
+// has more positions than 16 bits can tell apart. Each other spec of OpSpec has a specialization,
+// next to its op: what is missing does not link.
 template <class Spec>
 std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
-template <class Function>
-std::unique_ptr<Op> MakeOp(const Context& context, const ActivationSpec<Function>& spec);
+// The op of a spec that has LayerValues (backend/values/layer_values.h).
+std::unique_ptr<Op> MakeValueOp(const Context& context, const OpSpec& spec);
 
 std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
 std::unique_ptr<LossOp> MakeLossOp(const Context&, const ClassLossSpec&);

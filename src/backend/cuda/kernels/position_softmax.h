@@ -1,4 +1,4 @@
-// Layers of each position: rope and softmax (backend/sequence_specs.h).
+// Softmax of each position's channels (SoftmaxSpec).
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -8,27 +8,6 @@
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
-
-// Pairs of x turned by the angles of their positions, or with sign -1 by these negated.
-struct TurnedValue {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const auto at = static_cast<std::uint32_t>(i);
-    const std::uint32_t place = at / channels, value = (at - place * channels) % width;
-    if (value >= 2 * half) return Load(x, i);
-    const std::uint32_t pair = interleaved ? value / 2 : value < half ? value : value - half;
-    const bool second = interleaved ? value % 2 == 1 : value >= half;
-    const std::int64_t apart = interleaved ? 1 : half;
-    const float own = Load(x, i), other = Load(x, second ? i - apart : i + apart);
-    const std::int64_t angle = std::int64_t{place % positions} * half + pair;
-    const float s = sign * sin[angle];
-    return second ? own * cos[angle] + other * s : own * cos[angle] - other * s;
-  }
-  TensorSpan x;
-  const float *cos, *sin;  // [positions, half]
-  float sign;
-  std::uint32_t channels, positions, width, half;  // width: of a head; half: pairs
-  bool interleaved;
-};
 
 // The largest score of a position, and the sum of e^(score - that) over its channels.
 struct PositionSum {

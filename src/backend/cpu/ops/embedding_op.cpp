@@ -1,12 +1,8 @@
-// Layers that add what they have learned of a token or a place: embedding, position embedding,
-// class token.
+// Embeddings: rows of a weight by token, and the sums of their gradients.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
-#include "backend/cpu/ops/exact_gradient.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/widened_blocks.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 
@@ -114,117 +110,11 @@ class CpuEmbedding final : public Op {
   std::vector<std::int32_t> first_, places_;
 };
 
-// dw[i] = the sum over images of dy's values first .. first + n, over S; in the order of images.
-void SumImages(const Context& context, const Pass& pass, const Gradient& dy, std::int64_t n,
-               float* dw) {
-  constexpr std::int64_t kPart = 1024;
-  context.pool.For((n + kPart - 1) / kPart, [&](std::int64_t part, int) {
-    float sum[kPart], row[kPart];
-    const std::int64_t first = part * kPart, count = std::min(kPart, n - first);
-    std::fill_n(sum, count, 0.0f);
-    for (std::int64_t image = 0; image < pass.rows; ++image) {
-      context.kernels.widen(Advance(At(dy.tensor, image), first), row, count);
-      context.kernels.accumulate(row, sum, count);
-    }
-    context.kernels.unscale(sum, *dy.scale, pass.accumulate, dw + first, count);
-  });
-}
-
-class CpuPositionEmbedding final : public Op {
- public:
-  CpuPositionEmbedding(const Context& context, const PositionEmbeddingSpec& spec)
-      : context_(context),
-        spec_(spec),
-        y_stats_(spec.y, spec.y_style, spec.y_stats),
-        dx_stats_(spec.dx) {
-    context.scratch.Reserve(BlockValues(spec.y.shape) * sizeof(float), 0);
-  }
-  void Forward(const Pass& pass) override {
-    const std::int64_t per_image = spec_.y.shape.per_image();
-    RoundChanged(context_, pass, spec_.x, spec_.y, y_stats_,
-                 [&](float* values, std::int64_t, std::int64_t n) {
-                   for (std::int64_t i = 0; i < n; ++i)
-                     context_.kernels.accumulate(spec_.w.f32(), values + i * per_image, per_image);
-                 });
-  }
-  void Backward(const Pass& pass) override {
-    const std::int64_t per_image = spec_.y.shape.per_image();
-    if (spec_.dw) {
-      SumImages(context_, pass, spec_.dy, per_image, spec_.dw.f32());
-      if (!pass.accumulate)
-        std::fill_n(spec_.dw.f32() + per_image, spec_.w.shape.numel() - per_image, 0.0f);
-    }
-    if (!spec_.dx) return;
-    *spec_.dx.scale = *spec_.dy.scale;
-    const Tensor &from = spec_.dy.tensor, &to = spec_.dx.tensor;
-    if (from.data != to.data)
-      std::memcpy(to.data, from.data,
-                  static_cast<std::size_t>(pass.rows * per_image) * BytesOf(from.storage));
-    InspectExact(context_, spec_.dx, dx_stats_, pass);
-  }
-
- private:
-  Context context_;
-  PositionEmbeddingSpec spec_;
-  RoundingStats y_stats_, dx_stats_;
-};
-
-class CpuClassToken final : public Op {
- public:
-  CpuClassToken(const Context& context, const ClassTokenSpec& spec)
-      : context_(context),
-        spec_(spec),
-        y_stats_(spec.y, spec.y_style, spec.y_stats),
-        dx_stats_(spec.dx) {
-    context.scratch.Reserve(BlockValues(spec.y.shape) * sizeof(float), 0);
-  }
-  void Forward(const Pass& pass) override {
-    const Shape &in = spec_.x.shape, &out = spec_.y.shape;
-    ForBlocks(context_, out, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                auto* values = reinterpret_cast<float*>(context_.scratch.worker(worker));
-                for (std::int64_t i = 0; i < n; ++i) {
-                  float* to = values + i * out.per_image();
-                  std::copy_n(spec_.w.f32(), out.c, to);
-                  context_.kernels.widen(At(spec_.x, image + i), to + out.c, in.per_image());
-                }
-                context_.kernels.round(values, 1.0f, At(spec_.y, image), n * out.per_image(),
-                                       y_stats_.For(pass, block));
-              });
-    y_stats_.Finish(pass);
-  }
-  void Backward(const Pass& pass) override {
-    const std::int64_t channels = spec_.y.shape.c;
-    if (spec_.dw) SumImages(context_, pass, spec_.dy, channels, spec_.dw.f32());
-    if (!spec_.dx) return;
-    *spec_.dx.scale = *spec_.dy.scale;
-    const Tensor& to = spec_.dx.tensor;
-    const std::size_t bytes = static_cast<std::size_t>(to.shape.per_image()) * BytesOf(to.storage);
-    context_.pool.For(pass.rows, [&](std::int64_t image, int) {
-      std::memcpy(At(to, image).data, Advance(At(spec_.dy.tensor, image), channels).data, bytes);
-    });
-    InspectExact(context_, spec_.dx, dx_stats_, pass);
-  }
-
- private:
-  Context context_;
-  ClassTokenSpec spec_;
-  RoundingStats y_stats_, dx_stats_;
-};
-
 }  // namespace
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const EmbeddingSpec& s) {
   return std::make_unique<CpuEmbedding>(c, s);
-}
-template <>
-std::unique_ptr<Op> MakeOp(const Context& c, const PositionEmbeddingSpec& s) {
-  return std::make_unique<CpuPositionEmbedding>(c, s);
-}
-template <>
-std::unique_ptr<Op> MakeOp(const Context& c, const ClassTokenSpec& s) {
-  return std::make_unique<CpuClassToken>(c, s);
 }
 
 }  // namespace ada::backend::cpu

@@ -1,6 +1,5 @@
-// Layers of each position alone: rope and softmax.
+// Softmax of each position's channels.
 #include <cmath>
-#include <vector>
 
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/widened_blocks.h"
@@ -9,63 +8,6 @@
 
 namespace ada::backend::cpu {
 namespace {
-
-class CpuRope final : public Op {
- public:
-  CpuRope(const Context& context, const RopeSpec& spec)
-      : context_(context),
-        spec_(spec),
-        y_stats_(spec.y, spec.y_style, spec.y_stats),
-        dx_stats_(spec.dx) {
-    context.scratch.Reserve(BlockValues(spec.y.shape) * sizeof(float), 0);
-    const std::int64_t positions = spec.y.shape.h * spec.y.shape.w;
-    std::vector<double> turns;  // of a position, by pair
-    for (int i = 0; i < spec.rotary / 2; ++i)
-      turns.push_back(std::pow(spec.base, -2.0 * i / spec.rotary));
-    for (std::int64_t t = 0; t < positions; ++t)
-      for (const double turn : turns) {
-        const double angle = static_cast<double>(t) * turn;
-        cos_.push_back(static_cast<float>(std::cos(angle)));
-        sin_.push_back(static_cast<float>(std::sin(angle)));
-      }
-    context.scratch.CountOwn(static_cast<std::ptrdiff_t>(8 * cos_.size()));
-  }
-  void Forward(const Pass& pass) override { Turn(pass, spec_.x, 1, spec_.y, y_stats_); }
-  void Backward(const Pass& pass) override {
-    if (!spec_.dx) return;
-    *spec_.dx.scale = *spec_.dy.scale;
-    Turn(pass, spec_.dy.tensor, -1, spec_.dx.tensor, dx_stats_);
-  }
-
- private:
-  // sign: of the angles.
-  void Turn(const Pass& pass, const Tensor& in, float sign, const Tensor& out,
-            RoundingStats& stats) {
-    const std::int64_t channels = out.shape.c, positions = out.shape.h * out.shape.w;
-    RoundChanged(context_, pass, in, out, stats, [&](float* values, std::int64_t, std::int64_t n) {
-      for (std::int64_t i = 0; i < n * positions; ++i)
-        TurnPosition(values + i * channels, i % positions, sign);
-    });
-  }
-  void TurnPosition(float* values, std::int64_t position, float sign) const {
-    const int half = spec_.rotary / 2, step = spec_.interleaved ? 2 : 1;
-    const int apart = spec_.interleaved ? 1 : half;
-    const std::int64_t width = spec_.y.shape.c / spec_.heads;
-    const float *cos = cos_.data() + position * half, *sin = sin_.data() + position * half;
-    for (int head = 0; head < spec_.heads; ++head, values += width)
-      for (int i = 0; i < half; ++i) {
-        float &one = values[i * step], &other = values[i * step + apart];
-        const float x1 = one, x2 = other, s = sign * sin[i];
-        one = x1 * cos[i] - x2 * s;
-        other = x2 * cos[i] + x1 * s;
-      }
-  }
-
-  Context context_;
-  RopeSpec spec_;
-  RoundingStats y_stats_, dx_stats_;
-  std::vector<float> cos_, sin_;  // [positions, rotary / 2]
-};
 
 class CpuSoftmax final : public Op {
  public:
@@ -129,10 +71,6 @@ class CpuSoftmax final : public Op {
 
 }  // namespace
 
-template <>
-std::unique_ptr<Op> MakeOp(const Context& c, const RopeSpec& s) {
-  return std::make_unique<CpuRope>(c, s);
-}
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const SoftmaxSpec& s) {
   return std::make_unique<CpuSoftmax>(c, s);

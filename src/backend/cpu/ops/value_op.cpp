@@ -1,0 +1,203 @@
+// The op of all layers whose values are made one by one (backend/values/layer_values.h).
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "backend/cpu/ops/exact_gradient.h"
+#include "backend/cpu/ops/moved_values.h"
+#include "backend/cpu/ops/ops.h"
+#include "backend/cpu/rounding/rounding_stats.h"
+#include "backend/cpu/rounding/strip_totals.h"
+#include "backend/cpu/value_kernels.h"
+#include "backend/decisions.h"
+#include "core/error.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+template <class Spec>
+class CpuValueOp final : public Op {
+  using Layer = LayerValues<Spec>;
+
+ public:
+  CpuValueOp(const Context& context, const Spec& spec)
+      : context_(context),
+        kernels_(std::get<FillKernels<Spec>>(ValueKernelsOf(context.kernels))),
+        spec_(spec),
+        y_stats_(spec.y, StyleOfY(spec), StatsOfY(spec)),
+        dx_stats_(spec.dx) {
+    ADA_CHECK(MovesWithinFormats(spec));
+    std::size_t values = Needs<MakerOfY<Spec>>(spec.x.shape, spec.y.shape);
+    if (spec.dx) values = std::max(values, Needs<MakerOfDx<Spec>>(spec.y.shape, spec.x.shape));
+    if constexpr (HasTable<Spec>) {
+      table_ = Layer::Table(spec);
+      context.scratch.CountOwn(static_cast<std::ptrdiff_t>(table_.size() * sizeof(float)));
+    }
+    if constexpr (HasSum<Spec>)
+      if (spec.dw) {
+        values = std::max(values, BlockValues(spec.x.shape) + kPart);
+        totals_ = StripTotals(context, spec.x.shape);
+      }
+    context.scratch.Reserve(values * sizeof(float), 0);
+  }
+  void Forward(const Pass& pass) override {
+    if constexpr (requires { spec_.rate; })
+      if (Copies(spec_, pass)) {
+        const std::int64_t values = pass.rows * spec_.x.shape.per_image();
+        std::memcpy(spec_.y.data, spec_.x.data,
+                    static_cast<std::size_t>(values) * BytesOf(spec_.x.storage));
+        return;
+      }
+    const auto maker = YOf(spec_, pass, table_.data());
+    if constexpr (Moves<MakerOfY<Spec>>())
+      MoveTensor(context_, pass, maker, spec_.x, spec_.y);
+    else
+      Make(pass, maker, kernels_.y, spec_.x, spec_.y, y_stats_);
+  }
+  void Backward(const Pass& pass) override {
+    if constexpr (HasSum<Spec>)
+      if (spec_.dw) SumTerms(pass);
+    if constexpr (HasImageSums<Spec>)
+      if (spec_.dw) SumImages(pass, Layer::ImageSums(spec_));
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    const auto maker = DxOf(spec_, table_.data());
+    if constexpr (Moves<MakerOfDx<Spec>>()) {
+      MoveTensor(context_, pass, maker, spec_.dy.tensor, spec_.dx.tensor);
+      InspectExact(context_, spec_.dx, dx_stats_, pass);
+    } else {
+      Make(pass, maker, kernels_.dx, spec_.dy.tensor, spec_.dx.tensor, dx_stats_);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kPart = 2048;  // values that are made at a time
+
+  // In the worker's memory: a block of the output and, after it, a part of the second input, the
+  // block of it, or an image of the input.
+  template <class Maker>
+  static std::size_t Needs(const Shape& in, const Shape& out) {
+    const std::size_t block = BlockValues(out);
+    if (Maker::kMakes == Makes::kEach) return block + kPart;
+    if (Maker::kMakes == Makes::kRuns) return InputsOf<Maker>() * block;
+    return Moves<Maker>() ? 0 : block + static_cast<std::size_t>(in.per_image());
+  }
+
+  template <class Maker>
+  void Make(const Pass& pass, const Maker& maker, FillKernel<Maker> fill, const Tensor& in,
+            const Tensor& out, RoundingStats& stats) {
+    ForBlocks(context_, out.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                const FillArgs a = Filled(pass, maker, fill, in, out.shape, image, n, worker);
+                context_.kernels.round(a.out, 1.0f, At(out, image), a.values,
+                                       stats.For(pass, block));
+              });
+    stats.Finish(pass);
+  }
+  // What the maker makes of the images of a block.
+  template <class Maker>
+  FillArgs Filled(const Pass& pass, const Maker& maker, FillKernel<Maker> fill, const Tensor& in,
+                  const Shape& shape, std::int64_t image, std::int64_t n, int worker) const {
+    FillArgs a;
+    a.image = image, a.images = n, a.values = n * shape.per_image();
+    a.out = reinterpret_cast<float*>(context_.scratch.worker(worker));
+    a.random = {pass.seed ^ StreamOf(maker), pass.draw, pass.first_row};
+    float* const more = a.out + BlockValues(shape);
+    if constexpr (Maker::kMakes == Makes::kEach) {
+      FillParts(maker, fill, in, a, more);
+    } else if constexpr (Maker::kMakes == Makes::kRuns) {
+      context_.kernels.widen(At(in, image), a.out, a.values);
+      a.second = more;
+      if (InputsOf<Maker>() == 2) context_.kernels.widen(At(spec_.x, image), more, a.values);
+      fill(maker, a);
+    } else {
+      FillImages(maker, fill, in, a, more);
+    }
+    return a;
+  }
+  // Part by part, so that values stay in the nearest cache.
+  template <class Maker>
+  void FillParts(const Maker& maker, FillKernel<Maker> fill, const Tensor& in, const FillArgs& all,
+                 float* second) const {
+    const std::int64_t before = all.image * in.shape.per_image();
+    FillArgs a = all;
+    a.second = second;
+    for (std::int64_t first = 0; first < all.values; first += a.values, a.out += a.values) {
+      a.values = std::min(kPart, all.values - first);
+      context_.kernels.widen(Advance(At(in, 0), before + first), a.out, a.values);
+      if (InputsOf<Maker>() == 2)
+        context_.kernels.widen(Advance(At(spec_.x, 0), before + first), second, a.values);
+      a.random.first = all.random.first * in.shape.per_image() + before + first;
+      fill(maker, a);
+    }
+  }
+  template <class Maker>
+  void FillImages(const Maker& maker, FillKernel<Maker> fill, const Tensor& in, const FillArgs& all,
+                  float* input) const {
+    FillArgs a = all;
+    a.images = 1, a.values = all.values / all.images;
+    a.input = input, a.input_values = in.shape.per_image();
+    for (std::int64_t i = 0; i < all.images; ++i, ++a.image, a.out += a.values) {
+      context_.kernels.widen(At(in, a.image), input, a.input_values);
+      fill(maker, a);
+    }
+  }
+
+  void SumTerms(const Pass& pass) {
+    const auto term = Layer::Dw(spec_);
+    const Shape& shape = spec_.x.shape;
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t, int worker) {
+                const FillArgs a =
+                    Filled(pass, term, kernels_.dw, spec_.dy.tensor, shape, image, n, worker);
+                totals_.Add(context_, a.out, nullptr, image, n);
+              });
+    if (SumsByChannel(spec_))
+      totals_.Unscaled(pass.rows, *spec_.dy.scale, pass.accumulate, spec_.dw.f32());
+    else
+      totals_.UnscaledOfAll(pass.rows, *spec_.dy.scale, pass.accumulate, spec_.dw.f32());
+  }
+
+  // In the order of images.
+  void SumImages(const Pass& pass, std::int64_t n) {
+    constexpr std::int64_t kPart = 1024;
+    float* dw = spec_.dw.f32();
+    context_.pool.For((n + kPart - 1) / kPart, [&](std::int64_t part, int) {
+      float sum[kPart], row[kPart];
+      const std::int64_t first = part * kPart, count = std::min(kPart, n - first);
+      std::fill_n(sum, count, 0.0f);
+      for (std::int64_t image = 0; image < pass.rows; ++image) {
+        context_.kernels.widen(Advance(At(spec_.dy.tensor, image), first), row, count);
+        context_.kernels.accumulate(row, sum, count);
+      }
+      context_.kernels.unscale(sum, *spec_.dy.scale, pass.accumulate, dw + first, count);
+    });
+    if (!pass.accumulate) std::fill_n(dw + n, spec_.w.shape.numel() - n, 0.0f);
+  }
+
+  Context context_;
+  const FillKernels<Spec>& kernels_;
+  Spec spec_;
+  RoundingStats y_stats_, dx_stats_;
+  StripTotals totals_;  // with dw
+  std::vector<float> table_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeValueOp(const Context& context, const OpSpec& spec) {
+  return std::visit(
+      [&](const auto& s) -> std::unique_ptr<Op> {
+        using Spec = std::decay_t<decltype(s)>;
+        if constexpr (HasValues<Spec>)
+          return std::make_unique<CpuValueOp<Spec>>(context, s);
+        else
+          return nullptr;
+      },
+      spec);
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,40 @@
+// Gradients of what is the same in every image, and a gradient that is handed on as it is.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/for_every.h"
+#include "backend/cuda/kernels/tensor_span.h"
+#include "core/host_device.h"
+
+namespace ada::backend::cuda {
+
+// dw[i] = the sum over images of dy's value i, over S, in the order of images; 0 from `values` on.
+// For all of dw.
+struct ImagesSum {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (i >= values) {
+      if (!adds) dw[i] = 0;
+      return;
+    }
+    float sum = 0;
+    ForEvery<16>(
+        0, images, 1, [&](std::int64_t image) { return Load(dy, image * per_image + i); },
+        [&](std::int64_t, float v) { sum = sum + v; });
+    const float unscaled = sum / *scale;
+    dw[i] = adds ? dw[i] + unscaled : unscaled;
+  }
+  TensorSpan dy;
+  std::int64_t images, per_image, values;
+  const float* scale;
+  float* dw;
+  bool adds;
+};
+
+// A gradient's scale that is passed on where nothing else is done.
+struct PassScaleOn {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const { *to = *from; }
+  const float* from;
+  float* to;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,102 @@
+// The op of all layers whose values are made one by one (backend/values/layer_values.h).
+#include <type_traits>
+#include <variant>
+
+#include "backend/cuda/kernels/image_sums.h"
+#include "backend/cuda/kernels/made_values.h"
+#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/parameter_gradient.h"
+#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/decisions.h"
+#include "backend/values/all.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+template <class Spec>
+class CudaValueOp final : public Op {
+  using Layer = LayerValues<Spec>;
+
+ public:
+  CudaValueOp(const Context& context, const Spec& spec)
+      : context_(context),
+        spec_(spec),
+        y_stats_(context, spec.y, StyleOfY(spec), StatsOfY(spec)),
+        dx_stats_(context, spec.dx),
+        strips_{spec.x.shape.h * spec.x.shape.w} {
+    ADA_CHECK(MovesWithinFormats(spec));
+    dx_stats_.PassScale(spec.dy);
+    if constexpr (HasTable<Spec>) table_ = context.Keep(Layer::Table(spec));
+    if constexpr (HasSum<Spec>)
+      if (spec.dw)
+        sums_ = context.Allocate<float>(spec.x.shape.n * strips_.per_image() * spec.x.shape.c);
+  }
+  void Forward(const Pass& pass) override {
+    if constexpr (requires { spec_.rate; })
+      if (Copies(spec_, pass))
+        return context_.stream.Copy(
+            spec_.y.data, spec_.x.data,
+            static_cast<std::size_t>(pass.rows * spec_.x.shape.per_image()) *
+                BytesOf(spec_.x.storage));
+    Make(pass, y_stats_, spec_.x, YOf(spec_, pass, table_), spec_.y);
+  }
+  void Backward(const Pass& pass) override {
+    if constexpr (HasSum<Spec>)
+      if (spec_.dw) {
+        const auto term = Of(pass, spec_.dy.tensor, Layer::Dw(spec_));
+        SumTerms(context_.stream, pass, strips_, spec_.x.shape.c, SumsByChannel(spec_), term, sums_,
+                 spec_.dy.scale, spec_.dw);
+      }
+    if constexpr (HasImageSums<Spec>)
+      if (spec_.dw)
+        ForEach(
+            context_.stream, spec_.w.shape.numel(),
+            ImagesSum{SpanOf(spec_.dy.tensor), pass.rows, spec_.y.shape.per_image(),
+                      Layer::ImageSums(spec_), spec_.dy.scale, spec_.dw.f32(), pass.accumulate});
+    if (!spec_.dx) return;
+    if (spec_.dx.tensor.data == spec_.dy.tensor.data && Moves<MakerOfDx<Spec>>() &&
+        !dx_stats_.wanted())
+      ForEach(context_.stream, 1, PassScaleOn{spec_.dy.scale, spec_.dx.scale});
+    else
+      Make(pass, dx_stats_, spec_.dy.tensor, DxOf(spec_, table_), spec_.dx.tensor);
+  }
+
+ private:
+  template <class Maker>
+  MadeValue<Maker> Of(const Pass& pass, const Tensor& in, const Maker& maker) const {
+    const std::int64_t each = IsRandom<Maker>() ? in.shape.per_image() : 1;
+    return {maker, SpanOf(in), SpanOf(spec_.x), context_.pass, pass.first_row * each};
+  }
+  template <class Maker>
+  void Make(const Pass& pass, const RoundingStats& stats, const Tensor& in, const Maker& maker,
+            const Tensor& out) const {
+    if constexpr (Moves<Maker>())
+      stats.Move(pass, SpanOf(out), Of(pass, in, maker));
+    else
+      stats.Round(pass, SpanOf(out), Of(pass, in, maker));
+  }
+
+  Context context_;
+  Spec spec_;
+  RoundingStats y_stats_, dx_stats_;
+  Strips strips_;
+  float* sums_ = nullptr;  // of strips, with dw
+  const float* table_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeValueOp(const Context& context, const OpSpec& spec) {
+  return std::visit(
+      [&](const auto& s) -> std::unique_ptr<Op> {
+        using Spec = std::decay_t<decltype(s)>;
+        if constexpr (HasValues<Spec>)
+          return std::make_unique<CudaValueOp<Spec>>(context, s);
+        else
+          return nullptr;
+      },
+      spec);
+}
+
+}  // namespace ada::backend::cuda

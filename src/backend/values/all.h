@@ -1,0 +1,73 @@
+// All layers that are defined once: who asks which layers there are includes this.
+#pragma once
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "backend/values/enlarged.h"
+#include "backend/values/factors.h"
+#include "backend/values/moves.h"
+#include "backend/values/pointwise.h"
+#include "backend/values/sequences.h"
+
+namespace ada::backend {
+
+// A tuple of Each<Spec> for those specs of a variant that have LayerValues.
+template <template <class> class Each, class Variant>
+struct ValueLayersOf;
+template <template <class> class Each, class... Specs>
+struct ValueLayersOf<Each, std::variant<Specs...>> {
+  using Type = decltype(std::tuple_cat(
+      std::declval<
+          std::conditional_t<HasValues<Specs>, std::tuple<Each<Specs>>, std::tuple<>>>()...));
+};
+template <template <class> class Each>
+using ForValueLayers = typename ValueLayersOf<Each, OpSpec>::Type;
+
+// --- What the specs of such layers have, or not ---
+
+template <class Spec>
+RoundingStyle StyleOfY(const Spec& spec) {
+  if constexpr (requires { spec.y_style; }) return spec.y_style;
+  return {};
+}
+template <class Spec>
+TensorStats* StatsOfY(const Spec& spec) {
+  if constexpr (requires { spec.y_stats; }) return spec.y_stats;
+  return nullptr;
+}
+// Whether dw has one value for each channel of x.
+template <class Spec>
+bool SumsByChannel(const Spec& spec) {
+  return spec.w.shape.c == spec.x.shape.c;
+}
+
+// The makers, with the table that lies in a backend's memory.
+template <class Spec>
+auto YOf(const Spec& spec, const Pass& pass, [[maybe_unused]] const float* table) {
+  auto maker = LayerValues<Spec>::Y(spec, pass);
+  if constexpr (HasTable<Spec>) maker.table = table;
+  return maker;
+}
+template <class Spec>
+auto DxOf(const Spec& spec, [[maybe_unused]] const float* table) {
+  auto maker = LayerValues<Spec>::Dx(spec);
+  if constexpr (HasTable<Spec>) maker.table = table;
+  return maker;
+}
+template <class Spec>
+using MakerOfY =
+    decltype(LayerValues<Spec>::Y(std::declval<const Spec&>(), std::declval<const Pass&>()));
+template <class Spec>
+using MakerOfDx = decltype(LayerValues<Spec>::Dx(std::declval<const Spec&>()));
+// Whether what is only moved has the same format on both sides.
+template <class Spec>
+bool MovesWithinFormats(const Spec& spec) {
+  const Tensor &dx = spec.dx.tensor, &dy = spec.dy.tensor;
+  const bool y = spec.x.format == spec.y.format && spec.x.storage == spec.y.storage;
+  const bool back = !spec.dx || (dx.format == dy.format && dx.storage == dy.storage);
+  return (y || !Moves<MakerOfY<Spec>>()) && (back || !Moves<MakerOfDx<Spec>>());
+}
+
+}  // namespace ada::backend

@@ -1,0 +1,123 @@
+// Layers that enlarge images: upsampling of the nearest pixel and bilinear (interpolation.h), pixel
+// shuffle.
+#pragma once
+#include <cstdint>
+
+#include "backend/interpolation.h"
+#include "backend/values/layer_values.h"
+
+namespace ada::backend {
+
+// Every pixel scale x scale times.
+struct Repeated {
+  static constexpr Makes kMakes = Makes::kMoves;
+  ADA_VALUE ImageShape runs() const { return y; }
+  ADA_VALUE MovedRun From(const RunIndex& at) const {
+    return {OffsetOf(x, {at.image, at.h / scale, at.w / scale}), 0, y.c};
+  }
+  ImageShape x, y;
+  int scale = 1;
+};
+// The sum over a pixel's copies, row by row.
+struct SumOfCopies {
+  static constexpr Makes kMakes = Makes::kSums;
+  ADA_VALUE ImageShape runs() const { return x; }
+  template <class Visit>
+  ADA_VALUE void ForTerms(const RunIndex& at, Visit&& visit) const {
+    for (int r = 0; r < scale; ++r)
+      for (int k = 0; k < scale; ++k)
+        visit(OffsetOf(y, {at.image, at.h * scale + r, at.w * scale + k}), 1.0f);
+  }
+  ImageShape x, y;
+  int scale = 1;
+};
+template <>
+struct LayerValues<UpsampleSpec> {
+  static Repeated Y(const UpsampleSpec& spec, const Pass&) {
+    return {ImageOf(spec.x.shape), ImageOf(spec.y.shape), spec.scale};
+  }
+  static SumOfCopies Dx(const UpsampleSpec& spec) {
+    return {ImageOf(spec.x.shape), ImageOf(spec.y.shape), spec.scale};
+  }
+};
+
+// What both ways of a bilinear upsampling know.
+struct BilinearGrid {
+  ImageShape x, y;
+  InterpolatedAxis rows, columns;
+};
+inline BilinearGrid GridOf(const BilinearSpec& spec) {
+  const Shape &x = spec.x.shape, &y = spec.y.shape;
+  return {ImageOf(x), ImageOf(y), {x.h, y.h, spec.align_corners}, {x.w, y.w, spec.align_corners}};
+}
+// The mean of the four pixels around a place.
+struct BilinearValue : BilinearGrid {
+  static constexpr Makes kMakes = Makes::kGathers;
+  ADA_VALUE ImageShape runs() const { return y; }
+  template <class Input>
+  ADA_VALUE auto Run(const RunIndex& at, const Input& from) const {
+    const BetweenPixels v = rows.At(at.h), h = columns.At(at.w);
+    const std::int64_t top = OffsetOf(x, {at.image, v.at, h.at});
+    const std::int64_t down = v.above == 0 ? 0 : x.w * x.c, right = h.above == 0 ? 0 : x.c;
+    return [=](int c) ADA_INLINED {
+      const std::int64_t i = top + c, below = i + down;
+      return Between(v, Between(h, from[i], from[i + right]),
+                     Between(h, from[below], from[below + right]));
+    };
+  }
+};
+// The sum over the places that a pixel has a part in, row by row.
+struct BilinearGradient : BilinearGrid {
+  static constexpr Makes kMakes = Makes::kSums;
+  ADA_VALUE ImageShape runs() const { return x; }
+  template <class Visit>
+  ADA_VALUE void ForTerms(const RunIndex& at, Visit&& visit) const {
+    const auto bottom = static_cast<int>(rows.FirstFrom(at.h + 2));
+    const auto left = static_cast<int>(columns.FirstFrom(at.w)),
+               right = static_cast<int>(columns.FirstFrom(at.w + 2));
+    for (auto h = static_cast<int>(rows.FirstFrom(at.h)); h < bottom; ++h) {
+      const float down = rows.Share(at.h, h);
+      for (int w = left; w < right; ++w) {
+        const float share = down * columns.Share(at.w, w);
+        if (share != 0) visit(OffsetOf(y, {at.image, h, w}), share);
+      }
+    }
+  }
+};
+template <>
+struct LayerValues<BilinearSpec> {
+  static BilinearValue Y(const BilinearSpec& spec, const Pass&) { return {GridOf(spec)}; }
+  static BilinearGradient Dx(const BilinearSpec& spec) { return {GridOf(spec)}; }
+};
+
+// Blocks of scale^2 channels of x become blocks of pixels of y.
+struct Shuffled {
+  static constexpr Makes kMakes = Makes::kMoves;
+  ADA_VALUE ImageShape runs() const { return y; }
+  ADA_VALUE MovedRun From(const RunIndex& at) const {
+    const int h = at.h / scale, w = at.w / scale;
+    const int part = (at.h - h * scale) * scale + (at.w - w * scale);
+    return {OffsetOf(x, {at.image, h, w}) + part, 0, y.c, scale * scale};
+  }
+  ImageShape x, y;
+  int scale = 1;
+};
+// The other way; a run is what lies side by side in y's row, `scale` values of a channel of y.
+struct Gathered : Shuffled {
+  ADA_VALUE ImageShape runs() const { return {x.h, x.w * y.c * scale, scale}; }
+  ADA_VALUE MovedRun From(const RunIndex& at) const {
+    const int channel_row = at.w / scale, w = channel_row / y.c;
+    const int h = at.h * scale + (at.w - channel_row * scale);
+    return {OffsetOf(y, {at.image, h, w * scale}) + (channel_row - w * y.c), 0, scale, y.c};
+  }
+};
+template <>
+struct LayerValues<PixelShuffleSpec> {
+  static Shuffled Y(const PixelShuffleSpec& spec, const Pass&) { return Of(spec); }
+  static Gathered Dx(const PixelShuffleSpec& spec) { return {Of(spec)}; }
+  static Shuffled Of(const PixelShuffleSpec& spec) {
+    return {ImageOf(spec.x.shape), ImageOf(spec.y.shape), spec.scale};
+  }
+};
+
+}  // namespace ada::backend
