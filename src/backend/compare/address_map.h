@@ -2,10 +2,12 @@
 // named by the first's addresses, which are what the graph sees.
 #pragma once
 #include <cstddef>
+#include <cstring>
 #include <map>
 #include <vector>
 
 #include "backend/backend.h"
+#include "core/error.h"
 
 namespace ada::backend::compare {
 
@@ -14,58 +16,81 @@ class AddressMap {
   AddressMap(Backend& first, Backend& second) : sides_{&first, &second} {}
   AddressMap(const AddressMap&) = delete;
 
-  Backend& first() const { return *sides_[0]; }
-  Backend& second() const { return *sides_[1]; }
-
-  std::byte* Allocate(std::size_t bytes);
-  SharedMemory AllocateShared(std::size_t bytes);
-  void Upload(std::byte* to, const void* from, std::size_t bytes);
-  void Send(const SharedMemory& memory);
-
-  // Copies the host's bytes, which are not sent yet, to the second's host memory: an op that is
-  // being made may look at them.
-  template <class T>
-  void ShowOnHost(const T* place) {
-    if (place != nullptr) ShowOnHost(reinterpret_cast<const std::byte*>(place), sizeof *place);
+  std::byte* Allocate(std::size_t bytes) {
+    return Keep({sides_[0]->Allocate(bytes), nullptr, bytes}, {sides_[1]->Allocate(bytes)}).backend;
   }
-  void ShowOnHost(const std::byte* place, std::size_t bytes);
-
-  // The second's place of the first's; null stays null.
-  std::byte* Second(const std::byte* first) const;
-  template <class T>
-  T* Second(T* first) const {
-    return reinterpret_cast<T*>(Second(reinterpret_cast<const std::byte*>(first)));
+  SharedMemory AllocateShared(std::size_t bytes) {
+    return Keep(sides_[0]->AllocateShared(bytes), sides_[1]->AllocateShared(bytes));
   }
-  // The same spec, tensor or slot at the second's addresses.
+  void Upload(std::byte* to, const void* from, std::size_t bytes) {
+    sides_[0]->Upload(to, from, bytes), sides_[1]->Upload(Second(to), from, bytes);
+  }
+  void Send(const SharedMemory& memory) {
+    sides_[0]->Send(memory), sides_[1]->Send(ShowOnHost(memory.backend, memory.bytes));
+  }
+  // What the second's host sees becomes what the first's does: an op that is being made may look at
+  // it before it is sent. The second's part of shared memory.
+  SharedMemory ShowOnHost(const void* place, std::size_t bytes) {
+    const auto& [first, second] = BlockOf(place);
+    const auto at = static_cast<const std::byte*>(place) - first.backend;
+    std::memmove(second.host + at, first.host + at, bytes);
+    return {second.backend + at, second.host + at, bytes};
+  }
+
+  // The same spec, tensor or slots at the second's addresses; null stays null.
   template <class Part>
   Part ForSecond(Part part) const {
     ForEachPointer(part, [&](auto*& pointer) { pointer = Second(pointer); });
     return part;
   }
-
   // What lies at a place on a side (0, 1) when all work is done.
-  void Read(int side, const std::byte* place, void* to, std::size_t bytes) const;
   template <class T>
   T Read(int side, const T* place) const {
     T value{};
-    Read(side, reinterpret_cast<const std::byte*>(place), &value, sizeof value);
+    const T* from = side == 0 ? place : Second(place);
+    sides_[side]->Synchronize();
+    sides_[side]->Download(&value, reinterpret_cast<const std::byte*>(from), sizeof value);
     return value;
   }
-  // The first `rows` images as fp32.
-  std::vector<float> Values(int side, const Tensor& tensor, std::int64_t rows) const;
+  // Images of a tensor as fp32.
+  std::vector<float> Values(int side, const Tensor& tensor, std::int64_t images) const {
+    std::vector<float> values(static_cast<std::size_t>(images * tensor.shape.per_image()));
+    sides_[side]->Synchronize();
+    if (!values.empty())
+      sides_[side]->Read(side == 0 ? tensor : ForSecond(tensor), images, values.data());
+    return values;
+  }
   // The second's bytes become the first's.
-  void Copy(const std::byte* place, std::size_t bytes);
   template <class T>
-  void Copy(const T* place) {
-    Copy(reinterpret_cast<const std::byte*>(place), sizeof *place);
+  void Copy(T* place, std::size_t bytes = sizeof(T)) {
+    std::vector<std::byte> from(bytes);
+    for (Backend* side : sides_) side->Synchronize();
+    sides_[0]->Download(from.data(), reinterpret_cast<const std::byte*>(place), bytes);
+    sides_[1]->Upload(reinterpret_cast<std::byte*>(Second(place)), from.data(), bytes);
   }
 
  private:
   struct Block {
-    std::size_t bytes = 0;
-    std::byte *memory[2] = {}, *host[2] = {};  // host: null where it is not shared
+    SharedMemory first, second;  // host: null where it is not shared
   };
-  const Block& BlockOf(const std::byte* first) const;
+  const SharedMemory& Keep(const SharedMemory& first, const SharedMemory& second) {
+    return (blocks_[first.backend] = {first, second}).first;
+  }
+  const Block& BlockOf(const void* place) const {
+    const auto* first = static_cast<const std::byte*>(place);
+    auto after = blocks_.upper_bound(first);
+    ADA_CHECK(after != blocks_.begin());
+    const Block& block = (--after)->second;
+    ADA_CHECK(first < block.first.backend + block.first.bytes);
+    return block;
+  }
+  template <class T>
+  T* Second(T* pointer) const {
+    if (pointer == nullptr) return nullptr;
+    const auto& [first, second] = BlockOf(pointer);
+    const auto at = reinterpret_cast<const std::byte*>(pointer) - first.backend;
+    return reinterpret_cast<T*>(second.backend + at);
+  }
 
   Backend* sides_[2];
   std::map<const std::byte*, Block> blocks_;  // by the first's address
