@@ -4,16 +4,23 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/op.h"
+#include "backend/update.h"
 #include "core/blocks/block_counts.h"
+#include "core/exponent_bins.h"
 #include "core/stats.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend {
 
+template <class T>
+double Wide(T x) {
+  return static_cast<double>(x);
+}
 using Numbers = std::vector<double>;
 template <class... T>
 Numbers NumbersOf(T... numbers) {
-  return {static_cast<double>(numbers)...};
+  return {Wide(numbers)...};
 }
 
 inline constexpr char kCounts[] =
@@ -51,6 +58,15 @@ inline Numbers TotalsOf(const BlockCounts& c) {
                    c.signal, c.noise);
 }
 
+inline constexpr char kResult[] = "loss,locations,top1,top5";
+inline Numbers ResultOf(const LossResult& r) {
+  return NumbersOf(r.loss_sum, r.location_sum, r.top1, r.top5);
+}
+inline constexpr char kOutcome[] = "overflow,largest,watched,updated,clipped,norm";
+inline Numbers OutcomeOf(const UpdateOutcome& o) {
+  return NumbersOf(o.overflow, o.largest, o.watched, o.updated, o.clipped, o.norm);
+}
+
 // What is decided of a scale, and what follows from the power of two.
 inline constexpr char kStages[] = "limit,error,halvings,scale_in,unbound,bound";
 inline Numbers StagesOf(const scaling::ScaleDecision& d) {
@@ -59,6 +75,23 @@ inline Numbers StagesOf(const scaling::ScaleDecision& d) {
 inline constexpr char kScales[] = "pow2,alpha,scale_out";
 inline Numbers ScalesOf(const scaling::ScaleDecision& d) {
   return NumbersOf(d.pow2, d.alpha, d.scale_out);
+}
+
+inline constexpr char kState[] = "calls,unbound,tail's largest";
+inline Numbers StateOf(const scaling::LayerState& s) {
+  return NumbersOf(s.calls, s.unbound, s.tail.largest);
+}
+
+// How values are spread over exponents; with those that have none.
+inline Numbers BinsOf(const ExponentBins& bins) {
+  Numbers all(bins.counts.begin(), bins.counts.end());
+  for (const std::int64_t n : {bins.zeros, bins.inf, bins.nan}) all.push_back(Wide(n));
+  return all;
+}
+inline Numbers BinsOf(const scaling::ExponentTail& tail) {
+  Numbers all(tail.bins, tail.bins + tail.kBins);
+  all.push_back(Wide(tail.nonzero));
+  return all;
 }
 
 }  // namespace ada::backend

@@ -31,6 +31,22 @@ inline void AddParameter(Outputs& all, const char* name, const Tensor& tensor,
   all.back().is.tensor = tensor;
 }
 
+// What an update and running averages keep.
+inline Outputs KeptBy(const UpdateRule& rule, const std::vector<UpdateSlot>& slots) {
+  Outputs all;
+  for (const UpdateSlot& slot : slots) {
+    AddParameter(all, "value", slot.value, rule.masters.format);
+    AddParameter(all, "state1", slot.state1, rule.state.format);
+    AddParameter(all, "state2", slot.state2, rule.state.format);
+  }
+  return all;
+}
+inline Outputs KeptBy(const std::vector<AverageSlot>& slots) {
+  Outputs all;
+  for (const AverageSlot& slot : slots) AddParameter(all, "average", slot.average);
+  return all;
+}
+
 template <class Spec>
 Outputs OutputsOf(const Spec& s, Phase phase, std::int64_t rows) {
   Outputs all;

@@ -182,7 +182,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("compare: counts, moments, histograms and decisions") {
-    // Of an op that is exact one; of sums a share.
+    // One that is off is found in an op that is exact; of sums a share is.
     CheckFirst(Find(Everything(),
                     In<AvgPoolSpec>("p3", true, [](const auto& s) { s.dx.stats->underflow += 1; })),
                "p3", "backward", "dx", "underflow");
@@ -210,6 +210,73 @@ TEST_SUITE("cpu") {
                     In<BatchNormSpec>("b2", true,
                                       [](const auto& s) { s.dx.moments->mean_square *= 1.01; })),
                "b2", "backward", "dx", "mean square");
+  }
+
+  TEST_CASE("compare: sums of what is noted, and a scale, that are off beyond last digits") {
+    const auto noted = [](auto&& change) {
+      return In<AvgPoolSpec>("p3", true, [change](const auto& s) { change(*s.dx.stats); });
+    };
+    const auto off = [&](double TensorStats::*field, double factor) {
+      return Find(Everything(), noted([=](TensorStats& s) { s.*field *= factor; }));
+    };
+    CHECK(off(&TensorStats::l1, 1 + 1e-11).empty());
+    CheckFirst(off(&TensorStats::l1, 1 + 1e-8), "p3", "backward", "dx", "l1");
+    CheckFirst(off(&TensorStats::l2, 1 + 1e-8), "p3", "backward", "dx", "l2");
+    CheckFirst(off(&TensorStats::std, 1 + 1e-4), "p3", "backward", "dx", "std");
+    const auto alpha = [](float factor) {
+      return In<Conv2dSpec>("c2", true,
+                            [factor](const auto& s) { s.scaler->decision.alpha *= factor; });
+    };
+    CHECK(Find(Everything(), alpha(1 + 0x1p-16f)).empty());
+    CheckFirst(Find(Everything(), alpha(1 + 0x1p-12f)), "c2", "backward", "decision", "alpha");
+  }
+
+  TEST_CASE("compare: an update is equal to the bit under SGD, and nearly so under Adam") {
+    // Moves one value of the first parameter by a share of its largest magnitude.
+    class OffUpdate final : public UpdateOp {
+     public:
+      OffUpdate(std::unique_ptr<UpdateOp> op, const Tensor& value, float share)
+          : op_(std::move(op)), value_(value), share_(share) {}
+      void Look() override { op_->Look(); }
+      void Update(const UpdatePlan& plan) override {
+        op_->Update(plan);
+        value_.f32()[1] += share_ * LargestOf(value_);
+      }
+      UpdateOutcome Outcome() override { return op_->Outcome(); }
+
+     private:
+      std::unique_ptr<UpdateOp> op_;
+      Tensor value_;
+      float share_;
+    };
+    class OffBackend final : public PassingBackend {
+     public:
+      explicit OffBackend(float share) : PassingBackend(cpu::MakeCpuBackend(1)), share_(share) {}
+      std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
+                                           std::vector<WatchedRounding> watched) override {
+        const Tensor value = slots[0].value;
+        return std::make_unique<OffUpdate>(inner().MakeUpdate(rule, slots, std::move(watched)),
+                                           value, share_);
+      }
+
+     private:
+      float share_;
+    };
+    const auto find = [](UpdateRule::Kind kind, float share) {
+      std::vector<Difference> found;
+      CompareOptions options;
+      options.report = [&](const Difference& difference) { found.push_back(difference); };
+      const auto backend =
+          MakeCompareBackend(cpu::MakeCpuBackend(1), std::make_unique<OffBackend>(share), options);
+      Training training{"", graph::test::Uniform(kFp32)};
+      training.update = kind;
+      NetworkSteps steps(Everything(), training, *backend);
+      steps.Step();
+      return found;
+    };
+    CheckFirst(find(UpdateRule::Kind::kSgd, 0x1p-20f), "", "update", "value", "value [1]");
+    CHECK(find(UpdateRule::Kind::kAdam, 0x1p-23f).empty());
+    CheckFirst(find(UpdateRule::Kind::kAdam, 0x1p-18f), "", "update", "value", "value [1]");
   }
 
   TEST_CASE("compare: device.compare runs a configuration on both") {

@@ -1,6 +1,6 @@
 // Ops on the CPU backend and on the kernels of the CUDA backend at once, through the compare
 // backend: whatever an op writes (values, counts, moments, histograms, scales, decisions) is
-// compared within the bounds of backend/compare/bounds.h.
+// compared within the tolerances of backend/compare/tolerances.h.
 #pragma once
 #include <doctest/doctest.h>
 

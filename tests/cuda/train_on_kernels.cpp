@@ -45,9 +45,8 @@ int Train(int argc, char** argv) {
       options.switches, [](const char* name) { return std::getenv(name); });
   std::unique_ptr<ada::backend::Backend> backend = ada::backend::MakeHostExecutedBackend(options);
   if (config.device.compare)
-    backend = ada::backend::MakeCompareBackend(std::move(backend),
-                                               ada::backend::cpu::MakeCpuBackend(1),
-                                               {"kernels", "cpu", 1, {}});
+    backend = ada::backend::MakeCompareBackend(
+        std::move(backend), ada::backend::cpu::MakeCpuBackend(1), {"kernels", "cpu", 1, {}});
   return ada::testing::RunSession(*backend, config, output);
 }
 

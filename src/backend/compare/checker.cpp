@@ -9,9 +9,6 @@
 namespace ada::backend::compare {
 namespace {
 
-bool Near(double a, double b, double bound) {
-  return a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= bound;
-}
 template <class... Parts>
 std::string Text(const Parts&... parts) {
   std::ostringstream text;
@@ -21,11 +18,13 @@ std::string Text(const Parts&... parts) {
 }
 std::string Allowed(double bound) { return bound == 0 ? "exactly equal" : Text(bound, " apart"); }
 std::string PlaceOf(const Output& out, std::size_t place) {
-  const auto [n, h, w, c] = out.is.tensor.shape;
-  const auto i = static_cast<std::int64_t>(place);
+  const auto& [n, h, w, c] = out.is.tensor.shape;
+  const auto i = static_cast<std::int64_t>(place), x = i / c;
   if (out.parameter) return Text("value [", i, "]");
-  return Text("value [n ", i / c / w / h, ", h ", i / c / w % h, ", w ", i / c % w, ", c ", i % c,
-              "]");
+  return Text("value [n ", x / w / h, ", h ", x / w % h, ", w ", x % w, ", c ", i % c, "]");
+}
+bool Near(double a, double b, double bound) {
+  return a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= bound;
 }
 
 }  // namespace
@@ -42,9 +41,9 @@ void Checker::Tell(const std::string& what, double first, double second,
                    const std::string& allowed) {
   if (std::exchange(told_, true)) return;
   about_.what = what, about_.first = first, about_.second = second, about_.allowed = allowed;
-  const CompareOptions& o = all_.options;
-  if (o.report) return o.report(about_);
-  throw DeviceError("compare: " + ToString(about_, o.first_name, o.second_name));
+  const auto& [first_name, second_name, slack, report, fp8_sums] = all_.options;
+  if (report) return report(about_);
+  throw DeviceError("compare: " + ToString(about_, first_name, second_name));
 }
 
 void Checker::Compare(const char* names, const Numbers& a, const Numbers& b, const Numbers& allowed,
@@ -56,7 +55,6 @@ void Checker::Compare(const char* names, const Numbers& a, const Numbers& b, con
     if (!Near(a[i], b[i], bound)) Tell(name, a[i], b[i], Allowed(bound));
   }
 }
-
 void Checker::CompareBins(const char* name, const Numbers& a, const Numbers& b, double allowed) {
   double apart = 0;
   std::size_t first = 0;
@@ -72,19 +70,17 @@ struct Checker::Seen {
   std::vector<float> values[2] = {};
   double own = 1, numel = 0;     // own: the tensor's scale
   double largest = INFINITY;     // finite magnitude, of the side where it is smaller
-  bool finite = false;           // a side is
+  bool finite = sums.exact();    // or a side is
   double near = 0, counted = 0;  // before rounding; values that may be counted otherwise
 
-  Seen(const AddressMap& addresses, const Output& output, const Sums& of) : out(output), sums(of) {
+  Seen(const PairedMemory& memory, const Output& output, const Sums& of) : out(output), sums(of) {
     const scaling::TensorScaler* scaler = out.is.style.per_tensor_scale;
-    if (scaler != nullptr && out.current == nullptr) own = Wide(addresses.Read(0, &scaler->scale));
+    if (scaler != nullptr && out.current == nullptr) own = Wide(memory.Read(0, &scaler->scale));
     for (const int side : {0, 1}) {
-      std::vector<float> all;
-      if (out.is.tensor) {
-        all = values[side] = addresses.Values(side, out.is.tensor, out.images);
-        numel = Wide(all.size());
-      } else if (out.is.stats != nullptr) {
-        const TensorStats stats = addresses.Read(side, out.is.stats);
+      std::vector<float> all = values[side] = memory.Values(side, out.is.tensor, out.images);
+      numel = Wide(all.size());
+      if (!out.is.tensor && out.is.stats != nullptr) {
+        const TensorStats stats = memory.Read(side, out.is.stats);
         all = {stats.max_abs / static_cast<float>(own)}, numel = Wide(stats.numel);
       }
       double most = 0;
@@ -93,14 +89,12 @@ struct Checker::Seen {
         std::isfinite(x) ? most = std::max(most, std::fabs(Wide(x))) : is_finite = false;
       largest = std::min(largest, most), finite = finite || is_finite;
     }
-    finite = finite || sums.exact();
-    if (sums.exact()) return;
-    near = sums.error * (sums.scale + largest);
-    counted = kFew + numel * CountedShare(sums.error);
+    near = sums.exact() ? 0 : sums.error * (sums.scale + largest);
+    counted = sums.exact() ? 0 : kFew + numel * CountedShare(sums.error);
   }
   double Spacing(double x) const {
-    if (sums.exact()) return 0;
-    return SpacingAt(out.format, std::fabs(x) * own) / own + (own == 1 ? 0 : SpacingAt(kFp32, x));
+    const double rounded = own == 1 ? 0 : SpacingAt(kFp32, std::fabs(x));  // divided by own
+    return sums.exact() ? 0 : SpacingAt(out.format, std::fabs(x) * own) / own + rounded;
   }
   // What overflows lies one spacing beyond the largest value.
   double Finite(double x, double other) const {
@@ -118,7 +112,7 @@ void Checker::CheckValues(const Seen& seen) {
     const double x = Wide(first[i]), y = Wide(second[i]), a = seen.Finite(x, y),
                  b = seen.Finite(y, x), spacing = std::max(seen.Spacing(a), seen.Spacing(b)),
                  bound = seen.near + seen.sums.roundings * spacing;
-    if (!seen.finite && !(std::isfinite(x) && std::isfinite(y))) continue;
+    if (!seen.finite && !std::isfinite(x + y)) continue;
     if (!Near(a, b, bound)) return Tell(PlaceOf(seen.out, i), x, y, Allowed(bound));
     if (!Near(a, b, seen.near)) ++otherwise, last = i;
   }
@@ -146,31 +140,27 @@ void Checker::CheckStats(const Seen& seen, const TensorStats& a, const TensorSta
            2 * near + kDeviation * a.l2 / root});
 }
 
-// Of values as they are stored.
 void Checker::CheckMoments(const Seen& seen, const TensorMoments& a, const TensorMoments& b) {
-  if (!seen.finite) return;
   const double near = 2 * seen.near, rms = std::sqrt(a.mean_square),
-               one = near + seen.Spacing(seen.largest);
-  const double more = seen.out.is.all_moments && std::isfinite(rms) ? one : INFINITY;
-  Compare(kMoments, MomentsOf(a), MomentsOf(b),
-          {kMomentSums * a.mean_square + 2 * near * (rms + near), one, more, more, more,
-           kMomentSums * rms + near + more});
+               one = near + seen.Spacing(seen.largest),
+               more = seen.out.is.all_moments && std::isfinite(rms) ? one : INFINITY,
+               square = kMomentSums * a.mean_square + 2 * near * (rms + near);
+  if (seen.finite)
+    Compare(kMoments, MomentsOf(a), MomentsOf(b),
+            {square, one, more, more, more, kMomentSums * rms + near + more});
 }
 
 void Checker::CheckDecision(const Output& out, double bound) {
   about_.tensor = "decision";
   double after = bound;  // of what follows from a power of two
   const auto check = [&](const scaling::ScaleDecision& a, const scaling::ScaleDecision& b) {
-    Compare(kStages, StagesOf(a), StagesOf(b), {0}, after);
+    Compare(kStages, StagesOf(a), StagesOf(b), {0}, bound);
     // Beside a power of two the other side may take the next smaller one.
-    const double top = std::max(a.pow2, b.pow2);
-    if (a.pow2 != b.pow2 && std::fabs(top - a.bound) <= after * top) after = 1;
+    if (a.pow2 != b.pow2 && Near(std::max(a.pow2, b.pow2), a.bound, bound * a.bound)) after = 1;
     Compare(kScales, ScalesOf(a), ScalesOf(b), {0}, after);
   };
   Both(out.decision, check);
-  if (out.scaler != nullptr)  // the rest comes with the values
-    check(all_.addresses.Read(0, &out.scaler->decision),
-          all_.addresses.Read(1, &out.scaler->decision));
+  if (out.scaler != nullptr) Both(&out.scaler->decision, check);
   about_.tensor = out.name;
   Both(out.is.scale, [&](float a, float b) { Compare("scale", {Wide(a)}, {Wide(b)}, {0}, after); });
 }
@@ -181,13 +171,10 @@ void Checker::CheckNotes(const Seen& seen, const Pass& pass) {
   Both(out.is.moments, [&](const auto& a, const auto& b) { CheckMoments(seen, a, b); });
   if (pass.count && pass.bins)
     Both(out.is.style.bins, [&](const ExponentBins& a, const ExponentBins& b) {
-      CompareBins("histogram", {a.counts.begin(), a.counts.end()},
-                  {b.counts.begin(), b.counts.end()}, seen.counted);
-      Compare("zeros,inf,nan", NumbersOf(a.zeros, a.inf, a.nan), NumbersOf(b.zeros, b.inf, b.nan),
-              {seen.counted});
+      CompareBins("histogram", BinsOf(a), BinsOf(b), seen.counted);
     });
   Both(out.current, [&](const auto& a, const auto& b) {
-    Compare("tensor scale", NumbersOf(a.scale), NumbersOf(b.scale));
+    Compare("tensor scale", {Wide(a.scale)}, {Wide(b.scale)});
   });
   Both(out.blocks, [&](const BlockCounts& a, const BlockCounts& b) {
     Compare(kBlockCounts, CountsOf(a), CountsOf(b));
@@ -195,34 +182,28 @@ void Checker::CheckNotes(const Seen& seen, const Pass& pass) {
   });
   Both(out.scaler, [&](const scaling::LayerScaler& a, const scaling::LayerScaler& b) {
     about_.tensor = "state";
-    const scaling::ExponentTail &p = a.state.tail, &q = b.state.tail;
-    Compare("calls,tail's values", NumbersOf(a.state.calls, p.nonzero),
-            NumbersOf(b.state.calls, q.nonzero), {0, seen.counted});
-    Compare("unbound", {a.state.unbound}, {b.state.unbound}, {0}, seen.sums.decision);
-    CompareBins("tail", {p.bins, p.bins + p.kBins}, {q.bins, q.bins + q.kBins}, seen.counted);
     const double near = seen.finite ? seen.near / Wide(a.decision.alpha) : INFINITY;
-    Compare("tail's largest", {p.largest}, {q.largest}, {near});
+    Compare(kState, StateOf(a.state), StateOf(b.state),
+            {0, seen.sums.decision * std::fabs(a.state.unbound), near});
+    CompareBins("tail", BinsOf(a.state.tail), BinsOf(b.state.tail), seen.counted);
   });
 }
 
 void Checker::Check(const Outputs& outputs, const Pass& pass, SumsByName sums) {
-  AddressMap& addresses = all_.addresses;
   for (auto& [name, of] : sums)  // before alphas become equal
     for (const scaling::LayerScaler* scaler : of.alphas) {
       if (scaler == nullptr) continue;
-      const double a = Wide(addresses.Read(0, &scaler->decision.alpha)),
-                   b = Wide(addresses.Read(1, &scaler->decision.alpha));
+      const double a = Wide(all_.memory.Read(0, &scaler->decision.alpha)),
+                   b = Wide(all_.memory.Read(1, &scaler->decision.alpha));
       of.scale *= a;
-      if (a != b)
-        of.error += of.alpha_first ? INFINITY : std::fabs(a / b - 1) + std::fabs(b / a - 1);
+      if (a != b) of.error += of.alpha_first ? INFINITY : std::max(a / b, b / a) - 1;
     }
   for (const Output& out : outputs) CheckDecision(out, sums[out.name].decision);
   for (const Output& out : outputs) {
+    const Seen seen(all_.memory, out, sums[out.name]);
     about_.tensor = out.name;
-    const Seen seen(addresses, out, sums[out.name]);
     CheckValues(seen);
-    if (out.is.tensor)
-      addresses.Copy(out.is.tensor.data, seen.values[0].size() * BytesOf(out.is.tensor.storage));
+    all_.memory.Copy(out.is.tensor.data, seen.values[0].size() * BytesOf(out.is.tensor.storage));
     CheckNotes(seen, pass);
   }
 }

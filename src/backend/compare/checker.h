@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "backend/compare/address_map.h"
 #include "backend/compare/compare_backend.h"
 #include "backend/compare/tolerances.h"
 #include "backend/noted.h"
 #include "backend/outputs.h"
+#include "backend/paired_memory.h"
 
 namespace ada::backend::compare {
 
@@ -17,13 +17,12 @@ namespace ada::backend::compare {
 struct Comparison {
   const CompareOptions options;
   const std::unique_ptr<Backend> first, second;
-  AddressMap addresses{*first, *second};
+  PairedMemory memory{*first, *second};
   std::int64_t calls = 0;
   std::uint64_t variants = 0;
 };
 
-// How far each output may lie apart, by name; those without a name: not at all. It is asked before
-// the op, which may write over what it reads.
+// How far outputs may lie apart, by name (others: not at all), before the op writes over operands.
 using SumsByName = std::map<std::string, Sums>;
 inline SumsByName SumsOf(const Comparison&, const auto& /*spec*/, const Pass&) { return {}; }
 SumsByName SumsOf(const Comparison&, const Conv2dSpec&, const Pass&);
@@ -56,8 +55,8 @@ class Checker {
   template <class T, class F>
   void Both(T* place, const F& check) {
     if (place == nullptr) return;
-    check(all_.addresses.Read(0, place), all_.addresses.Read(1, place));
-    all_.addresses.Copy(place);
+    check(all_.memory.Read(0, place), all_.memory.Read(1, place));
+    all_.memory.Copy(place);
   }
   void Tell(const std::string& what, double first, double second, const std::string& allowed);
 

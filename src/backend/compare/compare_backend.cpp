@@ -1,7 +1,6 @@
 // The factory of compared ops; see compare_backend.h.
 #include "backend/compare/compare_backend.h"
 
-#include <map>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -12,23 +11,16 @@ namespace ada::backend {
 namespace compare {
 namespace {
 
-using Lines = std::vector<std::string>;
-Lines Joined(Lines first, const Lines& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
-// What an update or an average keeps: equal, but where it rests on the norm (clipping) or on powers
-// (Adam).
+// What an update or an average keeps.
 struct KeptSpec {
   const char* kKind;
-  bool exact;  // unless gradients are clipped
+  bool exact;  // but where gradients are clipped
   Outputs kept = {};
   std::string layer = {};
 };
 
-// An op on both backends: what they wrote is compared, and the second goes on with the first's. Of
-// its functions those are virtual that OpType has. Messages call it spec.layer and spec.kKind.
+// An op on both backends, whose second goes on with what the first wrote. Those functions are
+// virtual that OpType has. Messages call it spec.layer and spec.kKind.
 template <class OpType, class Spec>
 class ComparedOp final : public OpType {
  public:
@@ -53,9 +45,7 @@ class ComparedOp final : public OpType {
   }
   LossResult Result() {
     const LossResult a = first_->Result(), b = second_->Result();
-    Check("result").Compare(
-        "loss,locations,top1,top5", NumbersOf(a.loss_sum, a.location_sum, a.top1, a.top5),
-        NumbersOf(b.loss_sum, b.location_sum, b.top1, b.top5), {0}, kDoubleSums);
+    Check("result").Compare(kResult, ResultOf(a), ResultOf(b), {0}, kDoubleSums);
     return a;
   }
   void Look() { first_->Look(), second_->Look(); }
@@ -64,10 +54,8 @@ class ComparedOp final : public OpType {
     const UpdateOutcome a = first_->Outcome(), b = second_->Outcome();
     const Sums sums{.error = spec_.exact && !a.clipped ? 0 : kUpdate};
     Checker checker = Check("update");
-    checker.Compare("overflow,largest,watched,updated,clipped",
-                    NumbersOf(a.overflow, a.largest, a.watched, a.updated, a.clipped),
-                    NumbersOf(b.overflow, b.largest, b.watched, b.updated, b.clipped));
-    if (!a.overflow) checker.Compare("norm", {a.norm}, {b.norm}, {0}, kDoubleSums);
+    const double norm = a.overflow ? INFINITY : kDoubleSums * a.norm;
+    checker.Compare(kOutcome, OutcomeOf(a), OutcomeOf(b), {0, 0, 0, 0, 0, norm});
     checker.Check(spec_.kept, {}, {{"value", sums}, {"state1", sums}, {"state2", sums}});
   }
   UpdateOutcome Outcome() { return first_->Outcome(); }
@@ -79,8 +67,7 @@ class ComparedOp final : public OpType {
 
  private:
   Checker Check(const char* phase) { return Checker(all_, spec_.layer, spec_.kKind, phase); }
-  template <class Body>
-  void Call(const char* name, Phase phase, const Pass& pass, const Body& body) {
+  void Call(const char* name, Phase phase, const Pass& pass, const auto& body) {
     const SumsByName sums = SumsOf(all_, spec_, pass);
     // One for all passes that differ in values alone (Backend::Run).
     std::uint64_t& variant =
@@ -98,6 +85,8 @@ class ComparedOp final : public OpType {
 };
 
 class CompareBackend final : public Backend {
+  using Lines = std::vector<std::string>;
+
  public:
   CompareBackend(std::unique_ptr<Backend> first, std::unique_ptr<Backend> second,
                  const CompareOptions& options)
@@ -108,35 +97,31 @@ class CompareBackend final : public Backend {
            first().Describe() + "; " + second().Describe();
   }
   std::string InstructionSet() const override { return first().InstructionSet(); }
-  Lines Diagnostics() const override {
-    return Joined(first().Diagnostics(), second().Diagnostics());
-  }
-  Lines Warnings() const override { return Joined(first().Warnings(), second().Warnings()); }
-  std::byte* Allocate(std::size_t bytes) override { return all_.addresses.Allocate(bytes); }
+  Lines Diagnostics() const override { return Joined(&Backend::Diagnostics); }
+  Lines Warnings() const override { return Joined(&Backend::Warnings); }
+  std::byte* Allocate(std::size_t bytes) override { return all_.memory.Allocate(bytes); }
   std::size_t allocated_bytes() const override {
     return first().allocated_bytes() + second().allocated_bytes();
   }
   void Upload(std::byte* to, const void* from, std::size_t bytes) override {
-    all_.addresses.Upload(to, from, bytes);
+    all_.memory.Upload(to, from, bytes);
   }
   void Download(void* to, const std::byte* from, std::size_t bytes) override {
     first().Download(to, from, bytes);
   }
   void Synchronize() override { first().Synchronize(), second().Synchronize(); }
   SharedMemory AllocateShared(std::size_t bytes) override {
-    return all_.addresses.AllocateShared(bytes);
+    return all_.memory.AllocateShared(bytes);
   }
   void Fetch(const SharedMemory& memory) override { first().Fetch(memory); }
-  void Send(const SharedMemory& memory) override { all_.addresses.Send(memory); }
+  void Send(const SharedMemory& memory) override { all_.memory.Send(memory); }
   void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
     first().Read(tensor, rows, out);
   }
   int BlockImages(const Shape& shape) const override {
-    const int a = first().BlockImages(shape), b = second().BlockImages(shape);
-    if (a == b) return a;
-    throw DeviceError("compare: the two backends cut a tensor of " + ToString(shape) +
-                      " into blocks of " + std::to_string(a) + " and " + std::to_string(b) +
-                      " images");
+    const int images = first().BlockImages(shape);
+    if (second().BlockImages(shape) == images) return images;
+    throw DeviceError("compare: the backends cut a tensor of " + ToString(shape) + " otherwise");
   }
 
   // Channel moments are what batch norms take themselves to the same bits: they are left to them.
@@ -153,37 +138,32 @@ class CompareBackend final : public Backend {
           if constexpr (requires { s.dy.amax_deferred; }) s.dy.amax_deferred = false;
           ForEachPointer(s, [this]<class T>(T* place) {  // an op may look at its rule
             if constexpr (std::is_same_v<T, scaling::LayerScaler>)
-              if (place != nullptr) all_.addresses.ShowOnHost(place, sizeof *place);
+              if (place != nullptr) all_.memory.ShowOnHost(place, sizeof *place);
           });
-          return Pair(s, first().Make(s), second().Make(ForSecond(s)));
+          return Pair(s, first().Make(s), second().Make(all_.memory.ForSecond(s)));
         },
         spec);
   }
   std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {
-    return Pair(s, first().MakeInput(s), second().MakeInput(ForSecond(s)));
+    return Pair(s, first().MakeInput(s), second().MakeInput(all_.memory.ForSecond(s)));
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& spec) override {
     return std::visit(
         [this](const auto& s) {
-          return Pair(s, first().MakeLoss(s), second().MakeLoss(ForSecond(s)));
+          return Pair(s, first().MakeLoss(s), second().MakeLoss(all_.memory.ForSecond(s)));
         },
         spec);
   }
   std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
                                        std::vector<WatchedRounding> watched) override {
-    KeptSpec spec{"update", rule.kind == UpdateRule::Kind::kSgd};
-    for (const UpdateSlot& slot : slots) {
-      AddParameter(spec.kept, "value", slot.value, rule.masters.format);
-      AddParameter(spec.kept, "state1", slot.state1, rule.state.format);
-      AddParameter(spec.kept, "state2", slot.state2, rule.state.format);
-    }
-    return Pair(spec, first().MakeUpdate(rule, slots, watched),
-                second().MakeUpdate(rule, ForSecond(slots), ForSecond(watched)));
+    const bool exact = rule.kind == UpdateRule::Kind::kSgd;
+    return Pair(
+        KeptSpec{"update", exact, KeptBy(rule, slots)}, first().MakeUpdate(rule, slots, watched),
+        second().MakeUpdate(rule, all_.memory.ForSecond(slots), all_.memory.ForSecond(watched)));
   }
   std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
-    KeptSpec spec{"average", true};
-    for (const AverageSlot& slot : slots) AddParameter(spec.kept, "average", slot.average);
-    return Pair(spec, first().MakeAverage(slots), second().MakeAverage(ForSecond(slots)));
+    return Pair(KeptSpec{"average", true, KeptBy(slots)}, first().MakeAverage(slots),
+                second().MakeAverage(all_.memory.ForSecond(slots)));
   }
 
  private:
@@ -194,9 +174,10 @@ class CompareBackend final : public Backend {
     return std::make_unique<ComparedOp<OpType, Spec>>(all_, spec, std::move(first),
                                                       std::move(second));
   }
-  template <class Part>
-  Part ForSecond(const Part& part) const {
-    return all_.addresses.ForSecond(part);
+  Lines Joined(Lines (Backend::*of)() const) const {
+    Lines lines = (first().*of)();
+    for (const std::string& line : (second().*of)()) lines.push_back(line);
+    return lines;
   }
   Backend& first() const { return *all_.first; }
   Backend& second() const { return *all_.second; }

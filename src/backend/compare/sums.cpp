@@ -1,5 +1,4 @@
-// Which outputs are sums whose order is free: how long they are, and of what scale where terms may
-// cancel.
+// The lengths of sums whose order is free, and their scales where terms may cancel.
 #include <utility>
 
 #include "backend/compare/checker.h"
@@ -12,20 +11,19 @@ bool IsFp8(NumberFormat format) {
   format.saturate = false;
   return format == kFp8E4M3 || format == kFp8E5M2;
 }
-// What a term adds to a sum's error that is rounded to the other neighbor.
-double OfTerm(bool rounds, const NumberFormat& format) {
+// What terms that are rounded to the other neighbor add to a sum's error.
+double OfTerms(bool rounds, const NumberFormat& format) {
   return rounds ? std::ldexp(1.0, -format.mantissa_bits) : 0;
 }
-// The root of the mean square of finite values.
+// The root of the mean square of finite values; of a gradient without its S.
 double Rms(const Comparison& all, const Tensor& tensor, std::int64_t images) {
   double sum = 0;
-  const std::vector<float> values = all.addresses.Values(0, tensor, images);
+  const std::vector<float> values = all.memory.Values(0, tensor, images);
   for (const float x : values) sum += std::isfinite(x) ? Wide(x) * Wide(x) : 0;
   return std::sqrt(sum / std::max(1.0, Wide(values.size())));
 }
-// The same of a gradient, if there is one; without its S.
 double Unscaled(const Comparison& all, const Gradient& dy, std::int64_t images) {
-  return dy ? Rms(all, dy.tensor, images) / Wide(all.addresses.Read(0, dy.scale)) : 0;
+  return dy ? Rms(all, dy.tensor, images) / Wide(all.memory.Read(0, dy.scale)) : 0;
 }
 
 // y sums over a row of the weights [out, kh, kw, in / groups], dx over a column; transposed: the
@@ -65,28 +63,27 @@ SumsByName SumsOf(const Comparison& all, const LinearSpec& s, const Pass& pass) 
 }
 SumsByName SumsOf(const Comparison& all, const BatchNormSpec& s, const Pass& pass) {
   const double length = pass.rows * PlacesOf(s.x), error = SumError(length, all.options.slack),
-               x = Wide(s.momentum) * Rms(all, s.x, pass.rows),
+               x = Rms(all, s.x, pass.rows), part = Wide(s.momentum) * x,
                dy = Rms(all, s.dy.tensor, pass.rows),
                sum = std::sqrt(length) * Unscaled(all, s.dy, pass.rows);
   const bool rounds_y = !(s.y_format == kFp32);  // before the addend comes
   return {{"y", {.error = error, .scale = 1}},
-          {"sum", {.error = error + OfTerm(rounds_y, s.y_format), .scale = 1}},
-          {"running_mean", {.error = error, .scale = x}},
-          {"running_var", {.error = error, .scale = x}},
+          {"sum", {.error = error + OfTerms(rounds_y, s.y_format), .scale = 1}},
+          {"running_mean", {.error = error, .scale = part}},
+          {"running_var", {.error = error, .scale = part * x}},
           {"dgamma", {.error = error, .scale = sum}},
           {"dbeta", {.error = error, .scale = sum}},
           {"dx", {.error = error, .scale = dy, .alphas = {s.scaler}}}};
 }
 
-// A row of p adds up to 1.
 SumsByName SumsOf(const Comparison& all, const AttentionSpec& s, const Pass& pass) {
   const Tensor &queries = s.x.front(), &keys = s.x[s.fused() ? 0 : 1], &values = s.x.back();
   const auto error = [&](double length) { return SumError(length, all.options.slack); };
   const double width = Wide(s.y.shape.c / s.heads), over_keys = error(PlacesOf(keys)),
                readers = PlacesOf(queries) * s.heads / s.kv_heads, many = std::sqrt(readers),
                p = ProbabilityError(width, all.options.slack), ds = p + error(width) + over_keys,
-               p_term = p + OfTerm(s.rounds_p, s.p_format) + error(readers),
-               ds_term = ds + OfTerm(s.rounds_ds, s.ds_format) + error(readers);
+               p_term = p + OfTerms(s.rounds_p, s.p_format) + error(readers),
+               ds_term = ds + OfTerms(s.rounds_ds, s.ds_format) + error(readers);
   const double q = Rms(all, queries, pass.rows), k = Rms(all, keys, pass.rows),
                v = Rms(all, values, pass.rows),
                dy = Rms(all, s.dy.tensor, pass.rows) / (1 - Wide(s.dropout));
@@ -95,7 +92,7 @@ SumsByName SumsOf(const Comparison& all, const AttentionSpec& s, const Pass& pas
   };
   const auto& [av, as, aq, ak] = s.scalers;  // by AttentionSpec::Decision
   return {{"p", of(p, 0, {})},
-          {"y", of(p_term + over_keys, v, {})},
+          {"y", of(p_term + over_keys, v, {})},  // a row of p adds up to 1
           {"ds", of(ds, dy * v, {as})},
           {"dv", of(p_term, many * dy, {av})},
           {"dq", of(ds_term, dy * v * k, {as, aq})},

@@ -1,14 +1,13 @@
 // How far the results of two backends may lie apart: the one table of tolerances, and why.
 //
 // What holds no sum of free order is equal: values to the bit (but for signs of zeros), counts,
-// figures of blocks. So are the operands of products: they are rounded from stored tensors, which
-// are the same on both sides.
+// and operands of products with their blocks, for they are made of stored tensors, which are equal.
 //
 // An fp32 sum of `length` terms lies before its rounding within `near` of the other side's:
 //     near = SumError(length) * (the tensor's largest magnitude + sqrt(length) * rms(x) * rms(w)),
 // for partial sums are no larger, also where terms cancel. A value that is stored lies within near
-// and one spacing of its format, for it may be rounded to either neighbor; few values are. Values
-// that are not finite are not compared where operands are not either.
+// and one spacing of its format, for it may be rounded to either neighbor; few values are. Where
+// both sides hold values that are not finite, finite ones are compared alone.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -19,23 +18,18 @@
 
 namespace ada::backend::compare {
 
-template <class T>
-double Wide(T x) {
-  return static_cast<double>(x);
-}
-
 // Each addition is off by up to 2^-24 of the partial sum, evenly distributed: after n of them by
 // sqrt(n / 3) times that, two sides by sqrt(2) times that, the largest of a million values by five
 // deviations: 5 sqrt(2 / 3) = 4. Another 16 stand for products, the bias, alpha, 1 / S. `slack`: 1,
-// or 8 for a GPU's units, which cut off instead: with one sign, errors of n / 8 additions of
-// up to 2^-23 are n / 4 times 2^-24, which is 8 * 4 sqrt(n) at n = 16384.
+// or 8 for a GPU's units, which cut off: n / 8 additions of up to 2^-23 are off by n / 4 times
+// 2^-24 to one side, which is 8 * 4 sqrt(n) at n = 16384.
 inline double SumError(double length, double slack) {
   return slack * 4 * std::sqrt(length + 16) * 0x1p-24;
 }
-// More of it in units for fp8: Hopper and Ada keep 13 bits after the point where they add up, and
-// cut off at every step of 32 terms (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
+// Units for fp8 add to it: Hopper and Ada keep 13 bits after the point where they add up, and cut
+// off at every step of 32 terms (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
 inline double Fp8SumError(double length) { return (2 + length / 32) * 0x1p-13; }
-// Of attention's probabilities: e^x in fp32 and a quotient, and scores of magnitudes up to 16.
+// Attention's probabilities: e^x in fp32 and a quotient, and scores of magnitudes up to 16.
 inline double ProbabilityError(double width, double slack) {
   return 0x1p-19 + 2 * 16 * SumError(width, slack);
 }
@@ -57,7 +51,7 @@ inline constexpr double kFew = 4;
 inline double RoundedShare(double error, const NumberFormat& format) {
   return 0.02 + std::ldexp(error, format.mantissa_bits + 1);
 }
-// Of those that are counted otherwise: their boundaries lie an octave apart.
+// The share of those that are counted otherwise: boundaries lie an octave apart.
 inline double CountedShare(double error) { return 0.02 + 16 * error; }
 
 // The sums of a tensor whose order is free; at its defaults there are none, and all is equal.
@@ -73,9 +67,8 @@ struct Sums {
 
 // One spacing of the format around a magnitude.
 inline double SpacingAt(const NumberFormat& format, double magnitude) {
-  const double least = format.smallest_subnormal();
-  if (!(magnitude > least)) return least;
-  return std::max(least, std::ldexp(1.0, std::ilogb(magnitude) - format.mantissa_bits));
+  const int exponent = std::ilogb(std::max(magnitude, format.smallest_normal()));
+  return std::ldexp(1.0, exponent - format.mantissa_bits);
 }
 
 }  // namespace ada::backend::compare
