@@ -86,13 +86,6 @@ inline void CheckWindow(const MaxPoolSpec& spec) {
                       std::to_string(spec.kernel[1]) + " has more than 65535 positions");
 }
 
-// Throws ConfigError where products would take operands of their own, which `who` does not know.
-inline void RefuseOperands(const MatmulSpec& spec, const char* who) {
-  if (AnyRounds(spec.operands))
-    throw ConfigError("layer " + spec.layer + ": precision.operands: " + who +
-                      " takes operands as they are stored; the CPU backend rounds them");
-}
-
 // --- Branches ---
 
 // Whether the largest magnitude after rounding is the rounded largest one before it: rounding to

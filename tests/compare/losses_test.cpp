@@ -1,5 +1,5 @@
-// The losses of pixels and of default boxes in the compare backend: nothing is found where two
-// instruction sets agree, and a wrong weight, a wrong number of negatives or a wrong location is.
+// Losses in the compare backend: nothing is found where two instruction sets agree, and a wrong
+// target, a wrong weight, a wrong number of negatives or a wrong location is.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -54,7 +54,10 @@ struct Memory {
   Backend& backend;
 };
 
-std::vector<Difference> FindIn(const NumberFormat& format, bool boxes, const ChangeLoss& change) {
+enum class LossKind { kImages, kPixels, kBoxes };
+std::vector<Difference> FindIn(const NumberFormat& format, LossKind kind,
+                               const ChangeLoss& change) {
+  const bool boxes = kind == LossKind::kBoxes;
   std::vector<Difference> found;
   CompareOptions options;
   options.report = [&](const Difference& difference) { found.push_back(difference); };
@@ -68,7 +71,13 @@ std::vector<Difference> FindIn(const NumberFormat& format, bool boxes, const Cha
   Memory memory{*both};
   LossSpec spec;
   const Shape scores = boxes ? Shape{2, 1, 200, 5} : Shape{2, 10, 12, 5}, four{2, 1, 200, 4};
-  if (boxes) {
+  const Shape images{2, 1, 1, 5};
+  if (kind == LossKind::kImages) {
+    ClassLossSpec loss;
+    loss.logits = memory.Make(images, format, 2);
+    loss.dlogits = memory.MakeGradient(images, format);
+    spec = loss;
+  } else if (boxes) {
     MultiboxLossSpec multibox;
     multibox.locations = memory.Make(four, format, 1);
     multibox.scores = memory.Make(scores, format, 2);
@@ -86,7 +95,9 @@ std::vector<Difference> FindIn(const NumberFormat& format, bool boxes, const Cha
   std::vector<std::int32_t> labels;
   const std::int64_t rows = scores.n * scores.h * scores.w;
   for (std::int64_t i = 0; i < rows; ++i)
-    labels.push_back(static_cast<std::int32_t>(boxes ? (i % 9 == 4 ? 1 + i % 4 : 0) : i % 6 - 1));
+    labels.push_back(static_cast<std::int32_t>(kind == LossKind::kImages ? i % 5
+                                               : boxes ? (i % 9 == 4 ? 1 + i % 4 : 0)
+                                                       : i % 6 - 1));
   const Values targets = Normal(static_cast<std::size_t>(four.numel()), 1, 3);
   Targets all{labels.data()};
   all.locations = targets.data();
@@ -104,22 +115,28 @@ std::vector<Difference> FindIn(const NumberFormat& format, bool boxes, const Cha
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("compare: losses of pixels and boxes agree between instruction sets") {
+  TEST_CASE("compare: losses agree between instruction sets") {
     for (const NumberFormat& format : {kFp32, kFp16})
-      for (const bool boxes : {false, true}) CHECK(FindIn(format, boxes, [](LossSpec&) {}).empty());
+      for (const LossKind kind : {LossKind::kImages, LossKind::kPixels, LossKind::kBoxes})
+        CHECK(FindIn(format, kind, [](LossSpec&) {}).empty());
   }
 
   TEST_CASE("compare: a wrong loss is found, and in which gradient") {
-    const auto first = [](bool boxes, const ChangeLoss& change) {
-      const std::vector<Difference> found = FindIn(kFp32, boxes, change);
+    const auto first = [](LossKind kind, const ChangeLoss& change) {
+      const std::vector<Difference> found = FindIn(kFp32, kind, change);
       REQUIRE(!found.empty());
       return found[0].phase + " " + found[0].tensor;
     };
-    CHECK(first(false, [](LossSpec& s) { std::get<PixelLossSpec>(s).class_weights[3] = 3.001f; }) ==
-          "backward dx");
-    CHECK(first(true, [](LossSpec& s) { std::get<MultiboxLossSpec>(s).negatives = 2; }) ==
-          "backward dx2");
-    CHECK(first(true, [](LossSpec& s) {
+    CHECK(first(LossKind::kImages, [](LossSpec& s) {
+            std::get<ClassLossSpec>(s).label_smoothing = 1e-4f;
+          }) == "backward dx");
+    CHECK(first(LossKind::kPixels, [](LossSpec& s) {
+            std::get<PixelLossSpec>(s).class_weights[3] = 3.001f;
+          }) == "backward dx");
+    CHECK(first(LossKind::kBoxes, [](LossSpec& s) {
+            std::get<MultiboxLossSpec>(s).negatives = 2;
+          }) == "backward dx2");
+    CHECK(first(LossKind::kBoxes, [](LossSpec& s) {
             std::swap(std::get<MultiboxLossSpec>(s).dlocations.tensor.data,
                       std::get<MultiboxLossSpec>(s).locations.data);
           }) == "backward dx");

@@ -1,10 +1,12 @@
 // Ops on the CPU backend and on the kernels of the CUDA backend at once, through the compare
 // backend: whatever an op writes (values, counts, moments, histograms, scales, decisions) is
-// compared within the bounds of backend/compare/bounds.h.
+// compared within the tolerances of backend/compare/tolerances.h.
 #pragma once
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/compare/compare_backend.h"
@@ -22,9 +24,16 @@ inline constexpr double kSlack = 1;
 
 class Agreement {
  public:
-  Agreement() : lab(Make()) {}
+  // With the CPU backend; `second`: what is compared with it.
+  explicit Agreement(std::unique_ptr<Backend> second = MakeBackendUnderTest())
+      : lab(Make(std::move(second))) {}
   ~Agreement() {
     CHECK_MESSAGE(differences_ == 0, differences_ << " calls differ, first: " << first_);
+  }
+  // What was found first; from then on nothing was.
+  std::string Take() {
+    differences_ = 0;
+    return std::exchange(first_, "");
   }
   Agreement(const Agreement&) = delete;
 
@@ -74,13 +83,13 @@ class Agreement {
   Lab lab;
 
  private:
-  std::unique_ptr<Backend> Make() {
+  std::unique_ptr<Backend> Make(std::unique_ptr<Backend> second) {
     CompareOptions options;
     options.first_name = "cpu", options.second_name = "cuda", options.slack = kSlack;
     options.report = [this](const compare::Difference& difference) {
       if (differences_++ == 0) first_ = ToString(difference, "cpu", "cuda");
     };
-    return MakeCompareBackend(cpu::MakeCpuBackend(1), MakeBackendUnderTest(), options);
+    return MakeCompareBackend(cpu::MakeCpuBackend(1), std::move(second), options);
   }
   int differences_ = 0;
   std::string first_;

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <functional>
 
+#include "compare/breaking_backend.h"
 #include "cuda/agreement_lab.h"
 
 namespace ada::backend::test {
@@ -63,9 +65,9 @@ struct Heads {
   int queries, keys, width;
   bool causal, fused, keeps;
 };
-void CheckAttention(const Roles& r, const Heads& h, LayerMethod method, bool rounds) {
+void CheckAttention(const Roles& r, const Heads& h, LayerMethod method, bool rounds,
+                    Agreement&& both = Agreement()) {
   CAPTURE(static_cast<int>(method));
-  Agreement both;
   Lab& lab = both.lab;
   AttentionSpec spec;
   spec.layer = "attention", spec.heads = 4, spec.kv_heads = 2, spec.causal = h.causal;
@@ -99,7 +101,51 @@ void CheckAttention(const Roles& r, const Heads& h, LayerMethod method, bool rou
   both.Steps(*lab->Make(spec), q);
 }
 
+// What is found of attention that is damaged on one side.
+std::string FindInAttention(bool backward,
+                            const std::function<void(const AttentionSpec&)>& damage) {
+  const Mistake mistake{"attention", backward,
+                        [&](const OpSpec& spec) { damage(std::get<AttentionSpec>(spec)); }};
+  Agreement both(std::make_unique<BreakingBackend>(mistake));
+  CheckAttention(AllRoles()[1], {21, 21, 8, true, true, false}, LayerMethod::kApproxRange, true,
+                 std::move(both));
+  return both.Take();
+}
+// Adds a share of the largest magnitude to a value in fp16.
+void Move(const Tensor& t, std::int64_t i, float share) {
+  auto* codes = reinterpret_cast<std::uint16_t*>(t.data);
+  float largest = 0;
+  for (std::int64_t k = 0; k < t.shape.numel(); ++k)
+    largest = std::max(largest, std::fabs(DecodeFp16(codes[k])));
+  codes[i] = EncodeFp16(DecodeFp16(codes[i]) + share * largest);
+}
+
 }  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("compare: attention whose values, counts or decisions are off") {
+    const auto in = [](const std::string& found, const char* text) {
+      CAPTURE(found);
+      CHECK(found.find(text) != std::string::npos);
+    };
+    in(FindInAttention(false, [](const AttentionSpec& s) { Move(s.y, 5, 0.02f); }),
+       "forward, y, value [n 0, h 0, w 0, c 5]");
+    in(FindInAttention(true, [](const AttentionSpec& s) { Move(s.dx[0].tensor, 300, 0.02f); }),
+       "backward, dq, value [n 0, h ");
+    in(FindInAttention(true, [](const AttentionSpec& s) { Move(s.dx[2].tensor, 300, 0.02f); }),
+       "backward, dv, value [n ");
+    in(FindInAttention(
+           true,
+           [](const AttentionSpec& s) { s.scalers[AttentionSpec::kDs]->decision.unbound *= 1.02; }),
+       "backward, decision, unbound");
+    in(FindInAttention(false,
+                       [](const AttentionSpec& s) {
+                         if (s.p_stats->full) s.p_stats->underflow += s.p_stats->numel / 10;
+                       }),
+       "forward, p, underflow");
+    CHECK(FindInAttention(false, [](const AttentionSpec& s) { Move(s.y, 5, 0x1p-12f); }).empty());
+  }
+}
 
 TEST_SUITE(ADA_SUITE) {
   TEST_CASE("agreement: linear layers of sequences, embeddings, op by op") {

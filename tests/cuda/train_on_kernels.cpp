@@ -3,13 +3,18 @@
 //   train_on_kernels train CONFIG --output FOLDER [--overwrite] [--set KEY=VALUE]...
 //
 // Other options are of the program's output and change nothing here. A run that is there goes on.
+// With device.compare each op runs on the CPU backend as well.
 // Variables ADA_CUDA_... of the environment are the backend's switches.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "backend/compare/compare_backend.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/switches.h"
 #include "config/load.h"
@@ -38,7 +43,11 @@ int Train(int argc, char** argv) {
   options.switches.poison = true;
   options.switches = ada::backend::cuda::SwitchesOf(
       options.switches, [](const char* name) { return std::getenv(name); });
-  return ada::testing::RunSession(*ada::backend::MakeHostExecutedBackend(options), config, output);
+  std::unique_ptr<ada::backend::Backend> backend = ada::backend::MakeHostExecutedBackend(options);
+  if (config.device.compare)
+    backend = ada::backend::MakeCompareBackend(
+        std::move(backend), ada::backend::cpu::MakeCpuBackend(1), {"kernels", "cpu", 1, {}});
+  return ada::testing::RunSession(*backend, config, output);
 }
 
 }  // namespace

@@ -1,156 +1,211 @@
-// Values, moments, scales and decisions of one call; see checker.h.
+// See checker.h.
 #include "backend/compare/checker.h"
 
-#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "core/error.h"
 
 namespace ada::backend::compare {
 namespace {
 
-constexpr double kQuick = 8 * 0x1p-24;
-
-std::string PlaceOf(const Output& out, std::int64_t i) {
-  const Shape& s = out.tensor.shape;
-  if (out.parameter) return "value [" + std::to_string(i) + "]";
-  const std::int64_t c = i % s.c, w = i / s.c % s.w, h = i / s.c / s.w % s.h, n = i / s.per_image();
-  return "value [n " + std::to_string(n) + ", h " + std::to_string(h) + ", w " + std::to_string(w) +
-         ", c " + std::to_string(c) + "]";
+template <class... Parts>
+std::string Text(const Parts&... parts) {
+  std::ostringstream text;
+  text.precision(9);
+  (text << ... << parts);
+  return text.str();
 }
-
-std::string RangeText(const Range& range) {
-  if (Same(static_cast<double>(range.low), static_cast<double>(range.high)))
-    return NumberText(static_cast<double>(range.low));
-  return NumberText(static_cast<double>(range.low)) + " to " +
-         NumberText(static_cast<double>(range.high));
+std::string Allowed(double bound) { return bound == 0 ? "exactly equal" : Text(bound, " apart"); }
+std::string PlaceOf(const Output& out, std::size_t place) {
+  const auto& [n, h, w, c] = out.is.tensor.shape;
+  const auto i = static_cast<std::int64_t>(place), x = i / c;
+  if (out.parameter) return Text("value [", i, "]");
+  return Text("value [n ", x / w / h, ", h ", x / w % h, ", w ", x % w, ", c ", i % c, "]");
+}
+bool Near(double a, double b, double bound) {
+  return a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= bound;
 }
 
 }  // namespace
 
+std::string ToString(const Difference& d, const std::string& first_name,
+                     const std::string& second_name) {
+  const std::string op = d.layer.empty() ? d.op : Text("layer ", d.layer, " (", d.op, ")");
+  return Text("call ", d.call, ", ", op, ", ", d.phase, d.tensor.empty() ? "" : ", ", d.tensor,
+              ", ", d.what, ": ", first_name, " ", d.first, ", ", second_name, " ", d.second,
+              " (allowed: ", d.allowed, ")");
+}
+
 void Checker::Tell(const std::string& what, double first, double second,
                    const std::string& allowed) {
-  if (told_) return;
-  told_ = true;
-  Difference difference = about_;
-  difference.tensor = tensor_, difference.what = what;
-  difference.first = first, difference.second = second, difference.allowed = allowed;
-  report_(difference);
+  if (std::exchange(told_, true)) return;
+  about_.what = what, about_.first = first, about_.second = second, about_.allowed = allowed;
+  const auto& [first_name, second_name, slack, report, fp8_sums] = all_.options;
+  if (report) return report(about_);
+  throw DeviceError("compare: " + ToString(about_, first_name, second_name));
 }
 
-void Checker::CheckNumber(const std::string& what, double first, double second, double bound) {
-  if (!Near(first, second, bound))
-    Tell(what, first, second, bound == 0 ? "exactly equal" : NumberText(bound) + " apart");
-}
-
-void Checker::CheckValues(const Output& out, const Pass& pass, const Rounder& rounder,
-                          const ReferenceBounds* bounds) {
-  const std::int64_t rows = out.parameter ? out.tensor.shape.n : pass.rows;
-  const std::vector<float> a = addresses_.Values(0, out.tensor, rows),
-                           b = addresses_.Values(1, out.tensor, rows);
-  // Within every bound of a sum, whose terms' magnitudes are at least its own.
-  const bool wide =
-      bounds != nullptr && out.format == kFp32 && out.style.per_tensor_scale == nullptr;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-    if (Same(x, y) || (wide && Near(x, y, kQuick * std::min(std::fabs(x), std::fabs(y))))) continue;
-    const auto place = static_cast<std::int64_t>(i);
-    if (bounds == nullptr) return Tell(PlaceOf(out, place), x, y, "exactly equal");
-    const Interval before = bounds->Before(place);
-    if (!before.finite()) continue;
-    const Range range = StoredRange(rounder, before, place);
-    if (!range.Holds(a[i]) || !range.Holds(b[i]))
-      return Tell(PlaceOf(out, place), x, y, RangeText(range));
+void Checker::Compare(const char* names, const Numbers& a, const Numbers& b, const Numbers& allowed,
+                      double relative) {
+  std::istringstream all(names);
+  std::string name;
+  for (std::size_t i = 0; std::getline(all, name, ','); ++i) {
+    const double bound = allowed[i % allowed.size()] + relative * std::fabs(a[i]);
+    if (!Near(a[i], b[i], bound)) Tell(name, a[i], b[i], Allowed(bound));
   }
 }
-
-void Checker::CheckMoments(const Output& out, const Pass& pass) {
-  const TensorMoments a = addresses_.Read(0, out.moments), b = addresses_.Read(1, out.moments);
-  // Stored values may differ where the tensor's check has let them: by as much may what is said of
-  // them. A side is held to its own values, which are read anew.
-  std::vector<float> stored[2] = {addresses_.Values(0, out.tensor, pass.rows),
-                                  addresses_.Values(1, out.tensor, pass.rows)};
-  double sum = 0, square = 0, largest = 0, l1 = 0, l2 = 0;
-  for (std::size_t i = 0; i < stored[0].size(); ++i) {
-    const auto x = static_cast<double>(stored[0][i]), y = static_cast<double>(stored[1][i]);
-    sum += std::fabs(x - y), square += std::fabs(x * x - y * y);
-    largest = std::max(largest, std::fabs(x - y)), l1 += std::fabs(x), l2 += x * x;
-  }
-  const auto n = static_cast<double>(std::max<std::size_t>(stored[0].size(), 1));
-  CheckNumber("mean square", a.mean_square, b.mean_square,
-              std::isfinite(l2) ? square / n + kMomentSums * l2 / n : 0);
-  if (!std::isfinite(a.mean_square) || !std::isfinite(b.mean_square)) return;
-  const auto low = [](float x) { return static_cast<double>(x); };
-  if (!out.all_moments) {
-    return CheckNumber("largest magnitude", std::max(std::fabs(low(a.min)), std::fabs(low(a.max))),
-                       std::max(std::fabs(low(b.min)), std::fabs(low(b.max))), largest);
-  }
-  CheckNumber("mean", a.mean, b.mean, sum / n + kMomentSums * l1 / n);
-  CheckNumber("smallest stored", low(a.min), low(b.min), largest);
-  CheckNumber("largest stored", low(a.max), low(b.max), largest);
-  CheckNumber("smallest stored magnitude", low(a.min_abs), low(b.min_abs), largest);
+void Checker::CompareBins(const char* name, const Numbers& a, const Numbers& b, double allowed) {
+  double apart = 0;
+  std::size_t first = 0;
+  for (std::size_t i = a.size(); i-- > 0;)
+    if (a[i] != b[i]) apart += std::fabs(a[i] - b[i]), first = i;
+  if (apart > 2 * allowed) Tell(name, a[first], b[first], Text(2 * allowed, " apart in all"));
 }
 
-void Checker::CheckScale(const std::string& name, const float* scale) {
-  if (scale == nullptr) return;
-  tensor_ = name;
-  const auto a = static_cast<double>(addresses_.Read(0, scale)),
-             b = static_cast<double>(addresses_.Read(1, scale));
-  CheckNumber("scale", a, b, decision_bound_ * std::fabs(a));
-  addresses_.Copy(scale);
+// An output on both sides, and how far its values may lie apart (tolerances.h).
+struct Checker::Seen {
+  const Output& out;
+  const Sums& sums;
+  std::vector<float> values[2] = {};
+  double own = 1, numel = 0;     // own: the tensor's scale
+  double largest = INFINITY;     // finite magnitude, of the side where it is smaller
+  bool finite = sums.exact();    // or a side is
+  double near = 0, counted = 0;  // before rounding; values that may be counted otherwise
+
+  Seen(const PairedMemory& memory, const Output& output, const Sums& of) : out(output), sums(of) {
+    const scaling::TensorScaler* scaler = out.is.style.per_tensor_scale;
+    if (scaler != nullptr && out.current == nullptr) own = Wide(memory.Read(0, &scaler->scale));
+    for (const int side : {0, 1}) {
+      std::vector<float> all = values[side] = memory.Values(side, out.is.tensor, out.images);
+      numel = Wide(all.size());
+      if (!out.is.tensor && out.is.stats != nullptr) {
+        const TensorStats stats = memory.Read(side, out.is.stats);
+        all = {stats.max_abs / static_cast<float>(own)}, numel = Wide(stats.numel);
+      }
+      double most = 0;
+      bool is_finite = true;
+      for (const float x : all)
+        std::isfinite(x) ? most = std::max(most, std::fabs(Wide(x))) : is_finite = false;
+      largest = std::min(largest, most), finite = finite || is_finite;
+    }
+    near = sums.exact() ? 0 : sums.error * (sums.scale + largest);
+    counted = sums.exact() ? 0 : kFew + numel * CountedShare(sums.error);
+  }
+  double Spacing(double x) const {
+    const double rounded = own == 1 ? 0 : SpacingAt(kFp32, std::fabs(x));  // divided by own
+    return sums.exact() ? 0 : SpacingAt(out.format, std::fabs(x) * own) / own + rounded;
+  }
+  // What overflows lies one spacing beyond the largest value.
+  double Finite(double x, double other) const {
+    if (sums.exact() || std::isfinite(x) || (std::isnan(x) && out.format.has_inf)) return x;
+    const double end = out.format.largest() / own;
+    return std::copysign(end + Spacing(end), std::isnan(x) ? other : x);
+  }
+};
+
+void Checker::CheckValues(const Seen& seen) {
+  const std::vector<float>&first = seen.values[0], &second = seen.values[1];
+  double otherwise = 0;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const double x = Wide(first[i]), y = Wide(second[i]), a = seen.Finite(x, y),
+                 b = seen.Finite(y, x), spacing = std::max(seen.Spacing(a), seen.Spacing(b)),
+                 bound = seen.near + seen.sums.roundings * spacing;
+    if (!seen.finite && !std::isfinite(x + y)) continue;
+    if (!Near(a, b, bound)) return Tell(PlaceOf(seen.out, i), x, y, Allowed(bound));
+    if (!Near(a, b, seen.near)) ++otherwise, last = i;
+  }
+  const double most = kFew + seen.numel * RoundedShare(seen.sums.error, seen.out.format);
+  if (otherwise > most)
+    Tell(Text(PlaceOf(seen.out, last), ", one of ", otherwise, " rounded otherwise"),
+         Wide(first[last]), Wide(second[last]), Text(most, " of them"));
 }
 
-void Checker::CheckStages(const scaling::ScaleDecision& a, const scaling::ScaleDecision& b) {
-  const auto near = [&](const char* what, double x, double y) {
-    CheckNumber(what, x, y, decision_bound_ * std::fabs(x));
+void Checker::CheckStats(const Seen& seen, const TensorStats& a, const TensorStats& b) {
+  // Where no more is measured, a side may take the largest magnitude before rounding or after.
+  const auto largest = [&](const TensorStats& s) {
+    return seen.Finite(Wide(a.full ? s.max_abs : RoundTo(seen.out.format, s.max_abs)), 1);
   };
-  near("scale_in", static_cast<double>(a.scale_in), static_cast<double>(b.scale_in));
-  near("unbound", a.unbound, b.unbound);
-  near("bound", a.bound, b.bound);
-  CheckNumber("limit", static_cast<double>(a.limit), static_cast<double>(b.limit), 0);
-  CheckNumber("error", static_cast<double>(a.error), static_cast<double>(b.error), 0);
-  CheckNumber("halvings", a.halvings, b.halvings, 0);
-  // At a power of two the next smaller one may be chosen.
-  const bool boundary = Near(a.bound, b.bound, decision_bound_ * std::fabs(a.bound)) &&
-                        a.bound != b.bound && Near(a.pow2, b.pow2, std::fabs(a.pow2));
-  if (boundary && !Same(a.pow2, b.pow2)) return;
-  near("pow2", a.pow2, b.pow2);
-  near("alpha", static_cast<double>(a.alpha), static_cast<double>(b.alpha));
-  near("scale_out", static_cast<double>(a.scale_out), static_cast<double>(b.scale_out));
+  const double near = seen.near * seen.own, one = near + seen.Spacing(seen.largest) * seen.own,
+               n = std::max(1.0, seen.numel), root = std::sqrt(n);
+  Compare("numel,full,max_abs", NumbersOf(a.numel, a.full, largest(a)),
+          NumbersOf(b.numel, b.full, largest(b)), {0, 0, seen.finite ? one : INFINITY});
+  if (!a.full || !b.full || !seen.finite) return;
+  Compare(kCounts, CountsOf(a), CountsOf(b), {seen.counted});
+  // The smallest magnitude may be zero on the other side.
+  Compare(kTotals, TotalsOf(a), TotalsOf(b),
+          {seen.sums.exact() ? 0 : INFINITY, near + kDoubleSums * a.l1 / n,
+           n * near + kDoubleSums * a.l1, root * near + kDoubleSums * a.l2,
+           2 * near + kDeviation * a.l2 / root});
 }
 
-void Checker::CheckDecision(const scaling::ScaleDecision* decision) {
-  if (decision == nullptr) return;
-  tensor_ = "decision";
-  CheckStages(addresses_.Read(0, decision), addresses_.Read(1, decision));
-  addresses_.Copy(decision);
+void Checker::CheckMoments(const Seen& seen, const TensorMoments& a, const TensorMoments& b) {
+  const double near = 2 * seen.near, rms = std::sqrt(a.mean_square),
+               one = near + seen.Spacing(seen.largest),
+               more = seen.out.is.all_moments && std::isfinite(rms) ? one : INFINITY,
+               square = kMomentSums * a.mean_square + 2 * near * (rms + near);
+  if (seen.finite)
+    Compare(kMoments, MomentsOf(a), MomentsOf(b),
+            {square, one, more, more, more, kMomentSums * rms + near + more});
 }
 
-void Checker::CheckScaler(const scaling::LayerScaler* scaler, const ReferenceBounds* dgrad,
-                          std::int64_t values) {
-  if (scaler == nullptr) return;
-  tensor_ = "decision";
-  const scaling::LayerScaler a = addresses_.Read(0, scaler), b = addresses_.Read(1, scaler);
-  CheckStages(a.decision, b.decision);
-  tensor_ = "state";
-  CheckNumber("calls", static_cast<double>(a.state.calls), static_cast<double>(b.state.calls), 0);
-  CheckNumber("unbound", a.state.unbound, b.state.unbound,
-              decision_bound_ * std::fabs(a.state.unbound));
-  CheckNumber("unbound_limit", static_cast<double>(a.state.unbound_limit),
-              static_cast<double>(b.state.unbound_limit), 0);
-  CheckNumber("state_scale", static_cast<double>(a.state.state_scale),
-              static_cast<double>(b.state.state_scale), 0);
-  CheckNumber("tail_is_new", a.state.tail_is_new, b.state.tail_is_new, 0);
-  CheckTail(a.state.tail, b.state.tail, dgrad, values);
-  addresses_.Copy(scaler);
+void Checker::CheckDecision(const Output& out, double bound) {
+  about_.tensor = "decision";
+  double after = bound;  // of what follows from a power of two
+  const auto check = [&](const scaling::ScaleDecision& a, const scaling::ScaleDecision& b) {
+    Compare(kStages, StagesOf(a), StagesOf(b), {0}, bound);
+    // Beside a power of two the other side may take the next smaller one.
+    if (a.pow2 != b.pow2 && Near(std::max(a.pow2, b.pow2), a.bound, bound * a.bound)) after = 1;
+    Compare(kScales, ScalesOf(a), ScalesOf(b), {0}, after);
+  };
+  Both(out.decision, check);
+  if (out.scaler != nullptr) Both(&out.scaler->decision, check);
+  about_.tensor = out.name;
+  Both(out.is.scale, [&](float a, float b) { Compare("scale", {Wide(a)}, {Wide(b)}, {0}, after); });
 }
 
-void Checker::CheckNear(const std::string& name, const Tensor& tensor,
-                        const std::function<double(std::size_t)>& bound) {
-  tensor_ = name;
-  const std::vector<float> a = addresses_.Values(0, tensor, tensor.shape.n),
-                           b = addresses_.Values(1, tensor, tensor.shape.n);
-  for (std::size_t i = 0; i < a.size(); ++i)
-    CheckNumber("value [" + std::to_string(i) + "]", static_cast<double>(a[i]),
-                static_cast<double>(b[i]), bound(i));
-  addresses_.Copy(tensor.data, tensor.bytes());
+void Checker::CheckNotes(const Seen& seen, const Pass& pass) {
+  const Output& out = seen.out;
+  Both(out.is.stats, [&](const auto& a, const auto& b) { CheckStats(seen, a, b); });
+  Both(out.is.moments, [&](const auto& a, const auto& b) { CheckMoments(seen, a, b); });
+  if (pass.count && pass.bins)
+    Both(out.is.style.bins, [&](const ExponentBins& a, const ExponentBins& b) {
+      CompareBins("histogram", BinsOf(a), BinsOf(b), seen.counted);
+    });
+  Both(out.current, [&](const auto& a, const auto& b) {
+    Compare("tensor scale", {Wide(a.scale)}, {Wide(b.scale)});
+  });
+  Both(out.blocks, [&](const BlockCounts& a, const BlockCounts& b) {
+    Compare(kBlockCounts, CountsOf(a), CountsOf(b));
+    Compare(kBlockTotals, TotalsOf(a), TotalsOf(b), {kLogarithms * Wide(a.blocks)}, kDoubleSums);
+  });
+  Both(out.scaler, [&](const scaling::LayerScaler& a, const scaling::LayerScaler& b) {
+    about_.tensor = "state";
+    const double near = seen.finite ? seen.near / Wide(a.decision.alpha) : INFINITY;
+    Compare(kState, StateOf(a.state), StateOf(b.state),
+            {0, seen.sums.decision * std::fabs(a.state.unbound), near});
+    CompareBins("tail", BinsOf(a.state.tail), BinsOf(b.state.tail), seen.counted);
+  });
+}
+
+void Checker::Check(const Outputs& outputs, const Pass& pass, SumsByName sums) {
+  for (auto& [name, of] : sums)  // before alphas become equal
+    for (const scaling::LayerScaler* scaler : of.alphas) {
+      if (scaler == nullptr) continue;
+      const double a = Wide(all_.memory.Read(0, &scaler->decision.alpha)),
+                   b = Wide(all_.memory.Read(1, &scaler->decision.alpha));
+      of.scale *= a;
+      if (a != b) of.error += of.alpha_first ? INFINITY : std::max(a / b, b / a) - 1;
+    }
+  for (const Output& out : outputs) CheckDecision(out, sums[out.name].decision);
+  for (const Output& out : outputs) {
+    const Seen seen(all_.memory, out, sums[out.name]);
+    about_.tensor = out.name;
+    CheckValues(seen);
+    all_.memory.Copy(out.is.tensor.data, seen.values[0].size() * BytesOf(out.is.tensor.storage));
+    CheckNotes(seen, pass);
+  }
 }
 
 }  // namespace ada::backend::compare

@@ -1,86 +1,127 @@
 // The factory of compared ops; see compare_backend.h.
 #include "backend/compare/compare_backend.h"
 
+#include <tuple>
 #include <utility>
 #include <variant>
 
-#include "backend/compare/compared_op.h"
-#include "core/error.h"
+#include "backend/compare/checker.h"
 
 namespace ada::backend {
 namespace compare {
-
-std::string ToString(const Difference& d, const std::string& first_name,
-                     const std::string& second_name) {
-  std::string text = "call " + std::to_string(d.call) + ", ";
-  text += d.layer.empty() ? d.op : "layer " + d.layer + " (" + d.op + ")";
-  text += ", " + d.phase;
-  if (!d.tensor.empty()) text += ", " + d.tensor;
-  text += ", " + d.what + ": " + first_name + " " + NumberText(d.first) + ", " + second_name + " " +
-          NumberText(d.second);
-  return text + " (allowed: " + d.allowed + ")";
-}
-
 namespace {
 
+// What an update or an average keeps.
+struct KeptSpec {
+  const char* kKind;
+  bool exact;  // but where gradients are clipped
+  Outputs kept = {};
+  std::string layer = {};
+};
+
+// An op on both backends, whose second goes on with what the first wrote. Those functions are
+// virtual that OpType has. Messages call it spec.layer and spec.kKind.
+template <class OpType, class Spec>
+class ComparedOp final : public OpType {
+ public:
+  ComparedOp(Comparison& all, const Spec& spec, std::unique_ptr<OpType> first,
+             std::unique_ptr<OpType> second)
+      : all_(all), spec_(spec), first_(std::move(first)), second_(std::move(second)) {}
+
+  void Forward(const Pass& pass) {
+    Call("forward", Phase::kForward, pass, [&](OpType& op) { op.Forward(pass); });
+  }
+  void Backward(const Pass& pass) {
+    Call("backward", Phase::kBackward, pass, [&](OpType& op) { op.Backward(pass); });
+  }
+  void RefreshWeights(const Pass& pass) {
+    Call("refresh weights", Phase::kRefresh, pass, [&](OpType& op) { op.RefreshWeights(pass); });
+  }
+  void SetImages(const float* images, int rows) {
+    first_->SetImages(images, rows), second_->SetImages(images, rows);
+  }
+  void SetTargets(const Targets& targets, int rows) {
+    first_->SetTargets(targets, rows), second_->SetTargets(targets, rows);
+  }
+  LossResult Result() {
+    const LossResult a = first_->Result(), b = second_->Result();
+    Check("result").Compare(kResult, ResultOf(a), ResultOf(b), {0}, kDoubleSums);
+    return a;
+  }
+  void Look() { first_->Look(), second_->Look(); }
+  void Update(const UpdatePlan& plan) {
+    first_->Update(plan), second_->Update(plan);
+    const UpdateOutcome a = first_->Outcome(), b = second_->Outcome();
+    const Sums sums{.error = spec_.exact && !a.clipped ? 0 : kUpdate};
+    Checker checker = Check("update");
+    const double norm = a.overflow ? INFINITY : kDoubleSums * a.norm;
+    checker.Compare(kOutcome, OutcomeOf(a), OutcomeOf(b), {0, 0, 0, 0, 0, norm});
+    checker.Check(spec_.kept, {}, {{"value", sums}, {"state1", sums}, {"state2", sums}});
+  }
+  UpdateOutcome Outcome() { return first_->Outcome(); }
+  std::vector<TensorStats> Stats() const { return first_->Stats(); }
+  void Step(double keep) {
+    first_->Step(keep), second_->Step(keep);
+    Check("update").Check(spec_.kept, {});
+  }
+
+ private:
+  Checker Check(const char* phase) { return Checker(all_, spec_.layer, spec_.kKind, phase); }
+  void Call(const char* name, Phase phase, const Pass& pass, const auto& body) {
+    const SumsByName sums = SumsOf(all_, spec_, pass);
+    // One for all passes that differ in values alone (Backend::Run).
+    std::uint64_t& variant =
+        variants_[{phase, pass.rows, pass.training, pass.count, pass.accumulate, pass.bins}];
+    if (variant == 0) variant = ++all_.variants;
+    all_.first->Run(variant, pass, [&] { body(*first_); });
+    all_.second->Run(variant, pass, [&] { body(*second_); });
+    Check(name).Check(OutputsOf(spec_, phase, pass.rows), pass, sums);
+  }
+
+  Comparison& all_;
+  const Spec spec_;
+  const std::unique_ptr<OpType> first_, second_;
+  std::map<std::tuple<Phase, int, bool, bool, bool, bool>, std::uint64_t> variants_;
+};
+
 class CompareBackend final : public Backend {
+  using Lines = std::vector<std::string>;
+
  public:
   CompareBackend(std::unique_ptr<Backend> first, std::unique_ptr<Backend> second,
                  const CompareOptions& options)
-      : options_(options),
-        first_(std::move(first)),
-        second_(std::move(second)),
-        addresses_(*first_, *second_),
-        comparison_{addresses_, options.slack, options.report, options.fp8_sums} {
-    if (comparison_.report) return;
-    comparison_.report = [this](const Difference& difference) {
-      throw DeviceError("compare: " +
-                        ToString(difference, options_.first_name, options_.second_name));
-    };
-  }
+      : all_{options, std::move(first), std::move(second)} {}
 
   std::string Describe() const override {
-    return "compare " + options_.first_name + " with " + options_.second_name + ": " +
-           first_->Describe() + "; " + second_->Describe();
+    return "compare " + all_.options.first_name + " with " + all_.options.second_name + ": " +
+           first().Describe() + "; " + second().Describe();
   }
-  std::string InstructionSet() const override { return first_->InstructionSet(); }
-  std::vector<std::string> Diagnostics() const override {
-    std::vector<std::string> all = first_->Diagnostics();
-    for (const std::string& line : second_->Diagnostics()) all.push_back(line);
-    return all;
-  }
-  std::vector<std::string> Warnings() const override {
-    std::vector<std::string> all = first_->Warnings();
-    for (const std::string& line : second_->Warnings()) all.push_back(line);
-    return all;
-  }
-
-  std::byte* Allocate(std::size_t bytes) override { return addresses_.Allocate(bytes); }
+  std::string InstructionSet() const override { return first().InstructionSet(); }
+  Lines Diagnostics() const override { return Joined(&Backend::Diagnostics); }
+  Lines Warnings() const override { return Joined(&Backend::Warnings); }
+  std::byte* Allocate(std::size_t bytes) override { return all_.memory.Allocate(bytes); }
   std::size_t allocated_bytes() const override {
-    return first_->allocated_bytes() + second_->allocated_bytes();
+    return first().allocated_bytes() + second().allocated_bytes();
   }
   void Upload(std::byte* to, const void* from, std::size_t bytes) override {
-    addresses_.Upload(to, from, bytes);
+    all_.memory.Upload(to, from, bytes);
   }
   void Download(void* to, const std::byte* from, std::size_t bytes) override {
-    first_->Download(to, from, bytes);
+    first().Download(to, from, bytes);
   }
-  void Synchronize() override { first_->Synchronize(), second_->Synchronize(); }
+  void Synchronize() override { first().Synchronize(), second().Synchronize(); }
   SharedMemory AllocateShared(std::size_t bytes) override {
-    return addresses_.AllocateShared(bytes);
+    return all_.memory.AllocateShared(bytes);
   }
-  void Fetch(const SharedMemory& memory) override { first_->Fetch(memory); }
-  void Send(const SharedMemory& memory) override { addresses_.Send(memory); }
+  void Fetch(const SharedMemory& memory) override { first().Fetch(memory); }
+  void Send(const SharedMemory& memory) override { all_.memory.Send(memory); }
   void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
-    first_->Read(tensor, rows, out);
+    first().Read(tensor, rows, out);
   }
   int BlockImages(const Shape& shape) const override {
-    const int images = first_->BlockImages(shape);
-    if (second_->BlockImages(shape) != images)
-      throw DeviceError("compare: the two backends cut a tensor of " + ToString(shape) +
-                        " into blocks of " + std::to_string(images) + " and " +
-                        std::to_string(second_->BlockImages(shape)) + " images");
-    return images;
+    const int images = first().BlockImages(shape);
+    if (second().BlockImages(shape) == images) return images;
+    throw DeviceError("compare: the backends cut a tensor of " + ToString(shape) + " otherwise");
   }
 
   // Channel moments are what batch norms take themselves to the same bits: they are left to them.
@@ -95,54 +136,52 @@ class CompareBackend final : public Backend {
           if constexpr (requires { s.y_amax_deferred; })
             s.y_amax_deferred = s.dx.amax_deferred = false;
           if constexpr (requires { s.dy.amax_deferred; }) s.dy.amax_deferred = false;
-          if constexpr (requires { s.scaler; }) addresses_.ShowOnHost(s.scaler);
-          if constexpr (requires { s.scalers; })
-            for (const scaling::LayerScaler* scaler : s.scalers) addresses_.ShowOnHost(scaler);
-          return MakePair(s, first_->Make(s), second_->Make(addresses_.ForSecond(s)));
+          ForEachPointer(s, [this]<class T>(T* place) {  // an op may look at its rule
+            if constexpr (std::is_same_v<T, scaling::LayerScaler>)
+              if (place != nullptr) all_.memory.ShowOnHost(place, sizeof *place);
+          });
+          return Pair(s, first().Make(s), second().Make(all_.memory.ForSecond(s)));
         },
         spec);
   }
   std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {
-    return MakePair(s, first_->MakeInput(s), second_->MakeInput(addresses_.ForSecond(s)));
+    return Pair(s, first().MakeInput(s), second().MakeInput(all_.memory.ForSecond(s)));
   }
-  std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override {
+  std::unique_ptr<LossOp> MakeLoss(const LossSpec& spec) override {
     return std::visit(
-        [this](const auto& spec) {
-          return MakePair(spec, first_->MakeLoss(spec),
-                          second_->MakeLoss(addresses_.ForSecond(spec)));
+        [this](const auto& s) {
+          return Pair(s, first().MakeLoss(s), second().MakeLoss(all_.memory.ForSecond(s)));
         },
-        s);
+        spec);
   }
   std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
                                        std::vector<WatchedRounding> watched) override {
-    std::vector<UpdateSlot> other;
-    for (const UpdateSlot& slot : slots) other.push_back(addresses_.ForSecond(slot));
-    auto first = first_->MakeUpdate(rule, slots, watched);
-    for (WatchedRounding& w : watched) w = addresses_.ForSecond(w);
-    auto second = second_->MakeUpdate(rule, std::move(other), std::move(watched));
-    return CompareUpdate(comparison_, std::move(first), std::move(second), rule, std::move(slots));
+    const bool exact = rule.kind == UpdateRule::Kind::kSgd;
+    return Pair(
+        KeptSpec{"update", exact, KeptBy(rule, slots)}, first().MakeUpdate(rule, slots, watched),
+        second().MakeUpdate(rule, all_.memory.ForSecond(slots), all_.memory.ForSecond(watched)));
   }
   std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
-    std::vector<AverageSlot> other;
-    for (const AverageSlot& slot : slots) other.push_back(addresses_.ForSecond(slot));
-    auto first = first_->MakeAverage(slots), second = second_->MakeAverage(std::move(other));
-    return CompareAverage(comparison_, std::move(first), std::move(second), std::move(slots));
+    return Pair(KeptSpec{"average", true, KeptBy(slots)}, first().MakeAverage(slots),
+                second().MakeAverage(all_.memory.ForSecond(slots)));
   }
 
  private:
   template <class Spec, class OpType>
-  std::unique_ptr<OpType> MakePair(const Spec& spec, std::unique_ptr<OpType> first,
-                                   std::unique_ptr<OpType> second) {
+  std::unique_ptr<OpType> Pair(const Spec& spec, std::unique_ptr<OpType> first,
+                               std::unique_ptr<OpType> second) {
     if (!first || !second) return nullptr;
-    return CompareOp(comparison_,
-                     OpPair<OpType>{spec.layer, Spec::kKind, std::move(first), std::move(second)},
-                     spec);
+    return std::make_unique<ComparedOp<OpType, Spec>>(all_, spec, std::move(first),
+                                                      std::move(second));
   }
-
-  const CompareOptions options_;
-  std::unique_ptr<Backend> first_, second_;
-  AddressMap addresses_;
-  Comparison comparison_;
+  Lines Joined(Lines (Backend::*of)() const) const {
+    Lines lines = (first().*of)();
+    for (const std::string& line : (second().*of)()) lines.push_back(line);
+    return lines;
+  }
+  Backend& first() const { return *all_.first; }
+  Backend& second() const { return *all_.second; }
+  Comparison all_;
 };
 
 }  // namespace
