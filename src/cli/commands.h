@@ -12,9 +12,9 @@ namespace ada::cli {
 
 // From the program's arguments to the command that they name: parses and runs. Returns the exit
 // code: 0, or that of the command. Throws ConfigError where the arguments cannot be parsed, and
-// what the command throws. `world`: the processes that were started together; null: one. All of
-// them train; everything else is done by the first.
-int Dispatch(int argc, char** argv, parallel::World* world = nullptr);
+// what the command throws. `world`: the processes that were started together. All of them
+// train; everything else is done by the first.
+int Dispatch(int argc, char** argv, parallel::World& world);
 
 struct Command {
   CLI::App* app;
@@ -28,7 +28,7 @@ using Commands = std::vector<Command>;
 //
 // train; its options also on `app` itself: the same without a word, but for FILE.
 // program: as it was called, for the command that resumes a run.
-Commands AddTrainCommands(CLI::App& app, parallel::World* world,
+Commands AddTrainCommands(CLI::App& app, parallel::World& world,
                           const std::string& program = "ada-train");
 Commands AddEvaluateCommands(CLI::App& app);
 Commands AddPredictCommands(CLI::App& app);

@@ -26,7 +26,7 @@ constexpr char kFooter[] =
     "  ada-train train configs/resnet20_cifar_quick.yaml --policy dynamic --epochs 4 --name "
     "dynamic";
 
-Commands AddCommands(CLI::App& app, parallel::World* world, const std::string& program) {
+Commands AddCommands(CLI::App& app, parallel::World& world, const std::string& program) {
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
        {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
@@ -87,7 +87,7 @@ void RefuseEmptyValues(const CLI::App& app) {
   }
 }
 
-int PrintVersions(const parallel::World* world) {
+int PrintVersions(const parallel::World& world) {
   for (const train::Version& v : train::Versions(world))
     std::cout << v.name << ' ' << v.value << '\n';
   std::cout << "installed " << Installation() << '\n';
@@ -96,7 +96,7 @@ int PrintVersions(const parallel::World* world) {
 
 }  // namespace
 
-int Dispatch(int argc, char** argv, parallel::World* world) {
+int Dispatch(int argc, char** argv, parallel::World& world) {
   const TerminalText out(std::cout, STDOUT_FILENO), errors(std::cerr, STDERR_FILENO);
   CLI::App app(kDescription);
   app.footer(kFooter);
@@ -104,7 +104,7 @@ int Dispatch(int argc, char** argv, parallel::World* world) {
   const auto format = std::make_shared<HelpFormat>();
   format->label("SUBCOMMAND", "COMMAND");
   app.formatter(format);  // of commands that are added later, too
-  const bool is_first = world == nullptr || world->rank() == 0;
+  const bool is_first = world.rank() == 0;
   Commands commands = AddCommands(app, world, argc > 0 ? argv[0] : "ada-train");
   bool version = false;
   app.add_flag("--version", version, "version, commit, compiler, backends and libraries");

@@ -110,6 +110,7 @@ void Graph::ForgetGradientCounts() {
 }
 
 void Graph::Join(backend::Exchange& exchange, const backend::Pass& pass) {
+  if (!pass.part) return;
   if (pass.count)
     JoinStats<FullPart>(exchange, roundings_);
   else

@@ -38,18 +38,21 @@ void CheckTokens(const config::Config& config, const Shape& image) {
 
 }  // namespace
 
-ChosenBackend MakeBackend(const config::DeviceConfig& device, Team* team) {
+ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team) {
   using config::DeviceKind;
-  if (device.compare && team != nullptr)
+  const bool several = team.ranks() > 1;
+  if (device.compare && several)
     throw ConfigError(
         "device.compare: true compares the ops of one process; start it alone, without mpirun");
   ChosenBackend chosen;
-  chosen.threads = device.threads > 0 ? device.threads : backend::cpu::UsableCores();
+  chosen.threads = device.threads > 0 ? device.threads
+                   : several          ? parallel::CoresOf(team.world())
+                                      : backend::cpu::UsableCores();
   const bool is_auto = device.kind == DeviceKind::kAuto;
   int index = device.index;
   std::string why_not;
-  if (team != nullptr && device.kind != DeviceKind::kCpu) {
-    const DeviceOfSeveral own = FindDevice(device, *team);
+  if (several && device.kind != DeviceKind::kCpu) {
+    const DeviceOfSeveral own = FindDevice(device, team);
     index = own.index, why_not = own.why_not;
     if (!is_auto && !why_not.empty()) throw DeviceError("device.kind: cuda: " + why_not);
   } else if (is_auto) {
@@ -64,10 +67,9 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device, Team* team) {
   if (cuda)
     chosen.backend =
         backend::MakeCudaBackend(index, {device.autotune, device.deterministic, fp8_hardware},
-                                 team != nullptr ? &team->peers() : nullptr);
+                                 several ? &team.peers() : nullptr);
   else
-    chosen.backend = backend::cpu::MakeCpuBackend(
-        chosen.threads, team != nullptr ? team->exchanges() : backend::Exchanges());
+    chosen.backend = backend::cpu::MakeCpuBackend(chosen.threads, team.exchanges());
   chosen.has_own_memory = cuda;
   if (device.compare) {
     backend::CompareOptions options{cuda ? "cuda" : "cpu", "cpu", 1, nullptr, fp8_hardware};

@@ -27,8 +27,8 @@ struct ChosenBackend {
   int threads = 1;
   bool has_own_memory = false;  // a GPU
 };
-// team: of a run that several processes share, which make theirs together; null: of one process.
-ChosenBackend MakeBackend(const config::DeviceConfig& device, Team* team = nullptr);
+// Processes of a team make theirs together.
+ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team = Team::OfOne());
 
 // What the section `data` says of files whose layout leaves it open.
 data::FileChoices ChoicesOf(const config::Config& config);

@@ -9,7 +9,7 @@
 #include "backend/formulas.h"
 #include "core/share.h"
 #include "core/tensor_names.h"
-#include "train/batches.h"
+#include "train/distributed/team_batches.h"
 
 namespace ada::train {
 namespace {
@@ -68,15 +68,12 @@ class LossGradient {
 // part of it.
 template <class Visit>
 void ForMicroBatches(const config::Config& config, Batches& batches, graph::Graph& graph,
-                     backend::Pass pass, int rows, const Team* team, Visit visit) {
+                     backend::Pass pass, int rows, const Team& team, Visit visit) {
   const int micro = config.data.batch_size / config.train.accumulate;
   int fed = 0;
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
-    ada::Share part{0, std::min<int>(micro, rows - first)};
-    if (team != nullptr) {
-      pass.whole_rows = static_cast<int>(part.count);
-      part = ShareOf(part.count, team->ranks(), team->rank());
-    }
+    pass.whole_rows = std::min<int>(micro, rows - first);
+    const ada::Share part = team.ShareOf(pass.whole_rows);
     pass.rows = static_cast<int>(part.count), pass.first_row = part.first;
     const Batches::Rows seen = batches.Feed(graph, fed, pass.rows);
     fed += pass.rows;
@@ -88,20 +85,17 @@ void ForMicroBatches(const config::Config& config, Batches& batches, graph::Grap
 }  // namespace
 
 double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
-                            backend::Backend& backend, Team* team) {
-  data::LoaderSpec loader = TrainLoader(config, data);
-  if (team != nullptr) loader = PartOf(std::move(loader), config, *team, 1);
+                            backend::Backend& backend, Team& team) {
   // On the host, where the labels are read.
-  Batches batches(backend, data.train, loader, Batches::Residence::kHost);
+  const std::unique_ptr<Batches> made = MakeBatchesOfTeam(
+      backend, data.train, TrainLoader(config, data), Batches::Residence::kHost, config, team, 1);
+  Batches& batches = *made;
   backend::Pass pass;
   pass.seed = config.seed;
-  int rows = batches.Next();
-  pass.loss_terms = batches.terms();
-  if (team != nullptr) {
-    rows = batches.whole_rows();
-    const std::vector<std::int64_t> all = backend::GatherAll(team->all(), pass.loss_terms);
-    pass.loss_terms = std::accumulate(all.begin(), all.end(), std::int64_t{0});
-  }
+  batches.Next();
+  const int rows = batches.whole_rows();
+  const std::vector<std::int64_t> terms = backend::GatherAll(team.all(), batches.terms());
+  pass.loss_terms = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
   graph.RefreshWeights(pass);
   double largest = 0;
   if (config.task != Task::kClassification) {
@@ -110,7 +104,7 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
                     [&](const backend::Pass& now, const Batches::Rows&) {
                       largest = std::max(largest, gradient.Largest(now));
                     });
-    return team == nullptr ? largest : backend::LargestOfAll(team->all(), largest);
+    return backend::LargestOfAll(team.all(), largest);
   }
   std::vector<float> logits;
   ForMicroBatches(config, batches, graph, pass, rows, team,
@@ -126,7 +120,7 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
                       if (of_row > largest) largest = of_row;
                     }
                   });
-  return team == nullptr ? largest : backend::LargestOfAll(team->all(), largest);
+  return backend::LargestOfAll(team.all(), largest);
 }
 
 double NarrowestGradient(const graph::Graph& graph) {

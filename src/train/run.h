@@ -15,8 +15,8 @@ namespace ada::train {
 struct RunOptions {
   bool resume = false, overwrite = false;
   bool progress = true;  // the progress line, on a terminal
-  // The processes that share the run; null: there is this one. Each calls Train.
-  parallel::World* world = nullptr;
+  parallel::World* world =
+      &parallel::Alone();             // the processes that share the run: each calls Train
   std::string program = "ada-train";  // as it was called
 };
 
@@ -105,6 +105,6 @@ std::int64_t StepOfWeights(const std::string& path);
 struct Version {
   std::string name, value;
 };
-std::vector<Version> Versions(const parallel::World* world = nullptr);
+std::vector<Version> Versions(const parallel::World& world = parallel::Alone());
 
 }  // namespace ada::train

@@ -19,12 +19,12 @@ std::optional<int> Session::Run() {
   LogDiagnostics();
   const bool may_reside =
       p_.graph.label_memory() != nullptr && ResidenceOf(p_.config) == Batches::Residence::kAnywhere;
-  if (may_reside && !batches_.resident())
+  if (may_reside && !batches_->resident())
     p_.log.Info("training images stay on the host: " +
-                (batches_.why_on_host().empty()
+                (batches_->why_on_host().empty()
                      ? "they would take more than half of the device's free memory"
-                     : batches_.why_on_host()) +
-                (batches_.as_bytes() ? "; they go to the device as bytes" : ""));
+                     : batches_->why_on_host()) +
+                (batches_->as_bytes() ? "; they go to the device as bytes" : ""));
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
     // A kill within the last evaluation costs no step of training. A run that is extended later
@@ -43,7 +43,7 @@ std::optional<int> Session::Run() {
   if (checkpoint_step_ != trainer_.steps()) Checkpoint();
   progress_.Clear();
   if (end == End::kSwitch) {
-    if (p_.team != nullptr) p_.team->AllGatherText("");  // nobody reads before it is written
+    p_.team.AllGatherText("");  // nobody reads before it is written
     return std::nullopt;
   }
   if (end != End::kSignal) FailTraining(end);
@@ -57,9 +57,7 @@ std::optional<int> Session::Run() {
 }
 
 std::string Session::ResumeCommand() const {
-  const std::string ranks =
-      p_.team == nullptr ? "" : "mpirun -n " + std::to_string(p_.team->ranks()) + " ";
-  return ranks + ShellWord(p_.program) + " train --resume " + ShellPath(p_.folder);
+  return p_.team.launcher() + ShellWord(p_.program) + " train --resume " + ShellPath(p_.folder);
 }
 
 void Session::FailTraining(End end) {
@@ -85,7 +83,7 @@ Session::End Session::Loop() {
     timed_images_ += r.images;
     skipped_ += r.skipped ? 1 : 0;
     if (average_ && !r.skipped) average_->AfterUpdate(optimizer_.updates());
-    NoteBroken("train", BrokenOfAll(batches_.broken()));
+    NoteBroken("train", BrokenOfAll(batches_->broken()));
     ShowProgress(r);
     if (r.logged) Timing(r);
     if (r.logged || images_ == r.images) LogDiagnostics();
@@ -109,9 +107,8 @@ Session::End Session::Loop() {
 Session::Outside Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;
   const Outside mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
-  if (p_.team == nullptr) return mine;
   Outside agreed;
-  for (const Outside& one : backend::GatherAll(p_.team->all(), mine)) {
+  for (const Outside& one : backend::GatherAll(p_.team.all(), mine)) {
     if (agreed.signal == 0) agreed.signal = one.signal;
     agreed.time_is_up = agreed.time_is_up || one.time_is_up;
   }
@@ -176,14 +173,14 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
                                            TokensOfSample());
     EvaluationCallbacks callbacks;
     callbacks.metrics = metrics.get();
-    const std::int64_t ranks = p_.team == nullptr ? 1 : p_.team->ranks();
+    const std::int64_t ranks = p_.team.ranks();
     callbacks.after_batch = [&](std::int64_t images) {
       progress.Update(std::min(images * ranks, dataset.images()));
     };
     return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), callbacks, p_.team);
   }();
   NoteBroken(split, BrokenOfAll(e.broken));
-  if (p_.team != nullptr && metrics) JoinMetrics(*p_.team, *metrics);
+  if (metrics) JoinMetrics(p_.team, *metrics);
   if (!writes()) return;
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});

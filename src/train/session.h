@@ -48,7 +48,7 @@ struct SessionParts {
   telemetry::Log& log;
   bool progress;
   int threads;
-  Team* team = nullptr;                // of a run of one process: null
+  Team& team = Team::OfOne();
   std::string program = "ada-train";   // as it was called
   std::optional<Elapsed> before = {};  // of the run's sessions before this one, in this process
 };
@@ -76,9 +76,7 @@ class Session {
   std::optional<int> Run();
   std::int64_t steps() const { return trainer_.steps(); }
   Elapsed elapsed() const { return {start_, training_seconds_, images_}; }
-  const DistributedGradients* distributed() const {
-    return distributed_.get();
-  }  // null: of one process
+  const DistributedGradients& distributed() const { return distributed_; }
 
  private:
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal, kSwitch };
@@ -89,7 +87,7 @@ class Session {
   };
   Outside Agreed() const;
   std::string ResumeCommand() const;  // as it must be typed
-  bool writes() const { return p_.team == nullptr || p_.team->writes(); }
+  bool writes() const { return p_.team.writes(); }
   // Broken images of all processes, in their order.
   std::vector<data::BrokenImage> BrokenOfAll(const std::vector<data::BrokenImage>& mine);
   void GatherLayerStates();
@@ -128,12 +126,12 @@ class Session {
 
   SessionParts p_;
   telemetry::Recorder recorder_;
-  Batches batches_;
+  std::unique_ptr<Batches> batches_;
   optim::Optimizer optimizer_;
   std::unique_ptr<Probe> probe_;                    // null: log.probe_every is 0
   std::unique_ptr<Dump> dump_;                      // null: nothing is dumped
   std::unique_ptr<OperandWhatIf> operand_what_if_;  // null: log.what_if has no block-scaled format
-  std::unique_ptr<DistributedGradients> distributed_;  // null where the run has one process
+  DistributedGradients distributed_;
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;

@@ -43,11 +43,10 @@ struct PhaseSeconds {
 class Trainer {
  public:
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
-  // `shared`: null where the run has one process.
   Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
           scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-          std::vector<StepObserver*> observers, std::int64_t total_steps, Team* team = nullptr,
-          DistributedGradients* distributed = nullptr);
+          std::vector<StepObserver*> observers, std::int64_t total_steps,
+          DistributedGradients& distributed, Team& team);
 
   StepResult Step();
 
@@ -69,8 +68,6 @@ class Trainer {
   backend::Pass MakePass(const StepResult& result) const;
   void SendLayerScales();
   void Gradients(int rows, backend::Pass pass);
-  ada::Share PartOf(int rows) const;
-  void JoinGradients(const backend::Pass& pass, bool last);
   void JoinCounts(const backend::Pass& pass);
   backend::LossResult Loss();
   scaling::ScaleUpdate Update(StepResult& result, const backend::Pass& pass);
@@ -88,8 +85,8 @@ class Trainer {
   optim::Optimizer& optimizer_;
   StepLog& log_;
   StepObservers observers_;
-  Team* team_;
-  DistributedGradients* distributed_;
+  DistributedGradients& distributed_;
+  Team& team_;
   std::int64_t terms_ = 0;  // of the present batch, of all processes
   bool joined_ = false;     // so are the counts of the present pass
   std::int64_t steps_per_epoch_, total_steps_;

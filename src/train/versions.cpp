@@ -12,7 +12,7 @@
 
 namespace ada::train {
 
-std::vector<Version> Versions(const parallel::World* world) {
+std::vector<Version> Versions(const parallel::World& world) {
   const std::string cuda = backend::CudaVersions();
   std::vector<Version> all = {{"ada-train", ADA_VERSION},
                               {"commit", ADA_COMMIT},
@@ -26,7 +26,7 @@ std::vector<Version> Versions(const parallel::World* world) {
                               {"cuda", cuda}};
   const std::string mpi = parallel::LibraryName();
   if (!mpi.empty()) all.push_back({"mpi", mpi});
-  if (world != nullptr) all.push_back({"processes", parallel::DescribeProcesses(*world)});
+  if (world.ranks() > 1) all.push_back({"processes", parallel::DescribeProcesses(world)});
   return all;
 }
 

@@ -145,7 +145,7 @@ class MpiWorld final : public World {
 }  // namespace
 
 std::unique_ptr<World> StartWorld() {
-  if (!WasLaunched()) return nullptr;
+  if (!WasLaunched()) return MakeWorldOfOne();
   int provided = MPI_THREAD_SINGLE, rank = 0, ranks = 1;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     throw DeviceError("MPI cannot be started (" + NameOfLibrary() + ")");
@@ -154,7 +154,7 @@ std::unique_ptr<World> StartWorld() {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks == 1) {
     MPI_Finalize();
-    return nullptr;
+    return MakeWorldOfOne();
   }
   if (provided < MPI_THREAD_MULTIPLE)
     throw DeviceError("the MPI library (" + NameOfLibrary() +

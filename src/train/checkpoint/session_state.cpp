@@ -12,6 +12,7 @@
 #include "scaling/rules/state_text.h"
 #include "train/checkpoint/restore.h"
 #include "train/class_weights.h"
+#include "train/distributed/team_batches.h"
 #include "train/initial_scale.h"
 #include "train/observe/layer_overflow.h"
 #include "train/run.h"
@@ -31,16 +32,6 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
           .confusion = config.task == Task::kSegmentation,
           .losses = config.task == Task::kDetection,
           .best_by_loss = DecidesByLoss(config)};
-}
-
-data::LoaderSpec LoaderOf(const SessionParts& p) {
-  data::LoaderSpec spec = TrainLoader(p.config, p.data);
-  return p.team == nullptr ? spec : PartOf(std::move(spec), p.config, *p.team, p.threads);
-}
-
-std::unique_ptr<DistributedGradients> MakeDistributed(const SessionParts& p) {
-  if (p.team == nullptr) return nullptr;
-  return std::make_unique<DistributedGradients>(p.config.parallel, *p.team, p.graph, p.backend);
 }
 
 std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
@@ -94,22 +85,23 @@ std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epo
 
 Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& from)
     : p_(parts),
-      batches_(parts.backend, parts.data.train, LoaderOf(parts),
-               parts.team == nullptr ? ResidenceOf(parts.config) : Batches::Residence::kHost),
+      batches_(MakeBatchesOfTeam(parts.backend, parts.data.train,
+                                 TrainLoader(parts.config, parts.data), ResidenceOf(parts.config),
+                                 parts.config, parts.team, parts.threads)),
       optimizer_(parts.backend, UpdateRuleOf(parts.config),
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
       probe_(MakeProbe(parts)),
       dump_(MakeDump(parts)),
       operand_what_if_(MakeOperandWhatIf(parts)),
-      distributed_(MakeDistributed(parts)),
+      distributed_(parts.config, parts.team, parts.graph, parts.backend),
       step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
                 probe_.get(), operand_what_if_.get(), parts.team),
-      steps_per_epoch_(batches_.batches_per_epoch()),
+      steps_per_epoch_(batches_->batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
-      trainer_(parts.config, parts.graph, batches_, parts.policy, optimizer_, step_log_,
+      trainer_(parts.config, parts.graph, *batches_, parts.policy, optimizer_, step_log_,
                Existing({probe_.get(), dump_.get(), operand_what_if_.get()}), total_steps_,
-               parts.team, distributed_.get()),
+               distributed_, parts.team),
       evaluator_(parts.config, parts.data.image, parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       input_facts_(FactsForCheckpoints(parts)),
@@ -155,11 +147,9 @@ void Session::ChooseStart() {
 void Session::Restore(const ResumePoint& from) {
   const CheckpointState& s = from.state;
   telemetry::CheckLogs(p_.folder, s.lengths);
-  const bool own_states = p_.team != nullptr && !p_.team->writes();
   const bool switched =
       s.step < total_steps_ && config::LastStepAsAt(p_.whole.precision, s.step) == s.step;
-  RestoreParts(from, own_states ? p_.team->rank() : 0, switched, p_.graph, optimizer_, p_.policy,
-               p_.backend);
+  RestoreParts(from, p_.team.rank(), switched, p_.graph, optimizer_, p_.policy, p_.backend);
   if (average_)
     LoadCheckpointTensors(from.stem, average_->graph(), nullptr, p_.backend, kAveragePrefix);
   step_log_.LoadScenarios(s.scenarios);
@@ -210,7 +200,7 @@ CheckpointState Session::State() {
 // Where each process decides on its own it has states of its own.
 void Session::GatherLayerStates() {
   layer_states_.clear();
-  if (p_.team == nullptr || p_.team->decides_together()) return;
+  if (p_.team.decides_together()) return;
   std::string text;  // a line a layer: name, then keys and values, between tabs
   for (const graph::ScalePoint& point : p_.graph.scales()) {
     if (point.scaler == nullptr) continue;
@@ -219,8 +209,8 @@ void Session::GatherLayerStates() {
       text += '\t' + key + '\t' + value;
     text += '\n';
   }
-  const std::vector<std::string> all = p_.team->AllGatherText(text);
-  for (int rank = 1; rank < p_.team->ranks(); ++rank) {
+  const std::vector<std::string> all = p_.team.AllGatherText(text);
+  for (int rank = 1; rank < p_.team.ranks(); ++rank) {
     std::istringstream lines(all[static_cast<std::size_t>(rank)]);
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words(line);

@@ -9,10 +9,10 @@
 
 namespace ada::train {
 
-// Collective. Throws, in all processes, an error that names the first process that differs from
-// rank 0 and in what: ConfigError (configuration; places of files and threads are each one's own),
-// DataError (images, labels, where the run goes on, weights), DeviceError (program, instruction
-// set).
+// Collective; one process agrees with itself. Throws, in all processes, an error that names the
+// first process that differs from rank 0 and in what: ConfigError (configuration; places of files
+// and threads are each one's own), DataError (images, labels, where the run goes on, weights),
+// DeviceError (program, instruction set).
 void CheckConfigConsistency(const config::Config& config, Team& team);
 void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::Backend& backend,
                       std::int64_t step, Team& team);

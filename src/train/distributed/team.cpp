@@ -5,21 +5,43 @@
 #include "core/error.h"
 
 namespace ada::train {
+namespace {
+
+// parallel.ranks asks for `wanted` processes.
+std::string OtherRanksText(const parallel::World& world, int wanted) {
+  const std::string there = std::to_string(world.ranks()), asked = std::to_string(wanted);
+  const std::string start = "mpirun -n " + asked;
+  if (world.ranks() > 1)
+    return "parallel.ranks: " + asked + ", and " + there +
+           " processes were started; expected as many (" + start +
+           "), or --set parallel.ranks=" + there;
+  return "parallel.ranks: " + asked + ", and this is one process; start it with " + start + " (" +
+         (parallel::LibraryName().empty() ? "with a build that has MPI: tools/build.sh --mpi"
+                                          : "or srun") +
+         "), or say --set parallel.ranks=1";
+}
+
+}  // namespace
 
 Team::Team(parallel::World& world, const config::ParallelConfig& config)
     : world_(world),
       decides_together_(config.statistics == config::SharedStatistics::kGlobal),
       joins_norms_(config.sync_batch_norm),
+      ranks_to_keep_(config.ranks),
       all_(world),
       norms_(world),
       peers_(*this) {
   if (config.ranks > 0 && config.ranks != world.ranks())
-    throw ConfigError("parallel.ranks: " + std::to_string(config.ranks) + ", and " +
-                      std::to_string(world.ranks()) +
-                      " processes were started; expected as many (mpirun -n " +
-                      std::to_string(config.ranks) +
-                      "), or --set parallel.ranks=" + std::to_string(world.ranks()));
+    throw ConfigError(OtherRanksText(world, config.ranks));
   world.SetTimeout(config.timeout_seconds);
+  if (world.ranks() == 1) return;
+  ranks_to_keep_ = world.ranks();
+  launcher_ = "mpirun -n " + std::to_string(world.ranks()) + " ";
+}
+
+Team& Team::OfOne() {
+  static Team one(parallel::Alone(), {});
+  return one;
 }
 
 std::vector<std::string> Team::AllGatherText(const std::string& mine) {
@@ -27,20 +49,13 @@ std::vector<std::string> Team::AllGatherText(const std::string& mine) {
       backend::GatherAll(all_, static_cast<std::uint64_t>(mine.size()));
   const std::uint64_t most = *std::max_element(sizes.begin(), sizes.end());
   if (most == 0) return std::vector<std::string>(sizes.size());
-  std::vector<char> padded(most);
-  std::copy(mine.begin(), mine.end(), padded.begin());
-  const std::vector<char> all = backend::GatherAll(all_, padded);
+  std::vector<char> padded(mine.begin(), mine.end());
+  padded.resize(most);
+  const std::vector<char> all = backend::GatherAll(all_, std::move(padded));
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < sizes.size(); ++rank)
     texts.emplace_back(all.data() + rank * most, sizes[rank]);
   return texts;
-}
-
-data::LoaderSpec PartOf(data::LoaderSpec spec, const config::Config& config, const Team& team,
-                        int threads) {
-  spec.part = {team.rank(), team.ranks(), config.data.batch_size / config.train.accumulate};
-  if (!config.data.workers) spec.workers = std::min(spec.workers, std::max(1, threads));
-  return spec;
 }
 
 void CheckParts(const config::Config& config, std::int64_t images, const Team& team) {

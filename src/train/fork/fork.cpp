@@ -79,7 +79,10 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   StepLog step_log(config, *graph, std::string(policy->name()), recorder, log, nullptr);
   const std::int64_t per_epoch = batches.batches_per_epoch();
   const std::int64_t total = TotalSteps(config, per_epoch);
-  Trainer trainer(config, *graph, batches, *policy, optimizer, step_log, {}, total);
+  Team& team = Team::OfOne();
+  DistributedGradients gradients(config, team, *graph, backend);
+  Trainer trainer(config, *graph, batches, *policy, optimizer, step_log, {}, total, gradients,
+                  team);
   if (from_) {
     const CheckpointState& s = from_->state;
     RestoreParts(*from_, 0, switched_, *graph, optimizer, *policy, backend);
@@ -90,7 +93,7 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   } else {
     graph::Initialize(*graph, config.model.init, config.seed, backend);
     if (policy->AwaitsStart()) {
-      const double largest = LargestLogitGradient(config, data_, *graph, backend);
+      const double largest = LargestLogitGradient(config, data_, *graph, backend, team);
       policy->Start(scaling::ChooseStart(config.scaling, largest, NarrowestGradient(*graph)).scale);
       graph::Initialize(*graph, config.model.init, config.seed, backend);
     }

@@ -50,7 +50,7 @@ bool IsDue(std::int64_t every, std::int64_t step) {
 
 StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
                  telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
-                 const OperandWhatIf* operands, const Team* team)
+                 const OperandWhatIf* operands, const Team& team)
     : config_(config),
       graph_(graph),
       policy_(policy),
@@ -166,12 +166,12 @@ EventTensor StepLog::FirstNotFinite() const {
 // With several processes, the one whose part of the tensor holds its largest magnitude; "": all.
 std::string StepLog::WhoHas(std::size_t point) const {
   const int rank = largest_at_.empty() ? graph_.roundings()[point].largest_at : largest_at_[point];
-  return team_ == nullptr || rank < 0 ? "" : team_->NameOf(rank);
+  return rank < 0 ? "" : team_.NameOf(rank);
 }
 
 StepNews StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
   news_ = {};
-  if (team_ != nullptr && !team_->writes()) return news_;
+  if (!team_.writes()) return news_;
   const EventTensor first = r.overflow || !std::isfinite(r.loss) ? FirstNotFinite() : EventTensor();
   events_.Targets(r);
   events_.Loss(r, first);

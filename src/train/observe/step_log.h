@@ -37,11 +37,10 @@ struct UpdateRow {
 
 class StepLog {
  public:
-  // `probe`, `operands`: null where there are none. `team`: null where the run has one process; of
-  // several one writes.
+  // `probe`, `operands`: null where there are none. One process of the team writes.
   StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
           telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
-          const OperandWhatIf* operands = nullptr, const Team* team = nullptr);
+          const OperandWhatIf* operands = nullptr, const Team& team = Team::OfOne());
 
   // A step of log.every, or one that is probed, dumped or has histograms.
   bool Logs(std::int64_t step) const;
@@ -98,7 +97,7 @@ class StepLog {
   StepEvents events_;
   const Probe* probe_;
   const OperandWhatIf* operands_;
-  const Team* team_;
+  const Team& team_;
   std::vector<LayerRounding> layer_roundings_;
   std::deque<what_if::Scenario> scenarios_;  // one a log.what_if entry of no blocks
   std::vector<TensorStats> sums_;            // by rounding point, with several micro-batches
