@@ -13,6 +13,7 @@
 #include "train/evaluate/evaluator.h"
 #include "train/measure.h"
 #include "train/memory_need.h"
+#include "train/resident_batches.h"
 #include "train/run.h"
 #include "train/session.h"
 #include "train/unused_globs.h"
@@ -81,7 +82,7 @@ std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::G
 // Whether a device may keep the images at all.
 bool MayReside(const config::Config& config, const data::DatasetInfo& info) {
   const data::LoaderSpec spec = TrainLoader(config, {});
-  return info.found ? ResidentData::WhyNot(info.found->train, spec).empty()
+  return info.found ? ResidentBatches::WhyNot(info.found->train, spec).empty()
                     : !spec.changes.any() && !spec.changes.crops();
 }
 
@@ -92,7 +93,7 @@ std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInf
   backend::ImageSourceSpec source;
   source.image = {1, info.height, info.width, info.channels};
   std::uint64_t bytes = 0;
-  const bool trains = ResidenceOf(config) == Batches::Residence::kAnywhere;
+  const bool trains = ResidenceOf(config) == Residence::kAnywhere;
   for (const std::int64_t images : {trains ? info.train : 0, info.validation, info.test}) {
     source.images = images;
     if (images > 0) bytes += chosen.backend->ImageSourceBytes(source);

@@ -88,7 +88,7 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
                             backend::Backend& backend, Team& team) {
   // On the host, where the labels are read.
   const std::unique_ptr<Batches> made = MakeBatchesOfTeam(
-      backend, data.train, TrainLoader(config, data), Batches::Residence::kHost, config, team, 1);
+      backend, data.train, TrainLoader(config, data), Residence::kHost, config, team, 1);
   Batches& batches = *made;
   backend::Pass pass;
   pass.seed = config.seed;

@@ -18,7 +18,7 @@ std::optional<int> Session::Run() {
   ReportStart();
   LogDiagnostics();
   const bool may_reside =
-      p_.graph.label_memory() != nullptr && ResidenceOf(p_.config) == Batches::Residence::kAnywhere;
+      p_.graph.label_memory() != nullptr && ResidenceOf(p_.config) == Residence::kAnywhere;
   if (may_reside && !batches_->resident())
     p_.log.Info("training images stay on the host: " +
                 (batches_->why_on_host().empty()

@@ -57,7 +57,7 @@ struct SessionParts {
 std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
 // Where the images of training lie: a probe reads them on the host.
-Batches::Residence ResidenceOf(const config::Config& config);
+Residence ResidenceOf(const config::Config& config);
 
 class Session {
  public:

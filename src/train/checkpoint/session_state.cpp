@@ -67,9 +67,9 @@ std::vector<StepObserver*> Existing(std::vector<StepObserver*> observers) {
 
 }  // namespace
 
-Batches::Residence ResidenceOf(const config::Config& config) {
+Residence ResidenceOf(const config::Config& config) {
   const bool read = config.log.probe_every > 0 || config.log.dump_on != config::DumpOn::kNever;
-  return read ? Batches::Residence::kHost : Batches::Residence::kAnywhere;
+  return read ? Residence::kHost : Residence::kAnywhere;
 }
 
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {

@@ -5,15 +5,15 @@
 namespace ada::train {
 
 std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,
-                                           data::LoaderSpec spec, Batches::Residence residence,
+                                           data::LoaderSpec spec, Residence residence,
                                            const config::Config& config, const Team& team,
                                            int threads) {
   if (team.ranks() > 1) {
     spec.part = {team.rank(), team.ranks(), config.data.batch_size / config.train.accumulate};
     if (!config.data.workers) spec.workers = std::min(spec.workers, std::max(1, threads));
-    residence = Batches::Residence::kHost;
+    residence = Residence::kHost;
   }
-  return std::make_unique<Batches>(backend, dataset, spec, residence);
+  return MakeBatches(backend, dataset, spec, residence);
 }
 
 }  // namespace ada::train

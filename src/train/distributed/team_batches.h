@@ -13,7 +13,7 @@ namespace ada::train {
 // `threads`: that the process has. Several processes make their parts on the host, with no more
 // workers than threads where data.workers does not say how many; `residence` is for one.
 std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,
-                                           data::LoaderSpec spec, Batches::Residence residence,
+                                           data::LoaderSpec spec, Residence residence,
                                            const config::Config& config, const Team& team,
                                            int threads);
 

@@ -44,7 +44,7 @@ Evaluator::Evaluator(const config::Config& config, const Shape& image, backend::
 
 Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSpec& spec) {
   std::unique_ptr<Batches>& kept = batches_[&dataset];
-  if (!kept) kept = std::make_unique<Batches>(backend_, dataset, spec);
+  if (!kept) kept = MakeBatches(backend_, dataset, spec);
   kept->Seek(0, 0);
   return *kept;
 }

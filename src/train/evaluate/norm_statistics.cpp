@@ -96,7 +96,7 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
   data::LoaderSpec spec = EvaluationLoader(config_, data_);
   spec.batch_size = config_.data.batch_size / config_.train.accumulate;
   const std::unique_ptr<Batches> made =
-      MakeBatchesOfTeam(backend_, data_.train, spec, Batches::Residence::kHost, config_, team_, 1);
+      MakeBatchesOfTeam(backend_, data_.train, spec, Residence::kHost, config_, team_, 1);
   Batches& batches = *made;
   backend::Pass pass;
   pass.seed = config_.seed;

@@ -70,18 +70,19 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   backend::Backend& backend = *chosen.backend;
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(TrainGraph(config, data_.image, *policy), backend);
-  Batches batches(backend, data_.train, TrainLoader(config, data_), Batches::Residence::kHost);
+  const std::unique_ptr<Batches> batches =
+      MakeBatches(backend, data_.train, TrainLoader(config, data_), Residence::kHost);
   optim::Optimizer optimizer(backend, UpdateRuleOf(config),
                              OptimizedParameters(config.optimizer, *graph), config.train.clip_norm,
                              WatchedRoundings(*graph));
   telemetry::Recorder recorder;  // that writes nothing
   telemetry::Log log(telemetry::LogLevel::kError);
   StepLog step_log(config, *graph, std::string(policy->name()), recorder, log, nullptr);
-  const std::int64_t per_epoch = batches.batches_per_epoch();
+  const std::int64_t per_epoch = batches->batches_per_epoch();
   const std::int64_t total = TotalSteps(config, per_epoch);
   Team& team = Team::OfOne();
   DistributedGradients gradients(config, team, *graph, backend);
-  Trainer trainer(config, *graph, batches, *policy, optimizer, step_log, {}, total, gradients,
+  Trainer trainer(config, *graph, *batches, *policy, optimizer, step_log, {}, total, gradients,
                   team);
   if (from_) {
     const CheckpointState& s = from_->state;
