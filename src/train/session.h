@@ -20,6 +20,7 @@
 #include "train/evaluate/norm_statistics.h"
 #include "train/input_facts.h"
 #include "train/observe/dump.h"
+#include "train/observe/operand_what_if.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_log.h"
 #include "train/signals.h"

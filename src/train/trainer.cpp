@@ -32,7 +32,10 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       policy_(policy),
       optimizer_(optimizer),
       log_(log),
+      schedule_(config),
       observers_(std::move(observers)),
+      counts_(graph),
+      facts_(graph, counts_),
       distributed_(distributed),
       team_(team),
       steps_per_epoch_(batches.batches_per_epoch()),
@@ -42,10 +45,11 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       tensor_amax_(graph.scaled_tensors().size()) {}
 
 StepResult Trainer::Step() {
-  StepResult r;
+  Attempt attempt(counts_);
+  StepResult& r = attempt.result;
   r.step = ++step_;
   r.epoch = (step_ - 1) / steps_per_epoch_ + 1;
-  r.logged = log_.Logs(step_);
+  r.logged = schedule_.Logs(step_);
   r.scale = policy_.Scale();
   request_ = policy_.RequiredStats();
   const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
@@ -71,12 +75,12 @@ StepResult Trainer::Step() {
 
   // 3. Update the masters, or leave them: the policy has said what an overflow leads to, and is
   // told how the attempt ended.
-  const scaling::ScaleUpdate update = Update(r, pass);
-  Finish(r, update);
+  Update(attempt, pass);
+  Finish(attempt);
   Lap(seconds_.update);
 
   // 4. Write down what happened and why.
-  observers_.Conclude(log_.Write(r, update));
+  observers_.Conclude(log_.Write(attempt));
   UpdateTensorScales();
   Lap(seconds_.log);
   return r;
@@ -84,8 +88,8 @@ StepResult Trainer::Step() {
 
 backend::Pass Trainer::MakePass(const StepResult& result) const {
   backend::Pass pass;
-  pass.bins = log_.TakesHistograms(step_);
-  pass.count = log_.Counts(step_) || request_.edge > 0;
+  pass.bins = schedule_.TakesHistograms(step_);
+  pass.count = schedule_.Counts(step_) || request_.edge > 0;
   if (request_.edge > 0) pass.edge = request_.edge;
   pass.loss_scale = static_cast<float>(result.scale);
   pass.part = distributed_.are_parts();
@@ -134,7 +138,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
         last && distributed_.FinishOnHost(pass, batches_.rows(), batches_.whole_rows());
     if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
     if (request_.layers) optimizer_.Look();
-    if (several) log_.AddMicroBatch(pass);
+    if (several) counts_.Add(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
     observers_.EndMicroBatch({seen, pass});
@@ -153,7 +157,8 @@ void Trainer::JoinCounts(const backend::Pass& pass) {
 
 // Asks for everything that is still to be done, then waits for it: once a step. What the policy
 // makes of the attempt is what was done.
-scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
+void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
+  StepResult& r = attempt.result;
   optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
   Lap(seconds_.update);
   const ada::Share part = team_.ShareOf(config_.data.batch_size / config_.train.accumulate);
@@ -161,18 +166,16 @@ scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   Lap(seconds_.data);
   JoinCounts(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
-  if (log_.CountsUpdates(step_)) log_.TakeUpdates(optimizer_.Stats());
-  if (distributed_.narrow() && r.logged)
-    log_.TakeTransport(distributed_.LostInTransport(), distributed_.format(), distributed_.scale());
-  scaling::ScaleUpdate update = policy_.Update(OutcomeOf(r, outcome));
-  ADA_CHECK((update.action != scaling::Action::kSkip) == outcome.updated);
-  return update;
+  if (schedule_.CountsUpdates(step_)) attempt.kept = optimizer_.Stats();
+  if (distributed_.narrow() && r.logged) attempt.transport = distributed_.LostInTransport();
+  attempt.update = policy_.Update(OutcomeOf(r, outcome));
+  ADA_CHECK((attempt.update.action != scaling::Action::kSkip) == outcome.updated);
 }
 
 backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_overflow) const {
   backend::UpdatePlan plan;
   plan.step.lr = r.lr, plan.step.seed = config_.seed;
-  plan.largest = request_.amax, plan.count = log_.CountsUpdates(step_);
+  plan.largest = request_.amax, plan.count = schedule_.CountsUpdates(step_);
   if (on_overflow != scaling::Action::kSanitize) return plan;
   plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
   // The largest value that a scaled gradient has, unscaled; where fp32, in which weight gradients
@@ -207,13 +210,15 @@ scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutc
   scaling::StepOutcome attempt;
   attempt.overflow = r.overflow;
   if (request_.amax) attempt.amax = static_cast<double>(outcome.largest);
-  if (request_.edge > 0) log_.CountEdge(attempt);
-  if (request_.layers) log_.FillLayerOverflow(attempt);
+  facts_.Fill(request_, attempt);
   return attempt;
 }
 
-void Trainer::Finish(StepResult& r, const scaling::ScaleUpdate& update) {
-  r.error = update.error.empty() ? log_.DecisionErrors() : update.error;
+void Trainer::Finish(Attempt& attempt) {
+  StepResult& r = attempt.result;
+  const scaling::ScaleUpdate& update = attempt.update;
+  if (r.overflow || !std::isfinite(r.loss)) r.not_finite = facts_.FirstNotFinite();
+  r.error = update.error.empty() ? facts_.DecisionErrors() : update.error;
   r.skipped = update.action == scaling::Action::kSkip;
   r.sanitized = update.action == scaling::Action::kSanitize && r.overflow;
   weights_changed_ = !r.skipped;

@@ -10,11 +10,11 @@
 #include "core/text.h"
 #include "graph/network/weights_file.h"
 #include "scaling/rules/state_text.h"
+#include "train/attempt/layer_overflow.h"
 #include "train/checkpoint/restore.h"
 #include "train/class_weights.h"
 #include "train/distributed/team_batches.h"
 #include "train/initial_scale.h"
-#include "train/observe/layer_overflow.h"
 #include "train/run.h"
 #include "train/session.h"
 

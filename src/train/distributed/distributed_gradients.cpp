@@ -125,7 +125,7 @@ void DistributedGradients::JoinStatistics(std::int64_t rows, std::int64_t whole)
   }
 }
 
-std::vector<DistributedGradients::Lost> DistributedGradients::LostInTransport() {
+DistributedGradients::Transport DistributedGradients::LostInTransport() {
   std::vector<TensorStats> mine;
   if (in_pass_) mine = in_pass_->Lost();
   for (std::size_t place = mine.size(); place < order_.size(); ++place)
@@ -143,7 +143,7 @@ std::vector<DistributedGradients::Lost> DistributedGradients::LostInTransport() 
     else
       lost.back().stats = CombinedStats(lost.back().stats, total);
   }
-  return lost;
+  return {std::move(lost), format_, scale_};
 }
 
 }  // namespace ada::train

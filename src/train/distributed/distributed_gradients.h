@@ -40,10 +40,13 @@ class DistributedGradients final : public graph::GradientTaker {
     std::string layer;
     TensorStats stats;
   };
+  struct Transport {
+    std::vector<Lost> lost;
+    NumberFormat format;
+    float scale = 1;  // that the gradients carried
+  };
   bool narrow() const { return narrow_; }
-  NumberFormat format() const { return format_; }
-  float scale() const { return scale_; }
-  std::vector<Lost> LostInTransport();
+  Transport LostInTransport();
 
   bool on_host() const { return on_host_.has_value(); }
   // For sums, on the host; where the backend makes them it does so during other work.

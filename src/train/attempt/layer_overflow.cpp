@@ -1,4 +1,4 @@
-#include "train/observe/layer_overflow.h"
+#include "train/attempt/layer_overflow.h"
 
 #include <cmath>
 #include <limits>
@@ -50,13 +50,12 @@ std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph
 }
 
 void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
-                       const std::function<const TensorStats&(std::size_t)>& stats_of,
-                       scaling::StepOutcome& attempt) {
+                       const BatchCounts& counts, scaling::StepOutcome& attempt) {
   for (const graph::ScalePoint& point : graph.scales())
     if (point.scaler != nullptr) attempt.layer_overflow[point.layer] = false;
   bool any = false;
   for (const LayerRounding& r : roundings)
-    if (!(stats_of(r.point).max_abs <= r.most)) attempt.layer_overflow[r.layer] = any = true;
+    if (!(counts.StatsOf(r.point).max_abs <= r.most)) attempt.layer_overflow[r.layer] = any = true;
   if (!attempt.overflow || any) return;
   for (auto& layer : attempt.layer_overflow) layer.second = true;
 }

@@ -2,13 +2,13 @@
 // (layerwise_dynamic): known on the host when an attempt is over, and to the optimizer before.
 #pragma once
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "backend/backend.h"
 #include "graph/graph.h"
 #include "scaling/policies/policy.h"
+#include "train/attempt/batch_counts.h"
 
 namespace ada::train {
 
@@ -23,9 +23,8 @@ std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph);
 std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph);
 
 // Fills layer_overflow for every layer that has a scale. All layers, where the attempt overflowed
-// and none can be named. stats_of: of the graph's i-th rounding.
+// and none can be named.
 void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
-                       const std::function<const TensorStats&(std::size_t)>& stats_of,
-                       scaling::StepOutcome& attempt);
+                       const BatchCounts& counts, scaling::StepOutcome& attempt);
 
 }  // namespace ada::train
