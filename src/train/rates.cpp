@@ -6,7 +6,7 @@
 #include "optim/schedule.h"
 #include "train/assemble.h"
 #include "train/run.h"
-#include "train/session.h"
+#include "train/steps.h"
 
 namespace ada::train {
 

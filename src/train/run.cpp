@@ -18,6 +18,7 @@
 #include "train/known_classes.h"
 #include "train/memory_need.h"
 #include "train/session.h"
+#include "train/steps.h"
 #include "train/unused_globs.h"
 
 namespace ada::train {

@@ -54,12 +54,6 @@ struct SessionParts {
   std::optional<Elapsed> before = {};  // of the run's sessions before this one, in this process
 };
 
-// Attempts of the whole run: epochs, or train.max_steps where that is less.
-std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
-std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
-// Where the images of training lie: a probe reads them on the host.
-Residence ResidenceOf(const config::Config& config);
-
 class Session {
  public:
   // Has the state that `from` holds, or a fresh one, in memory; no file has been changed. DataError

@@ -4,6 +4,11 @@
 
 namespace ada::train {
 
+Residence ResidenceOf(const config::Config& config) {
+  const bool read = config.log.probe_every > 0 || config.log.dump_on != config::DumpOn::kNever;
+  return read ? Residence::kHost : Residence::kAnywhere;
+}
+
 std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,
                                            data::LoaderSpec spec, Residence residence,
                                            const config::Config& config, const Team& team,

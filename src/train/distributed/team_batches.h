@@ -10,6 +10,9 @@
 
 namespace ada::train {
 
+// Where the images of training lie: a probe reads them on the host.
+Residence ResidenceOf(const config::Config& config);
+
 // `threads`: that the process has. Several processes make their parts on the host, with no more
 // workers than threads where data.workers does not say how many; `residence` is for one.
 std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,

@@ -18,7 +18,7 @@
 #include "train/initial_scale.h"
 #include "train/observe/step_log.h"
 #include "train/run.h"
-#include "train/session.h"
+#include "train/steps.h"
 #include "train/trainer.h"
 
 namespace ada::train {
