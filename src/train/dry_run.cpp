@@ -1,4 +1,6 @@
 // --dry-run: everything a run would make, made but not run: no memory of the network is touched.
+#include "train/dry_run.h"
+
 #include <algorithm>
 #include <ostream>
 #include <utility>
@@ -16,7 +18,6 @@
 #include "train/memory_need.h"
 #include "train/observe/probe.h"
 #include "train/resident_batches.h"
-#include "train/run.h"
 #include "train/steps.h"
 #include "train/unused_globs.h"
 #include "train/weight_average.h"

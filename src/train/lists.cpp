@@ -1,4 +1,6 @@
 // The lists that the command line offers.
+#include "train/lists.h"
+
 #include "core/blocks/block_format.h"
 #include "core/data_files.h"
 #include "core/error.h"
@@ -7,7 +9,6 @@
 #include "data/dataset.h"
 #include "graph/network/zoo.h"
 #include "scaling/policies/presets.h"
-#include "train/run.h"
 
 namespace ada::train {
 namespace {

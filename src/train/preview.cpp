@@ -1,4 +1,6 @@
 // `datasets --preview`: the first batch of training as a picture.
+#include "train/preview.h"
+
 #include <algorithm>
 #include <new>
 #include <ostream>
@@ -11,7 +13,6 @@
 #include "train/assemble.h"
 #include "train/evaluate/kept_inputs.h"
 #include "train/memory_need.h"
-#include "train/run.h"
 
 namespace ada::train {
 

@@ -1,11 +1,12 @@
 // The rates command.
+#include "train/rates.h"
+
 #include <algorithm>
 #include <ostream>
 
 #include "core/text.h"
 #include "optim/schedule.h"
 #include "train/assemble.h"
-#include "train/run.h"
 #include "train/steps.h"
 
 namespace ada::train {

@@ -8,8 +8,8 @@
 #include "scaling/rules/state_text.h"
 #include "train/checkpoint/restore.h"
 #include "train/class_weights.h"
-#include "train/run.h"
 #include "train/session.h"
+#include "train/versions.h"
 
 namespace ada::train {
 namespace {

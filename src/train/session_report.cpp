@@ -5,8 +5,8 @@
 #include "config/load.h"
 #include "core/text.h"
 #include "train/class_weights.h"
-#include "train/run.h"
 #include "train/session.h"
+#include "train/versions.h"
 
 namespace ada::train {
 

@@ -1,7 +1,8 @@
 // What this program is made of.
+#include "train/versions.h"
+
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
-#include "train/run.h"
 
 #ifndef ADA_VERSION
 #define ADA_VERSION "unknown"

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/run.h"
+#include "train/versions.h"
 
 namespace ada::train {
 namespace {

@@ -1,4 +1,6 @@
 // The evaluate command.
+#include "train/evaluate/evaluate.h"
+
 #include <optional>
 #include <ostream>
 
@@ -17,7 +19,6 @@
 #include "train/known_classes.h"
 #include "train/memory_need.h"
 #include "train/metrics/task_report.h"
-#include "train/run.h"
 #include "train/weight_average.h"
 
 namespace ada::train {

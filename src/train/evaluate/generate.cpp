@@ -1,4 +1,6 @@
 // The generate command.
+#include "train/evaluate/generate.h"
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -12,7 +14,6 @@
 #include "core/utf8.h"
 #include "train/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
-#include "train/run.h"
 #include "train/weight_average.h"
 
 namespace ada::train {

@@ -1,4 +1,6 @@
 // The predict command.
+#include "train/evaluate/predict.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +26,6 @@
 #include "train/input_facts.h"
 #include "train/known_classes.h"
 #include "train/metrics/photo_report.h"
-#include "train/run.h"
 #include "train/weight_average.h"
 
 namespace ada::train {

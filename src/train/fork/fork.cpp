@@ -14,10 +14,10 @@
 #include "train/checkpoint/restore.h"
 #include "train/checkpoint/weight_values.h"
 #include "train/class_weights.h"
+#include "train/evaluate/evaluated_weights.h"
 #include "train/fork/parts.h"
 #include "train/initial_scale.h"
 #include "train/observe/step_log.h"
-#include "train/run.h"
 #include "train/steps.h"
 #include "train/trainer.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "train/evaluate/predict.h"
 #include "train/metrics/prediction_folder.h"
-#include "train/run.h"
 
 namespace ada::train {
 

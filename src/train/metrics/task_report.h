@@ -8,10 +8,10 @@
 
 #include "telemetry/log.h"
 #include "train/assemble.h"
+#include "train/evaluate/evaluate.h"
 #include "train/evaluate/evaluator.h"
 #include "train/evaluate/outputs_file.h"
 #include "train/metrics/prediction_folder.h"
-#include "train/run.h"
 
 namespace ada::train {
 
