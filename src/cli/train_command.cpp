@@ -10,7 +10,7 @@
 #include "core/file.h"
 #include "core/shell_path.h"
 #include "telemetry/log.h"
-#include "train/dry_run.h"
+#include "train/plan/dry_run.h"
 #include "train/run.h"
 
 namespace ada::cli {

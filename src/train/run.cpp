@@ -12,14 +12,14 @@
 #include "core/run_in_parallel.h"
 #include "core/text.h"
 #include "telemetry/run_folder.h"
-#include "train/class_weights.h"
+#include "train/assemble/steps.h"
 #include "train/distributed/consistency_check.h"
 #include "train/evaluate/kept_inputs.h"
-#include "train/known_classes.h"
-#include "train/memory_need.h"
+#include "train/facts/class_weights.h"
+#include "train/facts/known_classes.h"
+#include "train/plan/memory_need.h"
+#include "train/plan/unused_globs.h"
 #include "train/session.h"
-#include "train/steps.h"
-#include "train/unused_globs.h"
 
 namespace ada::train {
 namespace {

@@ -10,10 +10,10 @@
 #include "core/error.h"
 #include "core/shell_path.h"
 #include "graph/network/weights_file.h"
+#include "train/assemble/initial_scale.h"
+#include "train/assemble/steps.h"
 #include "train/attempt/layer_overflow.h"
-#include "train/distributed/team_batches.h"
-#include "train/initial_scale.h"
-#include "train/steps.h"
+#include "train/batches/team_batches.h"
 
 namespace ada::train {
 namespace {

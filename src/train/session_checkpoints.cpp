@@ -6,10 +6,10 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "scaling/rules/state_text.h"
+#include "train/about/versions.h"
 #include "train/checkpoint/restore.h"
-#include "train/class_weights.h"
+#include "train/facts/class_weights.h"
 #include "train/session.h"
-#include "train/versions.h"
 
 namespace ada::train {
 namespace {

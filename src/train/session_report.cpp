@@ -4,9 +4,9 @@
 
 #include "config/load.h"
 #include "core/text.h"
-#include "train/class_weights.h"
+#include "train/about/versions.h"
+#include "train/facts/class_weights.h"
 #include "train/session.h"
-#include "train/versions.h"
 
 namespace ada::train {
 

@@ -11,7 +11,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/share.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 
 namespace ada::train {
 namespace {

@@ -14,7 +14,7 @@
 #include "scaling/policies/policy.h"
 #include "train/attempt/attempt.h"
 #include "train/attempt/attempt_facts.h"
-#include "train/batches.h"
+#include "train/batches/batches.h"
 #include "train/distributed/distributed_gradients.h"
 #include "train/observe/log_schedule.h"
 #include "train/observe/step_log.h"

@@ -12,8 +12,8 @@
 #include "cuda/on_both.h"
 #include "graph/graph.h"
 #include "scaling/policies/policies.h"
-#include "train/assemble.h"
-#include "train/batches.h"
+#include "train/assemble/assemble.h"
+#include "train/batches/batches.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {

@@ -6,7 +6,7 @@
 
 #include "config/load.h"
 #include "cuda/on_both.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {

@@ -11,7 +11,7 @@
 #include "data/augment.h"
 #include "data/loader.h"
 #include "on_both.h"
-#include "train/resident_batches.h"
+#include "train/batches/resident_batches.h"
 
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/backend_on_stream.h"

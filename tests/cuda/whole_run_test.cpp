@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda/run_lab.h"
-#include "train/batches.h"
+#include "train/batches/batches.h"
 
 namespace ada::backend::test {
 namespace {

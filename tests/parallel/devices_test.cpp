@@ -6,7 +6,7 @@
 #include <string>
 
 #include "parallel/thread_world.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 
 namespace ada::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "config/load.h"
 #include "telemetry/log.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/distributed/consistency_check.h"
 #include "train/distributed/team.h"
 #include "train/run.h"

@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "graph/graph.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/distributed/team.h"
 
 namespace ada::train {

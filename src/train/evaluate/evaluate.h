@@ -17,7 +17,7 @@ struct EvaluateOptions {
   bool progress = true;    // the progress line, on a terminal
 };
 // Prints split,images,loss,top1,top5 of a checkpoint as CSV, or
-// split,class,name,images,top1,top5,precision (of other tasks: metrics/task_report.h). `weights`:
+// split,class,name,images,top1,top5,precision (of other tasks: evaluate/task_report.h). `weights`:
 // either file of a checkpoint, or a safetensors file that has every parameter of the network;
 // empty: the network as model.init leaves it.
 void Evaluate(const config::Config& config, const std::string& weights,

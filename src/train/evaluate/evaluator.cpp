@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/share.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 
 namespace ada::train {
 

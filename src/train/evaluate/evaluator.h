@@ -14,7 +14,7 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "graph/graph.h"
-#include "train/batches.h"
+#include "train/batches/batches.h"
 #include "train/distributed/team.h"
 #include "train/metrics/metrics.h"
 

@@ -12,9 +12,9 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/utf8.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
-#include "train/weight_average.h"
+#include "train/evaluate/weight_average.h"
 
 namespace ada::train {
 namespace {

@@ -7,9 +7,9 @@
 #include "core/error.h"
 #include "graph/network/shapes.h"
 #include "telemetry/progress.h"
-#include "train/batches.h"
+#include "train/batches/batches.h"
+#include "train/batches/team_batches.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/distributed/team_batches.h"
 
 namespace ada::train {
 namespace {

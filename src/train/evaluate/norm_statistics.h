@@ -11,7 +11,7 @@
 #include "config/config.h"
 #include "graph/graph.h"
 #include "telemetry/log.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/distributed/team.h"
 
 namespace ada::train {

@@ -18,7 +18,7 @@ struct PredictOptions {
   std::string predictions;  // folder (metrics/prediction_folder.h); empty: none
 };
 // Prints the likeliest classes of each photo, or of each picture in a folder that stands in a
-// photo's place (JPEG, PNG, WebP; of other tasks metrics/photo_report.h), which is resized and
+// photo's place (JPEG, PNG, WebP; of other tasks evaluate/photo_report.h), which is resized and
 // cropped as images of an evaluation; where the configuration says nothing of that, as small as
 // covers the network's input, and its center. `weights`: as in Evaluate, not empty. Where they are
 // a checkpoint that knows its images the data set is not looked at. Photos that cannot be read are

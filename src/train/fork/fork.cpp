@@ -10,15 +10,15 @@
 #include "graph/network/weights_file.h"
 #include "scaling/policies/start_scale.h"
 #include "telemetry/recorder.h"
+#include "train/assemble/initial_scale.h"
+#include "train/assemble/steps.h"
 #include "train/attempt/layer_overflow.h"
 #include "train/checkpoint/restore.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/class_weights.h"
 #include "train/evaluate/evaluated_weights.h"
+#include "train/facts/class_weights.h"
 #include "train/fork/parts.h"
-#include "train/initial_scale.h"
 #include "train/observe/step_log.h"
-#include "train/steps.h"
 #include "train/trainer.h"
 
 namespace ada::train {

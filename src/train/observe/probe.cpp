@@ -7,7 +7,7 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "parallel/gradient_sums.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/checkpoint/weight_values.h"
 #include "train/observe/log_schedule.h"
 
