@@ -99,18 +99,6 @@ void CheckRanks(const config::Config& given, const ResumePoint& from, const Team
                     ": go on with as many, or say --set parallel.ranks=" + std::to_string(now));
 }
 
-// Which processes share the run, and what each has of it; one process goes without saying.
-std::vector<std::string> LinesOf(Team& team, const config::Config& config,
-                                 const DistributedGradients& distributed) {
-  if (!distributed.are_parts()) return {};
-  const int micro = config.data.batch_size / config.train.accumulate;
-  return {parallel::DescribeProcesses(team.world()) + "; " + team.world().Library(),
-          std::to_string(team.LargestShare(micro)) + " of " + std::to_string(micro) +
-              " images a process; gradients of " +
-              HumanBytes(static_cast<std::uint64_t>(distributed.bytes())) + " in " +
-              std::to_string(distributed.buckets()) + " buckets"};
-}
-
 // What the steps of one precision are trained with, where precision.schedule has several. Memory of
 // a backend is its own until it dies, so each has another one.
 struct Stretch {
@@ -139,6 +127,20 @@ struct Stretch {
     RefuseMemory(need, spec);
   }
 };
+
+// Where several processes share the run: checks that they agree on what they are about to compute,
+// and returns what the log says of them; nothing of one.
+std::vector<std::string> CheckTogether(Team& team, const Stretch& stretch, const RunData& data,
+                                       std::int64_t step, const DistributedGradients& gradients) {
+  if (!gradients.are_parts()) return {};
+  CheckConsistency(data, *stretch.graph, *stretch.chosen.backend, step, team);
+  const int micro = stretch.config.data.batch_size / stretch.config.train.accumulate;
+  return {parallel::DescribeProcesses(team.world()) + "; " + team.world().Library(),
+          std::to_string(team.LargestShare(micro)) + " of " + std::to_string(micro) +
+              " images a process; gradients of " +
+              HumanBytes(static_cast<std::uint64_t>(gradients.bytes())) + " in " +
+              std::to_string(gradients.buckets()) + " buckets"};
+}
 
 }  // namespace
 
@@ -208,14 +210,14 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
         from);
   };
   begin(std::nullopt);
-  CheckConsistency(data, *stretch->graph, *stretch->chosen.backend, from ? from->state.step : -1,
-                   team);
+  const std::vector<std::string> together =
+      CheckTogether(team, *stretch, data, from ? from->state.step : -1, session->distributed());
   if (writes) {
     // The state to go on from is in memory: only now is anything of an old run cut or deleted.
     if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
     log.OpenFile(folder->path() + "/log.txt", from.has_value());
     log.Info(config.name + ": " + stretch->chosen.reason);
-    for (const std::string& line : LinesOf(team, config, session->distributed())) log.Info(line);
+    for (const std::string& line : together) log.Info(line);
     if (!warning.empty()) log.Warning(warning);
     if (!data.note.empty()) log.Info(data.note);
     for (const std::string& line : data.warnings) log.Warning(line);

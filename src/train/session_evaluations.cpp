@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config/load.h"
 #include "core/text.h"
 #include "telemetry/language.h"
 #include "telemetry/top_five.h"

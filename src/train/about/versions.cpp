@@ -27,7 +27,7 @@ std::vector<Version> Versions(const parallel::World& world) {
                               {"cuda", cuda}};
   const std::string mpi = parallel::LibraryName();
   if (!mpi.empty()) all.push_back({"mpi", mpi});
-  if (world.ranks() > 1) all.push_back({"processes", parallel::DescribeProcesses(world)});
+  if (!world.Library().empty()) all.push_back({"processes", parallel::DescribeProcesses(world)});
   return all;
 }
 

@@ -98,7 +98,6 @@ void CheckConfigConsistency(const config::Config& config, Team& team) {
 
 void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::Backend& backend,
                       std::int64_t step, Team& team) {
-  if (team.ranks() == 1) return;
   std::string versions;
   for (const Version& version : Versions())
     if (version.name != "compiler" && version.name != "mpi")

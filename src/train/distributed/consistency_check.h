@@ -9,8 +9,8 @@
 
 namespace ada::train {
 
-// Collective; one process agrees with itself. Throws, in all processes, an error that names the
-// first process that differs from rank 0 and in what: ConfigError (configuration; places of files
+// Collective. Throws, in all processes, an error that names the first process that differs from
+// rank 0 and in what: ConfigError (configuration; places of files
 // and threads are each one's own), DataError (images, labels, where the run goes on, weights),
 // DeviceError (program, instruction set).
 void CheckConfigConsistency(const config::Config& config, Team& team);

@@ -7,18 +7,20 @@
 namespace ada::train {
 namespace {
 
-// parallel.ranks asks for `wanted` processes.
-std::string OtherRanksText(const parallel::World& world, int wanted) {
-  const std::string there = std::to_string(world.ranks()), asked = std::to_string(wanted);
-  const std::string start = "mpirun -n " + asked;
-  if (world.ranks() > 1)
-    return "parallel.ranks: " + asked + ", and " + there +
-           " processes were started; expected as many (" + start +
-           "), or --set parallel.ranks=" + there;
-  return "parallel.ranks: " + asked + ", and this is one process; start it with " + start + " (" +
+// parallel.ranks asks for `wanted` processes, and this one is alone, or of as many as there are.
+std::string NotAloneText(int wanted) {
+  const std::string asked = std::to_string(wanted);
+  return "parallel.ranks: " + asked + ", and this is one process; start it with mpirun -n " +
+         asked + " (" +
          (parallel::LibraryName().empty() ? "with a build that has MPI: tools/build.sh --mpi"
                                           : "or srun") +
          "), or say --set parallel.ranks=1";
+}
+std::string NotSoManyText(int there, int wanted) {
+  const std::string asked = std::to_string(wanted), started = std::to_string(there);
+  return "parallel.ranks: " + asked + ", and " + started +
+         " processes were started; expected as many (mpirun -n " + asked +
+         "), or --set parallel.ranks=" + started;
 }
 
 }  // namespace
@@ -31,10 +33,13 @@ Team::Team(parallel::World& world, const config::ParallelConfig& config)
       all_(world),
       norms_(world),
       peers_(*this) {
-  if (config.ranks > 0 && config.ranks != world.ranks())
-    throw ConfigError(OtherRanksText(world, config.ranks));
+  const bool is_other = config.ranks > 0 && config.ranks != world.ranks();
+  if (world.ranks() == 1) {
+    if (is_other) throw ConfigError(NotAloneText(config.ranks));
+    return;
+  }
+  if (is_other) throw ConfigError(NotSoManyText(world.ranks(), config.ranks));
   world.SetTimeout(config.timeout_seconds);
-  if (world.ranks() == 1) return;
   ranks_to_keep_ = world.ranks();
   launcher_ = "mpirun -n " + std::to_string(world.ranks()) + " ";
 }
