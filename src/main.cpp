@@ -24,9 +24,9 @@ void Tell(const std::string& message) {
   std::fprintf(stderr, "%s %s\n", name.c_str(), ada::VisibleLines(message).c_str());
 }
 
-// world: null where this process is alone. The others would wait for it.
-int Fail(ada::parallel::World* world, int code, const std::string& message) {
-  if (world != nullptr) ada::parallel::EndAll(*world, code, Tell, message);
+// The others would wait for this process.
+int Fail(ada::parallel::World& world, int code, const std::string& message) {
+  if (world.ranks() > 1) ada::parallel::EndAll(world, code, Tell, message);
   Tell(message);
   return code;
 }
@@ -46,22 +46,20 @@ void OccupyStandardStreams() {
 int main(int argc, char** argv) {
   OccupyStandardStreams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error with a message
-  std::unique_ptr<ada::parallel::World> world;
+  std::unique_ptr<ada::parallel::World> world = ada::parallel::MakeWorldOfOne();
   try {
     world = ada::parallel::StartWorld();
-    const int code = ada::cli::Dispatch(argc, argv, world.get());
+    const int code = ada::cli::Dispatch(argc, argv, *world);
     if (!std::cout.flush()) throw ada::OutputError("standard output cannot be written");
     return code;
   } catch (const ada::InternalError& e) {
-    return Fail(world.get(), e.exit_code(),
+    return Fail(*world, e.exit_code(),
                 std::string("internal error: ") + e.what() + "; please report this");
   } catch (const ada::Error& e) {
-    return Fail(world.get(), e.exit_code(), e.what());
+    return Fail(*world, e.exit_code(), e.what());
   } catch (const std::bad_alloc&) {
-    return Fail(world.get(), 4,
-                "out of memory; a smaller data.batch_size, or train.accumulate, helps");
+    return Fail(*world, 4, "out of memory; a smaller data.batch_size, or train.accumulate, helps");
   } catch (const std::exception& e) {
-    return Fail(world.get(), 70,
-                std::string("internal error: ") + e.what() + "; please report this");
+    return Fail(*world, 70, std::string("internal error: ") + e.what() + "; please report this");
   }
 }

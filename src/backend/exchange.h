@@ -40,8 +40,9 @@ std::vector<T> GatherAll(Exchange& exchange, const T& mine) {
 }
 // The same of as many values; those of process r begin at r * mine.size().
 template <class T>
-std::vector<T> GatherAll(Exchange& exchange, const std::vector<T>& mine) {
+std::vector<T> GatherAll(Exchange& exchange, std::vector<T> mine) {
   static_assert(std::is_trivially_copyable_v<T>);
+  if (!IsShared(&exchange)) return mine;
   std::vector<T> all(static_cast<std::size_t>(exchange.ranks()) * mine.size());
   exchange.AllGather(mine.data(), mine.size() * sizeof(T), all.data());
   return all;

@@ -25,7 +25,7 @@ struct Pass {
   // Several processes share the batch: where, among the rows of all, those of this call begin.
   // Random numbers go by it.
   std::int64_t first_row = 0;
-  int whole_rows = 0;  // of this call, in all processes; 0: there is one
+  int whole_rows = 0;  // of this call, in all processes; 0: no other takes part
   float share = 1;     // of the images of the whole batch, those of this process
   // They do, so that dw and db are a part of a sum: they stay fp32, neither rounded nor counted,
   // until FinishGradients.

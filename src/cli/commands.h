@@ -15,10 +15,10 @@ namespace ada::cli {
 
 // From the program's arguments to the command that they name: parses and runs. Returns the exit
 // code: 0, or that of the command. Throws ConfigError where the arguments cannot be parsed, and
-// what the command throws. `world`: the processes that were started together; null: one. All of
-// them train; everything else is done by the first.
+// what the command throws. `world`: the processes that were started together. All of them
+// train; everything else is done by the first.
 // Called once, by main.cpp, which turns errors into exit codes and messages.
-int Dispatch(int argc, char** argv, parallel::World* world = nullptr);
+int Dispatch(int argc, char** argv, parallel::World& world);
 
 // A command of the command line and what it does once the arguments are parsed. `run` owns what the
 // options write to, by a shared pointer, so it may be copied.
@@ -35,7 +35,7 @@ using Commands = std::vector<Command>;
 // train; its options also on `app` itself: the same without a word, but for FILE.
 // program: as it was called, for the command that resumes a run.
 // The first command in the list is `train`: Dispatch relies on it.
-Commands AddTrainCommands(CLI::App& app, parallel::World* world,
+Commands AddTrainCommands(CLI::App& app, parallel::World& world,
                           const std::string& program = "ada-train");
 Commands AddEvaluateCommands(CLI::App& app);
 Commands AddPredictCommands(CLI::App& app);

@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "train/run.h"
+#include "train/evaluate/evaluated_weights.h"
 
 namespace ada::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "cli/shipped.h"
 #include "cli/terminal_text.h"
 #include "core/error.h"
-#include "train/run.h"
+#include "train/about/versions.h"
 
 namespace ada::cli {
 namespace {
@@ -27,7 +27,7 @@ constexpr char kFooter[] =
     "dynamic";
 
 // The order is that of the help.
-Commands AddCommands(CLI::App& app, parallel::World* world, const std::string& program) {
+Commands AddCommands(CLI::App& app, parallel::World& world, const std::string& program) {
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
        {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
@@ -94,7 +94,7 @@ void RefuseEmptyValues(const CLI::App& app) {
 }
 
 // One line a part, "NAME VALUE", for reports of faults and for programs.
-int PrintVersions(const parallel::World* world) {
+int PrintVersions(const parallel::World& world) {
   for (const train::Version& v : train::Versions(world))
     std::cout << v.name << ' ' << v.value << '\n';
   std::cout << "installed " << Installation() << '\n';
@@ -103,7 +103,7 @@ int PrintVersions(const parallel::World* world) {
 
 }  // namespace
 
-int Dispatch(int argc, char** argv, parallel::World* world) {
+int Dispatch(int argc, char** argv, parallel::World& world) {
   // They come first, so that help and errors of the parsing are filtered as well, and go last.
   const TerminalText out(std::cout, STDOUT_FILENO), errors(std::cerr, STDERR_FILENO);
   CLI::App app(kDescription);
@@ -113,7 +113,7 @@ int Dispatch(int argc, char** argv, parallel::World* world) {
   format->label("SUBCOMMAND", "COMMAND");
   app.formatter(format);  // of commands that are added later, too
   // Every process parses the same arguments; what prints is done by one.
-  const bool is_first = world == nullptr || world->rank() == 0;
+  const bool is_first = world.rank() == 0;
   Commands commands = AddCommands(app, world, argc > 0 ? argv[0] : "ada-train");
   bool version = false;
   app.add_flag("--version", version, "version, commit, compiler, backends and libraries");

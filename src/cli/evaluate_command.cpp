@@ -9,7 +9,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "telemetry/log.h"
-#include "train/run.h"
+#include "train/evaluate/evaluate.h"
+#include "train/evaluate/evaluated_weights.h"
 
 namespace ada::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "study/commands.h"
 #include "telemetry/log.h"
-#include "train/run.h"
+#include "train/plan/preview.h"
 
 namespace ada::cli {
 namespace {

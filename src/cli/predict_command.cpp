@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "telemetry/log.h"
-#include "train/run.h"
+#include "train/evaluate/predict.h"
 
 namespace ada::cli {
 namespace {

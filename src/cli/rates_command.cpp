@@ -7,7 +7,7 @@
 #include "cli/config_options.h"
 #include "config/load.h"
 #include "core/error.h"
-#include "train/run.h"
+#include "train/plan/rates.h"
 
 namespace ada::cli {
 namespace {

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/shell_path.h"
 #include "telemetry/log.h"
+#include "train/plan/dry_run.h"
 #include "train/run.h"
 
 namespace ada::cli {
@@ -141,10 +142,10 @@ config::Loaded LoadFor(TrainArguments& a) {
 }
 
 // All processes of a run come here with the same arguments; train/run.cpp lets them take part.
-int Train(TrainArguments& a, parallel::World* world, const std::string& program) {
+int Train(TrainArguments& a, parallel::World& world, const std::string& program) {
   // With several processes only the first one prints; an error that ends one of the others is
   // printed all the same.
-  const bool is_first = world == nullptr || world->rank() == 0;
+  const bool is_first = world.rank() == 0;
   telemetry::Log log(is_first ? LevelOf(a) : telemetry::LogLevel::kError);
   const config::Loaded loaded = LoadFor(a);
   for (const std::string& note : loaded.notes) log.Info(note);
@@ -160,12 +161,12 @@ int Train(TrainArguments& a, parallel::World* world, const std::string& program)
     return 0;
   }
   const bool progress = !a.no_progress && !a.quiet && is_first;
-  return train::Train(loaded.config, {a.resumes(), a.overwrite, progress, world, program}, log);
+  return train::Train(loaded.config, {a.resumes(), a.overwrite, progress, &world, program}, log);
 }
 
 }  // namespace
 
-Commands AddTrainCommands(CLI::App& app, parallel::World* world, const std::string& program) {
+Commands AddTrainCommands(CLI::App& app, parallel::World& world, const std::string& program) {
   auto a = std::make_shared<TrainArguments>();
   CLI::App* train = Add(app, "train", "train (the same as giving no command)",
                         "  ada-train train configs/resnet20_cifar.yaml --epochs 10 --lr 0.05\n"
@@ -173,7 +174,7 @@ Commands AddTrainCommands(CLI::App& app, parallel::World* world, const std::stri
   train->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
   a->resume_without_word = AddTrainOptions(app, *a);
   a->resume = AddTrainOptions(*train, *a);
-  return {{train, [a, world, program] { return Train(*a, world, program); }}};
+  return {{train, [a, &world, program] { return Train(*a, world, program); }}};
 }
 
 }  // namespace ada::cli

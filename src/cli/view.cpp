@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "study/text_table.h"
-#include "train/run.h"
+#include "train/about/lists.h"
 
 namespace ada::cli {
 namespace {

@@ -124,9 +124,10 @@ class Graph {
   void FinishGradients(const backend::Pass& pass);
   // What was counted of weights' gradients is of an earlier step.
   void ForgetGradientCounts();
-  // Several processes share the batch: after Collect, counts, moments and (Pass::bins) histograms
-  // of all roundings become those of all rows, in the lists below, until the next Collect. Where
-  // processes decided about scales on their own, values are brought to the scale of the first.
+  // Several processes share the batch (Pass::part): after Collect, counts, moments and (Pass::bins)
+  // histograms of all roundings become those of all rows, in the lists below, until the next
+  // Collect. Where processes decided about scales on their own, values are brought to the scale of
+  // the first.
   void Join(backend::Exchange& exchange, const backend::Pass& pass);
   // Call it after masters or tensor scales of weights changed. It reads count, bins, seed and draw
   // of `pass`.

@@ -118,6 +118,7 @@ void Graph::ForgetGradientCounts() {
 // Short parts make small messages in steps that count nothing but largest magnitudes, which
 // policies and per-tensor scales need in each step.
 void Graph::Join(backend::Exchange& exchange, const backend::Pass& pass) {
+  if (!pass.part) return;
   if (pass.count)
     JoinStats<FullPart>(exchange, roundings_);
   else

@@ -15,7 +15,7 @@ std::unique_ptr<World> StartWorld() {
                         " processes, and this build knows one alone: tools/setup.sh --mpi, then "
                         "tools/build.sh --mpi");
   }
-  return nullptr;
+  return MakeWorldOfOne();
 }
 std::string LibraryName() { return ""; }
 

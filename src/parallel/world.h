@@ -1,5 +1,5 @@
 // The processes that a launcher (mpirun, srun) started together, and this one's place among them. A
-// build without MPI knows only one process.
+// process that was started alone is a world of one.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,12 +16,12 @@ class World {
  public:
   virtual ~World() = default;  // ends the common part of a program that went well: waits for all
   virtual int rank() const = 0;
-  virtual int ranks() const = 0;  // more than 1
+  virtual int ranks() const = 0;
   // By rank: what the machine calls itself. Processes of one `node` share its memory, whatever the
   // names: nodes count from 0 in the order of their first ranks.
   virtual const std::vector<std::string>& hosts() const = 0;
   virtual const std::vector<int>& nodes() const = 0;
-  virtual std::string Library() const = 0;  // "Open MPI v4.1.4"
+  virtual std::string Library() const = 0;  // "Open MPI v4.1.4"; of one process ""
 
   // Two of them, so that two threads may talk at a time: each belongs to one thread.
   virtual Communicator& small() = 0;
@@ -35,9 +35,13 @@ class World {
   [[noreturn]] virtual void Abort(int exit_code) = 0;
 };
 
-// Null: this process was started alone, or the build knows no MPI. DeviceError where a launcher
-// says that there are others and they cannot be reached.
+// A world of one where this process was started alone. DeviceError where a launcher says that there
+// are others and they cannot be reached, or the build knows no MPI.
 std::unique_ptr<World> StartWorld();
+// This process, whoever else was started. All that it gives to others it gets back, at the price of
+// a copy.
+std::unique_ptr<World> MakeWorldOfOne();
+World& Alone();  // one for the whole program
 
 // The MPI library that the build knows, for --version; "": none.
 std::string LibraryName();

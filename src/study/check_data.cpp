@@ -10,8 +10,8 @@
 #include "study/commands.h"
 #include "study/text_table.h"
 #include "telemetry/csv.h"
-#include "train/assemble.h"
-#include "train/check_files.h"
+#include "train/assemble/assemble.h"
+#include "train/plan/check_files.h"
 
 namespace ada::study {
 namespace {

@@ -10,16 +10,16 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/run_in_parallel.h"
-#include "core/share.h"
 #include "core/text.h"
 #include "telemetry/run_folder.h"
-#include "train/class_weights.h"
+#include "train/assemble/steps.h"
 #include "train/distributed/consistency_check.h"
 #include "train/evaluate/kept_inputs.h"
-#include "train/known_classes.h"
-#include "train/memory_need.h"
+#include "train/facts/class_weights.h"
+#include "train/facts/known_classes.h"
+#include "train/plan/memory_need.h"
+#include "train/plan/unused_globs.h"
 #include "train/session.h"
-#include "train/unused_globs.h"
 
 namespace ada::train {
 namespace {
@@ -87,48 +87,16 @@ std::future<RunData> StartReading(const config::Config& config, const data::Data
   }
 }
 
-// One process, or the team of those that were started together. ConfigError where the section
-// `parallel` asks for another number.
-std::unique_ptr<Team> TeamOf(const config::Config& config, parallel::World* world) {
-  if (world != nullptr) return std::make_unique<Team>(*world, config.parallel);
-  if (config.parallel.ranks > 1)
-    throw ConfigError("parallel.ranks: " + std::to_string(config.parallel.ranks) +
-                      ", and this is one process; start it with mpirun -n " +
-                      std::to_string(config.parallel.ranks) + " (" +
-                      (parallel::LibraryName().empty()
-                           ? "with a build that has MPI: tools/build.sh --mpi"
-                           : "or srun") +
-                      "), or say --set parallel.ranks=1");
-  return nullptr;
-}
-
-// The backend of a process that shares its machine with others of the run.
-ChosenBackend BackendOf(config::DeviceConfig device, Team* team) {
-  if (team == nullptr) return MakeBackend(device);
-  if (device.threads == 0) device.threads = parallel::CoresOf(team->world());
-  return MakeBackend(device, team);
-}
-
 // Another number of processes gives other sums: it has to be said.
-void CheckRanks(const config::Config& given, const ResumePoint& from, const Team* team) {
+void CheckRanks(const config::Config& given, const ResumePoint& from, const Team& team) {
   const config::Config stored =
       config::LoadText(from.state.config, from.stem + ".json (config)", {}).config;
-  const int before = std::max(1, stored.parallel.ranks), now = team == nullptr ? 1 : team->ranks();
+  const int before = std::max(1, stored.parallel.ranks), now = team.ranks();
   if (before == now || given.parallel.ranks == now) return;
   throw ConfigError("--resume: the run had " + std::to_string(before) +
                     (before == 1 ? " process" : " processes") + ", now it would have " +
                     std::to_string(now) +
                     ": go on with as many, or say --set parallel.ranks=" + std::to_string(now));
-}
-
-std::string TextOf(const Team& team, const config::Config& config,
-                   const DistributedGradients& distributed) {
-  const int micro = config.data.batch_size / config.train.accumulate;
-  const ada::Share largest = ShareOf(micro, team.ranks(), 0);
-  return std::to_string(largest.count) + " of " + std::to_string(micro) +
-         " images a process; gradients of " +
-         HumanBytes(static_cast<std::uint64_t>(distributed.bytes())) + " in " +
-         std::to_string(distributed.buckets()) + " buckets";
 }
 
 // What the steps of one precision are trained with, where precision.schedule has several. Memory of
@@ -144,12 +112,12 @@ struct Stretch {
   Stretch(const Stretch&) = delete;
 
   // For `step`, with a policy that has not decided anything.
-  void Plan(const config::Config& whole, std::int64_t step, const Shape& image, const Team* team) {
+  void Plan(const config::Config& whole, std::int64_t step, const Shape& image, const Team& team) {
     config = whole;
     config.precision = config::PrecisionAt(whole.precision, step);
     policy = scaling::MakePolicy(config.scaling);
     spec = TrainGraph(config, image, *policy);
-    spec.input.n = static_cast<int>(LargestPart(spec.input.n, team));
+    spec.input.n = static_cast<int>(team.LargestShare(spec.input.n));
   }
   // DeviceError where it needs more memory than there is.
   void Build(MemoryNeed& need) {
@@ -160,22 +128,34 @@ struct Stretch {
   }
 };
 
+// Where several processes share the run: checks that they agree on what they are about to compute,
+// and returns what the log says of them; nothing of one.
+std::vector<std::string> CheckTogether(Team& team, const Stretch& stretch, const RunData& data,
+                                       std::int64_t step, const DistributedGradients& gradients) {
+  if (!gradients.are_parts()) return {};
+  CheckConsistency(data, *stretch.graph, *stretch.chosen.backend, step, team);
+  const int micro = stretch.config.data.batch_size / stretch.config.train.accumulate;
+  return {parallel::DescribeProcesses(team.world()) + "; " + team.world().Library(),
+          std::to_string(team.LargestShare(micro)) + " of " + std::to_string(micro) +
+              " images a process; gradients of " +
+              HumanBytes(static_cast<std::uint64_t>(gradients.bytes())) + " in " +
+              std::to_string(gradients.buckets()) + " buckets"};
+}
+
 }  // namespace
 
 int Train(const config::Config& given, const RunOptions& options, telemetry::Log& log) {
   KeepFoldersOfData(given);
-  const std::unique_ptr<Team> team = TeamOf(given, options.world);
-  if (team) CheckConfigConsistency(given, *team);
-  auto stretch = std::make_unique<Stretch>(BackendOf(given.device, team.get()));
+  Team team(*options.world, given.parallel);
+  CheckConfigConsistency(given, team);
+  auto stretch = std::make_unique<Stretch>(MakeBackend(given.device, team));
   const data::DatasetInfo info = InspectData(given);
   if (options.resume) RequireClassesOfRun(given, info);
   config::Config config = Completed(given, info);
-  if (team) {
-    CheckParts(config, info.train, *team);
-    config.parallel.ranks = team->ranks();
-  }
+  CheckParts(config, info.train, team);
+  config.parallel.ranks = team.ranks_to_keep();
   const Shape image{1, info.height, info.width, info.channels};
-  stretch->Plan(config, 1, image, team.get());
+  stretch->Plan(config, 1, image, team);
   MemoryNeed need = LeastNeed(config, info, stretch->spec);
   need.has_own_memory = stretch->chosen.has_own_memory;
   RefuseMemory(need, stretch->spec);
@@ -189,14 +169,14 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
       weights = ComputeClassWeights(config, *read);
     }
     config.train.class_weights.values = weights.values;
-    stretch->Plan(config, 1, image, team.get());
+    stretch->Plan(config, 1, image, team);
   }
   std::future<RunData> reading;
   if (!read) reading = StartReading(config, info, options);
   stretch->Build(need);
 
   // Whatever can still fail comes before an old run is deleted.
-  const bool writes = !team || team->writes();
+  const bool writes = team.writes();
   std::optional<telemetry::RunFolder> folder;
   if (writes && !options.overwrite) folder.emplace(config.output, OnExistingOf(options));
   const std::int64_t total = TotalSteps(config, StepsPerEpoch(config, info.train));
@@ -204,14 +184,14 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   if (options.resume) {
     continuation = FindContinuation(
         folder ? folder->state() : telemetry::InspectRunFolder(config.output), config, total, log);
-    if (continuation.from) CheckRanks(given, *continuation.from, team.get());
+    if (continuation.from) CheckRanks(given, *continuation.from, team);
     if (continuation.done) return 0;
   }
   std::optional<ResumePoint>& from = continuation.from;
   const auto switch_to = [&](std::int64_t step) {
     stretch.reset();
-    stretch = std::make_unique<Stretch>(BackendOf(given.device, team.get()));
-    stretch->Plan(config, step, image, team.get());
+    stretch = std::make_unique<Stretch>(MakeBackend(given.device, team));
+    stretch->Plan(config, step, image, team);
     stretch->Build(need);
   };
   // A run that was killed in its last evaluation has no other step to come.
@@ -226,22 +206,18 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     session.emplace(
         SessionParts{config, stretch->config, signals, config.output, *stretch->chosen.backend,
                      data, *stretch->graph, *stretch->policy, log, options.progress,
-                     stretch->chosen.threads, team.get(), options.program, before},
+                     stretch->chosen.threads, team, options.program, before},
         from);
   };
   begin(std::nullopt);
-  if (team)
-    CheckConsistency(data, *stretch->graph, *stretch->chosen.backend, from ? from->state.step : -1,
-                     *team);
+  const std::vector<std::string> together =
+      CheckTogether(team, *stretch, data, from ? from->state.step : -1, session->distributed());
   if (writes) {
     // The state to go on from is in memory: only now is anything of an old run cut or deleted.
     if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
     log.OpenFile(folder->path() + "/log.txt", from.has_value());
     log.Info(config.name + ": " + stretch->chosen.reason);
-    if (team) {
-      log.Info(parallel::DescribeProcesses(team->world()) + "; " + team->world().Library());
-      log.Info(TextOf(*team, config, *session->distributed()));
-    }
+    for (const std::string& line : together) log.Info(line);
     if (!warning.empty()) log.Warning(warning);
     if (!data.note.empty()) log.Info(data.note);
     for (const std::string& line : data.warnings) log.Warning(line);

@@ -1,30 +1,128 @@
-// The loop of a run: steps, evaluations and checkpoints where they are due, and how it ends.
+// The loop of a run: what it is made of, steps, evaluations and checkpoints where they are due, and
+// how it ends.
 #include "train/session.h"
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
+#include <utility>
 
 #include "config/load.h"
 #include "core/error.h"
 #include "core/shell_path.h"
-#include "core/text.h"
-#include "telemetry/language.h"
-#include "telemetry/top_five.h"
+#include "graph/network/weights_file.h"
+#include "train/assemble/initial_scale.h"
+#include "train/assemble/steps.h"
+#include "train/attempt/layer_overflow.h"
+#include "train/batches/team_batches.h"
 
 namespace ada::train {
+namespace {
+
+std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
+  if (p.config.log.probe_every == 0) return nullptr;
+  return std::make_unique<Probe>(p.config, p.data.image, p.graph, p.backend, p.team);
+}
+
+std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
+  const config::LogConfig& log = p.config.log;
+  if (log.dump_every == 0 && log.dump_on == config::DumpOn::kNever) return nullptr;
+  return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend, p.team);
+}
+
+// A run does not end for the names of classes, which it does not need itself.
+InputFacts FactsForCheckpoints(const SessionParts& p) {
+  try {
+    return InputFactsOf(p.config, p.data);
+  } catch (const DataError& error) {
+    p.log.Warning(error.what() + std::string("; checkpoints go without names of classes"));
+    return {p.data.image, p.data.mean, p.data.std, {}};
+  }
+}
+
+std::unique_ptr<OperandWhatIf> MakeOperandWhatIf(const SessionParts& p) {
+  if (!OperandWhatIf::Wanted(p.config.log)) return nullptr;
+  return std::make_unique<OperandWhatIf>(p.config, p.graph, p.backend, p.team);
+}
+
+std::vector<StepObserver*> Existing(std::vector<StepObserver*> observers) {
+  std::erase(observers, nullptr);
+  return observers;
+}
+
+}  // namespace
+
+Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& from)
+    : p_(parts),
+      batches_(MakeBatchesOfTeam(parts.backend, parts.data.train,
+                                 TrainLoader(parts.config, parts.data), ResidenceOf(parts.config),
+                                 parts.config, parts.team, parts.threads)),
+      optimizer_(parts.backend, UpdateRuleOf(parts.config),
+                 OptimizedParameters(parts.config.optimizer, parts.graph),
+                 parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
+      probe_(MakeProbe(parts)),
+      dump_(MakeDump(parts)),
+      operand_what_if_(MakeOperandWhatIf(parts)),
+      distributed_(parts.config, parts.team, parts.graph, parts.backend),
+      step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
+                probe_.get(), operand_what_if_.get(), parts.team),
+      steps_per_epoch_(batches_->batches_per_epoch()),
+      total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
+      trainer_(parts.config, parts.graph, *batches_, parts.policy, optimizer_, step_log_,
+               Existing({probe_.get(), dump_.get(), operand_what_if_.get()}), total_steps_,
+               distributed_, parts.team),
+      evaluator_(parts.config, parts.data.image, parts.backend, &parts.graph),
+      progress_(parts.log, parts.progress),
+      input_facts_(FactsForCheckpoints(parts)),
+      start_(parts.before ? parts.before->start : telemetry::SteadySeconds()),
+      last_timing_(telemetry::SteadySeconds()) {
+  if (p_.before) training_seconds_ = p_.before->training_seconds, images_ = p_.before->images;
+  if (KeepsAverage(p_.config))
+    average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
+  if (MeasuresClasses(p_.config.task)) class_names_ = NamesOfClasses(p_.config, p_.data);
+  if (RecomputesNorms(p_.config)) {
+    if (!EvaluatesAverage(p_.config) ||
+        p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
+      norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, p_.graph, p_.backend, p_.team);
+    if (EvaluatesAverage(p_.config)) {
+      average_graph_ =
+          StatisticsGraph(p_.config, p_.data.image, p_.backend, average_->graph(), p_.team);
+      average_norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, *average_graph_,
+                                                        p_.backend, p_.team);
+    }
+  }
+  if (!from) {
+    const graph::WeightsCover cover =
+        graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
+    if (!cover.missing.empty()) p_.log.Warning(cover.MissingText());
+    if (!cover.ignored.empty()) p_.log.Info(cover.IgnoredText());
+    if (!cover.skipped.empty()) p_.log.Info(cover.SkippedText());
+    if (p_.policy.AwaitsStart()) ChooseStart();
+    optimizer_.RoundMasters();
+    if (average_) average_->Start();
+    return;
+  }
+  Restore(*from);
+}
+
+// init_scale: auto. The forward pass that it takes leaves no trace.
+void Session::ChooseStart() {
+  const double largest = LargestLogitGradient(p_.config, p_.data, p_.graph, p_.backend, p_.team);
+  start_scale_ = scaling::ChooseStart(p_.config.scaling, largest, NarrowestGradient(p_.graph));
+  p_.policy.Start(start_scale_->scale);
+  graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
+}
 
 std::optional<int> Session::Run() {
   ReportStart();
   LogDiagnostics();
   const bool may_reside =
-      p_.graph.label_memory() != nullptr && ResidenceOf(p_.config) == Batches::Residence::kAnywhere;
-  if (may_reside && !batches_.resident())
+      p_.graph.label_memory() != nullptr && ResidenceOf(p_.config) == Residence::kAnywhere;
+  if (may_reside && !batches_->resident())
     p_.log.Info("training images stay on the host: " +
-                (batches_.why_on_host().empty()
+                (batches_->why_on_host().empty()
                      ? "they would take more than half of the device's free memory"
-                     : batches_.why_on_host()) +
-                (batches_.as_bytes() ? "; they go to the device as bytes" : ""));
+                     : batches_->why_on_host()) +
+                (batches_->as_bytes() ? "; they go to the device as bytes" : ""));
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
     // A kill within the last evaluation costs no step of training. A run that is extended later
@@ -43,7 +141,7 @@ std::optional<int> Session::Run() {
   if (checkpoint_step_ != trainer_.steps()) Checkpoint();
   progress_.Clear();
   if (end == End::kSwitch) {
-    if (p_.team != nullptr) p_.team->AllGatherText("");  // nobody reads before it is written
+    p_.team.AllGatherText("");  // nobody reads before it is written
     return std::nullopt;
   }
   if (end != End::kSignal) FailTraining(end);
@@ -57,9 +155,7 @@ std::optional<int> Session::Run() {
 }
 
 std::string Session::ResumeCommand() const {
-  const std::string ranks =
-      p_.team == nullptr ? "" : "mpirun -n " + std::to_string(p_.team->ranks()) + " ";
-  return ranks + ShellWord(p_.program) + " train --resume " + ShellPath(p_.folder);
+  return p_.team.launcher() + ShellWord(p_.program) + " train --resume " + ShellPath(p_.folder);
 }
 
 void Session::FailTraining(End end) {
@@ -85,7 +181,7 @@ Session::End Session::Loop() {
     timed_images_ += r.images;
     skipped_ += r.skipped ? 1 : 0;
     if (average_ && !r.skipped) average_->AfterUpdate(optimizer_.updates());
-    NoteBroken("train", BrokenOfAll(batches_.broken()));
+    NoteBroken("train", BrokenOfAll(batches_->broken()));
     ShowProgress(r);
     if (r.logged) Timing(r);
     if (r.logged || images_ == r.images) LogDiagnostics();
@@ -109,9 +205,8 @@ Session::End Session::Loop() {
 Session::Outside Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;
   const Outside mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
-  if (p_.team == nullptr) return mine;
   Outside agreed;
-  for (const Outside& one : backend::GatherAll(p_.team->all(), mine)) {
+  for (const Outside& one : backend::GatherAll(p_.team.all(), mine)) {
     if (agreed.signal == 0) agreed.signal = one.signal;
     agreed.time_is_up = agreed.time_is_up || one.time_is_up;
   }
@@ -126,121 +221,6 @@ bool Session::CheckpointDue(const StepResult& r) const {
   const config::CheckpointConfig& c = p_.config.checkpoint;
   return (c.every_epochs > 0 && r.step % (steps_per_epoch_ * c.every_epochs) == 0) ||
          (c.every_steps > 0 && r.step % c.every_steps == 0) || r.step == total_steps_;
-}
-
-void Session::EvaluateAll() {
-  progress_.Pause();
-  evaluated_step_ = trainer_.steps();
-  GatherLayerStates();
-  if (norms_) RecomputeNorms(*norms_, "");
-  if (average_norms_) RecomputeNorms(*average_norms_, " of the average");
-  EvaluateSplits();
-  // Checkpoints hold the running averages.
-  if (average_norms_) average_norms_->Restore();
-  if (norms_) {
-    norms_->Restore();
-    trainer_.WeightsWereRead();
-  }
-  if (best_due_) WriteState(p_.folder + "/checkpoints/best");
-  best_due_ = false;
-  if (writes()) recorder_.Flush();
-  LogDiagnostics();
-  progress_.Pause();
-}
-
-void Session::RecomputeNorms(NormStatistics& norms, const std::string& of) {
-  NoteBroken("train", BrokenOfAll(norms.RecomputeShown(p_.log, p_.progress, of)));
-}
-
-void Session::EvaluateSplits() {
-  const bool held_back = p_.data.validation.images() > 0;
-  if (held_back) EvaluateSplit("validation", p_.data.validation, true);
-  if (p_.data.test.images() > 0) EvaluateSplit("test", p_.data.test, !held_back);
-}
-
-void Session::EvaluateSplit(const std::string& split, const data::Dataset& dataset,
-                            bool decides_best) {
-  const bool average = EvaluatesAverage(p_.config);
-  if (!average || p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
-    EvaluateWith(evaluator_, split, dataset, decides_best && !average);
-  if (average) EvaluateWith(average_->evaluator(), split + kAverageSplit, dataset, decides_best);
-}
-
-void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
-                           const data::Dataset& dataset, bool decides_best) {
-  const std::unique_ptr<Metrics> metrics =
-      MakeMetrics(p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
-  const EvaluationResult e = [&] {
-    telemetry::EvaluationProgress progress(p_.log, p_.progress, "evaluating " + split,
-                                           dataset.images(), telemetry::SteadySeconds,
-                                           TokensOfSample());
-    EvaluationCallbacks callbacks;
-    callbacks.metrics = metrics.get();
-    const std::int64_t ranks = p_.team == nullptr ? 1 : p_.team->ranks();
-    callbacks.after_batch = [&](std::int64_t images) {
-      progress.Update(std::min(images * ranks, dataset.images()));
-    };
-    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), callbacks, p_.team);
-  }();
-  NoteBroken(split, BrokenOfAll(e.broken));
-  if (p_.team != nullptr && metrics) JoinMetrics(*p_.team, *metrics);
-  if (!writes()) return;
-  const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
-  recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
-  double score = e.top1;
-  std::string hits = Formatted("top-1 %.2f%%", 100 * e.top1);
-  if (telemetry::TopFiveTells(evaluator.graph().classes()))
-    hits += Formatted("  top-5 %.2f%%", 100 * e.top5);
-  if (TokensOfSample() > 0) hits = TextHits(e);
-  if (metrics) {
-    const MetricsResult metrics_result = metrics->Finish();
-    RecordMetrics(split, metrics_result);
-    score = metrics_result.score();
-    hits.clear();
-    for (const telemetry::Metric& metric : telemetry::MetricsOf(metrics_result.all()))
-      hits += (hits.empty() ? "" : "  ") +
-              (metric.name + Formatted(" %.2f%%", telemetry::Printable(100 * metric.value)));
-  }
-  std::string loss = Formatted("%.4f", telemetry::Printable(e.loss));
-  if (p_.config.task == Task::kDetection)
-    loss += Formatted(" (locations %.4f, classes %.4f)", telemetry::Printable(e.location_loss),
-                      telemetry::Printable(e.loss - e.location_loss));
-  p_.log.Info("epoch " + std::to_string(epoch) + "  " + split + ": loss " + loss + "  " + hits +
-              "  (" + std::to_string(e.images) +
-              (TokensOfSample() > 0 ? " sequences)" : " images)"));
-  // What is larger for a smaller loss, and never negative.
-  if (DecidesByLoss(p_.config)) score = std::exp(-e.loss);
-  if (decides_best) DecideBest(score);
-}
-
-std::string Session::TextHits(const EvaluationResult& e) const {
-  const std::string bits =
-      TokensAreBytes(p_.config)
-          ? Formatted("%.4f bits per byte  ", telemetry::Printable(telemetry::Bits(e.loss)))
-          : "";
-  return bits + Formatted("perplexity %.4g  accuracy %.2f%%",
-                          telemetry::Printable(telemetry::Perplexity(e.loss)), 100 * e.top1);
-}
-
-void Session::RecordMetrics(const std::string& split, const MetricsResult& metrics_result) {
-  const std::int64_t step = trainer_.steps(), epoch = (step - 1) / steps_per_epoch_ + 1;
-  for (telemetry::ClassRow row : metrics_result.classes) {
-    row.step = step, row.epoch = epoch, row.split = split;
-    recorder_.Classes(row);
-  }
-  for (telemetry::ConfusionRow row : metrics_result.confusion) {
-    row.step = step, row.epoch = epoch, row.split = split;
-    recorder_.Confusion(row);
-  }
-}
-
-void Session::DecideBest(double score) {
-  if (!p_.config.checkpoint.best || !(score > best_top1_)) return;
-  best_top1_ = score;
-  if (norms_ || average_norms_)
-    best_due_ = true;  // statistics of the evaluation are where the running averages belong
-  else
-    WriteState(p_.folder + "/checkpoints/best");
 }
 
 double Session::Seconds() const { return telemetry::SteadySeconds() - start_; }

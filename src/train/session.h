@@ -11,20 +11,21 @@
 #include "telemetry/progress.h"
 #include "telemetry/recorder.h"
 #include "telemetry/summary.h"
-#include "train/assemble.h"
-#include "train/batches.h"
+#include "train/assemble/assemble.h"
+#include "train/batches/batches.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/distributed/distributed_gradients.h"
 #include "train/distributed/team.h"
 #include "train/evaluate/evaluator.h"
 #include "train/evaluate/norm_statistics.h"
-#include "train/input_facts.h"
+#include "train/evaluate/weight_average.h"
+#include "train/facts/input_facts.h"
 #include "train/observe/dump.h"
+#include "train/observe/operand_what_if.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_log.h"
 #include "train/signals.h"
 #include "train/trainer.h"
-#include "train/weight_average.h"
 
 namespace ada::train {
 
@@ -48,16 +49,10 @@ struct SessionParts {
   telemetry::Log& log;
   bool progress;
   int threads;
-  Team* team = nullptr;                // of a run of one process: null
+  Team& team = Team::OfOne();
   std::string program = "ada-train";   // as it was called
   std::optional<Elapsed> before = {};  // of the run's sessions before this one, in this process
 };
-
-// Attempts of the whole run: epochs, or train.max_steps where that is less.
-std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
-std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
-// Where the images of training lie: a probe reads them on the host.
-Batches::Residence ResidenceOf(const config::Config& config);
 
 class Session {
  public:
@@ -76,9 +71,7 @@ class Session {
   std::optional<int> Run();
   std::int64_t steps() const { return trainer_.steps(); }
   Elapsed elapsed() const { return {start_, training_seconds_, images_}; }
-  const DistributedGradients* distributed() const {
-    return distributed_.get();
-  }  // null: of one process
+  const DistributedGradients& distributed() const { return distributed_; }
 
  private:
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal, kSwitch };
@@ -89,7 +82,7 @@ class Session {
   };
   Outside Agreed() const;
   std::string ResumeCommand() const;  // as it must be typed
-  bool writes() const { return p_.team == nullptr || p_.team->writes(); }
+  bool writes() const { return p_.team.writes(); }
   // Broken images of all processes, in their order.
   std::vector<data::BrokenImage> BrokenOfAll(const std::vector<data::BrokenImage>& mine);
   void GatherLayerStates();
@@ -128,12 +121,12 @@ class Session {
 
   SessionParts p_;
   telemetry::Recorder recorder_;
-  Batches batches_;
+  std::unique_ptr<Batches> batches_;
   optim::Optimizer optimizer_;
   std::unique_ptr<Probe> probe_;                    // null: log.probe_every is 0
   std::unique_ptr<Dump> dump_;                      // null: nothing is dumped
   std::unique_ptr<OperandWhatIf> operand_what_if_;  // null: log.what_if has no block-scaled format
-  std::unique_ptr<DistributedGradients> distributed_;  // null where the run has one process
+  DistributedGradients distributed_;
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;

@@ -4,8 +4,8 @@
 
 #include "config/load.h"
 #include "core/text.h"
-#include "train/class_weights.h"
-#include "train/run.h"
+#include "train/about/versions.h"
+#include "train/facts/class_weights.h"
 #include "train/session.h"
 
 namespace ada::train {
@@ -72,14 +72,14 @@ void Session::NoteLeftOut(const std::vector<data::BrokenImage>& of_weights) {
 
 // Each as three numbers, the file and the message, of which the last two say how long these are.
 std::vector<data::BrokenImage> Session::BrokenOfAll(const std::vector<data::BrokenImage>& mine) {
-  if (p_.team == nullptr || p_.config.data.on_broken == config::BrokenImages::kFail) return mine;
+  if (p_.config.data.on_broken == config::BrokenImages::kFail) return mine;
   std::string text;
   for (const data::BrokenImage& image : mine)
     text += Formatted("%lld %zu %zu ", static_cast<long long>(image.image), image.file.size(),
                       image.message.size()) +
             image.file + image.message;
   std::vector<data::BrokenImage> all;
-  for (const std::string& of_rank : p_.team->AllGatherText(text))
+  for (const std::string& of_rank : p_.team.AllGatherText(text))
     for (std::size_t at = 0; at < of_rank.size();) {
       const auto number = [&] {
         const std::size_t begin = at;
@@ -166,10 +166,10 @@ bool Session::Summarize(telemetry::RunStatus status) {
   f.log_every = p_.config.log.every;
   f.processor = telemetry::CpuModel();
   f.threads = p_.threads;
-  if (distributed_ && !distributed_->sums_in_pass() && training_seconds_ > 0)
+  if (distributed_.on_host() && training_seconds_ > 0)
     p_.log.Info(Formatted("waited %.1f %% of the time for sums of gradients (%d processes)",
-                          100 * distributed_->waited_seconds() / training_seconds_,
-                          p_.team->ranks()));
+                          100 * distributed_.waited_seconds() / training_seconds_,
+                          p_.team.ranks()));
   for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);
   telemetry::WriteSummary(f, recorder_.run(), recorder_.layers());
   return p_.log.Result(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()),

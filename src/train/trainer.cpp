@@ -11,7 +11,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/share.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 
 namespace ada::train {
 namespace {
@@ -24,17 +24,20 @@ double Now() {
 
 Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
                  scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-                 std::vector<StepObserver*> observers, std::int64_t total_steps, Team* team,
-                 DistributedGradients* distributed)
+                 std::vector<StepObserver*> observers, std::int64_t total_steps,
+                 DistributedGradients& distributed, Team& team)
     : config_(config),
       graph_(graph),
       batches_(batches),
       policy_(policy),
       optimizer_(optimizer),
       log_(log),
+      schedule_(config),
       observers_(std::move(observers)),
-      team_(team),
+      counts_(graph),
+      facts_(graph, counts_),
       distributed_(distributed),
+      team_(team),
       steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
       retry_(config::MaxRetries(config.train)),
@@ -42,10 +45,11 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       tensor_amax_(graph.scaled_tensors().size()) {}
 
 StepResult Trainer::Step() {
-  StepResult r;
+  Attempt attempt(counts_);
+  StepResult& r = attempt.result;
   r.step = ++step_;
   r.epoch = (step_ - 1) / steps_per_epoch_ + 1;
-  r.logged = log_.Logs(step_);
+  r.logged = schedule_.Logs(step_);
   r.scale = policy_.Scale();
   request_ = policy_.RequiredStats();
   const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
@@ -56,8 +60,8 @@ StepResult Trainer::Step() {
   lap_start_ = Now();
 
   // 1. A batch, and the low-precision copies of the weights that it meets.
-  const int rows = batches_.Next();
-  r.images = team_ != nullptr ? batches_.whole_rows() : rows;
+  batches_.Next();
+  r.images = batches_.whole_rows();
   Lap(seconds_.data);
   const backend::Pass pass = MakePass(r);
   if (weights_changed_ || pass.count || r.logged || !tensor_amax_.empty())
@@ -71,12 +75,12 @@ StepResult Trainer::Step() {
 
   // 3. Update the masters, or leave them: the policy has said what an overflow leads to, and is
   // told how the attempt ended.
-  const scaling::ScaleUpdate update = Update(r, pass);
-  Finish(r, update);
+  Update(attempt, pass);
+  Finish(attempt);
   Lap(seconds_.update);
 
   // 4. Write down what happened and why.
-  observers_.Conclude(log_.Write(r, update));
+  observers_.Conclude(log_.Write(attempt));
   UpdateTensorScales();
   Lap(seconds_.log);
   return r;
@@ -84,10 +88,11 @@ StepResult Trainer::Step() {
 
 backend::Pass Trainer::MakePass(const StepResult& result) const {
   backend::Pass pass;
-  pass.bins = log_.TakesHistograms(step_);
-  pass.count = log_.Counts(step_) || request_.edge > 0;
+  pass.bins = schedule_.TakesHistograms(step_);
+  pass.count = schedule_.Counts(step_) || request_.edge > 0;
   if (request_.edge > 0) pass.edge = request_.edge;
   pass.loss_scale = static_cast<float>(result.scale);
+  pass.part = distributed_.are_parts();
   pass.seed = config_.seed;
   pass.draw = static_cast<std::uint64_t>((step_ - 1) * config_.train.accumulate);
   return pass;
@@ -108,37 +113,32 @@ void Trainer::SendLayerScales() {
 void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
   const bool several = config_.train.accumulate > 1;
-  terms_ = batches_.terms();
-  pass.part = team_ != nullptr;
-  if (team_ != nullptr) {
-    pass.share = static_cast<float>(static_cast<double>(batches_.rows()) /
-                                    static_cast<double>(batches_.whole_rows()));
-    const std::vector<std::int64_t> all = backend::GatherAll(team_->all(), terms_);
-    terms_ = std::accumulate(all.begin(), all.end(), std::int64_t{0});
-    distributed_->Begin(pass.loss_scale);
-    if (several) graph_.ForgetGradientCounts();
-  }
+  const std::vector<std::int64_t> terms = backend::GatherAll(team_.all(), batches_.terms());
+  terms_ = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
   pass.loss_terms = terms_;
+  pass.share = static_cast<float>(static_cast<double>(batches_.rows()) /
+                                  static_cast<double>(batches_.whole_rows()));
+  distributed_.Begin(pass.loss_scale);
   int fed = 0;
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
     const int whole = std::min(micro, rows - first);
     const bool last = first + whole == rows;
-    const ada::Share part = PartOf(whole);
+    const ada::Share part = team_.ShareOf(whole);
     pass.rows = static_cast<int>(part.count);
     pass.first_row = part.first;
-    pass.whole_rows = team_ != nullptr ? whole : 0;
+    pass.whole_rows = whole;
     pass.accumulate = first > 0;
     const Batches::Rows seen = batches_.Feed(graph_, fed, pass.rows);
     fed += pass.rows;
     graph_.Forward(pass, observers_.active());
     Lap(seconds_.forward);
-    graph_.Backward(pass, observers_.active(), last ? distributed_ : nullptr);
+    graph_.Backward(pass, observers_.active(), last ? distributed_.taker() : nullptr);
     joined_ = false;
-    if (team_ != nullptr && !distributed_->sums_in_pass()) JoinGradients(pass, last);
-    if (team_ != nullptr && (several || observers_.active() != nullptr)) JoinCounts(pass);
+    const bool summed =
+        last && distributed_.FinishOnHost(pass, batches_.rows(), batches_.whole_rows());
+    if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
     if (request_.layers) optimizer_.Look();
-    if (team_ == nullptr && (several || observers_.active() != nullptr)) graph_.Collect(pass);
-    if (several) log_.AddMicroBatch(pass);
+    if (several) counts_.Add(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
     observers_.EndMicroBatch({seen, pass});
@@ -148,52 +148,34 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   Lap(seconds_.log);
 }
 
-// The rows of this process in a micro-batch of `rows` rows.
-ada::Share Trainer::PartOf(int rows) const {
-  return team_ != nullptr ? ShareOf(rows, team_->ranks(), team_->rank()) : ada::Share{0, rows};
-}
-
-// After a backward pass: gradients and running statistics become those of all processes, where the
-// backend has not made them so.
-void Trainer::JoinGradients(const backend::Pass& pass, bool last) {
-  if (last) {
-    distributed_->JoinStatistics(batches_.rows(), batches_.whole_rows());
-    distributed_->Finish();
-    graph_.FinishGradients(pass);
-  }
-  JoinCounts(pass);
-}
-
 // Counts become those of all processes, once a pass: what was joined must not be fetched over.
 void Trainer::JoinCounts(const backend::Pass& pass) {
   if (std::exchange(joined_, true)) return;
   graph_.Collect(pass);
-  graph_.Join(team_->all(), pass);
+  graph_.Join(team_.all(), pass);
 }
 
 // Asks for everything that is still to be done, then waits for it: once a step. What the policy
 // makes of the attempt is what was done.
-scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
+void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
+  StepResult& r = attempt.result;
   optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
   Lap(seconds_.update);
-  batches_.SendAhead(
-      graph_, static_cast<int>(PartOf(config_.data.batch_size / config_.train.accumulate).count));
+  const ada::Share part = team_.ShareOf(config_.data.batch_size / config_.train.accumulate);
+  batches_.SendAhead(graph_, static_cast<int>(part.count));
   Lap(seconds_.data);
-  team_ == nullptr ? graph_.Collect(pass) : JoinCounts(pass);
+  JoinCounts(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
-  if (log_.CountsUpdates(step_)) log_.TakeUpdates(optimizer_.Stats());
-  if (distributed_ != nullptr && distributed_->narrow() && r.logged)
-    log_.TakeTransport(distributed_->LostInTransport(), distributed_->format(),
-                       distributed_->scale());
-  scaling::ScaleUpdate update = policy_.Update(OutcomeOf(r, outcome));
-  ADA_CHECK((update.action != scaling::Action::kSkip) == outcome.updated);
-  return update;
+  if (schedule_.CountsUpdates(step_)) attempt.kept = optimizer_.Stats();
+  if (distributed_.narrow() && r.logged) attempt.transport = distributed_.LostInTransport();
+  attempt.update = policy_.Update(OutcomeOf(r, outcome));
+  ADA_CHECK((attempt.update.action != scaling::Action::kSkip) == outcome.updated);
 }
 
 backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_overflow) const {
   backend::UpdatePlan plan;
   plan.step.lr = r.lr, plan.step.seed = config_.seed;
-  plan.largest = request_.amax, plan.count = log_.CountsUpdates(step_);
+  plan.largest = request_.amax, plan.count = schedule_.CountsUpdates(step_);
   if (on_overflow != scaling::Action::kSanitize) return plan;
   plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
   // The largest value that a scaled gradient has, unscaled; where fp32, in which weight gradients
@@ -206,10 +188,9 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
 
 // In the order of processes.
 backend::LossResult Trainer::Loss() {
-  const backend::LossResult mine = graph_.Result();
-  if (team_ == nullptr) return mine;
   backend::LossResult loss;
-  for (const backend::LossResult& part : backend::GatherAll(team_->all(), mine)) loss.Add(part);
+  for (const backend::LossResult& part : backend::GatherAll(team_.all(), graph_.Result()))
+    loss.Add(part);
   return loss;
 }
 
@@ -229,13 +210,15 @@ scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutc
   scaling::StepOutcome attempt;
   attempt.overflow = r.overflow;
   if (request_.amax) attempt.amax = static_cast<double>(outcome.largest);
-  if (request_.edge > 0) log_.CountEdge(attempt);
-  if (request_.layers) log_.FillLayerOverflow(attempt);
+  facts_.Fill(request_, attempt);
   return attempt;
 }
 
-void Trainer::Finish(StepResult& r, const scaling::ScaleUpdate& update) {
-  r.error = update.error.empty() ? log_.DecisionErrors() : update.error;
+void Trainer::Finish(Attempt& attempt) {
+  StepResult& r = attempt.result;
+  const scaling::ScaleUpdate& update = attempt.update;
+  if (r.overflow || !std::isfinite(r.loss)) r.not_finite = facts_.FirstNotFinite();
+  r.error = update.error.empty() ? facts_.DecisionErrors() : update.error;
   r.skipped = update.action == scaling::Action::kSkip;
   r.sanitized = update.action == scaling::Action::kSanitize && r.overflow;
   weights_changed_ = !r.skipped;

@@ -12,27 +12,15 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
-#include "train/batches.h"
+#include "train/attempt/attempt.h"
+#include "train/attempt/attempt_facts.h"
+#include "train/batches/batches.h"
 #include "train/distributed/distributed_gradients.h"
+#include "train/observe/log_schedule.h"
 #include "train/observe/step_log.h"
 #include "train/observe/step_observer.h"
 
 namespace ada::train {
-
-// What one attempt did.
-struct StepResult {
-  std::int64_t step = 0, epoch = 0;  // from 1
-  double loss = 0, accuracy = 0, lr = 0, scale = 1, grad_norm = 0;
-  double location_loss = 0;  // detection: the part of `loss` that is of locations
-  int images = 0;            // of all processes
-  std::int64_t terms = 0;    // over which the loss is a mean
-  bool overflow = false, skipped = false;
-  bool retried = false;    // skipped, and the next attempt is the same update again
-  bool sanitized = false;  // not finite, and updated with cleaned gradients all the same
-  bool logged = false;
-  bool rate_moves = false;  // lr may differ from the last step's without a milestone between
-  std::string error;        // not empty: the policy ends the run, and why
-};
 
 // Seconds since the last time they were taken, by phase. Where a device works asynchronously, the
 // time spent waiting for it counts as backward.
@@ -43,11 +31,10 @@ struct PhaseSeconds {
 class Trainer {
  public:
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
-  // `shared`: null where the run has one process.
   Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
           scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-          std::vector<StepObserver*> observers, std::int64_t total_steps, Team* team = nullptr,
-          DistributedGradients* distributed = nullptr);
+          std::vector<StepObserver*> observers, std::int64_t total_steps,
+          DistributedGradients& distributed, Team& team);
 
   StepResult Step();
 
@@ -69,14 +56,12 @@ class Trainer {
   backend::Pass MakePass(const StepResult& result) const;
   void SendLayerScales();
   void Gradients(int rows, backend::Pass pass);
-  ada::Share PartOf(int rows) const;
-  void JoinGradients(const backend::Pass& pass, bool last);
   void JoinCounts(const backend::Pass& pass);
   backend::LossResult Loss();
-  scaling::ScaleUpdate Update(StepResult& result, const backend::Pass& pass);
+  void Update(Attempt& attempt, const backend::Pass& pass);
   backend::UpdatePlan PlanFor(const StepResult& result, scaling::Action on_overflow) const;
   scaling::StepOutcome OutcomeOf(StepResult& result, const backend::UpdateOutcome& outcome);
-  void Finish(StepResult& result, const scaling::ScaleUpdate& update);
+  void Finish(Attempt& attempt);
   void ObserveTensorScales(bool first);
   void UpdateTensorScales();
   void Lap(double& phase);
@@ -87,9 +72,12 @@ class Trainer {
   scaling::Policy& policy_;
   optim::Optimizer& optimizer_;
   StepLog& log_;
+  const LogSchedule schedule_;
   StepObservers observers_;
-  Team* team_;
-  DistributedGradients* distributed_;
+  BatchCounts counts_;
+  const AttemptFacts facts_;
+  DistributedGradients& distributed_;
+  Team& team_;
   std::int64_t terms_ = 0;  // of the present batch, of all processes
   bool joined_ = false;     // so are the counts of the present pass
   std::int64_t steps_per_epoch_, total_steps_;

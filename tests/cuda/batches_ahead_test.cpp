@@ -12,8 +12,8 @@
 #include "cuda/on_both.h"
 #include "graph/graph.h"
 #include "scaling/policies/policies.h"
-#include "train/assemble.h"
-#include "train/batches.h"
+#include "train/assemble/assemble.h"
+#include "train/batches/batches.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {
@@ -94,7 +94,8 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("batches ahead: the loader's images, each sent once") {
     Feeding f;
     const data::LoaderSpec spec = train::TrainLoader(f.config, f.data);
-    train::Batches batches(*f.backend, f.data.train, spec);
+    const auto made = train::MakeBatches(*f.backend, f.data.train, spec);
+    train::Batches& batches = *made;
     REQUIRE(batches.as_bytes());
     data::Loader loader(f.data.train, spec);
     const auto rest = static_cast<int>(f.data.train.images() % spec.batch_size);

@@ -6,7 +6,7 @@
 
 #include "config/load.h"
 #include "cuda/on_both.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {
@@ -39,7 +39,8 @@ train::EvaluationResult Run(train::Evaluator& evaluator, const data::Dataset& da
 // The loader's batches through the evaluator's graph.
 LossResult FromLoader(Backend& backend, graph::Graph& graph, const data::Dataset& dataset,
                       const data::LoaderSpec& spec) {
-  train::Batches batches(backend, dataset, spec, train::Batches::Residence::kHost);
+  const auto made = train::MakeBatches(backend, dataset, spec, train::Residence::kHost);
+  train::Batches& batches = *made;
   CHECK_FALSE(batches.resident());
   Pass pass;
   pass.training = false;
@@ -62,7 +63,7 @@ TEST_SUITE(ADA_SUITE) {
     const Shape image{1, data.train.height, data.train.width, data.train.channels};
     train::Evaluator evaluator(config, image, *backend, nullptr);
     graph::Initialize(evaluator.graph(), config.model.init, 5, *backend);
-    REQUIRE(train::Batches(*backend, data.test, spec).resident());
+    REQUIRE(train::MakeBatches(*backend, data.test, spec)->resident());
     for (const data::Dataset* dataset : {&data.test, &data.train, &data.test}) {
       Seen first, second;
       const train::EvaluationResult result = Run(evaluator, *dataset, spec, first);

@@ -11,7 +11,7 @@
 #include "backend/cuda/ops/rounding_stats.h"
 #include "core/error.h"
 #include "cuda/matmul_lab.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 
 namespace ada::backend::test {
 namespace {

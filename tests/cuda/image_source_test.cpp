@@ -11,7 +11,7 @@
 #include "data/augment.h"
 #include "data/loader.h"
 #include "on_both.h"
-#include "train/batches.h"
+#include "train/batches/resident_batches.h"
 
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/backend_on_stream.h"
@@ -21,7 +21,7 @@
 namespace ada::backend::test {
 namespace {
 
-using train::ResidentData;
+using train::ResidentBatches;
 
 // Image i has label i and pixels that tell it apart.
 data::Dataset Numbered(int images, int height, int width, int channels) {
@@ -49,16 +49,15 @@ data::LoaderSpec Augmented(int channels) {
 }
 
 // What Next and Fill leave in backend memory; `part`: rows of a micro-batch.
-data::Batch Taken(ResidentData& resident, Backend& backend, std::int64_t values, int part) {
-  const ResidentData::Batch place = resident.Next();
+data::Batch Taken(ResidentBatches& resident, Backend& backend, std::int64_t values, int part) {
   data::Batch batch;
-  batch.rows = place.rows;
-  for (int from = 0; from < place.rows; from += part) {
-    const int rows = std::min(part, place.rows - from);
+  batch.rows = resident.Next();
+  for (int from = 0; from < batch.rows; from += part) {
+    const int rows = std::min(part, batch.rows - from);
     const auto numbers = static_cast<std::size_t>(rows * values);
     std::byte* images = backend.Allocate(numbers * sizeof(float));
     std::byte* labels = backend.Allocate(static_cast<std::size_t>(rows) * sizeof(std::int32_t));
-    resident.Fill(place, from, rows, reinterpret_cast<float*>(images),
+    resident.Fill(from, rows, reinterpret_cast<float*>(images),
                   reinterpret_cast<std::int32_t*>(labels));
     std::vector<float> pixels(numbers);
     std::vector<std::int32_t> classes(static_cast<std::size_t>(rows));
@@ -82,7 +81,7 @@ void CheckSame(const data::Batch& seen, const data::Batch& expected) {
 // `batches` batches from the first on.
 void CheckLikeLoader(Backend& backend, const data::Dataset& dataset, const data::LoaderSpec& spec,
                      int batches, int part = 1000) {
-  const auto resident = ResidentData::Make(backend, dataset, spec);
+  const auto resident = ResidentBatches::Make(backend, dataset, spec);
   REQUIRE(resident);
   data::Loader loader(dataset, spec);
   REQUIRE(resident->batches_per_epoch() == loader.batches_per_epoch());
@@ -132,7 +131,7 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("a run goes on anywhere, forwards and backwards") {
     const auto backend = MakeBackendUnderTest();
     const data::Dataset dataset = Numbered(31, 6, 6, 3);
-    const auto resident = ResidentData::Make(*backend, dataset, Augmented(3));
+    const auto resident = ResidentBatches::Make(*backend, dataset, Augmented(3));
     REQUIRE(resident);
     data::Loader loader(dataset, Augmented(3));
     const std::pair<std::int64_t, std::int64_t> places[] = {{3, 2}, {0, 4}, {0, 5}, {7, 0}, {7, 0}};
@@ -179,7 +178,7 @@ TEST_SUITE(ADA_SUITE) {
 
   TEST_CASE("the CPU and a backend with too little memory decline") {
     const data::Dataset dataset = Numbered(31, 6, 6, 3);
-    CHECK_FALSE(ResidentData::Make(*cpu::MakeCpuBackend(1), dataset, Augmented(3)));
+    CHECK_FALSE(ResidentBatches::Make(*cpu::MakeCpuBackend(1), dataset, Augmented(3)));
     ImageSourceSpec spec;  // declined before it is looked at
     spec.images = std::int64_t{1} << 60;
     spec.image = {1, 1, 2, 2};
@@ -195,7 +194,7 @@ TEST_SUITE(ADA_SUITE) {
     const auto backend = MakeBackendUnderTest();
     const std::size_t before = backend->allocated_bytes(), told = backend->ImageSourceBytes(spec);
     CHECK(told >= 31 * 6 * 6 * 3);
-    CHECK(ResidentData::Make(*backend, dataset, Augmented(3)));
+    CHECK(ResidentBatches::Make(*backend, dataset, Augmented(3)));
     const std::size_t taken = backend->allocated_bytes() - before;
     CHECK(taken >= told);
     CHECK(taken < told + 4096);  // each block is aligned
@@ -206,7 +205,7 @@ TEST_SUITE(ADA_SUITE) {
     const auto backend = MakeBackendUnderTest();
     data::LoaderSpec spec = Augmented(3);
     spec.mean.pop_back();
-    CHECK_THROWS_AS(ResidentData::Make(*backend, Numbered(9, 2, 2, 3), spec), ConfigError);
+    CHECK_THROWS_AS(ResidentBatches::Make(*backend, Numbered(9, 2, 2, 3), spec), ConfigError);
   }
 #endif
 }

@@ -18,7 +18,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/switches.h"
 #include "config/load.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/run_session.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda/run_lab.h"
-#include "train/batches.h"
+#include "train/batches/batches.h"
 
 namespace ada::backend::test {
 namespace {
@@ -13,7 +13,7 @@ bool SendsBytes(config::Config config) {
   config::FillDefaults(config);
   const auto backend = MakeBackendUnderTest();
   const train::RunData data = train::ReadData(config);
-  return train::Batches(*backend, data.train, train::TrainLoader(config, data)).as_bytes();
+  return train::MakeBatches(*backend, data.train, train::TrainLoader(config, data))->as_bytes();
 }
 
 }  // namespace

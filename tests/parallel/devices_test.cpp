@@ -6,7 +6,7 @@
 #include <string>
 
 #include "parallel/thread_world.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 
 namespace ada::testing {
 namespace {
@@ -44,7 +44,7 @@ TEST_SUITE("cpu") {
     device.kind = config::DeviceKind::kCuda, device.threads = 1;
     const auto errors = RunTogether(2, [&](parallel::World& world) {
       train::Team team(world, {});
-      train::MakeBackend(device, &team);
+      train::MakeBackend(device, team);
     });
     for (const auto& error : errors) {
       REQUIRE(error);
@@ -58,7 +58,7 @@ TEST_SUITE("cpu") {
     device.kind = config::DeviceKind::kAuto;
     for (const auto& error : RunTogether(2, [&](parallel::World& world) {
            train::Team team(world, {});
-           const train::ChosenBackend chosen = train::MakeBackend(device, &team);
+           const train::ChosenBackend chosen = train::MakeBackend(device, team);
            CHECK(!chosen.has_own_memory);
            CHECK(chosen.reason.find("device auto, and rank 0 of 2 (host here): ") !=
                  std::string::npos);

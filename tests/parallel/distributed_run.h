@@ -45,7 +45,7 @@ struct DistributedRunOptions {
   bool on_cpu = false;  // on the CPU, whatever the test program's backend is
 };
 
-// Into `folder`; ranks 1: no team at all.
+// Into `folder`; ranks 1: as a program that was started alone.
 inline std::vector<Ended> TrainDistributed(const std::string& text, const std::string& folder,
                                            int ranks, const DistributedRunOptions& options = {}) {
   const auto train = [&](parallel::World* world) {
@@ -57,7 +57,8 @@ inline std::vector<Ended> TrainDistributed(const std::string& text, const std::s
     config::FillDefaults(config);
     telemetry::Log log(telemetry::LogLevel::kError);
     train::RunOptions run;
-    run.resume = options.resume, run.progress = false, run.world = world;
+    run.resume = options.resume, run.progress = false;
+    if (world != nullptr) run.world = world;
 #ifdef ADA_ON_KERNELS
     if (!options.on_cpu) return TrainOnKernels(config, run, log);
 #endif

@@ -7,7 +7,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "config/load.h"
 #include "telemetry/log.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/distributed/consistency_check.h"
 #include "train/distributed/team.h"
 #include "train/run.h"
@@ -17,17 +17,15 @@ namespace ada::testing {
 
 inline void TrainOnKernels(config::Config config, const train::RunOptions& options,
                            telemetry::Log& log) {
-  std::unique_ptr<train::Team> team;
-  if (options.world != nullptr) {
-    team = std::make_unique<train::Team>(*options.world, config.parallel);
-    config.parallel.ranks = team->ranks();
-  }
+  train::Team team(*options.world, config.parallel);
+  config.parallel.ranks = team.ranks_to_keep();
   config = train::Completed(config, train::InspectData(config));
-  const auto backend = backend::MakeHostExecutedBackend({}, team ? &team->peers() : nullptr);
+  const auto backend =
+      backend::MakeHostExecutedBackend({}, team.ranks() > 1 ? &team.peers() : nullptr);
   const train::RunData data = train::ReadData(config);
   const auto policy = scaling::MakePolicy(config.scaling);
   graph::GraphSpec spec = train::TrainGraph(config, data.image, *policy);
-  spec.input.n = train::LargestPart(spec.input.n, team.get());
+  spec.input.n = static_cast<int>(team.LargestShare(spec.input.n));
   const auto graph = graph::Graph::Build(spec, *backend);
   std::filesystem::create_directories(config.output);
   const auto from = options.resume
@@ -35,10 +33,11 @@ inline void TrainOnKernels(config::Config config, const train::RunOptions& optio
                         : std::optional<train::ResumePoint>();
   const train::SignalWatch signals;
   train::Session session({config, config, signals, config.output, *backend, data, *graph, *policy,
-                          log, false, 1, team.get()},
+                          log, false, 1, team},
                          from);
-  if (team) train::CheckConsistency(data, *graph, *backend, from ? from->state.step : -1, *team);
-  if (!team || team->writes()) session.OpenLogs();
+  if (session.distributed().are_parts())
+    train::CheckConsistency(data, *graph, *backend, from ? from->state.step : -1, team);
+  if (team.writes()) session.OpenLogs();
   if (session.Run() != 0) throw InternalError("a run that did not end well");
 }
 

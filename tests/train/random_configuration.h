@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/network/shapes.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/random_limits.h"
 
 namespace ada::testing {

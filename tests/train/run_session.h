@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/session.h"
 #include "train/signals.h"
 

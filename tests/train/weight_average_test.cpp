@@ -1,6 +1,6 @@
 // The moving average of the weights: against torch's lerp of each checkpoint, evaluated in addition
 // to the weights, deciding about the best, and evaluated from a checkpoint.
-#include "train/weight_average.h"
+#include "train/evaluate/weight_average.h"
 
 #include <cmath>
 

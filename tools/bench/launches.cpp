@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "backend/cuda/backend_on_stream.h"
-#include "cuda/host/host_stream.h"
 #include "config/load.h"
+#include "cuda/host/host_stream.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policies.h"
-#include "train/assemble.h"
-#include "train/measure.h"
+#include "train/assemble/assemble.h"
+#include "train/plan/measure.h"
 
 namespace ada::bench {
 namespace {

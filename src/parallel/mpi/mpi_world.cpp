@@ -152,7 +152,7 @@ class MpiWorld final : public World {
 
 // Threads of a run send at the same time: sums of gradients on one, all else on another.
 std::unique_ptr<World> StartWorld() {
-  if (!WasLaunched()) return nullptr;
+  if (!WasLaunched()) return MakeWorldOfOne();
   int provided = MPI_THREAD_SINGLE, rank = 0, ranks = 1;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     throw DeviceError("MPI cannot be started (" + NameOfLibrary() + ")");
@@ -161,7 +161,7 @@ std::unique_ptr<World> StartWorld() {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks == 1) {
     MPI_Finalize();
-    return nullptr;
+    return MakeWorldOfOne();
   }
   if (provided < MPI_THREAD_MULTIPLE)
     throw DeviceError("the MPI library (" + NameOfLibrary() +

@@ -13,8 +13,8 @@
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
-#include "train/data_facts.h"
-#include "train/input_facts.h"
+#include "train/facts/data_facts.h"
+#include "train/facts/input_facts.h"
 
 namespace ada::train {
 

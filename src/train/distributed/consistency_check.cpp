@@ -9,8 +9,8 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "train/about/versions.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/run.h"
 
 namespace ada::train {
 namespace {

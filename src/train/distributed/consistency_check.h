@@ -4,15 +4,15 @@
 
 #include "config/config.h"
 #include "graph/graph.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/distributed/team.h"
 
 namespace ada::train {
 
 // Collective. Throws, in all processes, an error that names the first process that differs from
-// rank 0 and in what: ConfigError (configuration; places of files and threads are each one's own),
-// DataError (images, labels, where the run goes on, weights), DeviceError (program, instruction
-// set).
+// rank 0 and in what: ConfigError (configuration; places of files
+// and threads are each one's own), DataError (images, labels, where the run goes on, weights),
+// DeviceError (program, instruction set).
 void CheckConfigConsistency(const config::Config& config, Team& team);
 void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::Backend& backend,
                       std::int64_t step, Team& team);

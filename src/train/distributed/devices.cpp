@@ -7,7 +7,7 @@
 namespace ada::train {
 namespace {
 
-VisibleDevices Visible() {
+VisibleDevices DevicesHere() {
   VisibleDevices visible;
   const std::vector<backend::CudaDeviceId> ids = backend::VisibleCudaDevices();
   visible.count = std::min(static_cast<int>(ids.size()), VisibleDevices::kMost);
@@ -43,7 +43,7 @@ std::vector<int> AssignDevices(const std::vector<VisibleDevices>& visible,
 }
 
 DeviceOfSeveral FindDevice(const config::DeviceConfig& device, Team& team) {
-  const VisibleDevices mine = Visible();
+  const VisibleDevices mine = DevicesHere();
   const std::vector<VisibleDevices> all = backend::GatherAll(team.all(), mine);
   DeviceOfSeveral found;
   found.index =

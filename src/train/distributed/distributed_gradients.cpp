@@ -28,17 +28,26 @@ std::int64_t BucketBytes(const config::ParallelConfig& config) {
 
 }  // namespace
 
-DistributedGradients::DistributedGradients(const config::ParallelConfig& config, Team& team,
+DistributedGradients::DistributedGradients(const config::Config& config, Team& team,
                                            graph::Graph& graph, backend::Backend& backend)
     : team_(team),
       graph_(graph),
       backend_(backend),
-      format_(FormatOf(config.gradients)),
+      are_parts_(team.ranks() > 1),
+      forgets_counts_(are_parts_ && config.train.accumulate > 1),
+      format_(are_parts_ ? FormatOf(config.parallel.gradients) : kFp32),
       narrow_(format_ != kFp32),
-      order_(graph.GradientOrder()),
-      in_pass_(backend.MakeGradientSums(SpecOf(config))) {
+      order_(graph.GradientOrder()) {
+  if (!are_parts_) return;
+  in_pass_ = backend.MakeGradientSums(SpecOf(config.parallel));
   if (!in_pass_)
-    on_host_.emplace(team.world().large(), SizesOf(graph, order_), BucketBytes(config), format_);
+    on_host_.emplace(team.world().large(), SizesOf(graph, order_), BucketBytes(config.parallel),
+                     format_);
+}
+
+void DistributedGradients::Begin(float loss_scale) {
+  scale_ = narrow_ ? loss_scale : 1;
+  if (forgets_counts_) graph_.ForgetGradientCounts();
 }
 
 backend::GradientSumsSpec DistributedGradients::SpecOf(const config::ParallelConfig& config) const {
@@ -88,8 +97,18 @@ void DistributedGradients::Finish() {
   }
 }
 
+bool DistributedGradients::FinishOnHost(const backend::Pass& pass, std::int64_t rows,
+                                        std::int64_t whole) {
+  if (!on_host_) return false;
+  JoinStatistics(rows, whole);
+  Finish();
+  graph_.FinishGradients(pass);
+  return true;
+}
+
+// The means over processes, by their images; nothing where all have the same.
 void DistributedGradients::JoinStatistics(std::int64_t rows, std::int64_t whole) {
-  if (in_pass_ || team_.joins_norms()) return;
+  if (team_.joins_norms()) return;
   std::vector<float> values;
   const auto share = static_cast<float>(static_cast<double>(rows) / static_cast<double>(whole));
   for (const graph::Parameter& p : graph_.parameters()) {
@@ -106,7 +125,7 @@ void DistributedGradients::JoinStatistics(std::int64_t rows, std::int64_t whole)
   }
 }
 
-std::vector<DistributedGradients::Lost> DistributedGradients::LostInTransport() {
+DistributedGradients::Transport DistributedGradients::LostInTransport() {
   std::vector<TensorStats> mine;
   if (in_pass_) mine = in_pass_->Lost();
   for (std::size_t place = mine.size(); place < order_.size(); ++place)
@@ -124,7 +143,7 @@ std::vector<DistributedGradients::Lost> DistributedGradients::LostInTransport() 
     else
       lost.back().stats = CombinedStats(lost.back().stats, total);
   }
-  return lost;
+  return {std::move(lost), format_, scale_};
 }
 
 }  // namespace ada::train

@@ -1,6 +1,6 @@
 // The gradients of a batch of which every process computed a part: handed to the sum while the
 // backward pass goes on, and back as sums. The backend sums them where it can, else this does on
-// the host.
+// the host. Gradients of one process are the sums: nothing is done.
 #pragma once
 #include <memory>
 #include <optional>
@@ -16,18 +16,23 @@ namespace ada::train {
 class DistributedGradients final : public graph::GradientTaker {
  public:
   // All must outlive it.
-  DistributedGradients(const config::ParallelConfig& config, Team& team, graph::Graph& graph,
+  DistributedGradients(const config::Config& config, Team& team, graph::Graph& graph,
                        backend::Backend& backend);
 
-  // The scale of the loss, which gradients carry where they travel in 16 bits.
-  void Begin(float loss_scale) { scale_ = narrow_ ? loss_scale : 1; }
+  // Whether what this process computes is a part of a sum (backend::Pass::part).
+  bool are_parts() const { return are_parts_; }
+  // Before the passes of a batch. loss_scale: gradients carry it where they travel in 16 bits.
+  void Begin(float loss_scale);
+  // For the last backward pass of a batch; null: nothing is to be summed.
+  graph::GradientTaker* taker() { return are_parts_ ? this : nullptr; }
   void Take(const std::vector<int>& parameters) override;
   bool sums_in_pass() const override { return in_pass_ != nullptr; }
   // After the last Take: puts sums where the parts were; on the host it waits for them.
   void Finish() override;
-  // Running statistics of batch norms become the means over processes, by their images; nothing
-  // where all have the same, or the backend has done so. rows: this process's; whole: of all.
-  void JoinStatistics(std::int64_t rows, std::int64_t whole);
+  // After the last pass of a batch, of which this process had `rows` rows of `whole`: gradients and
+  // running statistics become those of all where the host sums; nothing where the backend has done
+  // so. Returns whether the host sums.
+  bool FinishOnHost(const backend::Pass& pass, std::int64_t rows, std::int64_t whole);
 
   // parallel.gradients other than fp32: what the transport lost of the last batch's gradient of a
   // weight, in all processes; counts of `layer.weight` are those of its layer.
@@ -35,11 +40,15 @@ class DistributedGradients final : public graph::GradientTaker {
     std::string layer;
     TensorStats stats;
   };
+  struct Transport {
+    std::vector<Lost> lost;
+    NumberFormat format;
+    float scale = 1;  // that the gradients carried
+  };
   bool narrow() const { return narrow_; }
-  NumberFormat format() const { return format_; }
-  float scale() const { return scale_; }
-  std::vector<Lost> LostInTransport();
+  Transport LostInTransport();
 
+  bool on_host() const { return on_host_.has_value(); }
   // For sums, on the host; where the backend makes them it does so during other work.
   double waited_seconds() const { return on_host_ ? on_host_->waited_seconds() : 0; }
   std::int64_t bytes() const { return on_host_ ? on_host_->bytes() : in_pass_->bytes(); }
@@ -47,16 +56,19 @@ class DistributedGradients final : public graph::GradientTaker {
 
  private:
   const Tensor& GradientOf(int place) const;
+  void JoinStatistics(std::int64_t rows, std::int64_t whole);
   backend::GradientSumsSpec SpecOf(const config::ParallelConfig& config) const;
   void TakeOnHost(int place);
 
   Team& team_;
   graph::Graph& graph_;
   backend::Backend& backend_;
+  const bool are_parts_;
+  const bool forgets_counts_;  // of gradients of the batch before, which several passes count
   const NumberFormat format_;
   const bool narrow_;
   const std::vector<int> order_;                    // parameters, as gradients are completed
-  std::unique_ptr<backend::GradientSums> in_pass_;  // null: on the host
+  std::unique_ptr<backend::GradientSums> in_pass_;  // null: on the host, or nothing to be summed
   std::optional<parallel::GradientSums> on_host_;
   float scale_ = 1;
   std::size_t taken_ = 0;

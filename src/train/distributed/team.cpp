@@ -5,21 +5,48 @@
 #include "core/error.h"
 
 namespace ada::train {
+namespace {
+
+// parallel.ranks asks for `wanted` processes, and this one is alone, or of as many as there are.
+std::string NotAloneText(int wanted) {
+  const std::string asked = std::to_string(wanted);
+  return "parallel.ranks: " + asked + ", and this is one process; start it with mpirun -n " +
+         asked + " (" +
+         (parallel::LibraryName().empty() ? "with a build that has MPI: tools/build.sh --mpi"
+                                          : "or srun") +
+         "), or say --set parallel.ranks=1";
+}
+std::string NotSoManyText(int there, int wanted) {
+  const std::string asked = std::to_string(wanted), started = std::to_string(there);
+  return "parallel.ranks: " + asked + ", and " + started +
+         " processes were started; expected as many (mpirun -n " + asked +
+         "), or --set parallel.ranks=" + started;
+}
+
+}  // namespace
 
 Team::Team(parallel::World& world, const config::ParallelConfig& config)
     : world_(world),
       decides_together_(config.statistics == config::SharedStatistics::kGlobal),
       joins_norms_(config.sync_batch_norm),
+      ranks_to_keep_(config.ranks),
       all_(world),
       norms_(world),
       peers_(*this) {
-  if (config.ranks > 0 && config.ranks != world.ranks())
-    throw ConfigError("parallel.ranks: " + std::to_string(config.ranks) + ", and " +
-                      std::to_string(world.ranks()) +
-                      " processes were started; expected as many (mpirun -n " +
-                      std::to_string(config.ranks) +
-                      "), or --set parallel.ranks=" + std::to_string(world.ranks()));
+  const bool is_other = config.ranks > 0 && config.ranks != world.ranks();
+  if (world.ranks() == 1) {
+    if (is_other) throw ConfigError(NotAloneText(config.ranks));
+    return;
+  }
+  if (is_other) throw ConfigError(NotSoManyText(world.ranks(), config.ranks));
   world.SetTimeout(config.timeout_seconds);
+  ranks_to_keep_ = world.ranks();
+  launcher_ = "mpirun -n " + std::to_string(world.ranks()) + " ";
+}
+
+Team& Team::OfOne() {
+  static Team one(parallel::Alone(), {});
+  return one;
 }
 
 std::vector<std::string> Team::AllGatherText(const std::string& mine) {
@@ -27,20 +54,13 @@ std::vector<std::string> Team::AllGatherText(const std::string& mine) {
       backend::GatherAll(all_, static_cast<std::uint64_t>(mine.size()));
   const std::uint64_t most = *std::max_element(sizes.begin(), sizes.end());
   if (most == 0) return std::vector<std::string>(sizes.size());
-  std::vector<char> padded(most);
-  std::copy(mine.begin(), mine.end(), padded.begin());
-  const std::vector<char> all = backend::GatherAll(all_, padded);
+  std::vector<char> padded(mine.begin(), mine.end());
+  padded.resize(most);
+  const std::vector<char> all = backend::GatherAll(all_, std::move(padded));
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < sizes.size(); ++rank)
     texts.emplace_back(all.data() + rank * most, sizes[rank]);
   return texts;
-}
-
-data::LoaderSpec PartOf(data::LoaderSpec spec, const config::Config& config, const Team& team,
-                        int threads) {
-  spec.part = {team.rank(), team.ranks(), config.data.batch_size / config.train.accumulate};
-  if (!config.data.workers) spec.workers = std::min(spec.workers, std::max(1, threads));
-  return spec;
 }
 
 void CheckParts(const config::Config& config, std::int64_t images, const Team& team) {

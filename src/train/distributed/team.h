@@ -1,6 +1,6 @@
-// The processes of a distributed run, as the parts of a run need them; a run of one process has
-// none (null). All calls but the plain questions are collective: every process makes them in the
-// same order.
+// The processes of a run, as its parts need them: one, or several that share every batch. All calls
+// but the plain questions are collective: every process makes them in the same order. A team of one
+// hears itself, so that what is gathered of all is its own, and does nothing more.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 #include "backend/exchange.h"
 #include "backend/peers.h"
 #include "config/config.h"
-#include "data/loader.h"
+#include "core/share.h"
 #include "parallel/world.h"
 
 namespace ada::train {
@@ -19,12 +19,21 @@ class Team {
   // `world` outlives it. ConfigError where parallel.ranks says another number of processes.
   Team(parallel::World& world, const config::ParallelConfig& config);
   Team(const Team&) = delete;
+  static Team& OfOne();  // for what no other process takes part in
 
   int rank() const { return world_.rank(); }
   int ranks() const { return world_.ranks(); }
   bool writes() const { return rank() == 0; }  // files, and what a run says
   parallel::World& world() { return world_; }
   std::string NameOf(int rank) const { return parallel::NameOf(world_, rank); }
+  // What stands before the command that starts as many: "mpirun -n 4 ".
+  const std::string& launcher() const { return launcher_; }
+  int ranks_to_keep() const { return ranks_to_keep_; }  // parallel.ranks of the run's config.yaml
+  // This process's share of `whole` that lie in a row, and the largest that a process has.
+  ada::Share ShareOf(std::int64_t whole) const { return ada::ShareOf(whole, ranks(), rank()); }
+  std::int64_t LargestShare(std::int64_t whole) const {
+    return ada::ShareOf(whole, ranks(), 0).count;
+  }
 
   // For a backend, by parallel.statistics and sync_batch_norm.
   backend::Exchanges exchanges() {
@@ -42,15 +51,12 @@ class Team {
   // While it lives, batch norms take the statistics of each process's own batch.
   class NormsAlone {
    public:
-    explicit NormsAlone(Team* team) : team_(team) { Set(true); }
-    ~NormsAlone() { Set(false); }
+    explicit NormsAlone(Team& team) : team_(team) { team_.norms_.alone = true; }
+    ~NormsAlone() { team_.norms_.alone = false; }
     NormsAlone(const NormsAlone&) = delete;
 
    private:
-    void Set(bool alone) {
-      if (team_ != nullptr) team_->norms_.alone = alone;
-    }
-    Team* team_;
+    Team& team_;
   };
 
  private:
@@ -82,18 +88,11 @@ class Team {
 
   parallel::World& world_;
   bool decides_together_, joins_norms_;
+  std::string launcher_;
+  int ranks_to_keep_;
   Messages all_, norms_;
   DevicePeers peers_;
 };
-
-// What every process takes of a batch of `images`, at most.
-inline std::int64_t LargestPart(std::int64_t images, const Team* team) {
-  return team == nullptr ? images : (images + team->ranks() - 1) / team->ranks();
-}
-
-// The loader of this process's part of every batch. threads: that the process has.
-data::LoaderSpec PartOf(data::LoaderSpec spec, const config::Config& config, const Team& team,
-                        int threads);
 
 // ConfigError where a batch, or a part of one (train.accumulate), of `images` training images has
 // fewer images than there are processes.

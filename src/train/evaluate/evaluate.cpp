@@ -1,4 +1,6 @@
 // The evaluate command.
+#include "train/evaluate/evaluate.h"
+
 #include <optional>
 #include <ostream>
 
@@ -7,18 +9,17 @@
 #include "core/text.h"
 #include "telemetry/language.h"
 #include "telemetry/progress.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
 #include "train/evaluate/evaluator.h"
 #include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
 #include "train/evaluate/outputs_file.h"
 #include "train/evaluate/predictions.h"
-#include "train/known_classes.h"
-#include "train/memory_need.h"
-#include "train/metrics/task_report.h"
-#include "train/run.h"
-#include "train/weight_average.h"
+#include "train/evaluate/task_report.h"
+#include "train/evaluate/weight_average.h"
+#include "train/facts/known_classes.h"
+#include "train/plan/memory_need.h"
 
 namespace ada::train {
 namespace {

@@ -9,7 +9,6 @@
 #include "core/tensor_files/safetensors.h"
 #include "core/text.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/run.h"
 
 namespace ada::train {
 namespace {

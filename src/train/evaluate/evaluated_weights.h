@@ -21,4 +21,13 @@ void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& g
 // What a checkpoint holds besides tensors; empty: the file holds only weights. DataError.
 std::optional<CheckpointState> StateOfCheckpoint(const std::string& path);
 
+// The tensors' file of a run's newest checkpoint, or of its best. DataError where there is none.
+std::string CheckpointOfRun(const std::string& folder, bool best);
+
+// The configuration that a checkpoint was written with, as YAML. DataError, also of weights alone.
+std::string CheckpointConfig(const std::string& checkpoint);
+// The step after which a checkpoint was written; of weights alone the last that there could be, of
+// an empty path (the network as it starts) 1. DataError.
+std::int64_t StepOfWeights(const std::string& path);
+
 }  // namespace ada::train

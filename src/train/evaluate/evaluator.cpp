@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/share.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 
 namespace ada::train {
 
@@ -44,19 +44,19 @@ Evaluator::Evaluator(const config::Config& config, const Shape& image, backend::
 
 Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSpec& spec) {
   std::unique_ptr<Batches>& kept = batches_[&dataset];
-  if (!kept) kept = std::make_unique<Batches>(backend_, dataset, spec);
+  if (!kept) kept = MakeBatches(backend_, dataset, spec);
   kept->Seek(0, 0);
   return *kept;
 }
 
 void JoinMetrics(Team& team, Metrics& metrics) {
-  const std::vector<std::string> all = team.AllGatherText(metrics.Save());
+  const std::vector<std::string> all = team.AllGatherText(team.writes() ? "" : metrics.Save());
   if (!team.writes()) return;
   for (std::size_t rank = 1; rank < all.size(); ++rank) metrics.Append(all[rank]);
 }
 
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                                const EvaluationCallbacks& callbacks, Team* team) {
+                                const EvaluationCallbacks& callbacks, Team& team) {
   ADA_CHECK(!spec.shuffle);
   backend::Pass pass;
   pass.training = false;
@@ -64,8 +64,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   Batches& batches = BatchesOf(dataset, spec);
   EvaluationResult result;
   std::int64_t terms = 0;
-  ada::Share part{0, batches.batches_per_epoch()};
-  if (team != nullptr) part = ShareOf(part.count, team->ranks(), team->rank());
+  const ada::Share part = team.ShareOf(batches.batches_per_epoch());
   if (part.first > 0 && part.count > 0) batches.Seek(0, part.first);
   for (std::int64_t i = 0; i < part.count; ++i) {
     pass.rows = batches.Next();
@@ -83,18 +82,17 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     if (callbacks.after_batch) callbacks.after_batch(result.images);
   }
   if (!batches.resident()) batches_.erase(&dataset);  // with its threads
-  backend::LossResult total = result.images > 0 ? graph_->Result() : backend::LossResult();
-  if (team != nullptr) {
-    struct Part {
-      backend::LossResult loss;
-      std::int64_t images, terms;
-    };
-    const Part mine{total, result.images, terms};
-    total = backend::LossResult(), result.images = terms = 0;
-    for (const Part& one : backend::GatherAll(team->all(), mine)) {
-      total.Add(one.loss);
-      result.images += one.images, terms += one.terms;
-    }
+  struct Part {
+    backend::LossResult loss;
+    std::int64_t images, terms;
+  };
+  const Part mine{result.images > 0 ? graph_->Result() : backend::LossResult(), result.images,
+                  terms};
+  backend::LossResult total;
+  result.images = terms = 0;
+  for (const Part& one : backend::GatherAll(team.all(), mine)) {
+    total.Add(one.loss);
+    result.images += one.images, terms += one.terms;
   }
   if (result.images == 0 && !result.broken.empty())
     throw DataError("none of the images that are evaluated can be read; the first: " +

@@ -14,7 +14,7 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "graph/graph.h"
-#include "train/batches.h"
+#include "train/batches/batches.h"
 #include "train/distributed/team.h"
 #include "train/metrics/metrics.h"
 
@@ -73,11 +73,11 @@ class Evaluator {
   Evaluator(const config::Config& config, const Shape& image, backend::Backend& backend,
             const graph::Graph* trained);
   // Every image once, the tail included. `spec` must not shuffle. The data set must outlive the
-  // evaluator, unchanged: where the backend takes it, it keeps it. `team`: each of several
-  // processes takes a part of the batches, one after the other in their order; losses and hits
+  // evaluator, unchanged: where the backend takes it, it keeps it. Each process of a
+  // team takes a part of the batches, one after the other in their order; losses and hits
   // become those of all, what is broken and the callbacks stay each process's own.
   EvaluationResult Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                       const EvaluationCallbacks& callbacks = {}, Team* team = nullptr);
+                       const EvaluationCallbacks& callbacks = {}, Team& team = Team::OfOne());
   graph::Graph& graph() { return *graph_; }
 
  private:

@@ -1,4 +1,6 @@
 // The generate command.
+#include "train/evaluate/generate.h"
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -10,10 +12,9 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/utf8.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
-#include "train/run.h"
-#include "train/weight_average.h"
+#include "train/evaluate/weight_average.h"
 
 namespace ada::train {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 
 namespace ada::train {
 

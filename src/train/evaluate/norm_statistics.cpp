@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/share.h"
 #include "graph/network/shapes.h"
 #include "telemetry/progress.h"
-#include "train/batches.h"
+#include "train/batches/batches.h"
+#include "train/batches/team_batches.h"
 #include "train/checkpoint/weight_values.h"
 
 namespace ada::train {
@@ -34,16 +34,16 @@ bool RecomputesNorms(const config::Config& config) {
 
 std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, const Shape& image,
                                               backend::Backend& backend, const graph::Graph& share,
-                                              const Team* team) {
+                                              const Team& team) {
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   graph::GraphSpec spec = TrainGraph(config, image, *policy);
   spec.rule_for = nullptr;
-  spec.input.n = LargestPart(spec.input.n, team);
+  spec.input.n = team.LargestShare(spec.input.n);
   return graph::Graph::Build(spec, backend, &share);
 }
 
 NormStatistics::NormStatistics(const config::Config& config, const RunData& data,
-                               graph::Graph& graph, backend::Backend& backend, Team* team)
+                               graph::Graph& graph, backend::Backend& backend, Team& team)
     : config_(config),
       data_(data),
       graph_(graph),
@@ -73,7 +73,7 @@ void NormStatistics::AddBatch(double weight) {
 void NormStatistics::JoinSums(double& weights) {
   std::vector<double> mine = {weights};
   for (const Statistic& s : statistics_) mine.insert(mine.end(), s.sum.begin(), s.sum.end());
-  const std::vector<double> all = backend::GatherAll(team_->all(), mine);
+  const std::vector<double> all = backend::GatherAll(team_.all(), mine);
   std::vector<double> total(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) total[i % mine.size()] += all[i];
   weights = total[0];
@@ -95,8 +95,9 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
   }
   data::LoaderSpec spec = EvaluationLoader(config_, data_);
   spec.batch_size = config_.data.batch_size / config_.train.accumulate;
-  if (team_ != nullptr) spec = PartOf(std::move(spec), config_, *team_, 1);
-  Batches batches(backend_, data_.train, spec, Batches::Residence::kHost);
+  const std::unique_ptr<Batches> made =
+      MakeBatchesOfTeam(backend_, data_.train, spec, Residence::kHost, config_, team_, 1);
+  Batches& batches = *made;
   backend::Pass pass;
   pass.seed = config_.seed;
   graph_.RefreshWeights(pass);
@@ -105,14 +106,11 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
   for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i, ++pass.draw) {
     pass.rows = batches.Next();
     left_out.insert(left_out.end(), batches.broken().begin(), batches.broken().end());
+    pass.whole_rows = batches.whole_rows();
+    pass.first_row = team_.ShareOf(pass.whole_rows).first;
+    // The rest of the images may be fewer than there are processes.
     std::optional<Team::NormsAlone> alone;
-    if (team_ != nullptr) {
-      const int whole = batches.whole_rows();
-      pass.whole_rows = whole;
-      pass.first_row = ShareOf(whole, team_->ranks(), team_->rank()).first;
-      // The rest of the images may be fewer than there are processes.
-      if (whole < team_->ranks()) alone.emplace(team_);
-    }
+    if (pass.whole_rows < team_.ranks()) alone.emplace(team_);
     if (pass.rows == 0) continue;
     pass.loss_terms = batches.terms();
     batches.Feed(graph_, 0, pass.rows);
@@ -124,7 +122,7 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
     images += pass.rows;
     if (after_batch) after_batch(images);
   }
-  if (team_ != nullptr) JoinSums(weights);
+  JoinSums(weights);
   if (weights == 0)
     throw DataError("evaluate.recompute_batch_norm: none of the training images can be read" +
                     (left_out.empty() ? "" : "; the first: " + left_out.front().message));

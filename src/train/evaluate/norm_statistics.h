@@ -11,7 +11,7 @@
 #include "config/config.h"
 #include "graph/graph.h"
 #include "telemetry/log.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/distributed/team.h"
 
 namespace ada::train {
@@ -19,19 +19,19 @@ namespace ada::train {
 // Whether batch norms are evaluated with such statistics.
 bool RecomputesNorms(const config::Config& config);
 
-// The training graph on the parameters of `share`, without a policy's rules: it only looks. `team`:
-// it holds the part of a batch that one process passes.
+// The training graph on the parameters of `share`, without a policy's rules: it only looks. It
+// holds the part of a batch that one process of the team passes.
 std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, const Shape& image,
                                               backend::Backend& backend, const graph::Graph& share,
-                                              const Team* team = nullptr);
+                                              const Team& team = Team::OfOne());
 
 class NormStatistics {
  public:
   // `graph` trains, and its parameters are those that are evaluated. All must outlive it; it holds
-  // one batch of loaders' images at a time. `team`: of several processes, each of which passes its
-  // part of every batch; their statistics are weighted with their images.
+  // one batch of loaders' images at a time. Each process of the team passes its part of
+  // every batch; their statistics are weighted with their images.
   NormStatistics(const config::Config& config, const RunData& data, graph::Graph& graph,
-                 backend::Backend& backend, Team* team = nullptr);
+                 backend::Backend& backend, Team& team = Team::OfOne());
 
   // Passes all training images through the network as it trains (batch statistics, its rounding and
   // dropout), neither augmented nor shuffled, as many at a time as training takes, and puts what it
@@ -65,7 +65,7 @@ class NormStatistics {
   const RunData& data_;
   graph::Graph& graph_;
   backend::Backend& backend_;
-  Team* team_;
+  Team& team_;
   bool reference_;
   std::vector<Statistic> statistics_;
 };

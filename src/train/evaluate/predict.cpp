@@ -1,4 +1,6 @@
 // The predict command.
+#include "train/evaluate/predict.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -16,16 +18,15 @@
 #include "data/image_writer.h"
 #include "data/images/surprises.h"
 #include "telemetry/csv.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
 #include "train/evaluate/evaluator.h"
 #include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
-#include "train/input_facts.h"
-#include "train/known_classes.h"
-#include "train/metrics/photo_report.h"
-#include "train/run.h"
-#include "train/weight_average.h"
+#include "train/evaluate/photo_report.h"
+#include "train/evaluate/weight_average.h"
+#include "train/facts/input_facts.h"
+#include "train/facts/known_classes.h"
 
 namespace ada::train {
 namespace {

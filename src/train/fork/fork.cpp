@@ -10,15 +10,15 @@
 #include "graph/network/weights_file.h"
 #include "scaling/policies/start_scale.h"
 #include "telemetry/recorder.h"
+#include "train/assemble/initial_scale.h"
+#include "train/assemble/steps.h"
+#include "train/attempt/layer_overflow.h"
 #include "train/checkpoint/restore.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/class_weights.h"
+#include "train/evaluate/evaluated_weights.h"
+#include "train/facts/class_weights.h"
 #include "train/fork/parts.h"
-#include "train/initial_scale.h"
-#include "train/observe/layer_overflow.h"
 #include "train/observe/step_log.h"
-#include "train/run.h"
-#include "train/session.h"
 #include "train/trainer.h"
 
 namespace ada::train {
@@ -70,16 +70,20 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   backend::Backend& backend = *chosen.backend;
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(TrainGraph(config, data_.image, *policy), backend);
-  Batches batches(backend, data_.train, TrainLoader(config, data_), Batches::Residence::kHost);
+  const std::unique_ptr<Batches> batches =
+      MakeBatches(backend, data_.train, TrainLoader(config, data_), Residence::kHost);
   optim::Optimizer optimizer(backend, UpdateRuleOf(config),
                              OptimizedParameters(config.optimizer, *graph), config.train.clip_norm,
                              WatchedRoundings(*graph));
   telemetry::Recorder recorder;  // that writes nothing
   telemetry::Log log(telemetry::LogLevel::kError);
   StepLog step_log(config, *graph, std::string(policy->name()), recorder, log, nullptr);
-  const std::int64_t per_epoch = batches.batches_per_epoch();
+  const std::int64_t per_epoch = batches->batches_per_epoch();
   const std::int64_t total = TotalSteps(config, per_epoch);
-  Trainer trainer(config, *graph, batches, *policy, optimizer, step_log, {}, total);
+  Team& team = Team::OfOne();
+  DistributedGradients gradients(config, team, *graph, backend);
+  Trainer trainer(config, *graph, *batches, *policy, optimizer, step_log, {}, total, gradients,
+                  team);
   if (from_) {
     const CheckpointState& s = from_->state;
     RestoreParts(*from_, 0, switched_, *graph, optimizer, *policy, backend);
@@ -90,7 +94,7 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   } else {
     graph::Initialize(*graph, config.model.init, config.seed, backend);
     if (policy->AwaitsStart()) {
-      const double largest = LargestLogitGradient(config, data_, *graph, backend);
+      const double largest = LargestLogitGradient(config, data_, *graph, backend, team);
       policy->Start(scaling::ChooseStart(config.scaling, largest, NarrowestGradient(*graph)).scale);
       graph::Initialize(*graph, config.model.init, config.seed, backend);
     }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace ada::train {

@@ -6,8 +6,8 @@
 
 #include "graph/graph.h"
 #include "telemetry/not_finite.h"
+#include "train/attempt/step_result.h"
 #include "train/fork/fork.h"
-#include "train/trainer.h"
 
 namespace ada::train {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "vision/average_precision.h"
 #include "vision/confusion.h"
 

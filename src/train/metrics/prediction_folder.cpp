@@ -6,7 +6,7 @@
 #include "core/text.h"
 #include "data/images/picture.h"
 #include "telemetry/csv.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "vision/draw.h"
 
 namespace ada::train {

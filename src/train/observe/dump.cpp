@@ -11,8 +11,8 @@
 #include "core/text.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/weight_values.h"
+#include "train/observe/log_schedule.h"
 #include "train/observe/pytorch_layout.h"
-#include "train/observe/step_log.h"
 
 namespace ada::train {
 namespace {
@@ -24,7 +24,7 @@ const char* EventPrefix(const config::Config& config) {
 }  // namespace
 
 Dump::Dump(const config::Config& config, std::string folder, const graph::Graph& graph,
-           backend::Backend& backend, Team* team)
+           backend::Backend& backend, Team& team)
     : config_(config),
       folder_(std::move(folder)),
       graph_(graph),
@@ -50,8 +50,7 @@ bool Dump::HasEventFile() const {
 
 // What the first process, which writes, knows: all have to observe the same steps.
 bool Dump::AgreedOn(bool mine) const {
-  if (team_ == nullptr) return mine;
-  return backend::GatherAll(team_->all(), std::int64_t{mine}).front() != 0;
+  return backend::GatherAll(team_.all(), std::int64_t{mine}).front() != 0;
 }
 
 bool Dump::Matches(const std::string& layer) const {
@@ -118,20 +117,20 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
 std::int64_t Dump::GatherRows(std::vector<float>& values, std::int64_t per_row, float scale) const {
   const auto size = static_cast<std::size_t>(per_row);
   const auto rows = static_cast<std::int64_t>(values.size() / size);
-  if (team_ == nullptr) return rows;
-  const std::vector<std::int64_t> counts = backend::GatherAll(team_->all(), rows);
-  const std::vector<float> scales = backend::GatherAll(team_->all(), scale);
+  const std::vector<std::int64_t> counts = backend::GatherAll(team_.all(), rows);
+  const std::vector<float> scales = backend::GatherAll(team_.all(), scale);
   const auto most = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
   values.resize(most * size);
-  const std::vector<float> all = backend::GatherAll(team_->all(), values);
-  values.clear();
-  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+  values = backend::GatherAll(team_.all(), std::move(values));
+  std::size_t end = static_cast<std::size_t>(counts[0]) * size;
+  for (std::size_t rank = 1; rank < counts.size(); ++rank) {
     const float factor = scales[0] / scales[rank];
-    const float* from = all.data() + rank * most * size;
+    const float* from = values.data() + rank * most * size;
     for (std::size_t i = 0; i < static_cast<std::size_t>(counts[rank]) * size; ++i)
-      values.push_back(factor == 1 ? from[i] : from[i] * factor);
+      values[end++] = factor == 1 ? from[i] : from[i] * factor;
   }
-  return static_cast<std::int64_t>(values.size() / size);
+  values.resize(end);
+  return static_cast<std::int64_t>(end / size);
 }
 
 bool Dump::ChoosesScale(const std::string& layer) const {
@@ -201,7 +200,7 @@ void Dump::EndMicroBatch(const MicroBatch& batch) {
 }
 
 void Dump::End() {
-  if (team_ != nullptr && !team_->writes()) return items_.clear();
+  if (!team_.writes()) return items_.clear();
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     if (point.tensor != "dw" || !Takes(point.layer)) continue;
     const graph::Parameter& weight = *WeightOf(graph_, point.layer);

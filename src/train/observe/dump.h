@@ -34,10 +34,10 @@ namespace ada::train {
 // [n]; a batch of tokens is not written. Until then every step is observed.
 class Dump : public StepObserver {
  public:
-  // All must outlive the dump. OutputError where a file cannot be written. `team`: of several
-  // processes the first writes the images of all, in the order of the batch.
+  // All must outlive the dump. OutputError where a file cannot be written. The first
+  // process of the team writes the images of all, in the order of the batch.
   Dump(const config::Config& config, std::string folder, const graph::Graph& graph,
-       backend::Backend& backend, Team* team = nullptr);
+       backend::Backend& backend, Team& team = Team::OfOne());
 
   bool Due(std::int64_t step) const override;
   void Begin(std::int64_t step, const backend::Pass& pass) override;
@@ -74,7 +74,7 @@ class Dump : public StepObserver {
   const std::string folder_;
   const graph::Graph& graph_;
   backend::Backend& backend_;
-  Team* team_;
+  Team& team_;
   const DumpedOperands operands_;
   std::int64_t step_ = 0;
   mutable std::optional<bool> waits_;  // unset: not asked yet

@@ -23,17 +23,17 @@ OperandPlace OperandLayer::PlaceOfBatch(Operand operand, const Shape& shape,
       !linear};
 }
 
-float AmaxOfBatch(const std::vector<float>& values, Team* team) {
+float AmaxOfBatch(const std::vector<float>& values, Team& team) {
   const float amax = AmaxOf(values);
-  if (team == nullptr || !team->decides_together()) return amax;
-  return static_cast<float>(backend::LargestOfAll(team->all(), static_cast<double>(amax)));
+  if (!team.decides_together()) return amax;
+  return static_cast<float>(backend::LargestOfAll(team.all(), static_cast<double>(amax)));
 }
 
 std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
-                                    Team* team) {
+                                    Team& team) {
   std::vector<float> amaxes = RowAmaxesOfOperand(place, values);
-  if (team == nullptr || !team->decides_together() || place.along_channels) return amaxes;
-  backend::LargestOfAll(team->all(), amaxes);
+  if (!team.decides_together() || place.along_channels) return amaxes;
+  backend::LargestOfAll(team.all(), amaxes);
   return amaxes;
 }
 

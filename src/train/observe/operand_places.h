@@ -28,10 +28,10 @@ struct OperandLayer {
 
 // The largest magnitude of a batch's values; of all processes where they decide together, each of
 // which calls it.
-float AmaxOfBatch(const std::vector<float>& values, Team* team);
+float AmaxOfBatch(const std::vector<float>& values, Team& team);
 // Those of the rows of an operand made of x or dy, as AmaxOfBatch: rows along the batch are shared
 // by the processes.
 std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
-                                    Team* team);
+                                    Team& team);
 
 }  // namespace ada::train

@@ -38,7 +38,7 @@ OperandScales RowsOf(const OperandScales& scales, std::vector<float> amaxes) {
 
 }  // namespace
 
-DumpedOperands::DumpedOperands(const config::Config& config, const graph::Graph& graph, Team* team)
+DumpedOperands::DumpedOperands(const config::Config& config, const graph::Graph& graph, Team& team)
     : team_(team) {
   std::map<std::string, const graph::LayerRow*> rows;
   for (const graph::LayerRow& row : graph.layers()) rows[row.name] = &row;
@@ -127,15 +127,14 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
 
 // Puts those of all processes together, as if they carried the S of the first.
 void DumpedOperands::Join(const OperandPlace& place, float factor, OperandScales& scales) const {
-  if (team_ == nullptr) return;
   const std::size_t axis = place.along_channels ? 1 : 2;
-  const std::vector<std::int64_t> counts = backend::GatherAll(team_->all(), scales.dims[axis]);
-  const std::vector<float> factors = backend::GatherAll(team_->all(), factor);
+  const std::vector<std::int64_t> counts = backend::GatherAll(team_.all(), scales.dims[axis]);
+  const std::vector<float> factors = backend::GatherAll(team_.all(), factor);
   const std::int64_t outer = axis == 1 ? scales.dims[0] : scales.dims[0] * scales.dims[1];
   const std::int64_t inner = axis == 1 ? scales.dims[2] : 1;
   const std::int64_t most = outer * inner * *std::max_element(counts.begin(), counts.end());
   scales.values.resize(static_cast<std::size_t>(most));
-  const std::vector<float> all = backend::GatherAll(team_->all(), scales.values);
+  const std::vector<float> all = backend::GatherAll(team_.all(), scales.values);
   scales.values.clear();
   scales.dims[axis] = 0;
   for (const std::int64_t count : counts) scales.dims[axis] += count;
@@ -143,8 +142,8 @@ void DumpedOperands::Join(const OperandPlace& place, float factor, OperandScales
     for (std::size_t rank = 0; rank < counts.size(); ++rank) {
       const std::int64_t size = counts[rank] * inner;
       const float* from = all.data() + static_cast<std::int64_t>(rank) * most + i * size;
-      for (std::int64_t k = 0; k < size; ++k)
-        scales.values.push_back(from[k] * (factors[0] / factors[rank]));
+      const float times = rank == 0 ? 1 : factors[0] / factors[rank];
+      for (std::int64_t k = 0; k < size; ++k) scales.values.push_back(from[k] * times);
     }
   }
 }

@@ -27,14 +27,14 @@ struct DumpedScales {
 
 class DumpedOperands {
  public:
-  // All must outlive it; `team`: null where the run has one process.
-  DumpedOperands(const config::Config& config, const graph::Graph& graph, Team* team);
+  // All must outlive it.
+  DumpedOperands(const config::Config& config, const graph::Graph& graph, Team& team);
 
   // For a weight in PyTorch's order.
   std::vector<DumpedScales> OfWeight(const std::string& layer, const NumberFormat& stored,
                                      const std::vector<float>& values) const;
   // For the tensor x or dy of a layer: `values` [rows, h, w, c] as they lie in memory, under S =
-  // `scale`. With a team every process calls it.
+  // `scale`. Every process of the team calls it.
   std::vector<DumpedScales> OfBatch(const graph::ObservedTensor& seen, const backend::Pass& pass,
                                     const std::vector<float>& values) const;
 
@@ -51,7 +51,7 @@ class DumpedOperands {
   };
   void Join(const OperandPlace& place, float factor, OperandScales& scales) const;
 
-  Team* team_;
+  Team& team_;
   std::map<std::string, Layer> layers_;
 };
 

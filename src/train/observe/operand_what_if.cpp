@@ -4,13 +4,13 @@
 
 #include "core/run_in_parallel.h"
 #include "train/checkpoint/weight_values.h"
+#include "train/observe/log_schedule.h"
 #include "train/observe/pytorch_layout.h"
-#include "train/observe/step_log.h"
 
 namespace ada::train {
 
 OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& graph,
-                             backend::Backend& backend, Team* team)
+                             backend::Backend& backend, Team& team)
     : config_(config), graph_(graph), backend_(backend), team_(team) {
   for (const config::WhatIfConfig& entry : config.log.what_if)
     if (const BlockFormat* format = entry.block_format()) asked_.push_back({entry.name, *format});
@@ -42,7 +42,7 @@ bool OperandWhatIf::Exists(const Product& product, Operand operand) const {
 // Weights are the same in every process: the first one counts them.
 void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
   counts_.assign(asked_.size() * products_.size() * kOperands, BlockCounts());
-  if (team_ != nullptr && !team_->writes()) return;
+  if (!team_.writes()) return;
   const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     const auto found = by_layer_.find(point.layer);
@@ -53,7 +53,7 @@ void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
     Count(
         found->second, {Operand::kForwardW, Operand::kDxW},
         [&](Operand operand) { return layer.PlaceOfWeight(operand); },
-        StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values), nullptr);
+        StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values), Team::OfOne());
   }
 }
 
@@ -78,7 +78,7 @@ void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pa
 
 void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& operands,
                           const std::function<OperandPlace(Operand)>& place_of, bool bf16,
-                          const std::vector<float>& values, float amax, Team* team) {
+                          const std::vector<float>& values, float amax, Team& team) {
   const bool by_row = std::any_of(asked_.begin(), asked_.end(),
                                   [](const Asked& asked) { return asked.format.row_scaled; });
   std::array<OperandAmaxes, kOperands> amaxes;
@@ -103,12 +103,10 @@ void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& opera
 }
 
 void OperandWhatIf::End() {
-  if (team_ != nullptr) {
-    const std::vector<BlockCounts> all = backend::GatherAll(team_->all(), counts_);
-    for (std::size_t i = 0; i < counts_.size(); ++i) {
-      counts_[i] = BlockCounts();
-      for (std::size_t at = i; at < all.size(); at += counts_.size()) counts_[i].Add(all[at]);
-    }
+  const std::vector<BlockCounts> all = backend::GatherAll(team_.all(), counts_);
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    counts_[i] = BlockCounts();
+    for (std::size_t at = i; at < all.size(); at += counts_.size()) counts_[i].Add(all[at]);
   }
   rows_.clear();
   for (std::size_t i = 0; i < asked_.size(); ++i) {

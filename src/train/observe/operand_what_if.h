@@ -24,10 +24,10 @@ namespace ada::train {
 // transformed.
 class OperandWhatIf : public StepObserver {
  public:
-  // All must outlive it. `team`: of several processes, of which each counts its part of the batch,
-  // under a tensor scale of all where rules are joined; the rows are those of all.
+  // All must outlive it. Each process of the team counts its part of the batch, under a tensor
+  // scale of all where rules are joined; the rows are those of all.
   OperandWhatIf(const config::Config& config, const graph::Graph& graph, backend::Backend& backend,
-                Team* team = nullptr);
+                Team& team = Team::OfOne());
   // Whether log.what_if has such formats.
   static bool Wanted(const config::LogConfig& log);
 
@@ -52,11 +52,11 @@ class OperandWhatIf : public StepObserver {
     bool has_dx = false;
     double scale = 1;  // S of its dy
   };
-  // Adds the operands that are made of `values` to the counts of a layer. `team`: who shares rows
-  // along the batch; null: nobody does.
+  // Adds the operands that are made of `values` to the counts of a layer. `team`: whose rows lie
+  // along the batch.
   void Count(std::size_t product, const std::vector<Operand>& operands,
              const std::function<OperandPlace(Operand)>& place_of, bool bf16,
-             const std::vector<float>& values, float amax, Team* team);
+             const std::vector<float>& values, float amax, Team& team);
   BlockCounts& CountsOf(std::size_t asked, std::size_t product, Operand operand) {
     return counts_[(asked * products_.size() + product) * kOperands + IndexOf(operand)];
   }
@@ -65,7 +65,7 @@ class OperandWhatIf : public StepObserver {
   const config::Config& config_;
   const graph::Graph& graph_;
   backend::Backend& backend_;
-  Team* team_;
+  Team& team_;
   std::vector<Asked> asked_;
   std::vector<Product> products_;
   std::map<std::string, std::size_t> by_layer_;

@@ -7,20 +7,20 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "parallel/gradient_sums.h"
-#include "train/assemble.h"
+#include "train/assemble/assemble.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/observe/step_log.h"
+#include "train/observe/log_schedule.h"
 
 namespace ada::train {
 namespace {
 
-graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image, const Team* team) {
+graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image, const Team& team) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.precision = graph::Precision{};
   spec.precision.base = {kFp32, kFp32, kFp32, kFp32};
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
   spec.mixes = Mixes(config);
-  spec.input.n = LargestPart(config.data.batch_size / config.train.accumulate, team);
+  spec.input.n = team.LargestShare(config.data.batch_size / config.train.accumulate);
   spec.training = true;
   spec.fuse = !WatchesEverything(config);
   spec.recompute = !ProbesGradients(config);
@@ -70,7 +70,7 @@ void Probe::Sums::Fill(telemetry::ProbeRow& row) const {
 }
 
 Probe::Probe(const config::Config& config, const Shape& image, graph::Graph& graph,
-             backend::Backend& backend, Team* team)
+             backend::Backend& backend, Team& team)
     : config_(config),
       graph_(graph),
       backend_(backend),
@@ -142,8 +142,9 @@ void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
   const std::vector<float> run =
       w ? RoundedWeights(*weight, point, stochastic, first_pass_, backend_)
         : HostValues(weight->gradient, backend_);
-  const std::vector<float> reference =
-      HostValues(w ? weight->value : fp32_weight->gradient, backend_);
+  std::vector<float> reference = HostValues(w ? weight->value : fp32_weight->gradient, backend_);
+  // Each process has a part of the fp32 graph's gradients; the run's are sums already.
+  if (!w) parallel::SumOverRanks(team_.world().small(), reference);
   sums.numel = static_cast<std::int64_t>(reference.size());
   for (std::size_t i = 0; i < reference.size(); ++i) sums.Add(run[i], reference[i]);
 }
@@ -152,7 +153,7 @@ void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
 void Probe::JoinSums() {
   std::vector<Sums> mine;
   for (const auto& item : sums_) mine.push_back(item.second);
-  const std::vector<Sums> all = backend::GatherAll(team_->all(), mine);
+  const std::vector<Sums> all = backend::GatherAll(team_.all(), mine);
   std::size_t place = 0;
   for (auto& item : sums_) {
     item.second = Sums();
@@ -161,19 +162,8 @@ void Probe::JoinSums() {
   }
 }
 
-// The fp32 graph's, of which each process has a part; the run's are sums already.
-void Probe::JoinGradients() {
-  for (const graph::RoundingPoint& point : graph_.roundings()) {
-    if (point.tensor != "dw" || !Wants(point.tensor)) continue;
-    const Tensor& gradient = WeightOf(*fp32_, point.layer)->gradient;
-    std::vector<float> values = HostValues(gradient, backend_);
-    parallel::SumOverRanks(team_->world().small(), values);
-    backend_.Upload(gradient.data, values.data(), gradient.bytes());
-  }
-}
-
 void Probe::End() {
-  if (team_ != nullptr) JoinSums(), JoinGradients();
+  JoinSums();
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     // The images are the same on both sides.
     if (!Wants(point.tensor) || point.layer == "input") continue;

@@ -17,10 +17,10 @@ namespace ada::train {
 class Probe : public StepObserver {
  public:
   // The fp32 graph shares masters with `graph`; its running statistics are put back after each
-  // probe. `image`: of the training data. `team`: of several processes, whose rows are those of
-  // all. All must outlive the probe.
+  // probe. `image`: of the training data. The rows are those of all processes of
+  // the team. All must outlive the probe.
   Probe(const config::Config& config, const Shape& image, graph::Graph& graph,
-        backend::Backend& backend, Team* team = nullptr);
+        backend::Backend& backend, Team& team = Team::OfOne());
   ~Probe() override;
 
   bool Due(std::int64_t step) const override;
@@ -54,7 +54,6 @@ class Probe : public StepObserver {
   bool Wants(const std::string& tensor) const;
   void Compare(const graph::ObservedTensor& seen, const backend::Pass& pass);
   void JoinSums();
-  void JoinGradients();
   void CompareParameters(const graph::RoundingPoint& point, Sums& sums);
   void SaveStatistics();
   void RestoreStatistics();
@@ -62,7 +61,7 @@ class Probe : public StepObserver {
   const config::Config& config_;
   graph::Graph& graph_;
   backend::Backend& backend_;
-  Team* team_;
+  Team& team_;
   std::unique_ptr<graph::Graph> fp32_;
   std::unique_ptr<Fp32Observer> fp32_observer_;
   backend::Pass first_pass_;

@@ -9,7 +9,6 @@
 #include "scaling/policies/policy.h"
 #include "telemetry/csv.h"
 #include "telemetry/not_finite.h"
-#include "train/trainer.h"
 
 namespace ada::train {
 namespace {

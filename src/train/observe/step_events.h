@@ -12,11 +12,10 @@
 #include "telemetry/log.h"
 #include "telemetry/no_gradient.h"
 #include "telemetry/recorder.h"
+#include "train/attempt/step_result.h"
 #include "train/observe/repeated_notes.h"
 
 namespace ada::train {
-
-struct StepResult;
 
 // The tensor that an event is about; layer empty: none. process: that has it, of several. outgrew:
 // as telemetry::FirstNotFinite has it.

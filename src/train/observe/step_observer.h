@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "train/batches.h"
+#include "train/batches/batches.h"
 
 namespace ada::train {
 

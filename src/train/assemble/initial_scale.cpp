@@ -1,0 +1,134 @@
+#include "train/assemble/initial_scale.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "backend/formulas.h"
+#include "core/share.h"
+#include "core/tensor_names.h"
+#include "train/batches/team_batches.h"
+
+namespace ada::train {
+namespace {
+
+// The largest gradient of one image, whose logits are `z`, as the loss op computes it.
+double LargestOfRow(const std::vector<float>& z, std::int32_t label, double smoothing,
+                    std::int64_t rows) {
+  const auto classes = static_cast<std::int64_t>(z.size());
+  double highest = -INFINITY, sum = 0, largest = 0;
+  for (const float v : z) highest = std::max(highest, static_cast<double>(v));
+  for (const float v : z) sum += std::exp(static_cast<double>(v) - highest);
+  const double log_sum = highest + std::log(sum);
+  for (std::int64_t k = 0; k < classes; ++k) {
+    const double log_p = static_cast<double>(z[static_cast<std::size_t>(k)]) - log_sum;
+    const double target = backend::TargetOf(k, label, classes, smoothing);
+    largest = std::max(largest,
+                       std::abs(static_cast<double>(backend::LogitGradient(log_p, target, rows))));
+  }
+  return largest;
+}
+
+// The losses of pixels and of boxes weigh and choose: the backward pass tells what they give. It
+// leaves the layers' scales as they were.
+class LossGradient {
+ public:
+  explicit LossGradient(graph::Graph& graph) : graph_(graph) {
+    for (const graph::ScalePoint& point : graph.scales())
+      if (point.scaler != nullptr) states_.push_back(point.scaler->state);
+  }
+  ~LossGradient() {
+    auto state = states_.begin();
+    for (const graph::ScalePoint& point : graph_.scales())
+      if (point.scaler != nullptr) point.scaler->state = *state++;
+    graph_.SendLayerScalers();
+  }
+  LossGradient(const LossGradient&) = delete;
+  LossGradient& operator=(const LossGradient&) = delete;
+
+  // The largest gradient of the last forward pass, at S = 1.
+  double Largest(const backend::Pass& pass) {
+    graph_.Backward(pass);
+    graph_.Collect(pass);
+    double largest = 0;
+    for (const graph::RoundingPoint& point : graph_.roundings())
+      if (point.layer == "loss" && static_cast<double>(point.stats->max_abs) > largest)
+        largest = static_cast<double>(point.stats->max_abs);
+    return largest;
+  }
+
+ private:
+  graph::Graph& graph_;
+  std::vector<scaling::LayerState> states_;
+};
+
+// Runs `visit(pass, what was fed)` for each micro-batch of a batch of `rows`, or for this process's
+// part of it.
+template <class Visit>
+void ForMicroBatches(const config::Config& config, Batches& batches, graph::Graph& graph,
+                     backend::Pass pass, int rows, const Team& team, Visit visit) {
+  const int micro = config.data.batch_size / config.train.accumulate;
+  int fed = 0;
+  for (int first = 0; first < rows; first += micro, ++pass.draw) {
+    pass.whole_rows = std::min<int>(micro, rows - first);
+    const ada::Share part = team.ShareOf(pass.whole_rows);
+    pass.rows = static_cast<int>(part.count), pass.first_row = part.first;
+    const Batches::Rows seen = batches.Feed(graph, fed, pass.rows);
+    fed += pass.rows;
+    graph.Forward(pass);
+    visit(pass, seen);
+  }
+}
+
+}  // namespace
+
+double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
+                            backend::Backend& backend, Team& team) {
+  // On the host, where the labels are read.
+  const std::unique_ptr<Batches> made = MakeBatchesOfTeam(
+      backend, data.train, TrainLoader(config, data), Residence::kHost, config, team, 1);
+  Batches& batches = *made;
+  backend::Pass pass;
+  pass.seed = config.seed;
+  batches.Next();
+  const int rows = batches.whole_rows();
+  const std::vector<std::int64_t> terms = backend::GatherAll(team.all(), batches.terms());
+  pass.loss_terms = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
+  graph.RefreshWeights(pass);
+  double largest = 0;
+  if (config.task != Task::kClassification) {
+    LossGradient gradient(graph);
+    ForMicroBatches(config, batches, graph, pass, rows, team,
+                    [&](const backend::Pass& now, const Batches::Rows&) {
+                      largest = std::max(largest, gradient.Largest(now));
+                    });
+    return backend::LargestOfAll(team.all(), largest);
+  }
+  std::vector<float> logits;
+  ForMicroBatches(config, batches, graph, pass, rows, team,
+                  [&](const backend::Pass& now, const Batches::Rows& seen) {
+                    logits.resize(static_cast<std::size_t>(now.rows) * graph.classes());
+                    backend.Read(graph.logits(), now.rows, logits.data());
+                    for (int row = 0; row < now.rows; ++row) {
+                      const auto begin =
+                          logits.begin() + static_cast<std::ptrdiff_t>(row) * graph.classes();
+                      const double of_row =
+                          LargestOfRow({begin, begin + graph.classes()}, seen.targets.labels[row],
+                                       config.train.label_smoothing, rows);
+                      if (of_row > largest) largest = of_row;
+                    }
+                  });
+  return backend::LargestOfAll(team.all(), largest);
+}
+
+double NarrowestGradient(const graph::Graph& graph) {
+  double narrowest = kFp32.largest();
+  for (const graph::RoundingPoint& point : graph.roundings())
+    if (CarriesS(point.tensor) && !IsOperand(point.tensor))
+      narrowest = std::min<double>(narrowest, point.format.largest());
+  return narrowest;
+}
+
+}  // namespace ada::train

@@ -1,0 +1,30 @@
+// Which layer's own gradients overflowed, for policies that keep a scale of every layer
+// (layerwise_dynamic): known on the host when an attempt is over, and to the optimizer before.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "graph/graph.h"
+#include "scaling/policies/policy.h"
+#include "train/attempt/batch_counts.h"
+
+namespace ada::train {
+
+// A rounding that counts for a layer that has a scale: of its dx or dw; the logit gradient's counts
+// for the last layer, whose scale it carries.
+struct LayerRounding {
+  std::size_t point;  // of the graph's roundings
+  std::string layer;
+  float most;  // the largest magnitude that stays finite when it is rounded
+};
+std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph);
+std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph);
+
+// Fills layer_overflow for every layer that has a scale. All layers, where the attempt overflowed
+// and none can be named.
+void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
+                       const BatchCounts& counts, scaling::StepOutcome& attempt);
+
+}  // namespace ada::train

@@ -1,0 +1,91 @@
+#include "train/plan/unused_globs.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+
+namespace ada::train {
+namespace {
+
+using Names = std::vector<std::string>;
+
+class Finder {
+ public:
+  explicit Finder(const graph::Graph& graph) {
+    for (const graph::LayerRow& layer : graph.layers()) layers_.push_back(layer.name);
+    // Gradients within a layer too, which policies reach as LAYER.ds.
+    for (const graph::ScalePoint& point : graph.scales()) layers_.push_back(point.layer);
+    for (const graph::Parameter& p : graph.parameters())
+      if (p.gradient) parameters_.push_back(p.name);
+  }
+
+  void OnLayers(const std::string& key, const std::string& pattern, const Location& where) {
+    Check(layers_, key, pattern, where, "layer of this model (--dry-run lists them)");
+  }
+  void OnParameters(const std::string& key, const std::string& pattern, const Location& where) {
+    std::string named;
+    for (std::size_t i = 0; i < std::min<std::size_t>(parameters_.size(), 3); ++i)
+      named += (i == 0 ? "" : ", ") + parameters_[i];
+    Check(parameters_, key, pattern, where,
+          "parameter of this model (they are called " + named + " ...)");
+  }
+  Names Take() { return std::move(lines_); }
+
+ private:
+  void Check(const Names& names, const std::string& key, const std::string& pattern,
+             const Location& where, const std::string& what) {
+    const bool used = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return GlobMatch(pattern, name);
+    });
+    if (used) return;
+    const std::string place = ToString(where);
+    lines_.push_back(place + (place == "--set " + key ? "" : ": " + key) + ": '" + pattern +
+                     "' matches no " + what);
+  }
+
+  Names layers_, parameters_, lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> UnusedGlobs(const config::Config& config, const graph::Graph& graph,
+                                     std::int64_t total_steps) {
+  Finder finder(graph);
+  for (const auto& entry : config.precision.layers)
+    finder.OnLayers("precision.layers[].match", entry.match, entry.where);
+  for (const config::PrecisionSwitchConfig& change : config.precision.schedule)
+    for (const auto& entry : change.layers)
+      finder.OnLayers("precision.schedule[].layers[].match", entry.match, entry.where);
+  const config::LogConfig& log = config.log;
+  if (log.dump_every > 0)
+    for (std::size_t i = 0; i < log.dump_where.size(); ++i)
+      if (!GlobMatch(log.dump[i], "loss"))
+        finder.OnLayers("log.dump", log.dump[i], log.dump_where[i]);
+  for (const auto& entry : config.scaling.layers)
+    finder.OnLayers("scaling.layers[].match", entry.match, entry.where);
+  for (const config::WhatIfConfig& scenario : log.what_if)
+    if (scenario.scaling)
+      for (const auto& entry : scenario.scaling->layers)
+        finder.OnLayers("log.what_if[].scaling.layers[].match", entry.match, entry.where);
+  const config::OptimizerConfig& optimizer = config.optimizer;
+  for (std::size_t i = 0; i < optimizer.no_decay_where.size(); ++i)
+    if (optimizer.no_decay[i] != config::kVectors)
+      finder.OnParameters("optimizer.no_decay", optimizer.no_decay[i], optimizer.no_decay_where[i]);
+  for (const config::ParameterGroupConfig& group : optimizer.groups)
+    finder.OnParameters("optimizer.groups[].match", group.match, group.where);
+  for (const config::InitParametersConfig& entry : config.model.init.parameters)
+    finder.OnParameters("model.init.parameters[].match", entry.match, entry.where);
+  std::vector<std::string> lines = finder.Take();
+  for (const config::PrecisionSwitchConfig& change : config.precision.schedule)
+    if (change.from_step > total_steps)
+      lines.push_back(ToString(change.where) +
+                      ": precision.schedule[].from_step: " + std::to_string(change.from_step) +
+                      " never comes, the run has " + Counted(total_steps, "step"));
+  const config::InitConfig& init = config.model.init;
+  if (init.zero_gamma && graph.last_norms().empty())
+    lines.push_back(ToString(init.where) +
+                    ": model.init.zero_gamma: no batch norm of this model feeds an addition");
+  return lines;
+}
+
+}  // namespace ada::train
