@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/naive_matmul.h"
+#include "backend/noted.h"
 #include "cuda/on_both.h"
 
 namespace ada::backend::test {
@@ -52,30 +53,16 @@ inline OperandSettings AllAlike(const MatmulCase& layer, const OperandRounding& 
   return settings;
 }
 
-inline void AddBins(const std::string& name, const ExponentBins& bins, Findings& findings) {
-  std::vector<double> numbers(bins.counts.begin(), bins.counts.end());
-  for (const std::int64_t n : {bins.zeros, bins.inf, bins.nan})
-    numbers.push_back(static_cast<double>(n));
-  findings.Numbers(name, numbers);
-}
-
 // Every figure, to the last bit.
 inline void AddBlocks(const std::string& name, const BlockCounts& c, Findings& findings) {
-  std::vector<double> numbers;
-  for (const std::int64_t n :
-       {c.numel, c.zeros, c.inf, c.nan, c.blocks, c.zero_blocks, c.broken_blocks,
-        c.lost_beside_largest, c.lost_tensor_scale, c.lost_scale_floor, c.lost_scale_rounding,
-        c.saturated, c.at_floor, c.at_ceiling, c.scaled_blocks, c.noisy_blocks})
-    numbers.push_back(static_cast<double>(n));
-  findings.Numbers(name, numbers);
+  findings.Numbers(name, CountsOf(c));
 // A device's logarithms may be off by a bit.
 #ifdef ADA_CUDA_DEVICE
   constexpr double kBound = 1e-12;
 #else
   constexpr double kBound = 0;
 #endif
-  for (const double figure : {c.log2_min, c.log2_max, c.log2_sum, c.log2_square_sum, c.signal,
-                              c.noise, c.sqnr_sum, c.sqnr_worst})
+  for (const double figure : TotalsOf(c))
     findings.Numbers(name + " figures", {figure, static_cast<double>(static_cast<float>(figure))},
                      kBound);
 }
@@ -164,7 +151,7 @@ struct OperandLab {
       if (!rounding.rounds || (!backward && i > 1)) continue;
       const std::string name = kOperandNames[i];
       findings.Add(name, lab.Fetched(rounding.stats));
-      AddBins(name + " bins", lab.Fetched(rounding.style.bins), findings);
+      findings.Numbers(name + " bins", BinsOf(lab.Fetched(rounding.style.bins)));
       if (rounding.block) AddBlocks(name + " blocks", lab.Fetched(rounding.block_counts), findings);
       if (rounding.current != nullptr)
         findings.Numbers(name + " scale",
