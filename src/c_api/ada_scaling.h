@@ -51,7 +51,9 @@ ADA_API const char* ada_policy_name(const ada_policy* policy);
 ADA_API const char* ada_policy_section(const ada_policy* policy);
 ADA_API void ada_policy_look(const ada_policy* policy, ada_policy_facts* facts);
 ADA_API double ada_policy_scale(const ada_policy* policy);
+/* 0 where it fails. */
 ADA_API double ada_policy_layer_scale(const ada_policy* policy, const char* layer);
+/* 1 or 0; -1 where it fails. */
 ADA_API int32_t ada_policy_rescales_branches(const ada_policy* policy, const char* layer);
 /* Chooses the start from the largest logit gradient at S = 1 and the largest value of the narrowest
    format of gradients, and tells the policy; returns why. */
@@ -74,7 +76,7 @@ typedef struct {
 /* 0, or 1 where the policy ends the run: ada_error() has its words. */
 ADA_API int32_t ada_policy_update(ada_policy* policy, const ada_outcome* outcome, ada_update* made);
 
-/* State as a map of texts in JSON. */
+/* State as a map of texts in JSON; NULL where a layer's name is not UTF-8. */
 ADA_API const char* ada_policy_save(const ada_policy* policy);
 ADA_API int32_t ada_policy_load(ada_policy* policy, const char* state);
 

@@ -122,7 +122,8 @@ ada_block_format* ada_block_format_new(const char* text) {
 }
 void ada_block_format_free(ada_block_format* format) { delete format; }
 const char* ada_block_format_name(const ada_block_format* format) {
-  return ada::c_api::Kept(ada::FormatName(format->format));
+  return ada::c_api::Guarded<>(static_cast<const char*>(nullptr),
+                               [&] { return ada::c_api::Kept(ada::FormatName(format->format)); });
 }
 // Reads all values before it writes any. `format` is only read, so threads may share it.
 int32_t ada_operand_quantize(const ada_block_format* format, const ada_operand* operand,

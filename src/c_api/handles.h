@@ -42,7 +42,8 @@ std::string ToJson(const scaling::StateMap& state);
 scaling::StateMap OfJson(const char* text);
 
 // `call()`; where it throws, `failed`, and ada_error() has the message.
-// No exception may pass a C interface. Functions that only read plain numbers do without it.
+// No exception may pass a C interface. Only functions that make no text and look up no name, which
+// may ask for memory, do without it.
 template <class Call, class Result>
 Result Guarded(Result failed, const Call& call) {
   try {

@@ -91,7 +91,9 @@ void ada_layer_observe(ada_layer* layer, const ada_tail* given) {
 }
 
 const char* ada_layer_save(const ada_layer* layer) {
-  return ada::c_api::Kept(ada::c_api::ToJson(ada::scaling::SaveLayerState(layer->scaler.state)));
+  return Guarded<>(static_cast<const char*>(nullptr), [&] {
+    return ada::c_api::Kept(ada::c_api::ToJson(ada::scaling::SaveLayerState(layer->scaler.state)));
+  });
 }
 // Where the text is no state of this layer nothing changes: the state is replaced only when it was
 // read.

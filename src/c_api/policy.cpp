@@ -70,9 +70,12 @@ ada_policy* ada_policy_new(const char* section) {
 }
 void ada_policy_free(ada_policy* policy) { delete policy; }
 const char* ada_policy_name(const ada_policy* policy) {
-  return Kept(std::string(policy->policy->name()));
+  return Guarded<>(static_cast<const char*>(nullptr),
+                   [&] { return Kept(std::string(policy->policy->name())); });
 }
-const char* ada_policy_section(const ada_policy* policy) { return Kept(policy->section); }
+const char* ada_policy_section(const ada_policy* policy) {
+  return Guarded<>(static_cast<const char*>(nullptr), [&] { return Kept(policy->section); });
+}
 
 // What the policy asks for may change from attempt to attempt, so a caller looks before each one.
 void ada_policy_look(const ada_policy* policy, ada_policy_facts* facts) {
@@ -97,10 +100,10 @@ void ada_policy_look(const ada_policy* policy, ada_policy_facts* facts) {
 
 double ada_policy_scale(const ada_policy* policy) { return policy->policy->Scale(); }
 double ada_policy_layer_scale(const ada_policy* policy, const char* layer) {
-  return policy->policy->LayerScale(layer);
+  return Guarded<>(0.0, [&] { return policy->policy->LayerScale(layer); });
 }
 int32_t ada_policy_rescales_branches(const ada_policy* policy, const char* layer) {
-  return policy->policy->RescalesBranches(layer);
+  return Guarded<>(-1, [&] { return policy->policy->RescalesBranches(layer) ? 1 : 0; });
 }
 
 // For `init_scale: auto` only. After it ada_policy_scale gives the scale that was chosen.
@@ -118,7 +121,8 @@ int32_t ada_policy_update(ada_policy* policy, const ada_outcome* outcome, ada_up
 }
 
 const char* ada_policy_save(const ada_policy* policy) {
-  return Kept(ada::c_api::ToJson(policy->policy->SaveState()));
+  return Guarded<>(static_cast<const char*>(nullptr),
+                   [&] { return Kept(ada::c_api::ToJson(policy->policy->SaveState())); });
 }
 // The state of a policy with the same settings; 1 where keys or values do not fit.
 int32_t ada_policy_load(ada_policy* policy, const char* state) {

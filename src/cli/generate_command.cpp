@@ -8,6 +8,7 @@
 #include "cli/config_options.h"
 #include "config/load.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "telemetry/log.h"
 #include "train/evaluate/generate.h"
 
@@ -59,8 +60,8 @@ std::vector<std::int64_t> TokensOf(const std::string& text) {
 double WholeNumber(double value, double low, double high, const char* option,
                    const char* expected) {
   const double checked = Checked(value, low, high, option, expected);
-  if (checked != std::floor(checked)) throw ConfigError(std::string(option) + ": " + expected);
-  return checked;
+  if (checked == std::floor(checked)) return checked;
+  throw ConfigError(std::string(option) + " " + ShortestText(value) + ": expected " + expected);
 }
 
 // The text goes to stdout as it is made; everything else goes to the log.
@@ -71,12 +72,11 @@ int Generate(GenerateArguments& a) {
   train::GenerateOptions& o = a.options;
   o.prompt = a.prompt;
   o.prompt_tokens = TokensOf(a.prompt_tokens);
-  o.tokens = static_cast<std::int64_t>(WholeNumber(a.tokens, 0, kMostGenerated, "--tokens",
-                                                   "expected a whole number from 0 to 1e9"));
-  o.temperature =
-      Checked(a.temperature, 0, kHottest, "--temperature", "expected a number from 0 to 1e6");
+  o.tokens = static_cast<std::int64_t>(
+      WholeNumber(a.tokens, 0, kMostGenerated, "--tokens", "a whole number from 0 to 1e9"));
+  o.temperature = Checked(a.temperature, 0, kHottest, "--temperature", "a number from 0 to 1e6");
   o.seed = static_cast<std::uint64_t>(
-      WholeNumber(a.seed, 0, kLargestSeed, "--seed", "expected a whole number from 0 to 2^53"));
+      WholeNumber(a.seed, 0, kLargestSeed, "--seed", "a whole number from 0 to 2^53"));
   // The folder of a run stands for a checkpoint, as in evaluate.
   const std::string path = WeightsAt(a.run, a.best);
   const config::Config config = EvaluatedConfigOf(a, path);

@@ -22,6 +22,12 @@ struct PredictArguments : ConfigArguments {
   train::PredictOptions options;
 };
 
+// --set takes all that follows it, photos too.
+void TakePhotos(PredictArguments& a) {
+  for (std::string photo; TakeOperand(photo, a.set), !photo.empty(); photo.clear())
+    a.photos.push_back(photo);
+}
+
 // Then the checkpoint's own data set is not the one that is asked for.
 // A checkpoint knows sizes, means and class names of its data; keys of `data` ask for others.
 bool ChangesData(const config::Overrides& overrides) {
@@ -43,6 +49,7 @@ void CheckPredictOutputs(const PredictArguments& a, const std::string& checkpoin
 // Throws ConfigError for options that are missing or exclude each other, then what train::Predict
 // throws.
 int Predict(PredictArguments& a) {
+  if (a.photos.empty()) TakePhotos(a);
   if (a.photos.empty())
     throw ConfigError(
         "PHOTO is missing: JPEG, PNG or WebP files, or folders; `ada-train help predict` shows "

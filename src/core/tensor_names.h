@@ -7,11 +7,11 @@
 #pragma once
 #include <string_view>
 
+#include "core/operands.h"
+
 namespace ada {
 
-inline bool IsOperand(std::string_view tensor) {
-  return tensor.find('.') != std::string_view::npos;
-}
+inline bool IsOperand(std::string_view tensor) { return OperandNamed(tensor).has_value(); }
 // Tensors of attention, each with a scale decision of its own: LAYER.ds.
 inline bool IsOfAttention(std::string_view tensor) {
   return tensor == "ds" || tensor == "dq" || tensor == "dk" || tensor == "dv";
@@ -44,7 +44,7 @@ inline bool IsOfWholeBatch(std::string_view tensor) {
 inline std::string_view StatisticOf(std::string_view tensor) {
   if (IsOperand(tensor)) return "operands";
   if (tensor == "p") return "y";
-  return IsDx(tensor) ? "dx" : tensor;
+  return IsDx(tensor) ? "dx" : WholeTensor(tensor);
 }
 
 }  // namespace ada

@@ -213,6 +213,7 @@ void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
   // Rows that were not written go before rows are mixed, so that none is mixed with what happens to
   // lie there. That changes the number of rows, of which RowsOf knows nothing: a spec that leaves
   // out rows does not mix, so that no row has to be dropped below.
+  ADA_CHECK(spec_.on_broken != OnBroken::kLeaveOut || !spec_.mixing.any());
   if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty()) {
     std::vector<bool> good(static_cast<std::size_t>(batch->rows), true);
     for (const BrokenImage& broken : batch->broken)

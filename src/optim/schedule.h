@@ -21,7 +21,7 @@ struct Schedule {
   enum class Unit { kEpochs, kSteps } unit = Unit::kEpochs;  // of milestones, every, length, period
   enum class By { kStep, kEpoch } by = By::kStep;            // kEpoch: the rate holds for an epoch
   std::vector<int> milestones;  // units finished before the factor applies: [81] acts from the
-                                // first step of epoch 82; a milestone named twice acts twice
+                                // first step of epoch 82; they rise, and none is named twice
   double every = 0;             // step: units between two factors
   double gamma = 0.1;           // multistep, step: the factor
   double power = 1;             // poly

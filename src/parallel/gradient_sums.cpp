@@ -1,6 +1,7 @@
 #include "parallel/gradient_sums.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -255,7 +256,9 @@ std::uint16_t GradientSums::State::Narrow(std::int64_t at, float value) {
     count.overflow += std::isfinite(value) && !std::isfinite(rounded) ? 1 : 0;
     count.inf += std::isinf(value) ? 1 : 0;
     count.nan += std::isnan(value) ? 1 : 0;
-    if (!(size <= count.max_abs)) count.max_abs = size;
+    // By bit pattern, in which inf and then NaN are the largest.
+    if (std::bit_cast<std::uint32_t>(size) > std::bit_cast<std::uint32_t>(count.max_abs))
+      count.max_abs = size;
     if (std::isfinite(value) && size > 0 && (count.min_abs == 0 || size < count.min_abs))
       count.min_abs = size;
     // Sums until they are read.

@@ -1,9 +1,9 @@
 // Sums of gradients over processes, on a thread of its own while more of them are being computed.
 //
 // All gradients lie one after the other in the order in which they come, cut into buckets. A bucket
-// that is full is summed: each process gets its slice of it from all (Communicator::Exchange), adds
-// the parts in fp32 in the order of ranks, and sends the sum to all (Gather). So equal numbers of
-// processes give equal bytes, however long a message takes and however buckets are cut.
+// that is full is summed: each process gets its slice of it from all (Communicator::AllToAll), adds
+// the parts in fp32 in the order of ranks, and sends the sum to all (AllGather). So equal numbers
+// of processes give equal bytes, however long a message takes and however buckets are cut.
 #pragma once
 #include <cstdint>
 #include <memory>

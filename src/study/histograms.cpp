@@ -100,7 +100,8 @@ TensorFormats ReadTensorFormats(const std::string& folder, const config::Config&
   std::map<std::string, NumberFormat> by_name;
   TensorFormats formats;
   EachRow<TensorRow>(folder, [&](const TensorRow& row) {
-    if (IsOperand(row.tensor)) return;  // scenarios are of what is stored
+    // Scenarios are of what is stored in a pass.
+    if (IsOperand(row.tensor) || IsOfUpdate(row.tensor)) return;
     const auto [found, is_new] = by_name.try_emplace(row.format);
     if (is_new) {
       try {

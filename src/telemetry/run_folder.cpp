@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -29,12 +30,6 @@ const std::vector<std::string> kFiles = {
     "timing.csv",   "classes.csv", "confusion.csv",      "losses.csv", "histograms.csv",
     "what_if.csv",  "probes.csv",  "what_if_blocks.csv", "blocks.csv", "config.yaml",
     "summary.json", "log.txt",     "blame.json"};
-const std::vector<std::string> kFolders = {"checkpoints", "dump", kEventFolder};
-
-bool HasExtension(const fs::path& path, std::initializer_list<const char*> extensions) {
-  return std::any_of(extensions.begin(), extensions.end(),
-                     [&](const char* extension) { return path.extension() == extension; });
-}
 
 // Whether `steps.csv` is one of ours, of this version or another.
 // The columns at the front of the header are the same in all versions.
@@ -67,12 +62,39 @@ void Remove(const fs::path& path) {
   if (error) throw OutputError(path.string() + ": cannot be deleted: " + error.message());
 }
 
-bool IsRunsOwn(const std::string& name) {
-  return HasExtension(name, {".safetensors", ".json"}) || IsEventFile(name);
+// Whether a file is called as the tensors or the state of step N are: step-N, then one of
+// `endings`.
+bool IsOfStep(std::string_view name, std::initializer_list<std::string_view> endings) {
+  constexpr std::string_view kBegin = "step-";
+  if (!name.starts_with(kBegin)) return false;
+  name.remove_prefix(kBegin.size());
+  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  return digits > 0 &&
+         std::find(endings.begin(), endings.end(), name.substr(digits)) != endings.end();
+}
+
+// Whether a file of checkpoints/ is called as one of a checkpoint is: that of a step, or the best.
+bool IsCheckpoint(const std::string& name) {
+  return IsOfStep(name, {".safetensors", ".json"}) || name == "best.safetensors" ||
+         name == "best.json";
+}
+
+// A folder of a run, and which of its files the run has written.
+struct OwnFolder {
+  std::string name;
+  std::function<bool(const std::string& name)> ours;
+};
+const std::vector<OwnFolder> kFolders = {
+    {"checkpoints", IsCheckpoint}, {"dump", IsDump}, {kEventFolder, IsEventFile}};
+
+bool IsFolderOfRun(const std::string& name) {
+  return std::any_of(kFolders.begin(), kFolders.end(),
+                     [&](const OwnFolder& folder) { return folder.name == name; });
 }
 
 // Deletes the files in a sub-folder that are `ours`, and the sub-folder where nothing else is left.
-void RemoveFolder(const std::string& folder, bool (*ours)(const std::string& name)) {
+void RemoveFolder(const std::string& folder,
+                  const std::function<bool(const std::string& name)>& ours) {
   RemoveStaleTemporaries(folder);
   for (const std::string& name : ListFolder(folder)) {
     if (ours(name)) Remove(fs::path(folder) / name);
@@ -84,8 +106,8 @@ void RemoveFolder(const std::string& folder, bool (*ours)(const std::string& nam
 // The lock stays: it is ours already.
 void RemoveRun(const std::string& folder) {
   // The marks of a run last, so that what an interruption leaves is still known as one.
-  for (const std::string& name : kFolders) {
-    if (IsFolder(folder + "/" + name)) RemoveFolder(folder + "/" + name, IsRunsOwn);
+  for (const OwnFolder& own : kFolders) {
+    if (IsFolder(folder + "/" + own.name)) RemoveFolder(folder + "/" + own.name, own.ours);
   }
   RemoveStaleTemporaries(folder);
   std::for_each(kFiles.rbegin(), kFiles.rend(),
@@ -147,21 +169,14 @@ FileLock Lock(const std::string& folder) {
 
 }  // namespace
 
-bool IsDump(const std::string& name) {
-  constexpr std::string_view kBegin = "step-", kEnd = ".safetensors";
-  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
-  const std::size_t length = name.size() - std::min(name.size(), kBegin.size() + kEnd.size());
-  const std::string digits = name.substr(kBegin.size(), length);
-  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos;
-}
+bool IsDump(const std::string& name) { return IsOfStep(name, {".safetensors"}); }
 
 bool HasCheckpoints(const std::string& folder) {
   const std::string checkpoints = folder + "/checkpoints";
   if (!IsFolder(checkpoints)) return false;
   const std::vector<std::string> names = ListFolder(checkpoints);
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-    return HasExtension(name, {".safetensors", ".json"}) && !IsTemporaryName(name);
-  });
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return IsCheckpoint(name); });
 }
 
 // Looks upward from the path through the folders that a run has, and asks of each whether the one
@@ -174,7 +189,7 @@ std::string RunThatKeeps(const std::string& path) {
   for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {
     const std::string name = at.filename().string();
     const bool file = at == whole && (name == kLock || Contains(kFiles, name));
-    if (!file && !Contains(kFolders, name)) continue;
+    if (!file && !IsFolderOfRun(name)) continue;
     const std::string folder = at.parent_path().string();
     const bool started = fs::exists(folder + "/config.yaml", error) &&
                          (fs::exists(folder + "/" + kLock, error) || HasCheckpoints(folder));
@@ -194,7 +209,7 @@ FolderState InspectRunFolder(const std::string& folder) {
   for (const std::string& name : ListFolder(folder)) {
     if (name == kLock) {
       locked = true;
-    } else if (Contains(kFiles, name) || Contains(kFolders, name)) {
+    } else if (Contains(kFiles, name) || IsFolderOfRun(name)) {
       ours = true;
     } else if (!IsTemporaryName(name)) {
       others = true;
@@ -228,7 +243,7 @@ RunFolder::RunFolder(const std::string& path, OnExisting on_existing) : path_(pa
     state_ = FolderState::kEmpty;
   }
   RemoveStaleTemporaries(path);
-  for (const std::string& name : kFolders) RemoveStaleTemporaries(path + "/" + name);
+  for (const OwnFolder& own : kFolders) RemoveStaleTemporaries(path + "/" + own.name);
 }
 
 void RunFolder::MarkUnfinished() const { Remove(path_ + "/summary.json"); }

@@ -137,19 +137,19 @@ std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool up
   return result;
 }
 
-// The decision about a tensor's scale; a gradient within attention has one of its own.
+// The decision about a tensor's scale; a gradient within attention has one of its own. What comes
+// from after the layer, dy and the operands made of it, has that of the branches that meet there.
 const ScaleTotals* DecisionOf(const TensorTotals& tensor, const LayerTotals& layers) {
   if (IsOfAttention(tensor.tensor))
     return layers.FindScale(tensor.layer + "." + tensor.tensor, false);
-  return layers.FindScale(tensor.layer, tensor.tensor == "dy");
+  return layers.FindScale(tensor.layer, !IsDx(tensor.tensor));
 }
 
 // Why the tensor carries its scale.
 std::string Reason(const TensorTotals& tensor, const LayerTotals& layers) {
-  if (tensor.tensor == "y" || tensor.tensor == "w" || tensor.tensor == "p")
-    return "carries no scale";
   if (tensor.tensor == "dw") return "already unscaled";
   if (tensor.tensor == "sent") return "the scale of sums between processes (parallel.gradients)";
+  if (!CarriesS(tensor.tensor)) return "carries no scale";
   if (tensor.layer == "loss") return "the scale that backpropagation starts with";
   const ScaleTotals* scale = DecisionOf(tensor, layers);
   return scale != nullptr ? ExplainLimit(*scale) : "passes on the scale it is given";

@@ -47,7 +47,7 @@ void RunTotals::Add(const StepRow& row) {
   accuracy_sum_ += last_.accuracy;
 }
 
-// Only a better one replaces the best, so that the first of equals stays.
+// Only a better one replaces the best, so that the first of equals stays; NaN is worse than any.
 void RunTotals::Add(const EvaluationRow& row) {
   EvaluationRow logged = row;
   logged.loss = AsLogged(row.loss);
@@ -60,8 +60,9 @@ void RunTotals::Add(const EvaluationRow& row) {
     return;
   }
   split->last = logged;
-  if (by_loss_ ? logged.loss < split->best.loss : logged.top1 > split->best.top1)
-    split->best = logged;
+  const double now = by_loss_ ? -logged.loss : logged.top1;
+  const double best = by_loss_ ? -split->best.loss : split->best.top1;
+  if (now > best || (std::isnan(best) && !std::isnan(now))) split->best = logged;
 }
 
 void RunTotals::Add(const ClassRow& row) {

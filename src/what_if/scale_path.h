@@ -15,24 +15,34 @@ namespace ada::what_if {
 class ScalePath {
  public:
   // The path of a network that Build accepts. `scales_batch_norms`: whether the policy lets them
-  // choose. Throws ConfigError on an unknown zoo model.
-  explicit ScalePath(const config::ModelConfig& model, bool scales_batch_norms = false);
+  // choose; `scales_attention`: whether it lets the gradients within attention. Throws ConfigError
+  // on an unknown zoo model.
+  explicit ScalePath(const config::ModelConfig& model, bool scales_batch_norms = false,
+                     bool scales_attention = true);
 
-  // Layers that choose a scale for the dx that they compute (LayerKind::Chooses), in forward order.
+  // Names by which a policy is asked, in the order in which a graph asks: layers that choose a
+  // scale for the dx that they compute (LayerKind::Chooses), in forward order, then the gradients
+  // within layers that have a decision each (LayerKind::decisions), LAYER.dv to LAYER.dk.
   const std::vector<std::string>& choosers() const { return choosers_; }
+  // The one that decides first in the backward pass. "": nothing chooses.
+  const std::string& first_to_choose() const { return first_to_choose_; }
+  // The name of the one that chooses for a tensor: dx, or a gradient within attention.
+  static std::string ChooserOf(const std::string& layer, const std::string& tensor);
 
   struct Choice {
-    // S_out of a chooser's dx.
-    std::function<float(const std::string& layer, float scale_in)> layer;
+    // S_out of a tensor that a chooser computes.
+    std::function<float(const std::string& layer, const std::string& tensor, float scale_in)> layer;
     // S of the sum of the gradients of `layer`'s output, whose branches carry these.
     std::function<float(const std::string& layer, const std::vector<float>& branches)> sum;
   };
-  // S of each dx and of each sum of branches (dy), by layer and tensor; `start`: of loss.dx.
+  // S of each dx, of the gradients within attention and of each sum of branches (dy), by layer and
+  // tensor; `start`: of loss.dx.
   using Scales = std::map<std::pair<std::string, std::string>, float>;
   Scales Walk(float start, const Choice& choose) const;
 
   // The layer whose `gradients` format this dx or dy has: the one that made the value of which it
-  // is the gradient (a layer that rounds nothing hands on its input's). "": none.
+  // is the gradient (a layer that rounds nothing hands on its input's); attention's own have its
+  // format. "": none.
   std::string FormatOwner(const std::string& layer, const std::string& tensor) const;
 
  private:
@@ -40,13 +50,22 @@ class ScalePath {
     std::string name;
     std::vector<int> inputs;  // values: 0 the network's input, i + 1 the output of node i
     bool chooses, trained, rounds_output;
+    bool is_attention, rounds_scores;
     bool needs_gradient = false;  // of its output: something up to here is trained
   };
   bool Needs(int value) const { return value > 0 && nodes_[value - 1].needs_gradient; }
+  // Calls `use` with each gradient within the node that the policy is asked for.
+  void EachWithin(const Node& node,
+                  const std::function<void(const std::string& tensor)>& use) const;
+  // What the gradients within attention carry; those that it hands on arrive at its inputs.
+  void WalkAttention(const Node& node, float scale_in, const Choice& choose, Scales& scales,
+                     std::vector<std::vector<float>>& arriving) const;
 
   std::vector<Node> nodes_;
   std::vector<int> outputs_;  // values that the loss is of
   std::vector<std::string> choosers_;
+  std::string first_to_choose_;
+  bool scales_attention_;
 };
 
 }  // namespace ada::what_if

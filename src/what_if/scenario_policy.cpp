@@ -82,7 +82,8 @@ float ScaleWithForesight(scaling::LayerRule rule, const NumberFormat& format,
 }  // namespace
 
 ScenarioPolicy::ScenarioPolicy(scaling::Settings scaling, const config::ModelConfig& model)
-    : policy_(Make(scaling)), path_(model, policy_->ScalesBatchNorms()) {
+    : policy_(Make(scaling)),
+      path_(model, policy_->ScalesBatchNorms(), policy_->ScalesAttention()) {
   for (const std::string& layer : path_.choosers()) {
     scaling::LayerInfo info;
     info.name = layer;
@@ -138,13 +139,16 @@ std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) 
 
 ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) const {
   ScalePath::Choice choose;
-  choose.layer = [&](const std::string& layer, float scale_in) {
-    if (rules_.at(layer).method == scaling::LayerMethod::kState)
-      return static_cast<float>(policy_->LayerScale(layer));
-    static const ExponentBins kEmpty;
-    const std::size_t i = histograms.Find(layer, "dx");
+  choose.layer = [&](const std::string& layer, const std::string& tensor, float scale_in) {
+    const std::string name = ScalePath::ChooserOf(layer, tensor);
+    const std::size_t i = histograms.Find(layer, tensor);
     const bool known = i < histograms.size();
-    return ScaleWithForesight(rules_.at(layer), known ? histograms.format(i) : kFp32,
+    // An entry of precision.layers may leave ds in fp32: it is not rounded, and decides nothing.
+    if (!known && tensor == "ds") return scale_in;
+    if (rules_.at(name).method == scaling::LayerMethod::kState)
+      return static_cast<float>(policy_->LayerScale(name));
+    static const ExponentBins kEmpty;
+    return ScaleWithForesight(rules_.at(name), known ? histograms.format(i) : kFp32,
                               known ? *histograms[i].bins : kEmpty, scale_in);
   };
   // The rule for sums of branches (src/scaling/README.md): the largest scale at which all fit. Only
@@ -179,8 +183,8 @@ scaling::StepOutcome ScenarioPolicy::OutcomeAt(const StepHistograms& histograms,
   return outcome;
 }
 
-// As in training: a layer whose own dx overflows is to blame, the last layer for the logit
-// gradient; where none is found, all are.
+// As in training: who chose the scale of a gradient that overflows is to blame, for the logit
+// gradient who chooses first; where none is found, all are.
 void ScenarioPolicy::MarkLayers(const StepHistograms& histograms, const std::vector<double>& scales,
                                 scaling::StepOutcome& outcome) const {
   if (path_.choosers().empty()) return;
@@ -188,9 +192,9 @@ void ScenarioPolicy::MarkLayers(const StepHistograms& histograms, const std::vec
   bool any = false;
   for (std::size_t i = 0; i < histograms.size(); ++i) {
     const HistogramOfTensor& t = histograms[i];
-    if (t.tensor != "dx") continue;
-    const auto layer =
-        outcome.layer_overflow.find(t.layer == "loss" ? path_.choosers().back() : t.layer);
+    if (t.tensor != "dx" && !IsOfAttention(t.tensor)) continue;
+    const auto layer = outcome.layer_overflow.find(
+        t.layer == "loss" ? path_.first_to_choose() : ScalePath::ChooserOf(t.layer, t.tensor));
     if (layer == outcome.layer_overflow.end() || histograms.Overflow(i, scales[i]) < 0.5) continue;
     layer->second = any = true;
   }

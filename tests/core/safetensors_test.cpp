@@ -149,6 +149,17 @@ TEST_SUITE("cpu") {
       CHECK_FALSE(IsFloat(type));
   }
 
+  TEST_CASE("the head of a file: bytes by the bits of a value") {
+    const auto says = [](DType type, const std::vector<std::int64_t>& shape, const char* end) {
+      return SafetensorsHead("a", type, shape)
+                 .find("\"data_offsets\":[0," + std::string(end) + "]") != std::string::npos;
+    };
+    CHECK(says(DType::kF32, {3, 5}, "60"));
+    CHECK(says(DType::kF4, {3, 6}, "9"));
+    CHECK(says(DType::kF6E2M3, {4, 4}, "12"));
+    CHECK_THROWS_AS(SafetensorsHead("a", DType::kF4, {3}), InternalError);
+  }
+
   TEST_CASE("written, the same again, and read back") {
     const TempFolder scratch;
     const std::vector<float> weight = {1, -0.0f, std::numeric_limits<float>::infinity(), 1e-45f};

@@ -107,6 +107,16 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("rows that are left out and rows that are mixed do not go together") {
+    LoaderSpec spec = Moved();
+    spec.mixing.mixup_alpha = 1;
+    spec.on_broken = OnBroken::kLeaveOut;
+    Batch batch;
+    CHECK_THROWS_AS(BatchMaker(Numbered(9), spec).Make(0, &batch), InternalError);
+    spec.on_broken = OnBroken::kReplace;
+    CHECK_NOTHROW(BatchMaker(Numbered(9), spec).Make(0, &batch));
+  }
+
   TEST_CASE("byte batches: what is done to normalised values does not go with them") {
     LoaderSpec spec = Moved();
     spec.mixing.mixup_alpha = 1;

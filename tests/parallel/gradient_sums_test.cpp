@@ -78,6 +78,20 @@ TEST_SUITE("cpu") {
       }
   }
 
+  TEST_CASE("the largest magnitude of what was sent is by bit pattern: NaN stays, then inf") {
+    const auto errors = RunTogether(1, [](parallel::World& world) {
+      for (const bool has_nan : {false, true}) {
+        parallel::GradientSums sums(world.large(), {4}, 1 << 20, kFp16);
+        const std::vector<float> values = {2, has_nan ? NAN : 1.0f, -INFINITY, 3};
+        sums.Add(0, values.data());
+        sums.Finish();
+        const float largest = sums.lost(0).max_abs;
+        CHECK((has_nan ? std::isnan(largest) : std::isinf(largest)));
+      }
+    });
+    for (const auto& error : errors) REQUIRE(!error);
+  }
+
   TEST_CASE("an error of the communicator comes out of Finish") {
     const auto errors = RunTogether(2, [](parallel::World& world) {
       parallel::GradientSums sums(world.large(), {64}, 1 << 20);

@@ -74,6 +74,13 @@ class Assign(unittest.TestCase):
         self.assertIn("- {match: fc1, operands: mxfp8_e4m3}", text)
         self.assertIn("- {match: bn1, format: fp32}", text)
 
+    def test_a_preset_of_the_configuration_goes(self):
+        with open(self.folder / "r.yaml", "a", encoding="utf-8") as file:
+            file.write("precision: {format: fp16, preset: autocast}\n")
+        self.assign("--formats", "fp8_e4m3", "--budget", "100%", "--yaml", "f.yaml")
+        self.assertIn("\n  preset: none\n", (self.folder / "f.yaml").read_text(encoding="utf-8"))
+        self.run_program("train", "r.yaml", "--with", "f.yaml", "--dry-run")
+
     def test_formats_as_maps(self):
         _, text = self.assign("--formats", "{exponent: 6, mantissa: 4},fp32", "--budget", "100%")
         self.assertIn("precision:\n  format: {exponent: 6, mantissa: 4}\n", text)

@@ -4,6 +4,7 @@ that do not train. ADA_BINARY names the program; ADA_SLOW=1 asks twenty networks
 instead of two."""
 import csv
 import io
+import json
 import os
 import pathlib
 import subprocess
@@ -128,6 +129,22 @@ class Blame(unittest.TestCase):
         self.assertEqual(
             set(self.named("--metric", "gradient", "--by", "tensor", column="tensor")),
             {"activations", "weights", "gradients"})
+
+    def test_what_is_no_file_of_blame_is_made_anew(self):
+        self.train(1, "fp16", "fc1")
+        first, path = self.blame(), self.folder / "r" / "blame.json"
+        whole = path.read_text(encoding="utf-8")
+        known = json.loads(whole)
+        name = next(iter(known["losses"]))
+        for changes in ({"of": 3}, {"losses": 3}, {"losses": [[1]]}, {"losses": {name: 1}},
+                        {"troubles": {name: [2]}}, {"troubles": 2}, {"troubles": None}):
+            path.write_text(json.dumps({**known, **changes}), encoding="utf-8")
+            with self.subTest(changes):
+                self.assertEqual(self.blame(), first)
+        for text in ("", "[]", whole[:-9]):
+            path.write_text(text, encoding="utf-8")
+            with self.subTest(text):
+                self.assertEqual(self.blame(), first)
 
     def test_a_run_that_does_not_train_is_said_to(self):
         self.train_in(1, "fp16", scale=1e9)

@@ -225,6 +225,20 @@ TEST_SUITE("cpu") {
           std::vector<std::string>{"  the same in both runs: 40 layers"});
   }
 
+  TEST_CASE("scales that are zero or infinite in both runs are equal") {
+    const WrittenRun a, b;
+    for (int i = 1; i <= 40; ++i) {
+      const std::string name = "block" + std::to_string(i);
+      const std::string scale = i % 3 == 0 ? "0" : i % 3 == 1 ? "inf" : "8";
+      a.Tensor(1, name, "dx", scale, "1");
+      b.Tensor(1, name, "dx", i == 17 ? "16" : scale, "1");
+    }
+    const auto scales = Section(Compared(a, b), "scale of dx");
+    REQUIRE(scales.size() == 3);
+    CHECK(Words(scales[1])[0] == "block17");
+    CHECK(scales[2] == "  the same in both runs: 39 layers");
+  }
+
   TEST_CASE("runs that logged other steps and tensors share what both have") {
     const WrittenRun a, b;
     a.Tensor(1, "fc", "dx", "1", "0");

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "study/commands.h"
 #include "study/made_run.h"
+#include "study/recommend/parts.h"
 
 namespace ada::study {
 namespace {
@@ -270,6 +271,52 @@ TEST_CASE("where all gradients change, the role's own key says it") {
   REQUIRE(merged.precision.layers.size() == 1);
   CHECK(merged.precision.layers[0].match == "fc");
   CHECK(merged.precision.layers[0].gradients == kBf16);
+}
+
+TEST_CASE("where a preset decides the role, entries of layers say it, and the fragment is read") {
+  MadeRun run("precision: {format: fp16, preset: autocast}");
+  for (const char* layer : {"loss", "fc", "bn2", "conv2"}) {
+    Values values = testing::Normal(-30, 1000, 1);
+    const Values more = testing::Normal(14, 1000, 2);
+    values.insert(values.end(), more.begin(), more.end());
+    run.Add(1, layer, "dx", values);
+  }
+  run.Finish();
+  const config::Config merged = Merged(run, Fragment(Advice(run)));
+  CHECK(merged.precision.preset == config::PrecisionPreset::kAutocast);
+  CHECK_FALSE(merged.precision.gradients.has_value());
+  CHECK(merged.precision.layers.size() > 1);
+  for (const config::LayerPrecisionConfig& entry : merged.precision.layers)
+    CHECK(entry.gradients == kBf16);
+}
+
+TEST_CASE("probabilities of attention are activations") {
+  CHECK(RoleOf("p") == "activations");
+  CHECK(RoleOf("ds") == "gradients");
+}
+
+TEST_CASE("a training that is told in steps is judged in steps, and of sequences") {
+  config::Config run;
+  run.task = Task::kLanguage;
+  run.train.epochs = 0, run.train.max_steps = 1000;
+  run.data.batch_size = 8;
+  RunNeeds needs;
+  needs.tensors.emplace_back();
+  needs.steps = 10, needs.first_epoch = needs.last_epoch = 1;
+  const auto grade = [&](std::int64_t first, std::int64_t last) {
+    needs.first_step = first, needs.last_step = last;
+    return std::string(GradeOf(run, needs));
+  };
+  CHECK(grade(100, 1000) == "well");
+  CHECK(grade(1, 901) == "well");       // every 100 steps
+  CHECK(grade(100, 550) == "fairly");   // half of them
+  CHECK(grade(500, 1000) == "fairly");  // nothing of the beginning
+  CHECK(grade(1, 499) == "little");
+  grade(1, 901);
+  std::ostringstream out;
+  PrintConfidence(RecommendOptions(), run, needs, Recommendation(), ProbedLoss(), out);
+  CHECK(Has(out.str(), "10 steps with histograms (1 to 901 of 1000), 8 sequences each;"));
+  CHECK_FALSE(Has(out.str(), "epoch"));
 }
 
 TEST_CASE("histograms of what an overflow left over count for nothing") {

@@ -130,21 +130,41 @@ TEST_SUITE("cpu") {
   TEST_CASE("--overwrite deletes a run's own files and nothing else") {
     const TempFolder folder;
     Make(folder, "steps config finished checkpoint notes");
-    for (const char* name :
-         {"run/scales.csv", "run/underflow.csv", "run/events.csv", "run/evaluation.csv",
-          "run/timing.csv", "run/histograms.csv", "run/what_if.csv", "run/probes.csv",
-          "run/log.txt", "run/dump/step-00000100.safetensors",
-          "run/tensorboard/events.out.tfevents.1700000000.host.1.0",
-          "run/checkpoints/best.safetensors", "run/checkpoints/mine.txt", "run/analysis.csv",
-          "run/plots/a.png", "run/.ada-1-2.tmp"}) {
+    for (const char* name : {"run/scales.csv",
+                             "run/underflow.csv",
+                             "run/events.csv",
+                             "run/evaluation.csv",
+                             "run/timing.csv",
+                             "run/histograms.csv",
+                             "run/what_if.csv",
+                             "run/probes.csv",
+                             "run/log.txt",
+                             "run/dump/step-00000100.safetensors",
+                             "run/tensorboard/events.out.tfevents.1700000000.host.1.0",
+                             "run/checkpoints/best.safetensors",
+                             "run/checkpoints/best.json",
+                             "run/checkpoints/mine.txt",
+                             "run/checkpoints/mine.safetensors",
+                             "run/checkpoints/notes.json",
+                             "run/checkpoints/step-1-old.json",
+                             "run/checkpoints/step-.json",
+                             "run/dump/step-1.json",
+                             "run/dump/best.safetensors",
+                             "run/tensorboard/notes.json",
+                             "run/analysis.csv",
+                             "run/plots/a.png",
+                             "run/.ada-1-2.tmp"}) {
       folder.Write(name, "x");
     }
     {
       const RunFolder run(folder / "run", OnExisting::kOverwrite);
       CHECK(run.state() == FolderState::kEmpty);
-      CHECK(Files(folder / "run") == std::set<std::string>{".lock", "analysis.csv", "checkpoints",
-                                                           "checkpoints/mine.txt", "notes.txt",
-                                                           "plots", "plots/a.png"});
+      CHECK(Files(folder / "run") ==
+            std::set<std::string>{".lock", "analysis.csv", "checkpoints", "checkpoints/mine.txt",
+                                  "checkpoints/mine.safetensors", "checkpoints/notes.json",
+                                  "checkpoints/step-1-old.json", "checkpoints/step-.json", "dump",
+                                  "dump/step-1.json", "dump/best.safetensors", "notes.txt", "plots",
+                                  "plots/a.png", "tensorboard", "tensorboard/notes.json"});
     }
     CHECK(folder.Read("run/notes.txt") == "mine");
   }

@@ -209,6 +209,40 @@ files: runs/demo
     CHECK(end() == "\n  histograms.csv what_if.csv probes.csv dump/ tensorboard/");
   }
 
+  TEST_CASE(
+      "a first evaluation that is NaN is not the best for good, and no later one becomes it") {
+    for (const bool by_loss : {false, true}) {
+      CAPTURE(by_loss);
+      RunTotals run;
+      run.DecideByLoss(by_loss);
+      run.Add(EvaluationRow{1, 1, "test", 100, NAN, NAN, NAN});
+      CHECK(run.evaluations()[0].best.step == 1);
+      run.Add(EvaluationRow{2, 2, "test", 100, 2, 0.25, 0.5});
+      CHECK(run.evaluations()[0].best.step == 2);
+      run.Add(EvaluationRow{3, 3, "test", 100, NAN, NAN, NAN});
+      CHECK(run.evaluations()[0].best.step == 2);
+      run.Add(EvaluationRow{4, 4, "test", 100, 1, 0.5, 0.5});
+      CHECK(run.evaluations()[0].best.step == 4);
+    }
+  }
+
+  TEST_CASE("operands: those without S have no reason of a scale, dy's have that of its branches") {
+    const auto row = [](const char* layer, const char* tensor) {
+      LayerTotals layers = Layers();
+      layers.AddUnderflow(layer, tensor, 1, Stats(900));
+      for (const std::string& line : LinesOf(SummaryText(Facts(), Run(), layers)))
+        if (line.find(std::string(layer) + " ") == 2) return line;
+      return std::string();
+    };
+    for (const char* layer : {"fc", "relu1"})
+      for (const char* tensor : {"forward.x", "forward.w", "dx.w", "dw.x"})
+        CHECK(row(layer, tensor).ends_with("  -      carries no scale"));
+    for (const char* tensor : {"dx.dy", "dw.dy"}) {
+      CHECK(row("fc", tensor).find("passes on the scale") != std::string::npos);
+      CHECK(row("relu1", tensor).find("branch: gradients of") != std::string::npos);
+    }
+  }
+
   TEST_CASE("a NaN is written without its sign") {
     RunTotals run;
     run.Add(EvaluationRow{1, 1, "test", 100, -NAN, -NAN, 0});

@@ -2,6 +2,7 @@
 systems that they follow (tests/golden), and what it refuses. Needs libada_scaling."""
 import array
 import csv
+import ctypes
 import json
 import math
 import pathlib
@@ -205,6 +206,18 @@ class NativeTest(unittest.TestCase):
         self.assertEqual(other.needs(), 0)
         self.assertEqual(other.decide(native.Observation(), 1.0).values(),
                          {**first.values(), "limit": b"SB" if first.limit == b"SB" else b"stale"})
+
+    def test_a_name_that_is_no_text_is_an_error_and_not_the_end(self):
+        policy = native.Policy({"policy": "layerwise_dynamic"})
+        library, handle = native.library(), policy._handle  # pylint: disable=protected-access
+        info = native.LayerInfo(b"\xff", 1, 1, 2.0 ** -24, 65504, 1, 0, 0)
+        layer = library.ada_layer_new(handle, ctypes.byref(info))
+        self.assertTrue(layer)
+        self.assertIsNone(library.ada_policy_save(handle))
+        self.assertIn("UTF-8", native.error())
+        with self.assertRaisesRegex(native.PolicyError, "UTF-8"):
+            policy.state()
+        library.ada_layer_free(layer)
 
     def test_gradients_within_attention(self):
         """Under `reference` they follow the rules that are ours: alpha comes after the product."""

@@ -271,12 +271,22 @@ class LanguageTest(unittest.TestCase):
                 (("--prompt-tokens", "1,"), "at character 3 it ends"),
                 (("--prompt-tokens", "1, "), "at character 4 it ends"),
                 (("--prompt-tokens", "1 2x"), "at character 4 there stands x"),
-                (("--prompt-tokens", "1", "--tokens", "-1"), "--tokens"),
-                (("--prompt-tokens", "1", "--temperature", "-1"), "--temperature")):
+                (("--prompt-tokens", "1", "--tokens", "-1"),
+                 "--tokens -1: expected a whole number from 0 to 1e9"),
+                (("--prompt-tokens", "1", "--tokens", "1.5"),
+                 "--tokens 1.5: expected a whole number from 0 to 1e9"),
+                (("--prompt-tokens", "1", "--seed", "-1"),
+                 "--seed -1: expected a whole number from 0 to 2^53"),
+                (("--prompt-tokens", "1", "--temperature", "-1"),
+                 "--temperature -1: expected a number from 0 to 1e6")):
             with self.subTest(arguments=arguments):
                 said = self.ada("generate", "run", *arguments, code=2).stderr.decode()
                 self.assertIn(words, said)
         said = self.ada("predict", "cat.jpg", "--checkpoint", "run", code=2).stderr.decode()
+        self.assertIn("is a language model; `ada-train generate` goes on with a text", said)
+        # --set takes all that follows it, and gives back what is no KEY=VALUE.
+        said = self.ada("predict", "--checkpoint", "run", "--set", "device.threads=1", "cat.jpg",
+                        "dog.jpg", code=2).stderr.decode()
         self.assertIn("is a language model; `ada-train generate` goes on with a text", said)
         said = self.ada("generate", code=2).stderr.decode()
         self.assertIn("RUN is missing", said)

@@ -11,7 +11,9 @@ TEST_SUITE_BEGIN("cpu");
 // Each chooser multiplies by 2; sums take the largest.
 ScalePath::Scales Doubled(const ScalePath& path) {
   ScalePath::Choice choose;
-  choose.layer = [](const std::string&, float scale_in) { return 2 * scale_in; };
+  choose.layer = [](const std::string&, const std::string&, float scale_in) {
+    return 2 * scale_in;
+  };
   choose.sum = [](const std::string&, const std::vector<float>& branches) {
     float largest = 0;
     for (const float b : branches) largest = std::max(largest, b);
@@ -74,6 +76,54 @@ TEST_CASE("ssd300: the gradients of both outputs carry S, and meet where two hea
   const ScalePath cast(model);
   CHECK(Doubled(cast).at({"cast.scores", "dx"}) == 2);
   CHECK(cast.FormatOwner("loss", "dx") == "cast.locations");
+}
+
+// Products, attention over them and one more product: of one input, or of three.
+config::ModelConfig WithAttention(bool fused) {
+  config::ModelConfig model;
+  const auto add = [&](const char* name, const char* kind, std::vector<std::string> inputs) {
+    config::LayerConfig& layer = model.layers.emplace_back();
+    layer.name = name, layer.kind = kind, layer.inputs = std::move(inputs);
+  };
+  add("first", "linear", {});
+  for (const char* name : {"q", "k", "v"}) add(name, "linear", {"first"});
+  add("att", "attention",
+      fused ? std::vector<std::string>{"q"} : std::vector<std::string>{"q", "k", "v"});
+  add("out", "linear", {});
+  return model;
+}
+
+// src/scaling/README.md: S_in of dv and ds is S, that of dq and dk is S of ds.
+TEST_CASE("attention: each gradient within chooses, and what it hands on arrives at its input") {
+  const ScalePath path(WithAttention(false));
+  CHECK(path.choosers() ==
+        std::vector<std::string>{"q", "k", "v", "out", "att.dv", "att.ds", "att.dq", "att.dk"});
+  CHECK(path.first_to_choose() == "out");
+  const ScalePath::Scales scales = Doubled(path);
+  CHECK(scales.at({"out", "dx"}) == 2);
+  CHECK(scales.at({"att", "dv"}) == 4);
+  CHECK(scales.at({"att", "ds"}) == 4);
+  CHECK(scales.at({"att", "dq"}) == 8);
+  CHECK(scales.at({"att", "dk"}) == 8);
+  CHECK(scales.at({"q", "dx"}) == 16);
+  CHECK(scales.at({"v", "dx"}) == 8);
+  CHECK(scales.at({"first", "dy"}) == 16);
+  for (const char* tensor : {"dq", "dk", "dv", "ds"})
+    CHECK(path.FormatOwner("att", tensor) == "att");
+}
+
+TEST_CASE("attention of one input: its three gradients meet there; where none chooses S goes on") {
+  const ScalePath::Scales scales = Doubled(ScalePath(WithAttention(true)));
+  CHECK(scales.at({"q", "dy"}) == 8);
+  const ScalePath still(WithAttention(true), false, /*scales_attention=*/false);
+  CHECK(still.choosers() == std::vector<std::string>{"q", "k", "v", "out"});
+  for (const char* tensor : {"dq", "dk", "dv", "ds"})
+    CHECK(Doubled(still).at({"att", tensor}) == 2);
+  config::ModelConfig wide = WithAttention(true);
+  wide.layers[4].score_gradients = "fp32";
+  CHECK(Doubled(ScalePath(wide)).at({"att", "dq"}) == 4);  // from S itself
+  wide.layers.pop_back();
+  CHECK(ScalePath(wide).first_to_choose() == "att.dv");
 }
 
 TEST_CASE("a gradient has the format of the layer that made the value") {

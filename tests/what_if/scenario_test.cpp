@@ -277,6 +277,56 @@ TEST_CASE("adaptive: the smallest power of two that keeps what the target asks f
   }
 }
 
+config::ModelConfig WithAttention() {
+  config::ModelConfig model;
+  for (const auto& [name, kind] : std::vector<std::pair<std::string, std::string>>{
+           {"qkv", "linear"}, {"att", "attention"}, {"out", "linear"}}) {
+    config::LayerConfig& layer = model.layers.emplace_back();
+    layer.name = name;
+    layer.kind = kind;
+  }
+  return model;
+}
+
+TEST_CASE("gradients within attention carry the S that arrives, or their own choice") {
+  MadeStep step;
+  step.Add("loss", "dx", {{0, 1}}).Add("out", "dx", {{0, 1}});
+  for (const char* tensor : {"dv", "ds", "dq", "dk"}) step.Add("att", tensor, {{0, 1}});
+  const std::string fixed = "policy: adaptive, method: fixed, scale: 2";
+  SUBCASE("each by its own rule") {
+    Scenario scenario(PolicyOf("{" + fixed + ", layers: [{match: att.ds, scale: 8}]}"),
+                      WithAttention());
+    const auto rows = scenario.Judge(1, 1, step.tensors);
+    CHECK(ScaleOf(rows, "out", "dx") == 2);
+    CHECK(ScaleOf(rows, "att", "dv") == 4);
+    CHECK(ScaleOf(rows, "att", "ds") == 16);
+    CHECK(ScaleOf(rows, "att", "dq") == 32);
+    CHECK(ScaleOf(rows, "att", "dk") == 32);
+  }
+  SUBCASE("attention: false hands S on") {
+    Scenario scenario(PolicyOf("{" + fixed + ", attention: false}"), WithAttention());
+    const auto rows = scenario.Judge(1, 1, step.tensors);
+    for (const char* tensor : {"dv", "ds", "dq", "dk"}) CHECK(ScaleOf(rows, "att", tensor) == 2);
+  }
+  SUBCASE("ds that is not rounded decides nothing") {
+    step.tensors.erase(step.tensors.begin() + 3);
+    Scenario scenario(PolicyOf("{" + fixed + "}"), WithAttention());
+    CHECK(ScaleOf(scenario.Judge(1, 1, step.tensors), "att", "dq") == 4);
+  }
+  SUBCASE("layerwise_dynamic: the one that overflows falls") {
+    MadeStep loud;
+    loud.Add("loss", "dx", {{0, 1}}).Add("out", "dx", {{0, 1}});
+    for (const char* tensor : {"dv", "ds", "dq", "dk"})
+      loud.Add("att", tensor, {{std::string(tensor) == "ds" ? 7 : 0, 9}});
+    Scenario scenario(PolicyOf("{policy: layerwise_dynamic, init_scale: 1024}"), WithAttention());
+    CHECK(ScaleOf(scenario.Judge(1, 1, loud.tensors), "att", "ds") == 1024);
+    const auto rows = scenario.Judge(2, 1, loud.tensors);
+    CHECK(ScaleOf(rows, "att", "ds") == 512);
+    CHECK(ScaleOf(rows, "att", "dv") == 1024);
+    CHECK(ScaleOf(rows, "out", "dx") == 1024);
+  }
+}
+
 // conv1 -> relu -> {conv2, add}: the sum at relu takes the larger S where it fits.
 TEST_CASE("where branches meet the largest scale that fits is taken") {
   config::ModelConfig model;

@@ -297,14 +297,17 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
   return key;
 }
 
-// The places are parallel to the texts as long as no item was refused.
+// The places are parallel to the texts, among which no item is that was refused.
 Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<Location>& places,
                 std::string meaning) {
   Key key = TextList(std::move(name), field, {}, std::move(meaning));
   key.read = [&places, read = key.read](const YamlNode& node, const ReadContext& context) {
     read(node, context);
     places.clear();
-    for (const YamlNode& item : node.items) places.push_back(context.problems.Where(item));
+    for (const YamlNode& item : node.items) {
+      std::string text;
+      if (ReadText(item, text).empty()) places.push_back(context.problems.Where(item));
+    }
   };
   return key;
 }

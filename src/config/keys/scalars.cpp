@@ -174,6 +174,12 @@ std::string ReadInteger(const YamlNode& node, const Range& range, long long& val
   const auto result = std::from_chars(text.data(), text.data() + text.size(), read);
   // Beyond 64 bits is treated as beyond the range; the comparison as a double is exact for the
   // limits that keys have.
+  // The range of the key may be wider than what is read.
+  const bool below = text.starts_with('-');
+  if (result.ec == std::errc::result_out_of_range && range.Contains(below ? -0x1p63 : 0x1p63)) {
+    return Expected(what, node) + ", which is beyond the limit of whole numbers, " +
+           (below ? "-2^63" : "2^63 - 1");
+  }
   if (result.ec != std::errc() || !range.Contains(static_cast<double>(read))) {
     return Expected(what, node);
   }

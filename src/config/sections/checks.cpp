@@ -91,6 +91,9 @@ void CheckLearningRates(const Config& config, const YamlNode& root, Problems& pr
 
 // Only what is known without the data's files: a limit on the training samples, or made-up images.
 void CheckValidation(const Config& config, const YamlNode& root, Problems& problems) {
+  if (!problems.Clean({"data", "data.dataset", "data.limit", "data.limit.train",
+                       "data.synthetic.train", "data.validation"}))
+    return;
   const DataConfig& data = config.data;
   std::int64_t images = data.limit.train;
   if (!data::FactsOf(data.dataset).has_path() && (images == 0 || images > data.synthetic.train)) {

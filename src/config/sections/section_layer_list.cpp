@@ -105,12 +105,15 @@ class LayerReader {
 
   void CheckNames(const LayerConfig& layer, const YamlNode& item) {
     const YamlNode* inputs = item.Find("inputs");
-    for (std::size_t i = 0; inputs && i < layer.inputs.size(); ++i) {
-      const std::string& input = layer.inputs[i];
-      if (!complete_ || std::find(names_.begin(), names_.end(), input) != names_.end()) continue;
+    // An item that was refused is not among `layer.inputs`, so names are taken from the list
+    // itself.
+    for (std::size_t i = 0; inputs && !layer.inputs.empty() && i < inputs->items.size(); ++i) {
+      std::string input;
+      if (!complete_ || !ReadText(inputs->items[i], input).empty()) continue;
+      if (std::find(names_.begin(), names_.end(), input) != names_.end()) continue;
       const std::string nearest = NearestName(input, names_);
       const std::string hint = nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
-      Refuse(i < inputs->items.size() ? inputs->items[i] : *inputs, "inputs",
+      Refuse(inputs->items[i], "inputs",
              "no layer before this one is called '" + input + "'" + hint);
     }
     if (layer.name.empty()) return;

@@ -71,10 +71,14 @@ class Scan {
     bool value = true;  // whether a value may start here: quotes and brackets mean something
     for (std::size_t i = 0; i < line.size() && !fault_; ++i) {
       const char c = line[i];
-      // Within double quotes a backslash takes the next character with it.
+      // Within double quotes a backslash takes the next character with it; within single ones two
+      // of them stand for one.
       if (quote_ != 0) {
-        if (c == '\\' && quote_ == '"') ++i;
-        if (c == quote_) quote_ = 0;
+        const bool doubled = quote_ == '\'' && line.substr(i, 2) == "''";
+        if (doubled || (c == '\\' && quote_ == '"'))
+          ++i;
+        else if (c == quote_)
+          quote_ = 0;
         continue;
       }
       if (c == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) return i;

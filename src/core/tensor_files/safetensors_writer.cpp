@@ -32,6 +32,16 @@ std::string EntryText(const std::string& name, const std::string& dtype,
          std::to_string(begin) + "," + std::to_string(offset) + "]}";
 }
 
+// How many bits the values of a tensor take, of which a byte may hold several.
+std::size_t BitsOf(DType dtype, const std::vector<std::int64_t>& shape) {
+  auto bits = static_cast<std::size_t>(ada::BitsOf(dtype));
+  for (const std::int64_t size : shape) {
+    ADA_CHECK(size >= 0);
+    bits *= static_cast<std::size_t>(size);
+  }
+  return bits;
+}
+
 // The tensors start at a multiple of 8 bytes.
 void Pad(std::string& json) { json.resize((json.size() + 7) / 8 * 8, ' '); }
 
@@ -39,10 +49,11 @@ void Pad(std::string& json) { json.resize((json.size() + 7) / 8 * 8, ' '); }
 
 std::string SafetensorsHead(const std::string& name, DType dtype,
                             const std::vector<std::int64_t>& shape) {
-  std::size_t bytes = BytesOf(dtype), offset = 0;
-  for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
+  const std::size_t bits = BitsOf(dtype, shape);
+  ADA_CHECK(bits % 8 == 0);
+  std::size_t offset = 0;
   std::string json =
-      "{" + EntryText(name, std::string(ToString(dtype)), shape, bytes, offset) + "}";
+      "{" + EntryText(name, std::string(ToString(dtype)), shape, bits / 8, offset) + "}";
   Pad(json);
   const std::uint64_t length = json.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json;
@@ -50,11 +61,7 @@ std::string SafetensorsHead(const std::string& name, DType dtype,
 
 void SafetensorsWriter::Add(std::string name, DType dtype, std::vector<std::int64_t> shape,
                             std::span<const std::byte> bytes) {
-  auto expected = static_cast<std::size_t>(BitsOf(dtype));
-  for (const std::int64_t size : shape) {
-    ADA_CHECK(size >= 0);
-    expected *= static_cast<std::size_t>(size);
-  }
+  const std::size_t expected = BitsOf(dtype, shape);
   if (expected != 8 * bytes.size()) {
     throw InternalError("tensor '" + name + "' has " + std::to_string(bytes.size()) +
                         " bytes; its shape and dtype need " + std::to_string((expected + 7) / 8));

@@ -7,10 +7,11 @@
 
 namespace ada::graph {
 
-// All roundings but the network's input; of a graph that does not train those of the forward pass.
+// All roundings, the network's input first (unless it is tokens); without training the forward
+// pass.
 std::vector<RoundingPoint> ListRoundings(const Bindings& bindings);
 std::vector<ScalePoint> ListScales(const Bindings& bindings);
-// The input first, then those of `roundings` that have a per-tensor scale.
+// Those of `roundings` that have a per-tensor scale, in the same order.
 std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
                                             const std::vector<RoundingPoint>& roundings);
 

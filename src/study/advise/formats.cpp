@@ -50,11 +50,15 @@ Advice FormatAdvice(const config::Config& config, const std::string& layer,
                     const std::string& tensor, const NumberFormat& format) {
   const std::string role = RoleOf(tensor), owner = OwnerOf(config, layer, tensor);
   const std::vector<config::LayerPrecisionConfig>& entries = config.precision.layers;
-  const bool is_set = !owner.empty() && std::any_of(entries.begin(), entries.end(), [&](auto& e) {
+  const bool preset = PresetDecides(config.precision, role);
+  const bool is_set = std::any_of(entries.begin(), entries.end(), [&](auto& e) {
     return GlobMatch(e.match, owner) && Sets(e, role);
   });
   Advice advice{"precision", {{role, FormatName(format)}}, ""};
-  if (is_set) {
+  if (owner.empty()) {
+    // No entry reaches the input: the role's key does, for which the preset has to go.
+    if (preset) advice.keys.insert(advice.keys.begin(), {"preset", "none"});
+  } else if (is_set || preset) {
     config::Config changed = config;
     // The entry goes to the end of the list, since the last match wins; the list is written as a
     // whole.

@@ -55,7 +55,7 @@ std::string Pct(double value);
 std::optional<NumberFormat> Wider(const NumberFormat& format);
 
 // The change that gives `tensor` of `layer` another format: the role's key of `precision`; where an
-// entry of precision.layers has set it, an entry that comes after it.
+// entry of precision.layers or a preset has set it, an entry that comes after it.
 Advice FormatAdvice(const config::Config& config, const std::string& layer,
                     const std::string& tensor, const NumberFormat& format);
 // The list precision.layers of a configuration as YAML.

@@ -19,8 +19,11 @@ std::string PercentOfOne(double share) { return Formatted("%.3g %%", 100 * share
 
 // Written by hand and not by the tables of config/: only what differs from the usual format shall
 // stand in it, one entry a line.
-std::string FragmentOf(const config::PrecisionConfig& precision) {
+// A preset of the configuration would decide what the fragment says.
+std::string FragmentOf(const config::PrecisionConfig& precision,
+                       const config::PrecisionConfig& before) {
   std::string text = "precision:\n  format: " + FormatName(precision.format) + "\n";
+  if (before.preset != config::PrecisionPreset::kNone) text += "  preset: none\n";
   if (!precision.layers.empty()) text += "  layers:\n";
   for (const config::LayerPrecisionConfig& entry : precision.layers) {
     text += "    - {match: " + config::YamlText(entry.match);
@@ -91,7 +94,8 @@ void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log
       << "with " << Formatted("%.3g", bits / static_cast<double>(assigner.layers().size()))
       << " bits\nfor the mean layer; " << Counted(assigner.forks(), "fork") << ".\n";
   Prove(source, options, assigner, out);
-  const std::string fragment = FragmentOf(assigner.Precision(assigner.formats()));
+  const std::string fragment =
+      FragmentOf(assigner.Precision(assigner.formats()), source.config().precision);
   out << "\n" << VisibleLines(fragment);
   if (!options.yaml.empty()) WriteFileAtomically(options.yaml, fragment);
 }

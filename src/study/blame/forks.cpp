@@ -13,6 +13,12 @@ namespace {
 
 using Json = nlohmann::json;
 
+// The text of a key; "" where there is none, or something else.
+std::string TextOf(const Json& object, const std::string& key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 }  // namespace
 
 Forks::Forks(const train::ForkSource& source, const BlameOptions& options, telemetry::Log& log)
@@ -34,14 +40,16 @@ void Forks::Load() {
   const std::string text = ReadFile<DataError>(file_, std::uint64_t{1} << 28);
   // A torn or foreign file gives a discarded value, which is no object.
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("of", "") != key_ || !json.contains("losses")) return;
-  const Json troubles = json.value("troubles", Json::object());
+  if (!json.is_object() || TextOf(json, "of") != key_ || !json.contains("losses")) return;
+  if (!json["losses"].is_object()) return;
+  const Json troubles = json.contains("troubles") ? json["troubles"] : Json::object();
   for (const auto& [name, losses] : json["losses"].items()) {
     train::ForkResult result;
+    if (!losses.is_array()) continue;
     for (const Json& loss : losses)
       // JSON has no NaN: nlohmann writes null for a loss that is not finite.
       result.losses.push_back(loss.is_number() ? loss.get<double>() : NAN);
-    if (troubles.is_object()) result.trouble = troubles.value(name, "");
+    if (troubles.is_object()) result.trouble = TextOf(troubles, name);
     if (result.losses.size() == static_cast<std::size_t>(options_.steps))
       results_[name] = std::move(result);
   }

@@ -49,7 +49,7 @@ ByName IndexOf(const std::vector<LayerRecord>& layers) {
 
 // How far apart two values are; where only one of them is a value, as far as can be.
 double Distance(double a, double b) {
-  if (std::isnan(a) && std::isnan(b)) return 0;
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;  // infinities have no difference
   return std::isnan(a) || std::isnan(b) ? INFINITY : std::fabs(a - b);
 }
 

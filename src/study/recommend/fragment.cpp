@@ -92,9 +92,13 @@ std::string ScalingText(const scaling::Settings& scaling) {
 }  // namespace
 
 std::string RoleOf(const std::string& tensor) {
-  if (tensor == "y") return "activations";
+  if (tensor == "y" || tensor == "p") return "activations";
   if (tensor == "w") return "weights";
   return tensor == "dw" ? "weight_gradients" : "gradients";
+}
+
+bool PresetDecides(const config::PrecisionConfig& precision, const std::string& role) {
+  return precision.preset != config::PrecisionPreset::kNone && role != "weight_gradients";
 }
 
 void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
@@ -102,8 +106,9 @@ void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners
   const std::size_t own = precision.layers.size();
   for (const auto& [role, layers] : owners) {
     // With entries of its own the run has exceptions that a key of the role would not reach.
-    const auto usual =
-        own == 0 ? CommonFormat(changes, role, layers.size()) : std::optional<NumberFormat>();
+    const auto usual = own == 0 && !PresetDecides(precision, role)
+                           ? CommonFormat(changes, role, layers.size())
+                           : std::optional<NumberFormat>();
     if (usual) FormatOfRole(precision, role) = Plain(*usual);
     for (const FormatChange& change : changes)
       if (change.role == role && change.format != usual)

@@ -94,9 +94,11 @@ std::vector<Predicted> PredictLosses(const std::string& folder, const TensorForm
                                      const RunNeeds& needs, const config::WhatIfConfig& choice,
                                      const config::ModelConfig& model);
 
-// The key of `precision` that says the format of a layer's tensor: y, w, dw, or a gradient that
+// The key of `precision` that says the format of a layer's tensor: y, p, w, dw, or a gradient that
 // carries S.
 std::string RoleOf(const std::string& tensor);
+// Whether precision.preset leaves no room for the role's key; entries of precision.layers have it.
+bool PresetDecides(const config::PrecisionConfig& precision, const std::string& role);
 
 // An entry of precision.layers, and the tensors that ask for it.
 // Several tensors may ask for the same entry, as dx and dy of one layer do.
@@ -110,7 +112,8 @@ struct FormatChange {
 using Owners = std::map<std::string, std::set<std::string>>;
 
 // Adds the changes to `precision`, after the entries that it has: the last match wins. Where it has
-// none and every owner of a role changes, the role's own key says it for most of them.
+// none and every owner of a role changes, the role's own key says it for most of them, unless a
+// preset decides it.
 void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
                   config::PrecisionConfig& precision);
 

@@ -188,10 +188,16 @@ std::vector<std::string> WithoutHistograms(const RecommendOptions& options, cons
 // How far the record carries: few steps, less than half of the training, or gradients of which much
 // was lost or broken say little.
 const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
+  const bool in_steps = run.train.epochs == 0;
   // Gradients change as a training goes on, so a record of its first half says little of the rest.
-  const bool half = 2 * needs.last_epoch >= run.train.epochs;
+  const bool half = in_steps ? 2 * needs.last_step >= run.train.max_steps
+                             : 2 * needs.last_epoch >= run.train.epochs;
   if (needs.steps < 3 || !half || needs.left_out > 0 || MuchWasLost(needs)) return "little";
-  const bool whole = needs.last_epoch >= run.train.epochs && needs.first_epoch == 1;
+  // In steps: the ends are no farther away than the steps of the record are from one another.
+  const std::int64_t apart = (needs.last_step - needs.first_step) / (needs.steps - 1);
+  const bool whole =
+      in_steps ? needs.first_step <= apart && run.train.max_steps - needs.last_step < apart
+               : needs.last_epoch >= run.train.epochs && needs.first_epoch == 1;
   return needs.steps >= 10 && whole ? "well" : "fairly";
 }
 
@@ -282,11 +288,14 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
   const TensorNeeds& lost =
       *std::max_element(needs.tensors.begin(), needs.tensors.end(),
                         [](const auto& a, const auto& b) { return a.lost_pct < b.lost_pct; });
+  const std::string of = run.train.epochs == 0
+                             ? " of " + std::to_string(run.train.max_steps)
+                             : ", " + EpochsText(needs.first_epoch, needs.last_epoch) + " of " +
+                                   std::to_string(run.train.epochs);
   out << "How sure: " << GradeOf(run, needs) << ". " << Counted(needs.steps, "step")
-      << " with histograms (" << needs.first_step << " to " << needs.last_step << ", "
-      << EpochsText(needs.first_epoch, needs.last_epoch) << " of " << run.train.epochs << "), "
-      << run.data.batch_size << " images each;\n  largest values from "
-      << Counted(needs.logged_steps, "logged step") << ".\n";
+      << " with histograms (" << needs.first_step << " to " << needs.last_step << of << "), "
+      << run.data.batch_size << (run.task == Task::kLanguage ? " sequences" : " images")
+      << " each;\n  largest values from " << Counted(needs.logged_steps, "logged step") << ".\n";
   out << "  Gradients move as training goes on: steps that were not recorded may ask for more.\n";
   double unsure = 0;
   for (const Predicted& p : advice.predicted) unsure = std::max(unsure, p.unsure_pct);

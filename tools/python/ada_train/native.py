@@ -172,6 +172,12 @@ def _why():
     return library().ada_error().decode()
 
 
+def _state(text):
+    if text is None:
+        raise PolicyError(_why())
+    return json.loads(text)
+
+
 class Policy:
     """One policy with its state. `keys`: those of the section `scaling:`, as a map or as YAML."""
 
@@ -227,7 +233,7 @@ class Policy:
         return Layer(self, self._lib.ada_layer_new(self._handle, byref(info)))
 
     def state(self):
-        return json.loads(self._lib.ada_policy_save(self._handle))
+        return _state(self._lib.ada_policy_save(self._handle))
 
     def load(self, state):
         if self._lib.ada_policy_load(self._handle, json.dumps(state).encode()):
@@ -260,7 +266,7 @@ class Layer:
         self._lib.ada_layer_observe(self._handle, byref(tail))
 
     def state(self):
-        return json.loads(self._lib.ada_layer_save(self._handle))
+        return _state(self._lib.ada_layer_save(self._handle))
 
     def load(self, state):
         if self._lib.ada_layer_load(self._handle, json.dumps(state).encode()):

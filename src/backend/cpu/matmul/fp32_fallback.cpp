@@ -52,7 +52,7 @@ void MatmulOp::BackwardInFp32(const Pass& pass, std::int64_t per_group, float al
   }
 }
 
-// Adds a weight gradient that was computed in fp32 to a partial gradient in product_'s layout.
+// Adds a weight gradient that was computed in fp32 to a partial gradient in matmul_'s layout.
 void MatmulOp::WeightsInFp32(ChunkMatmul& matmul, const Chunk& chunk, float* partial) {
   std::vector<float> own(static_cast<std::size_t>(matmul.partial_values()));
   std::vector<float> plain(static_cast<std::size_t>(spec_.w.shape.numel() + spec_.y.shape.c));

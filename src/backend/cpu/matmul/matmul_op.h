@@ -95,7 +95,7 @@ class MatmulOp final : public Op {
   bool on_kernels_;
   std::unique_ptr<ChunkMatmul> matmul_, fp32_;  // fp32_: the fallback
   std::vector<std::uint8_t> fallbacks_;         // by chunk
-  std::optional<FewTerms> few_terms_;           // where product_ asks for it
+  std::optional<FewTerms> few_terms_;           // where matmul_ asks for it
   RoundingStats dw_stats_;
 };
 

@@ -41,7 +41,7 @@ struct FillBatch {
   };
   struct Own {};
 
-  // Blocks for `rows` images of `pixels` pixels each.
+  // Blocks for one image of `pixels` pixels.
   static std::int64_t Parts(std::int64_t pixels) { return (pixels + kPixels - 1) / kPixels; }
 
   template <int kPhase>

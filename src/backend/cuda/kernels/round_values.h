@@ -48,7 +48,7 @@ ADA_HOST_DEVICE void ForFlatBlock(const ThreadIndex& at, std::int64_t values, st
   }
 }
 
-// Whether a Value gives values i .. i + 3 (4 divides i) together: Vec4 Four(i) const.
+// Whether a Value gives values i .. i + 3 (4 divides i) together: Vec4 OfVec4(i) const.
 template <class Value, class = void>
 struct GivesVec4 : std::false_type {};
 template <class Value>
