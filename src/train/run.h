@@ -8,6 +8,9 @@
 
 namespace ada::train {
 
+// What the command line says of a run besides the configuration. `resume` goes on from the newest
+// usable checkpoint in the run's folder; `overwrite` deletes what the folder holds; with neither a
+// folder that holds a run is refused.
 struct RunOptions {
   bool resume = false, overwrite = false;
   bool progress = true;  // the progress line, on a terminal

@@ -18,6 +18,8 @@
 namespace ada::train {
 namespace {
 
+// The observers of a session: each is made only where the configuration asks for it, and null means
+// that the steps are not observed in that way.
 std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
   if (p.config.log.probe_every == 0) return nullptr;
   return std::make_unique<Probe>(p.config, p.data.image, p.graph, p.backend, p.team);
@@ -51,6 +53,8 @@ std::vector<StepObserver*> Existing(std::vector<StepObserver*> observers) {
 
 }  // namespace
 
+// The order of the members is that of their construction: the trainer takes references to the
+// batches, the optimizer, the observers and the log, which therefore come before it.
 Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& from)
     : p_(parts),
       batches_(MakeBatchesOfTeam(parts.backend, parts.data.train,
@@ -79,6 +83,8 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
   if (KeepsAverage(p_.config))
     average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
   if (MeasuresClasses(p_.config.task)) class_names_ = NamesOfClasses(p_.config, p_.data);
+  // The statistics of the trained weights are found with the training graph itself; the average has
+  // parameters of its own, and so needs a second graph that trains.
   if (RecomputesNorms(p_.config)) {
     if (!EvaluatesAverage(p_.config) ||
         p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
@@ -90,6 +96,8 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
                                                         p_.backend, p_.team);
     }
   }
+  // A fresh run: the start of the scale looks at initialized weights, and the average begins with
+  // the masters as they are kept, so both come in this order.
   if (!from) {
     const graph::WeightsCover cover =
         graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
@@ -112,6 +120,8 @@ void Session::ChooseStart() {
   graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
 }
 
+// Reports go first, then the loop; what follows depends on how the loop ended. A checkpoint is
+// written in every case, so that each end can be gone on from.
 std::optional<int> Session::Run() {
   ReportStart();
   LogDiagnostics();
@@ -172,6 +182,9 @@ void Session::FailTraining(End end) {
       "range");
 }
 
+// The order of the checks after a step is a promise: the policy's end comes before an evaluation is
+// begun, evaluations come before the checkpoint of the same step, which holds their best score, and
+// signals are looked at only when the step has left a consistent state.
 Session::End Session::Loop() {
   const std::int64_t last =
       std::min(total_steps_, config::LastStepAsAt(p_.whole.precision, trainer_.steps() + 1));
@@ -202,6 +215,9 @@ Session::End Session::Loop() {
   return last < total_steps_ ? End::kSwitch : End::kFinished;
 }
 
+// Collective: all processes leave the loop after the same step, although a signal, or the end of
+// the time, may have been seen by only one of them. Of several signals that of the lowest rank
+// counts.
 Session::Outside Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;
   const Outside mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
@@ -217,6 +233,7 @@ bool Session::EvaluationDue(const StepResult& r) const {
   const int every = p_.config.evaluate.every_epochs;
   return every > 0 && r.step % (steps_per_epoch_ * every) == 0;
 }
+// The last step of a run always has a checkpoint, whatever the intervals are.
 bool Session::CheckpointDue(const StepResult& r) const {
   const config::CheckpointConfig& c = p_.config.checkpoint;
   return (c.every_epochs > 0 && r.step % (steps_per_epoch_ * c.every_epochs) == 0) ||

@@ -54,6 +54,10 @@ struct SessionParts {
   std::optional<Elapsed> before = {};  // of the run's sessions before this one, in this process
 };
 
+// Made by Train (run.cpp) in each process, once for the run and once more after each switch of the
+// precision; used by one thread. The calls are: the constructor, OpenLogs and NoteLeftOut in the
+// first process only, then Run once. What is collective inside (steps, evaluations, checkpoints)
+// every process does in the same order.
 class Session {
  public:
   // Has the state that `from` holds, or a fresh one, in memory; no file has been changed. DataError
@@ -74,6 +78,8 @@ class Session {
   const DistributedGradients& distributed() const { return distributed_; }
 
  private:
+  // How a loop ended: all steps are made, train.max_minutes is over, too many steps in a row were
+  // skipped, the policy ended the run, a signal came, or the precision changes.
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal, kSwitch };
   // What ends a loop from outside, as all processes see it after a step.
   struct Outside {
@@ -85,15 +91,19 @@ class Session {
   bool writes() const { return p_.team.writes(); }
   // Broken images of all processes, in their order.
   std::vector<data::BrokenImage> BrokenOfAll(const std::vector<data::BrokenImage>& mine);
+  // Collective. Fills layer_states_ in every process.
   void GatherLayerStates();
   End Loop();
+  // Called for logged steps: a row of timing.csv.
   void Timing(const StepResult& result);
   void ReportStart();
   void ReportSwitch();
+  // Tells those of the backend's diagnostics and warnings that it has not told before.
   void LogDiagnostics();
   void ShowProgress(const StepResult& result);
   bool EvaluationDue(const StepResult& result) const;
   bool CheckpointDue(const StepResult& result) const;
+  // Evaluates every split and writes the best checkpoint if it is one.
   void EvaluateAll();
   void EvaluateSplits();
   void RecomputeNorms(NormStatistics& norms, const std::string& of);
@@ -109,7 +119,9 @@ class Session {
   // The rows of classes.csv and confusion.csv.
   void RecordMetrics(const std::string& split, const MetricsResult& metrics_result);
   void DecideBest(double score);
+  // Writes the checkpoint of the present step and deletes those that are no longer kept.
   void Checkpoint();
+  // Writes both files of a checkpoint at `stem`; does nothing except in the first process.
   void WriteState(const std::string& stem);
   CheckpointState State();
   void Restore(const ResumePoint& from);

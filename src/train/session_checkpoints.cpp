@@ -14,6 +14,7 @@
 namespace ada::train {
 namespace {
 
+// Which CSV files a run has: each exists only where the configuration fills it.
 telemetry::LogChoice LogsOf(const config::Config& config) {
   const config::LogConfig& log = config.log;
   return {.histograms = log.histogram_every > 0,
@@ -29,6 +30,9 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
 
 }  // namespace
 
+// Logs are checked before anything is loaded, because they are cut to the lengths of the checkpoint
+// later, in OpenLogs, and a log that is shorter could not be. `switched`: the checkpoint's step is
+// the last one of its precision, so the first step to come has other formats.
 void Session::Restore(const ResumePoint& from) {
   const CheckpointState& s = from.state;
   telemetry::CheckLogs(p_.folder, s.lengths);
@@ -44,6 +48,8 @@ void Session::Restore(const ResumePoint& from) {
   lengths_ = s.lengths;
 }
 
+// The recorder reads what stays of the logs, from which the number of skipped steps and the last
+// evaluation are known again: they are not in the checkpoint.
 void Session::OpenLogs() {
   recorder_.Open(p_.folder, lengths_, LogsOf(p_.config), p_.config.log.tensorboard);
   const std::string folder = p_.folder + "/checkpoints";
@@ -55,6 +61,8 @@ void Session::OpenLogs() {
     if (split.last.step == checkpoint_step_) evaluated_step_ = checkpoint_step_;
 }
 
+// All that the JSON of a checkpoint holds. The logs are written out (Sync) before their lengths are
+// taken, so that a checkpoint never refers to bytes that a crash could lose.
 CheckpointState Session::State() {
   CheckpointState s;
   s.step = trainer_.steps();
@@ -116,6 +124,8 @@ void Session::WriteState(const std::string& stem) {
                   p_.backend);
 }
 
+// Every process notes the step and takes part in gathering; only the first one writes. Old
+// checkpoints go when the one that replaces them is whole.
 void Session::Checkpoint() {
   progress_.Pause("writing a checkpoint");
   const std::string folder = p_.folder + "/checkpoints";

@@ -11,6 +11,9 @@
 
 namespace ada::train {
 
+// Runs all evaluations of a step. Where batch norm statistics are recomputed they replace the
+// running averages for the time that this takes; a checkpoint of the best weights is therefore
+// delayed until the averages are back.
 void Session::EvaluateAll() {
   progress_.Pause();
   evaluated_step_ = trainer_.steps();
@@ -35,12 +38,15 @@ void Session::RecomputeNorms(NormStatistics& norms, const std::string& of) {
   NoteBroken("train", BrokenOfAll(norms.RecomputeShown(p_.log, p_.progress, of)));
 }
 
+// The validation split chooses the best weights where there is one, else the test split does.
 void Session::EvaluateSplits() {
   const bool held_back = p_.data.validation.images() > 0;
   if (held_back) EvaluateSplit("validation", p_.data.validation, true);
   if (p_.data.test.images() > 0) EvaluateSplit("test", p_.data.test, !held_back);
 }
 
+// Judges a split with the trained weights, with their average, or with both (evaluate.weights).
+// Where the average is judged it is the one that decides the best.
 void Session::EvaluateSplit(const std::string& split, const data::Dataset& dataset,
                             bool decides_best) {
   const bool average = EvaluatesAverage(p_.config);
@@ -49,6 +55,8 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
   if (average) EvaluateWith(average_->evaluator(), split + kAverageSplit, dataset, decides_best);
 }
 
+// Collective. All processes judge their part of the split; the first one joins the parts, records
+// the row and prints the line.
 void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
                            const data::Dataset& dataset, bool decides_best) {
   const std::unique_ptr<Metrics> metrics =
@@ -59,6 +67,7 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
                                            TokensOfSample());
     EvaluationCallbacks callbacks;
     callbacks.metrics = metrics.get();
+    // Parts are of about one size: the progress of all is estimated by this process's own.
     const std::int64_t ranks = p_.team.ranks();
     callbacks.after_batch = [&](std::int64_t images) {
       progress.Update(std::min(images * ranks, dataset.images()));
@@ -117,6 +126,7 @@ void Session::RecordMetrics(const std::string& split, const MetricsResult& metri
   }
 }
 
+// The comparison is written so that a score that is NaN is never the best.
 void Session::DecideBest(double score) {
   if (!p_.config.checkpoint.best || !(score > best_top1_)) return;
   best_top1_ = score;

@@ -10,6 +10,9 @@
 
 namespace ada::train {
 
+// One row of timing.csv for each logged step, over the steps since the row before. Images per
+// second count the phases of training only, so that evaluations and checkpoints do not lower them;
+// `seconds` is the time on the clock.
 void Session::Timing(const StepResult& r) {
   const double now = telemetry::SteadySeconds();
   const PhaseSeconds s = trainer_.TakeSeconds();
@@ -40,6 +43,8 @@ void Session::LogDiagnostics() {
   }
 }
 
+// Broken images can be found before the first step; their rows then have step 1, since logs count
+// from 1.
 void Session::NoteBroken(const std::string& split, const std::vector<data::BrokenImage>& broken) {
   if (!writes()) return;
   const std::int64_t step = std::max<std::int64_t>(trainer_.steps(), 1);
@@ -51,6 +56,7 @@ void Session::NoteBroken(const std::string& split, const std::vector<data::Broke
 }
 
 void Session::WarnOfBroken(const std::string& split, const data::BrokenImage& image) {
+  // The set holds one file more than are named: the one that told of further files.
   constexpr std::size_t kWarned = 10;
   if (broken_.size() > kWarned || !broken_.insert(image.file).second) return;
   p_.log.Warning(broken_.size() <= kWarned
@@ -58,6 +64,7 @@ void Session::WarnOfBroken(const std::string& split, const data::BrokenImage& im
                      : "more images that cannot be read are left out; events.csv names all");
 }
 
+// A run that goes on has these rows in its events.csv already, and only warns again.
 void Session::NoteLeftOut(const std::vector<data::BrokenImage>& of_weights) {
   if (!writes()) return;
   const auto tell = [this](const std::string& split, const std::vector<data::BrokenImage>& images) {
@@ -101,6 +108,8 @@ std::vector<data::BrokenImage> Session::BrokenOfAll(const std::vector<data::Brok
   return all;
 }
 
+// Rows that belong to the start of a run: weights of classes, a switch of the precision, and the
+// scale that init_scale: auto has chosen.
 void Session::ReportStart() {
   if (!writes()) return;
   if (ComputesClassWeights(p_.config) && trainer_.steps() == 0) {
@@ -132,6 +141,7 @@ void Session::ReportSwitch() {
   }
 }
 
+// A remaining time below 0 means that the run has no limit of time.
 void Session::ShowProgress(const StepResult& r) {
   telemetry::ProgressState s;
   s.epoch = r.epoch;
@@ -144,6 +154,8 @@ void Session::ShowProgress(const StepResult& r) {
   progress_.Update(s, r.images, limit > 0 ? limit - Seconds() : -1);
 }
 
+// Writes the summary's files and prints it. What was trained since the last timing row is added
+// first; after that the seconds of the trainer are used up.
 bool Session::Summarize(telemetry::RunStatus status) {
   if (!writes()) return true;
   telemetry::SummaryFacts f;

@@ -1,3 +1,5 @@
+// The first signal only stores a number, which is all that a handler may safely do; the training
+// loop decides what to do about it (Session::Agreed).
 #include "train/signals.h"
 
 #include <csignal>
@@ -5,8 +7,12 @@
 namespace ada::train {
 namespace {
 
+// The signal that came, 0 if none. A handler gets no context, so this is global, and only one
+// SignalWatch may live at a time.
 volatile std::sig_atomic_t received = 0;
 
+// For SIGINT and SIGTERM. The second one gets the default action back and is raised again, so that
+// the process ends as its parent expects; a closed pipe before does not count as the first.
 extern "C" void OnSignal(int number) {
   if (received != 0 && received != SIGPIPE) {
     std::signal(number, SIG_DFL);
@@ -16,6 +22,7 @@ extern "C" void OnSignal(int number) {
   received = number;
 }
 
+// A closed pipe never replaces an interrupt that came before it.
 extern "C" void OnClosedPipe(int number) {
   if (received == 0) received = number;
 }
@@ -30,6 +37,7 @@ SignalWatch::SignalWatch() : saved_(new Saved{}) {
   received = 0;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
+  // Reads and writes that a signal interrupts go on: no caller has to handle EINTR.
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &saved_->interrupt);

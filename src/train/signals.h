@@ -5,6 +5,9 @@
 
 namespace ada::train {
 
+// Made by Train after all checks, so that a run which has not begun is ended by a signal as any
+// program. Only one may exist at a time. In a run of several processes each has its own, and the
+// session agrees on what they saw.
 class SignalWatch {
  public:
   SignalWatch();   // installs the handlers

@@ -64,6 +64,8 @@ StepResult Trainer::Step() {
   r.images = batches_.whole_rows();
   Lap(seconds_.data);
   const backend::Pass pass = MakePass(r);
+  // Copies are made again where the weights changed, where rounding them is counted or logged, and
+  // in each step under per-tensor scaling, whose scales may have moved.
   if (weights_changed_ || pass.count || r.logged || !tensor_amax_.empty())
     graph_.RefreshWeights(pass);
   weights_changed_ = false;
@@ -86,6 +88,9 @@ StepResult Trainer::Step() {
   return r;
 }
 
+// The parts of a pass that all micro-batches share. `draw` numbers micro-batches over the whole
+// run, so that random rounding and dropout differ from one to the next and are the same when a run
+// is resumed.
 backend::Pass Trainer::MakePass(const StepResult& result) const {
   backend::Pass pass;
   pass.bins = schedule_.TakesHistograms(step_);
@@ -116,6 +121,8 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   const std::vector<std::int64_t> terms = backend::GatherAll(team_.all(), batches_.terms());
   terms_ = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
   pass.loss_terms = terms_;
+  // How much of the batch is this process's: running statistics of several processes are weighted
+  // with it.
   pass.share = static_cast<float>(static_cast<double>(batches_.rows()) /
                                   static_cast<double>(batches_.whole_rows()));
   distributed_.Begin(pass.loss_scale);
@@ -134,8 +141,12 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     Lap(seconds_.forward);
     graph_.Backward(pass, observers_.active(), last ? distributed_.taker() : nullptr);
     joined_ = false;
+    // Only the last micro-batch hands its gradients to the sum: until then they are accumulated in
+    // place, and a sum would count them twice.
     const bool summed =
         last && distributed_.FinishOnHost(pass, batches_.rows(), batches_.whole_rows());
+    // Otherwise counts are collected in Update, after the optimizer was asked to work, so that the
+    // host waits for the device only once a step.
     if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
     if (request_.layers) optimizer_.Look();
     if (several) counts_.Add(pass);
@@ -162,6 +173,7 @@ void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
   optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
   Lap(seconds_.update);
   const ada::Share part = team_.ShareOf(config_.data.batch_size / config_.train.accumulate);
+  // The next batch travels to the device while it still works on this one.
   batches_.SendAhead(graph_, static_cast<int>(part.count));
   Lap(seconds_.data);
   JoinCounts(pass);
@@ -195,6 +207,7 @@ backend::LossResult Trainer::Loss() {
 }
 
 // How the attempt ended; all of it has been waited for.
+// Fills the result with loss, accuracy and norm, and returns the facts that the policy decides by.
 scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutcome& outcome) {
   const backend::LossResult loss = Loss();
   Lap(seconds_.backward);
@@ -214,6 +227,8 @@ scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutc
   return attempt;
 }
 
+// Completes the result by what the policy decided. A retried attempt does not advance the schedule,
+// so that the same update is tried with the same learning rate.
 void Trainer::Finish(Attempt& attempt) {
   StepResult& r = attempt.result;
   const scaling::ScaleUpdate& update = attempt.update;
@@ -246,6 +261,7 @@ void Trainer::UpdateTensorScales() {
   if (!tensors.empty()) graph_.SendTensorScales();
 }
 
+// Adds the time since the last lap to a phase, and begins the next.
 void Trainer::Lap(double& phase) {
   const double now = Now();
   phase += now - std::exchange(lap_start_, now);

@@ -28,6 +28,9 @@ struct PhaseSeconds {
   double data = 0, forward = 0, backward = 0, update = 0, log = 0;
 };
 
+// One for each session, which calls Step until the run ends. It owns none of its parts and keeps no
+// files; in a run of several processes Step is collective, and all return the same result. The
+// position (step, skips, retries, schedule) is the whole state that a checkpoint needs of it.
 class Trainer {
  public:
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
@@ -36,6 +39,8 @@ class Trainer {
           std::vector<StepObserver*> observers, std::int64_t total_steps,
           DistributedGradients& distributed, Team& team);
 
+  // Makes one attempt: takes the next batch, computes its gradients, updates the masters or leaves
+  // them, and logs. Throws what reading the batch throws (DataError).
   StepResult Step();
 
   std::int64_t steps() const { return step_; }
@@ -43,6 +48,7 @@ class Trainer {
   std::int64_t retries() const { return retry_.retries(); }        // of the present update
   std::int64_t schedule_steps() const { return schedule_steps_; }  // steps the schedule has made
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  // Returns the seconds so far and begins to count from 0.
   PhaseSeconds TakeSeconds();
   // Somebody else made copies of the weights: the next step makes its own.
   void WeightsWereRead() { weights_changed_ = true; }

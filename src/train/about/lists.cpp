@@ -13,6 +13,7 @@
 namespace ada::train {
 namespace {
 
+// One line for a block-scaled format: its element, its blocks, and what scales it has.
 std::string BlockLine(const NamedBlockFormat& named) {
   const BlockFormat& f = named.format;
   return std::string(named.name) + ": " + FormatName(f.element) + " in blocks of " +

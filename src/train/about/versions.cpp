@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
 
+// The build defines both; a compilation without it still works.
 #ifndef ADA_VERSION
 #define ADA_VERSION "unknown"
 #endif

@@ -1,3 +1,5 @@
+// From sections of the configuration to a backend, the specs of graphs and the optimizer's
+// parameters. The parts of it that concern data are in run_data.cpp.
 #include "train/assemble/assemble.h"
 
 #include <algorithm>
@@ -38,6 +40,9 @@ void CheckTokens(const config::Config& config, const Shape& image) {
 
 }  // namespace
 
+// The choice is made in this order: how many threads, which GPU of several processes, whether there
+// is a usable GPU at all, and what device.fp8 demands; then the backend is made. Under `auto` a
+// missing GPU is a reason to take the CPU, under `cuda` an error.
 ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team) {
   using config::DeviceKind;
   const bool several = team.ranks() > 1;
@@ -71,6 +76,8 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team) {
   else
     chosen.backend = backend::cpu::MakeCpuBackend(chosen.threads, team.exchanges());
   chosen.has_own_memory = cuda;
+  // The second backend computes each op on the CPU as well; in this mode a run stops where the two
+  // differ (backend/compare).
   if (device.compare) {
     backend::CompareOptions options{cuda ? "cuda" : "cpu", "cpu", 1, nullptr, fp8_hardware};
     if (cuda) options.slack = 8;  // its units cut off what does not fit into their sums
@@ -99,6 +106,9 @@ bool ProbesGradients(const config::Config& config) {
   return config.log.probe_every > 0 && Contains(config.log.statistics, "dx");
 }
 
+// Begins with the evaluation's spec and adds what only training has: loss with smoothing and
+// weights, counts, observers' needs and the policy's rules. The callbacks refer to `policy`, which
+// has to outlive the building of the graph.
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
@@ -128,6 +138,8 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   return spec;
 }
 
+// The spec refers to config.model, which has to outlive it. Formats are those of training: an
+// evaluation judges the network that is trained, with its rounding.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image) {
   CheckTokens(config, image);
   graph::GraphSpec spec;
@@ -160,6 +172,8 @@ bool SparesDecay(const std::string& pattern, const graph::Parameter& parameter) 
   return GlobMatch(pattern, parameter.name);
 }
 
+// Groups are applied in their order, so that of several that match a parameter the last one counts
+// for each factor that it gives.
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph) {
   std::vector<optim::OptimizedParameter> trained;

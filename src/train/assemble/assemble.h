@@ -43,6 +43,8 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info);
 
 // The images of a run, limited and split as `data:` says. `validation` has no images where none are
 // held back.
+// Made by ReadData before the session and unchanged after that: loaders, evaluators and probes keep
+// references to its data sets for the whole run.
 struct RunData {
   data::Dataset train, validation, test;
   Shape image;                             // that the network takes; n is 1

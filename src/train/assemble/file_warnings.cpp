@@ -10,12 +10,14 @@
 namespace ada::train {
 namespace {
 
+// So many images of a split are named one by one; the rest is a number.
 constexpr std::size_t kNamedLeftOut = 10;
 
 // Classes without a training pixel, which the loss cannot teach.
 void WarnOfUnseenClasses(const config::Config& config, const data::Dataset& train,
                          const std::vector<std::string>& names, std::vector<std::string>* lines) {
   using Weights = config::ClassWeightsConfig;
+  // Where class weights are computed, their own report names such classes (facts/class_weights.h).
   const bool told = config.train.class_weights.kind == Weights::Kind::kMedianFrequency;
   if (told || !train.label_images || train.images() == 0) return;
   const data::UnseenClasses unseen = data::FindUnseenClasses(train);

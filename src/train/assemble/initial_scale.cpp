@@ -1,3 +1,6 @@
+// How large the gradients are with which backpropagation begins: the scale of the loss starts as
+// large as the format of the gradients allows, and no search for it is needed. The choice itself is
+// scaling::ChooseStart.
 #include "train/assemble/initial_scale.h"
 
 #include <algorithm>
@@ -18,6 +21,7 @@ namespace {
 double LargestOfRow(const std::vector<float>& z, std::int32_t label, double smoothing,
                     std::int64_t rows) {
   const auto classes = static_cast<std::int64_t>(z.size());
+  // Softmax by the usual shift: with the largest logit subtracted no exponential overflows.
   double highest = -INFINITY, sum = 0, largest = 0;
   for (const float v : z) highest = std::max(highest, static_cast<double>(v));
   for (const float v : z) sum += std::exp(static_cast<double>(v) - highest);
@@ -33,6 +37,9 @@ double LargestOfRow(const std::vector<float>& z, std::int32_t label, double smoo
 
 // The losses of pixels and of boxes weigh and choose: the backward pass tells what they give. It
 // leaves the layers' scales as they were.
+// Runs the backward pass and reads the gradient's largest magnitude from what the rounding of the
+// loss counted. The states of layers' scalers, which a backward pass changes, are kept in the
+// constructor and put back in the destructor.
 class LossGradient {
  public:
   explicit LossGradient(graph::Graph& graph) : graph_(graph) {
@@ -66,6 +73,8 @@ class LossGradient {
 
 // Runs `visit(pass, what was fed)` for each micro-batch of a batch of `rows`, or for this process's
 // part of it.
+// Feeds and passes micro-batches in the same way as Trainer::Gradients: the first batch that is
+// looked at here is the one with which training starts.
 template <class Visit>
 void ForMicroBatches(const config::Config& config, Batches& batches, graph::Graph& graph,
                      backend::Pass pass, int rows, const Team& team, Visit visit) {
@@ -123,6 +132,7 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
   return backend::LargestOfAll(team.all(), largest);
 }
 
+// Operands are left out: they are rounded copies within a product, and what is stored is larger.
 double NarrowestGradient(const graph::Graph& graph) {
   double narrowest = kFp32.largest();
   for (const graph::RoundingPoint& point : graph.roundings())

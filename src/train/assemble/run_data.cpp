@@ -20,6 +20,7 @@ constexpr int kMostWorkers = 8;  // unless data.workers says more
 // Batches ahead where several workers make one together: more would only take memory.
 constexpr int kDistributedAhead = 2, kDistributedAheadOfEvaluation = 1;
 
+// A refusal names the key and where in the file it stands.
 [[noreturn]] void FailKey(const config::Config& config, const char* key,
                           const std::string& problem) {
   throw ConfigError(config::KeyText(config, key) + ": " + problem);
@@ -38,6 +39,8 @@ data::LoaderSpec CommonLoader(const config::Config& config) {
   return spec;
 }
 
+// The loader of training without what is only known when the data are read (normalization, default
+// boxes); that is enough to tell how large images become.
 data::LoaderSpec TrainChanges(const config::Config& config) {
   const config::DataConfig& d = config.data;
   data::LoaderSpec spec = CommonLoader(config);
@@ -193,6 +196,8 @@ bool HoldsBack(const config::Config& config, const data::DatasetInfo& info) {
 
 }  // namespace
 
+// Reads headers and lists, no images. Limits come before the validation share, so that the share is
+// of the images that are used.
 data::DatasetInfo InspectData(const config::Config& config) {
   const config::DataConfig& d = config.data;
   const data::DatasetFacts& facts = data::FactsOf(d.dataset);
@@ -223,6 +228,8 @@ data::DatasetInfo InspectData(const config::Config& config) {
   return info;
 }
 
+// After the classes are known, all that depends on their number is checked: the network's outputs,
+// weights of classes and default boxes.
 config::Config Completed(config::Config config, const data::DatasetInfo& info) {
   const int least = config.task == Task::kDetection ? 1 : 2;
   if (info.classes < least && config.task != Task::kLanguage)
@@ -250,6 +257,9 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info) {
   return config;
 }
 
+// What InspectData found is copied, not moved: `info` is used again for the facts of checkpoints.
+// Limits and the split of the validation images are made here in the order in which InspectData
+// counted them.
 RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   const config::DataConfig& d = config.data;
   const data::DatasetFacts& facts = data::FactsOf(d.dataset);
@@ -322,6 +332,8 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& d
   return spec;
 }
 
+// Broken images are left out of an evaluation, and replaced in training, where every batch has to
+// be whole.
 data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
                                   const std::vector<double>& std) {
   data::LoaderSpec spec = CommonLoader(config);

@@ -6,6 +6,8 @@
 
 namespace ada::train {
 
+// Batches of an epoch over so many training images; the last one may be smaller, and counts only
+// without data.drop_last.
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
 // Attempts of the whole run: epochs, or train.max_steps where that is less.
 std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);

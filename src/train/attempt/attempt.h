@@ -10,6 +10,8 @@
 
 namespace ada::train {
 
+// Made on the stack by Trainer::Step and handed to StepLog::Write; `counts` are the trainer's and
+// are overwritten by the next attempt.
 struct Attempt {
   explicit Attempt(const BatchCounts& counted) : counts(counted) {}
 

@@ -1,3 +1,5 @@
+// All counts have been fetched from the backend and joined over the processes when these functions
+// are called: they only read.
 #include "train/attempt/attempt_facts.h"
 
 #include <cmath>
@@ -20,6 +22,9 @@ void AttemptFacts::Fill(const scaling::StatsRequest& request, scaling::StepOutco
   if (request.layers) FillLayerOverflow(graph_, layer_roundings_, counts_, attempt);
 }
 
+// A largest magnitude may be finite and become infinite when it is rounded to the tensor's format:
+// such a tensor is the cause of the overflow, and so the first that is looked for. Where a
+// per-tensor scale was too large for it, it has outgrown its scale.
 NotFiniteTensor AttemptFacts::FirstNotFinite() const {
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {

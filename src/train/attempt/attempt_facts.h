@@ -11,6 +11,7 @@
 
 namespace ada::train {
 
+// One for each trainer, which calls it after every attempt when the counts are on the host.
 class AttemptFacts {
  public:
   // Both outlive it.

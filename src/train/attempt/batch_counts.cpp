@@ -5,6 +5,7 @@
 
 namespace ada::train {
 
+// The first micro-batch of a batch (Pass::accumulate is false) clears the sums.
 void BatchCounts::Add(const backend::Pass& pass) {
   const auto& points = graph_.roundings();
   const bool first = !pass.accumulate;
@@ -15,6 +16,8 @@ void BatchCounts::Add(const backend::Pass& pass) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     // A weight and its gradient exist once a batch, whatever the micro-batches.
     const bool once = IsOfWholeBatch(points[i].tensor);
+    // The process with the largest magnitude so far; a NaN counts as larger than all, by the
+    // negated comparison.
     if (first || !(points[i].stats->max_abs <= sums_[i].max_abs))
       largest_at_[i] = points[i].largest_at;
     sums_[i] = first || once ? *points[i].stats : CombinedStats(sums_[i], *points[i].stats);

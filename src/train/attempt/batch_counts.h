@@ -8,6 +8,9 @@
 
 namespace ada::train {
 
+// Owned by the trainer. As long as Add is never called it hands on the graph's counts and costs
+// nothing; after the first Add the sums are what counts. References that it returns are valid until
+// the next Add or pass.
 class BatchCounts {
  public:
   explicit BatchCounts(const graph::Graph& graph) : graph_(graph) {}

@@ -10,6 +10,9 @@ namespace ada::train {
 namespace {
 
 // The largest magnitude that stays finite when it is rounded.
+// Rounding is monotonic, so one number decides for all values: a format that keeps infinity out
+// clamps everything, one that saturates loses only infinity itself, and any other has a threshold
+// above which values overflow.
 float LargestThatStays(const NumberFormat& format) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   if (std::isfinite(RoundTo(format, kInf))) return kInf;
@@ -19,6 +22,8 @@ float LargestThatStays(const NumberFormat& format) {
 
 }  // namespace
 
+// Scales are listed in the order of the backward pass, so the first that has a scaler is that of
+// the last layer of the forward order, to which the logit gradient belongs.
 std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
   std::set<std::string> has_scale;
   std::string last;  // of the forward order
@@ -55,7 +60,10 @@ void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRoundin
     if (point.scaler != nullptr) attempt.layer_overflow[point.layer] = false;
   bool any = false;
   for (const LayerRounding& r : roundings)
+    // The negated comparison is true for NaN as well.
     if (!(counts.StatsOf(r.point).max_abs <= r.most)) attempt.layer_overflow[r.layer] = any = true;
+  // The overflow arose where nothing is rounded, in fp32 gradients of biases for example: no layer
+  // can be named, and the scales of all go down.
   if (!attempt.overflow || any) return;
   for (auto& layer : attempt.layer_overflow) layer.second = true;
 }

@@ -20,6 +20,8 @@ struct LayerRounding {
   float most;  // the largest magnitude that stays finite when it is rounded
 };
 std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph);
+// The same roundings as the backend has them: the optimizer watches their statistics to know of an
+// overflow before it updates.
 std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph);
 
 // Fills layer_overflow for every layer that has a scale. All layers, where the attempt overflowed

@@ -13,6 +13,8 @@ struct NotFiniteTensor {
   bool outgrew = false;  // as telemetry::FirstNotFinite has it
 };
 
+// Filled by the trainer during Step and returned to the session; the logs get the same through
+// Attempt. In a run of several processes it describes the whole batch.
 struct StepResult {
   std::int64_t step = 0, epoch = 0;  // from 1
   double loss = 0, accuracy = 0, lr = 0, scale = 1, grad_norm = 0;

@@ -13,6 +13,9 @@
 
 namespace ada::train {
 
+// Used by one thread: by the trainer for training, by an evaluator for each of its data sets. The
+// calls alternate: Next, then Feed for parts of the batch from row 0 on, then the passes. What
+// rows(), broken(), terms() and Feed give is valid until the next call of Next or Seek.
 class Batches {
  public:
   virtual ~Batches() = default;
@@ -59,6 +62,8 @@ enum class Residence : std::uint8_t {
   kHost,  // an observer reads the images
 };
 // `dataset` must outlive them, unchanged. Throws ConfigError like data::Loader.
+// Resident batches where the backend accepts the data set and `residence` permits it, else a
+// loader's.
 std::unique_ptr<Batches> MakeBatches(backend::Backend& backend, const data::Dataset& dataset,
                                      const data::LoaderSpec& spec,
                                      Residence residence = Residence::kAnywhere);

@@ -1,3 +1,5 @@
+// Wraps data::Loader, whose worker threads make batches ahead. Images travel as fp32, or as bytes
+// with a table by which the device normalizes them, which takes a quarter of the transfer.
 #include "train/batches/host_batches.h"
 
 #include <algorithm>
@@ -12,6 +14,7 @@ HostBatches::HostBatches(const data::Dataset& dataset, const data::LoaderSpec& s
   if (spec.as_bytes) table_ = data::NormalizeTable(dataset.channels, spec.mean, spec.std);
 }
 
+// What was sent ahead is of another place, and is forgotten.
 void HostBatches::Seek(std::int64_t epoch, std::int64_t index) {
   sent_.reset();
   loader_.Seek(epoch, index);
@@ -25,6 +28,7 @@ int HostBatches::Next() {
 
 Batches::Rows HostBatches::Feed(graph::Graph& graph, int first, int rows) {
   // The values of all rows from row `first` on.
+  // Values per row differ from field to field: the field's size divided by the rows gives them.
   const auto from = [&](const auto& values) {
     return values.data() + static_cast<std::int64_t>(values.size()) / batch_->rows * first;
   };
@@ -46,6 +50,8 @@ Batches::Rows HostBatches::Feed(graph::Graph& graph, int first, int rows) {
   return part;
 }
 
+// Only the first part of a batch may have been sent ahead, and only counts where it has as many
+// rows as are wanted.
 void HostBatches::TakeBytes(graph::Graph& graph, const std::uint8_t* bytes, int first, int rows) {
   backend::ByteFeed& feed = *graph.byte_feed();
   const bool is_there = first == 0 && sent_ && sent_->rows == rows;
@@ -53,6 +59,7 @@ void HostBatches::TakeBytes(graph::Graph& graph, const std::uint8_t* bytes, int 
   sent_.reset();
 }
 
+// Nothing is sent where the loader has not made the next batch yet: this never waits.
 void HostBatches::SendAhead(graph::Graph& graph, int rows) {
   if (!as_bytes() || sent_) return;
   const data::Batch* next = loader_.Ahead();

@@ -6,6 +6,8 @@
 
 namespace ada::train {
 
+// Made by MakeBatches. It owns the loader and its threads, which end with it; the data set has to
+// outlive it.
 class HostBatches final : public Batches {
  public:
   HostBatches(const data::Dataset& dataset, const data::LoaderSpec& spec);

@@ -1,3 +1,6 @@
+// On the device lie the images as bytes; an epoch costs a transfer of its order only, and each
+// batch is augmented there. Random choices depend on the seed, the epoch and the image's place, as
+// in data::BatchMaker, so both give the same bits.
 #include "train/batches/resident_batches.h"
 
 #include <algorithm>
@@ -14,6 +17,8 @@ std::unique_ptr<ResidentBatches> ResidentBatches::Make(backend::Backend& backend
                                                        const data::Dataset& dataset,
                                                        const data::LoaderSpec& spec) {
   if (dataset.tokens) return nullptr;
+  // The check comes first: a configuration that is wrong is refused whether or not the backend
+  // keeps data sets.
   const data::BatchMaker checked(dataset, spec);  // throws where they do not go together
   if (!WhyNot(dataset, spec).empty()) return nullptr;
   const std::vector<float> table = data::NormalizeTable(dataset.channels, spec.mean, spec.std);
@@ -60,6 +65,8 @@ void ResidentBatches::Seek(std::int64_t epoch, std::int64_t index) {
   next_ = epoch * batches_per_epoch_ + index;
 }
 
+// Batches are numbered through all epochs, so that Seek needs only the number and the order of an
+// epoch is sent when its first batch is asked for, from wherever training goes on.
 int ResidentBatches::Next() {
   present_.epoch = next_ / batches_per_epoch_;
   present_.first = next_ % batches_per_epoch_ * batch_size_;
@@ -92,6 +99,8 @@ int ResidentBatches::RowsOfPart(int rows) const {
   return static_cast<int>(count);
 }
 
+// Micro-batches are cut first and then shared by the processes: the rows of a part are not one
+// range of the batch.
 int ResidentBatches::RowInWhole(int row) const {
   const int all = present_.rows, micro = part_.micro > 0 ? part_.micro : all;
   int first = 0;

@@ -6,6 +6,8 @@
 
 namespace ada::train {
 
+// Made by MakeBatches where the backend takes the data set. Since every epoch's order is a pure
+// function of the seed, a run that is resumed sees the same batches.
 class ResidentBatches final : public Batches {
  public:
   // Null where the backend declines, or `WhyNot` says something: batches are the loader's then. The

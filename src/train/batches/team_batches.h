@@ -15,6 +15,8 @@ Residence ResidenceOf(const config::Config& config);
 
 // `threads`: that the process has. Several processes make their parts on the host, with no more
 // workers than threads where data.workers does not say how many; `residence` is for one.
+// Throws ConfigError like MakeBatches. Each process makes only its own rows, but all of them count
+// whole batches alike.
 std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,
                                            data::LoaderSpec spec, Residence residence,
                                            const config::Config& config, const Team& team,

@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The path of either file of a pair, or their common stem, names a checkpoint.
 std::string StemOf(const std::string& path) {
   const fs::path p(path);
   return p.extension() == ".json" || p.extension() == ".safetensors"
@@ -53,6 +54,9 @@ std::string CheckpointStem(const std::string& folder, std::int64_t step) {
   return folder + "/" + name;
 }
 
+// All tensors are copied to the host first: this is the memory that CheckpointBytes
+// (plan/memory_need.h) counts. The JSON is written only when the tensors are on the disk, with
+// their hash.
 void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
                      const graph::Graph& graph, const optim::Optimizer& optimizer,
                      const graph::Graph* average, backend::Backend& backend) {
@@ -79,6 +83,8 @@ CheckpointState ReadCheckpointState(const std::string& path) {
   return stored.state;
 }
 
+// Every tensor that the network has must be in the file with its shape; others in the file are
+// passed over.
 void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
                            const optim::Optimizer* optimizer, backend::Backend& backend,
                            const std::string& prefix) {
@@ -95,6 +101,8 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
   }
 }
 
+// After a switch of the precision histories go on where both formats have a scale, though the
+// formats may differ (AdoptTensorScale).
 void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph,
                       bool switched) {
   for (const graph::ScaledTensor& t : graph.scaled_tensors()) {

@@ -64,6 +64,7 @@ void LoadTensorScales(const std::string& path, const CheckpointState& state, gra
                       bool switched = false);
 
 // Steps of the checkpoints in `folder`, newest first; a missing folder has none.
+// Found by the names of files only; that a pair is whole is known when it is read.
 struct CheckpointSteps {
   std::vector<std::int64_t> paired;         // have a JSON file, so they were written to the end
   std::vector<std::int64_t> tensors_alone;  // a kill came before the JSON, or between two deletions
@@ -77,6 +78,8 @@ void PruneCheckpoints(const std::string& folder, int keep, std::int64_t written)
 void RemoveOtherCheckpoints(const std::string& folder, std::int64_t last);
 
 // Where a run goes on.
+// Returned by FindResumePoint, or made after a switch of the precision from the checkpoint just
+// written.
 struct ResumePoint {
   std::string stem;  // of the checkpoint's files
   CheckpointState state;

@@ -13,9 +13,13 @@
 namespace ada::train {
 namespace {
 
+// Names that CheckpointStem did not make, best.json for example, are never listed and never
+// deleted.
 constexpr std::string_view kState = ".json", kTensors = ".safetensors";
 
 // The step in a name that CheckpointStem made, with this ending; -1: it is another's.
+// The name is made again from the number and compared, so that step-7.json or step-0000007x.json
+// does not count.
 std::int64_t StepOf(const std::string& name, std::string_view ending) {
   constexpr std::string_view kBegin = "step-";
   if (!name.starts_with(kBegin) || !name.ends_with(ending)) return -1;
@@ -23,6 +27,7 @@ std::int64_t StepOf(const std::string& name, std::string_view ending) {
   return "/" + name == CheckpointStem("", step) + std::string(ending) ? step : -1;
 }
 
+// Both lists have falling steps, which set_difference is told by std::greater.
 CheckpointSteps StepsOf(const std::vector<std::string>& names) {
   CheckpointSteps steps;
   std::vector<std::int64_t> tensors;

@@ -19,6 +19,9 @@ void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph
   for (const graph::ScalePoint& point : graph.scales()) {
     if (point.scaler == nullptr) continue;
     auto found = s.layers.find(point.layer);
+    // A process that decides on its own has a state of its own; where the checkpoint has none,
+    // since it was written by fewer processes or with common decisions, it begins with that of the
+    // first.
     if (rank > 0) {
       const auto own = s.layers.find(OfProcess(point.layer, rank));
       if (own != s.layers.end()) found = own;

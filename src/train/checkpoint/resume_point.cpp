@@ -13,6 +13,8 @@ config::Config WithoutLaterSwitches(config::Config config, std::int64_t step) {
   return config;
 }
 
+// Both configurations are compared in their resolved form. A conflict is the user's to solve, so it
+// ends the search instead of making it look for an older checkpoint.
 void CheckConfig(const CheckpointState& state, const std::string& stem,
                  const config::Config& config) {
   config::Config stored = config::LoadText(state.config, stem + ".json (config)", {}).config;
@@ -35,6 +37,7 @@ void CheckConfig(const CheckpointState& state, const std::string& stem,
 
 }  // namespace
 
+// From the newest on; the first that is whole is taken.
 std::optional<ResumePoint> FindResumePoint(const std::string& folder, const config::Config& config,
                                            telemetry::Log& log) {
   const CheckpointSteps steps = ListCheckpoints(folder);

@@ -15,7 +15,10 @@
 namespace ada::train {
 namespace {
 
+// Files of another version are refused. A field that files of this version may lack is optional in
+// StateOf.
 constexpr std::int64_t kVersion = 2;
+// A larger file is no checkpoint's JSON, and is not read into memory.
 constexpr std::uint64_t kLargestJson = 64u << 20;
 constexpr std::string_view kHashField = ",\"state_xxh3\":\"";
 
@@ -36,6 +39,8 @@ std::string WithoutBlanks(std::string_view text) {
 }
 
 // Whether the state is the one whose hash stands at the end of `text`.
+// The hash is looked for in the text, not in parsed JSON: a damaged file need not be JSON at all,
+// and blanks do not count, so a file that was formatted by an editor still matches.
 bool HashMatches(const std::string& path, std::string_view text) {
   const std::string dense = WithoutBlanks(text);
   const std::size_t at = dense.rfind(kHashField);
@@ -44,6 +49,8 @@ bool HashMatches(const std::string& path, std::string_view text) {
   return dense.substr(at) == std::string(kHashField) + HashOf(body) + "\"}";
 }
 
+// Each call of `fields` throws DataError that names the field where it is missing or of another
+// type.
 CheckpointState StateOf(const JsonFields& fields) {
   CheckpointState s;
   s.step = fields.Count("step");
@@ -74,6 +81,8 @@ void Damaged(const std::string& path, const std::string& what) {
   throw DataError(path + ": " + what + "; this checkpoint cannot be used");
 }
 
+// The order of the fields is part of the hash: the JSON keeps the order in which they are put in
+// here.
 std::string StateText(const CheckpointState& s, const std::string& tensors_hash) {
   nlohmann::ordered_json j;
   j["format"] = "ada-train checkpoint";

@@ -10,6 +10,7 @@ namespace ada::train {
 // The file's bytes. `tensors_hash` is that of the pair's other file.
 std::string StateText(const CheckpointState& state, const std::string& tensors_hash);
 
+// What ReadStateText gives; that the tensors' file has this hash is the caller's to check.
 struct StoredState {
   CheckpointState state;
   std::string tensors_hash;

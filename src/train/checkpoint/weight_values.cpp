@@ -17,6 +17,8 @@ std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::R
   std::vector<float> values = HostValues(weight.value, backend);
   if (point.format == kFp32) return values;
   const float scale = point.per_tensor_scale != nullptr ? point.per_tensor_scale->scale : 1.0f;
+  // The key, the draw and the place of a value choose its random word as in the backends: four
+  // words come from each block of Philox.
   const std::uint64_t key = pass.seed ^ StreamId("round:" + point.layer + "." + point.tensor);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float x = values[i] * scale;

@@ -1,3 +1,5 @@
+// Processes that compute with different data or programs would drift apart without a word, because
+// only gradients travel between them. Hashes are compared, so that what travels is small.
 #include "train/distributed/consistency_check.h"
 
 #include <algorithm>
@@ -27,6 +29,7 @@ std::span<const std::byte> BytesOf(const std::vector<T>& values) {
 // Labels and titles of all images; of at most kLooked, evenly spread, what is in them: pixels, or
 // the size of the file.
 std::string HashOfImages(const data::Dataset& set) {
+  // So many images are enough to tell another data set, and few enough not to delay a start.
   constexpr std::int64_t kLooked = 4096;
   Hasher hasher;
   const std::vector<std::int64_t> sizes = {set.images(), set.height, set.width, set.channels};
@@ -102,6 +105,8 @@ void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::B
   for (const Version& version : Versions())
     if (version.name != "compiler" && version.name != "mpi")
       versions += version.name + " " + version.value + ", ";
+  // The compiler and the MPI library may differ where the rest is equal; versions and instructions
+  // decide which kernels run, and so which bits they give.
   int other = FirstThatDiffers(team.AllGatherText(versions + backend.InstructionSet()));
   if (other >= 0)
     throw DeviceError(team.NameOf(other) +
@@ -114,6 +119,7 @@ void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::B
     throw DataError("the images, labels or tokens of " + team.NameOf(other) +
                     " are not those of rank 0: data.path has to hold the same files on every "
                     "host");
+  // A folder that is not shared gives each host its own newest checkpoint, or none.
   const std::vector<std::string> steps = team.AllGatherText(std::to_string(step));
   other = FirstThatDiffers(steps);
   if (other >= 0)

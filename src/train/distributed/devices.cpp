@@ -1,3 +1,5 @@
+// All processes compute the same assignment from the same gathered lists, so that no further
+// message is needed.
 #include "train/distributed/devices.h"
 
 #include <algorithm>
@@ -26,6 +28,8 @@ std::string NoneLeftText(const parallel::World& world, int seen, int first) {
 
 }  // namespace
 
+// Greedy in the order of ranks. Devices are compared by their ids, because one device may have
+// different numbers in different processes.
 std::vector<int> AssignDevices(const std::vector<VisibleDevices>& visible,
                                const std::vector<int>& nodes, int first) {
   std::vector<int> taken(visible.size(), -1);
@@ -42,6 +46,7 @@ std::vector<int> AssignDevices(const std::vector<VisibleDevices>& visible,
   return taken;
 }
 
+// Every process takes part in both messages, also one that sees no device: none may leave early.
 DeviceOfSeveral FindDevice(const config::DeviceConfig& device, Team& team) {
   const VisibleDevices mine = DevicesHere();
   const std::vector<VisibleDevices> all = backend::GatherAll(team.all(), mine);

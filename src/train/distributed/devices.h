@@ -11,6 +11,7 @@
 namespace ada::train {
 
 // What a process sees, as a message.
+// Plain data of a fixed size, because it travels as bytes.
 struct VisibleDevices {
   static constexpr int kMost = 64;
   int count = 0;
@@ -23,6 +24,7 @@ struct VisibleDevices {
 std::vector<int> AssignDevices(const std::vector<VisibleDevices>& visible,
                                const std::vector<int>& nodes, int first);
 
+// The process's own device, and whether all have one.
 struct DeviceOfSeveral {
   int index = -1;
   // Why some process has no GPU of its own that it can use, the same in all: the first of them, and

@@ -1,3 +1,5 @@
+// Gradients are summed in buckets in the order in which the backward pass completes them, so that
+// all processes sum in the same order and sums have the same bits everywhere.
 #include "train/distributed/distributed_gradients.h"
 
 #include <cmath>
@@ -22,6 +24,7 @@ NumberFormat FormatOf(config::GradientTransport transport) {
                                                          : kFp32;
 }
 
+// parallel.bucket_mb in bytes.
 std::int64_t BucketBytes(const config::ParallelConfig& config) {
   return static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024);
 }
@@ -45,11 +48,15 @@ DistributedGradients::DistributedGradients(const config::Config& config, Team& t
                      format_);
 }
 
+// With several passes for a batch gradients are counted once, when they are sums: counts of the
+// batch before are cleared here.
 void DistributedGradients::Begin(float loss_scale) {
   scale_ = narrow_ ? loss_scale : 1;
   if (forgets_counts_) graph_.ForgetGradientCounts();
 }
 
+// Where batch norms have statistics of their own in each process, their running averages are
+// averaged together with the gradients.
 backend::GradientSumsSpec DistributedGradients::SpecOf(const config::ParallelConfig& config) const {
   backend::GradientSumsSpec spec;
   for (std::size_t place = 0; place < order_.size(); ++place)
@@ -67,6 +74,8 @@ const Tensor& DistributedGradients::GradientOf(int place) const {
   return graph_.parameters()[static_cast<std::size_t>(parameter)].gradient;
 }
 
+// Called by the graph from within the backward pass. Every process has to hand gradients over in
+// the same order, which the check makes sure of.
 void DistributedGradients::Take(const std::vector<int>& parameters) {
   // A pass that could not be recorded begins anew.
   if (parameters.front() == order_.front()) taken_ = 0;
@@ -77,6 +86,7 @@ void DistributedGradients::Take(const std::vector<int>& parameters) {
   }
 }
 
+// One buffer serves all gradients: Add copies what it needs before it returns.
 void DistributedGradients::TakeOnHost(int place) {
   const Tensor& gradient = GradientOf(place);
   host_.resize(static_cast<std::size_t>(gradient.shape.numel()));
@@ -125,6 +135,8 @@ void DistributedGradients::JoinStatistics(std::int64_t rows, std::int64_t whole)
   }
 }
 
+// Collective. Parameters of one layer lie next to each other in the order, so their counts are
+// joined while they are walked through.
 DistributedGradients::Transport DistributedGradients::LostInTransport() {
   std::vector<TensorStats> mine;
   if (in_pass_) mine = in_pass_->Lost();

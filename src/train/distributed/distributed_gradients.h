@@ -13,6 +13,9 @@
 
 namespace ada::train {
 
+// One for each session. For every batch the trainer calls Begin, gives taker() to the last backward
+// pass, which calls Take and Finish, and then calls FinishOnHost. With one process all of this does
+// nothing.
 class DistributedGradients final : public graph::GradientTaker {
  public:
   // All must outlive it.

@@ -25,6 +25,8 @@ std::string NotSoManyText(int there, int wanted) {
 
 }  // namespace
 
+// With one process the rest of the constructor is not needed: no timeout, no launcher in messages,
+// and parallel.ranks stays as the configuration has it.
 Team::Team(parallel::World& world, const config::ParallelConfig& config)
     : world_(world),
       decides_together_(config.statistics == config::SharedStatistics::kGlobal),
@@ -49,6 +51,8 @@ Team& Team::OfOne() {
   return one;
 }
 
+// Messages have one size in all processes: texts are padded to the longest, and the sizes travel
+// first.
 std::vector<std::string> Team::AllGatherText(const std::string& mine) {
   const std::vector<std::uint64_t> sizes =
       backend::GatherAll(all_, static_cast<std::uint64_t>(mine.size()));
@@ -63,6 +67,9 @@ std::vector<std::string> Team::AllGatherText(const std::string& mine) {
   return texts;
 }
 
+// The smallest part is what is left of the last batch of an epoch when it is cut into
+// micro-batches; without at least one image for each process a batch norm, or a loss, would be over
+// nothing.
 void CheckParts(const config::Config& config, std::int64_t images, const Team& team) {
   const std::int64_t batch = config.data.batch_size, micro = batch / config.train.accumulate;
   const std::int64_t last = config.data.drop_last ? 0 : images % batch;

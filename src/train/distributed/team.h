@@ -14,6 +14,8 @@
 
 namespace ada::train {
 
+// One for each run, made by Train on the stack and passed by reference to everything that takes
+// part; it outlives them all. OfOne is for commands and forks, which never share their work.
 class Team {
  public:
   // `world` outlives it. ConfigError where parallel.ranks says another number of processes.
@@ -60,6 +62,8 @@ class Team {
   };
 
  private:
+  // Messages of a backend on the CPU, and of the parts of a run. With `alone` set it acts as a team
+  // of one.
   struct Messages final : backend::Exchange {
     explicit Messages(parallel::World& of) : world(of) {}
     int ranks() const override { return alone ? 1 : world.ranks(); }
@@ -70,6 +74,7 @@ class Team {
     bool alone = false;
   };
 
+  // Messages of backends whose processes have a device each.
   struct DevicePeers final : backend::Peers {
     explicit DevicePeers(Team& of) : team(of) {}
     int rank() const override { return team.rank(); }

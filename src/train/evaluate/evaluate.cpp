@@ -26,6 +26,7 @@ namespace {
 
 constexpr char kTestSplit[] = "test";
 
+// Rows of split test are the ones that --outputs writes.
 // The network as a run begins with it.
 void StartWeights(const config::Config& config, graph::Graph& graph, backend::Backend& backend,
                   telemetry::Log& log) {
@@ -59,6 +60,9 @@ std::string ImageName(const data::Dataset& dataset, std::int64_t image) {
 }
 
 // What is printed of one split and written of its images or sequences: classification, language.
+// The order of the calls is that of the output: the constructor opens the files and prints the
+// head, Write is called for each split, and Finish puts the files in their places. An error before
+// Finish leaves no half-written file.
 class SplitReport {
  public:
   SplitReport(const config::Config& config, const RunData& data, Evaluator& evaluator,
@@ -83,6 +87,7 @@ class SplitReport {
     ClassTable classes(evaluator_.graph().classes());
     ImageVisitor visit;
     const bool gives_outputs = outputs_ && split == kTestSplit;
+    // Without a visitor no logits are read back, which makes a plain evaluation faster.
     if (!language_ && (predictions_ || options_.per_class || gives_outputs))
       visit = [&](const ImageResult& result) {
         if (predictions_) predictions_->Add(split, ImageName(dataset, result.image), result);
@@ -154,6 +159,8 @@ void CheckLanguage(const EvaluateOptions& options, const RunData& data) {
 
 }  // namespace
 
+// What can be refused without reading all data comes first: the classes of the checkpoint, then the
+// memory. The files that the command writes are opened last, when the weights are in place.
 void Evaluate(const config::Config& given, const std::string& weights,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log) {
   const ChosenBackend chosen = MakeBackend(given.device);

@@ -8,6 +8,7 @@
 
 namespace ada::train {
 
+// What the command line asks for besides the configuration.
 struct EvaluateOptions {
   // CSV file, one row an image; of segmentation and detection a folder
   // (metrics/prediction_folder.h); empty: none.
@@ -16,6 +17,7 @@ struct EvaluateOptions {
   bool per_class = false;  // rows of classes instead of splits
   bool progress = true;    // the progress line, on a terminal
 };
+// Throws ConfigError, DataError, DeviceError or OutputError; rows that were printed before stay.
 // Prints split,images,loss,top1,top5 of a checkpoint as CSV, or
 // split,class,name,images,top1,top5,precision (of other tasks: evaluate/task_report.h). `weights`:
 // either file of a checkpoint, or a safetensors file that has every parameter of the network;

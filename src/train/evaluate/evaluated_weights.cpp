@@ -1,3 +1,5 @@
+// A path is a checkpoint unless it ends with .safetensors and no JSON file of the same name is next
+// to it; the best checkpoint of a run is one as well.
 #include "train/evaluate/evaluated_weights.h"
 
 #include <algorithm>
@@ -24,6 +26,8 @@ bool IsWeightsAlone(const std::string& path) {
   return true;
 }
 
+// Counters of batches (num_batches_tracked), which PyTorch writes for each batch norm, are no
+// weights and are not told of.
 void WarnOfUnused(const SafetensorsFile& file, const graph::Graph& graph, telemetry::Log& log) {
   std::size_t unused = 0;
   std::string names;
@@ -53,6 +57,8 @@ void LoadWeightsAlone(const std::string& path, graph::Graph& graph, backend::Bac
 
 }  // namespace
 
+// The scales of tensors are loaded first: the copies of weights are made with them in the first
+// pass.
 void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& graph,
                           backend::Backend& backend, telemetry::Log& log) {
   if (IsWeightsAlone(path)) return LoadWeightsAlone(path, graph, backend, log);

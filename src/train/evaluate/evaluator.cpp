@@ -1,3 +1,5 @@
+// Used by sessions during a run and by the evaluate command. An evaluation is deterministic:
+// batches come in the data set's order, and losses are added up in it.
 #include "train/evaluate/evaluator.h"
 
 #include <algorithm>
@@ -9,6 +11,8 @@
 
 namespace ada::train {
 
+// Comparisons with NaN are false: a NaN is never the prediction while another logit is a number,
+// and never counts as better than the label.
 ImageResult ResultOf(const float* logits, int classes, std::int32_t label) {
   ADA_CHECK(label >= 0 && label < classes);
   ImageResult result;
@@ -42,6 +46,8 @@ Evaluator::Evaluator(const config::Config& config, const Shape& image, backend::
       task_(config.task),
       graph_(graph::Graph::Build(EvaluationGraph(config, image), backend, trained)) {}
 
+// Batches are kept from one evaluation to the next only where the backend holds the data set; a
+// loader's are dropped at the end of each Run, since its threads and buffers would lie idle.
 Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSpec& spec) {
   std::unique_ptr<Batches>& kept = batches_[&dataset];
   if (!kept) kept = MakeBatches(backend_, dataset, spec);
@@ -49,12 +55,15 @@ Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSp
   return *kept;
 }
 
+// Collective. Ranks are appended in their order, which is the order of the images.
 void JoinMetrics(Team& team, Metrics& metrics) {
   const std::vector<std::string> all = team.AllGatherText(team.writes() ? "" : metrics.Save());
   if (!team.writes()) return;
   for (std::size_t rank = 1; rank < all.size(); ++rank) metrics.Append(all[rank]);
 }
 
+// Collective where `team` has several processes. Parts are whole batches, so that results do not
+// depend on where a batch is cut.
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
                                 const EvaluationCallbacks& callbacks, Team& team) {
   ADA_CHECK(!spec.shuffle);
@@ -86,6 +95,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     backend::LossResult loss;
     std::int64_t images, terms;
   };
+  // A process without images has no loss to read: its graph may not have run at all.
   const Part mine{result.images > 0 ? graph_->Result() : backend::LossResult(), result.images,
                   terms};
   backend::LossResult total;
@@ -97,6 +107,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   if (result.images == 0 && !result.broken.empty())
     throw DataError("none of the images that are evaluated can be read; the first: " +
                     result.broken.front().message);
+  // An empty data set is no error; its loss and hits stay as they are in an empty result.
   if (result.images == 0) return result;
   if (task_ == Task::kLanguage && terms == 0)
     throw DataError(dataset.tokens->files().front() +
@@ -111,6 +122,8 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   return result;
 }
 
+// Labels come from the data set, which knows them for every image also where batches are made on
+// the device.
 void Evaluator::Visit(const data::Dataset& dataset, const Batches& batches, int rows,
                       const ImageVisitor& visit) {
   const auto classes = static_cast<std::size_t>(graph_->classes());

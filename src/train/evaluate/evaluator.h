@@ -54,6 +54,7 @@ struct EvaluationCallbacks {
 // The result for `classes` logits in fp32, in double arithmetic. label is in 0..classes-1.
 ImageResult ResultOf(const float* logits, int classes, std::int32_t label);
 
+// The sums of all processes; of an evaluation without images the loss is 0 and hits are NaN.
 struct EvaluationResult {
   std::int64_t images = 0;
   // Mean over images, labeled pixels, boxes with an object, tokens with a target.
@@ -67,6 +68,9 @@ struct EvaluationResult {
 // the first.
 void JoinMetrics(Team& team, Metrics& metrics);
 
+// Owns a graph that does not train, on the parameters of the trained graph where one is given (they
+// are shared, not copied, so an evaluation always sees the present weights). A session has one for
+// its weights and one within WeightAverage.
 class Evaluator {
  public:
   // `trained` may be null: then the evaluator's own graph holds the parameters.

@@ -19,10 +19,13 @@
 namespace ada::train {
 namespace {
 
+// The stream of random numbers is its own, so that the draws do not depend on what else uses the
+// seed.
 constexpr std::uint64_t kGenerateStream = StreamId("generate");
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 
 // A network that says what comes after a text.
+// Every token costs a whole forward pass over the window: no keys and values are kept between them.
 class TextWriter {
  public:
   TextWriter(graph::Graph& graph, backend::Backend& backend, std::int64_t context)
@@ -62,6 +65,8 @@ std::int32_t LikeliestToken(std::span<const float> logits) {
 }
 
 // A draw from softmax(logits / temperature).
+// With the largest logit subtracted the largest term is 1, so that the sum is finite and not 0 at
+// any temperature.
 std::int32_t Draw(std::span<const float> logits, double temperature, RandomStream* random) {
   const double highest = logits[static_cast<std::size_t>(LikeliestToken(logits))];
   std::vector<double> sums;

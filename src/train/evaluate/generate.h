@@ -10,6 +10,7 @@
 
 namespace ada::train {
 
+// One of the two prompts is given; which one a model takes follows from its data (TokensAreBytes).
 struct GenerateOptions {
   std::string prompt;                       // text, of models whose tokens are bytes
   std::vector<std::int64_t> prompt_tokens;  // of others

@@ -1,3 +1,5 @@
+// Paths are compared in their canonical form, so that links, relative paths and a final slash do
+// not hide that two of them are the same file.
 #include "train/evaluate/kept_inputs.h"
 
 #include <filesystem>
@@ -34,6 +36,8 @@ void ForEachFile(const RunData& data, const std::function<void(const std::string
 
 }  // namespace
 
+// Folders are compared, not files: there are far fewer of them, and what will be written is known
+// only by its folder.
 void KeepPicturesOfData(const std::string& folder, Task task, const RunData& data) {
   std::set<fs::path> named, read;
   ForEachFile(data, [&](const std::string& file) { named.insert(fs::path(file).parent_path()); });
@@ -70,6 +74,8 @@ void KeepPhotos(const std::string& folder, Task task, const std::vector<std::str
                         " would be written over; expected another folder");
 }
 
+// The end of the name is compared first, because a canonical path costs system calls for every
+// file.
 void KeepFileOfData(const std::string& path, const RunData& data) {
   const std::string name = fs::path(path).filename().string();
   const fs::path written = Canonical(path);
@@ -80,6 +86,7 @@ void KeepFileOfData(const std::string& path, const RunData& data) {
   });
 }
 
+// Class folders are found by listing: a run's folder among them would be a class of the next run.
 void KeepFoldersOfData(const config::Config& config) {
   const data::DatasetFacts& facts = data::FactsOf(config.data.dataset);
   if (!facts.has_path()) return;

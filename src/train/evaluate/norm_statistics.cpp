@@ -58,6 +58,8 @@ NormStatistics::NormStatistics(const config::Config& config, const RunData& data
   }
 }
 
+// Called after each forward pass, when the backend has finished it. In the reference mode the
+// averages go on from batch to batch; otherwise they are set to zero again.
 // The running average moved from what it was towards the batch by `momentum`: from zero, it tells
 // the batch.
 void NormStatistics::AddBatch(double weight) {
@@ -70,6 +72,7 @@ void NormStatistics::AddBatch(double weight) {
 }
 
 // In the order of processes.
+// Sums travel as doubles, with the weight in front, in one message.
 void NormStatistics::JoinSums(double& weights) {
   std::vector<double> mine = {weights};
   for (const Statistic& s : statistics_) mine.insert(mine.end(), s.sum.begin(), s.sum.end());
@@ -108,6 +111,8 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
     left_out.insert(left_out.end(), batches.broken().begin(), batches.broken().end());
     pass.whole_rows = batches.whole_rows();
     pass.first_row = team_.ShareOf(pass.whole_rows).first;
+    // A process without a row of this batch takes no part in the pass; the others must not wait for
+    // it in their batch norms.
     // The rest of the images may be fewer than there are processes.
     std::optional<Team::NormsAlone> alone;
     if (pass.whole_rows < team_.ranks()) alone.emplace(team_);
@@ -142,6 +147,7 @@ std::vector<data::BrokenImage> NormStatistics::RecomputeShown(telemetry::Log& lo
   return Recompute([&](std::int64_t images) { line.Update(images); });
 }
 
+// May be called only after Recompute, which keeps the averages of training.
 void NormStatistics::Restore() {
   for (const Statistic& s : statistics_) Put(s.running, s.trained, backend_);
 }

@@ -25,6 +25,9 @@ std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, cons
                                               backend::Backend& backend, const graph::Graph& share,
                                               const Team& team = Team::OfOne());
 
+// A session makes one for each set of weights that it evaluates, and calls Recompute before an
+// evaluation and Restore after it. In between, checkpoints must not be written, since the averages
+// of training are not where they belong.
 class NormStatistics {
  public:
   // `graph` trains, and its parameters are those that are evaluated. All must outlive it; it holds

@@ -11,10 +11,13 @@
 namespace ada::train {
 namespace {
 
+// Rows are collected up to this size before they are written.
 constexpr std::size_t kOutputBufferBytes = 1 << 16;
 
 }  // namespace
 
+// The head of a safetensors file has all sizes, so the number of images must be known before the
+// first row.
 OutputsFile::OutputsFile(const std::string& path, const std::vector<std::int64_t>& dims)
     : file_(path),
       images_(dims.front()),
@@ -32,6 +35,7 @@ void OutputsFile::Append(std::span<const float> row) {
   buffer_.clear();
 }
 
+// Images that were left out keep their rows, so that row i is image i.
 void OutputsFile::FillTo(std::int64_t image) {
   const std::vector<float> none(values_, NAN);
   while (next_ < image) Append(none);

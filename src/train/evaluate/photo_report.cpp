@@ -51,6 +51,8 @@ void PhotoReport::Add(const std::string& photo, data::Picture picture,
   if (folder_) folder_->Add(TitleOfFile(photo), std::move(picture), prediction);
 }
 
+// For segmentation the list has a line for each class up to the largest label, by which pixels are
+// counted; classes without a pixel are dropped at the end.
 std::vector<PhotoReport::Line> PhotoReport::LinesOf(const Prediction& prediction) const {
   std::vector<Line> lines;
   for (const vision::Detection& found : prediction.boxes)
@@ -94,6 +96,7 @@ void PhotoReport::PrintCsv(const std::string& photo, const std::vector<Line>& li
   }
 }
 
+// The list is kept until Finish, because JSON is printed as one document.
 void PhotoReport::AddJson(const std::string& photo, const std::vector<Line>& lines) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Line& line : lines) {

@@ -15,6 +15,7 @@ namespace ada::train {
 // As CSV photo,class,name,pixels,share (classes by falling share), or
 // photo,class,name,score,xmin,ymin,xmax,ymax (boxes by falling score, from detection.draw on, in
 // pixels from 0).
+// Made by Predict; Add is called for each photo in turn, Finish once at the end.
 class PhotoReport {
  public:
   // `names` must outlive it. OutputError where the folder of predictions cannot be made.

@@ -32,6 +32,7 @@ namespace ada::train {
 namespace {
 
 // How a picture becomes the network's input, and what classes are called.
+// Found once for all photos, from the checkpoint or from the data set.
 struct InputRules {
   data::ImageShape shape;
   data::LoaderSpec loader;
@@ -79,6 +80,8 @@ std::vector<Guess> Likeliest(std::span<const float> logits, int count) {
       order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
       [&](int a, int b) { return value(a) > value(b) || (value(a) == value(b) && a < b); });
   double sum = 0;
+  // The first of the order is the largest logit, by which the softmax is shifted; where a logit is
+  // NaN the sum is, and with it all probabilities.
   const double highest = value(order.front());
   for (const float z : logits) sum += std::exp(static_cast<double>(z) - highest);
   std::vector<Guess> guesses;
@@ -89,6 +92,7 @@ std::vector<Guess> Likeliest(std::span<const float> logits, int count) {
   return guesses;
 }
 
+// Prints the classes of each photo as they come, except JSON, which is one document at the end.
 class Printer {
  public:
   Printer(const PredictOptions& options, const std::vector<std::string>& names, std::ostream& out)
@@ -180,6 +184,8 @@ InputRules RulesOf(const config::Config& config, const InputFacts& input) {
 }
 
 // The network, looking at one photo after the other.
+// Runs the evaluation's graph with one image at a time. The graph has a loss, which wants labels
+// and locations; those it gets are made up and its loss is not read.
 class Photographer {
  public:
   Photographer(const config::Config& config, const InputRules& rules, graph::Graph& graph,
@@ -237,6 +243,7 @@ data::Picture InChannels(data::Picture picture, int channels, const std::string&
   return gray;
 }
 
+// Names are not checked here: a photo that cannot be read is told of when its turn comes.
 // The photos that are named, and those in folders that are. DataError where there is none in one.
 std::vector<std::string> PhotosOf(const std::vector<std::string>& named, telemetry::Log& log) {
   std::vector<std::string> photos;

@@ -22,6 +22,8 @@ PredictionsFile::PredictionsFile(const std::string& path)
     : file_(path),
       rows_("split,image,label,prediction,probability,label_probability,loss,rank\n") {}
 
+// Fields that a NaN leaves without meaning are empty: the prediction and its probability, or the
+// rank.
 void PredictionsFile::Add(const std::string& split, const std::string& image,
                           const ImageResult& r) {
   const bool predicted = r.prediction >= 0;

@@ -1,3 +1,5 @@
+// Segmentation and detection: metrics need the predictions of all images, so rows are printed when
+// a split is finished.
 #include "train/evaluate/task_report.h"
 
 #include <ostream>
@@ -19,6 +21,8 @@ std::vector<std::int64_t> DimsOf(std::int64_t images, const Shape& output) {
 
 }  // namespace
 
+// The folder of split test is made at once, so that one which cannot be made is refused before the
+// evaluation.
 TaskReport::TaskReport(const config::Config& config, const RunData& data, Evaluator& evaluator,
                        const EvaluateOptions& options, std::ostream& out, telemetry::Log& log)
     : config_(config),
@@ -55,6 +59,8 @@ PredictionFolder& TaskReport::FolderOf(const std::string& split) {
   return folders_.try_emplace(split, config_, folder, names_).first->second;
 }
 
+// Pictures are read a second time, in their own size, where they are drawn on: the network had them
+// resized.
 void TaskReport::Write(const std::string& split, const data::Dataset& dataset) {
   if (dataset.images() == 0) return;
   const std::unique_ptr<Metrics> metrics =
@@ -95,6 +101,7 @@ void TaskReport::Print(const std::string& split, const EvaluationResult& result,
     out_ << '\n';
     return;
   }
+  // The last row is that of all classes.
   for (std::size_t k = 0; k + 1 < metrics_result.classes.size(); ++k) {
     const telemetry::ClassRow& row = metrics_result.classes[k];
     out_ << split << ',' << k << ',' << telemetry::CsvField(row.name) << ',' << row.count << ',';

@@ -19,6 +19,8 @@ namespace ada::train {
 // split,images,loss,map_07,map; with --per-class a row a class instead:
 // split,class,name,pixels,iou, accuracy, or split,class,name,objects,ap_07,ap. nan: nothing to
 // measure.
+// The counterpart of SplitReport in evaluate.cpp, with the same calls: Write for each split, then
+// Finish.
 class TaskReport {
  public:
   // Throws ConfigError where options ask for what the task does not have, OutputError where their

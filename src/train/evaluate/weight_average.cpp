@@ -1,3 +1,5 @@
+// The average lives in a graph of its own that is never trained; the backend moves all its
+// parameters in one op.
 #include "train/evaluate/weight_average.h"
 
 #include <algorithm>
@@ -19,6 +21,7 @@ double AverageKeep(const config::EmaConfig& ema, std::int64_t n) {
   return ema.warmup ? std::min(ema.decay, (1 + steps) / (10 + steps)) : ema.decay;
 }
 
+// The running statistics of batch norms are averaged like weights: both lists hold them.
 WeightAverage::WeightAverage(const config::Config& config, const Shape& image,
                              backend::Backend& backend, const graph::Graph& trained)
     : ema_(config.train.ema), trained_(trained), evaluator_(config, image, backend, nullptr) {
@@ -32,12 +35,15 @@ WeightAverage::WeightAverage(const config::Config& config, const Shape& image,
   op_ = backend.MakeAverage(std::move(slots));
 }
 
+// With nothing kept of what was there the average becomes the weights.
 void WeightAverage::Start() { op_->Step(0); }
 
 void WeightAverage::AfterUpdate(std::int64_t updates) {
   if (updates % ema_.every == 0) op_->Step(AverageKeep(ema_, updates / ema_.every));
 }
 
+// Per-tensor scales belong to the training's histories; the average's copies of weights are rounded
+// with the scales of the moment.
 Evaluator& WeightAverage::evaluator() {
   graph::Graph& graph = evaluator_.graph();
   for (const graph::ScaledTensor& to : graph.scaled_tensors())

@@ -23,6 +23,8 @@ bool EvaluatesAverage(const config::Config& config);
 // (1 + n) / (10 + n).
 double AverageKeep(const config::EmaConfig& ema, std::int64_t n);
 
+// Owned by the session where train.ema.decay is above 0. It moves after updates, never after
+// skipped steps, so that `updates` is the count of the optimizer.
 class WeightAverage {
  public:
   // `trained` must outlive it. Averages are zero until Start or a checkpoint fills them.

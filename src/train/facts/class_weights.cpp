@@ -1,3 +1,5 @@
+// Weights by median frequency balancing (Eigen and Fergus, ICCV 2015): rare classes weigh more in
+// the loss. A run that is resumed takes them from its checkpoint instead of counting pixels again.
 #include "train/facts/class_weights.h"
 
 #include "core/error.h"
@@ -31,6 +33,7 @@ ClassWeights ComputeClassWeights(const config::Config& config, const RunData& da
   return weights;
 }
 
+// From the newest on, the first that can be read.
 std::vector<double> StoredClassWeights(const std::string& run_folder) {
   const std::string folder = run_folder + "/checkpoints";
   for (const std::int64_t step : ListCheckpoints(folder).paired) {

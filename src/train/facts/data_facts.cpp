@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Files that one task looks up: asking for sizes waits for the disk, so many tasks do it at once.
 constexpr std::int64_t kFilesOfTask = 256;
 
 // Class by class where a label, or a box, says it.
@@ -36,6 +37,8 @@ std::vector<std::int64_t> CountByClass(const data::Dataset& split) {
   return counts;
 }
 
+// A text is followed by its length, so that two lists of names which differ only in where one name
+// ends have different hashes.
 class FactsHasher {
  public:
   void Add(std::string_view text) {
@@ -66,6 +69,7 @@ struct FoundFile {
   std::uintmax_t bytes = 0;  // what cannot be looked at has the largest number
 };
 
+// Sizes are found in parallel and hashed in order, so that the hash does not depend on the threads.
 void HashFiles(const data::Dataset& split, FactsHasher* hasher) {
   std::vector<FoundFile> files(static_cast<std::size_t>(split.images()) *
                                (split.label_images ? 2 : 1));
@@ -182,6 +186,7 @@ DataFacts DataFactsFrom(const JsonFields& fields) {
           fields.Text("files_xxh3")};
 }
 
+// Hashes decide whether anything changed; the counts only tell what.
 std::string ChangesOfData(const DataFacts& then, const DataFacts& now,
                           const std::vector<std::string>& names) {
   if (then.hash == now.hash) return "";

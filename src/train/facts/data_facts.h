@@ -10,6 +10,8 @@
 
 namespace ada::train {
 
+// Kept in checkpoints (CheckpointState::data_facts) and compared when a run goes on or a checkpoint
+// is evaluated.
 struct DataFacts {
   struct Split {
     std::int64_t images = 0;

@@ -33,6 +33,8 @@ nlohmann::ordered_json JsonOf(const InputFacts& facts) {
   return json;
 }
 
+// A file may have been changed by hand: everything that later code relies on (a mean and a
+// deviation for each channel or none, deviations above 0) is checked here.
 InputFacts InputFactsFrom(const JsonFields& fields) {
   InputFacts facts;
   facts.image = {1, SizeFrom(fields, "height", kLargestInputSide),

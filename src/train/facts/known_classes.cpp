@@ -51,6 +51,7 @@ std::vector<std::string> NamesOfClasses(const config::Config& config,
   }
 }
 
+// A list that is longer, shorter or in another order is refused at the first label that differs.
 void RequireSameClasses(const std::string& path, const std::optional<InputFacts>& known,
                         const config::Config& config, const data::DatasetInfo& info) {
   if (!known) return;

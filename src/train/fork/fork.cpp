@@ -1,3 +1,5 @@
+// A fork is a short run that is put together as run.cpp puts one together, without a folder, logs
+// or observers: what it computes must be what the run itself would have computed.
 #include "train/fork/fork.h"
 
 #include <algorithm>
@@ -38,6 +40,9 @@ config::Config Quiet(config::Config config) {
 
 }  // namespace
 
+// The precision becomes that of the step after the checkpoint, without the schedule's later
+// switches: all steps of a fork have one precision. Weights of classes come from the checkpoint
+// where it has them, so that the data need not be counted again.
 ForkSource::ForkSource(config::Config config, std::optional<ResumePoint> from)
     : from_(std::move(from)) {
   const data::DatasetInfo info = InspectData(config);
@@ -63,6 +68,8 @@ ForkSource ForkSource::OfRun(const std::string& folder, int threads) {
 
 ForkSource ForkSource::OfConfig(const config::Config& config) { return {config, std::nullopt}; }
 
+// Everything is made anew for each fork, the backend included, since its memory is free again only
+// when it dies.
 ForkResult ForkSource::Run(const ForkSpec& spec) const {
   config::Config config = config_;
   config.precision = spec.precision;
@@ -99,6 +106,7 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
       graph::Initialize(*graph, config.model.init, config.seed, backend);
     }
   }
+  // Masters of the checkpoint may lie in a wider format than this fork's.
   optimizer.RoundMasters();
   if (spec.twin != 0) MoveWeights(spec, *graph, backend);
   ForkResult result;

@@ -26,6 +26,8 @@ struct ForkSpec {
   std::map<std::string, NumberFormat> units;
 };
 
+// The losses always have ForkSpec::steps entries: where the policy ended the fork early the rest
+// are NaN.
 struct ForkResult {
   std::vector<double> losses;                 // of each step; what is not finite stays so
   std::vector<std::string> layers;            // of the parameters; where gradients are wanted
@@ -49,6 +51,9 @@ struct ForkLayer {
   NumberFormat activations = kFp32, weights = kFp32, gradients = kFp32;  // as they are stored
 };
 
+// Made once by a study command (study/blame, study/assign), which calls Run for each variant; every
+// call is independent of the others and leaves the source as it is. It owns the data of the run,
+// which are read once.
 class ForkSource {
  public:
   // A source at the newest checkpoint in the folder of a run. threads 0: as the run. DataError

@@ -17,6 +17,7 @@ std::string LayerOf(const std::string& parameter, const std::set<std::string>& l
 
 namespace {
 
+// Fewest mantissa bits decide; of equals the first that is looked at.
 NumberFormat Narrowest(const ForkLayer& layer, const graph::LayerOperands& operands) {
   NumberFormat narrowest = kFp32;
   const auto take = [&](const NumberFormat& format) {
@@ -50,7 +51,10 @@ std::vector<ForkLayer> ForkSource::Layers(const config::PrecisionConfig& precisi
       layer.gradients = storage.gradients[i + 1].format;
     }
     if (network.MultipliesWeight(static_cast<int>(i))) layer.weights = storage.weights[i].format;
+    // The format in which a rounding error of this layer is measured (ForkLayer::unit).
     layer.unit = layer.weights == kFp32 ? layer.activations : layer.weights;
+    // Layers that sum a weight gradient of their own; a tied weight's gradient belongs to the layer
+    // that it is tied to.
     const bool sums = (node.kind->has_weight && node.tied_to < 0) || node.kind->gathers_weight;
     layer.rounds =
         layer.activations != kFp32 || layer.gradients != kFp32 || layer.weights != kFp32 ||

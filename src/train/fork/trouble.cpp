@@ -7,6 +7,8 @@
 
 namespace ada::train {
 
+// The order is that of severity: a loss that is not finite, then no update at all, then gradients
+// that cannot be compared.
 std::string TroubleOf(const ForkSpec& spec, const ForkResult& result, const StepResult& last,
                       std::int64_t skips, const telemetry::Finiteness& finiteness) {
   const auto& losses = result.losses;

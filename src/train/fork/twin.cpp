@@ -10,6 +10,8 @@ namespace ada::train {
 namespace {
 
 // The distance between the numbers of `format` around x.
+// Below the smallest normal number the distance no longer shrinks: subnormal numbers are evenly
+// spaced.
 double UnitAround(const NumberFormat& format, double x) {
   const int lowest = std::ilogb(format.smallest_normal());
   const int exponent = x == 0 ? lowest : std::max(std::ilogb(std::fabs(x)), lowest);
@@ -26,6 +28,8 @@ float RoundedByChance(const NumberFormat& format, double x, float chance) {
 
 }  // namespace
 
+// Each parameter has a random stream by its name, so that the numbers of one do not depend on what
+// others the network has.
 void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& backend) {
   const NumberFormat& masters = spec.precision.masters.format;
   const std::set<std::string> layers = NamesOf(graph);

@@ -1,3 +1,5 @@
+// The counting is in vision/ (Confusion, AveragePrecision); here outputs become predictions and
+// counts become rows.
 #include "train/metrics/metrics.h"
 
 #include <cmath>
@@ -13,6 +15,8 @@ namespace {
 using telemetry::ClassRow;
 using telemetry::ConfusionRow;
 
+// Labels are read from their files in their own size, and the prediction is brought to that size,
+// so that what is measured does not depend on how the network's input was resized.
 class SegmentationMetrics final : public Metrics {
  public:
   SegmentationMetrics(const config::Config& config, const Shape& image, int classes,
@@ -55,6 +59,7 @@ class SegmentationMetrics final : public Metrics {
     for (int other = 0; other < confusion_.classes(); ++other) {
       const std::int64_t count = confusion_.Count(label, other);
       row.count += count;
+      // Pairs that never occur have no row; a class's own pair always has one.
       if (count == 0 && other != label) continue;
       ConfusionRow pair;
       pair.truth = row.name;
@@ -72,6 +77,7 @@ class SegmentationMetrics final : public Metrics {
   std::vector<std::int32_t> ground_truth_;
 };
 
+// Predicted classes are numbered without the background, as the objects are.
 class DetectionMetrics final : public Metrics {
  public:
   DetectionMetrics(const config::Config& config, const Shape& image, int classes,
@@ -120,6 +126,7 @@ class DetectionMetrics final : public Metrics {
 
 }  // namespace
 
+// Segmentation fills iou, detection ap_07: the one that is there tells the task.
 double MetricsResult::score() const {
   const ClassRow& row = all();
   return row.iou ? *row.iou : row.ap_07.value_or(NAN);

@@ -13,6 +13,7 @@
 
 namespace ada::train {
 
+// What Metrics::Finish gives; the caller adds step, epoch and split before rows are written.
 struct MetricsResult {
   // One row for each class, then that of all; without step, epoch and split.
   std::vector<telemetry::ClassRow> classes;
@@ -23,6 +24,8 @@ struct MetricsResult {
   const telemetry::ClassRow& all() const { return classes.back(); }
 };
 
+// Made anew for each evaluation of a split and fed by Evaluator::Run, image by image. In a run of
+// several processes each has one for its part, which JoinMetrics puts together.
 class Metrics {
  public:
   virtual ~Metrics() = default;

@@ -18,6 +18,7 @@ std::int32_t LargestOf(const float* logits, int classes) {
   return best;
 }
 
+// Grids that are given stand for themselves; else a preset, or the network of the zoo, has them.
 vision::DefaultBoxSpec BoxesOf(const config::Config& config) {
   const config::DefaultBoxesConfig& boxes = config.detection.boxes;
   if (boxes.grids.empty())
@@ -80,6 +81,8 @@ PredictionMaker::PredictionMaker(const config::Config& config, const Shape& imag
   decode_.most = config.detection.most;
 }
 
+// Boxes are decoded in the pixels of the network's input, and stretched in both directions to the
+// image's own.
 Prediction PredictionMaker::Make(const std::vector<const float*>& outputs,
                                  data::PictureSize size) const {
   Prediction prediction;
@@ -96,6 +99,7 @@ Prediction PredictionMaker::Make(const std::vector<const float*>& outputs,
   return prediction;
 }
 
+// The class is chosen before the size is changed: labels cannot be interpolated.
 std::vector<std::int32_t> PredictionMaker::Labels(const float* logits,
                                                   data::PictureSize size) const {
   std::vector<std::int32_t> seen(static_cast<std::size_t>(image_.h * image_.w));

@@ -24,6 +24,7 @@ std::shared_ptr<const vision::BoxCoder> MakeCoder(const config::Config& config, 
 // Throws ConfigError where the network gives another number of boxes than these default boxes are.
 void CheckBoxes(const config::Config& config, const Shape& image);
 
+// Used by metrics during evaluations and by the predict command. It has no state that changes.
 class PredictionMaker {
  public:
   // image: what the network takes; classes: of its last output, the background included.

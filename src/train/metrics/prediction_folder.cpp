@@ -26,6 +26,7 @@ data::Picture InRgb(data::Picture picture) {
   return rgb;
 }
 
+// Label 255 is the one that is passed over; it is black.
 std::vector<data::PaletteColor> LabelPalette() {
   std::vector<data::PaletteColor> colors;
   for (int label = 0; label <= 255; ++label) {
@@ -49,6 +50,7 @@ PredictionFolder::PredictionFolder(const config::Config& config, std::string fol
   detections_->Write("image,label,score,xmin,ymin,xmax,ymax\n");
 }
 
+// The picture is drawn on and written in one go, so only one is in memory.
 void PredictionFolder::Add(const std::string& title, data::Picture picture,
                            const Prediction& prediction) {
   picture = InRgb(std::move(picture));

@@ -18,6 +18,8 @@ namespace ada::train {
 // Detection: detections.csv (image,label,score,xmin,ymin,xmax,ymax: the image's title, the class's
 // name, pixels from 0 that read back exactly) has every box; overlays/<title>.png those from
 // detection.draw on.
+// Pictures are written as they are added; detections.csv appears whole when Commit is called, or
+// not at all.
 class PredictionFolder {
  public:
   // Makes the folder where it is missing. OutputError. `names` (may be empty) must outlive it.

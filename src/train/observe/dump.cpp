@@ -32,6 +32,8 @@ Dump::Dump(const config::Config& config, std::string folder, const graph::Graph&
       team_(team),
       operands_(config, graph, team) {}
 
+// A dump that waits for an event observes every step, since what leads to the event is known only
+// afterwards.
 bool Dump::Due(std::int64_t step) const { return IsDue(config_.log.dump_every, step) || Waits(); }
 
 // Not before the first step: until then the files of a run that is overwritten are there.
@@ -72,6 +74,8 @@ void Dump::Begin(std::int64_t step, const backend::Pass& pass) {
   AddWeights(pass);
 }
 
+// Weights are rounded here again from the masters, as the backend has rounded its copies: these lie
+// in layouts of its own.
 void Dump::AddWeights(const backend::Pass& pass) {
   const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
   for (const graph::RoundingPoint& point : graph_.roundings()) {
@@ -94,6 +98,7 @@ void Dump::AddScales(const std::string& layer, const std::vector<DumpedScales>& 
   }
 }
 
+// A tensor of a later micro-batch replaces that of an earlier one.
 void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) {
   if (!Takes(seen.layer)) return;
   const Shape& shape = seen.value.shape;
@@ -104,6 +109,8 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
   const std::int64_t rows =
       GatherRows(values, shape.per_image(), seen.scale != nullptr ? *seen.scale : 1.0F);
   Item& item = items_[seen.layer + "." + seen.tensor];
+  // A tensor of one pixel is written flat where the layer is linear; a convolution's stays
+  // four-dimensional.
   const bool flat = shape.h == 1 && shape.w == 1 && (seen.layer == "loss" || IsLinear(seen.layer));
   item.dims = flat ? std::vector<std::int64_t>{rows, shape.c}
                    : std::vector<std::int64_t>{rows, shape.c, shape.h, shape.w};
@@ -163,6 +170,8 @@ void Dump::AddFactors(const graph::LayerRow& batch_norm) {
   const std::int64_t pixels = batch_norm.output.h * batch_norm.output.w;
   std::vector<float> factors = HostValues(gamma->value, backend_);
   for (std::int64_t c = 0; c < channels; ++c) {
+    // Two passes in double arithmetic: the variance as the difference of two large sums would lose
+    // its digits.
     double count = 0, sum = 0, squares = 0;
     const auto each = [&](const auto& visit) {
       for (auto i = static_cast<std::size_t>(c * pixels); i < values.size();
@@ -199,6 +208,8 @@ void Dump::EndMicroBatch(const MicroBatch& batch) {
   of_images.format = FormatName(kFp32);
 }
 
+// Weight gradients are read here: they are complete, and not clipped yet. Only the first process
+// goes on, since all that is collective has been done in Observe and EndMicroBatch.
 void Dump::End() {
   if (!team_.writes()) return items_.clear();
   for (const graph::RoundingPoint& point : graph_.roundings()) {
@@ -213,9 +224,11 @@ void Dump::End() {
       AddFactors(layer);
   if (IsDue(config_.log.dump_every, step_))
     WriteFile("step", [this](const std::string& layer) { return Matches(layer); });
+  // A dump that waits keeps the tensors until Conclude, when the step's events are known.
   if (!Waits()) items_.clear();
 }
 
+// All processes call this, and agree on whether the dump goes on waiting.
 void Dump::Conclude(const StepNews& news) {
   if (!Waits()) return;
   const bool on_skip = config_.log.dump_on == config::DumpOn::kSkip;

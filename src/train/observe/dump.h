@@ -47,6 +47,7 @@ class Dump : public StepObserver {
   void Conclude(const StepNews& news) override;
 
  private:
+  // A tensor of the file with what the metadata say of it.
   struct Item {
     std::vector<std::int64_t> dims;
     std::vector<float> values;

@@ -9,6 +9,8 @@ namespace ada::train {
 // Whether a step is one of those of an `every_*` key: step 1 and the multiples; 0: never.
 bool IsDue(std::int64_t every, std::int64_t step);
 
+// The trainer and the log each have one, and so decide alike. It refers to the configuration, which
+// outlives it.
 class LogSchedule {
  public:
   explicit LogSchedule(const config::Config& config) : config_(config) {}

@@ -1,3 +1,5 @@
+// core/blocks/operand_blocks.h defines how blocks lie in an operand; here the tensors of a graph
+// are described in its terms.
 #include "train/observe/operand_places.h"
 
 #include "backend/specs.h"
@@ -23,6 +25,8 @@ OperandPlace OperandLayer::PlaceOfBatch(Operand operand, const Shape& shape,
       !linear};
 }
 
+// Collective only where the processes decide together, since then the backend's scale of the tensor
+// is also that of all.
 float AmaxOfBatch(const std::vector<float>& values, Team& team) {
   const float amax = AmaxOf(values);
   if (!team.decides_together()) return amax;

@@ -1,3 +1,5 @@
+// The backend does not store the scales of operands: they exist only within its products. They are
+// computed here once more, by the scalar rules, which give the same bits.
 #include "train/observe/operand_scales.h"
 
 #include <algorithm>
@@ -19,6 +21,8 @@ struct Taken {
 };
 
 // For rows of `width` values, as the transform of a product's operands is (backend/hadamard.h).
+// Rows beyond the last whole group of kHadamardSize are left as they are, as in the product. What
+// is transformed is rounded to the format in which the backend keeps it.
 std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
                                const backend::HadamardSigns& signs, const NumberFormat& kept) {
   const std::int64_t rows = std::ssize(values) / width;
@@ -38,6 +42,8 @@ OperandScales RowsOf(const OperandScales& scales, std::vector<float> amaxes) {
 
 }  // namespace
 
+// Only layers with an operand in a block-scaled format are kept; of all others OfWeight and OfBatch
+// return nothing.
 DumpedOperands::DumpedOperands(const config::Config& config, const graph::Graph& graph, Team& team)
     : team_(team) {
   std::map<std::string, const graph::LayerRow*> rows;
@@ -79,6 +85,8 @@ std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
   return all;
 }
 
+// One tensor is an operand of two products, each of which may have its own format and transform;
+// what is common to both is read and measured once.
 std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& seen,
                                                   const backend::Pass& pass,
                                                   const std::vector<float>& values) const {
@@ -127,6 +135,9 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
 
 // Puts those of all processes together, as if they carried the S of the first.
 void DumpedOperands::Join(const OperandPlace& place, float factor, OperandScales& scales) const {
+  // The axis that the batch runs along: lines where blocks are cut along the channels, else the
+  // blocks of a line. A process may have no rows, so sizes are gathered first and values padded to
+  // the largest.
   const std::size_t axis = place.along_channels ? 1 : 2;
   const std::vector<std::int64_t> counts = backend::GatherAll(team_.all(), scales.dims[axis]);
   const std::vector<float> factors = backend::GatherAll(team_.all(), factor);

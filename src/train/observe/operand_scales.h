@@ -25,6 +25,7 @@ struct DumpedScales {
   std::optional<OperandScales> row_amaxes = {};
 };
 
+// Owned by Dump, which calls it for each tensor that it writes.
 class DumpedOperands {
  public:
   // All must outlive it.

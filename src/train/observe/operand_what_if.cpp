@@ -9,6 +9,8 @@
 
 namespace ada::train {
 
+// Entries of log.what_if without a block-scaled format are judged from histograms
+// (what_if/scenario.h).
 OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& graph,
                              backend::Backend& backend, Team& team)
     : config_(config), graph_(graph), backend_(backend), team_(team) {
@@ -35,6 +37,7 @@ bool OperandWhatIf::Due(std::int64_t step) const {
   return IsDue(config_.log.histogram_every.value_or(0), step);
 }
 
+// A layer that reads the images has no dx, and so no product that makes one.
 bool OperandWhatIf::Exists(const Product& product, Operand operand) const {
   return product.has_dx || (operand != Operand::kDxDy && operand != Operand::kDxW);
 }
@@ -76,6 +79,8 @@ void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pa
       StorageFor(seen.value.format) == Storage::kBF16, values, AmaxOfBatch(values, team_), team_);
 }
 
+// Each pair of a format and an operand has counts of its own, so the tasks run in parallel without
+// a lock and give the same sums in any order.
 void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& operands,
                           const std::function<OperandPlace(Operand)>& place_of, bool bf16,
                           const std::vector<float>& values, float amax, Team& team) {
@@ -102,6 +107,8 @@ void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& opera
   RunInParallel(tasks);
 }
 
+// Collective: the counts become those of all processes, then rows are made in the order of entries,
+// layers and operands.
 void OperandWhatIf::End() {
   const std::vector<BlockCounts> all = backend::GatherAll(team_.all(), counts_);
   for (std::size_t i = 0; i < counts_.size(); ++i) {

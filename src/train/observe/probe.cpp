@@ -14,6 +14,8 @@
 namespace ada::train {
 namespace {
 
+// The training graph in fp32: the same layers, fused in the same way, so that its tensors appear
+// under the same names and in the same order.
 graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image, const Team& team) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.precision = graph::Precision{};
@@ -43,6 +45,7 @@ class Probe::Fp32Observer : public graph::TensorObserver {
   Probe& probe_;
 };
 
+// `lost` counts what is zero in the run although it is not in fp32.
 void Probe::Sums::Add(double run, double reference) {
   const double error = run - reference;
   nonzero += reference != 0;
@@ -59,6 +62,8 @@ void Probe::Sums::Add(const Sums& more) {
   run_square += more.run_square, product += more.product;
 }
 
+// Sums that are zero give NaN where a ratio has no meaning, and infinity where there is no error at
+// all.
 void Probe::Sums::Fill(telemetry::ProbeRow& row) const {
   const auto n = static_cast<double>(numel);
   row.numel = numel, row.nonzero = nonzero, row.lost = lost;
@@ -85,6 +90,8 @@ bool Probe::Wants(const std::string& tensor) const {
   return Contains(config_.log.statistics, StatisticOf(tensor));
 }
 
+// The copies of weights of the fp32 graph are made from the shared masters, before the run's update
+// moves them.
 void Probe::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
   first_pass_ = pass;
   sums_.clear();
@@ -94,6 +101,8 @@ void Probe::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
   fp32_->RefreshWeights(fp32);
 }
 
+// Values are kept with their scale; memory grows with the tensors of a micro-batch, until
+// EndMicroBatch compares and frees them.
 void Probe::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) {
   if (!seen.rounded || !Wants(seen.tensor)) return;
   Kept& kept = kept_[{seen.layer, seen.tensor}];
@@ -102,6 +111,8 @@ void Probe::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass
   kept.scale = seen.scale != nullptr ? *seen.scale : 1.0f;
 }
 
+// The same random draws (Pass::draw) give the same dropout. Running statistics are shared with the
+// run's graph, and a second forward pass would move them twice.
 void Probe::EndMicroBatch(const MicroBatch& batch) {
   backend::Pass pass = batch.pass;
   pass.count = pass.bins = false;
@@ -149,6 +160,7 @@ void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
   for (std::size_t i = 0; i < reference.size(); ++i) sums.Add(run[i], reference[i]);
 }
 
+// All processes have the same names in the same order, since std::map sorts them.
 // Sums of tensors of the batch, in the order of processes.
 void Probe::JoinSums() {
   std::vector<Sums> mine;

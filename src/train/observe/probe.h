@@ -14,6 +14,8 @@
 
 namespace ada::train {
 
+// Owned by the session and called by the trainer in due steps; StepLog reads rows() afterwards. A
+// due step costs a second forward and backward pass and a copy of every tensor that is compared.
 class Probe : public StepObserver {
  public:
   // The fp32 graph shares masters with `graph`; its running statistics are put back after each

@@ -19,6 +19,8 @@ void RepeatedNotes::Add(const std::string& kind, std::int64_t step, const std::s
   window.last = message;
 }
 
+// A window that ends with messages counted in it becomes twice as long: a message that comes with
+// every step is told ever more rarely.
 void RepeatedNotes::EndStep(std::int64_t step) {
   for (auto at = windows_.begin(); at != windows_.end();) {
     Window& window = at->second;

@@ -11,6 +11,8 @@ namespace ada::train {
 // A message is said as it comes, and opens a window of kFirstWindow steps. Those of the same kind
 // within the window are counted; at its end the last of them is said with the count, and a window
 // twice as long opens. A window without any closes: the next message is said as it comes.
+// Owned by StepEvents. Its windows are not kept in checkpoints: a resumed run tells the first
+// message of a kind again.
 class RepeatedNotes {
  public:
   static constexpr std::int64_t kFirstWindow = 100;

@@ -1,3 +1,6 @@
+// Each function compares the step with what the recorder knows of the run so far, and adds a row
+// (Add) and a line (Tell) where something has changed. docs name the events by the first argument
+// of Add.
 #include "train/observe/step_events.h"
 
 #include <algorithm>
@@ -62,6 +65,8 @@ void StepEvents::Targets(const StepResult& r) {
   Tell(r, message);
 }
 
+// The rate is compared as the log has it, rounded, since after a resumption only that is known of
+// the step before.
 void StepEvents::LearningRate(const StepResult& r) {
   const telemetry::RunTotals& before = recorder_.run();
   if (before.steps() == 0 || before.last().lr == telemetry::AsLogged(r.lr)) return;
@@ -72,6 +77,7 @@ void StepEvents::LearningRate(const StepResult& r) {
   Tell(r, message);
 }
 
+// Only a crossing of the limit is an event; a tensor that stays above it was told of.
 bool StepEvents::Underflow(const StepResult& r, const CountedTensor& at, const TensorStats& stats) {
   const double alert = config_.log.alert_underflow_pct, pct = telemetry::UnderflowPct(stats);
   if (alert <= 0 || !(pct > alert)) return false;
@@ -98,6 +104,7 @@ void StepEvents::Noise(const StepResult& r, const std::string& layer, const std:
   Tell(r, message);
 }
 
+// All layers get a row; the console gets one line for all of them.
 void StepEvents::NoGradient(const StepResult& r,
                             const std::vector<telemetry::LayerWithoutGradient>& before) {
   std::vector<telemetry::LayerWithoutGradient> fresh;
@@ -144,6 +151,7 @@ void StepEvents::LayerScale(const StepResult& r, const graph::ScalePoint& point)
   Tell(r, message);
 }
 
+// Every overflow is a row, but on the console repeated ones are counted (RepeatedNotes).
 void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
   const std::string where = telemetry::NameText(AsFirst(r, first)) +
                             (first.process.empty() ? "" : " on " + first.process);
@@ -186,6 +194,7 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update)
       Add(r, "floor", {"", "", after}, message);
       Tell(r, message);
     }
+    // A bound of 0 is told of above, in other words.
     const auto bound = [&](const char* name, const char* key, const std::optional<double>& limit,
                            const char* meaning) {
       if (!limit || update.after != *limit || update.after == 0) return;

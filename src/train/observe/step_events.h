@@ -32,6 +32,8 @@ struct CountedTensor {
   double scale = 1;
 };
 
+// Owned by StepLog and called by it only, in the first process. The order of its calls within a
+// step is the order of the rows.
 class StepEvents {
  public:
   StepEvents(const config::Config& config, telemetry::Recorder& recorder, telemetry::Log& log)

@@ -31,6 +31,8 @@ EventTensor StepLog::Named(const NotFiniteTensor& first) const {
           first.rank < 0 ? "" : team_.NameOf(first.rank), first.outgrew};
 }
 
+// The order is a promise of step_events.h: events that compare with earlier steps come before the
+// rows of this step are recorded, since recording changes what the recorder knows.
 StepNews StepLog::Write(const Attempt& attempt) {
   const StepResult& r = attempt.result;
   news_ = {};
@@ -72,6 +74,8 @@ void StepLog::WriteScales(const StepResult& r) {
   }
 }
 
+// Layers that had no gradient before are found first: recording the rows of this step changes the
+// answer.
 void StepLog::WriteTensors(const StepResult& r, const BatchCounts& counts) {
   const auto dead_before = telemetry::LayersWithoutGradient(recorder_.layers());
   const auto& points = graph_.roundings();
@@ -98,6 +102,7 @@ void StepLog::WriteBlocks(const StepResult& r, const graph::RoundingPoint& p,
   recorder_.Blocks(row);
 }
 
+// Empty where gradients travel in fp32, or within one process.
 void StepLog::WriteTransport(const StepResult& r, const DistributedGradients::Transport& sent) {
   for (const DistributedGradients::Lost& lost : sent.lost)
     WriteUnderflow(r, {lost.layer, "sent", sent.format, static_cast<double>(sent.scale)},

@@ -19,6 +19,8 @@
 
 namespace ada::train {
 
+// One for each session, called by the trainer after every attempt. In processes that do not write,
+// Write returns at once.
 class StepLog {
  public:
   // `probe`, `operands`: null where there are none. One process of the team writes.
@@ -26,6 +28,8 @@ class StepLog {
           telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
           const OperandWhatIf* operands = nullptr, const Team& team = Team::OfOne());
 
+  // Returns which of the events that dumps wait for happened in the step. OutputError where a log
+  // cannot be written.
   StepNews Write(const Attempt& attempt);
 
   // State of the scenarios (log.what_if), by their names.

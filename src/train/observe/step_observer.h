@@ -12,6 +12,7 @@
 namespace ada::train {
 
 // One micro-batch as the graph was given it, on the host.
+// Valid only during EndMicroBatch.
 struct MicroBatch {
   Batches::Rows rows;
   backend::Pass pass;
@@ -23,6 +24,9 @@ struct StepNews {
   std::string skip_layer, alert_layer;
 };
 
+// Implemented by Probe, Dump and OperandWhatIf. The order of calls in a due step: Begin, then for
+// each micro-batch Observe for every tensor and EndMicroBatch, then End, and Conclude when the step
+// is over. Observe is called while the tensor is in place: what is needed later must be copied.
 class StepObserver : public graph::TensorObserver {
  public:
   virtual bool Due(std::int64_t step) const = 0;
@@ -38,6 +42,7 @@ class StepObserver : public graph::TensorObserver {
 };
 
 // All observers of a run; calls each only in the steps in which it is due.
+// Owned by the trainer; the observers are the session's.
 class StepObservers : private graph::TensorObserver {
  public:
   explicit StepObservers(std::vector<StepObserver*> all) : all_(std::move(all)) {}

@@ -1,3 +1,5 @@
+// Unlike a run, which ends at the first fault, a check goes through all files and collects what it
+// finds.
 #include "train/plan/check_files.h"
 
 #include <algorithm>
@@ -24,6 +26,7 @@ std::optional<data::PictureSize> FirstSize(const data::Dataset& dataset) {
 }
 
 // Where the size of files decides that of the network's input.
+// Where files decide the size, the first picture of split train sets what all others must become.
 void ExpectOneSize(const config::Config& config, const data::Dataset& train, bool trains,
                    data::FileCheckSpec* spec) {
   const data::LoaderSpec of_train = TrainLoader(config, {});
@@ -42,6 +45,7 @@ void ExpectOneSize(const config::Config& config, const data::Dataset& train, boo
   spec->after = [loader, after](data::PictureSize size) { return after(loader, size); };
 }
 
+// With FileChoices::faults set, what the listing finds is collected instead of thrown.
 data::Splits OpenToCheck(const config::Config& config, data::FileFaults* faults) {
   const config::DataConfig& d = config.data;
   if (!data::FactsOf(d.dataset).has_path()) return data::MakeSynthetic(d.synthetic, config.seed);
@@ -57,6 +61,8 @@ std::string FaultText(const data::FileFault& fault) {
   return "split " + fault.split + ": " + (names_file ? "" : fault.file + ": ") + fault.text;
 }
 
+// Faults of the listing come first in the result; a stable sort then brings them into the order of
+// the splits.
 CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progress,
                         telemetry::Log& log, const data::Splits* known) {
   CheckedFiles checked;

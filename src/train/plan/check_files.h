@@ -11,6 +11,7 @@
 
 namespace ada::train {
 
+// Returned by CheckFiles to the datasets command and to the dry run, which print it.
 struct CheckedFiles {
   data::FileFaults faults;  // by split: those of its listing, then those of its files
   struct Split {

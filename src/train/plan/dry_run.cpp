@@ -83,6 +83,7 @@ std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::G
 }
 
 // Whether a device may keep the images at all.
+// Where the files were not opened, the changes that the configuration asks for decide.
 bool MayReside(const config::Config& config, const data::DatasetInfo& info) {
   const data::LoaderSpec spec = TrainLoader(config, {});
   return info.found ? ResidentBatches::WhyNot(info.found->train, spec).empty()
@@ -196,6 +197,9 @@ std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, st
 
 }  // namespace
 
+// Parts are made in the order of a run, so that the memory they allocate is what a run would
+// allocate; the largest precision of the schedule counts. Files are looked at last, because that
+// takes longest.
 void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(given.device);
   const data::DatasetInfo info = InspectOrTell(given, out);
@@ -205,6 +209,8 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const Shape image{1, info.height, info.width, info.channels};
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const graph::GraphSpec spec = TrainGraph(config, image, *policy);
+  // A network that needs far too much is refused before its graph is made, which itself takes
+  // memory.
   // The books of ops grow with the network too, if slowly.
   constexpr double kFarTooMuch = 32;
   MemoryNeed need = LeastNeed(config, info, spec);

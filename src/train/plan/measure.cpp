@@ -45,6 +45,7 @@ struct MadeUpBatch {
   std::vector<std::int32_t> tokens, labels;
 };
 
+// Waits for all work before it stops the clock: Outcome and Result need it done.
 double OneStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,
                const MadeUpBatch& batch, backend::Pass pass) {
   const double start = telemetry::SteadySeconds();
@@ -66,6 +67,8 @@ double OneStep(const config::Config& config, graph::Graph& graph, optim::Optimiz
 
 }  // namespace
 
+// The fastest of several steps is taken: the first one also makes kernels and touches memory for
+// the first time.
 double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,
                    const scaling::Policy& policy, const Shape& image, backend::Backend& backend) {
   config::InitConfig init = config.model.init;

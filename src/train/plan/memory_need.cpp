@@ -11,6 +11,7 @@
 namespace ada::train {
 namespace {
 
+// All numbers are bytes, and estimates from above of what a run holds at the same time.
 // Program text, libraries, generated kernels and heap of a process that trains nothing (measured).
 constexpr std::uint64_t kProcessBytes = 14u << 20;
 constexpr double kWarned = 0.9;    // of what can be had
@@ -75,6 +76,8 @@ std::uint64_t BytesOfImages(const data::DatasetInfo& info) {
          static_cast<std::uint64_t>(info.in_memory);
 }
 
+// Five batches exist at most: those that a loader makes ahead, the one in use, and copies on their
+// way; their values are fp32.
 MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size) {
   const auto pixels = static_cast<std::uint64_t>(info.height) *
                       static_cast<std::uint64_t>(info.width) *
@@ -89,6 +92,8 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
   return need;
 }
 
+// Two tensors a parameter (the master and its gradient) and the optimizer's state; activations come
+// on top.
 MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info,
                      const graph::GraphSpec& graph) {
   MemoryNeed need = NeedOfData(config, info, config.data.batch_size);
@@ -123,6 +128,7 @@ void RefuseMemory(const MemoryNeed& need, const graph::GraphSpec& graph, double 
                     (need.decoding.bytes > 0 ? ", smaller pictures or fewer data.workers" : ""));
 }
 
+// Memory that other programs hold now may be free later: it is a reason to warn, not to refuse.
 std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph) {
   const MemoryLimit limit = SmallestMemoryLimit();
   const auto wanted = static_cast<double>(need.OnHost()), most = static_cast<double>(limit.bytes);

@@ -12,6 +12,8 @@
 
 namespace ada::train {
 
+// All fields are bytes. Filled step by step: by the data, by the shapes of the network, and with
+// exact numbers when the graph is made.
 struct MemoryNeed {
   std::uint64_t images = 0, batches = 0;                           // on the host
   data::DecodingNeed decoding;                                     // of pictures, there too

@@ -40,6 +40,8 @@ SheetNeed NeedOf(const config::Config& config, const data::DatasetInfo& info) {
   return need;
 }
 
+// The batch is made by the loader of training itself, so that the sheet shows what the network will
+// get.
 void DrawPreview(const config::Config& config, const data::DatasetInfo& info,
                  const std::string& path, std::ostream& out) {
   const RunData data = ReadData(config, info);

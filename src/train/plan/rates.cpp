@@ -18,6 +18,7 @@ void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std:
   const std::int64_t total = TotalSteps(config, per_epoch);
   out << "step,epoch,lr\n";
   std::int64_t step = 0;
+  // A closed pipe ends the loop: a long run has millions of steps.
   while (out) {
     const double lr =
         optim::LearningRate(config.schedule, config.optimizer.lr, step, per_epoch, total);

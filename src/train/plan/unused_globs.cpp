@@ -9,6 +9,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+// Collects a line for each pattern that matches no name of the graph.
 class Finder {
  public:
   explicit Finder(const graph::Graph& graph) {
