@@ -216,7 +216,7 @@ Session::End Session::Loop() {
 }
 
 // Collective: all processes leave the loop after the same step, although a signal, or the end of
-// the time, may have been seen by only one of them. Of several signals that of the lowest rank
+// the time, may have been seen by only one of them. The signal of the lowest rank that has one
 // counts.
 Session::Outside Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;

@@ -28,9 +28,9 @@ struct PhaseSeconds {
   double data = 0, forward = 0, backward = 0, update = 0, log = 0;
 };
 
-// One for each session, which calls Step until the run ends. It owns none of its parts and keeps no
-// files; in a run of several processes Step is collective, and all return the same result. The
-// position (step, skips, retries, schedule) is the whole state that a checkpoint needs of it.
+// One for each session (or fork), which calls Step for each attempt. It owns none of its parts and
+// writes no files; in a run of several processes Step is collective, and all return the same
+// result. Its own state is a Position: all else that a checkpoint needs is that of its parts.
 class Trainer {
  public:
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.

@@ -24,9 +24,9 @@
 namespace ada::train {
 namespace {
 
+// The split whose logits --outputs writes.
 constexpr char kTestSplit[] = "test";
 
-// Rows of split test are the ones that --outputs writes.
 // The network as a run begins with it.
 void StartWeights(const config::Config& config, graph::Graph& graph, backend::Backend& backend,
                   telemetry::Log& log) {

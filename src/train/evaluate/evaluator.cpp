@@ -1,5 +1,5 @@
-// Used by sessions during a run and by the evaluate command. An evaluation is deterministic:
-// batches come in the data set's order, and losses are added up in it.
+// Used by sessions during a run and by the evaluate command. Batches come in the data set's order,
+// and losses are added up in it.
 #include "train/evaluate/evaluator.h"
 
 #include <algorithm>

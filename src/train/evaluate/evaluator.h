@@ -54,7 +54,8 @@ struct EvaluationCallbacks {
 // The result for `classes` logits in fp32, in double arithmetic. label is in 0..classes-1.
 ImageResult ResultOf(const float* logits, int classes, std::int32_t label);
 
-// The sums of all processes; of an evaluation without images the loss is 0 and hits are NaN.
+// What all processes found together; `broken` is each one's own. Without images the loss is 0 and
+// hits are NaN.
 struct EvaluationResult {
   std::int64_t images = 0;
   // Mean over images, labeled pixels, boxes with an object, tokens with a target.

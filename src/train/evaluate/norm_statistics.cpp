@@ -58,10 +58,10 @@ NormStatistics::NormStatistics(const config::Config& config, const RunData& data
   }
 }
 
-// Called after each forward pass, when the backend has finished it. In the reference mode the
-// averages go on from batch to batch; otherwise they are set to zero again.
 // The running average moved from what it was towards the batch by `momentum`: from zero, it tells
 // the batch.
+// It is called after each forward pass, when the backend has finished it. In the reference mode the
+// averages go on from batch to batch; otherwise they are set to zero again.
 void NormStatistics::AddBatch(double weight) {
   for (Statistic& s : statistics_) {
     const std::vector<float> now = HostValues(s.running, backend_);
@@ -111,9 +111,9 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
     left_out.insert(left_out.end(), batches.broken().begin(), batches.broken().end());
     pass.whole_rows = batches.whole_rows();
     pass.first_row = team_.ShareOf(pass.whole_rows).first;
-    // A process without a row of this batch takes no part in the pass; the others must not wait for
-    // it in their batch norms.
     // The rest of the images may be fewer than there are processes.
+    // A process without a row takes no part in the pass, and the others must not wait for it in
+    // their batch norms.
     std::optional<Team::NormsAlone> alone;
     if (pass.whole_rows < team_.ranks()) alone.emplace(team_);
     if (pass.rows == 0) continue;

@@ -243,8 +243,8 @@ data::Picture InChannels(data::Picture picture, int channels, const std::string&
   return gray;
 }
 
-// Names are not checked here: a photo that cannot be read is told of when its turn comes.
 // The photos that are named, and those in folders that are. DataError where there is none in one.
+// Names are not checked here: a photo that cannot be read is told of when its turn comes.
 std::vector<std::string> PhotosOf(const std::vector<std::string>& named, telemetry::Log& log) {
   std::vector<std::string> photos;
   for (const std::string& name : named) {

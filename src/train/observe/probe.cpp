@@ -160,8 +160,8 @@ void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
   for (std::size_t i = 0; i < reference.size(); ++i) sums.Add(run[i], reference[i]);
 }
 
-// All processes have the same names in the same order, since std::map sorts them.
 // Sums of tensors of the batch, in the order of processes.
+// All processes have the same names in the same order, since std::map sorts them.
 void Probe::JoinSums() {
   std::vector<Sums> mine;
   for (const auto& item : sums_) mine.push_back(item.second);

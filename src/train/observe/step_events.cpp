@@ -1,6 +1,5 @@
 // Each function compares the step with what the recorder knows of the run so far, and adds a row
-// (Add) and a line (Tell) where something has changed. docs name the events by the first argument
-// of Add.
+// (Add) and a line (Tell) where something has changed.
 #include "train/observe/step_events.h"
 
 #include <algorithm>

@@ -19,8 +19,8 @@
 
 namespace ada::train {
 
-// One for each session, called by the trainer after every attempt. In processes that do not write,
-// Write returns at once.
+// One for each session (or fork), called by the trainer after every attempt. In processes that do
+// not write, Write returns at once.
 class StepLog {
  public:
   // `probe`, `operands`: null where there are none. One process of the team writes.

@@ -197,9 +197,9 @@ std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, st
 
 }  // namespace
 
-// Parts are made in the order of a run, so that the memory they allocate is what a run would
-// allocate; the largest precision of the schedule counts. Files are looked at last, because that
-// takes longest.
+// Parts are made as in a run, so that they allocate what a run would; of the precisions of a
+// schedule the one with the largest graph counts. Headers of files are read last: a file that would
+// end the run is an error only when everything else has been told.
 void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(given.device);
   const data::DatasetInfo info = InspectOrTell(given, out);
@@ -209,9 +209,8 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const Shape image{1, info.height, info.width, info.channels};
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const graph::GraphSpec spec = TrainGraph(config, image, *policy);
-  // A network that needs far too much is refused before its graph is made, which itself takes
-  // memory.
   // The books of ops grow with the network too, if slowly.
+  // A network that needs so many times what there is is refused before its graph is made.
   constexpr double kFarTooMuch = 32;
   MemoryNeed need = LeastNeed(config, info, spec);
   if (!chosen.has_own_memory) RefuseMemory(need, spec, kFarTooMuch);

@@ -11,9 +11,9 @@
 namespace ada::train {
 namespace {
 
-// All numbers are bytes, and estimates from above of what a run holds at the same time.
 // Program text, libraries, generated kernels and heap of a process that trains nothing (measured).
 constexpr std::uint64_t kProcessBytes = 14u << 20;
+// Needs are estimates: a run that comes close to the limit is warned of.
 constexpr double kWarned = 0.9;    // of what can be had
 constexpr std::size_t kNamed = 3;  // tensors
 
@@ -76,8 +76,6 @@ std::uint64_t BytesOfImages(const data::DatasetInfo& info) {
          static_cast<std::uint64_t>(info.in_memory);
 }
 
-// Five batches exist at most: those that a loader makes ahead, the one in use, and copies on their
-// way; their values are fp32.
 MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size) {
   const auto pixels = static_cast<std::uint64_t>(info.height) *
                       static_cast<std::uint64_t>(info.width) *
@@ -87,6 +85,8 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
   if (info.found)
     need.decoding = data::NeedOfDecoding(*info.found, EvaluationLoader(config, {}, {}).workers);
   const TaskBytes of_task = BytesOfTask(config, info);
+  // A loader holds prefetch + 1 batches in fp32, five where its spec does not say otherwise
+  // (data/loader.h).
   need.batches = 5 * (4 * pixels + of_task.targets) * static_cast<std::uint64_t>(batch_size) +
                  of_task.outputs * static_cast<std::uint64_t>(config.data.evaluation_batch());
   return need;
