@@ -9,6 +9,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a MultiplySpec. An input of one value a channel, the gate, is spread over the pixels of
+// its image; where both inputs have one shape there is none. Both gradients carry dy's scale.
 class CpuMultiply final : public Op {
  public:
   CpuMultiply(const Context& context, const MultiplySpec& spec)
@@ -23,6 +25,8 @@ class CpuMultiply final : public Op {
     context.scratch.Reserve(2 * BlockValues(spec.y.shape) * sizeof(float), 0);
     if (gate_ < 0 || !spec_.dx[static_cast<std::size_t>(gate_)]) return;
     totals_ = StripTotals(context, spec.y.shape);
+    // The gate's gradient is gathered in fp32 for the whole batch: its blocks hold more images than
+    // those of y, and rounding goes by them.
     gate_gradient_.resize(static_cast<std::size_t>(gate_tensor().shape.numel()));
   }
   void Forward(const Pass& pass) override {

@@ -9,6 +9,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a SoftmaxSpec. Backward computes the probabilities anew from x, since y may be rounded,
+// and sums of p * dy are taken in double.
 class CpuSoftmax final : public Op {
  public:
   CpuSoftmax(const Context& context, const SoftmaxSpec& spec)
@@ -53,6 +55,7 @@ class CpuSoftmax final : public Op {
 
  private:
   // A NaN makes its whole position NaN.
+  // The comparison passes over a NaN in the maximum; its exponential then makes the sum NaN.
   void Normalize(float* z) const {
     const std::int64_t channels = spec_.y.shape.c;
     float highest = -HUGE_VALF;

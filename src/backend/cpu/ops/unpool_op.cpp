@@ -9,6 +9,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a MaxUnpoolSpec. The positions belong to the pool that it undoes, whose Forward of the
+// same batch has to come before Forward and Backward of this op.
 class CpuMaxUnpool final : public Op {
  public:
   CpuMaxUnpool(const Context& context, const MaxUnpoolSpec& spec)
@@ -33,6 +35,7 @@ class CpuMaxUnpool final : public Op {
   }
 
  private:
+  // small: x or its gradient; large: y or its gradient.
   UnpoolArgs Args(const Tensor& small, const Tensor& large, std::int64_t image,
                   std::int64_t n) const {
     UnpoolArgs a;
