@@ -17,6 +17,7 @@ WithinRule::WithinRule(const Context& context, scaling::LayerScaler* scaler)
 }
 
 void WithinRule::Decide(const SeenWithin& seen, const float* scale_in, float* scale_out) const {
+  // One thread: the decision itself is a few operations in double.
   ForEach(stream_, 1,
           DecideWithin{scaler_, seen.gradient, seen.factor, seen.more, seen.times, scale_in,
                        scale_out});
@@ -33,6 +34,7 @@ MomentsOfAll::MomentsOfAll(const Context& context)
 void MomentsOfAll::Join(const MomentsHere& here) {
   here_ = here;
   if (link_ == nullptr) return;
+  // Parts travel with the number of values that they are of, so that means are weighted by it.
   ForEach(stream_, MomentsHere::kMost, PutMoments{here, part_});
   link_->AllGatherInStream(part_, MomentsHere::kMost * sizeof(MomentsPart), parts_);
   ForEach(stream_, MomentsHere::kMost, JoinMomentsOfAll{here, parts_, link_->ranks(), joined_});

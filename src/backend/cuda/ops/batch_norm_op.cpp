@@ -16,6 +16,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a BatchNormSpec, but for recomputed ones, which this backend declines. Backward goes
+// with the last Forward: it reads the means, deviations and factors that this one left in backend
+// memory.
 class CudaBatchNorm final : public Op {
  public:
   CudaBatchNorm(const Context& context, const BatchNormSpec& spec)
@@ -29,6 +32,8 @@ class CudaBatchNorm final : public Op {
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (context.link != nullptr) joined_.emplace(context, c);
+    // Two words in which a sums kernel collects the largest magnitudes that products before this op
+    // left to it.
     if (spec.x_stats != nullptr || spec.dy.amax_deferred)
       notes_ = context.AllocateZeroed<std::uint32_t>(2);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
@@ -48,6 +53,8 @@ class CudaBatchNorm final : public Op {
       ForEach(context_.stream, cut_.channels,
               RunningStatistics{factors_, spec_.running_mean.f32(), spec_.running_var.f32()});
     const StatsLevel y = y_stats_.Level(pass), sum = sum_stats_.Level(pass);
+    // Where both roundings are measured and one of them is counted, a launch that stores nothing
+    // counts the first: no kernel has room for both.
     const bool apart = sum != StatsLevel::kNone && y != StatsLevel::kNone &&
                        (y == StatsLevel::kCounts || sum == StatsLevel::kCounts);
     if (apart) Normalize(pass, y, StatsLevel::kNone, /*store=*/false);
@@ -63,6 +70,8 @@ class CudaBatchNorm final : public Op {
     gradient.mean = factors_.mean, gradient.factor = factors_.factor;
     gradient.mean_dy = mean_dy_, gradient.slope = slope_;
     if (mask_ == Masks::kX)
+      // dy is not masked in memory then: the kernel tells from x, as the forward pass rounded,
+      // whether y was zero.
       gradient.beta = spec_.beta.f32(), gradient.largest_zero = LargestZero(spec_.out.storage);
     if (rule_) gradient.factor = Decide(pass, gradient);
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), gradient);
@@ -132,6 +141,8 @@ class CudaBatchNorm final : public Op {
   std::int64_t Pixels(const Pass& pass) const { return pass.rows * pixels(); }
   std::int64_t Parts(const Pass& pass) const { return cut_.Count(Pixels(pass)); }
 
+  // Chooses the kernel of the sums by x's storage; those of eight values at a time read 16 bits
+  // only.
   void TakeStatistics(const Pass& pass) {
     switch (StorageTypeOf(spec_.x.storage)) {
       case StorageType::kF16:
@@ -148,6 +159,7 @@ class CudaBatchNorm final : public Op {
       if (SumsVec8(spec_.x)) return LaunchMoments<Vec8MomentsKernel<kStorageType>>(pass);
     LaunchMoments<ChannelMomentsKernel<kStorageType>>(pass);
   }
+  // What channels make of the sums: mean, deviation, factor and the running averages.
   BatchStatistics Statistics(const Pass& pass) const {
     BatchStatistics statistics;
     statistics.cut = cut_, statistics.parts = Parts(pass), statistics.pixels = Pixels(pass);
@@ -268,6 +280,7 @@ class CudaBatchNorm final : public Op {
            IsOnSixteen(spec_.beta.data) && is_plain(y_stats_, spec_.out) &&
            (!spec_.addend || (SumsVec8(spec_.addend) && is_plain(sum_stats_, spec_.out)));
   }
+  // Chooses the kernel that measures no more than is asked for: without an addend there is only y.
   template <StorageType kStorageType>
   void NormalizeAs(const Pass& pass, StatsLevel y, StatsLevel sum) {
     constexpr StatsLevel kNone = StatsLevel::kNone, kLargest = StatsLevel::kLargest;
@@ -291,6 +304,7 @@ class CudaBatchNorm final : public Op {
     kernel.store = store;
     LaunchFilled(pass, kernel);
   }
+  // Fills in what both kinds of kernels take: x, addend, out, factors and roundings.
   template <class Kernel>
   void LaunchFilled(const Pass& pass, Kernel kernel) {
     const std::int64_t values = pass.rows * spec_.x.shape.per_image();

@@ -12,6 +12,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// Images arrive in fp32 in backend memory, from SetImages, from the byte feed or from what an
+// ImageSource filled, and are rounded by Forward. Where the spec has no x the op has its own.
 class CudaInput final : public InputOp {
  public:
   CudaInput(const Context& context, const InputSpec& spec)
@@ -41,6 +43,8 @@ class CudaInput final : public InputOp {
   std::unique_ptr<ImageFeed> feed_;
 };
 
+// A relu that is not fused into the norm before it: forward it moves values; dx is dy where y is
+// positive and else 0.
 class CudaRelu final : public Op {
  public:
   CudaRelu(const Context& context, const ReluSpec& spec)
@@ -62,6 +66,8 @@ class CudaRelu final : public Op {
   RoundingStats y_stats_, dx_stats_;
 };
 
+// The sum of the outputs of several layers, with one rounding; two inputs are read without a look
+// at the list.
 class CudaAdd final : public Op {
  public:
   CudaAdd(const Context& context, const AddSpec& spec)

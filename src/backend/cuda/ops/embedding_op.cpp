@@ -41,6 +41,8 @@ class CudaEmbedding final : public Op {
   const Context& Side() const { return context_.side_stream.context(); }
   const std::int32_t* Tokens() const { return reinterpret_cast<const std::int32_t*>(spec_.x.data); }
   std::uint32_t Channels() const { return static_cast<std::uint32_t>(spec_.w.shape.c); }
+  // Each value of dw is one thread's sum over the places of its token, in their order, and is
+  // rounded where it is stored; a part of a sum over processes stays fp32 until FinishGradients.
   void SumPlaces(const Pass& pass) {
     order_->Sort(Tokens(), pass.rows * spec_.x.shape.per_image());
     const PlacesSum sum{

@@ -23,6 +23,8 @@ ImageFeed::~ImageFeed() {
   for (const Block& block : blocks_) {
     if (block.pinned == nullptr) continue;
     try {
+      // The copy of the block's last batch has to be over before its pinned memory is written
+      // again.
       block.arrived->Wait();
     } catch (const DeviceError&) {  // a device that is lost reads no more
     }
@@ -41,6 +43,7 @@ std::int64_t ImageFeed::Send(const ByteImages& images) {
   block.arrived->Wait();
   std::memcpy(block.pinned, images.table, BytesOfTable());
   std::memcpy(block.pinned + BytesOfTable(), images.bytes, bytes);
+  // And the kernel that read the block on the device has to be over before it is copied over.
   copy_stream_->WaitFor(*block.was_read);
   copy_stream_->CopyToDevice(block.device, block.pinned, BytesOfTable() + bytes);
   block.arrived->Mark();
@@ -50,12 +53,14 @@ std::int64_t ImageFeed::Send(const ByteImages& images) {
 }
 
 void ImageFeed::Take(std::int64_t number) {
+  // Earlier batches are gone: two blocks hold the last two.
   ADA_CHECK(number >= 0 && number < sent_ && number >= sent_ - kBlocks);
   Block& block = BlockOf(number);
   stream_.WaitFor(*block.arrived);
   const std::int64_t values = block.rows * shape_.per_image();
   const auto* table = reinterpret_cast<const float*>(block.device);
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(block.device + BytesOfTable());
+  // Four values a thread: four bytes in, 16 out.
   ForEach(stream_, (values + 3) / 4,
           ValuesOfBytes{bytes, table, x_, values, static_cast<std::uint32_t>(shape_.c)});
   block.was_read->Mark();

@@ -12,6 +12,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// A data set that lies in device memory as bytes. The order of an epoch is sent once; Fill launches
+// one kernel that looks up, augments and widens the images of a batch, so that no batch crosses
+// from the host.
 class ResidentSource final : public ImageSource {
  public:
   ResidentSource(const Context& context, const ImageSourceSpec& spec);
@@ -42,12 +45,14 @@ ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& sp
   data.table = context.Keep(spec.table, std::int64_t{data.channels} * 256);
   data.order = order_;
   kernel_.augment = {spec.pad, spec.random_crop, spec.horizontal_flip};
+  // What is random goes by seed, epoch and the image's number, as in the host's loader.
   kernel_.seed = spec.seed;
   kernel_.parts = FillBatch::Parts(std::int64_t{data.height} * data.width);
   SetOrder(nullptr);
 }
 
 void ResidentSource::SetOrder(const std::uint32_t* order) {
+  // Staging copies before it returns, so that the vector may end here.
   std::vector<std::uint32_t> as_stored;
   if (order == nullptr) {
     as_stored.resize(static_cast<std::size_t>(images_));

@@ -1,3 +1,5 @@
+// Three steps of one decision: put what is seen here into a message, gather the messages, join them
+// into what DecideKernel reads.
 #include "backend/cuda/ops/joined_rule.h"
 
 #include <algorithm>
@@ -24,6 +26,7 @@ JoinedRule::JoinedRule(const Context& context, const SeenHere& here)
 }
 
 void JoinedRule::Join(std::int64_t dy_values) const {
+  // One thread a channel for the magnitudes; the first does the moments and logarithms as well.
   const std::int64_t items = std::max<std::int64_t>(here_.channels, 1);
   ForEach(context_.stream, items,
           PutSeen{here_.dy, here_.w, static_cast<double>(dy_values),

@@ -11,6 +11,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a ClassLossSpec: SetTargets, then Forward, then Backward for the same rows. A block of
+// threads a row computes loss, hits and unscaled gradient in double.
 class CudaLoss final : public LossOp {
  public:
   CudaLoss(const Context& context, const ClassLossSpec& spec)
@@ -56,6 +58,7 @@ class CudaLoss final : public LossOp {
     for (int row = 0; row < rows; ++row)
       ADA_CHECK(labels[row] >= 0 && labels[row] < spec_.logits.shape.c);
   }
+  // Rows without a second label have the share 1 of the first.
   void SendMixes(const SecondLabels& second, int rows) {
     auto* mixes = reinterpret_cast<RowMix*>(mixes_.host);
     for (int row = 0; row < rows; ++row)

@@ -7,6 +7,7 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of an LrnSpec. Each value sums its own window in both ways; nothing is kept between them.
 class CudaLrn final : public Op {
  public:
   CudaLrn(const Context& context, const LrnSpec& spec)

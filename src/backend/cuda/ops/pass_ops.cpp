@@ -15,6 +15,7 @@ struct StorePassValues {
   PassValues* to;
 };
 
+// An op of whatever kind with the pass's values set before each call.
 template <class Kind>
 class OpInPass : public Kind {
  public:
@@ -97,6 +98,7 @@ void PassStore::Set(const Pass& pass) {
   if (held_) return;
   const PassValues now{pass.seed, pass.draw,       pass.loss_terms,
                        pass.edge, pass.loss_scale, pass.share};
+  // Most ops of a pass find their values there already: one launch for a pass, not for each op.
   if (known_ && now == last_) return;
   ForEach(stream_, 1, StorePassValues{now, values_});
   last_ = now;

@@ -11,6 +11,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a PixelLossSpec, for pixels and for tokens: SetTargets, then Forward, then Backward for
+// the same rows. Forward keeps the logarithm of each row's sum, by which Backward computes
+// probabilities anew.
 class CudaPixelLoss final : public LossOp {
  public:
   CudaPixelLoss(const Context& context, const PixelLossSpec& spec)
@@ -22,6 +25,7 @@ class CudaPixelLoss final : public LossOp {
         total_(context, PixelLossRows::Blocks(spec.logits.shape.n * pixels_)),
         out_(context, spec.dlogits, spec.reference),
         log_sums_(context.Allocate<double>(spec.logits.shape.n * pixels_)) {
+    // Kernels read a weight for every class; without weights each is 1, which changes no bit.
     std::vector<float> weights = spec.class_weights;
     const auto classes = static_cast<std::size_t>(spec.logits.shape.c);
     ADA_CHECK(weights.empty() || weights.size() == classes);

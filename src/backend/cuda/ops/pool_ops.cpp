@@ -11,6 +11,7 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The window of a pooling as kernels take it; an image's values are counted with 32 bits.
 template <class Spec>
 PoolGrid GridOfWindows(const Spec& spec) {
   const Shape &x = spec.x.shape, &y = spec.y.shape;
@@ -27,6 +28,8 @@ PoolGrid GridOfWindows(const Spec& spec) {
   return grid;
 }
 
+// The op of a MaxPoolSpec. Positions of maxima are kept only where something reads them: Backward,
+// or an unpooling that goes with this pool.
 class CudaMaxPool final : public Op {
  public:
   CudaMaxPool(const Context& context, const MaxPoolSpec& spec)
@@ -52,6 +55,8 @@ class CudaMaxPool final : public Op {
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     const TensorSpan dx = SpanOf(spec_.dx.tensor);
+    // The windows of common networks have kernels of their own, in which loops over them are
+    // unrolled.
     if (HasWindows(3, 2) && stats_.RoundPlainly(pass, dx, Value<3, 2>())) return;
     if (HasWindows(2, 2) && stats_.RoundPlainly(pass, dx, Value<2, 2>())) return;
     stats_.Round(pass, dx, Value<0, 0>());
@@ -84,6 +89,8 @@ class CudaMaxPool final : public Op {
   std::uint16_t* index_ = nullptr;  // position of the maximum in its window; null: nobody asks
 };
 
+// The op of a MaxUnpoolSpec. The positions belong to the pool that it undoes, whose Forward of the
+// same batch has to come before both ways of this op. Values are moved, not rounded.
 class CudaMaxUnpool final : public Op {
  public:
   CudaMaxUnpool(const Context& context, const MaxUnpoolSpec& spec)
@@ -114,6 +121,7 @@ class CudaMaxUnpool final : public Op {
   RoundingStats y_stats_, dx_stats_;
 };
 
+// The op of an AvgPoolSpec, adaptive or not; each value of y or dx is one thread's sum.
 class CudaAvgPool final : public Op {
  public:
   CudaAvgPool(const Context& context, const AvgPoolSpec& spec)

@@ -6,6 +6,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a SoftmaxSpec. The highest value and the sum of each position are found once in Forward
+// and read again by Backward, whose probabilities are not rounded.
 class CudaSoftmax final : public Op {
  public:
   CudaSoftmax(const Context& context, const SoftmaxSpec& spec)

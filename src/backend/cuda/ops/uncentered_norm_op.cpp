@@ -10,6 +10,8 @@ namespace ada::backend::cuda {
 namespace {
 
 // Sizes, Along: of kernels/grouped_norm.h.
+// Forward finds the size of each unit (its length or root mean square) and its inverse, which
+// Backward reads again with x.
 template <class Sizes, class Along>
 class CudaUncenteredNorm final : public Op {
  public:

@@ -14,6 +14,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of one kind of layer of values/: the formula is the maker's, and a thread runs it for each
+// value of the output. What a maker only moves is not rounded.
 template <class Spec>
 class CudaValueOp final : public Op {
   using Layer = LayerValues<Spec>;
@@ -55,6 +57,7 @@ class CudaValueOp final : public Op {
             ImagesSum{SpanOf(spec_.dy.tensor), pass.rows, spec_.y.shape.per_image(),
                       Layer::ImageSums(spec_), spec_.dy.scale, spec_.dw.f32(), pass.accumulate});
     if (!spec_.dx) return;
+    // What is moved within its own memory stays where it is, so that only the scale is passed on.
     if (spec_.dx.tensor.data == spec_.dy.tensor.data && Moves<MakerOfDx<Spec>>() &&
         !dx_stats_.wanted())
       ForEach(context_.stream, 1, PassScaleOn{spec_.dy.scale, spec_.dx.scale});
@@ -63,6 +66,8 @@ class CudaValueOp final : public Op {
   }
 
  private:
+  // A Value for RoundingStats; random numbers go by the first value, or image, of the whole batch
+  // of all processes.
   template <class Maker>
   MadeValue<Maker> Of(const Pass& pass, const Tensor& in, const Maker& maker) const {
     const std::int64_t each = IsRandom<Maker>() ? in.shape.per_image() : 1;
