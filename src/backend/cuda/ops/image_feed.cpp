@@ -23,8 +23,6 @@ ImageFeed::~ImageFeed() {
   for (const Block& block : blocks_) {
     if (block.pinned == nullptr) continue;
     try {
-      // The copy of the block's last batch has to be over before its pinned memory is written
-      // again.
       block.arrived->Wait();
     } catch (const DeviceError&) {  // a device that is lost reads no more
     }
@@ -40,6 +38,7 @@ std::int64_t ImageFeed::Send(const ByteImages& images) {
   if (block.pinned == nullptr)
     block.pinned =
         stream_.AllocateOnHost(BytesOfTable() + static_cast<std::size_t>(shape_.numel()));
+  // The copy of the block's last batch has to be over before its pinned memory is written again.
   block.arrived->Wait();
   std::memcpy(block.pinned, images.table, BytesOfTable());
   std::memcpy(block.pinned + BytesOfTable(), images.bytes, bytes);
