@@ -9,6 +9,7 @@ std::int64_t PositionsOf(const Tensor& tensor) { return tensor.shape.h * tensor.
 
 }  // namespace
 
+// Under a fused spec queries, keys and values are channels of one tensor, and have its positions.
 AttentionSizes::AttentionSizes(const AttentionSpec& spec)
     : heads(spec.heads),
       kv_heads(spec.kv_heads),

@@ -22,6 +22,7 @@ BatchNormRule::BatchNormRule(const Context& context, const BatchNormSpec& spec)
     factor_stats_ =
         RoundingStats::OfParameter(kFp32, spec.x.shape.c, {}, nullptr, &factor_moments_);
   }
+  // Observe writes a block of dx before alpha to the worker's memory.
   if (spec.scaler->rule.method == scaling::LayerMethod::kExactRange)
     context.scratch.Reserve(BlockValues(spec.x.shape) * sizeof(float), 0);
 }

@@ -37,6 +37,7 @@ class CpuInput final : public InputOp {
   void Backward(const Pass&) override {}
 
  private:
+  // y = round(images), block by block.
   void Round(const float* images, const Pass& pass) {
     const std::int64_t per_image = spec_.y.shape.per_image();
     ForBlocks(context_, spec_.y.shape, pass.rows,
@@ -98,6 +99,7 @@ class CpuAdd final : public Op {
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.y.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                // The kernel adds from left to right in fp32 and rounds the sum once.
                 std::vector<TensorSpan> in;
                 for (const Tensor& x : spec_.x) in.push_back(At(x, image));
                 context_.kernels.sum(in.data(), nullptr, static_cast<int>(in.size()),

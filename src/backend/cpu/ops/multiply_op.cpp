@@ -41,6 +41,7 @@ class CpuMultiply final : public Op {
       if (static_cast<int>(k) == gate_)
         ReduceGate(pass, k);
       else
+        // The gradient of one input is dy times the other one.
         Product(pass, spec_.dy.tensor, 1 - k, spec_.dx[k].tensor, dx_stats_[k]);
     }
   }
@@ -82,6 +83,8 @@ class CpuMultiply final : public Op {
                 totals_.Add(context_, dy, x, image, n);
               });
     for (std::int64_t image = 0; image < pass.rows; ++image) {
+      // Strips of an image in double, then fp32, so that rounding to the format is from fp32 as
+      // everywhere.
       const std::vector<double>& sums = totals_.Of(image, 1);
       for (std::int64_t c = 0; c < small.c; ++c)
         gate_gradient_[static_cast<std::size_t>(image * small.c + c)] =

@@ -29,6 +29,7 @@ class CpuPixelLoss final : public LossOp {
   void SetTargets(const Targets& targets, int rows) override {
     ADA_CHECK(targets.second.labels == nullptr && rows <= spec_.logits.shape.n);
     labels_.assign(targets.labels, targets.labels + rows_.rows_of(rows));
+    // A negative label stands for none and is let through.
     for (const std::int32_t label : labels_) ADA_CHECK(label < spec_.logits.shape.c);
   }
 

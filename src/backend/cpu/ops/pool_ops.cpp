@@ -37,6 +37,7 @@ class CpuMaxPool final : public Op {
     ADA_CHECK(spec.x.format == spec.y.format);
     CheckWindow(spec);
     index_ = spec.positions;
+    // Without an unpooling the op owns the positions, 16 bits for each value of y.
     if (index_ == nullptr && spec.dx) {
       own_index_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
       index_ = own_index_.data();
@@ -55,10 +56,12 @@ class CpuMaxPool final : public Op {
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
+    // dx is linear in dy and carries its scale.
     *spec_.dx.scale = *spec_.dy.scale;
     ForBlocks(context_, spec_.x.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 PoolArgs a = Geometry(spec_, n);
+                // Backwards x and y stand for their gradients.
                 a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
                 a.index = index_ + image * spec_.y.shape.per_image();
                 a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));

@@ -21,12 +21,15 @@ class CpuScale final : public Op {
         tail_(context) {
     ADA_CHECK(!spec.dx || spec.scaler != nullptr);
     const std::int64_t block = BlockImages(spec.x.shape) * spec.x.shape.per_image();
+    // A worker holds a block of dy in fp32, for the tail or between the two roundings of
+    // `reference`.
     if (spec.dx) context.scratch.Reserve(static_cast<std::size_t>(block) * sizeof(float), 0);
   }
 
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.x.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                // A sum of one tensor is a copy that rounds to another format and counts.
                 const TensorSpan in = At(spec_.x, image);
                 context_.kernels.sum(&in, nullptr, 1, At(spec_.y, image), Values(n),
                                      y_stats_.For(pass, block));

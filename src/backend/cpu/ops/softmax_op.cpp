@@ -18,6 +18,7 @@ class CpuSoftmax final : public Op {
         spec_(spec),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         dx_stats_(spec.dx) {
+    // A worker holds a block of x and, backward, one of dy, which becomes dx.
     context.scratch.Reserve(2 * BlockValues(spec.y.shape) * sizeof(float), 0);
   }
   void Forward(const Pass& pass) override {
@@ -37,6 +38,7 @@ class CpuSoftmax final : public Op {
                 const std::int64_t count = n * shape.per_image();
                 float* z = WidenedBlock(context_, spec_.x, shape, image, count, worker, 0);
                 float* dy = WidenedBlock(context_, spec_.dy.tensor, shape, image, count, worker, 1);
+                // dx = p (dy - sum of p dy) of each position.
                 for (std::int64_t i = 0; i < count; i += shape.c) {
                   float *p = z + i, *g = dy + i;
                   Normalize(p);

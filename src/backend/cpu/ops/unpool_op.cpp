@@ -17,6 +17,7 @@ class CpuMaxUnpool final : public Op {
       : context_(context), spec_(spec), stats_(spec.dx) {
     ADA_CHECK(MovesBytes(spec) && spec.positions != nullptr);
   }
+  // Each image of y is written whole: values of x where the pool found them, zeros elsewhere.
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.y.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t, int) {

@@ -23,6 +23,8 @@ class CpuUpdate final : public UpdateOp {
       : context_(context), rule_(rule), slots_(std::move(slots)), watched_(std::move(watched)) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
       for (std::int64_t first = 0; first < slots_[slot].value.shape.numel(); first += kSegment)
+        // A segment lies in one parameter, so that workers write apart and counts can be told by
+        // slot.
         segments_.push_back(
             {slot, first, std::min(kSegment, slots_[slot].value.shape.numel() - first)});
     squares_.resize(segments_.size());
@@ -130,6 +132,7 @@ class CpuUpdate final : public UpdateOp {
                  KeptCounts* counts) {
     const UpdateSlot& slot = slots_[segment.slot];
     const UpdateScalars s = MakeUpdateScalars(rule_, step, slot.lr, slot.decay);
+    // SGD has state1 under momentum only, Adam both states.
     const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
     float *value = slot.value.f32(), *state1 = slot.state1.f32(), *state2 = slot.state2.f32();
     for (std::int64_t i = segment.first; i < segment.first + segment.n; ++i) {

@@ -91,6 +91,7 @@ class CudaBatchNorm final : public Op {
                          spec.y_style.per_tensor_scale == nullptr && !spec.y_style.stochastic;
     const bool alone = !spec.addend && spec.scaler == nullptr && spec.dx &&
                        spec.dx.tensor.data == spec.dy.tensor.data;
+    // The kernel that masks by x is one of eight values at a time.
     const bool vec8 = SumsVec8(spec.x) && SumsVec8(spec.dy.tensor) && SumsVec8(spec.out) &&
                       IsOnSixteen(spec.beta.data);
     return plainly && alone && vec8 ? Masks::kX : Masks::kOutput;
@@ -105,6 +106,7 @@ class CudaBatchNorm final : public Op {
     RuleWeights weights{nullptr, {factors_.factor, Storage::kF32}, c, 1, /*own=*/true};
     if (scaling::MayNeedMoments(rule)) {
       auto* moments = context_.Allocate<TensorMoments>(2);
+      // Only moments are measured of these two; the counts of dy are those of whoever rounded it.
       dy.stats = nullptr, dy.moments = moments, weights.moments = moments + 1;
       dy_stats_ = RoundingStats(context_, dy);
       factor_stats_ =
@@ -196,6 +198,8 @@ class CudaBatchNorm final : public Op {
   // Masks dy where a relu follows.
   void TakeGradientSums(const Pass& pass) {
     const Storage storage = spec_.x.storage;
+    // Kernels for one storage take x, dy and out in it; kAny asks each value for its tensor's
+    // storage.
     const bool alike =
         storage == spec_.dy.tensor.storage && (!spec_.relu || storage == spec_.out.storage);
     switch (alike ? StorageTypeOf(storage) : StorageType::kAny) {

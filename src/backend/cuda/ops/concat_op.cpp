@@ -29,6 +29,7 @@ class CudaConcat final : public Op {
     for (const Tensor& x : spec.x) spans.push_back(SpanOf(x)), parts_.push_back(RunOf(x, times));
     joined_ = {context.Keep(spans), context.Keep(parts_), RunOf(spec.y, times)};
     for (const Gradient& dx : spec.dx) {
+      // Slices of dy are moved as they are stored, with dy's scale.
       ADA_CHECK(!dx || dx.tensor.storage == spec.dy.tensor.storage);
       dx_stats_.emplace_back(context, dx).PassScale(spec.dy);
     }

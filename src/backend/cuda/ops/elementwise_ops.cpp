@@ -23,6 +23,7 @@ class CudaInput final : public InputOp {
         staging_(std::make_unique<Staging>(context.stream, 2)) {
     ADA_CHECK(spec.x.storage == Storage::kF32 && spec.x.format == kFp32);
     if (!spec.x) spec_.x.data = context.Allocate<std::byte>(spec.y.shape.numel() * 4);
+    // Bytes and fp32 images come to the same memory: a batch comes by one way or the other.
     feed_ = std::make_unique<ImageFeed>(context, spec.y.shape, spec_.x.f32());
   }
   ByteFeed* byte_feed() override { return feed_.get(); }

@@ -31,6 +31,7 @@ class ResidentSource final : public ImageSource {
   FillBatch kernel_;
 };
 
+// Pixels, labels and the table are copied to the device here; the spec's memory may go afterwards.
 ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& spec)
     : context_(context),
       images_(spec.images),
@@ -47,6 +48,7 @@ ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& sp
   kernel_.augment = {spec.pad, spec.random_crop, spec.horizontal_flip};
   // What is random goes by seed, epoch and the image's number, as in the host's loader.
   kernel_.seed = spec.seed;
+  // Blocks of threads for one image of a batch.
   kernel_.parts = FillBatch::Parts(std::int64_t{data.height} * data.width);
   SetOrder(nullptr);
 }
@@ -76,6 +78,7 @@ void ResidentSource::Fill(std::int64_t epoch, std::int64_t first, int rows, floa
 
 }  // namespace
 
+// Pixels, label and place in the order of each image, and the table.
 std::size_t ResidentBytes(const Context& context, const ImageSourceSpec& spec) {
   const auto images = static_cast<std::size_t>(spec.images);
   const std::size_t each = static_cast<std::size_t>(spec.image.per_image()) + sizeof *spec.labels +

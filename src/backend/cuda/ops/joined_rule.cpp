@@ -20,6 +20,8 @@ JoinedRule::JoinedRule(const Context& context, const SeenHere& here)
   if (here.w != nullptr) all_.w = context.Allocate<TensorMoments>(1);
   if (here.logs != nullptr) all_.logs = context.Allocate<LogSums>(1);
   if (here.channels == 0) return;
+  // Joined magnitudes lie apart from this process's own: DecideKernel reads the ones and leaves
+  // zeros, PutSeen does so with the others.
   auto* memory = context.AllocateZeroed<std::uint32_t>(4 * here.channels);
   dy_magnitudes_ = {memory, memory + here.channels};
   w_magnitudes_ = {memory + 2 * here.channels, memory + 3 * here.channels};

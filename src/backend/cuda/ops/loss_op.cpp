@@ -25,6 +25,7 @@ class CudaLoss final : public LossOp {
     if (spec.mixes)
       mixes_ =
           context.shared.Allocate(static_cast<std::size_t>(spec.logits.shape.n) * sizeof(RowMix));
+    // Forward writes the unscaled gradient; in an evaluation there is none.
     if (spec.dlogits) gradient_ = context.Allocate<float>(spec.logits.shape.numel());
   }
 
@@ -36,6 +37,8 @@ class CudaLoss final : public LossOp {
     std::memcpy(labels_.host, targets.labels, bytes);
     context_.shared.Send({labels_.backend, labels_.host, bytes});
     if (targets.second.labels != nullptr) CheckLabels(targets.second.labels, rows);
+    // A graph whose rows may have two labels reads the mixes in every batch, so that they are sent
+    // also where this batch has one label a row.
     if (spec_.mixes) SendMixes(targets.second, rows);
   }
   std::int32_t* LabelMemory() override { return reinterpret_cast<std::int32_t*>(labels_.backend); }
@@ -54,6 +57,7 @@ class CudaLoss final : public LossOp {
   LossResult Result() override { return total_.Result(); }
 
  private:
+  // A label that is no class would read memory that is not the row's.
   void CheckLabels(const std::int32_t* labels, int rows) const {
     for (int row = 0; row < rows; ++row)
       ADA_CHECK(labels[row] >= 0 && labels[row] < spec_.logits.shape.c);

@@ -25,6 +25,7 @@ class CudaLrn final : public Op {
   }
 
  private:
+  // The tensor and constants that y and dx read alike.
   LrnWindows Windows() const {
     return {SpanOf(spec_.x), static_cast<int>(spec_.x.shape.c), spec_.size, FactorsOf(spec_)};
   }

@@ -29,6 +29,7 @@ class CudaMultiboxLoss final : public LossOp {
     ADA_CHECK(locations.n == spec.scores.shape.n && locations.c == 4 &&
               locations.h * locations.w == boxes_);
     const std::int64_t all = locations.n * boxes_;
+    // Kept from Forward to Backward: by log_sums_ probabilities are computed anew.
     log_sums_ = context.Allocate<double>(all), entropies_ = context.Allocate<double>(all);
     better_ = context.Allocate<std::int32_t>(all), used_ = context.Allocate<std::int32_t>(all);
   }

@@ -36,6 +36,7 @@ class CudaPixelLoss final : public LossOp {
   void SetTargets(const Targets& targets, int rows) override {
     ADA_CHECK(targets.second.labels == nullptr && rows <= spec_.logits.shape.n);
     const std::int64_t count = rows * pixels_;
+    // A negative label stands for none and is let through.
     for (std::int64_t i = 0; i < count; ++i) ADA_CHECK(targets.labels[i] < spec_.logits.shape.c);
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::int32_t);
     std::memcpy(labels_.host, targets.labels, bytes);
@@ -44,6 +45,8 @@ class CudaPixelLoss final : public LossOp {
 
   void Forward(const Pass& pass) override {
     const std::int64_t rows = pass.rows * pixels_, blocks = PixelLossRows::Blocks(rows);
+    // A thread a row: pixels are many and classes few. Each block of threads leaves one part of the
+    // sum.
     total_.Launch(pass, PixelLossRows{Rows(), rows, Labels(), weights_, log_sums_, total_.parts()},
                   blocks);
   }

@@ -45,6 +45,8 @@ class CudaMaxPool final : public Op {
   void Forward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), y = SpanOf(spec_.y);
     const std::int64_t values = pass.rows * spec_.y.shape.per_image();
+    // Eight channels a thread where x, y and positions can be read and written 16 bytes at a time;
+    // else a value a thread. Both give the same values and positions.
     const bool by_vec8 = context_.stream.switches().plain && CountsVec8() && HasVec8(x) &&
                          HasVec8(y) && x.storage == y.storage && IsOnSixteen(index_);
     if (by_vec8)
@@ -73,10 +75,12 @@ class CudaMaxPool final : public Op {
     ForEach(context_.stream, values / 8,
             MaxPoolVec8<kStorageType>{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
   }
+  // Whether windows and strides are square and of these sizes.
   bool HasWindows(int kernel, int stride) const {
     return grid_.kernel_h == kernel && grid_.kernel_w == kernel && grid_.stride_h == stride &&
            grid_.stride_w == stride;
   }
+  // The gradient as a Value of RoundingStats; 0, 0: for windows of all sizes.
   template <int kKernel, int kStride>
   MaxPoolGradient<kKernel, kStride> Value() const {
     return {grid_, SpanOf(spec_.dy.tensor), index_, CountsVec8()};
@@ -111,6 +115,7 @@ class CudaMaxUnpool final : public Op {
   }
 
  private:
+  // How an image of a tensor lies, in 32 bits.
   static UnpoolImage ImageOf(const Shape& shape) {
     ADA_CHECK(shape.per_image() <= std::numeric_limits<std::int32_t>::max());
     return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};

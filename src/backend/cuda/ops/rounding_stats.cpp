@@ -24,6 +24,7 @@ RoundingStats::RoundingStats(const Context& context, const Tensor& tensor,
       stats_(stats),
       moments_(moments) {
   stream_ = &context.stream, pass_ = context.pass;
+  // An empty tensor, as of a gradient that is not computed, rounds nothing.
   if (!tensor) return;
   ADA_CHECK(style.per_tensor_scale == nullptr || tensor.storage == Storage::kF32);
   // Kernels count the values of a tensor of the batch with 32 bits.

@@ -26,12 +26,14 @@ class CudaSoftmax final : public Op {
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     const TensorSpan dy = SpanOf(spec_.dy.tensor);
+    // sum of p dy over the channels of each position, in double.
     ForEach(stream_, Positions(pass.rows), SumSlopes{Probability(), dy, slopes_});
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), SoftmaxSlope{Probability(), dy, slopes_});
   }
 
  private:
   std::int64_t Positions(int images) const { return images * spec_.y.shape.h * spec_.y.shape.w; }
+  // p of one value, in fp32 and not rounded to y's format.
   SoftmaxValue Probability() const {
     return {SpanOf(spec_.x), sums_, static_cast<std::uint32_t>(spec_.y.shape.c)};
   }

@@ -20,6 +20,7 @@ struct Factors {
   friend bool operator==(const Factors&, const Factors&) = default;
 };
 
+// The number of a slot's group; a group that is not there yet is added.
 int GroupOf(const UpdateSlot& slot, std::vector<Factors>& groups) {
   const Factors factors{slot.lr, slot.decay};
   const auto found = std::find(groups.begin(), groups.end(), factors);
@@ -101,6 +102,7 @@ class CudaUpdate final : public UpdateOp {
     // Allocated by the first update that counts, before its launches are recorded.
     if (counted_ && counts_.bytes == 0)
       counts_ = context_.shared.Allocate(static_cast<std::size_t>(count_) * sizeof(KeptCounts));
+    // Four recordings at the most, one for each combination of launches.
     recordings_.Run((sanitizes ? 1 : 0) + (counted_ ? 2 : 0), Pass{},
                     [&] { LaunchAll(sanitizes, counted_); });
   }
@@ -112,6 +114,7 @@ class CudaUpdate final : public UpdateOp {
     counted_ = counted_ && made.updated;
     return made;
   }
+  // Counts of segments are merged on the host, in the order of segments, as on a CPU.
   std::vector<TensorStats> Stats() const override {
     if (!counted_) return {};
     std::vector<KeptCounts> totals(slots_, KeptCounts::Start());

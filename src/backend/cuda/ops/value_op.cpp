@@ -35,6 +35,7 @@ class CudaValueOp final : public Op {
         sums_ = context.Allocate<float>(spec.x.shape.n * strips_.per_image() * spec.x.shape.c);
   }
   void Forward(const Pass& pass) override {
+    // Dropout in evaluation is a copy of the bytes where no format changes, and is not counted.
     if constexpr (requires { spec_.rate; })
       if (Copies(spec_, pass))
         return context_.stream.Copy(
@@ -46,6 +47,7 @@ class CudaValueOp final : public Op {
   void Backward(const Pass& pass) override {
     if constexpr (HasSum<Spec>)
       if (spec_.dw) {
+        // Gradients of parameters come first: dx may lie where dy lies.
         const auto term = Of(pass, spec_.dy.tensor, Layer::Dw(spec_));
         SumTerms(context_.stream, pass, strips_, spec_.x.shape.c, SumsByChannel(spec_), term, sums_,
                  spec_.dy.scale, spec_.dw);
@@ -70,6 +72,7 @@ class CudaValueOp final : public Op {
   // of all processes.
   template <class Maker>
   MadeValue<Maker> Of(const Pass& pass, const Tensor& in, const Maker& maker) const {
+    // Makers that are random by value count values, those that are random by image count images.
     const std::int64_t each = IsRandom<Maker>() ? in.shape.per_image() : 1;
     return {maker, SpanOf(in), SpanOf(spec_.x), context_.pass, pass.first_row * each};
   }
