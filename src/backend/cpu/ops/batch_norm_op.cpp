@@ -94,8 +94,8 @@ void BatchNormOp::BatchStatistics(const Pass& pass) {
                                        own_m2_.data() + block * channels_);
     });
   }
-  // The count is that of this process until JoinMoments makes it that of all; running averages move
-  // by the moments of all, and so are the same in every process.
+  // The count is that of this process. Under parallel.sync_batch_norm JoinMoments makes it that of
+  // all, and running averages move by the moments of all.
   double count = static_cast<double>(pass.rows) * static_cast<double>(pixels_);
   MergeBlocks(pass, count);
   if (IsShared(context_.shared.norms)) count = JoinMoments(count);

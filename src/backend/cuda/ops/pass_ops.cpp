@@ -46,7 +46,7 @@ class OpInPass : public Kind {
 };
 
 // What runs on the side stream is work of a backward pass: the next steps of it may go on, all else
-// waits. Of these steps only those wait that write a gradient which this work still reads
+// waits. Only those of these steps wait that write a gradient which this work still reads
 // (GradientsWrittenBy).
 class LayerInPass final : public OpInPass<Op> {
  public:
