@@ -34,7 +34,7 @@ class CudaConcat final : public Op {
       dx_stats_.emplace_back(context, dx).PassScale(spec.dy);
     }
   }
-  // One launch reads all inputs; each value of the output knows which input it comes from.
+  // One launch reads all inputs; each value of the output finds which input it comes from.
   void Forward(const Pass& pass) override { y_stats_.Round(pass, SpanOf(spec_.y), joined_); }
   void Backward(const Pass& pass) override {
     std::int64_t first = 0;

@@ -50,8 +50,8 @@ class CudaGroupedNorm final : public Op {
     if (!spec_.dx) return;
     const std::int64_t units = pass.rows * geometry_.units;
     const float* gamma = spec_.gamma.f32();
+    // dx subtracts the means over a unit of dy * gamma and of that times xhat.
     Launch(context_.stream,
-           // The means over a unit of dy * gamma and of that times xhat, which dx subtracts.
            UnitGradientSums{geometry_, units, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
            UnitThreads::Blocks(units));
     dx_stats_.Round(

@@ -26,7 +26,7 @@ class CudaSoftmax final : public Op {
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     const TensorSpan dy = SpanOf(spec_.dy.tensor);
-    // sum of p dy over the channels of each position, in double.
+    // The sum of p dy over the channels of each position is taken in double.
     ForEach(stream_, Positions(pass.rows), SumSlopes{Probability(), dy, slopes_});
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), SoftmaxSlope{Probability(), dy, slopes_});
   }
