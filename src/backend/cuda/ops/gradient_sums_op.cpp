@@ -108,9 +108,10 @@ class Sums {
   SharedMemory counts_;  // of segments, then of slices; none where nothing is rounded
 };
 
-// Made where several processes share a run. In a backward pass the graph calls Take(0), Take(1),
-// ... in the order in which gradients are finished, then Finish; buckets are summed on the link's
-// stream while the pass goes on.
+// Made where several processes share a run. In a backward pass
+// train/distributed/distributed_gradients.cpp calls Take(0), Take(1), ... in the order in which
+// gradients are finished, then Finish; buckets are summed on the link's stream while the pass goes
+// on.
 class CudaGradientSums final : public GradientSums {
  public:
   CudaGradientSums(const Context& context, const GradientSumsSpec& spec)
