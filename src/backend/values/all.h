@@ -13,7 +13,9 @@
 
 namespace ada::backend {
 
-// A tuple of Each<Spec> for those specs of a variant that have LayerValues.
+// A tuple of Each<Spec> for those specs of a variant that have LayerValues. The CPU backend makes
+// its table of kernels from it, so that a layer that is added to values/ is in it without a list
+// that could miss it.
 template <template <class> class Each, class Variant>
 struct ValueLayersOf;
 template <template <class> class Each, class... Specs>
@@ -44,6 +46,7 @@ bool SumsByChannel(const Spec& spec) {
 }
 
 // The makers, with the table that lies in a backend's memory.
+// `table` points to what LayerValues<Spec>::Table made; it is not read where a layer has none.
 template <class Spec>
 auto YOf(const Spec& spec, const Pass& pass, [[maybe_unused]] const float* table) {
   auto maker = LayerValues<Spec>::Y(spec, pass);

@@ -51,6 +51,8 @@ inline BilinearGrid GridOf(const BilinearSpec& spec) {
   return {ImageOf(x), ImageOf(y), {x.h, y.h, spec.align_corners}, {x.w, y.w, spec.align_corners}};
 }
 // The mean of the four pixels around a place.
+// At the last row or column there is no pixel beyond, and its share is 0: the offset to it is 0 as
+// well, so that nothing outside of the image is read.
 struct BilinearValue : BilinearGrid {
   static constexpr Makes kMakes = Makes::kGathers;
   ADA_VALUE ImageShape runs() const { return y; }
@@ -72,6 +74,7 @@ struct BilinearGradient : BilinearGrid {
   ADA_VALUE ImageShape runs() const { return x; }
   template <class Visit>
   ADA_VALUE void ForTerms(const RunIndex& at, Visit&& visit) const {
+    // Places are searched generously, and those in which the pixel has no part are left out.
     const auto bottom = static_cast<int>(rows.FirstFrom(at.h + 2));
     const auto left = static_cast<int>(columns.FirstFrom(at.w)),
                right = static_cast<int>(columns.FirstFrom(at.w + 2));

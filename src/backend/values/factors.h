@@ -14,6 +14,7 @@ struct KeptImage {
   ADA_VALUE ImageShape runs() const { return image; }
   ADA_VALUE auto Run(const RunIndex& at, const RandomNumbers& random) const {
     const float factor = ImageFactor(random.key, random.draw, random.first + at.image, rate, batch);
+    // A dropped image is 0 even where x is infinite or NaN, which a product would keep.
     return [factor](int, float x) ADA_INLINED { return factor == 0 ? 0.0f : x * factor; };
   }
   ImageShape image;
@@ -55,6 +56,7 @@ struct LayerValues<AffineSpec> {
   }
 };
 
+// A term of the gradient of a channel's factor.
 struct ProductTerm {
   static constexpr Makes kMakes = Makes::kEach;
   static constexpr int kInputs = 2;
@@ -80,6 +82,7 @@ struct SlopedValue {
   const float* slopes = nullptr;
   int slope_step = 0;  // 0: one slope of all
 };
+// The same of dy, by the x that is stored; a NaN in x counts as not positive.
 struct SlopedGradient : SlopedValue {
   static constexpr int kInputs = 2;
   ADA_VALUE auto Run(const RunIndex&, const RandomNumbers&) const {
@@ -87,6 +90,7 @@ struct SlopedGradient : SlopedValue {
                ADA_INLINED { return x > 0 ? dy : dy * w[c * step]; };
   }
 };
+// A term of the gradient of a slope: where x is not positive y is x times the slope.
 struct BelowTerm {
   static constexpr Makes kMakes = Makes::kEach;
   static constexpr int kInputs = 2;

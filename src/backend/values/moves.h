@@ -24,6 +24,7 @@ struct Spread : Subsampled {
   ADA_VALUE ImageShape runs() const { return x; }
   ADA_VALUE MovedRun From(const RunIndex& at) const {
     const int h = at.h / stride_h, w = at.w / stride_w;
+    // A pixel that subsampling left out has a zero gradient: an empty run.
     if (h * stride_h != at.h || w * stride_w != at.w || h >= y.h || w >= y.w) return {};
     return {OffsetOf(y, {at.image, h, w}) + pad, 0, x.c};
   }

@@ -6,6 +6,7 @@
 
 namespace ada::backend {
 
+// y and dx of a layer that applies one of activations.h to every value.
 template <class Function>
 struct FunctionValue {
   static constexpr Makes kMakes = Makes::kEach;
@@ -41,6 +42,8 @@ inline KeptValue Keeping(float rate, std::uint64_t stream) {
 }
 template <>
 struct LayerValues<DropoutSpec> {
+  // In evaluation the rate is 0, which keeps every value and multiplies it by exactly 1. Backward
+  // draws the numbers of the forward pass again, so that no mask is stored.
   static KeptValue Y(const DropoutSpec& spec, const Pass& pass) {
     return Keeping(pass.training ? spec.rate : 0, spec.stream);
   }

@@ -26,6 +26,7 @@ struct LayerValues<PositionEmbeddingSpec> {
     return {WholeImage(spec.x.shape), spec.w.f32()};
   }
   static PartOfRuns Dx(const Spec& spec) { return PartOf(spec.y.shape, spec.x.shape, 1, 0); }
+  // w may have more positions than y: dw is 0 beyond these.
   static std::int64_t ImageSums(const Spec& spec) { return spec.y.shape.per_image(); }
 };
 
@@ -95,6 +96,7 @@ struct LayerValues<RopeSpec> {
     turned.beside = spec.interleaved, turned.sign = sign;
     return turned;
   }
+  // Angles in double, cosines and sines rounded to fp32 once: backends read the same table.
   static std::vector<float> Table(const RopeSpec& spec) {
     const auto half = static_cast<std::size_t>(spec.rotary / 2);
     const std::int64_t positions = spec.y.shape.h * spec.y.shape.w;

@@ -1,3 +1,5 @@
+// The products of attention as calls of SequenceKernels::matrix: which operand lies how, and which
+// of its dimensions are padded. The op that calls them is attention_op.cpp.
 #include "backend/cpu/ops/attention_head.h"
 
 namespace ada::backend::cpu {
@@ -7,6 +9,7 @@ std::int64_t PositionsOf(const Tensor& tensor) { return tensor.shape.h * tensor.
 
 }  // namespace
 
+// Under a fused spec queries, keys and values are channels of one tensor, and have its positions.
 AttentionSizes::AttentionSizes(const AttentionSpec& spec)
     : heads(spec.heads),
       kv_heads(spec.kv_heads),
@@ -21,6 +24,7 @@ QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t
   block.image = image, block.head = head, block.index = index;
   block.first = index * AttentionSizes::kRows;
   block.rows = std::min(AttentionSizes::kRows, sizes.queries - block.first);
+  // Where there are more queries than keys, a causal block sees all keys at the most.
   block.seen = sizes.causal ? std::min(block.first + block.rows, sizes.keys) : sizes.keys;
   block.width = AttentionSizes::Padded(block.seen);
   AttentionRows& rows = block.scores;
@@ -32,6 +36,7 @@ QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t
 
 std::int64_t HeadMemory::Values(const AttentionSizes& s) {
   const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = AttentionSizes::kRows;
+  // In the order of the constructor below: k, v, dk, dv; kt, vt; q, dy, out; p, pr, dp.
   return 4 * keys * s.step() + 2 * s.step() * keys + 3 * rows * s.step() + 3 * rows * keys;
 }
 
@@ -53,6 +58,7 @@ void HeadProducts::Load(const TensorSpan& from, std::int64_t from_step, std::int
                         float* to) const {
   for (std::int64_t i = 0; i < count; ++i, to += sizes_.step()) {
     kernels_.widen(Advance(from, i * from_step), to, sizes_.width);
+    // Products run over whole steps, so the padding has to be zero and not what an op left there.
     std::fill(to + sizes_.width, to + sizes_.step(), 0.0f);
   }
 }
@@ -70,6 +76,8 @@ void HeadProducts::TimesTransposed(const QueryBlock& block, const float* rows,
   a.a = rows, a.a_row = sizes_.step(), a.a_term = 1;
   a.b = transposed, a.b_term = AttentionSizes::Padded(sizes_.keys);
   a.c = scores, a.c_row = block.width;
+  // Columns reach beyond the keys to a multiple of 16: kt is zero there, and the softmax then
+  // writes zeros over what no query sees.
   a.rows = block.rows, a.columns = block.width, a.terms = sizes_.width;
   sequence_.matrix(a);
 }
@@ -96,6 +104,7 @@ void HeadProducts::TimesRows(const QueryBlock& block, const float* scores, const
 void HeadProducts::AddTransposed(const QueryBlock& block, const float* scores, const float* rows,
                                  float* sums) const {
   MatrixArgs a;
+  // The steps of scores are exchanged, which is their transpose without a copy.
   a.a = scores, a.a_row = 1, a.a_term = block.width;
   a.b = rows, a.b_term = sizes_.step();
   a.c = sums, a.c_row = sizes_.step();

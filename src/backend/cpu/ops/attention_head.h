@@ -10,13 +10,18 @@
 
 namespace ada::backend::cpu {
 
+// The sizes of one attention as its spec gives them. A position is a pixel of a tensor's image,
+// read row by row; `width` is the number of values that a head has at a position.
 struct AttentionSizes {
   std::int64_t heads = 1, kv_heads = 1, width = 0, queries = 0, keys = 0;
   bool causal = false;
   static constexpr std::int64_t kRows = 32;  // queries of a block
 
   explicit AttentionSizes(const AttentionSpec& spec);
+  // Values up to the next multiple of 16: the kernels write whole vectors of the widest instruction
+  // set, and what lies after a row's own values has to be zero.
   static std::int64_t Padded(std::int64_t values) { return (values + 15) / 16 * 16; }
+  // Query heads that read one head of keys: 1 in plain multi-head attention.
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (queries + kRows - 1) / kRows; }
   std::int64_t step() const { return Padded(width); }  // of rows of queries, keys and values
@@ -29,8 +34,11 @@ struct QueryBlock {
   std::int64_t first, rows;         // queries
   std::int64_t seen;                // keys that its last query sees
   std::int64_t width;               // values in a row of scores
+  // How the sequence kernels see the rows of scores of this block, with the causal mask in it.
   AttentionRows scores;
 };
+// Block `index` of a head: kRows queries, fewer in the last one. Under a causal mask it sees only
+// the keys up to its last query, so that its rows are shorter than those of later blocks.
 QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t head,
                    std::int64_t index);
 
@@ -43,10 +51,15 @@ struct HeadMemory {
   float *p, *pr, *dp;
   float* out;      // [kRows]
   float *dk, *dv;  // [keys]
+  // Cuts `memory`, which belongs to the caller and holds Values(sizes) values, into the parts
+  // above.
   HeadMemory(const AttentionSizes& sizes, float* memory);
   static std::int64_t Values(const AttentionSizes& sizes);
 };
 
+// The products of one head. An attention op makes one for itself and calls it from every worker,
+// each with its own HeadMemory: it has no state that a call changes. `context.kernels` and `sizes`
+// are kept by reference and have to outlive it.
 class HeadProducts {
  public:
   HeadProducts(const Context& context, const AttentionSizes& sizes)
@@ -54,13 +67,18 @@ class HeadProducts {
 
   // `count` rows of `sizes.width` values, `from_step` values apart, as fp32.
   void Load(const TensorSpan& from, std::int64_t from_step, std::int64_t count, float* to) const;
+  // Keys or values with positions along a row, as the products with transposed keys read them; the
+  // padding of each row becomes zero.
   void TransposeKeys(const float* rows, float* to) const;
 
   // p = softmax(q k^T / sqrt(width)).
+  // Reads m.q and m.kt, writes m.p; what a row does not see becomes 0.
   void Probabilities(const QueryBlock& block, const HeadMemory& m) const;
   // out = scores * rows of keys or values.
+  // Only the block.seen keys that some query of the block sees are read.
   void TimesRows(const QueryBlock& block, const float* scores, const float* rows, float* out) const;
   // sums += scores^T * rows of queries.
+  // Blocks have to be added in their order: sums of fp32 depend on it.
   void AddTransposed(const QueryBlock& block, const float* scores, const float* rows,
                      float* sums) const;
   // dp = dy v^T.

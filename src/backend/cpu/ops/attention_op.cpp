@@ -29,6 +29,9 @@ namespace {
 
 using Decision = AttentionSpec::Decision;
 
+// The op of an AttentionSpec. A worker takes one head of keys with all query heads that read it, so
+// that dk and dv of that head are sums of one worker, in an order that does not depend on the
+// number of threads.
 class CpuAttention final : public Op {
  public:
   CpuAttention(const Context& context, const AttentionSpec& spec)
@@ -42,6 +45,8 @@ class CpuAttention final : public Op {
                TailCounter(context)} {
     const bool trains = static_cast<bool>(spec.dy);
     const std::int64_t images = spec.y.shape.n;
+    // p and ds are measured as if they were tensors of ScoreBlocks, one block of queries being one
+    // image of it: a block of statistics then is what one worker computes at a time.
     p_stats_ =
         RoundingStats(ScoreBlocks(sizes_, images, spec.rounds_p ? spec.p_format : kFp32),
                       spec.rounds_p ? spec.p_style : RoundingStyle{}, spec.p_stats,
@@ -56,6 +61,8 @@ class CpuAttention final : public Op {
       if (MayNeed(Decision::kDq) || MayNeed(Decision::kDk)) ds.moments = &ds_moments_;
       ds_stats_ = RoundingStats(ds, 1);
     }
+    // Kept probabilities cost 4 bytes a score; without them Backward computes p anew, to the same
+    // bits.
     if (trains && spec.keeps_probabilities) {
       kept_.resize(static_cast<std::size_t>(images * sizes_.heads * sizes_.queries * sizes_.keys));
       context.scratch.CountOwn(static_cast<std::ptrdiff_t>(kept_.size() * sizeof(float)));
@@ -64,6 +71,8 @@ class CpuAttention final : public Op {
                             static_cast<std::size_t>(SharedValues(trains)) * sizeof(float));
   }
 
+  // y is gathered in fp32 in the memory that workers share and rounded as a whole afterwards: its
+  // reduction blocks are cut by images, not by heads.
   void Forward(const Pass& pass) override {
     float* y = Shared();
     ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
@@ -83,6 +92,8 @@ class CpuAttention final : public Op {
 
   void Backward(const Pass& pass) override {
     if (!AnyGradient()) return;
+    // alpha of ds has to be known before the first block of ds is rounded; those of dq and dk
+    // depend on the moments of all of ds. All three gradients are rounded after the loop.
     DecideFirst(pass);
     std::array<float*, 3> raw = GradientMemory();
     const float alpha = ScalerOf(Decision::kDs).decision.alpha;
@@ -107,6 +118,7 @@ class CpuAttention final : public Op {
   }
 
  private:
+  // Whether this decision's rule may ever look at moments, so that they are taken in every pass.
   bool MayNeed(Decision decision) const {
     const scaling::LayerScaler* scaler = spec_.scalers[decision];
     if (decision == Decision::kDs && !spec_.rounds_ds) return false;
@@ -121,6 +133,8 @@ class CpuAttention final : public Op {
 
   // --- Memory ---
 
+  // The largest of what a worker needs at one time: a head's products, a part for MomentsOfPart, a
+  // block of y.
   std::int64_t WorkerValues() const {
     const std::int64_t part =
         kMomentPositions * std::max(sizes_.heads, sizes_.kv_heads) * sizes_.width;
@@ -137,6 +151,7 @@ class CpuAttention final : public Op {
     return QueryValues() + (trains ? 2 * KeyValues() : 0);
   }
   float* Shared() const { return reinterpret_cast<float*>(context_.scratch.shared()); }
+  // fp32 sums of dq, dk and dv of the whole batch, in place of the forward pass's y.
   std::array<float*, 3> GradientMemory() const {
     float* memory = Shared();
     return {memory, memory + QueryValues(), memory + QueryValues() + KeyValues()};
@@ -144,6 +159,7 @@ class CpuAttention final : public Op {
 
   // --- Loops ---
 
+  // body(image, head of keys, worker) for each head of keys of the batch.
   template <class Body>
   void ForHeads(const Pass& pass, Body&& body) const {
     context_.pool.For(pass.rows * sizes_.kv_heads, [&](std::int64_t i, int worker) {
@@ -194,6 +210,7 @@ class CpuAttention final : public Op {
     for (std::int64_t r = 0; r < block.rows; ++r)
       std::copy_n(p + r * block.width, block.seen, kept + r * sizes_.keys);
   }
+  // The other way; padding, which is not kept, becomes zero.
   void Recall(const QueryBlock& block, float* p) {
     const float* kept = KeptAt(block);
     for (std::int64_t r = 0; r < block.rows; ++r) {
@@ -216,6 +233,9 @@ class CpuAttention final : public Op {
   // --- Backwards ---
 
   // Leaves ds in dp, and adds to dk and dv.
+  // Probabilities are rounded with the random numbers of the forward pass (their index is the place
+  // of the score), so that dv multiplies the p_r that y was made of; they are not counted a second
+  // time.
   void BackwardBlock(const Pass& pass, const QueryBlock& block, const HeadMemory& m, float alpha,
                      int worker) {
     products_.Load(QueriesAt(block), spec_.x[0].shape.c, block.rows, m.q);
@@ -241,6 +261,8 @@ class CpuAttention final : public Op {
   // dv and ds are products of dy: decided before it is read.
   void DecideFirst(const Pass& pass) {
     const float scale = *spec_.dy.scale;
+    // Where several processes share the batch, all of them ask for moments in this order: each
+    // MomentsOfAll is a message.
     TensorMoments dy, p, v;
     const bool looks = Needs(Decision::kDv) || Needs(Decision::kDs);
     if (looks) {
@@ -256,6 +278,7 @@ class CpuAttention final : public Op {
     *spec_.ds_scale = spec_.rounds_ds ? ScalerOf(Decision::kDs).decision.scale_out : scale;
     if (spec_.rounds_ds) tails_[Decision::kDs].Begin(&ScalerOf(Decision::kDs));
   }
+  // dq and dk are products of ds as it is stored, and of keys and queries times 1 / sqrt(width).
   void DecideLast(const Pass& pass) {
     TensorMoments ds;
     if (Needs(Decision::kDq) || Needs(Decision::kDk))
@@ -269,6 +292,8 @@ class CpuAttention final : public Op {
     decide(Decision::kDq, 1);
     decide(Decision::kDk, 0);
   }
+  // Whether the decision of this pass looks at moments: less often than MayNeed where a rule keeps
+  // its value for several passes.
   bool Needs(Decision decision) const {
     if (decision == Decision::kDs && !spec_.rounds_ds) return false;
     return scaling::NeedsOf(ScalerOf(decision)).moments;
@@ -284,6 +309,8 @@ class CpuAttention final : public Op {
 
   // --- Results ---
 
+  // Puts a block's rows, times `factor`, where they lie in a tensor of all heads: [images,
+  // positions, heads * width] in fp32.
   void StoreQueries(const QueryBlock& block, const float* rows, float factor, float* out) const {
     const std::int64_t step = sizes_.heads * sizes_.width;
     out += (block.image * sizes_.queries + block.first) * step + block.head * sizes_.width;
@@ -301,6 +328,7 @@ class CpuAttention final : public Op {
       for (std::int64_t i = 0; i < sizes_.width; ++i) out[i] = rows[i] * factor;
   }
 
+  // dx of queries, keys or values: alpha times the fp32 sums, rounded once.
   void RoundGradient(const Pass& pass, std::size_t part, Decision decision, const float* raw) {
     if (!spec_.dx[part]) return;
     scaling::LayerScaler& scaler = ScalerOf(decision);
@@ -310,6 +338,8 @@ class CpuAttention final : public Op {
                &tails_[decision]);
     tails_[decision].Finish(&scaler);
   }
+  // out = round(values * factor), block by block; `tail` (null: nobody asks) observes the values
+  // before the factor.
   void RoundWhole(const Pass& pass, const float* values, float factor, const Tensor& out,
                   RoundingStats& stats, TailCounter* tail) const {
     const std::int64_t per_image = out.shape.per_image();

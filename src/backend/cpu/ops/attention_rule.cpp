@@ -1,3 +1,6 @@
+// Moments of a part of the channels: kMomentPositions positions of one image are copied together in
+// fp32 and inspected as one block. Blocks are cut by shapes and merged in their order, so that
+// results do not depend on the number of threads.
 #include "backend/cpu/ops/attention_rule.h"
 
 #include <algorithm>

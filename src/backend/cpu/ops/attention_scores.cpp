@@ -1,3 +1,6 @@
+// Rounding of scores by blocks. Counts are of all [queries, keys] of a head, though a block holds
+// fewer columns where a causal mask hides the others, and more where its rows are padded: AddZeros
+// makes up for the difference.
 #include "backend/cpu/ops/attention_scores.h"
 
 #include <algorithm>
@@ -23,6 +26,7 @@ void AddZeros(const Rounding& rounding, std::int64_t zeros) {
 }  // namespace
 
 Tensor ScoreBlocks(const AttentionSizes& sizes, std::int64_t images, const NumberFormat& format) {
+  // A tensor without data is an empty one to RoundingStats; nobody reads this address.
   static std::byte nothing;
   Tensor tensor;
   tensor.shape = {images * sizes.heads * sizes.blocks(), 1, 1, AttentionSizes::kRows * sizes.keys};
@@ -40,6 +44,7 @@ Pass ScoreRounding::PassOfBlocks(const Pass& pass) const {
 }
 
 // The number of the block's first value among [images, heads, queries, keys].
+// Random words go by it, and `first_row` makes it that of the whole batch in every process.
 std::int64_t ScoreRounding::FirstValue(const Pass& pass, const QueryBlock& block) const {
   const std::int64_t head = (pass.first_row + block.image) * sizes_.heads + block.head;
   return (head * sizes_.queries + block.first) * sizes_.keys;
@@ -66,6 +71,8 @@ void ScoreRounding::Round(const Pass& pass, const QueryBlock& block, const float
   if (!counts)
     rounding.count = rounding.moments = false, rounding.stats = nullptr, rounding.bins = nullptr;
   if (rounding.stochastic) return RoundRows(pass, block, in, factor, out, rounding);
+  // To nearest a zero of the padding stays a zero whatever its place, so whole rows are rounded in
+  // one call and the number of zeros is put right afterwards.
   context_.kernels.round(in, factor, {out, Storage::kF32}, block.rows * block.width, rounding);
   AddZeros(rounding, block.rows * (sizes_.keys - block.width));
 }

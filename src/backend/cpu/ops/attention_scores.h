@@ -10,6 +10,8 @@ namespace ada::backend::cpu {
 // The blocks of all heads as a tensor of an image each, for RoundingStats; it has no memory.
 Tensor ScoreBlocks(const AttentionSizes& sizes, std::int64_t images, const NumberFormat& format);
 
+// Rounds and drops scores of a block for an attention op; workers call it at the same time, for
+// different blocks.
 class ScoreRounding {
  public:
   // sizes: kept by reference.

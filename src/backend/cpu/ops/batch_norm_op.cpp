@@ -16,6 +16,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a BatchNormSpec. Backward goes with the last Forward: it reads the mean, the deviation
+// and the factors that this one left, and x and out as they are stored.
 class BatchNormOp final : public Op {
  public:
   BatchNormOp(const Context& context, const BatchNormSpec& spec);
@@ -67,10 +69,14 @@ BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
   if (!spec.dx && !spec.dgamma) return;  // evaluation
   dx_stats_ = RoundingStats(spec.dx);
   if (spec.dx && spec.scaler != nullptr) rule_.emplace(context, spec);
+  // A recomputed norm's consumer masks dy and writes the sums while it makes dy; the memory of the
+  // sums is the graph's then.
   if (!spec.recomputed) {
     own_sum_dy_.resize(partials), own_sum_dy_xhat_.resize(partials);
     sum_dy_ = own_sum_dy_.data(), sum_dy_xhat_ = own_sum_dy_xhat_.data();
   }
+  // Without x_moments no convolution before this op measures what it writes, and the op reads x
+  // once more.
   if (moments_.mean == nullptr) {
     own_mean_.resize(partials), own_m2_.resize(partials);
     moments_ = {own_mean_.data(), own_m2_.data()};
@@ -88,6 +94,8 @@ void BatchNormOp::BatchStatistics(const Pass& pass) {
                                        own_m2_.data() + block * channels_);
     });
   }
+  // The count is that of this process. Under parallel.sync_batch_norm JoinMoments makes it that of
+  // all, and running averages move by the moments of all.
   double count = static_cast<double>(pass.rows) * static_cast<double>(pixels_);
   MergeBlocks(pass, count);
   if (IsShared(context_.shared.norms)) count = JoinMoments(count);
@@ -104,6 +112,8 @@ void BatchNormOp::BatchStatistics(const Pass& pass) {
 
 // Block by block over all channels: each channel's own chain of additions leaves room for the
 // others.
+// Deviations of a block are about the block's own mean, and are moved to the mean of all by pixels
+// * d^2 (Chan, Golub and LeVeque 1979): no difference of large sums is taken.
 void BatchNormOp::MergeBlocks(const Pass& pass, double count) {
   const std::int64_t blocks = BlockCount(pass.rows, block_);
   const auto pixels_of = [&](std::int64_t block) {
@@ -124,6 +134,7 @@ void BatchNormOp::MergeBlocks(const Pass& pass, double count) {
 }
 
 // Parts in the order of processes, as blocks are merged.
+// A message has the count, then the means, then the squared deviations of all channels.
 double BatchNormOp::JoinMoments(double count) {
   const auto channels = static_cast<std::size_t>(channels_);
   std::vector<double> mine = {count};
@@ -143,6 +154,8 @@ double BatchNormOp::JoinMoments(double count) {
   return total;
 }
 
+// Sums of dy and dy * xhat need no correction, so that parts are added as they are. Returns the
+// number of values of a channel in all processes.
 double BatchNormOp::JoinGradients(double count) {
   const auto channels = static_cast<std::size_t>(channels_);
   std::vector<double> mine = {count};
@@ -169,6 +182,8 @@ void BatchNormOp::RunningStatistics() {
   }
 }
 
+// factor = gamma / sqrt(var + eps) is computed once for a pass, and Backward reads it again: gamma
+// must not change in between.
 void BatchNormOp::Forward(const Pass& pass) {
   if (pass.training)
     BatchStatistics(pass);
@@ -198,6 +213,8 @@ void BatchNormOp::Normalize(const Pass& pass) {
     a.pixels = images * pixels_, a.channels = channels_;
     a.mean = mean_.data(), a.factor = factor_.data(), a.beta = spec_.beta.f32();
     a.relu = spec_.relu;
+    // With an addend there are two roundings: of the normalized values, which nobody stores, and of
+    // the sum.
     a.y = y_stats_.For(pass, block);
     a.sum = sum_stats_.For(pass, block);
     context_.kernels.batch_norm_forward(a);
@@ -222,6 +239,7 @@ void BatchNormOp::TakeSums(const Pass& pass) {
   });
 }
 
+// Sums over blocks in double, in the order of blocks; what dx subtracts is rounded to fp32 once.
 void BatchNormOp::ReduceGradient(const Pass& pass) {
   const std::int64_t blocks = BlockCount(pass.rows, block_);
   const double count = static_cast<double>(pass.rows) * static_cast<double>(pixels_);
@@ -269,6 +287,9 @@ void BatchNormOp::Backward(const Pass& pass) {
     a.pixels = images * pixels_, a.channels = channels_;
     a.mean = mean_.data(), a.factor = factor_.data();
     a.mean_dy = mean_dy_.data(), a.slope = slope_.data();
+    // exact_range looks at dx before alpha, so the kernel runs twice for a block: with the plain
+    // factors, into the worker's memory, and then with those times alpha. dx may lie where dy lies,
+    // so that the observation comes first.
     if (rule_) rule_->Observe(a, worker);
     a.factor = factor;
     a.dx_rounding = dx_stats_.For(pass, block);

@@ -1,3 +1,5 @@
+// What a batch norm shows to its rule: dy as masked, and its factors as a weight with one value a
+// channel. The op masks dy itself, so that no rounding before it has these moments.
 #include "backend/cpu/ops/batch_norm_rule.h"
 
 #include "backend/cpu/rounding/blocks.h"
@@ -11,6 +13,7 @@ BatchNormRule::BatchNormRule(const Context& context, const BatchNormSpec& spec)
       spec_(spec),
       scaled_(static_cast<std::size_t>(spec.x.shape.c)),
       tail_(context) {
+  // alpha multiplies the factors, and so dx; a rule that wants dy multiplied has no place here.
   ADA_CHECK(spec.dx && spec.scaler != nullptr && !AlphaComesFirst(spec.scaler->rule));
   if (scaling::MayNeedMoments(spec.scaler->rule)) {
     Gradient dy = spec.dy;
@@ -19,6 +22,7 @@ BatchNormRule::BatchNormRule(const Context& context, const BatchNormSpec& spec)
     factor_stats_ =
         RoundingStats::OfParameter(kFp32, spec.x.shape.c, {}, nullptr, &factor_moments_);
   }
+  // Observe writes a block of dx before alpha to the worker's memory.
   if (spec.scaler->rule.method == scaling::LayerMethod::kExactRange)
     context.scratch.Reserve(BlockValues(spec.x.shape) * sizeof(float), 0);
 }
@@ -41,6 +45,7 @@ void BatchNormRule::TakeMoments(const Pass& pass, const std::vector<float>& fact
 }
 
 const float* BatchNormRule::Decide(const Pass& pass, const std::vector<float>& factor) {
+  // Messages between processes come in a fixed order: moments of dy, of factors, then magnitudes.
   scaling::LayerScaler& scaler = *spec_.scaler;
   const scaling::Needs needs = scaling::NeedsOf(scaler);
   scaling::Observation seen;
@@ -63,6 +68,7 @@ const float* BatchNormRule::Decide(const Pass& pass, const std::vector<float>& f
 }
 
 void BatchNormRule::Observe(BatchNormBackwardArgs block, int worker) {
+  // The kernel writes dx in fp32 to the worker's memory, unrounded, where the tail is counted.
   if (!tail_.wanted()) return;
   auto* dx = reinterpret_cast<float*>(context_.scratch.worker(worker));
   block.dx = {dx, Storage::kF32};

@@ -12,11 +12,15 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a BranchSumSpec, which the graph runs in the backward pass once all branches have their
+// gradients. Branches are only read; their scales may differ and are brought to the one scale that
+// the sum then carries.
 class CpuBranchSum final : public Op {
  public:
   CpuBranchSum(const Context& context, const BranchSumSpec& spec)
       : context_(context), spec_(spec), factors_(spec.branches.size()), stats_(spec.sum) {
     const Shape& shape = spec.sum.tensor.shape;
+    // LargestStored keeps a magnitude for each block of a whole batch.
     largest_.resize(static_cast<std::size_t>(BlockCount(shape.n, BlockImages(shape))));
     if (spec.reference || !spec.first.empty())
       context.scratch.Reserve(2 * BlockValues(shape) * sizeof(float), 0);
@@ -38,6 +42,8 @@ class CpuBranchSum final : public Op {
  private:
   // The sum at the largest scale at which branches and sum fit; returns that scale.
   float SumFitting(const Pass& pass, const std::vector<float>& scales, std::int32_t& halvings) {
+    // Equal scales, as all global policies give, need no look at the branches: the target is their
+    // scale, and factors are exactly 1.
     bool equal = true;
     for (const float s : scales) equal = equal && s == scales[0];
     const scaling::TensorScaler* own = spec_.sum.style.per_tensor_scale;
@@ -47,6 +53,9 @@ class CpuBranchSum final : public Op {
     if (!equal)
       target = scaling::BranchTarget(scales.data(), static_cast<int>(scales.size()), Largest(pass),
                                      u_max);
+    // The sum of branches that fit may overflow. It is made anew at half the scale until it fits,
+    // unless a branch does not fit at this scale either: halving then would not help, and the
+    // overflow is left for the update to find.
     for (halvings = 0;; ++halvings, target /= 2) {
       Sum(pass, scales, target);
       const double sum_max = OfAll(static_cast<double>(stats_.max_abs()) / per_tensor_scale);
@@ -73,6 +82,8 @@ class CpuBranchSum final : public Op {
     return target;
   }
   float TargetOfReference(const Pass& pass, const std::vector<float>& scales) {
+    // The largest magnitudes come from the branches as stored, one message for each where several
+    // processes share the batch.
     std::vector<float> largest;
     for (std::size_t i = 0; i < scales.size(); ++i)
       largest.push_back(static_cast<float>(OfAll(LargestOf(pass, i))));
@@ -82,6 +93,7 @@ class CpuBranchSum final : public Op {
         static_cast<float>(BranchBound(spec_)));
   }
   // Every product and every partial sum is rounded; `last` is the rounding of the whole sum.
+  // Terms lie in the worker's memory: the sum so far, and the product that is added to it.
   void SumStepwise(std::int64_t image, std::int64_t n, const Rounding& last, int worker) {
     auto* sum = reinterpret_cast<float*>(context_.scratch.worker(worker));
     const TensorSpan terms[] = {{sum, Storage::kF32},
@@ -118,6 +130,7 @@ class CpuBranchSum final : public Op {
     const float own = g.style.per_tensor_scale != nullptr ? g.style.per_tensor_scale->scale : 1;
     return backend::LargestOf(GridOf(g.tensor.format), g.stats->max_abs, own);
   }
+  // Largest magnitude of the values in memory, by their bits: a NaN is larger than infinity.
   float LargestStored(const Pass& pass, const Tensor& t) {
     ForBlocks(context_, t.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
@@ -127,6 +140,7 @@ class CpuBranchSum final : public Op {
     const auto blocks = BlockCount(pass.rows, BlockImages(t.shape));
     return std::bit_cast<float>(*std::max_element(largest_.begin(), largest_.begin() + blocks));
   }
+  // sum = round(sum of g_i * target / S_i), in fp32 from left to right, with its statistics.
   void Sum(const Pass& pass, const std::vector<float>& scales, float target) {
     *spec_.sum.scale = target;
     for (std::size_t i = 0; i < scales.size(); ++i) factors_[i] = target / scales[i];

@@ -14,6 +14,7 @@ namespace ada::backend::cpu {
 namespace {
 
 // An image is `parts` times a run of each input: by pixel its channels, or once all it has.
+// Concatenation of channels has as many parts as pixels, of boxes one.
 class CpuConcat final : public Op {
  public:
   CpuConcat(const Context& context, const ConcatSpec& spec, std::int64_t parts)
@@ -32,6 +33,8 @@ class CpuConcat final : public Op {
     ForBlocks(context_, shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 auto* all = reinterpret_cast<float*>(context_.scratch.worker(worker));
+                // Inputs may have formats other than the output's: all are widened to fp32, put
+                // side by side and rounded once.
                 Join(image, n * parts_, all, all + BlockValues(shape));
                 context_.kernels.round(all, 1.0f, At(spec_.y, image), n * shape.per_image(),
                                        y_stats_.For(pass, block));
@@ -56,6 +59,7 @@ class CpuConcat final : public Op {
   // Values in a run of a tensor.
   std::int64_t RunOf(const Tensor& tensor) const { return tensor.shape.per_image() / parts_; }
   // `one`: room for the values of one input.
+  // Puts the runs of all inputs next to each other, for `parts` runs from image `image` on.
   void Join(std::int64_t image, std::int64_t parts, float* all, float* one) {
     for (const Tensor& x : spec_.x) {
       const std::int64_t run = RunOf(x);

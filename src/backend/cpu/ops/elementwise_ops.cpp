@@ -21,6 +21,8 @@ class CpuInput final : public InputOp {
     context_.scratch.CountOwn(Bytes());
   }
   ~CpuInput() override { context_.scratch.CountOwn(-Bytes()); }
+  // The images belong to the caller and may change when this returns; a block's rounding without
+  // random numbers and counts depends on nothing else in a pass than the rows.
   void SetImages(const float* images, int rows) override {
     Pass pass;
     pass.rows = rows;
@@ -35,6 +37,7 @@ class CpuInput final : public InputOp {
   void Backward(const Pass&) override {}
 
  private:
+  // y = round(images), block by block.
   void Round(const float* images, const Pass& pass) {
     const std::int64_t per_image = spec_.y.shape.per_image();
     ForBlocks(context_, spec_.y.shape, pass.rows,
@@ -53,6 +56,9 @@ class CpuInput final : public InputOp {
   std::vector<float, PageAllocator<float>> waiting_;
 };
 
+// A relu that is not fused into the norm before it. Forward moves values; dx is dy where y is
+// positive and else 0, and may lie where dy lies. Moments are measured where a policy asks for
+// them.
 class CpuRelu final : public Op {
  public:
   CpuRelu(const Context& context, const ReluSpec& spec)
@@ -84,6 +90,8 @@ class CpuRelu final : public Op {
   RoundingStats stats_;
 };
 
+// The sum of the outputs of several layers, with one rounding. Gradients of its inputs are its own,
+// which the graph passes on without an op.
 class CpuAdd final : public Op {
  public:
   CpuAdd(const Context& context, const AddSpec& spec)
@@ -91,6 +99,7 @@ class CpuAdd final : public Op {
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.y.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                // The kernel adds from left to right in fp32 and rounds the sum once.
                 std::vector<TensorSpan> in;
                 for (const Tensor& x : spec_.x) in.push_back(At(x, image));
                 context_.kernels.sum(in.data(), nullptr, static_cast<int>(in.size()),

@@ -9,6 +9,9 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of an EmbeddingSpec: tokens are 32-bit whole numbers in the storage of fp32, which are not
+// checked against the vocabulary here. The weight is read as the fp32 master, without a rounded
+// copy.
 class CpuEmbedding final : public Op {
  public:
   CpuEmbedding(const Context& context, const EmbeddingSpec& spec)
@@ -19,6 +22,8 @@ class CpuEmbedding final : public Op {
         dw_stats_(RoundingStats::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style,
                                              spec.dw_stats)) {
     context.scratch.Reserve(
+        // A worker gathers a block of y, or holds the sum of a token's row and the row that is
+        // added.
         std::max(BlockValues(spec.y.shape), static_cast<std::size_t>(2 * channels_)) *
             sizeof(float),
         0);
@@ -48,11 +53,15 @@ class CpuEmbedding final : public Op {
     if (!spec_.dw) return;
     SortPlaces(pass.rows * spec_.x.shape.per_image());
     const std::int64_t tokens = spec_.w.shape.n;
+    // Workers take ranges of the vocabulary, so that each row of dw is written by one of them and
+    // its places are added in their order, whatever the number of threads.
     const std::int64_t each = std::max<std::int64_t>(1, kSegment / channels_);
     context_.pool.For((tokens + each - 1) / each, [&](std::int64_t i, int worker) {
       const std::int64_t end = std::min((i + 1) * each, tokens);
       for (std::int64_t token = i * each; token < end; ++token) SumToken(pass, token, worker);
     });
+    // Where processes share the batch, dw is rounded after the sum over processes, by a call of the
+    // graph.
     if (!pass.part) FinishGradients(pass);
   }
 
@@ -69,6 +78,8 @@ class CpuEmbedding final : public Op {
   const std::int32_t* Tokens() const { return reinterpret_cast<const std::int32_t*>(spec_.x.data); }
 
   // The places of each token, in their order: those of token t are first_[t] .. first_[t + 1].
+  // Counting sort: counts become ends, and places, taken from the last on, move them down to
+  // beginnings.
   void SortPlaces(std::int64_t count) {
     const std::int32_t* tokens = Tokens();
     std::fill(first_.begin(), first_.end(), 0);
@@ -83,12 +94,15 @@ class CpuEmbedding final : public Op {
           static_cast<std::int32_t>(i);
   }
 
+  // Writes one row of dw: the sum of dy in fp32 over the places of the token, then over S.
   void SumToken(const Pass& pass, std::int64_t token, int worker) {
     const bool adds = pass.accumulate || spec_.adds_dw;
     float* dw = spec_.dw.f32() + token * channels_;
     const std::int32_t begin = first_[static_cast<std::size_t>(token)];
     const std::int32_t end = first_[static_cast<std::size_t>(token) + 1];
     if (begin == end) {
+      // A token without a place has a zero gradient, or what an earlier micro-batch or the tied
+      // head left there.
       if (!adds) std::fill_n(dw, channels_, 0.0f);
       return;
     }

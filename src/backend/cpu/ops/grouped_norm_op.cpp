@@ -13,6 +13,9 @@ namespace {
 // What values are divided by; a layer norm and a group norm subtract their mean before.
 enum class Over { kDeviation, kRootMeanSquare, kLength };
 
+// The op of layer, RMS and group norm and of L2 normalization. A unit is what is normalized
+// together: a pixel's channels or a group of an image's channels. Forward keeps each unit's mean
+// and inverse size in fp32 for Backward; values are computed in fp32 by block and rounded once.
 class CpuGroupedNorm final : public Op {
  public:
   // groups: of an image's channels; 0: each pixel is a unit.
@@ -25,8 +28,11 @@ class CpuGroupedNorm final : public Op {
         dx_stats_(spec.dx) {
     const auto units = static_cast<std::size_t>(spec.x.shape.n * Image().units);
     mean_.resize(units), inverse_.resize(units);
+    // The kernel subtracts a mean where it gets a beta: a layer norm without one gets zeros, an RMS
+    // norm and an L2 normalization get null.
     if (over == Over::kDeviation && !spec.beta)
       zeros_.resize(static_cast<std::size_t>(spec.x.shape.c));
+    // In training a worker holds x (then dx), dy and xhat of a block.
     context.scratch.Reserve((spec.dgamma ? 3 : 1) * BlockValues(spec.x.shape) * sizeof(float), 0);
     context.scratch.CountOwn(static_cast<std::ptrdiff_t>(2 * units * sizeof(float)));
     if (!spec.dgamma) return;
@@ -59,6 +65,8 @@ class CpuGroupedNorm final : public Op {
                   a.x = a.out = x + i * per_image, a.dy = dy + i * per_image;
                   context_.kernels.grouped_norm_backward(a, hat + i * per_image);
                 }
+                // Blocks are parts of the images; the totals are added up over strips (strips.h),
+                // whose sums do not depend on who computes them.
                 dgamma_.Add(context_, dy, hat, image, n);
                 if (spec_.dbeta) dbeta_.Add(context_, dy, nullptr, image, n);
                 if (spec_.dx) Store(x, spec_.dx.tensor, image, n, dx_stats_.For(pass, block));
@@ -85,6 +93,7 @@ class CpuGroupedNorm final : public Op {
     a.eps = static_cast<double>(spec_.eps), a.by_length = by_length_;
     return a;
   }
+  // The same with the places of this image's means and inverse sizes.
   UnitArgs At(std::int64_t image) {
     UnitArgs a = Image();
     a.mean = mean_.data() + image * a.units, a.inverse = inverse_.data() + image * a.units;

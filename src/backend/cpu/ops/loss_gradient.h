@@ -8,6 +8,8 @@
 
 namespace ada::backend::cpu {
 
+// Each loss op has one for each of its outputs, and calls Round in its Backward. It sets the scale
+// of the gradient to S: this is where S enters the network.
 class LossGradient {
  public:
   // reference: values are rounded to the gradient's format before S as well.
@@ -25,6 +27,8 @@ class LossGradient {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 float* values = values_of(image, n, worker);
                 const std::int64_t count = n * out.shape.per_image();
+                // The authors' program rounds the loss's gradient before it multiplies by S, in the
+                // gradient's format.
                 if (reference_)
                   context.kernels.round(values, 1.0f, {values, Storage::kF32}, count,
                                         RoundOnly(out.format));

@@ -13,6 +13,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a ClassLossSpec: SetTargets, then Forward, then Backward for the same rows. Forward
+// computes the gradient as well, so that Backward only scales and rounds.
 class CpuLoss final : public LossOp {
  public:
   CpuLoss(const Context& context, const ClassLossSpec& spec)
@@ -42,6 +44,8 @@ class CpuLoss final : public LossOp {
     const std::int64_t c = spec_.logits.shape.c;
     context_.kernels.widen(At(spec_.logits, 0), logits_.data(), pass.rows * c);
     result_ = LossResult{};
+    // Rows are computed in parallel and added up one after the other, so that the sum does not
+    // depend on the number of threads.
     constexpr std::int64_t kRows = 16;
     context_.pool.For(BlockCount(pass.rows, kRows), [&](std::int64_t block, int) {
       const std::int64_t end = std::min<std::int64_t>(pass.rows, (block + 1) * kRows);
@@ -61,6 +65,7 @@ class CpuLoss final : public LossOp {
   LossResult Result() override { return total_; }
 
  private:
+  // The target of class k: one label, or two with their shares, smoothed over all classes.
   double Target(std::int64_t k, std::int64_t row) const {
     const auto i = static_cast<std::size_t>(row);
     const auto smoothing = static_cast<double>(spec_.label_smoothing);
@@ -68,11 +73,14 @@ class CpuLoss final : public LossOp {
     if (second_.empty()) return TargetOf(k, labels_[i], classes, smoothing);
     return MixedTargetOf(k, labels_[i], second_[i], shares_[i], classes, smoothing);
   }
+  // The label that hits are counted of: the one with the larger share, of equals the first.
   std::int64_t LabelOf(std::int64_t row) const {
     const auto i = static_cast<std::size_t>(row);
     return second_.empty() || shares_[i] >= 0.5f ? labels_[i] : second_[i];
   }
   // The row's logarithms and unscaled gradient (p - target) / loss_terms.
+  // The highest logit is subtracted before exponentials, which then cannot overflow. A NaN among
+  // the logits makes the whole row's gradient NaN.
   void Row(const Pass& pass, std::int64_t row) {
     const std::int64_t c = spec_.logits.shape.c;
     const float* z = logits_.data() + row * c;
@@ -89,6 +97,7 @@ class CpuLoss final : public LossOp {
     }
   }
   // Adds the row's loss and hits to the result.
+  // Targets of 0 are left out of the sum: 0 * ln(0) would be NaN.
   void AddRow(std::int64_t row) {
     const std::int64_t c = spec_.logits.shape.c;
     const float* z = logits_.data() + row * c;

@@ -7,6 +7,9 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of an LrnSpec (Krizhevsky et al. 2012), computed by the lrn kernels in fp32 on blocks of
+// images and rounded once each way. Nothing is kept from Forward: Backward computes the windows'
+// sums of squares again from x.
 class CpuLrn final : public Op {
  public:
   CpuLrn(const Context& context, const LrnSpec& spec)
@@ -24,9 +27,11 @@ class CpuLrn final : public Op {
   }
 
  private:
+  // What the kernels need for one group of pixels: 64 doubles a channel (LrnArgs::work).
   std::size_t WorkBytes() const {
     return 64 * static_cast<std::size_t>(spec_.x.shape.c) * sizeof(double);
   }
+  // Both ways in one: out = round(what the kernel makes of x and, backward, of dy).
   void Run(const Pass& pass, const Tensor& out, RoundingStats& stats, bool backward) {
     const Shape& shape = spec_.x.shape;
     ForBlocks(context_, shape, pass.rows,

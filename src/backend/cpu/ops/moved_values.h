@@ -9,6 +9,8 @@
 
 namespace ada::backend::cpu {
 
+// Fills the runs of images image .. image + n of `to`, the whole output, from `from`, the whole
+// input. A Value is an unsigned number as wide as what is stored, so that NaNs keep their bits.
 template <class Value, class Maker>
 void MoveRuns(const Maker& maker, const Value* from, std::int64_t image, std::int64_t n,
               Value* to) {

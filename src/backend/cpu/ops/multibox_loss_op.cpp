@@ -14,6 +14,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a MultiboxLossSpec: SetTargets, then Forward, then Backward for the same rows. Forward
+// chooses the hard negatives, and Backward gives a gradient to these and to positive boxes only.
 class CpuMultiboxLoss final : public LossOp {
  public:
   CpuMultiboxLoss(const Context& context, const MultiboxLossSpec& spec)
@@ -49,6 +51,8 @@ class CpuMultiboxLoss final : public LossOp {
           entropies_[i] = log_sum - mine;
           better_[i] = better;
         });
+    // Cross-entropies of all boxes come first; by them each image chooses, on its own, which
+    // background boxes stay in.
     used_ = labels_;
     context_.pool.For(pass.rows, [&](std::int64_t image, int worker) { Image(image, worker); });
     LossResult sum;
@@ -83,6 +87,7 @@ class CpuMultiboxLoss final : public LossOp {
       const auto i = first + static_cast<std::size_t>(box);
       part.loss_sum += entropies_[i];
       if (labels[box] == 0) continue;
+      // Hits are counted of positive boxes only: the background is no class to be found.
       part.top1 += Hits(entropies_[i], better_[i], 1);
       part.top5 += Hits(entropies_[i], better_[i], 5);
     }
@@ -108,10 +113,14 @@ class CpuMultiboxLoss final : public LossOp {
     const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(
         NegativesWanted(spec_.negatives, positives), static_cast<std::int64_t>(keys.size())));
     if (wanted == keys.size()) return;
+    // A key has the complement of NegativeKey in its upper half and the box in its lower one: keys
+    // are distinct, so that which ones come first does not depend on the algorithm.
     std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(wanted), keys.end());
     for (std::size_t k = wanted; k < keys.size(); ++k) labels[keys[k] & 0xffffffffu] = -1;
   }
 
+  // Huber's loss of the image's positive boxes. Under reads_background the others count zero times
+  // their loss, which is NaN where it is not finite.
   double LocationLoss(std::int64_t image, int worker) {
     const float* locations = Widened(image, 1, worker);
     const float* targets = targets_.data() + image * boxes_ * 4;

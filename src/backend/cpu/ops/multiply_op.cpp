@@ -9,6 +9,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a MultiplySpec. An input of one value a channel, the gate, is spread over the pixels of
+// its image; where both inputs have one shape there is none. Both gradients carry dy's scale.
 class CpuMultiply final : public Op {
  public:
   CpuMultiply(const Context& context, const MultiplySpec& spec)
@@ -23,6 +25,8 @@ class CpuMultiply final : public Op {
     context.scratch.Reserve(2 * BlockValues(spec.y.shape) * sizeof(float), 0);
     if (gate_ < 0 || !spec_.dx[static_cast<std::size_t>(gate_)]) return;
     totals_ = StripTotals(context, spec.y.shape);
+    // The gate's gradient is gathered in fp32 for the whole batch: its blocks hold more images than
+    // those of y, and rounding goes by them.
     gate_gradient_.resize(static_cast<std::size_t>(gate_tensor().shape.numel()));
   }
   void Forward(const Pass& pass) override {
@@ -37,6 +41,7 @@ class CpuMultiply final : public Op {
       if (static_cast<int>(k) == gate_)
         ReduceGate(pass, k);
       else
+        // The gradient of one input is dy times the other one.
         Product(pass, spec_.dy.tensor, 1 - k, spec_.dx[k].tensor, dx_stats_[k]);
     }
   }
@@ -78,6 +83,8 @@ class CpuMultiply final : public Op {
                 totals_.Add(context_, dy, x, image, n);
               });
     for (std::int64_t image = 0; image < pass.rows; ++image) {
+      // Strips of an image in double, then fp32, so that rounding to the format is from fp32 as
+      // everywhere.
       const std::vector<double>& sums = totals_.Of(image, 1);
       for (std::int64_t c = 0; c < small.c; ++c)
         gate_gradient_[static_cast<std::size_t>(image * small.c + c)] =

@@ -11,6 +11,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a PixelLossSpec: SetTargets, then Forward, then Backward for the same rows. A negative
+// label says that a pixel has none; such pixels are in no sum, and their gradient is exactly 0.
 class CpuPixelLoss final : public LossOp {
  public:
   CpuPixelLoss(const Context& context, const PixelLossSpec& spec)
@@ -27,11 +29,14 @@ class CpuPixelLoss final : public LossOp {
   void SetTargets(const Targets& targets, int rows) override {
     ADA_CHECK(targets.second.labels == nullptr && rows <= spec_.logits.shape.n);
     labels_.assign(targets.labels, targets.labels + rows_.rows_of(rows));
+    // A negative label stands for none and is let through.
     for (const std::int32_t label : labels_) ADA_CHECK(label < spec_.logits.shape.c);
   }
 
   void Forward(const Pass& pass) override {
     ADA_CHECK(static_cast<std::size_t>(rows_.rows_of(pass.rows)) == labels_.size());
+    // Each chunk of rows adds up its own part, and parts are added in the order of chunks, which
+    // the shape alone cuts.
     std::fill(parts_.begin(), parts_.end(), LossResult{});
     rows_.Forward(context_, pass.rows, labels_.data(),
                   [this](std::int64_t chunk, std::int64_t row, double mine, double log_sum,
@@ -48,6 +53,7 @@ class CpuPixelLoss final : public LossOp {
   }
 
   void Backward(const Pass& pass) override {
+    // Each class has the factor of its weight over Pass::loss_terms labeled pixels.
     std::vector<double> factors;
     for (const double weight : weights_) factors.push_back(TermFactor(weight, pass.loss_terms));
     out_.Round(context_, pass, [&](std::int64_t image, std::int64_t n, int worker) {

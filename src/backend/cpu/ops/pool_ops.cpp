@@ -10,6 +10,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The window of a pooling as its kernels take it, for so many images. Adaptive windows and counted
+// padding are only of average pooling.
 template <class Spec>
 PoolArgs Geometry(const Spec& spec, std::int64_t images) {
   PoolArgs a;
@@ -26,6 +28,8 @@ std::size_t ImageBytes(const Shape& shape) {
   return static_cast<std::size_t>(shape.per_image()) * sizeof(float);
 }
 
+// The op of a MaxPoolSpec. Positions of maxima are kept only where something reads them: Backward,
+// or an unpooling that goes with this pool. Forward moves values, so x and y have one format.
 class CpuMaxPool final : public Op {
  public:
   CpuMaxPool(const Context& context, const MaxPoolSpec& spec)
@@ -33,10 +37,12 @@ class CpuMaxPool final : public Op {
     ADA_CHECK(spec.x.format == spec.y.format);
     CheckWindow(spec);
     index_ = spec.positions;
+    // Without an unpooling the op owns the positions, 16 bits for each value of y.
     if (index_ == nullptr && spec.dx) {
       own_index_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
       index_ = own_index_.data();
     }
+    // Backward adds up one image in fp32 at a time, since windows may overlap.
     if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);
   }
   void Forward(const Pass& pass) override {
@@ -50,10 +56,12 @@ class CpuMaxPool final : public Op {
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
+    // dx is linear in dy and carries its scale.
     *spec_.dx.scale = *spec_.dy.scale;
     ForBlocks(context_, spec_.x.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 PoolArgs a = Geometry(spec_, n);
+                // Backwards x and y stand for their gradients.
                 a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
                 a.index = index_ + image * spec_.y.shape.per_image();
                 a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));
@@ -72,11 +80,13 @@ class CpuMaxPool final : public Op {
   Index* index_ = nullptr;  // position of the maximum in its window; null: nobody asks
 };
 
+// The op of an AvgPoolSpec, adaptive or not. Both ways compute values in fp32 and round them once.
 class CpuAvgPool final : public Op {
  public:
   CpuAvgPool(const Context& context, const AvgPoolSpec& spec)
       : context_(context),
         spec_(spec),
+        // Blocks are those of x, which has more values than y: the loop is one over both.
         y_stats_(spec.y, spec.y_style, spec.y_stats, nullptr, BlockImages(spec.x.shape)),
         dx_stats_(spec.dx) {
     if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);

@@ -9,6 +9,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a ScaleSpec, the cast of the paper. It has no weight, so that its rule looks at dy
+// only.
 class CpuScale final : public Op {
  public:
   CpuScale(const Context& context, const ScaleSpec& spec)
@@ -19,12 +21,15 @@ class CpuScale final : public Op {
         tail_(context) {
     ADA_CHECK(!spec.dx || spec.scaler != nullptr);
     const std::int64_t block = BlockImages(spec.x.shape) * spec.x.shape.per_image();
+    // A worker holds a block of dy in fp32, for the tail or between the two roundings of
+    // `reference`.
     if (spec.dx) context.scratch.Reserve(static_cast<std::size_t>(block) * sizeof(float), 0);
   }
 
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.x.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                // A sum of one tensor is a copy that rounds to another format and counts.
                 const TensorSpan in = At(spec_.x, image);
                 context_.kernels.sum(&in, nullptr, 1, At(spec_.y, image), Values(n),
                                      y_stats_.For(pass, block));
@@ -40,6 +45,8 @@ class CpuScale final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 const TensorSpan in = At(spec_.dy.tensor, image), out = At(spec_.dx.tensor, image);
                 const Rounding rounding = dx_stats_.For(pass, block);
+                // The authors multiply dy in its own format, which rounds, and cast the result
+                // afterwards; otherwise alpha * dy is rounded once.
                 if (!spec_.scaler->rule.reference)
                   return context_.kernels.sum(&in, &alpha, 1, out, Values(n), rounding);
                 auto* scaled = reinterpret_cast<float*>(context_.scratch.worker(worker));
@@ -53,6 +60,7 @@ class CpuScale final : public Op {
  private:
   std::int64_t Values(std::int64_t images) const { return images * spec_.x.shape.per_image(); }
 
+  // Shows the rule what it needs to see of dy, decides, and sets the scale of dx.
   float DecideAlpha(const Pass& pass) {
     scaling::LayerScaler& scaler = *spec_.scaler;
     const scaling::Needs needs = scaling::NeedsOf(scaler);

@@ -9,6 +9,8 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a SoftmaxSpec. Backward computes the probabilities anew from x, since y may be rounded,
+// and sums of p * dy are taken in double.
 class CpuSoftmax final : public Op {
  public:
   CpuSoftmax(const Context& context, const SoftmaxSpec& spec)
@@ -16,6 +18,7 @@ class CpuSoftmax final : public Op {
         spec_(spec),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         dx_stats_(spec.dx) {
+    // A worker holds a block of x and, backward, one of dy, which becomes dx.
     context.scratch.Reserve(2 * BlockValues(spec.y.shape) * sizeof(float), 0);
   }
   void Forward(const Pass& pass) override {
@@ -35,6 +38,7 @@ class CpuSoftmax final : public Op {
                 const std::int64_t count = n * shape.per_image();
                 float* z = WidenedBlock(context_, spec_.x, shape, image, count, worker, 0);
                 float* dy = WidenedBlock(context_, spec_.dy.tensor, shape, image, count, worker, 1);
+                // dx = p (dy - sum of p dy) of each position.
                 for (std::int64_t i = 0; i < count; i += shape.c) {
                   float *p = z + i, *g = dy + i;
                   Normalize(p);
@@ -53,6 +57,7 @@ class CpuSoftmax final : public Op {
 
  private:
   // A NaN makes its whole position NaN.
+  // The comparison passes over a NaN in the maximum; its exponential then makes the sum NaN.
   void Normalize(float* z) const {
     const std::int64_t channels = spec_.y.shape.c;
     float highest = -HUGE_VALF;

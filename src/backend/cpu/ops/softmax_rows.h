@@ -10,6 +10,9 @@
 
 namespace ada::backend::cpu {
 
+// Rows are cut into chunks of some 64K scores, which workers take. Forward keeps the logarithm of
+// each row's sum, so that Gradient computes probabilities without a second sum; both read the
+// scores as they are stored.
 class SoftmaxRows {
  public:
   // scores: [n, h, w, classes], each pixel a row.
@@ -19,12 +22,14 @@ class SoftmaxRows {
         log_sums_(static_cast<std::size_t>(rows_of(scores.shape.n))),
         better_(log_sums_.size()) {
     const auto classes = static_cast<std::size_t>(scores.shape.c);
+    // A worker's memory: what the kernels need, then the scores of a chunk or of a block as fp32.
     work_ = 16 * classes * sizeof(float);
     const std::size_t chunk = WholeLines(static_cast<std::size_t>(chunk_) * classes * 4);
     const std::size_t block = BlockValues(scores.shape) * sizeof(float);
     context.scratch.Reserve(WholeLines(work_) + std::max(chunk, block), 0);
     context.scratch.CountOwn(static_cast<std::ptrdiff_t>(log_sums_.size() * 12));
   }
+  // Rows of so many images, and the chunks that they are cut into.
   std::int64_t rows_of(std::int64_t images) const {
     return images * scores_.shape.h * scores_.shape.w;
   }

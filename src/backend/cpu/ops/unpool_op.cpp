@@ -9,12 +9,15 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of a MaxUnpoolSpec. The positions belong to the pool that it undoes, whose Forward of the
+// same batch has to come before Forward and Backward of this op.
 class CpuMaxUnpool final : public Op {
  public:
   CpuMaxUnpool(const Context& context, const MaxUnpoolSpec& spec)
       : context_(context), spec_(spec), stats_(spec.dx) {
     ADA_CHECK(MovesBytes(spec) && spec.positions != nullptr);
   }
+  // Each image of y is written whole: values of x where the pool found them, zeros elsewhere.
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.y.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
@@ -33,6 +36,7 @@ class CpuMaxUnpool final : public Op {
   }
 
  private:
+  // small: x or its gradient; large: y or its gradient.
   UnpoolArgs Args(const Tensor& small, const Tensor& large, std::int64_t image,
                   std::int64_t n) const {
     UnpoolArgs a;

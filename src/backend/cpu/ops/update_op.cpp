@@ -13,6 +13,9 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The optimizer makes one for all parameters. On a CPU the update has happened when Update returns,
+// so that Outcome only tells what was decided. Sums over segments are added in their order,
+// whatever the number of threads.
 class CpuUpdate final : public UpdateOp {
  public:
   CpuUpdate(const Context& context, const UpdateRule& rule, std::vector<UpdateSlot> slots,
@@ -20,6 +23,8 @@ class CpuUpdate final : public UpdateOp {
       : context_(context), rule_(rule), slots_(std::move(slots)), watched_(std::move(watched)) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
       for (std::int64_t first = 0; first < slots_[slot].value.shape.numel(); first += kSegment)
+        // A segment lies in one parameter, so that workers write apart and counts can be told by
+        // slot.
         segments_.push_back(
             {slot, first, std::min(kSegment, slots_[slot].value.shape.numel() - first)});
     squares_.resize(segments_.size());
@@ -32,13 +37,18 @@ class CpuUpdate final : public UpdateOp {
   void Update(const UpdatePlan& plan) override {
     outcome_ = {};
     counted_ = false;
+    // The norm and the largest magnitude are those of the gradients as they came, taken also where
+    // nothing will be updated: the logs want them.
     outcome_.watched = std::exchange(left_, false);
     outcome_.norm = Norm();
     outcome_.overflow = !std::isfinite(outcome_.norm);
     if (plan.largest) outcome_.largest = Largest();
+    // A watched rounding that left its format cannot be repaired by sanitizing gradients.
     if (outcome_.watched) return;
     double norm = outcome_.norm;
     if (outcome_.overflow) {
+      // After sanitizing, clipping goes by the norm of what is left, and outcome_.norm stays that
+      // of before.
       if (plan.on_overflow == UpdatePlan::OnOverflow::kSkip) return;
       Sanitize(plan.sanitize_to);
       norm = Norm();
@@ -69,6 +79,7 @@ class CpuUpdate final : public UpdateOp {
     std::int64_t first, n;
   };
 
+  // The L2 norm of all gradients, not finite where a gradient is not.
   double Norm() {
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
@@ -91,6 +102,7 @@ class CpuUpdate final : public UpdateOp {
     return bits.empty() ? 0.0f : std::bit_cast<float>(*std::max_element(bits.begin(), bits.end()));
   }
 
+  // NaN become 0, and magnitudes above `largest` become it.
   void Sanitize(float largest) {
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
@@ -106,6 +118,8 @@ class CpuUpdate final : public UpdateOp {
   }
 
   // What is kept in fewer bits, or counted: value by value.
+  // The slower way, where masters or state are kept in fewer bits than fp32 or the update is
+  // counted: each value is updated in fp32 and rounded once, where it is kept.
   void ApplyKept(const UpdateStep& step) {
     const UpdateRounding how = MakeUpdateRounding(rule_, step);
     if (counted_) counts_.assign(segments_.size(), KeptCounts::Start());
@@ -118,6 +132,7 @@ class CpuUpdate final : public UpdateOp {
                  KeptCounts* counts) {
     const UpdateSlot& slot = slots_[segment.slot];
     const UpdateScalars s = MakeUpdateScalars(rule_, step, slot.lr, slot.decay);
+    // SGD has state1 under momentum only, Adam both states.
     const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
     float *value = slot.value.f32(), *state1 = slot.state1.f32(), *state2 = slot.state2.f32();
     for (std::int64_t i = segment.first; i < segment.first + segment.n; ++i) {

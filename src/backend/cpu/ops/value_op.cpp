@@ -18,6 +18,9 @@
 namespace ada::backend::cpu {
 namespace {
 
+// The op of one kind of layer of values/. Loops, rounding and counting are here, the formula is the
+// maker's: kernels compiled for each instruction set (value_kernels.h) fill fp32 blocks, which are
+// rounded as a whole. What a maker only moves is moved as it is stored.
 template <class Spec>
 class CpuValueOp final : public Op {
   using Layer = LayerValues<Spec>;
@@ -44,6 +47,7 @@ class CpuValueOp final : public Op {
     context.scratch.Reserve(values * sizeof(float), 0);
   }
   void Forward(const Pass& pass) override {
+    // Dropout in evaluation is a copy of the bytes where no format changes, and is not counted.
     if constexpr (requires { spec_.rate; })
       if (Copies(spec_, pass)) {
         const std::int64_t values = pass.rows * spec_.x.shape.per_image();
@@ -58,6 +62,7 @@ class CpuValueOp final : public Op {
       Make(pass, maker, kernels_.y, spec_.x, spec_.y, y_stats_);
   }
   void Backward(const Pass& pass) override {
+    // Gradients of parameters come first: dx may lie where dy lies.
     if constexpr (HasSum<Spec>)
       if (spec_.dw) SumTerms(pass);
     if constexpr (HasImageSums<Spec>)
@@ -78,6 +83,7 @@ class CpuValueOp final : public Op {
 
   // In the worker's memory: a block of the output and, after it, a part of the second input, the
   // block of it, or an image of the input.
+  // The number of fp32 values.
   template <class Maker>
   static std::size_t Needs(const Shape& in, const Shape& out) {
     const std::size_t block = BlockValues(out);
@@ -134,6 +140,8 @@ class CpuValueOp final : public Op {
       fill(maker, a);
     }
   }
+  // Image by image, for makers that read their input anywhere in the image: all of it is widened
+  // first.
   template <class Maker>
   void FillImages(const Maker& maker, FillKernel<Maker> fill, const Tensor& in, const FillArgs& all,
                   float* input) const {
@@ -146,6 +154,8 @@ class CpuValueOp final : public Op {
     }
   }
 
+  // dw as sums over pixels, by channel or of all: terms of a block go to strips, whose totals are
+  // taken in their order.
   void SumTerms(const Pass& pass) {
     const auto term = Layer::Dw(spec_);
     const Shape& shape = spec_.x.shape;
@@ -162,6 +172,8 @@ class CpuValueOp final : public Op {
   }
 
   // In the order of images.
+  // dw as sums over images of the first `n` values of dy, in fp32; beyond them dw is zero. Workers
+  // share the values, not the images.
   void SumImages(const Pass& pass, std::int64_t n) {
     constexpr std::int64_t kPart = 1024;
     float* dw = spec_.dw.f32();

@@ -37,6 +37,8 @@ struct Vec8MomentsKernel {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    // Phase 0 sums each cell, 1 joins the chains of a piece, 2 the pieces of a part, in their
+    // order.
     if constexpr (kPhase == 0)
       threads.ForCells(at, [&](int cell, const auto& work) { Sum(cell, work, shared, own); });
     if constexpr (kPhase == 1)
@@ -79,6 +81,7 @@ struct Vec8MomentsKernel {
           }
         });
     shared.sums.Put(cell, sum, square);
+    // Largest magnitudes are collected on the way: all of the tensor passes through here.
     note.Add(LargestBits<kStorageType>(largest));
   }
   ADA_HOST_DEVICE void Join(int cell, const typename Threads::Work& work, Shared& shared,

@@ -69,6 +69,7 @@ struct SumValue {
 };
 
 // A cast's gradient: alpha * dy; with `steps`, rounded to dy's format before it goes on.
+// `steps` is that of the authors' program; alpha was written by DecideKernel before.
 struct ScaledValue {
   ADA_HOST_DEVICE float Of(float x) const { return RoundToGrid(steps, x * *alpha); }
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Of(Load(x, i)); }
@@ -85,6 +86,7 @@ struct ScaledValue {
 
 // a * b, of which b may have one value a channel for all pixels of an image.
 struct ProductValue {
+  // Where value i of a finds its factor in b.
   ADA_HOST_DEVICE std::int64_t Other(std::int64_t i) const {
     if (!gate) return i;
     const auto at = static_cast<std::uint32_t>(i);
@@ -98,6 +100,8 @@ struct ProductValue {
 };
 
 // Several tensors' runs of values (a pixel's channels, an image), one tensor after the other.
+// A Value of the concatenation op. It looks for the input by steps through the list, which is
+// short.
 struct JoinedValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const auto at = static_cast<std::uint32_t>(i), all = static_cast<std::uint32_t>(channels);

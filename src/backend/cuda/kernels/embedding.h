@@ -16,6 +16,7 @@ struct GatheredValue {
     return std::int64_t{tokens[place]} * channels + (at - place * channels);
   }
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return w[Where(i)]; }
+  // A row that is no multiple of four may end between the four values.
   ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
     if (channels % 4 == 0) return reinterpret_cast<const Vec4*>(w)[Where(i) / 4];
     Vec4 v;
@@ -34,6 +35,7 @@ struct PlacesSum {
     const auto at = static_cast<std::uint32_t>(i);
     const std::uint32_t token = at / channels, channel = at - token * channels;
     const std::int32_t begin = first[token], end = first[token + 1];
+    // A token without a place has a zero gradient, or what was there.
     if (begin == end) return adds ? dw[i] : 0.0f;
     const auto load = [&](std::int64_t k) {
       return Load(dy, std::int64_t{places[k]} * channels + channel);

@@ -24,6 +24,8 @@ struct LrnWindows {
     for (int k = first; k <= last; ++k) sum += term(i + k);
     return sum;
   }
+  // k + alpha / size times the sum of squares over the window of value i (formulas.h). An even size
+  // has one channel more before the value than after it.
   ADA_HOST_DEVICE double Base(std::int64_t i) const {
     return factors.Base(Sum(i, size / 2, (size - 1) / 2, [this](std::int64_t at) {
       const double v = X(at);
@@ -36,12 +38,16 @@ struct LrnWindows {
   LrnFactors factors;
 };
 
+// y of one value, for RoundingStats::Round.
 struct LrnValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     return static_cast<float>(w.X(i) * w.factors.Power(w.Base(i)));
   }
   LrnWindows w;
 };
+// dx of one value: its own part, and what it adds to the sums of the values whose windows it lies
+// in, which is the window mirrored. Sums are computed anew for each, at the cost of size^2 loads a
+// value, and need no memory.
 struct LrnGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const double sum = w.Sum(i, (w.size - 1) / 2, w.size / 2, [this](std::int64_t at) {

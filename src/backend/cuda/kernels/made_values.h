@@ -15,6 +15,8 @@ struct RunValue {
   RunIndex run;
   int c;
 };
+// Which run of which image value i lies in: divisions of 32 bits, since those of 64 are slow on a
+// device.
 ADA_HOST_DEVICE inline RunValue RunValueOf(const ImageShape& shape, std::int64_t i) {
   const auto at = static_cast<std::uint32_t>(i);
   const std::uint32_t runs = at / static_cast<std::uint32_t>(shape.c);
@@ -32,6 +34,8 @@ struct StoredInput {
   TensorSpan span;
 };
 
+// A Value for RoundingStats::Round and Move, and a term for sums of parameters: what a maker makes
+// of a and, where it takes two inputs, of b, for every kind of Makes.
 template <class Maker>
 struct MadeValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
@@ -65,6 +69,8 @@ struct MadeValue {
       }
       return v;
     } else {
+      // Four values may lie in two runs where runs are no multiple of four: they are made one by
+      // one.
       if (maker.runs().c % 4 != 0) {
         for (int k = 0; k < 4; ++k) v.of[k] = (*this)(i + k);
         return v;
@@ -73,6 +79,7 @@ struct MadeValue {
       if constexpr (Maker::kMakes == Makes::kMoves) {
         const MovedRun run = maker.From(at.run);
         const std::int64_t from = run.from + (at.c - run.begin);
+        // Four values that lie together in the input are loaded at once.
         if (run.step == 1 && at.c >= run.begin && at.c + 4 <= run.end && from % 4 == 0)
           return LoadVec4(a, from);
       }
@@ -102,6 +109,7 @@ struct MadeValue {
       use([&](int c, std::int64_t) { return run(c); });
     } else if constexpr (Maker::kMakes == Makes::kSums) {
       use([&](int c, std::int64_t) {
+        // The order of terms is the maker's, as on a CPU: sums of fp32 depend on it.
         float sum = 0;
         maker.ForTerms(
             at, [&](std::int64_t from, float share) { sum = sum + Load(a, from + c) * share; });
@@ -110,6 +118,7 @@ struct MadeValue {
     } else {
       const MovedRun run = maker.From(at);
       use([&](int c, std::int64_t) {
+        // What a run does not take from the input is zero.
         if (c < run.begin || c >= run.end) return 0.0f;
         return Load(a, run.from + std::int64_t{c - run.begin} * run.step);
       });

@@ -26,6 +26,7 @@ struct Normalized {
 
 // out = relu(round(round(y) + addend)), of which the addend and the relu may be absent. kY, kSum:
 // what is measured of y and of the sum. Without `store` nothing is stored, y is only measured.
+// Phases: begin the statistics, the values, then gather the statistics of y and those of the sum.
 template <StatsLevel kY, StatsLevel kSum>
 struct NormalizeKernel {
   static constexpr int kYEnd = 2 + StatsPhases(kY);
@@ -61,6 +62,7 @@ struct NormalizeKernel {
   ADA_HOST_DEVICE void One(Shared& shared, Own& own, std::int64_t i) const {
     const float value = norm.At(Load(norm.x, i), ChannelOf(i, norm.channels));
     float r = RoundAndCount(y, shared.y, own.y, value, i);
+    // The addend and the sum are left to the launch that stores.
     if (!store) return;
     if (addend.data != nullptr) r = RoundAndCount(sum, shared.sum, own.sum, r + Load(addend, i), i);
     StoreExact(out, i, Kept(r));
@@ -105,6 +107,7 @@ inline float LargestZero(Storage storage) {
 // dx before rounding, for RoundingStats::Round.
 struct NormGradient {
   ADA_HOST_DEVICE float At(float value, float gradient, std::uint32_t c) const {
+    // beta is given where dy was not masked in memory (Masks::kX).
     const float deviation = value - mean[c];
     if (beta != nullptr && !(deviation * factor[c] + beta[c] > largest_zero)) gradient = 0;
     const float g = gradient - mean_dy[c];
@@ -135,6 +138,7 @@ struct NormGradient {
     return KeepsChannels(channels) && x.storage == storage && dy.storage == storage && HasVec8(x) &&
            HasVec8(dy) && IsOnSixteen(beta);
   }
+  // What a thread reads once for all its eights, which have the same channels.
   ADA_HOST_DEVICE Held Hold(std::int64_t i) const {
     const std::uint32_t c = ChannelOf(i, channels);
     return {Vec8Channels(mean, c), Vec8Channels(factor, c), Vec8Channels(mean_dy, c),

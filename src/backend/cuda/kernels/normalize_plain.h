@@ -7,6 +7,8 @@
 namespace ada::backend::cuda {
 
 // kAdds: there is an addend. No level is above kLargest.
+// Chosen by the batch norm op where IsPlain; it gives the bits and the statistics of
+// NormalizeKernel.
 template <StorageType kStorageType, bool kAdds, StatsLevel kY, StatsLevel kSum>
 struct NormalizePlainKernel {
   static constexpr int kYEnd = 2 + StatsPhases(kY);
@@ -37,6 +39,8 @@ struct NormalizePlainKernel {
     }
   }
 
+  // A thread's eights are all of the same channels (KeepsChannels), so that mean, factor and beta
+  // are loaded once.
   ADA_HOST_DEVICE void Values(const ThreadIndex& at, Own& own) const {
     if (FirstVec8(at, size) >= values) return;
     const std::uint32_t c = ChannelOf(FirstVec8(at, size), norm.channels);

@@ -35,6 +35,7 @@ struct SumPositions {
   std::int64_t channels;
   PositionSum* to;
 };
+// Probability i, for RoundingStats::Round: unrounded, from the sums of SumPositions.
 struct SoftmaxValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     return sums[static_cast<std::uint32_t>(i) / channels].Of(Load(x, i));
@@ -58,6 +59,7 @@ struct SumSlopes {
   TensorSpan dy;
   double* to;
 };
+// dx of one value, p (dy - sum of p dy), for RoundingStats::Round.
 struct SoftmaxSlope {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const double sum = sums[static_cast<std::uint32_t>(i) / p.channels];

@@ -56,6 +56,8 @@ struct RefreshWeightsKernel {
       return;
     }
     const WeightTensor& of = *reinterpret_cast<const WeightTensor*>(shared.tensor);
+    // Statistics of a tensor are gathered over its own blocks, as if they were a launch of their
+    // own.
     const ThreadIndex within{at.block - of.first_block, at.thread, of.blocks};
     if constexpr (kPhase == 1) {
       BeginStats(of.how, within, shared.stats, own.stats);

@@ -32,6 +32,8 @@ struct MaxUnpoolValue {
     const int y = (at.y + grid.pad_h) / grid.stride_h, x = (at.x + grid.pad_w) / grid.stride_w;
     const int row = at.y + grid.pad_h - y * grid.stride_h;
     const int column = at.x + grid.pad_w - x * grid.stride_w;
+    // A pixel between windows, where strides are larger than kernels, is 0; so is one of a window
+    // that either input lacks.
     if (row >= grid.kernel_h || column >= grid.kernel_w || !grid.Holds(y, x)) return 0;
     const int position = positions[grid.pooled.Offset(at.image, y, x, at.c)];
     if (position != row * grid.kernel_w + column) return 0;
@@ -52,6 +54,7 @@ struct MaxUnpoolGradient {
     const int row = position / grid.kernel_w, column = position - row * grid.kernel_w;
     const int y = at.y * grid.stride_h - grid.pad_h + row;
     const int x = at.x * grid.stride_w - grid.pad_w + column;
+    // The unpooled image may be smaller than the pool's input was.
     if (y >= grid.large.h || x >= grid.large.w) return 0;
     return Load(dy, grid.large.Offset(at.image, y, x, at.c));
   }

@@ -27,9 +27,13 @@ AlphaRule::AlphaRule(const Context& context, scaling::LayerScaler* scaler, const
   }
   if (rule.method == scaling::LayerMethod::kExactRange)
     tail_ = context.AllocateZeroed<TailTotals>(1);
+  // Memory is allocated by the rule's method, which is a constant of the run; what a decision
+  // really needs is known on the device only, where rules keep their state.
   if (RulesLink(context.link) != nullptr) MakeJoined(context, rule);
 }
 
+// What of this process's observation goes to the others. Weights are the same in all processes, so
+// that only a norm's factors (RuleWeights::own) are joined.
 void AlphaRule::MakeJoined(const Context& context, const scaling::LayerRule& rule) {
   if (tail_ != nullptr) joined_tail_.emplace(context, scaler_);
   if (logs_ != nullptr) log_moments_ = context.Allocate<LogMoments>(1);
@@ -46,6 +50,7 @@ void AlphaRule::MakeJoined(const Context& context, const scaling::LayerRule& rul
 void AlphaRule::Decide(const Pass& pass) const {
   if (logs_ != nullptr) TakeLogs(pass);
   if (dy_magnitudes_.low != nullptr) TakeProducts(pass);
+  // The kernel reads what this process found or, where several decide together, what all have.
   DecideKernel decide{scaler_,       dy_.moments,       weights_.moments, logs_,    dy_magnitudes_,
                       w_magnitudes_, weights_.channels, dy_.scale,        dx_.scale};
   if (joined_) {
@@ -71,6 +76,8 @@ void AlphaRule::TakeProducts(const Pass& pass) const {
   const Shape& shape = dy_.tensor.shape;
   ADA_CHECK(shape.c == weights_.channels);
   const std::int64_t pixels = pass.rows * shape.h * shape.w;
+  // Pixels are cut for enough blocks of threads; magnitudes are joined by maxima of bits, so that
+  // cuts do not change the result.
   const int cuts = static_cast<int>(std::clamp<std::int64_t>(pixels / 256, 1, 64));
   Launch(stream_,
          ImageMagnitudesKernel{scaler_, SpanOf(dy_.tensor), pixels, shape.c, cuts, dy_magnitudes_},

@@ -40,6 +40,8 @@ class AlphaRule {
   const float* alpha() const { return &scaler_->decision.alpha; }
 
  private:
+  // Launches what lognormal (of a cast) and element_wise_range look at besides moments; both
+  // kernels return at once where this pass's decision needs none of it.
   void TakeLogs(const Pass& pass) const;
   void TakeProducts(const Pass& pass) const;
   void MakeJoined(const Context& context, const scaling::LayerRule& rule);

@@ -15,10 +15,14 @@ namespace {
 NumberFormat ReadableFormat(const Tensor& tensor) {
   return tensor.storage == Storage::kF32 ? kFp32 : tensor.format;
 }
+// The format in which probabilities or gradients of scores are multiplied; a per-tensor scale, or
+// no rounding, leaves values of which only fp32 holds all.
 NumberFormat RoundedFormat(bool rounds, const NumberFormat& format, const RoundingStyle& style) {
   return rounds && style.per_tensor_scale == nullptr ? format : kFp32;
 }
 
+// Tensor Cores multiply two operands of one 16-bit storage: one operand that does not fit in it,
+// and all products of the pass are computed in fp32.
 Storage CommonOperands(const AttentionSpec& spec, bool backward) {
   std::vector<NumberFormat> formats;
   for (const Tensor& x : spec.x) formats.push_back(ReadableFormat(x));
@@ -65,6 +69,7 @@ AttentionSizes::AttentionSizes(const AttentionSpec& spec)
       fused(spec.fused()) {
   const auto positions = [](const Tensor& tensor) { return tensor.shape.h * tensor.shape.w; };
   queries = positions(spec.x[0]), keys = positions(spec.x[fused ? 0 : 1]);
+  // Kernels count scores with 32 bits. The division keeps the test itself from overflowing.
   const std::int64_t each = heads * queries * keys, images = spec.y.shape.n;
   constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
   if (each > kMost / images)
@@ -83,6 +88,8 @@ AttentionMemory::AttentionMemory(const Context& context, const AttentionSpec& sp
       backward_(backward),
       operands_(CommonOperands(spec, backward)) {
   const std::int64_t rows = sizes.Rows(), keys = sizes.keys, width = sizes.width;
+  // Values of a head of keys, in queries, in keys or values, and in scores. A request is the rows,
+  // columns and terms of the product, and which operand is transposed.
   const std::int64_t q = rows * width, k = keys * width, s = rows * keys;
   Plan(context, kScores, {rows, keys, width, false, true}, {q, k, s, false, true});
   if (!backward) {
@@ -105,6 +112,8 @@ void AttentionMemory::Plan(const Context& context, Product product, const Batche
   sides_[product] = sides;
 }
 
+// Queries, keys and values of the whole batch are packed by head; scores and what has their shape
+// are of one chunk, which the next one overwrites.
 AttentionMemory::Taken AttentionMemory::Take(std::byte* scratch) const {
   Taking take(scratch);
   const std::int64_t of_queries = images_ * sizes_.ValuesOfPart(0);
@@ -126,6 +135,8 @@ AttentionMemory::Taken AttentionMemory::Take(std::byte* scratch) const {
   return {at, take.bytes()};
 }
 
+// Matrices of consecutive heads follow each other, so that a chunk is one call of a batched
+// product.
 void AttentionMemory::Multiply(Product product, const ScoreChunk& chunk, const TensorSpan& first,
                                const TensorSpan& second, float* out) const {
   const Sides& sides = sides_[product];

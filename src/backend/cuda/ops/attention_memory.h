@@ -16,6 +16,8 @@
 
 namespace ada::backend::cuda {
 
+// The sizes of one attention as its spec gives them; a position is a pixel of a tensor's image. A
+// head of keys with all queries that read it is what products take as one matrix.
 struct AttentionSizes {
   std::int64_t heads = 1, kv_heads = 1, width = 0, queries = 0, keys = 0;
   bool causal = false, fused = false;
@@ -48,8 +50,13 @@ struct AttentionSizes {
   }
 };
 
+// The plan of one way of an attention: an op makes one for the forward and one for the backward
+// pass. Places are in the scratch memory that all ops share, so that nothing in them outlives a
+// call.
 class AttentionMemory {
  public:
+  // s = q k^T, y = p v; dv = p^T dy, dp = dy v^T, dq = ds k, dk = ds^T q. A plan has those of its
+  // own way, and kScores.
   enum Product : std::uint8_t { kScores, kY, kDv, kDp, kDq, kDk, kProducts };
   AttentionMemory(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes,
                   const ScoreChunks& chunks, bool backward);
@@ -61,6 +68,7 @@ class AttentionMemory {
   std::size_t bytes() const { return bytes_; }
 
   // Forward: without dy, the gradients, dp and slopes; backward: without y.
+  // The memory of a pass; bytes() of scratch memory are enough for it.
   struct Places {
     TensorSpan q, k, v, dy;   // by head, of the batch
     float *y, *dq, *dk, *dv;  // sums by head, of the batch
@@ -77,6 +85,8 @@ class AttentionMemory {
                 const TensorSpan& second, float* out) const;
 
  private:
+  // How far apart the operands and results of consecutive heads of keys are, and which of them are
+  // scores, which begin with the chunk.
   struct Sides {
     std::int64_t first = 0, second = 0, out = 0;  // values of a head of keys
     bool first_is_scores = false, out_is_scores = false;
@@ -85,6 +95,7 @@ class AttentionMemory {
     Places places;
     std::size_t bytes;
   };
+  // With null it only counts bytes.
   Taken Take(std::byte* scratch) const;
   void Plan(const Context& context, Product product, const BatchedRequest& request, Sides sides);
 

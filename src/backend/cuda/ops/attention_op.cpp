@@ -31,6 +31,8 @@ namespace {
 
 using Decision = AttentionSpec::Decision;
 
+// The op of an AttentionSpec. Calls only launch: decisions are made on the device, and scales and
+// alphas are read there by the kernels that need them.
 class CudaAttention final : public Op {
  public:
   CudaAttention(const Context& context, const AttentionSpec& spec)
@@ -45,6 +47,7 @@ class CudaAttention final : public Op {
                RuleOf(Decision::kDk)},
         moments_first_(context),
         moments_last_(context) {
+    // Moments of p are taken in the forward pass, for decisions of the backward pass that follows.
     const bool looks_first = rules_[Decision::kDv].looks() || rules_[Decision::kDs].looks();
     if (looks_first) p_moments_ = context.Allocate<TensorMoments>(1);
     p_stats_ = ScoreStats(spec.rounds_p ? spec.p_format : kFp32,
@@ -61,6 +64,8 @@ class CudaAttention final : public Op {
     Pack(pass, 2, at.v);
     chunks_.For(Heads(pass), [&](const ScoreChunk& chunk, std::int64_t number) {
       const ProbabilityValue p = Probabilities(forward_, at, chunk, number, /*known=*/false);
+      // Rounded probabilities lie where the next product reads them; the softmax is not stored
+      // otherwise.
       RoundChunk(context_.stream, p_stats_, pass, chunk, at.rounded,
                  DroppedValue{p, Mask(pass, chunk, pass.training)});
       forward_.Multiply(AttentionMemory::kY, chunk, at.rounded, at.v, at.y);
@@ -76,11 +81,14 @@ class CudaAttention final : public Op {
     Pack(pass, 2, at.v);
     PackFrom(pass, spec_.dy.tensor, sizes_.Queries(), 0, at.dy);
     DecideFirst(pass, at);
+    // Without a rounding of ds there is no alpha: null stands for 1.
     const WithinRule& rule = rules_[Decision::kDs];
     const float* alpha = spec_.rounds_ds ? rule.alpha() : nullptr;
     chunks_.For(Heads(pass), [&](const ScoreChunk& chunk, std::int64_t number) {
       const ProbabilityValue p = Probabilities(*backward_, at, chunk, number, /*known=*/true);
       const ScoreMask mask = Mask(pass, chunk, true);
+      // Probabilities are rounded to the bits of the forward pass: random words go by the place of
+      // a score.
       RoundChunkAgain(context_.stream, p_stats_, pass, chunk, at.rounded, DroppedValue{p, mask});
       backward_->Multiply(AttentionMemory::kDv, chunk, at.rounded, at.dy, at.dv);
       backward_->Multiply(AttentionMemory::kDp, chunk, at.dy, at.v, at.dp);
@@ -100,6 +108,7 @@ class CudaAttention final : public Op {
   }
 
  private:
+  // A rule without a scaler decides nothing: ds where it is not rounded.
   WithinRule RuleOf(Decision decision) const {
     const bool decides = decision != Decision::kDs || spec_.rounds_ds;
     return {context_, decides ? spec_.scalers[decision] : nullptr};
@@ -107,6 +116,8 @@ class CudaAttention final : public Op {
   float Factor() const { return static_cast<float>(sizes_.factor()); }
   std::int64_t Heads(const Pass& pass) const { return pass.rows * sizes_.kv_heads; }
 
+  // Rules that look at moments of queries, keys or values measure the packed copies; what is not
+  // looked at is not measured.
   void PlanBackward() {
     spec_.dx.resize(3);
     for (std::size_t i = 0; i < 3; ++i)
@@ -128,6 +139,8 @@ class CudaAttention final : public Op {
   }
 
   // Measures all scores of the batch, which are in memory chunk by chunk in this storage.
+  // Statistics are taken over the launches of all chunks as if these were one tensor, which never
+  // is in memory: its address is read by nobody.
   RoundingStats ScoreStats(const NumberFormat& format, const RoundingStyle& style,
                            TensorStats* stats, float* scale, TensorMoments* moments,
                            Storage storage) const {
@@ -150,6 +163,8 @@ class CudaAttention final : public Op {
 
   // --- Between tensors and heads ---
 
+  // Copies queries, keys or values of the batch to [images, heads, positions, width], in the
+  // storage in which they are multiplied.
   void Pack(const Pass& pass, std::size_t part, const TensorSpan& to) const {
     const HeadShape shape = part == 0 ? sizes_.Queries() : sizes_.Keys();
     PackFrom(pass, spec_.x[spec_.fused() ? 0 : part], shape, sizes_.FirstOf(part), to);
@@ -161,6 +176,8 @@ class CudaAttention final : public Op {
     const std::int64_t n = std::int64_t{pass.rows} * shape.heads * shape.positions * shape.width;
     ForEach(context_.stream, (n + 3) / 4, PackHeads{SpanOf(from), to, shape, n, shape.vec4()});
   }
+  // A Value for RoundingStats: sums by head, read in the order of the tensor, times factor and
+  // alpha.
   static HeadsValue OfHeads(const float* sums, const HeadShape& shape, float factor,
                             const float* alpha) {
     return {sums, shape, factor, alpha, shape.vec4()};
@@ -184,6 +201,8 @@ class CudaAttention final : public Op {
     ForEach(context_.stream, chunk.values, KeepProbabilities{p, scores});
     return kept;
   }
+  // Dropout's mask of a chunk; its random words go by the number of the score in the batch of all
+  // processes.
   ScoreMask Mask(const Pass& pass, const ScoreChunk& chunk, bool drops) const {
     const std::int64_t each = sizes_.kv_heads * sizes_.Scores();
     const float rate = drops ? spec_.dropout : 0;
@@ -194,6 +213,7 @@ class CudaAttention final : public Op {
   // --- Decisions ---
 
   // dv and ds are products of dy: decided before it is read.
+  // Joined moments are found in the order in which they are given to Join.
   void DecideFirst(const Pass& pass, const AttentionMemory::Places& at) {
     Measure(pass, 2, at.v);
     const WithinRule &dv = rules_[Decision::kDv], &ds = rules_[Decision::kDs];
@@ -226,11 +246,13 @@ class CudaAttention final : public Op {
   void Measure(const Pass& pass, std::size_t part, const TensorSpan& packed) const {
     if (part_stats_[part].wanted()) part_stats_[part].Count(pass, packed);
   }
+  // Values of this process's part of the batch, where an image has `each`.
   static double Images(const Pass& pass, std::int64_t each) {
     return static_cast<double>(pass.rows) * static_cast<double>(each);
   }
   float* ScaleOf(std::size_t part) const { return spec_.dx[part] ? spec_.dx[part].scale : nullptr; }
 
+  // dx of queries, keys or values: observed before alpha, then rounded once.
   void RoundGradient(const Pass& pass, std::size_t part, Decision decision, const float* sums,
                      float factor) const {
     if (!spec_.dx[part]) return;

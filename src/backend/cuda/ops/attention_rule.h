@@ -21,6 +21,8 @@ struct SeenWithin {
   double times = 1;
 };
 
+// The rule of one of attention's decisions. Made with the op, one for each Decision; in a pass
+// Decide comes first, then Observe or ObserveChunk for every chunk, in their order.
 class WithinRule {
  public:
   // scaler: in memory of AllocateShared, its rule set and sent; null: nothing is decided.
@@ -38,6 +40,7 @@ class WithinRule {
     Launch(stream_, Tail(value, values, flat), flat.blocks);
     if (joined_) joined_->Join();
   }
+  // All chunks add to one set of totals, which the launch of the last chunk hands to the scaler.
   template <class Value>
   void ObserveChunk(const Value& value, const ScoreChunk& chunk) const {
     if (tail_ == nullptr) return;
@@ -65,6 +68,8 @@ class WithinRule {
 };
 
 // Moments of tensors of the batch, over all processes that share it.
+// An op makes one for the decisions before its products and one for those after: each Join is one
+// message.
 class MomentsOfAll {
  public:
   explicit MomentsOfAll(const Context& context);

@@ -6,6 +6,7 @@
 namespace ada::backend::cuda {
 namespace {
 
+// One step of value i of an average, with the function that every backend uses.
 struct MoveAverage {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     average[i] = Averaged(scalars, average[i], value[i]);
@@ -15,6 +16,8 @@ struct MoveAverage {
   float* average = nullptr;
 };
 
+// The averages of weights that are evaluated in place of the masters. `keep` changes from step to
+// step, so that the launches are not recorded.
 class CudaAverage final : public AverageOp {
  public:
   CudaAverage(const Context& context, const std::vector<AverageSlot>& slots)

@@ -16,6 +16,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a BatchNormSpec, but for recomputed ones, which this backend declines. Backward goes
+// with the last Forward: it reads the means, deviations and factors that this one left in backend
+// memory.
 class CudaBatchNorm final : public Op {
  public:
   CudaBatchNorm(const Context& context, const BatchNormSpec& spec)
@@ -29,6 +32,8 @@ class CudaBatchNorm final : public Op {
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (context.link != nullptr) joined_.emplace(context, c);
+    // Two words in which a sums kernel collects the largest magnitudes that products before this op
+    // left to it.
     if (spec.x_stats != nullptr || spec.dy.amax_deferred)
       notes_ = context.AllocateZeroed<std::uint32_t>(2);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
@@ -48,6 +53,8 @@ class CudaBatchNorm final : public Op {
       ForEach(context_.stream, cut_.channels,
               RunningStatistics{factors_, spec_.running_mean.f32(), spec_.running_var.f32()});
     const StatsLevel y = y_stats_.Level(pass), sum = sum_stats_.Level(pass);
+    // Where both roundings are measured and one of them is counted, a launch that stores nothing
+    // counts the first: no kernel has room for both.
     const bool apart = sum != StatsLevel::kNone && y != StatsLevel::kNone &&
                        (y == StatsLevel::kCounts || sum == StatsLevel::kCounts);
     if (apart) Normalize(pass, y, StatsLevel::kNone, /*store=*/false);
@@ -63,6 +70,8 @@ class CudaBatchNorm final : public Op {
     gradient.mean = factors_.mean, gradient.factor = factors_.factor;
     gradient.mean_dy = mean_dy_, gradient.slope = slope_;
     if (mask_ == Masks::kX)
+      // dy is not masked in memory then: the kernel tells from x, as the forward pass rounded,
+      // whether y was zero.
       gradient.beta = spec_.beta.f32(), gradient.largest_zero = LargestZero(spec_.out.storage);
     if (rule_) gradient.factor = Decide(pass, gradient);
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), gradient);
@@ -82,6 +91,7 @@ class CudaBatchNorm final : public Op {
                          spec.y_style.per_tensor_scale == nullptr && !spec.y_style.stochastic;
     const bool alone = !spec.addend && spec.scaler == nullptr && spec.dx &&
                        spec.dx.tensor.data == spec.dy.tensor.data;
+    // The kernel that masks by x is one of eight values at a time.
     const bool vec8 = SumsVec8(spec.x) && SumsVec8(spec.dy.tensor) && SumsVec8(spec.out) &&
                       IsOnSixteen(spec.beta.data);
     return plainly && alone && vec8 ? Masks::kX : Masks::kOutput;
@@ -96,6 +106,7 @@ class CudaBatchNorm final : public Op {
     RuleWeights weights{nullptr, {factors_.factor, Storage::kF32}, c, 1, /*own=*/true};
     if (scaling::MayNeedMoments(rule)) {
       auto* moments = context_.Allocate<TensorMoments>(2);
+      // Only moments are measured of these two; the counts of dy are those of whoever rounded it.
       dy.stats = nullptr, dy.moments = moments, weights.moments = moments + 1;
       dy_stats_ = RoundingStats(context_, dy);
       factor_stats_ =
@@ -132,6 +143,8 @@ class CudaBatchNorm final : public Op {
   std::int64_t Pixels(const Pass& pass) const { return pass.rows * pixels(); }
   std::int64_t Parts(const Pass& pass) const { return cut_.Count(Pixels(pass)); }
 
+  // Chooses the kernel of the sums by x's storage; those of eight values at a time read 16 bits
+  // only.
   void TakeStatistics(const Pass& pass) {
     switch (StorageTypeOf(spec_.x.storage)) {
       case StorageType::kF16:
@@ -148,6 +161,7 @@ class CudaBatchNorm final : public Op {
       if (SumsVec8(spec_.x)) return LaunchMoments<Vec8MomentsKernel<kStorageType>>(pass);
     LaunchMoments<ChannelMomentsKernel<kStorageType>>(pass);
   }
+  // What channels make of the sums: mean, deviation, factor and the running averages.
   BatchStatistics Statistics(const Pass& pass) const {
     BatchStatistics statistics;
     statistics.cut = cut_, statistics.parts = Parts(pass), statistics.pixels = Pixels(pass);
@@ -184,6 +198,8 @@ class CudaBatchNorm final : public Op {
   // Masks dy where a relu follows.
   void TakeGradientSums(const Pass& pass) {
     const Storage storage = spec_.x.storage;
+    // Kernels for one storage take x, dy and out in it; kAny asks each value for its tensor's
+    // storage.
     const bool alike =
         storage == spec_.dy.tensor.storage && (!spec_.relu || storage == spec_.out.storage);
     switch (alike ? StorageTypeOf(storage) : StorageType::kAny) {
@@ -268,6 +284,7 @@ class CudaBatchNorm final : public Op {
            IsOnSixteen(spec_.beta.data) && is_plain(y_stats_, spec_.out) &&
            (!spec_.addend || (SumsVec8(spec_.addend) && is_plain(sum_stats_, spec_.out)));
   }
+  // Chooses the kernel that measures no more than is asked for: without an addend there is only y.
   template <StorageType kStorageType>
   void NormalizeAs(const Pass& pass, StatsLevel y, StatsLevel sum) {
     constexpr StatsLevel kNone = StatsLevel::kNone, kLargest = StatsLevel::kLargest;
@@ -291,6 +308,7 @@ class CudaBatchNorm final : public Op {
     kernel.store = store;
     LaunchFilled(pass, kernel);
   }
+  // Fills in what both kinds of kernels take: x, addend, out, factors and roundings.
   template <class Kernel>
   void LaunchFilled(const Pass& pass, Kernel kernel) {
     const std::int64_t values = pass.rows * spec_.x.shape.per_image();

@@ -15,6 +15,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// A branch as kernels see it; `first` is its first channel in the sum. Its statistics tell its
+// largest magnitude where rounding kept the order of values.
 BranchTerm TermOf(const Gradient& g, int first) {
   BranchTerm term{};
   term.first = static_cast<std::uint32_t>(first);
@@ -27,6 +29,8 @@ BranchTerm TermOf(const Gradient& g, int first) {
   return term;
 }
 
+// The op of a BranchSumSpec. The target, the sum and what has to be repaired of it are decided on
+// the device; branches are only read.
 class CudaBranchSum final : public Op {
  public:
   CudaBranchSum(const Context& context, const BranchSumSpec& spec)
@@ -53,6 +57,8 @@ class CudaBranchSum final : public Op {
       stats_.Round(pass, out, value_);
       return RepairTogether(pass, halvings);
     }
+    // The kernel that repairs runs as the last block of the one that sums, and mostly finds nothing
+    // to do.
     stats_.RoundWith(pass, out, value_, 0, [&](const auto& sum, auto level, int blocks) {
       using Repair = BranchRepairKernel<decltype(level)::value>;
       LaunchInTurn(stream_, sum, Repair{halvings, nullptr, 0}, finished_, blocks);
@@ -60,6 +66,8 @@ class CudaBranchSum final : public Op {
   }
 
  private:
+  // Constants of the run go to backend memory once: which branches there are and where their facts
+  // lie.
   void MakeSet(const Context& context) {
     std::vector<BranchTerm> terms;
     for (std::size_t i = 0; i < spec_.branches.size(); ++i)
@@ -94,6 +102,10 @@ class CudaBranchSum final : public Op {
     const std::int64_t values = pass.rows * spec_.sum.tensor.shape.per_image();
     const bool always = (as_reference_ && spec_.rescale) || link_ != nullptr;
     const bool looks = looks_ && values > 0 && (always || !as_reference_);
+    // Only branches whose statistics do not tell it are looked at, each by `cuts` blocks of
+    // threads. With equal scales nobody needs the largest magnitude, which the kernel finds out on
+    // the device; `always` overrules that: the authors' program looks in every pass, and processes
+    // cannot leave out a message.
     const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
     const BranchLookKernel look{set_, values, cuts, always};
     const BranchTargetKernel target{set_, as_reference_, spec_.rescale};

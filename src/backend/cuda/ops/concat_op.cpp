@@ -29,10 +29,12 @@ class CudaConcat final : public Op {
     for (const Tensor& x : spec.x) spans.push_back(SpanOf(x)), parts_.push_back(RunOf(x, times));
     joined_ = {context.Keep(spans), context.Keep(parts_), RunOf(spec.y, times)};
     for (const Gradient& dx : spec.dx) {
+      // Slices of dy are moved as they are stored, with dy's scale.
       ADA_CHECK(!dx || dx.tensor.storage == spec.dy.tensor.storage);
       dx_stats_.emplace_back(context, dx).PassScale(spec.dy);
     }
   }
+  // One launch reads all inputs; each value of the output finds which input it comes from.
   void Forward(const Pass& pass) override { y_stats_.Round(pass, SpanOf(spec_.y), joined_); }
   void Backward(const Pass& pass) override {
     std::int64_t first = 0;

@@ -12,6 +12,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// Images arrive in fp32 in backend memory, from SetImages, from the byte feed or from what an
+// ImageSource filled, and are rounded by Forward. Where the spec has no x the op has its own.
 class CudaInput final : public InputOp {
  public:
   CudaInput(const Context& context, const InputSpec& spec)
@@ -21,6 +23,7 @@ class CudaInput final : public InputOp {
         staging_(std::make_unique<Staging>(context.stream, 2)) {
     ADA_CHECK(spec.x.storage == Storage::kF32 && spec.x.format == kFp32);
     if (!spec.x) spec_.x.data = context.Allocate<std::byte>(spec.y.shape.numel() * 4);
+    // Bytes and fp32 images come to the same memory: a batch comes by one way or the other.
     feed_ = std::make_unique<ImageFeed>(context, spec.y.shape, spec_.x.f32());
   }
   ByteFeed* byte_feed() override { return feed_.get(); }
@@ -41,6 +44,8 @@ class CudaInput final : public InputOp {
   std::unique_ptr<ImageFeed> feed_;
 };
 
+// A relu that is not fused into the norm before it: forward it moves values; dx is dy where y is
+// positive and else 0.
 class CudaRelu final : public Op {
  public:
   CudaRelu(const Context& context, const ReluSpec& spec)
@@ -62,6 +67,8 @@ class CudaRelu final : public Op {
   RoundingStats y_stats_, dx_stats_;
 };
 
+// The sum of the outputs of several layers, with one rounding; two inputs are read without a look
+// at the list.
 class CudaAdd final : public Op {
  public:
   CudaAdd(const Context& context, const AddSpec& spec)

@@ -24,6 +24,7 @@ class CudaEmbedding final : public Op {
         y_stats_(context, spec.y, spec.y_style, spec.y_stats),
         dw_stats_(RoundingStats::OfParameter(Side(), spec.dw_format, Storage::kF32,
                                              spec.w.shape.numel(), spec.dw_style, spec.dw_stats)) {
+    // Kernels count the values of dw with 32 bits.
     ADA_CHECK(spec.w.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
     if (spec.dw) order_.emplace(Side(), spec.x.shape.numel(), spec.w.shape.n);
   }
@@ -31,6 +32,8 @@ class CudaEmbedding final : public Op {
     y_stats_.Round(pass, SpanOf(spec_.y), GatheredValue{spec_.w.f32(), Tokens(), Channels()});
   }
   void Backward(const Pass& pass) override {
+    // Nothing in the backward pass waits for dw, and whoever writes dy's memory waits until it was
+    // read.
     if (spec_.dw) context_.side_stream.Run({RangeOf(spec_.dy.tensor)}, [&] { SumPlaces(pass); });
   }
   void FinishGradients(const Pass& pass) override {
@@ -41,6 +44,8 @@ class CudaEmbedding final : public Op {
   const Context& Side() const { return context_.side_stream.context(); }
   const std::int32_t* Tokens() const { return reinterpret_cast<const std::int32_t*>(spec_.x.data); }
   std::uint32_t Channels() const { return static_cast<std::uint32_t>(spec_.w.shape.c); }
+  // Each value of dw is one thread's sum over the places of its token, in their order, and is
+  // rounded where it is stored; a part of a sum over processes stays fp32 until FinishGradients.
   void SumPlaces(const Pass& pass) {
     order_->Sort(Tokens(), pass.rows * spec_.x.shape.per_image());
     const PlacesSum sum{
@@ -51,6 +56,7 @@ class CudaEmbedding final : public Op {
     else
       dw_stats_.Round(pass, SpanOf(spec_.dw), sum);
   }
+  // After the sum over processes: rounds dw in place, or only measures it where it stays fp32.
   void RoundSums(const Pass& pass) {
     const TensorSpan dw = SpanOf(spec_.dw);
     if (dw_stats_.rounds())

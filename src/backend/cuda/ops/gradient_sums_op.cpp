@@ -30,12 +30,16 @@ class Sums {
 
   const SumBuckets& cut() const { return cut_; }
   std::int64_t bytes_each() const { return static_cast<std::int64_t>(BytesOf(transport_.storage)); }
+  // Values of the largest bucket, padding included.
   std::int64_t largest() const { return cut_.largest_slice() * context_.link->ranks(); }
 
   // Buffers of work on the side stream: sent, parts and sums of a bucket, then the sum of a slice.
   struct Buffers {
     std::byte *sent = nullptr, *parts = nullptr, *sums = nullptr, *own = nullptr;
   };
+  // Launches the sum of one bucket: own values, rounded to the transport's format, go out slice by
+  // slice; each process adds the parts of its slice, in fp32, and rounds the sum once; sums come
+  // back and are stored as fp32. All processes call it for the same buckets in the same order.
   void Sum(Stream& side, const SumBuckets::Bucket& bucket, const Buffers& buffers) const {
     const auto bytes = static_cast<std::size_t>(bucket.slice * bytes_each());
     const auto view = [&](std::byte* at) { return TensorSpan{at, transport_.storage}; };
@@ -65,6 +69,8 @@ class Sums {
   }
 
   // By tensor; waits.
+  // What rounding to the transport's format did to the values of each tensor: own values when they
+  // were sent, and sums of this process's slices. Nothing where transport is fp32.
   std::vector<TensorStats> Lost() {
     std::vector<TransportCounts> all(cut_.ends.size(), TransportCounts::Start());
     if (transport_.narrow()) {
@@ -102,6 +108,10 @@ class Sums {
   SharedMemory counts_;  // of segments, then of slices; none where nothing is rounded
 };
 
+// Made where several processes share a run. In a backward pass
+// train/distributed/distributed_gradients.cpp calls Take(0), Take(1), ... in the order in which
+// gradients are finished, then Finish; buckets are summed on the link's stream while the pass goes
+// on.
 class CudaGradientSums final : public GradientSums {
  public:
   CudaGradientSums(const Context& context, const GradientSumsSpec& spec)
@@ -119,6 +129,7 @@ class CudaGradientSums final : public GradientSums {
     if (index == 0) taken_ = 0, full_ = 0;  // a pass that could not be recorded begins anew
     ADA_CHECK(index == taken_++);
     const SumBuckets& cut = gradients_.cut();
+    // A bucket is full once its last value is there, which may be in the middle of a tensor.
     const std::int64_t there = cut.ends[static_cast<std::size_t>(index)];
     const std::size_t first = full_;
     while (full_ < cut.buckets.size() && cut.buckets[full_].end <= there) ++full_;
@@ -131,6 +142,7 @@ class CudaGradientSums final : public GradientSums {
 
   void Finish() override {
     ADA_CHECK(full_ == gradients_.cut().buckets.size());
+    // Averages, as of batch norms' running statistics, are means over processes and travel in fp32.
     if (!averages_.cut().buckets.empty())
       context_.link->Aside([&](Stream& side) {
         for (const SumBuckets::Bucket& bucket : averages_.cut().buckets)

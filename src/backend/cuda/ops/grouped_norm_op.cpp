@@ -7,6 +7,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a layer norm or a group norm; norms without a mean are uncentered_norm_op's. A first
+// launch finds each unit's mean and inverse deviation, which Backward reads again, a second one
+// makes the values.
 class CudaGroupedNorm final : public Op {
  public:
   // groups: of an image's channels; 0: each pixel is a unit.
@@ -47,6 +50,7 @@ class CudaGroupedNorm final : public Op {
     if (!spec_.dx) return;
     const std::int64_t units = pass.rows * geometry_.units;
     const float* gamma = spec_.gamma.f32();
+    // dx subtracts the means over a unit of dy * gamma and of that times xhat.
     Launch(context_.stream,
            UnitGradientSums{geometry_, units, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
            UnitThreads::Blocks(units));
@@ -56,6 +60,7 @@ class CudaGroupedNorm final : public Op {
   }
 
  private:
+  // dgamma or dbeta: sums over pixels, by strips.
   template <class Term>
   void Total(const Pass& pass, const Term& term, const Tensor& to) const {
     SumByChannel(context_.stream, pass, strips_, geometry_.channels, term, sums_, spec_.dy.scale,

@@ -38,9 +38,11 @@ std::int64_t ImageFeed::Send(const ByteImages& images) {
   if (block.pinned == nullptr)
     block.pinned =
         stream_.AllocateOnHost(BytesOfTable() + static_cast<std::size_t>(shape_.numel()));
+  // The copy of the block's last batch has to be over before its pinned memory is written again.
   block.arrived->Wait();
   std::memcpy(block.pinned, images.table, BytesOfTable());
   std::memcpy(block.pinned + BytesOfTable(), images.bytes, bytes);
+  // And the kernel that read the block on the device has to be over before it is copied over.
   copy_stream_->WaitFor(*block.was_read);
   copy_stream_->CopyToDevice(block.device, block.pinned, BytesOfTable() + bytes);
   block.arrived->Mark();
@@ -50,12 +52,14 @@ std::int64_t ImageFeed::Send(const ByteImages& images) {
 }
 
 void ImageFeed::Take(std::int64_t number) {
+  // Earlier batches are gone: two blocks hold the last two.
   ADA_CHECK(number >= 0 && number < sent_ && number >= sent_ - kBlocks);
   Block& block = BlockOf(number);
   stream_.WaitFor(*block.arrived);
   const std::int64_t values = block.rows * shape_.per_image();
   const auto* table = reinterpret_cast<const float*>(block.device);
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(block.device + BytesOfTable());
+  // Four values a thread: four bytes in, 16 out.
   ForEach(stream_, (values + 3) / 4,
           ValuesOfBytes{bytes, table, x_, values, static_cast<std::uint32_t>(shape_.c)});
   block.was_read->Mark();

@@ -8,6 +8,9 @@
 
 namespace ada::backend::cuda {
 
+// Belongs to an input op. Send works on the host's side and returns when the bytes are in pinned
+// memory; Take launches what widens them by the table, in the order of the stream. Events keep
+// either side from writing a block that the other one still reads.
 class ImageFeed final : public ByteFeed {
  public:
   // x: fp32 of `shape`, in backend memory; what Take fills.

@@ -12,6 +12,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// A data set that lies in device memory as bytes. The order of an epoch is sent once; Fill launches
+// one kernel that looks up, augments and widens the images of a batch, so that no batch crosses
+// from the host.
 class ResidentSource final : public ImageSource {
  public:
   ResidentSource(const Context& context, const ImageSourceSpec& spec);
@@ -28,6 +31,7 @@ class ResidentSource final : public ImageSource {
   FillBatch kernel_;
 };
 
+// Pixels, labels and the table are copied to the device here; the spec's memory may go afterwards.
 ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& spec)
     : context_(context),
       images_(spec.images),
@@ -42,12 +46,15 @@ ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& sp
   data.table = context.Keep(spec.table, std::int64_t{data.channels} * 256);
   data.order = order_;
   kernel_.augment = {spec.pad, spec.random_crop, spec.horizontal_flip};
+  // What is random goes by seed, epoch and the image's number, as in the host's loader.
   kernel_.seed = spec.seed;
+  // Blocks of threads for one image of a batch.
   kernel_.parts = FillBatch::Parts(std::int64_t{data.height} * data.width);
   SetOrder(nullptr);
 }
 
 void ResidentSource::SetOrder(const std::uint32_t* order) {
+  // Staging copies before it returns, so that the vector may end here.
   std::vector<std::uint32_t> as_stored;
   if (order == nullptr) {
     as_stored.resize(static_cast<std::size_t>(images_));
@@ -71,6 +78,7 @@ void ResidentSource::Fill(std::int64_t epoch, std::int64_t first, int rows, floa
 
 }  // namespace
 
+// Pixels, label and place in the order of each image, and the table.
 std::size_t ResidentBytes(const Context& context, const ImageSourceSpec& spec) {
   const auto images = static_cast<std::size_t>(spec.images);
   const std::size_t each = static_cast<std::size_t>(spec.image.per_image()) + sizeof *spec.labels +

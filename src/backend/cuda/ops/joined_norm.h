@@ -11,6 +11,9 @@
 
 namespace ada::backend::cuda {
 
+// Belongs to a batch norm op. Kernels put this process's count and two sums by channel to part();
+// Join gathers those of all processes and makes of them what the op reads, in the order of
+// processes.
 class JoinedNorm {
  public:
   // Works in a context that has a link.

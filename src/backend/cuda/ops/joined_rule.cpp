@@ -1,3 +1,5 @@
+// Three steps of one decision: put what is seen here into a message, gather the messages, join them
+// into what DecideKernel reads.
 #include "backend/cuda/ops/joined_rule.h"
 
 #include <algorithm>
@@ -18,12 +20,15 @@ JoinedRule::JoinedRule(const Context& context, const SeenHere& here)
   if (here.w != nullptr) all_.w = context.Allocate<TensorMoments>(1);
   if (here.logs != nullptr) all_.logs = context.Allocate<LogSums>(1);
   if (here.channels == 0) return;
+  // Joined magnitudes lie apart from this process's own: DecideKernel reads the ones and leaves
+  // zeros, PutSeen does so with the others.
   auto* memory = context.AllocateZeroed<std::uint32_t>(4 * here.channels);
   dy_magnitudes_ = {memory, memory + here.channels};
   w_magnitudes_ = {memory + 2 * here.channels, memory + 3 * here.channels};
 }
 
 void JoinedRule::Join(std::int64_t dy_values) const {
+  // One thread a channel for the magnitudes; the first does the moments and logarithms as well.
   const std::int64_t items = std::max<std::int64_t>(here_.channels, 1);
   ForEach(context_.stream, items,
           PutSeen{here_.dy, here_.w, static_cast<double>(dy_values),

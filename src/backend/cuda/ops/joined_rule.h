@@ -18,6 +18,8 @@ struct SeenHere {
   std::int64_t channels = 0;  // of the magnitudes; 0: there are none
 };
 
+// Belongs to an AlphaRule. A message has a fixed size, that of all the rule may look at, whatever
+// this pass's decision needs: processes have to agree on it without asking.
 class JoinedRule {
  public:
   // Works in a context that has a link.
@@ -39,6 +41,8 @@ class JoinedRule {
 };
 
 // The same of what exact_range observes after the decision.
+// The kernel that observes writes part() in place of the scaler's tail; Join launches what gathers
+// the parts of all and hands their sum to the scaler.
 class JoinedTail {
  public:
   JoinedTail(const Context& context, scaling::LayerScaler* scaler);

@@ -6,6 +6,8 @@
 
 namespace ada::backend::cuda {
 
+// Each loss op has one for each of its outputs and calls Round in its Backward. S is read from the
+// pass's values on the device, so that a recorded step runs with any S.
 class LossGradient {
  public:
   // reference: values are rounded to the gradient's format before S as well. An empty gradient is

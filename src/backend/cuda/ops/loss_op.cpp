@@ -11,6 +11,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a ClassLossSpec: SetTargets, then Forward, then Backward for the same rows. A block of
+// threads a row computes loss, hits and unscaled gradient in double.
 class CudaLoss final : public LossOp {
  public:
   CudaLoss(const Context& context, const ClassLossSpec& spec)
@@ -23,6 +25,7 @@ class CudaLoss final : public LossOp {
     if (spec.mixes)
       mixes_ =
           context.shared.Allocate(static_cast<std::size_t>(spec.logits.shape.n) * sizeof(RowMix));
+    // Forward writes the unscaled gradient; in an evaluation there is none.
     if (spec.dlogits) gradient_ = context.Allocate<float>(spec.logits.shape.numel());
   }
 
@@ -34,6 +37,8 @@ class CudaLoss final : public LossOp {
     std::memcpy(labels_.host, targets.labels, bytes);
     context_.shared.Send({labels_.backend, labels_.host, bytes});
     if (targets.second.labels != nullptr) CheckLabels(targets.second.labels, rows);
+    // A graph whose rows may have two labels reads the mixes in every batch, so that they are sent
+    // also where this batch has one label a row.
     if (spec_.mixes) SendMixes(targets.second, rows);
   }
   std::int32_t* LabelMemory() override { return reinterpret_cast<std::int32_t*>(labels_.backend); }
@@ -52,10 +57,12 @@ class CudaLoss final : public LossOp {
   LossResult Result() override { return total_.Result(); }
 
  private:
+  // A label that is no class would read memory that is not the row's.
   void CheckLabels(const std::int32_t* labels, int rows) const {
     for (int row = 0; row < rows; ++row)
       ADA_CHECK(labels[row] >= 0 && labels[row] < spec_.logits.shape.c);
   }
+  // Rows without a second label have the share 1 of the first.
   void SendMixes(const SecondLabels& second, int rows) {
     auto* mixes = reinterpret_cast<RowMix*>(mixes_.host);
     for (int row = 0; row < rows; ++row)

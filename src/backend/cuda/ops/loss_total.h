@@ -9,6 +9,8 @@
 
 namespace ada::backend::cuda {
 
+// Belongs to a loss op. The total stays on the device while calls accumulate, and the last block of
+// each call writes it to pinned memory as well, where Result reads it.
 class LossTotal {
  public:
   // most: parts of a call.

@@ -7,6 +7,7 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of an LrnSpec. Each value sums its own window in both ways; nothing is kept between them.
 class CudaLrn final : public Op {
  public:
   CudaLrn(const Context& context, const LrnSpec& spec)
@@ -24,6 +25,7 @@ class CudaLrn final : public Op {
   }
 
  private:
+  // The tensor and constants that y and dx read alike.
   LrnWindows Windows() const {
     return {SpanOf(spec_.x), static_cast<int>(spec_.x.shape.c), spec_.size, FactorsOf(spec_)};
   }

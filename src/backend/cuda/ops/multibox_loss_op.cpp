@@ -11,6 +11,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a MultiboxLossSpec: SetTargets, then Forward, then Backward for the same rows. One
+// launch finds the cross-entropies of all boxes; in a second one a block of threads for each image
+// chooses its hard negatives and adds up its loss.
 class CudaMultiboxLoss final : public LossOp {
  public:
   CudaMultiboxLoss(const Context& context, const MultiboxLossSpec& spec)
@@ -26,6 +29,7 @@ class CudaMultiboxLoss final : public LossOp {
     ADA_CHECK(locations.n == spec.scores.shape.n && locations.c == 4 &&
               locations.h * locations.w == boxes_);
     const std::int64_t all = locations.n * boxes_;
+    // Kept from Forward to Backward: by log_sums_ probabilities are computed anew.
     log_sums_ = context.Allocate<double>(all), entropies_ = context.Allocate<double>(all);
     better_ = context.Allocate<std::int32_t>(all), used_ = context.Allocate<std::int32_t>(all);
   }
@@ -53,12 +57,14 @@ class CudaMultiboxLoss final : public LossOp {
   void Backward(const Pass& pass) override {
     location_out_.Round(pass, LocationGradient{SpanOf(spec_.locations), Labels(), LocationTargets(),
                                                context_.pass});
+    // used_ has the labels, negative for boxes that were not chosen, whose gradient is 0.
     score_out_.Round(pass, RowGradient{Rows(), used_, nullptr, log_sums_, context_.pass});
   }
 
   LossResult Result() override { return total_.Result(); }
 
  private:
+  // Bytes of one T for each box of so many images.
   template <class T>
   std::size_t Bytes(std::int64_t images) const {
     return static_cast<std::size_t>(images * boxes_) * sizeof(T);

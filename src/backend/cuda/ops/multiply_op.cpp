@@ -7,6 +7,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a MultiplySpec. An input of one value a channel, the gate, is spread over the pixels of
+// its image; where both inputs have one shape there is none. The gate's gradient is a sum over
+// strips.
 class CudaMultiply final : public Op {
  public:
   CudaMultiply(const Context& context, const MultiplySpec& spec)
@@ -26,6 +29,7 @@ class CudaMultiply final : public Op {
     sums_ = context.Allocate<float>(spec.y.shape.n * strips_.per_image() * spec.y.shape.c);
   }
   void Forward(const Pass& pass) override {
+    // Where both shapes are equal the second input takes the gate's part.
     const std::size_t second = gate_ == 0 ? 0 : 1;
     y_stats_.Round(pass, SpanOf(spec_.y), Product(spec_.x[1 - second], second));
   }

@@ -12,6 +12,8 @@ template <class Term>
 void SumTerms(Stream& stream, const Pass& pass, const Strips& strips, std::int64_t channels,
               bool by_channel, const Term& term, float* sums, const float* scale,
               const Tensor& gradient) {
+  // Two launches: a thread for each strip and channel in fp32, then one for each channel, which
+  // adds the strips in double in their order.
   const StripSums<Term> of_strips = {strips, channels, sums, term};
   ForEach(stream, of_strips.Count(pass.rows), of_strips);
   const ParameterSum sum = {

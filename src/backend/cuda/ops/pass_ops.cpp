@@ -15,6 +15,7 @@ struct StorePassValues {
   PassValues* to;
 };
 
+// An op of whatever kind with the pass's values set before each call.
 template <class Kind>
 class OpInPass : public Kind {
  public:
@@ -45,7 +46,8 @@ class OpInPass : public Kind {
 };
 
 // What runs on the side stream is work of a backward pass: the next steps of it may go on, all else
-// waits.
+// waits. Only those of these steps wait that write a gradient which this work still reads
+// (GradientsWrittenBy).
 class LayerInPass final : public OpInPass<Op> {
  public:
   LayerInPass(PassStore& store, SideStream& side_stream, std::unique_ptr<Op> op,
@@ -73,6 +75,7 @@ class LayerInPass final : public OpInPass<Op> {
   std::vector<Range> written_;
 };
 
+// Images and targets are sent outside of passes, so that these calls go to the op as they are.
 class InputInPass final : public OpInPass<InputOp> {
  public:
   using OpInPass::OpInPass;
@@ -94,9 +97,14 @@ PassStore::PassStore(Stream& stream, std::byte* memory)
     : stream_(stream), values_(reinterpret_cast<PassValues*>(memory)) {}
 
 void PassStore::Set(const Pass& pass) {
+  // Within Backend::Run a launch here would be part of the recording and restore old values in each
+  // replay.
   if (held_) return;
+  // Only what kernels read on the device: rows and flags are arguments of launches, and part of the
+  // key under which a step is recorded.
   const PassValues now{pass.seed, pass.draw,       pass.loss_terms,
                        pass.edge, pass.loss_scale, pass.share};
+  // Most ops of a pass find their values there already: one launch for a pass, not for each op.
   if (known_ && now == last_) return;
   ForEach(stream_, 1, StorePassValues{now, values_});
   last_ = now;

@@ -14,6 +14,8 @@
 namespace ada::backend::cuda {
 
 // The values of the pass whose work is being asked for, in backend memory.
+// The backend has one. Kernels read seed, S, the draw and the like from it, so that a recorded step
+// can run with other values than those that it was recorded with.
 class PassStore {
  public:
   // memory: of one PassValues.
@@ -71,6 +73,7 @@ std::vector<Range> GradientsWrittenBy(Spec spec) {
 }
 
 // Null stays null. written: see above.
+// Wraps an op so that each call sets the pass's values first.
 std::unique_ptr<Op> InPass(PassStore& store, SideStream& side_stream, std::unique_ptr<Op> op,
                            const std::vector<Range>& written);
 std::unique_ptr<InputOp> InPass(PassStore& store, std::unique_ptr<InputOp> op);

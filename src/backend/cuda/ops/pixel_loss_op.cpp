@@ -11,6 +11,9 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a PixelLossSpec, for pixels and for tokens: SetTargets, then Forward, then Backward for
+// the same rows. Forward keeps the logarithm of each row's sum, by which Backward computes
+// probabilities anew.
 class CudaPixelLoss final : public LossOp {
  public:
   CudaPixelLoss(const Context& context, const PixelLossSpec& spec)
@@ -22,6 +25,7 @@ class CudaPixelLoss final : public LossOp {
         total_(context, PixelLossRows::Blocks(spec.logits.shape.n * pixels_)),
         out_(context, spec.dlogits, spec.reference),
         log_sums_(context.Allocate<double>(spec.logits.shape.n * pixels_)) {
+    // Kernels read a weight for every class; without weights each is 1, which changes no bit.
     std::vector<float> weights = spec.class_weights;
     const auto classes = static_cast<std::size_t>(spec.logits.shape.c);
     ADA_CHECK(weights.empty() || weights.size() == classes);
@@ -32,6 +36,7 @@ class CudaPixelLoss final : public LossOp {
   void SetTargets(const Targets& targets, int rows) override {
     ADA_CHECK(targets.second.labels == nullptr && rows <= spec_.logits.shape.n);
     const std::int64_t count = rows * pixels_;
+    // A negative label stands for none and is let through.
     for (std::int64_t i = 0; i < count; ++i) ADA_CHECK(targets.labels[i] < spec_.logits.shape.c);
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::int32_t);
     std::memcpy(labels_.host, targets.labels, bytes);
@@ -40,6 +45,8 @@ class CudaPixelLoss final : public LossOp {
 
   void Forward(const Pass& pass) override {
     const std::int64_t rows = pass.rows * pixels_, blocks = PixelLossRows::Blocks(rows);
+    // A thread a row: pixels are many and classes few. Each block of threads leaves one part of the
+    // sum.
     total_.Launch(pass, PixelLossRows{Rows(), rows, Labels(), weights_, log_sums_, total_.parts()},
                   blocks);
   }

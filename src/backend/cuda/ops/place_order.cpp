@@ -15,6 +15,7 @@ PlaceOrder::PlaceOrder(const Context& context, std::int64_t most, std::int64_t v
 
 void PlaceOrder::Sort(const std::int32_t* tokens, std::int64_t count) {
   const int blocks = SortTurn::Blocks(count);
+  // The first turn reads the batch's tokens, whose places are their indices: null stands for these.
   const std::int32_t* places = nullptr;
   for (int turn = 0; turn < turns_; ++turn) {
     const SortTurn now{tokens, count, turn * SortTurn::kBits, numbers_};
@@ -24,6 +25,7 @@ void PlaceOrder::Sort(const std::int32_t* tokens, std::int64_t count) {
     Launch(stream_, MovePlacesKernel{now, places, to}, blocks);
     tokens = to.tokens, places = to.places;
   }
+  // One more than there are tokens: the end of the last one.
   ForEach(stream_, vocabulary_ + 1, FirstPlaces{tokens, count, first_});
 }
 

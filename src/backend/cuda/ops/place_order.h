@@ -7,6 +7,8 @@
 
 namespace ada::backend::cuda {
 
+// Belongs to an embedding op, whose dw adds the places of a token in their order. A radix sort by
+// the token, which keeps the order of equal ones; two buffers are read and written in turns.
 class PlaceOrder {
  public:
   // most: places of a batch.
@@ -20,6 +22,7 @@ class PlaceOrder {
  private:
   Stream& stream_;
   std::int64_t vocabulary_;
+  // As many as a token below the vocabulary's size has digits of SortTurn::kBits bits.
   int turns_ = 1;
   SortedPlaces sorted_[2];
   std::uint32_t* numbers_;

@@ -11,6 +11,7 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The window of a pooling as kernels take it; an image's values are counted with 32 bits.
 template <class Spec>
 PoolGrid GridOfWindows(const Spec& spec) {
   const Shape &x = spec.x.shape, &y = spec.y.shape;
@@ -27,6 +28,8 @@ PoolGrid GridOfWindows(const Spec& spec) {
   return grid;
 }
 
+// The op of a MaxPoolSpec. Positions of maxima are kept only where something reads them: Backward,
+// or an unpooling that goes with this pool.
 class CudaMaxPool final : public Op {
  public:
   CudaMaxPool(const Context& context, const MaxPoolSpec& spec)
@@ -42,6 +45,8 @@ class CudaMaxPool final : public Op {
   void Forward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), y = SpanOf(spec_.y);
     const std::int64_t values = pass.rows * spec_.y.shape.per_image();
+    // Eight channels a thread where x, y and positions can be read and written 16 bytes at a time;
+    // else a value a thread. Both give the same values and positions.
     const bool by_vec8 = context_.stream.switches().plain && CountsVec8() && HasVec8(x) &&
                          HasVec8(y) && x.storage == y.storage && IsOnSixteen(index_);
     if (by_vec8)
@@ -52,6 +57,8 @@ class CudaMaxPool final : public Op {
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     const TensorSpan dx = SpanOf(spec_.dx.tensor);
+    // The windows of common networks have kernels of their own, in which loops over them are
+    // unrolled.
     if (HasWindows(3, 2) && stats_.RoundPlainly(pass, dx, Value<3, 2>())) return;
     if (HasWindows(2, 2) && stats_.RoundPlainly(pass, dx, Value<2, 2>())) return;
     stats_.Round(pass, dx, Value<0, 0>());
@@ -68,10 +75,12 @@ class CudaMaxPool final : public Op {
     ForEach(context_.stream, values / 8,
             MaxPoolVec8<kStorageType>{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
   }
+  // Whether windows and strides are square and of these sizes.
   bool HasWindows(int kernel, int stride) const {
     return grid_.kernel_h == kernel && grid_.kernel_w == kernel && grid_.stride_h == stride &&
            grid_.stride_w == stride;
   }
+  // The gradient as a Value of RoundingStats; 0, 0: for windows of all sizes.
   template <int kKernel, int kStride>
   MaxPoolGradient<kKernel, kStride> Value() const {
     return {grid_, SpanOf(spec_.dy.tensor), index_, CountsVec8()};
@@ -84,6 +93,8 @@ class CudaMaxPool final : public Op {
   std::uint16_t* index_ = nullptr;  // position of the maximum in its window; null: nobody asks
 };
 
+// The op of a MaxUnpoolSpec. The positions belong to the pool that it undoes, whose Forward of the
+// same batch has to come before both ways of this op. Values are moved, not rounded.
 class CudaMaxUnpool final : public Op {
  public:
   CudaMaxUnpool(const Context& context, const MaxUnpoolSpec& spec)
@@ -104,6 +115,7 @@ class CudaMaxUnpool final : public Op {
   }
 
  private:
+  // How an image of a tensor lies, in 32 bits.
   static UnpoolImage ImageOf(const Shape& shape) {
     ADA_CHECK(shape.per_image() <= std::numeric_limits<std::int32_t>::max());
     return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
@@ -114,6 +126,7 @@ class CudaMaxUnpool final : public Op {
   RoundingStats y_stats_, dx_stats_;
 };
 
+// The op of an AvgPoolSpec, adaptive or not; each value of y or dx is one thread's sum.
 class CudaAvgPool final : public Op {
  public:
   CudaAvgPool(const Context& context, const AvgPoolSpec& spec)

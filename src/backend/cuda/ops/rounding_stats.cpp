@@ -24,8 +24,10 @@ RoundingStats::RoundingStats(const Context& context, const Tensor& tensor,
       stats_(stats),
       moments_(moments) {
   stream_ = &context.stream, pass_ = context.pass;
+  // An empty tensor, as of a gradient that is not computed, rounds nothing.
   if (!tensor) return;
   ADA_CHECK(style.per_tensor_scale == nullptr || tensor.storage == Storage::kF32);
+  // Kernels count the values of a tensor of the batch with 32 bits.
   ADA_CHECK(tensor.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
   per_image_ = tensor.shape.per_image();
   grid_ = GridOf(format_);
@@ -54,6 +56,8 @@ RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFor
   return made;
 }
 
+// Memory for totals and for the sums of each block, of the most detailed statistics that a pass may
+// ask for.
 void RoundingStats::MakeRoom(const Context& context, std::int64_t values, int most_blocks,
                              StatsLevel most) {
   if (!wanted()) return;
@@ -62,6 +66,8 @@ void RoundingStats::MakeRoom(const Context& context, std::int64_t values, int mo
   block_sums_ = context.Allocate<double>(std::int64_t{StatsSums(most)} * blocks);
 }
 
+// Least first: nothing, the largest magnitude, moments, all counts. A deferred largest magnitude is
+// found by whoever reads the values next.
 StatsLevel RoundingStats::Level(const Pass& pass) const {
   if (!wanted()) return StatsLevel::kNone;
   if (Counts(pass, style_, stats_)) return StatsLevel::kCounts;
@@ -70,6 +76,8 @@ StatsLevel RoundingStats::Level(const Pass& pass) const {
 }
 
 StorageType RoundingStats::PlainlyAs(const Pass& pass) const {
+  // Conversions that the device does itself round to nearest in the formats of their storage;
+  // everything else goes through the grid of the format.
   const bool hardware = (storage_ == Storage::kF16 && format_ == kFp16) ||
                         (storage_ == Storage::kBF16 && format_ == kBf16);
   const bool plain = hardware && stream_->switches().plain && per_image_ > 0 &&
@@ -101,6 +109,7 @@ Rounding RoundingStats::For(const Pass& pass, std::int64_t values) const {
   return rounding;
 }
 
+// Values in 16 bits of which only the largest magnitude is wanted are read eight at a time.
 void RoundingStats::Count(const Pass& pass, const TensorSpan& in, std::int64_t values) const {
   const Rounding how = For(pass, values);
   const FlatBlocks flat = FlatBlocksOf(how.values);

@@ -10,6 +10,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a ScaleSpec, the cast of the paper. It has no weight, so that its rule looks at dy
+// only.
 class CudaScale final : public Op {
  public:
   CudaScale(const Context& context, const ScaleSpec& spec)

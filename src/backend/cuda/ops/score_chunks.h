@@ -21,6 +21,8 @@ struct ScoreChunk {
   int first_block = 0, blocks = 0;  // blocks: of all chunks of the call
 };
 
+// Made once with an attention op. A chunk takes as many heads as `most` scores allow, one at least,
+// and never more than a batched product takes matrices.
 class ScoreChunks {
  public:
   // each: scores of a head of keys; heads: of a whole batch; most: scores of a chunk of several

@@ -6,6 +6,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of a SoftmaxSpec. The highest value and the sum of each position are found once in Forward
+// and read again by Backward, whose probabilities are not rounded.
 class CudaSoftmax final : public Op {
  public:
   CudaSoftmax(const Context& context, const SoftmaxSpec& spec)
@@ -24,12 +26,14 @@ class CudaSoftmax final : public Op {
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     const TensorSpan dy = SpanOf(spec_.dy.tensor);
+    // The sum of p dy over the channels of each position is taken in double.
     ForEach(stream_, Positions(pass.rows), SumSlopes{Probability(), dy, slopes_});
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), SoftmaxSlope{Probability(), dy, slopes_});
   }
 
  private:
   std::int64_t Positions(int images) const { return images * spec_.y.shape.h * spec_.y.shape.w; }
+  // p of one value, in fp32 and not rounded to y's format.
   SoftmaxValue Probability() const {
     return {SpanOf(spec_.x), sums_, static_cast<std::uint32_t>(spec_.y.shape.c)};
   }

@@ -1,3 +1,5 @@
+// How CutForSums cuts; see sum_buckets.h. Only whole numbers of the shapes go into it, so that
+// processes agree without a message.
 #include "backend/cuda/ops/sum_buckets.h"
 
 #include <algorithm>
@@ -33,6 +35,8 @@ SumBuckets CutForSums(const std::vector<Tensor>& tensors, std::int64_t bucket_by
   SumBuckets cut;
   std::int64_t total = 0;
   for (const Tensor& tensor : tensors) cut.ends.push_back(total += tensor.shape.numel());
+  // A quarter of all at the most, so that sums begin before the backward pass has ended in small
+  // networks, too.
   const std::int64_t most = std::min<std::int64_t>(bucket_bytes / 4, (total + 3) / 4);
   const std::int64_t size = RoundedUp(std::max<std::int64_t>(most, 1), kLine * ranks);
   for (std::int64_t begin = 0; begin < total; begin += size) {
@@ -49,6 +53,7 @@ SumBuckets CutForSums(const std::vector<Tensor>& tensors, std::int64_t bucket_by
     bucket.of_slice = cut.slices.size() - bucket.first_of_slice;
     cut.buckets.push_back(bucket);
   }
+  // A slice's sums go to a buffer and not to the tensors, of which only the lengths were needed.
   for (SumSegment& segment : cut.slices) segment.values = nullptr;
   return cut;
 }

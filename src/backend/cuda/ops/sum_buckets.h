@@ -10,6 +10,8 @@
 
 namespace ada::backend::cuda {
 
+// Made once for a list of tensors, which are seen as one sequence of values, in the order of the
+// list. All processes cut alike, but for `slices`, which are those of this one.
 struct SumBuckets {
   struct Bucket {
     std::int64_t end = 0;    // of all values, how many are there when it is full

@@ -9,7 +9,8 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Sizes, Along: of kernels/grouped_norm.h.
+// Sizes, Along: of kernels/grouped_norm.h. Forward finds one over the size of each unit (its length
+// or root mean square), which Backward reads again with x.
 template <class Sizes, class Along>
 class CudaUncenteredNorm final : public Op {
  public:
@@ -23,6 +24,7 @@ class CudaUncenteredNorm final : public Op {
     geometry_.channels = geometry_.run = shape.c, geometry_.per_image = shape.per_image();
     geometry_.units = strips_.pixels;
     const std::int64_t units = shape.n * geometry_.units;
+    // Kernels of centered norms read a mean for each unit.
     zeros_ = context.AllocateZeroed<float>(units);
     size_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
     if (!spec.dgamma) return;

@@ -20,6 +20,7 @@ struct Factors {
   friend bool operator==(const Factors&, const Factors&) = default;
 };
 
+// The number of a slot's group; a group that is not there yet is added.
 int GroupOf(const UpdateSlot& slot, std::vector<Factors>& groups) {
   const Factors factors{slot.lr, slot.decay};
   const auto found = std::find(groups.begin(), groups.end(), factors);
@@ -29,6 +30,7 @@ int GroupOf(const UpdateSlot& slot, std::vector<Factors>& groups) {
 }
 
 // The parameters as blocks of threads see them.
+// Each segment is one block of threads and belongs to one slot; a group has its own scalars.
 struct Cuts {
   std::vector<UpdateSegment> segments;
   std::vector<std::size_t> slots;  // of each segment
@@ -54,6 +56,9 @@ Cuts Cut(const std::vector<UpdateSlot>& slots) {
   return cuts;
 }
 
+// The optimizer makes one for all parameters. Update only launches: whether there is an overflow,
+// what the clipping factor is and whether anything is updated is decided on the device. The host
+// learns of it in Outcome, which waits.
 class CudaUpdate final : public UpdateOp {
  public:
   CudaUpdate(const Context& context, const UpdateRule& rule, const std::vector<UpdateSlot>& slots,
@@ -74,6 +79,8 @@ class CudaUpdate final : public UpdateOp {
     slots_ = slots.size();
     facts_ = context.Allocate<GradientFacts>(count_);
     look_ = {context.Keep(watched), static_cast<int>(watched.size()), decision_};
+    // With several processes each looks at its own roundings, and all are told what any of them
+    // found.
     if (context.link == nullptr) return;
     look_.decision = context.AllocateZeroed<UpdateDecision>(1);
     looks_ = context.Allocate<UpdateDecision>(context.link->ranks());
@@ -92,8 +99,10 @@ class CudaUpdate final : public UpdateOp {
     SendInputs(plan);
     const bool sanitizes = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
     counted_ = plan.count;
+    // Allocated by the first update that counts, before its launches are recorded.
     if (counted_ && counts_.bytes == 0)
       counts_ = context_.shared.Allocate(static_cast<std::size_t>(count_) * sizeof(KeptCounts));
+    // Four recordings at the most, one for each combination of launches.
     recordings_.Run((sanitizes ? 1 : 0) + (counted_ ? 2 : 0), Pass{},
                     [&] { LaunchAll(sanitizes, counted_); });
   }
@@ -105,6 +114,7 @@ class CudaUpdate final : public UpdateOp {
     counted_ = counted_ && made.updated;
     return made;
   }
+  // Counts of segments are merged on the host, in the order of segments, as on a CPU.
   std::vector<TensorStats> Stats() const override {
     if (!counted_) return {};
     std::vector<KeptCounts> totals(slots_, KeptCounts::Start());
@@ -118,6 +128,7 @@ class CudaUpdate final : public UpdateOp {
     return reinterpret_cast<const UpdateInputs*>(inputs_.backend);
   }
 
+  // What one update launches; the recording is chosen by whether it sanitizes and counts.
   void LaunchAll(bool sanitizes, bool counts) const {
     Measure(/*again=*/false);
     if (sanitizes) {
@@ -132,6 +143,7 @@ class CudaUpdate final : public UpdateOp {
     auto* to = counts ? reinterpret_cast<KeptCounts*>(counts_.backend) : nullptr;
     Launch(context_.stream, ApplyKeptUpdate{segments_, inputs(), decision_, to, adam}, count_);
   }
+  // What changes from step to step: scalars of each group after the inputs that all share.
   void SendInputs(const UpdatePlan& plan) {
     UpdateInputs& inputs = *new (inputs_.host) UpdateInputs();
     inputs.rounding = MakeUpdateRounding(rule_, plan.step);
@@ -144,6 +156,7 @@ class CudaUpdate final : public UpdateOp {
           UpdateScalars(MakeUpdateScalars(rule_, plan.step, groups_[i].lr, groups_[i].decay));
     context_.shared.Send(inputs_);
   }
+  // Norm and finiteness of all gradients, and the decision by them; `again`: after sanitizing.
   void Measure(bool again) const {
     const MeasureGradients measure{segments_, facts_, outcome_, again};
     DecideUpdate decide;

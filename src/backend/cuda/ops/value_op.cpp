@@ -14,6 +14,8 @@
 namespace ada::backend::cuda {
 namespace {
 
+// The op of one kind of layer of values/: the formula is the maker's, and a thread runs it for each
+// value of the output. What a maker only moves is not rounded.
 template <class Spec>
 class CudaValueOp final : public Op {
   using Layer = LayerValues<Spec>;
@@ -33,6 +35,7 @@ class CudaValueOp final : public Op {
         sums_ = context.Allocate<float>(spec.x.shape.n * strips_.per_image() * spec.x.shape.c);
   }
   void Forward(const Pass& pass) override {
+    // Dropout in evaluation is a copy of the bytes where no format changes, and is not counted.
     if constexpr (requires { spec_.rate; })
       if (Copies(spec_, pass))
         return context_.stream.Copy(
@@ -44,6 +47,7 @@ class CudaValueOp final : public Op {
   void Backward(const Pass& pass) override {
     if constexpr (HasSum<Spec>)
       if (spec_.dw) {
+        // Gradients of parameters come first: dx may lie where dy lies.
         const auto term = Of(pass, spec_.dy.tensor, Layer::Dw(spec_));
         SumTerms(context_.stream, pass, strips_, spec_.x.shape.c, SumsByChannel(spec_), term, sums_,
                  spec_.dy.scale, spec_.dw);
@@ -55,6 +59,7 @@ class CudaValueOp final : public Op {
             ImagesSum{SpanOf(spec_.dy.tensor), pass.rows, spec_.y.shape.per_image(),
                       Layer::ImageSums(spec_), spec_.dy.scale, spec_.dw.f32(), pass.accumulate});
     if (!spec_.dx) return;
+    // What is moved within its own memory stays where it is, so that only the scale is passed on.
     if (spec_.dx.tensor.data == spec_.dy.tensor.data && Moves<MakerOfDx<Spec>>() &&
         !dx_stats_.wanted())
       ForEach(context_.stream, 1, PassScaleOn{spec_.dy.scale, spec_.dx.scale});
@@ -63,8 +68,11 @@ class CudaValueOp final : public Op {
   }
 
  private:
+  // A Value for RoundingStats; random numbers go by the first value, or image, of the whole batch
+  // of all processes.
   template <class Maker>
   MadeValue<Maker> Of(const Pass& pass, const Tensor& in, const Maker& maker) const {
+    // Makers that are random by value count values, those that are random by image count images.
     const std::int64_t each = IsRandom<Maker>() ? in.shape.per_image() : 1;
     return {maker, SpanOf(in), SpanOf(spec_.x), context_.pass, pass.first_row * each};
   }
