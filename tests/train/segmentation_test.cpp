@@ -104,6 +104,20 @@ TEST_SUITE("cpu") {
     CHECK(ReadBytes(run / "photos/image100.png") == ReadBytes(run / "said/image100.png"));
   }
 
+  TEST_CASE("a probe's fp32 gradients are of the same loss, with its weights of classes") {
+    ShapesRun run;
+    ADA_REQUIRE_EXIT(
+        run.Train({"--set", "precision={format: fp32}", "--set", "scaling={policy: none}", "--set",
+                   "train.max_steps=2", "--set", "log={probe_every: 1, statistics: [dx, dw]}"}),
+        0);
+    const Table probes = ReadCsv(run / "run/probes.csv");
+    CHECK(probes.size() > 4);
+    for (const GoldenRow& row : probes) {
+      CAPTURE(row.at("layer"));
+      CHECK(Number(row, "mse") == 0);
+    }
+  }
+
   TEST_CASE("workers, threads and a resume change no byte") {
     const TempFolder folder;
     WriteCamvid(folder, "shapes", 20, 7);

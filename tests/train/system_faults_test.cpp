@@ -51,7 +51,7 @@ TEST_SUITE("cpu") {
       CAPTURE(fault);
       for (const char* how : {"--resume", "--resume --set train.epochs=9", ""}) {
         const Outcome o = Shell(folder, Faulty(fault) + kRun + how);
-        ADA_CHECK_EXIT(o, 3);
+        ADA_CHECK_EXIT(o, 4);
         CHECK(Contains(o.err, "run/checkpoints: the folder cannot be read: "));
         CHECK(Snapshot(folder / "run") == before);
       }
@@ -71,7 +71,7 @@ TEST_SUITE("cpu") {
         const Outcome o =
             Shell(folder, Faulty(fault + " -P run/checkpoints -P run") + kRun + "--resume");
         INFO(o.err);
-        CHECK((o.code == 0 || o.code == 3 || o.code == 6));
+        CHECK((o.code == 0 || o.code == 4 || o.code == 6));
         ADA_REQUIRE_EXIT(Shell(folder, "$ADA --no-progress " + kRun + "--resume"), 0);
         CHECK(Differences(folder / "whole", folder / "run") == std::vector<std::string>{});
         CHECK(!Contains(ReadBytes(folder / "run/log.txt"), "afresh"));

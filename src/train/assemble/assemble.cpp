@@ -109,13 +109,17 @@ bool ProbesGradients(const config::Config& config) {
 // Begins with the evaluation's spec and adds what only training has: loss with smoothing and
 // weights, counts, observers' needs and the policy's rules. The callbacks refer to `policy`, which
 // has to outlive the building of the graph.
-graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
-                            scaling::Policy& policy) {
-  graph::GraphSpec spec = EvaluationGraph(config, image);
+void TakeTrainingLoss(const config::Config& config, graph::GraphSpec& spec) {
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
   for (const double weight : config.train.class_weights.values)
     spec.class_weights.push_back(static_cast<float>(weight));
   spec.mixes = Mixes(config);
+}
+
+graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
+                            scaling::Policy& policy) {
+  graph::GraphSpec spec = EvaluationGraph(config, image);
+  TakeTrainingLoss(config, spec);
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.fuse = !WatchesEverything(config);

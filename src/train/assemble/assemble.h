@@ -100,6 +100,9 @@ bool WatchesEverything(const config::Config& config);
 // Whether it observes every dx that is rounded (probes of dx): then no batch norm is left to the
 // layer that reads it, which changes no bit.
 bool ProbesGradients(const config::Config& config);
+// Gives a graph the loss that the run trains with: smoothed labels, weights of classes, pictures
+// mixed. Any graph whose gradients are compared with the run's needs it.
+void TakeTrainingLoss(const config::Config& config, graph::GraphSpec& spec);
 // The graph that trains; rules of layers come from `policy`. Input n: images of one micro-batch.
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy);

@@ -1,5 +1,7 @@
 #include "train/attempt/batch_counts.h"
 
+#include <cmath>
+
 #include "core/stats_sums.h"
 #include "core/tensor_names.h"
 
@@ -18,7 +20,8 @@ void BatchCounts::Add(const backend::Pass& pass) {
     const bool once = IsOfWholeBatch(points[i].tensor);
     // The process with the largest magnitude so far; a NaN counts as larger than all, by the
     // negated comparison.
-    if (first || !(points[i].stats->max_abs <= sums_[i].max_abs))
+    // A NaN, once it is there, stays the largest.
+    if (first || (!std::isnan(sums_[i].max_abs) && !(points[i].stats->max_abs <= sums_[i].max_abs)))
       largest_at_[i] = points[i].largest_at;
     sums_[i] = first || once ? *points[i].stats : CombinedStats(sums_[i], *points[i].stats);
     if (points[i].blocks != nullptr) {

@@ -20,8 +20,7 @@ graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image, con
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.precision = graph::Precision{};
   spec.precision.base = {kFp32, kFp32, kFp32, kFp32};
-  spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
-  spec.mixes = Mixes(config);
+  TakeTrainingLoss(config, spec);
   spec.input.n = team.LargestShare(config.data.batch_size / config.train.accumulate);
   spec.training = true;
   spec.fuse = !WatchesEverything(config);

@@ -66,6 +66,7 @@ class CpuEmbedding final : public Op {
   }
 
   void FinishGradients(const Pass& pass) override {
+    if (!spec_.dw) return;
     ForSegments(context_, spec_.w.shape.numel(),
                 [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
                   dw_stats_.RoundInPlace(context_.kernels, pass, segment, spec_.dw.f32() + first,

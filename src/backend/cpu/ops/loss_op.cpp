@@ -28,6 +28,7 @@ class CpuLoss final : public LossOp {
   void SetTargets(const Targets& targets, int rows) override {
     const SecondLabels& second = targets.second;
     ADA_CHECK(second.labels == nullptr || spec_.mixes);
+    ADA_CHECK(rows <= spec_.logits.shape.n);
     labels_.assign(targets.labels, targets.labels + rows);
     second_.clear(), shares_.clear();
     if (second.labels != nullptr) {
