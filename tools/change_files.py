@@ -25,11 +25,17 @@ CHANGES = (
 )
 
 
+def code_of(path):
+    """The text of a file without the lines that are C++ comments."""
+    lines = path.read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("//"))
+
+
 def files_with(pattern, folder, kinds):
-    """The files below `folder` in which the pattern occurs, by their paths from the root."""
+    """The files below `folder` in whose code the pattern occurs, by their paths from the root."""
     found = []
     for path in sorted((ROOT / folder).rglob("*")):
-        if path.suffix in kinds and path.is_file() and re.search(pattern, path.read_text("utf-8")):
+        if path.suffix in kinds and path.is_file() and re.search(pattern, code_of(path)):
             found.append(path.relative_to(ROOT).as_posix())
     return found
 
