@@ -45,6 +45,11 @@ NumberGrid PureGridOf(const NumberFormat& format) {
 
 }  // namespace
 
+bool IsPowerOfTwo(double factor) {
+  int exponent = 0;
+  return std::frexp(factor, &exponent) == 0.5;
+}
+
 double NumberFormat::smallest_subnormal() const {
   return std::ldexp(1.0, LowestExponentOf(*this) - (is_signed ? mantissa_bits : 0));
 }

@@ -35,6 +35,10 @@ struct NumberFormat {
   double largest() const;             // largest finite value; fp16: 65504
 };
 
+// Whether a factor is a positive power of two: it moves exponents alone, so that a product with it
+// rounds nothing within range.
+bool IsPowerOfTwo(double factor);
+
 inline constexpr NumberFormat kFp32{8, 23, 127};
 inline constexpr NumberFormat kFp16{5, 10, 15};
 inline constexpr NumberFormat kBf16{8, 7, 127};

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "core/number_format.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "study/text_table.h"
@@ -20,10 +21,6 @@ constexpr std::size_t kWorstTensors = 3, kMostRows = 15;
 
 std::string Percent(double value) { return Formatted("%.3g %%", value); }
 std::string ShortScale(double value) { return Formatted("%.4g", value); }
-bool IsPowerOfTwo(double value) {
-  int exponent = 0;
-  return std::frexp(value, &exponent) == 0.5;
-}
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // All layers that are defined once: who asks which layers there are includes this.
 #pragma once
+#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -26,6 +27,20 @@ struct ValueLayersOf<Each, std::variant<Specs...>> {
 };
 template <template <class> class Each>
 using ForValueLayers = typename ValueLayersOf<Each, OpSpec>::Type;
+
+// A backend's op of the layer, ValueOp<Spec>(context, spec); null where it has no LayerValues.
+template <template <class> class ValueOp, class Context>
+std::unique_ptr<Op> MakeOpOfValues(const Context& context, const OpSpec& spec) {
+  return std::visit(
+      [&](const auto& s) -> std::unique_ptr<Op> {
+        using Spec = std::decay_t<decltype(s)>;
+        if constexpr (HasValues<Spec>)
+          return std::make_unique<ValueOp<Spec>>(context, s);
+        else
+          return nullptr;
+      },
+      spec);
+}
 
 // --- What the specs of such layers have, or not ---
 

@@ -5,16 +5,9 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 // Gives those of lines (first, row) to (first + lanes - 1, row).
-// Lanes after the last line get zeros, and what they compute is not stored.
-ADA_OUTLINE TensorFactors TensorsOf(const BlockArgs& args, std::int64_t first, std::int64_t row,
-                                    int lanes) {
-  if (!args.tensor_each) return Broadcast(args.tensors[0]);
-  float amax[kLanes] = {}, encode[kLanes] = {}, decode[kLanes] = {};
-  for (int k = 0; k < lanes; ++k) {
-    const TensorFactor& of = args.tensors[(first + k) * args.layout.rows + row];
-    amax[k] = of.amax, encode[k] = of.encode, decode[k] = of.decode;
-  }
-  return {LoadF(amax), LoadF(encode), LoadF(decode)};
+ADA_OUTLINE TensorFactors TensorsOfLanes(const BlockArgs& args, std::int64_t first,
+                                         std::int64_t row, int lanes) {
+  return TensorsOf(args, lanes, [&](int k) { return (first + k) * args.layout.rows + row; });
 }
 
 // Blocks whose lines lie side by side: matrix m + 1 is one value on.
@@ -40,8 +33,9 @@ void QuantizeLanes(const BlockArgs& args, const BlockRules& rules) {
               largest = MaxBits(
                   largest, Magnitude(LoadAt<From, kTail>(from, line + i * layout.stride, lanes)));
           }
-          const BlockFactors factors = FactorsOf(rules, largest, args.tensor_part,
-                                                 [&] { return TensorsOf(args, m, row, lanes); });
+          const BlockFactors factors = FactorsOf(rules, largest, args.tensor_part, [&] {
+            return TensorsOfLanes(args, m, row, lanes);
+          });
           // Second pass: every value once more, rounded under its block's scale. The block is still
           // in the cache.
           const F encode = factors.encode, decode = factors.decode;

@@ -25,13 +25,7 @@ struct Tile {
   std::int64_t line;  // of its first row, [matrices, rows]
 };
 ADA_OUTLINE TensorFactors TensorsOfTiles(const BlockArgs& args, const Tile* tiles, int count) {
-  if (!args.tensor_each) return Broadcast(args.tensors[0]);
-  float amax[kLanes] = {}, encode[kLanes] = {}, decode[kLanes] = {};
-  for (int k = 0; k < count; ++k) {
-    const TensorFactor& of = args.tensors[tiles[k].line];
-    amax[k] = of.amax, encode[k] = of.encode, decode[k] = of.decode;
-  }
-  return {LoadF(amax), LoadF(encode), LoadF(decode)};
+  return TensorsOf(args, count, [&](int k) { return tiles[k].line; });
 }
 
 // Up to sixteen values of one of sixteen tiles, which follow each other.

@@ -6,8 +6,20 @@
 
 namespace ada::backend::cpu::ADA_ISA {
 
-ADA_INLINE TensorFactors Broadcast(const TensorFactor& tensor) {
-  return {Fill(tensor.amax), Fill(tensor.encode), Fill(tensor.decode)};
+// The factors of `count` blocks, block k of line line_of(k); lanes after the last have zeros, and
+// what they compute is not stored.
+template <class LineOf>
+ADA_INLINE TensorFactors TensorsOf(const BlockArgs& args, int count, const LineOf& line_of) {
+  if (!args.tensor_each) {
+    const TensorFactor& of = args.tensors[0];
+    return {Fill(of.amax), Fill(of.encode), Fill(of.decode)};
+  }
+  float amax[kLanes] = {}, encode[kLanes] = {}, decode[kLanes] = {};
+  for (int k = 0; k < count; ++k) {
+    const TensorFactor& of = args.tensors[line_of(k)];
+    amax[k] = of.amax, encode[k] = of.encode, decode[k] = of.decode;
+  }
+  return {LoadF(amax), LoadF(encode), LoadF(decode)};
 }
 
 // How values of blocks are rounded, copied where registers can hold it.

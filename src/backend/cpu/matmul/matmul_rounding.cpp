@@ -1,20 +1,9 @@
 #include "backend/cpu/matmul/matmul_rounding.h"
 
-#include <cmath>
-
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 
 namespace ada::backend::cpu {
-namespace {
-
-// Positive powers only; 0 and negative numbers are none.
-bool IsPowerOfTwo(float x) {
-  int exponent;
-  return std::frexp(x, &exponent) == 0.5f;
-}
-
-}  // namespace
 
 MatmulRounding::MatmulRounding(const Context& context, const MatmulSpec& spec)
     : context_(context),

@@ -58,8 +58,8 @@ class CpuConcat final : public Op {
  private:
   // Values in a run of a tensor.
   std::int64_t RunOf(const Tensor& tensor) const { return tensor.shape.per_image() / parts_; }
-  // `one`: room for the values of one input.
-  // Puts the runs of all inputs next to each other, for `parts` runs from image `image` on.
+  // Puts the runs of all inputs next to each other, for `parts` runs from image `image` on. `one`:
+  // room for the values of one input.
   void Join(std::int64_t image, std::int64_t parts, float* all, float* one) {
     for (const Tensor& x : spec_.x) {
       const std::int64_t run = RunOf(x);

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <tuple>
 #include <type_traits>
-#include <variant>
 #include <vector>
 
 #include "backend/cpu/ops/exact_gradient.h"
@@ -201,15 +200,7 @@ class CpuValueOp final : public Op {
 }  // namespace
 
 std::unique_ptr<Op> MakeValueOp(const Context& context, const OpSpec& spec) {
-  return std::visit(
-      [&](const auto& s) -> std::unique_ptr<Op> {
-        using Spec = std::decay_t<decltype(s)>;
-        if constexpr (HasValues<Spec>)
-          return std::make_unique<CpuValueOp<Spec>>(context, s);
-        else
-          return nullptr;
-      },
-      spec);
+  return MakeOpOfValues<CpuValueOp>(context, spec);
 }
 
 }  // namespace ada::backend::cpu

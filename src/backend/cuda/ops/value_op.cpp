@@ -1,6 +1,5 @@
 // The op of all layers whose values are made one by one (backend/values/layer_values.h).
 #include <type_traits>
-#include <variant>
 
 #include "backend/cuda/kernels/image_sums.h"
 #include "backend/cuda/kernels/made_values.h"
@@ -96,15 +95,7 @@ class CudaValueOp final : public Op {
 }  // namespace
 
 std::unique_ptr<Op> MakeValueOp(const Context& context, const OpSpec& spec) {
-  return std::visit(
-      [&](const auto& s) -> std::unique_ptr<Op> {
-        using Spec = std::decay_t<decltype(s)>;
-        if constexpr (HasValues<Spec>)
-          return std::make_unique<CudaValueOp<Spec>>(context, s);
-        else
-          return nullptr;
-      },
-      spec);
+  return MakeOpOfValues<CudaValueOp>(context, spec);
 }
 
 }  // namespace ada::backend::cuda
