@@ -24,6 +24,8 @@ class Recordings {
   // joins_norms: batch norms take the statistics of all processes.
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
            bool joins_norms = false);
+  // Whether a Run now would be part of another one.
+  bool open() const { return open_; }
 
  private:
   // The variant and what of a pass launches depend on: the rows of all processes too, so that all

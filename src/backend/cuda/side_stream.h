@@ -60,6 +60,11 @@ class SideStream {
   };
 
   std::size_t bytes() const { return scratch_.bytes() + matmuls_->workspace_bytes(); }
+  // Scratch::Grow of all that work on the side stream shares.
+  void Grow() {
+    scratch_.Grow();
+    matmuls_->GrowWorkspace();
+  }
 
  private:
   struct Work {
