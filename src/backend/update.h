@@ -52,7 +52,9 @@ struct UpdatePlan {
   bool count = false;    // UpdateOp::Stats is wanted
   // Tells plans apart whose updates are other work, and not the same with other numbers.
   static constexpr std::uint64_t kKinds = 4;
-  std::uint64_t kind() const { return (on_overflow == OnOverflow::kSanitize ? 1 : 0) + (count ? 2 : 0); }
+  std::uint64_t kind() const {
+    return (on_overflow == OnOverflow::kSanitize ? 1u : 0u) + (count ? 2u : 0u);
+  }
 };
 // A rounding that counts like a gradient: where it left its format, nothing is updated.
 struct WatchedRounding {

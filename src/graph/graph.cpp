@@ -49,7 +49,7 @@ void Graph::SetTokens(const std::int32_t* tokens, const backend::Targets& target
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body,
                 std::uint64_t kind) {
   constexpr std::uint64_t kBits = 8;
-  static_assert(static_cast<std::uint64_t>(Part::kTogether) + kMostKinds <= 1 << kBits);
+  static_assert(static_cast<std::uint64_t>(Part::kTogether) + kMostKinds <= 1u << kBits);
   backend_.Run(number_ << kBits | (static_cast<std::uint64_t>(part) + kind), pass, body);
 }
 

@@ -184,9 +184,9 @@ void Trainer::Work(const backend::Pass& pass, bool last) {
     graph_.Backward(pass, observers_.active(), taker);
   };
   if (!together_) return passes();
-  const std::uint64_t parts = 1 | (refreshes ? 2 : 0) | (taker != nullptr ? 4 : 0) |
-                              (request_.layers ? 8 : 0) | (last ? 16 : 0);
-  graph_.Together(parts | (last ? plan_.kind() << 5 : 0), pass, [&] {
+  const std::uint64_t parts = 1u | (refreshes ? 2u : 0u) | (taker != nullptr ? 4u : 0u) |
+                              (request_.layers ? 8u : 0u) | (last ? 16u : 0u);
+  graph_.Together(parts | (last ? plan_.kind() << 5 : 0u), pass, [&] {
     passes();
     if (request_.layers) optimizer_.Look();
     Lap(seconds_.backward);

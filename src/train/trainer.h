@@ -90,8 +90,9 @@ class Trainer {
   Team& team_;
   std::int64_t terms_ = 0;  // of the present batch, of all processes
   bool joined_ = false;     // so are the counts of the present pass
-  // Of the present attempt: nothing but the device has to know of it between its first pass and its
-  // update; the next passes begin with new copies of the weights; the host gets layers' scalers.
+  // Whether, in the present attempt, nobody but the device has to know of anything between its
+  // first pass and its update; the next passes begin with new copies of the weights; the host gets
+  // layers' scalers.
   bool together_ = false, refreshes_ = false, wants_scalers_ = false;
   backend::UpdatePlan plan_;
   std::int64_t steps_per_epoch_, total_steps_;

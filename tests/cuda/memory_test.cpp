@@ -96,7 +96,8 @@ TEST_SUITE(ADA_SUITE) {
     CHECK(backend->allocated_bytes() == bytes);
   }
 
-  TEST_CASE("memory: what a plan reserves after a step's first run is there before it is recorded") {
+  TEST_CASE(
+      "memory: what a plan reserves after a step's first run is there before it is recorded") {
     auto owned = std::make_unique<CountedStream>(NewStream());
     CountedStream& stream = *owned;
     Lab lab(cuda::MakeBackendOn(std::move(owned), {"test", "test"}, {}));

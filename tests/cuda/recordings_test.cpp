@@ -121,7 +121,8 @@ TEST_SUITE("cpu") {
     CHECK_THROWS_AS(bench.recordings.Run(3, At(1), [] { throw DeviceError("lost"); }), DeviceError);
   }
 
-  TEST_CASE("a Run within another is part of its recording; with another pass's values it is a bug") {
+  TEST_CASE(
+      "a Run within another is part of its recording; with another pass's values it is a bug") {
     Bench bench;
     bench.stream.KeepNames();
     std::uint64_t sum = 0;

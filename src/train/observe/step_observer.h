@@ -47,7 +47,7 @@ class StepObservers : private graph::TensorObserver {
  public:
   explicit StepObservers(std::vector<StepObserver*> all) : all_(std::move(all)) {}
 
-  // Of all calls of a step the first.
+  // Comes first of all calls of a step.
   void Choose(std::int64_t step) {
     due_.clear();
     for (StepObserver* observer : all_)

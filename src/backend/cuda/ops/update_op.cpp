@@ -169,7 +169,7 @@ class CudaUpdate final : public UpdateOp {
   std::vector<std::size_t> slot_of_;  // by segment
   std::size_t slots_ = 0;
   Pinned<UpdateOutcome> on_host_;
-  SharedMemory inputs_, counts_;  // counts_: [segments], where they were asked for
+  SharedMemory inputs_, counts_;              // counts_: [segments], where they were asked for
   bool sanitizes_ = false, counted_ = false;  // by the last plan; counted_: made, too
   UpdateOutcome* outcome_;
   UpdateDecision* decision_;
