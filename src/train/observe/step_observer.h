@@ -47,10 +47,13 @@ class StepObservers : private graph::TensorObserver {
  public:
   explicit StepObservers(std::vector<StepObserver*> all) : all_(std::move(all)) {}
 
-  void Begin(std::int64_t step, const backend::Pass& pass) {
+  // Comes first of all calls of a step.
+  void Choose(std::int64_t step) {
     due_.clear();
     for (StepObserver* observer : all_)
       if (observer->Due(step)) due_.push_back(observer);
+  }
+  void Begin(std::int64_t step, const backend::Pass& pass) {
     for (StepObserver* observer : due_) observer->Begin(step, pass);
   }
   // For the passes of the present step; null: no observer is due.
