@@ -206,11 +206,14 @@ ADA_INLINE void ToDoubles(F x, D (&d)[2]) {
   };
   d[0] = half(x.low), d[1] = half(x.high);
 #else
-  const auto first = [](Floats v) __attribute__((always_inline)) {
-    return __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1), Reals);
-  };
-  const auto quarter = [&](Floats v) __attribute__((always_inline)) {
-    return Pair<Reals>{first(v), first(__builtin_shufflevector(v, v, 2, 3, 2, 3))};
+  const auto quarter = [](Floats v) __attribute__((always_inline)) {
+#if defined(__SSE2__)
+    const auto q = (__m128)v;
+    return Pair<Reals>{(Reals)_mm_cvtps_pd(q), (Reals)_mm_cvtps_pd(_mm_movehl_ps(q, q))};
+#else
+    return Pair<Reals>{__builtin_convertvector(__builtin_shufflevector(v, v, 0, 1), Reals),
+                       __builtin_convertvector(__builtin_shufflevector(v, v, 2, 3), Reals)};
+#endif
   };
   d[0] = {quarter(x.low.low), quarter(x.low.high)};
   d[1] = {quarter(x.high.low), quarter(x.high.high)};
