@@ -1,6 +1,6 @@
 // Records are read 64 at a time and checked label by label, and their planes become interleaved
 // pixels. Three channels are interleaved sixteen pixels at a time by vector shuffles, which GCC's
-// vector types express for any x86-64 processor.
+// vector types express for any processor.
 #include "data/cifar.h"
 
 #include <algorithm>

@@ -18,7 +18,7 @@
 namespace ada::telemetry {
 namespace {
 
-// Linux's page size on x86-64, in bytes (NextPiece).
+// Linux's smallest page size, in bytes (NextPiece).
 constexpr std::int64_t kPage = 4096;
 
 std::string ErrorReason(int error) { return std::generic_category().message(error); }
