@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/exchange.h"
 #include "config/config.h"
 #include "core/task.h"
 #include "core/tensor.h"
@@ -17,6 +16,7 @@
 #include "graph/network/parameters.h"
 #include "graph/network/precision.h"
 #include "graph/shared_arena.h"
+#include "parallel/communicator.h"
 
 namespace ada::graph {
 
@@ -128,7 +128,7 @@ class Graph {
   // histograms of all roundings become those of all rows, in the lists below, until the next
   // Collect. Where processes decided about scales on their own, values are brought to the scale of
   // the first.
-  void Join(backend::Exchange& exchange, const backend::Pass& pass);
+  void Join(parallel::Communicator& communicator, const backend::Pass& pass);
   // Call it after masters or tensor scales of weights changed. It reads count, bins, seed and draw
   // of `pass`.
   void RefreshWeights(const backend::Pass& pass);

@@ -135,7 +135,7 @@ std::vector<std::string> CheckTogether(Team& team, const Stretch& stretch, const
   if (!gradients.are_parts()) return {};
   CheckConsistency(data, *stretch.graph, *stretch.chosen.backend, step, team);
   const int micro = stretch.config.data.batch_size / stretch.config.train.accumulate;
-  return {parallel::DescribeProcesses(team.world()) + "; " + team.world().Library(),
+  return {parallel::DescribeProcesses(team.world()) + "; " + team.world().library(),
           std::to_string(team.LargestShare(micro)) + " of " + std::to_string(micro) +
               " images a process; gradients of " +
               HumanBytes(static_cast<std::uint64_t>(gradients.bytes())) + " in " +

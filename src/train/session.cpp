@@ -222,7 +222,7 @@ Session::Outside Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;
   const Outside mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
   Outside agreed;
-  for (const Outside& one : backend::GatherAll(p_.team.all(), mine)) {
+  for (const Outside& one : parallel::GatherAll(p_.team.all(), mine)) {
     if (agreed.signal == 0) agreed.signal = one.signal;
     agreed.time_is_up = agreed.time_is_up || one.time_is_up;
   }

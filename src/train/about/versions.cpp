@@ -28,7 +28,7 @@ std::vector<Version> Versions(const parallel::World& world) {
                               {"cuda", cuda}};
   const std::string mpi = parallel::LibraryName();
   if (!mpi.empty()) all.push_back({"mpi", mpi});
-  if (!world.Library().empty()) all.push_back({"processes", parallel::DescribeProcesses(world)});
+  if (!world.library().empty()) all.push_back({"processes", parallel::DescribeProcesses(world)});
   return all;
 }
 

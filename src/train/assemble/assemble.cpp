@@ -70,11 +70,10 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team) {
                       (is_auto ? " (auto took the CPU: " + why_not + ")" : "") +
                       " or device.fp8: emulated");
   if (cuda)
-    chosen.backend =
-        backend::MakeCudaBackend(index, {device.autotune, device.deterministic, fp8_hardware},
-                                 several ? &team.peers() : nullptr);
+    chosen.backend = backend::MakeCudaBackend(
+        index, {device.autotune, device.deterministic, fp8_hardware}, team.communicators());
   else
-    chosen.backend = backend::cpu::MakeCpuBackend(chosen.threads, team.exchanges());
+    chosen.backend = backend::cpu::MakeCpuBackend(chosen.threads, team.communicators());
   chosen.has_own_memory = cuda;
   // The second backend computes each op on the CPU as well; in this mode a run stops where the two
   // differ (backend/compare).

@@ -103,7 +103,7 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
   pass.seed = config.seed;
   batches.Next();
   const int rows = batches.whole_rows();
-  const std::vector<std::int64_t> terms = backend::GatherAll(team.all(), batches.terms());
+  const std::vector<std::int64_t> terms = parallel::GatherAll(team.all(), batches.terms());
   pass.loss_terms = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
   graph.RefreshWeights(pass);
   double largest = 0;

@@ -100,7 +100,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
                   terms};
   backend::LossResult total;
   result.images = terms = 0;
-  for (const Part& one : backend::GatherAll(team.all(), mine)) {
+  for (const Part& one : parallel::GatherAll(team.all(), mine)) {
     total.Add(one.loss);
     result.images += one.images, terms += one.terms;
   }

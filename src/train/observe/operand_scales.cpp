@@ -139,13 +139,13 @@ void DumpedOperands::Join(const OperandPlace& place, float factor, OperandScales
   // blocks of a line. A process may have no rows, so sizes are gathered first and values padded to
   // the largest.
   const std::size_t axis = place.along_channels ? 1 : 2;
-  const std::vector<std::int64_t> counts = backend::GatherAll(team_.all(), scales.dims[axis]);
-  const std::vector<float> factors = backend::GatherAll(team_.all(), factor);
+  const std::vector<std::int64_t> counts = parallel::GatherAll(team_.all(), scales.dims[axis]);
+  const std::vector<float> factors = parallel::GatherAll(team_.all(), factor);
   const std::int64_t outer = axis == 1 ? scales.dims[0] : scales.dims[0] * scales.dims[1];
   const std::int64_t inner = axis == 1 ? scales.dims[2] : 1;
   const std::int64_t most = outer * inner * *std::max_element(counts.begin(), counts.end());
   scales.values.resize(static_cast<std::size_t>(most));
-  const std::vector<float> all = backend::GatherAll(team_.all(), scales.values);
+  const std::vector<float> all = parallel::GatherAll(team_.all(), scales.values);
   scales.values.clear();
   scales.dims[axis] = 0;
   for (const std::int64_t count : counts) scales.dims[axis] += count;

@@ -3,63 +3,37 @@
 // taken in the order of processes, so that all come to the same bytes.
 #pragma once
 #include <cstddef>
-#include <cstdint>
-#include <type_traits>
 #include <vector>
 
 #include "core/host_device.h"
 #include "core/stats.h"
+#include "parallel/communicator.h"
 
 namespace ada::backend {
 
-class Exchange {
- public:
-  virtual ~Exchange() = default;
-  virtual int ranks() const = 0;  // 1: there is nobody to talk to now
-  // all: what each process gave as `mine`, `bytes` each, in the order of processes.
-  virtual void AllGather(const void* mine, std::size_t bytes, void* all) = 0;
+// Which communicator the ops of a backend use for what; null: what a process has itself is all
+// there is. Communicators outlive the backend. One whose ranks() are 1 at present is as good as
+// none.
+struct Communicators {
+  parallel::Communicator* rules = nullptr;  // what rules of layers look at, and scales of branches
+  parallel::Communicator* norms = nullptr;  // mean and variance of batch norms
+  // Where each process has a device: tensors go from device to device (cuda/link.h), and this is
+  // what connects them and waits for them. A backend on the CPU has no use for it.
+  parallel::Communicator* hosts = nullptr;
 };
-
-// By what they are for; null: what a process has itself is all there is.
-struct Exchanges {
-  Exchange* rules = nullptr;  // what the rules of layers look at, and scales of branches
-  Exchange* norms = nullptr;  // mean and variance of batch norms
-};
-
-inline bool IsShared(const Exchange* exchange) {
-  return exchange != nullptr && exchange->ranks() > 1;
-}
-
-// What each process has as `mine`.
-template <class T>
-std::vector<T> GatherAll(Exchange& exchange, const T& mine) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  std::vector<T> all(static_cast<std::size_t>(exchange.ranks()));
-  exchange.AllGather(&mine, sizeof mine, all.data());
-  return all;
-}
-// The same of as many values; those of process r begin at r * mine.size().
-template <class T>
-std::vector<T> GatherAll(Exchange& exchange, std::vector<T> mine) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  if (!IsShared(&exchange)) return mine;
-  std::vector<T> all(static_cast<std::size_t>(exchange.ranks()) * mine.size());
-  exchange.AllGather(mine.data(), mine.size() * sizeof(T), all.data());
-  return all;
-}
 
 // The larger of two; NaN where one is.
 ADA_HOST_DEVICE inline double LargerOf(double largest, double one) {
   return largest != largest || one <= largest ? largest : one;
 }
-inline double LargestOfAll(Exchange& exchange, double mine) {
+inline double LargestOfAll(parallel::Communicator& communicator, double mine) {
   double largest = 0;
-  for (const double one : GatherAll(exchange, mine)) largest = LargerOf(largest, one);
+  for (const double one : parallel::GatherAll(communicator, mine)) largest = LargerOf(largest, one);
   return largest;
 }
 // The same of as many magnitudes in every process, each for itself.
-inline void LargestOfAll(Exchange& exchange, std::vector<float>& mine) {
-  const std::vector<float> all = GatherAll(exchange, mine);
+inline void LargestOfAll(parallel::Communicator& communicator, std::vector<float>& mine) {
+  const std::vector<float> all = parallel::GatherAll(communicator, mine);
   for (std::size_t i = 0; i < all.size(); ++i) {
     float& largest = mine[i % mine.size()];
     largest =
@@ -93,13 +67,14 @@ ADA_HOST_DEVICE TensorMoments JoinedMoments(int parts, PartOf&& part) {
   return total;
 }
 // Joins the moments of the values of all processes, of which this one has `values`.
-inline TensorMoments JoinMoments(Exchange& exchange, const TensorMoments& mine, double values) {
-  const std::vector<MomentsPart> all = GatherAll(exchange, MomentsPart{mine, values});
+inline TensorMoments JoinMoments(parallel::Communicator& communicator, const TensorMoments& mine,
+                                 double values) {
+  const std::vector<MomentsPart> all = parallel::GatherAll(communicator, MomentsPart{mine, values});
   struct Parts {
     const MomentsPart* parts;
     ADA_HOST_DEVICE const MomentsPart& operator()(int i) const { return parts[i]; }
   };
-  return JoinedMoments(exchange.ranks(), Parts{all.data()});
+  return JoinedMoments(communicator.ranks(), Parts{all.data()});
 }
 
 }  // namespace ada::backend
