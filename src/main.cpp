@@ -10,9 +10,8 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "core/color.h"
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "parallel/world.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include "cli/view.h"
 #include "config/load.h"
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "study/commands.h"
 
 namespace ada::cli {

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <vector>
 
-#include "core/wrapped_text.h"
+#include "core/shown_text.h"
 
 namespace ada::cli {
 namespace {

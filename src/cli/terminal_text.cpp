@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/utf8.h"
+#include "core/shown_text.h"
 
 namespace ada::cli {
 namespace {

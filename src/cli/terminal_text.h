@@ -1,5 +1,5 @@
 // What is printed for programs, such as CSV, names things as files name them: byte for byte in a
-// pipe or a file, visible (core/utf8.h) where a terminal shows it.
+// pipe or a file, visible (core/shown_text.h) where a terminal shows it.
 #pragma once
 #include <memory>
 #include <ostream>

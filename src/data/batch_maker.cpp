@@ -8,8 +8,8 @@
 #include <limits>
 #include <string>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
 #include "core/share.h"
 #include "data/image_writer.h"
 #include "data/mixing.h"

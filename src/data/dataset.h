@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/pages.h"
+#include "core/memory.h"
 #include "core/task.h"
 #include "data/broken_image.h"
 #include "data/catalog.h"

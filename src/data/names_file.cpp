@@ -8,7 +8,7 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 
 namespace ada::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/stats_sums.h"
+#include "core/stats.h"
 #include "core/tensor_names.h"
 #include "graph/graph.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/exponent_bins.h"
+#include "core/stats.h"
 #include "what_if/step_histograms.h"
 
 namespace ada::study {

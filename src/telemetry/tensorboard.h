@@ -22,7 +22,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/exponent_bins.h"
 #include "core/stats.h"
 #include "scaling/rules/rules.h"
 #include "telemetry/event_format.h"

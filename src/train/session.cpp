@@ -8,7 +8,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "core/shell_path.h"
+#include "core/shown_text.h"
 #include "graph/network/weights_file.h"
 #include "train/assemble/initial_scale.h"
 #include "train/assemble/steps.h"

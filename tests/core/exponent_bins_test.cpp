@@ -1,7 +1,5 @@
 // What another format or scale would lose, predicted from a histogram, against the values
 // themselves: rounded one by one, in double.
-#include "core/exponent_bins.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -11,6 +9,7 @@
 #include "core/error.h"
 #include "core/independent.h"
 #include "core/random.h"
+#include "core/stats.h"
 
 namespace ada {
 namespace {

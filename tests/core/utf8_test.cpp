@@ -1,9 +1,9 @@
 // Text of files as people see it: nothing that a terminal would obey is left.
-#include "core/utf8.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
+
+#include "core/shown_text.h"
 
 TEST_SUITE("cpu") {
   TEST_CASE("what a terminal would obey is visible, all else stays") {

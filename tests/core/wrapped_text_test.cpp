@@ -1,8 +1,7 @@
 // Words in lines of some columns, and letters in lower case.
-#include "core/wrapped_text.h"
-
 #include <doctest/doctest.h>
 
+#include "core/shown_text.h"
 #include "core/text.h"
 
 namespace ada {

@@ -9,7 +9,7 @@
 #include "backend/communicators.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/thread_pool.h"
-#include "core/pages.h"
+#include "core/memory.h"
 #include "core/tensor.h"
 
 namespace ada::backend::cpu {

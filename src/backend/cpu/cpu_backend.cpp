@@ -17,7 +17,7 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/values/all.h"
 #include "core/error.h"
-#include "core/pages.h"
+#include "core/memory.h"
 #include "core/text.h"
 
 namespace ada::backend::cpu {

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "config/yaml/document.h"
-#include "core/machine_error.h"
+#include "core/data_files.h"
+#include "core/shown_text.h"
 #include "core/system_call.h"
-#include "core/utf8.h"
 
 namespace ada::config {
 namespace {

@@ -10,9 +10,8 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/detection/xml_text.h"
 
 namespace ada::data {

@@ -10,7 +10,7 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "data/dataset.h"
 #include "data/names_file.h"
 

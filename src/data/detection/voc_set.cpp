@@ -11,8 +11,8 @@
 
 #include "core/error.h"
 #include "core/run_in_parallel.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/detection/annotation.h"
 #include "data/detection/image_lists.h"
 #include "data/images/orientation.h"

@@ -11,8 +11,8 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/folder/listing.h"
 #include "data/images/picture.h"
 #include "data/picture_files.h"

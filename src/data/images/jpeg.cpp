@@ -13,8 +13,8 @@
 #include <csetjmp>
 #include <string>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
 #include "data/file_fault.h"
 #include "data/images/formats.h"
 #include "data/images/jpeg_markers.h"

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/dataset.h"
 
 namespace ada::data {

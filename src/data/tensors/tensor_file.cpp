@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/tensors/npy.h"
 
 namespace ada::data {

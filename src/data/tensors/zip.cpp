@@ -8,9 +8,9 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 
 namespace ada::data {
 namespace {

@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "graph/network/parameters.h"
 #include "graph/network/shapes.h"
 

@@ -2,8 +2,8 @@
 #include <ostream>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/blocks/block_tensor.h"
 #include "study/blocks/block_words.h"
 #include "study/inspect/parts.h"

@@ -6,8 +6,8 @@
 #include <ostream>
 
 #include "config/load.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/blocks/block_words.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"

@@ -8,8 +8,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "core/color.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "study/blocks/block_words.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"

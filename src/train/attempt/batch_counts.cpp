@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/stats_sums.h"
+#include "core/stats.h"
 #include "core/tensor_names.h"
 
 namespace ada::train {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/stats_sums.h"
+#include "core/stats.h"
 #include "train/checkpoint/weight_values.h"
 
 namespace ada::train {

@@ -11,7 +11,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/random.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "train/assemble/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
 #include "train/evaluate/weight_average.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <ostream>
 
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "telemetry/csv.h"
 
 namespace ada::train {

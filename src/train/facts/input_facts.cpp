@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "data/dataset.h"
 
 namespace ada::train {

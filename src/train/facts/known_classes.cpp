@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "train/checkpoint/state_file.h"
 
 namespace ada::train {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/blocks/operand_blocks.h"
-#include "core/operands.h"
+#include "core/tensor_names.h"
 #include "graph/graph.h"
 #include "train/distributed/team.h"
 

@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 #include "core/blocks/operand_blocks.h"
-#include "core/operands.h"
+#include "core/tensor_names.h"
 #include "telemetry/rows.h"
 #include "train/distributed/team.h"
 #include "train/observe/operand_places.h"

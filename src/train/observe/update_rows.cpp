@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/stats_sums.h"
+#include "core/stats.h"
 #include "core/tensor_names.h"
 #include "core/text.h"
 

@@ -1,7 +1,7 @@
 #include "train/plan/memory_need.h"
 
 #include "core/error.h"
-#include "core/memory_limit.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_sizes.h"

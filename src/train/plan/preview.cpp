@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "core/error.h"
-#include "core/memory_limit.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "data/image_writer.h"
 #include "data/preview/sheet.h"

@@ -1,8 +1,12 @@
 // Walks over bytes that may be anything: what begins no valid character counts as a byte by itself.
-#include "core/utf8.h"
+#include "core/shown_text.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 
 namespace ada {
 namespace {
@@ -89,6 +93,93 @@ std::string Shown(std::string_view text) {
   std::size_t end = kMost;
   while (end > kMost - 3 && (ByteAt(text, end) & 0xC0u) == 0x80u) --end;
   return "'" + Visible(text.substr(0, end)) + "...'";
+}
+
+// Widths count code points and not bytes; codes for colors take no room.
+
+bool BeginsCodePoint(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
+
+std::size_t TextWidth(std::string_view text) {
+  constexpr std::string_view kColor = "\033[";
+  std::size_t width = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text.substr(at).starts_with(kColor))
+      at = std::min(text.find('m', at), text.size());
+    else
+      width += BeginsCodePoint(text[at]) ? 1 : 0;
+  }
+  return width;
+}
+
+std::string Wrapped(std::string_view text, std::size_t indent, std::size_t width,
+                    std::size_t taken) {
+  std::string lines;
+  std::size_t used = taken;  // columns of this line
+  std::size_t blanks = 0;    // that wait for a word after them
+  bool has_word = false;     // this line
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    if (!word.empty()) {
+      if (has_word && used + blanks + TextWidth(word) > width) {
+        lines += '\n';
+        used = 0;
+        blanks = indent;
+      }
+      lines.append(blanks, ' ') += word;
+      used += blanks + TextWidth(word);
+      blanks = 0;
+      has_word = true;
+    }
+    ++blanks;
+  }
+  return lines;
+}
+
+// Each stream is asked for itself, at each call: one may be a terminal and another a file.
+
+namespace {
+
+ColorChoice chosen = ColorChoice::kAuto;
+
+// The parameter of SGR (ECMA-48, 8.3.117).
+const char* CodeOf(Color color) {
+  switch (color) {
+    case Color::kBold:
+      return "1";
+    case Color::kDim:
+      return "2";
+    case Color::kRed:
+      return "31";
+    case Color::kGreen:
+      return "32";
+    case Color::kYellow:
+      return "33";
+    case Color::kPlain:
+      break;
+  }
+  return "0";
+}
+
+}  // namespace
+
+void SetColorChoice(ColorChoice choice) { chosen = choice; }
+
+bool CanMoveCursor(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return isatty(descriptor) == 1 && (term == nullptr || std::string_view(term) != "dumb");
+}
+
+bool HasColor(int descriptor) {
+  if (chosen != ColorChoice::kAuto) return chosen == ColorChoice::kAlways;
+  const char* refused = std::getenv("NO_COLOR");
+  return (refused == nullptr || *refused == '\0') && CanMoveCursor(descriptor);
+}
+
+std::string Colored(bool on, Color color, std::string_view text) {
+  if (!on || color == Color::kPlain || text.empty()) return std::string(text);
+  return std::string("\033[") + CodeOf(color) + "m" + std::string(text) + "\033[0m";
 }
 
 }  // namespace ada

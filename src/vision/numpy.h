@@ -1,13 +1,17 @@
-// Sums in the order in which NumPy adds the elements of a row: results agree with it to the last
-// bit.
+// What NumPy does that recordings of ChainerCV show: the order of its sums, and the order in which
+// its sort leaves equal elements.
 #pragma once
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
 
 namespace ada::vision {
+
+// Sums in the order in which NumPy adds the elements of a row: results agree with it to the last
+// bit.
 
 // Pairwise summation (Higham, SIAM J. Sci. Comput. 14, 1993) over blocks of at most 128 elements,
 // each summed in eight parts; fewer than eight elements one after the other.
@@ -66,5 +70,12 @@ inline float NumpyExp(float x) {
   };
   return std::ldexp(polynomial(kAbove) / polynomial(kBelow), static_cast<int>(q));
 }
+
+// The order in which NumPy's argsort leaves equal elements, which recordings of ChainerCV show
+// where more than 16 scores are sorted.
+
+// numpy.argsort(scores)[::-1] with NumPy's default, an introsort (Musser 1997) without vector
+// instructions, as releases before 1.25 have it. NaN comes first.
+std::vector<std::int32_t> NumpyFallingOrder(std::span<const float> scores);
 
 }  // namespace ada::vision

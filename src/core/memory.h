@@ -1,10 +1,14 @@
-// Large blocks of memory straight from the system: zero, taking up room only where they have been
-// touched.
+// Memory from the system: large blocks of it, and how much this process can have.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <new>
+#include <string>
 
 namespace ada {
+
+// Large blocks of memory straight from the system: zero, taking up room only where they have been
+// touched.
 
 // The pages of a block of 2 MiB or more. Huge ones, where the system grants them, spare most of the
 // translation of addresses and are for what is read again and again; to clear them takes longer.
@@ -42,5 +46,20 @@ struct PageAllocator {
   }
   friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
 };
+
+// How much memory this process can have: the machine's, less where a cgroup (a container) or a
+// resource limit (ulimit) gives less.
+
+// Holds the smallest limit that was found, and the name under which a user can find it again.
+struct MemoryLimit {
+  std::uint64_t bytes = 0;  // swap included where it may be used
+  std::string source;       // "the machine", "/sys/fs/cgroup/memory.max", "ulimit -v"
+};
+
+// The smallest of all limits. What cannot be read limits nothing. `root` stands before the paths of
+// /proc and /sys.
+MemoryLimit SmallestMemoryLimit(const std::string& root = "");
+// What the machine could give at this moment without swapping; UINT64_MAX where it does not say.
+std::uint64_t AvailableMemory(const std::string& root = "");
 
 }  // namespace ada
