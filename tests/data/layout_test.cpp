@@ -1,11 +1,10 @@
 // Arrays of images whose channels stand last or first.
-#include "data/tensors/layout.h"
-
 #include <doctest/doctest.h>
 
 #include "core/tensor_files/safetensors.h"
 #include "data/batch_maker.h"
-#include "data/tensors/tensor_set.h"
+#include "data/readers.h"
+#include "data/tensors/arrays.h"
 #include "made_zip.h"
 #include "tiny_files.h"
 

@@ -1,8 +1,7 @@
 // Files with a name in each line.
-#include "data/names_file.h"
-
 #include <doctest/doctest.h>
 
+#include "data/names.h"
 #include "tiny_files.h"
 
 namespace ada::data {

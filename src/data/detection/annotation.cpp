@@ -1,8 +1,6 @@
 // Parses annotations by pugixml, which is lenient: what it lets pass (text outside of the root,
 // entities that it does not know, elements twice) is checked here, so that no box is read in
 // silence from a file that means something else.
-#include "data/detection/annotation.h"
-
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "core/error.h"
 #include "core/shown_text.h"
 #include "core/text.h"
+#include "data/detection/voc_files.h"
 #include "data/detection/xml_text.h"
 
 namespace ada::data {

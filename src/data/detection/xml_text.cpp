@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "core/shown_text.h"
 #include "core/text.h"
-#include "data/detection/encodings.h"
 
 namespace ada::data {
 namespace {

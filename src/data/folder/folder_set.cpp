@@ -1,8 +1,6 @@
 // Finds the folders of the splits, lists them, and holds their classes against each other. Most of
 // the file is about what people have instead of the layout that is asked for, so that the message
 // can say which path to give.
-#include "data/folder/folder_set.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -15,8 +13,9 @@
 #include "core/text.h"
 #include "data/folder/listing.h"
 #include "data/images/picture.h"
+#include "data/names.h"
 #include "data/picture_files.h"
-#include "data/split_names.h"
+#include "data/readers.h"
 
 namespace ada::data {
 namespace {

@@ -18,7 +18,6 @@
 #include "data/file_fault.h"
 #include "data/images/formats.h"
 #include "data/images/jpeg_markers.h"
-#include "data/images/jpeg_scans.h"
 #include "data/images/orientation.h"
 
 namespace ada::data {

@@ -15,8 +15,8 @@
 #include "core/error.h"
 #include "data/file_fault.h"
 #include "data/images/formats.h"
-#include "data/images/label_png.h"
 #include "data/images/orientation.h"
+#include "data/images/picture.h"
 
 namespace ada::data {
 namespace {

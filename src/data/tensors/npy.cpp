@@ -1,5 +1,3 @@
-#include "data/tensors/npy.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -9,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/shown_text.h"
+#include "data/tensors/npz.h"
 
 namespace ada::data {
 namespace {

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/shown_text.h"
 #include "core/text.h"
-#include "data/tensors/npy.h"
+#include "data/tensors/npz.h"
 
 namespace ada::data {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "core/tensor_files/safetensors.h"
 #include "data/tensors/mapped_file.h"
-#include "data/tensors/zip.h"
+#include "data/tensors/npz.h"
 
 namespace ada::data {
 

@@ -1,5 +1,3 @@
-#include "data/tensors/zip.h"
-
 #include <zlib.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/shown_text.h"
+#include "data/tensors/npz.h"
 
 namespace ada::data {
 namespace {

@@ -7,7 +7,7 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "data/images/label_png.h"
+#include "data/images/picture.h"
 #include "study/score/score.h"
 #include "study/text_table.h"
 #include "telemetry/columns.h"

@@ -16,7 +16,7 @@
 #include "core/text.h"
 #include "data/folder/listing.h"
 #include "data/image_writer.h"
-#include "data/images/surprises.h"
+#include "data/images/picture_checks.h"
 #include "telemetry/csv.h"
 #include "train/assemble/assemble.h"
 #include "train/evaluate/evaluated_weights.h"

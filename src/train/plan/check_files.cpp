@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "data/check/check_files.h"
-#include "data/folder/folder_set.h"
 #include "data/image_writer.h"
+#include "data/readers.h"
 #include "telemetry/progress.h"
 #include "train/assemble/assemble.h"
 

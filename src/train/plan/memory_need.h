@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "data/dataset.h"
-#include "data/decoding_memory.h"
+#include "data/header_survey.h"
 #include "graph/graph.h"
 
 namespace ada::train {
