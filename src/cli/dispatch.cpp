@@ -10,7 +10,7 @@
 #include "cli/shipped.h"
 #include "cli/terminal_text.h"
 #include "core/error.h"
-#include "train/about/versions.h"
+#include "train/about/about.h"
 
 namespace ada::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "telemetry/log.h"
-#include "train/evaluate/evaluate.h"
-#include "train/evaluate/evaluated_weights.h"
+#include "train/evaluate/commands.h"
+#include "train/evaluate/weights.h"
 
 namespace ada::cli {
 namespace {

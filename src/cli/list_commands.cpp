@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "study/commands.h"
 #include "telemetry/log.h"
-#include "train/plan/preview.h"
+#include "train/plan/commands.h"
 
 namespace ada::cli {
 namespace {

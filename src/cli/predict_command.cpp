@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "telemetry/log.h"
-#include "train/evaluate/predict.h"
+#include "train/evaluate/commands.h"
 
 namespace ada::cli {
 namespace {

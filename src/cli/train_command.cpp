@@ -10,7 +10,7 @@
 #include "core/file.h"
 #include "core/shown_text.h"
 #include "telemetry/log.h"
-#include "train/plan/dry_run.h"
+#include "train/plan/commands.h"
 #include "train/run.h"
 
 namespace ada::cli {

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "study/text_table.h"
-#include "train/about/lists.h"
+#include "train/about/about.h"
 
 namespace ada::cli {
 namespace {

@@ -10,10 +10,9 @@
 #include "core/error.h"
 #include "core/shown_text.h"
 #include "graph/network/weights_file.h"
-#include "train/assemble/initial_scale.h"
-#include "train/assemble/steps.h"
-#include "train/attempt/layer_overflow.h"
-#include "train/batches/team_batches.h"
+#include "train/assemble/assemble.h"
+#include "train/attempt/attempt_facts.h"
+#include "train/batches/batches.h"
 
 namespace ada::train {
 namespace {

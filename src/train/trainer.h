@@ -16,7 +16,6 @@
 #include "train/attempt/attempt_facts.h"
 #include "train/batches/batches.h"
 #include "train/distributed/distributed_gradients.h"
-#include "train/observe/log_schedule.h"
 #include "train/observe/step_log.h"
 #include "train/observe/step_observer.h"
 

@@ -1,8 +1,6 @@
 // How large the gradients are with which backpropagation begins: the scale of the loss starts as
 // large as the format of the gradients allows, and no search for it is needed. The choice itself is
 // scaling::ChooseStart.
-#include "train/assemble/initial_scale.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,7 +10,8 @@
 #include "backend/formulas.h"
 #include "core/share.h"
 #include "core/tensor_names.h"
-#include "train/batches/team_batches.h"
+#include "train/assemble/assemble.h"
+#include "train/batches/batches.h"
 
 namespace ada::train {
 namespace {

@@ -1,6 +1,4 @@
 // The generate command.
-#include "train/evaluate/generate.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -13,8 +11,8 @@
 #include "core/random.h"
 #include "core/shown_text.h"
 #include "train/assemble/assemble.h"
-#include "train/evaluate/evaluated_weights.h"
-#include "train/evaluate/weight_average.h"
+#include "train/evaluate/commands.h"
+#include "train/evaluate/weights.h"
 
 namespace ada::train {
 namespace {

@@ -8,7 +8,6 @@
 #include "graph/network/shapes.h"
 #include "telemetry/progress.h"
 #include "train/batches/batches.h"
-#include "train/batches/team_batches.h"
 #include "train/checkpoint/weight_values.h"
 
 namespace ada::train {

@@ -4,8 +4,8 @@
 
 #include "core/run_in_parallel.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/observe/log_schedule.h"
-#include "train/observe/pytorch_layout.h"
+#include "train/observe/operands.h"
+#include "train/observe/step_observer.h"
 
 namespace ada::train {
 

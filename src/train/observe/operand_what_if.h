@@ -13,7 +13,7 @@
 #include "core/tensor_names.h"
 #include "telemetry/rows.h"
 #include "train/distributed/team.h"
-#include "train/observe/operand_places.h"
+#include "train/observe/operands.h"
 #include "train/observe/step_observer.h"
 
 namespace ada::train {

@@ -9,7 +9,7 @@
 #include "parallel/gradient_sums.h"
 #include "train/assemble/assemble.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/observe/log_schedule.h"
+#include "train/observe/step_observer.h"
 
 namespace ada::train {
 namespace {

@@ -1,5 +1,3 @@
-#include "train/plan/memory_need.h"
-
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -7,6 +5,7 @@
 #include "graph/network/tensor_sizes.h"
 #include "optim/optimizer.h"
 #include "train/assemble/assemble.h"
+#include "train/plan/estimates.h"
 
 namespace ada::train {
 namespace {

@@ -1,6 +1,4 @@
 // `datasets --preview`: the first batch of training as a picture.
-#include "train/plan/preview.h"
-
 #include <algorithm>
 #include <new>
 #include <ostream>
@@ -12,7 +10,8 @@
 #include "data/preview/sheet.h"
 #include "train/assemble/assemble.h"
 #include "train/evaluate/kept_inputs.h"
-#include "train/plan/memory_need.h"
+#include "train/plan/commands.h"
+#include "train/plan/estimates.h"
 
 namespace ada::train {
 

@@ -1,5 +1,4 @@
-// What a run takes of memory, part by part, and whether there is so much: asked before any of it is
-// used, because a machine that runs out of memory ends a program without a word.
+// What a run takes, told before it begins: memory, and the time of a step.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,8 +8,13 @@
 #include "data/dataset.h"
 #include "data/header_survey.h"
 #include "graph/graph.h"
+#include "optim/optimizer.h"
+#include "scaling/policies/policy.h"
 
 namespace ada::train {
+
+// What a run takes of memory, part by part, and whether there is so much: asked before any of it is
+// used, because a machine that runs out of memory ends a program without a word.
 
 // All fields are bytes. Filled step by step: by the data, by the shapes of the network, and with
 // exact numbers when the graph is made.
@@ -46,5 +50,20 @@ std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph)
 
 // "32.5 GiB (network and optimizer 30.1 GiB, images ...".
 std::string ToString(const MemoryNeed& need);
+
+// --dry-run --measure: how long a step takes, on made-up images of the right shape.
+
+inline constexpr int kMeasuredSteps = 3;
+
+// Seconds of the fastest of three steps: passes over all micro-batches and the update, without
+// loading, logs and evaluation. The network starts as model.init.scheme draws it (no file is read);
+// its weights change.
+double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,
+                   const scaling::Policy& policy, const Shape& image, backend::Backend& backend);
+
+// The lines of --dry-run: "a step 1.25 s, 102 images/s" and an epoch of so many steps. image: the
+// network's input.
+std::string MeasuredText(double seconds, const config::Config& config, const Shape& image,
+                         std::int64_t steps_per_epoch);
 
 }  // namespace ada::train

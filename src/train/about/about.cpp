@@ -1,6 +1,8 @@
-// The lists that the command line offers.
-#include "train/about/lists.h"
+// What this program is made of, and the lists that the command line offers.
+#include "train/about/about.h"
 
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "core/blocks/block_format.h"
 #include "core/data_files.h"
 #include "core/error.h"
@@ -10,7 +12,42 @@
 #include "graph/network/zoo.h"
 #include "scaling/policies/presets.h"
 
+// What this program is made of.
+
+// The build defines both; a compilation without it still works.
+#ifndef ADA_VERSION
+#define ADA_VERSION "unknown"
+#endif
+#ifndef ADA_COMMIT
+#define ADA_COMMIT "unknown"
+#endif
+
 namespace ada::train {
+
+std::vector<Version> Versions(const parallel::World& world) {
+  const std::string cuda = backend::CudaVersions();
+  std::vector<Version> all = {{"ada-train", ADA_VERSION},
+                              {"commit", ADA_COMMIT},
+#ifdef __clang__
+                              {"compiler", "clang " __clang_version__},
+#else
+                              {"compiler", "g++ " __VERSION__},
+#endif
+                              {"backends", cuda == "not built in" ? "cpu" : "cpu, cuda"},
+                              {"cpu library", backend::cpu::LibraryVersion()},
+                              {"cuda", cuda}};
+  const std::string mpi = parallel::LibraryName();
+  if (!mpi.empty()) all.push_back({"mpi", mpi});
+  if (!world.library().empty()) all.push_back({"processes", parallel::DescribeProcesses(world)});
+  return all;
+}
+
+}  // namespace ada::train
+
+namespace ada::train {
+
+// The lists that the command line offers.
+
 namespace {
 
 // One line for a block-scaled format: its element, its blocks, and what scales it has.

@@ -1,4 +1,4 @@
-#include "train/attempt/batch_counts.h"
+#include "train/attempt/attempt.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "train/observe/log_schedule.h"
+#include "train/observe/step_observer.h"
 
 #include "core/text.h"
 

@@ -1,9 +1,13 @@
-// The search for a checkpoint to go on from.
+// Which checkpoint a run goes on from, and its state back into the parts of a training.
 #include "config/load.h"
 #include "core/error.h"
+#include "scaling/rules/state_text.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace ada::train {
+
+// The search for a checkpoint to go on from.
+
 namespace {
 
 // Switches that have not come yet may be changed.
@@ -61,6 +65,35 @@ std::optional<ResumePoint> FindResumePoint(const std::string& folder, const conf
   for (const std::int64_t step : steps.tensors_alone)
     problems += "\n  " + CheckpointStem(folder, step) + ".json: missing";
   NoneIsUsable(folder, problems);
+}
+
+std::string OfProcess(const std::string& layer, int rank) {
+  return layer + "@" + std::to_string(rank);
+}
+
+void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph& graph,
+                  optim::Optimizer& optimizer, scaling::Policy& policy, backend::Backend& backend) {
+  const CheckpointState& s = from.state;
+  LoadCheckpointTensors(from.stem, graph, &optimizer, backend);
+  LoadTensorScales(from.stem, s, graph, switched);
+  optimizer.set_updates(s.updates);
+  policy.LoadState(s.policy);
+  for (const graph::ScalePoint& point : graph.scales()) {
+    if (point.scaler == nullptr) continue;
+    auto found = s.layers.find(point.layer);
+    // A process that decides on its own has a state of its own; where the checkpoint has none,
+    // since it was written by fewer processes or with common decisions, it begins with that of the
+    // first.
+    if (rank > 0) {
+      const auto own = s.layers.find(OfProcess(point.layer, rank));
+      if (own != s.layers.end()) found = own;
+    }
+    if (found == s.layers.end())
+      throw DataError(from.stem + ".json: no state of layer " + point.layer +
+                      "; this checkpoint cannot be used");
+    point.scaler->state = scaling::LoadLayerState(found->second, point.layer);
+  }
+  graph.SendLayerScalers();
 }
 
 }  // namespace ada::train
