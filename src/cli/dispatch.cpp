@@ -6,9 +6,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/help_format.h"
+#include "cli/output.h"
 #include "cli/shipped.h"
-#include "cli/terminal_text.h"
 #include "core/error.h"
 #include "train/about/about.h"
 

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
-#include "cli/output_paths.h"
+#include "cli/output.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"

@@ -1,9 +1,8 @@
-#include "cli/help_format.h"
-
 #include <algorithm>
 #include <sstream>
 #include <vector>
 
+#include "cli/output.h"
 #include "core/shown_text.h"
 
 namespace ada::cli {

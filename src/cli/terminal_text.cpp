@@ -1,9 +1,8 @@
-#include "cli/terminal_text.h"
-
 #include <unistd.h>
 
 #include <string>
 
+#include "cli/output.h"
 #include "core/shown_text.h"
 
 namespace ada::cli {

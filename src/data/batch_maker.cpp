@@ -10,7 +10,7 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "data/image_writer.h"
 #include "data/mixing.h"
 

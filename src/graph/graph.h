@@ -151,7 +151,7 @@ class Graph {
   // none. With `share`, the scalers of y and w are the other graph's.
   const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
   const NumberFormat& input_format() const { return input_format_; }  // of the rounded images
-  const std::vector<std::string>& last_norms() const { return last_norms_; }  // last_norms.h
+  const std::vector<std::string>& last_norms() const { return last_norms_; }  // LastNorms
   // What the loss is of, valid after Forward: the logits; or locations, then scores.
   const std::vector<Tensor>& outputs() const { return outputs_; }
   const Tensor& logits() const { return outputs_.back(); }  // or the scores

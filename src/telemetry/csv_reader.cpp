@@ -12,7 +12,6 @@
 #include "core/shown_text.h"
 #include "core/system_call.h"
 #include "core/text.h"
-#include "telemetry/csv_record.h"
 
 namespace ada::telemetry {
 namespace {

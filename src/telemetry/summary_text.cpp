@@ -9,10 +9,10 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "scaling/policies/policy.h"
-#include "telemetry/language.h"
-#include "telemetry/no_gradient.h"
 #include "telemetry/progress.h"
+#include "telemetry/progress_text.h"
 #include "telemetry/summary.h"
+#include "telemetry/totals.h"
 
 namespace ada::telemetry {
 namespace {

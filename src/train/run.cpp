@@ -17,8 +17,8 @@
 #include "train/evaluate/kept_inputs.h"
 #include "train/facts/class_weights.h"
 #include "train/facts/data_facts.h"
+#include "train/plan/commands.h"
 #include "train/plan/estimates.h"
-#include "train/plan/unused_globs.h"
 #include "train/session.h"
 
 namespace ada::train {

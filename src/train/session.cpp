@@ -9,9 +9,9 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/shown_text.h"
-#include "graph/network/weights_file.h"
+#include "graph/network/parameters.h"
 #include "train/assemble/assemble.h"
-#include "train/attempt/attempt_facts.h"
+#include "train/attempt/attempt.h"
 #include "train/batches/batches.h"
 
 namespace ada::train {

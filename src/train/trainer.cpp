@@ -10,7 +10,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "train/assemble/assemble.h"
 
 namespace ada::train {

@@ -1,5 +1,3 @@
-#include "graph/network/weights_file.h"
-
 #include <algorithm>
 #include <unordered_map>
 

@@ -6,7 +6,7 @@
 #include "core/text.h"
 #include "study/compare/parts.h"
 #include "study/text_table.h"
-#include "telemetry/language.h"
+#include "telemetry/progress_text.h"
 
 namespace ada::study {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "backend/formulas.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "core/tensor_names.h"
 #include "train/assemble/assemble.h"
 #include "train/batches/batches.h"

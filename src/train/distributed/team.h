@@ -8,7 +8,7 @@
 
 #include "backend/communicators.h"
 #include "config/config.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "parallel/world.h"
 
 namespace ada::train {

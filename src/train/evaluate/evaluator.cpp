@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "train/assemble/assemble.h"
 
 namespace ada::train {

@@ -10,8 +10,8 @@
 #include "graph/graph.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
-#include "telemetry/no_gradient.h"
 #include "telemetry/recorder.h"
+#include "telemetry/totals.h"
 #include "train/attempt/attempt.h"
 
 namespace ada::train {

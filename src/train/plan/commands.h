@@ -1,5 +1,5 @@
-// What is told before a run, as commands: what it would do, see and learn by, and whether its files
-// are whole.
+// What is told before a run: what it would do, see and learn by, whether its files are whole, and
+// which keys of its configuration do nothing.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -9,24 +9,20 @@
 #include "config/config.h"
 #include "data/dataset.h"
 #include "data/file_fault.h"
+#include "graph/graph.h"
 #include "telemetry/log.h"
 
 namespace ada::train {
 
-// --dry-run: what a run would do, without doing it.
-
-// Checks configuration and data, prints the layer table and the memory needed; trains nothing.
-// measure: also three steps on made-up images, and what an epoch will take.
+// --dry-run: checks configuration and data, prints the layer table and the memory needed; trains
+// nothing. measure: also three steps on made-up images, and what an epoch will take.
 void DryRun(const config::Config& config, bool measure, std::ostream& out);
-
-// A look at what training will see.
 
 // Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a
 // line about it to `out`.
 void Preview(const config::Config& config, const std::string& path, std::ostream& out);
 
-// The learning rates of a run that has not begun.
-
+// The learning rates of a run that has not begun:
 // step,epoch,lr of every `every`-th step from the first, and of the last, of a run without skipped
 // steps, as CSV; numbers read back exactly. steps_per_epoch 0: what the data set gives.
 void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
@@ -53,5 +49,13 @@ CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progres
 
 // "split train: FILE: what is wrong".
 std::string FaultText(const data::FileFault& fault);
+
+// What the configuration says to no effect: likely slips of the pen.
+
+// One line of warning for each glob on layers (precision.layers, scaling.layers, those of
+// log.what_if, log.dump) and on parameters (optimizer.no_decay) that matches none, and for each
+// switch of the precision after the last step, with the place where it was written.
+std::vector<std::string> UnusedGlobs(const config::Config& config, const graph::Graph& graph,
+                                     std::int64_t total_steps);
 
 }  // namespace ada::train

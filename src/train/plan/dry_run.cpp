@@ -8,7 +8,7 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "graph/network/layer_table.h"
-#include "graph/network/weights_file.h"
+#include "graph/network/parameters.h"
 #include "train/assemble/assemble.h"
 #include "train/batches/batches.h"
 #include "train/batches/resident_batches.h"
@@ -17,7 +17,6 @@
 #include "train/observe/probe.h"
 #include "train/plan/commands.h"
 #include "train/plan/estimates.h"
-#include "train/plan/unused_globs.h"
 
 namespace ada::train {
 namespace {

@@ -2,7 +2,7 @@
 #include "core/memory.h"
 #include "core/text.h"
 #include "graph/network/shapes.h"
-#include "graph/network/tensor_sizes.h"
+#include "graph/network/tensor_storage.h"
 #include "optim/optimizer.h"
 #include "train/assemble/assemble.h"
 #include "train/plan/estimates.h"
