@@ -80,8 +80,8 @@ struct SplitsConfig {
 };
 // The section `data`: which data set, where its files are, and how samples become batches. Several
 // members belong to some data sets only; the table in section_data.cpp refuses their keys
-// elsewhere, so the others keep defaults that nobody reads. train/assemble_data.cpp makes a loader
-// of it.
+// elsewhere, so the others keep defaults that nobody reads. train/assemble/run_data.cpp makes a
+// loader of it.
 struct DataConfig {
   std::string dataset = "synthetic";  // one of data::Catalog; a required key
   std::string path;

@@ -54,7 +54,8 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
 
 // How large the tensors of a network are, before any of them exists: for bounds and for messages.
 
-// For the message of a run that has no memory left (train/memory_need.cpp), and for RefuseHuge.
+// For the message of a run that has no memory left (train/plan/memory_need.cpp), and for
+// RefuseHuge.
 struct TensorSize {
   std::string name;  // "conv1.weight", "conv1.y"
   double bytes = 0;
