@@ -1,5 +1,7 @@
 // What another format or scale would lose, predicted from a histogram, against the values
 // themselves: rounded one by one, in double.
+#include "core/stats.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -9,7 +11,6 @@
 #include "core/error.h"
 #include "core/independent.h"
 #include "core/random.h"
-#include "core/stats.h"
 
 namespace ada {
 namespace {

@@ -1,10 +1,11 @@
 // Arrays of images whose channels stand last or first.
+#include "data/tensors/arrays.h"
+
 #include <doctest/doctest.h>
 
 #include "core/tensor_files/safetensors.h"
 #include "data/batch_maker.h"
 #include "data/readers.h"
-#include "data/tensors/arrays.h"
 #include "made_zip.h"
 #include "tiny_files.h"
 

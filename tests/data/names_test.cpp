@@ -1,7 +1,8 @@
 // Files with a name in each line.
+#include "data/names.h"
+
 #include <doctest/doctest.h>
 
-#include "data/names.h"
 #include "tiny_files.h"
 
 namespace ada::data {
