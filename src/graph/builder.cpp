@@ -1,12 +1,9 @@
 #include "graph/builder.h"
 
 #include "core/error.h"
-#include "graph/network/last_norms.h"
 #include "graph/network/parameters.h"
-#include "graph/network/tensor_sizes.h"
-#include "graph/plan/fusion.h"
-#include "graph/plan/listings.h"
-#include "graph/plan/memory_plan.h"
+#include "graph/network/tensor_storage.h"
+#include "graph/plan/plan.h"
 
 namespace ada::graph {
 namespace {

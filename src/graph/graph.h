@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/exchange.h"
 #include "config/config.h"
 #include "core/task.h"
 #include "core/tensor.h"
@@ -17,6 +16,7 @@
 #include "graph/network/parameters.h"
 #include "graph/network/precision.h"
 #include "graph/shared_arena.h"
+#include "parallel/communicator.h"
 
 namespace ada::graph {
 
@@ -128,7 +128,7 @@ class Graph {
   // histograms of all roundings become those of all rows, in the lists below, until the next
   // Collect. Where processes decided about scales on their own, values are brought to the scale of
   // the first.
-  void Join(backend::Exchange& exchange, const backend::Pass& pass);
+  void Join(parallel::Communicator& communicator, const backend::Pass& pass);
   // Call it after masters or tensor scales of weights changed. It reads count, bins, seed and draw
   // of `pass`.
   void RefreshWeights(const backend::Pass& pass);
@@ -164,7 +164,7 @@ class Graph {
   // none. With `share`, the scalers of y and w are the other graph's.
   const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
   const NumberFormat& input_format() const { return input_format_; }  // of the rounded images
-  const std::vector<std::string>& last_norms() const { return last_norms_; }  // last_norms.h
+  const std::vector<std::string>& last_norms() const { return last_norms_; }  // LastNorms
   // What the loss is of, valid after Forward: the logits; or locations, then scores.
   const std::vector<Tensor>& outputs() const { return outputs_; }
   const Tensor& logits() const { return outputs_.back(); }  // or the scores

@@ -11,9 +11,9 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/system_call.h"
 #include "core/text.h"
-#include "core/utf8.h"
 
 namespace ada::telemetry {
 namespace {

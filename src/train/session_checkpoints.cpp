@@ -6,8 +6,8 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "scaling/rules/state_text.h"
-#include "train/about/versions.h"
-#include "train/checkpoint/restore.h"
+#include "train/about/about.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/facts/class_weights.h"
 #include "train/session.h"
 

@@ -10,7 +10,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "train/assemble/assemble.h"
 
 namespace ada::train {
@@ -132,7 +132,7 @@ void Trainer::SendLayerScales() {
 void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
   const bool several = config_.train.accumulate > 1;
-  const std::vector<std::int64_t> terms = backend::GatherAll(team_.all(), batches_.terms());
+  const std::vector<std::int64_t> terms = parallel::GatherAll(team_.all(), batches_.terms());
   terms_ = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
   pass.loss_terms = terms_;
   // How much of the batch is this process's: running statistics of several processes are weighted
@@ -247,7 +247,7 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
 // In the order of processes.
 backend::LossResult Trainer::Loss() {
   backend::LossResult loss;
-  for (const backend::LossResult& part : backend::GatherAll(team_.all(), graph_.Result()))
+  for (const backend::LossResult& part : parallel::GatherAll(team_.all(), graph_.Result()))
     loss.Add(part);
   return loss;
 }

@@ -8,15 +8,13 @@
 
 #include "backend/backend.h"
 #include "config/config.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
 #include "train/attempt/attempt.h"
-#include "train/attempt/attempt_facts.h"
 #include "train/batches/batches.h"
 #include "train/distributed/distributed_gradients.h"
-#include "train/observe/log_schedule.h"
 #include "train/observe/step_log.h"
 #include "train/observe/step_observer.h"
 

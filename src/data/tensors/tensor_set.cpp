@@ -1,7 +1,5 @@
 // Opens images as they lie in a mapped file, and reads labels at once, as their largest says how
 // many classes there are.
-#include "data/tensors/tensor_set.h"
-
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -12,9 +10,8 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "data/tensors/class_list.h"
-#include "data/tensors/integers.h"
-#include "data/tensors/layout.h"
+#include "data/readers.h"
+#include "data/tensors/arrays.h"
 #include "data/tensors/tensor_file.h"
 
 namespace ada::data {

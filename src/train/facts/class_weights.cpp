@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "data/segmentation/class_weights.h"
+#include "data/segmentation/label_survey.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace ada::train {
