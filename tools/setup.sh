@@ -15,7 +15,7 @@ Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages
   --hammer  also what tools/hammer.sh uses: strace
   --fuzz    also what tools/fuzz.sh uses: clang with libFuzzer
   --clang   also what a build with clang takes: clang and its OpenMP
-  --aarch64 also what a build for 64-bit ARM takes here (tools/package/): the cross compiler and qemu
+  --aarch64 also what a build for 64-bit ARM takes (tools/package/): a cross compiler and qemu
   --mpi     also Open MPI, for tools/build.sh --mpi: several processes, several machines
   --cuda    also the headers of cudnn-frontend for tools/build.sh --cuda, from PyPI into
             build-cudnn-frontend/; says what of CUDA, cuDNN and, with --mpi, NCCL is missing, but does

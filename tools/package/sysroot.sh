@@ -23,8 +23,8 @@ if [ -e "$folder" ]; then
   echo "sysroot.sh: $folder is there already" >&2
   exit 2
 fi
-cd_to_tree=$(dirname "$0")/../..
-mapfile -t packages < <("$cd_to_tree/tools/setup.sh" --list | grep -E -- '-dev$|^doctest')
+tree=$(dirname "$0")/../..
+mapfile -t packages < <("$tree/tools/setup.sh" --list | grep -E -- '-dev$|^doctest')
 compiler=$(g++ -dumpversion)
 
 mkdir -p "$(dirname "$folder")"

@@ -17,8 +17,7 @@ std::vector<Tables> Ask() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     here.push_back({avx512::kResizeKernels, avx512::kColorKernels});
-  if (__builtin_cpu_supports("avx2"))
-    here.push_back({avx2::kResizeKernels, avx2::kColorKernels});
+  if (__builtin_cpu_supports("avx2")) here.push_back({avx2::kResizeKernels, avx2::kColorKernels});
   here.push_back({sse2::kResizeKernels, sse2::kColorKernels});
   return here;
 }
