@@ -2,6 +2,7 @@
 // folders.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "data/batch_maker.h"

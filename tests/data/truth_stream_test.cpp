@@ -2,6 +2,7 @@
 // do, and wherever a run begins.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <set>
 
 #include "data/batch_maker.h"

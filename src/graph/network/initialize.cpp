@@ -13,6 +13,7 @@
 #include "core/text.h"
 #include "graph/graph.h"
 #include "graph/network/parameters.h"
+#include "graph/network/shapes.h"
 
 namespace ada::graph {
 namespace {
