@@ -7,13 +7,14 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/setup.sh [--dev] [--hammer] [--fuzz] [--mpi] [--cuda] [--list]
+usage: tools/setup.sh [--dev] [--hammer] [--fuzz] [--bare] [--mpi] [--cuda] [--list]
 
 Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
   --dev     also what tools/format.sh and tools/lint.sh use, and Chromium, in which a test opens the
             report
   --hammer  also what tools/hammer.sh uses: strace
   --fuzz    also what tools/fuzz.sh uses: clang with libFuzzer
+  --bare    also what makes and checks bare Debian trees: debootstrap, lintian
   --mpi     also Open MPI, for tools/build.sh --mpi: several processes, several machines
   --cuda    also the headers of cudnn-frontend for tools/build.sh --cuda, from PyPI into
             build-cudnn-frontend/; says what of CUDA, cuDNN and, with --mpi, NCCL is missing, but does
@@ -42,6 +43,7 @@ while [ $# -gt 0 ]; do
     --dev) packages+=(clang-format clang-tidy shellcheck chromium) ;;
     --hammer) packages+=(strace) ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
+    --bare) packages+=(debootstrap lintian) ;;
     --mpi) mpi=true; packages+=(libopenmpi-dev openmpi-bin) ;;
     --cuda) cuda=true ;;
     --list) list=true ;;
