@@ -76,6 +76,8 @@ def bare(release, kept):
     (beside / "etc/apt/apt.conf.d/90machine").write_text("\n".join(
         ['Dir::Cache::Archives "/kept/archives";',
          *(line for line in settings if "IndexTargets" not in line and "Changelogs" not in line)]))
+    # Nothing of a tree has to survive a power cut.
+    (beside / "etc/dpkg/dpkg.cfg.d/test").write_text("force-unsafe-io\n")
     beside.rename(tree)
     return tree
 
@@ -94,7 +96,6 @@ class Tree:
         if CERTIFICATES.is_file():  # a bare tree has none, and pip asks for them
             shutil.copy(CERTIFICATES, self.path("/etc/machine.pem"))
             self.environment["PIP_CERT"] = "/etc/machine.pem"
-        self.run("apt-get", "update", "-q")
 
     def path(self, inside):
         """Where a path of the tree lies for this machine."""
@@ -120,6 +121,8 @@ class Tree:
         return self.run("sh", "-c", f"command -v {program} || echo none") != "none\n"
 
     def install(self, *packages):
+        """By apt, with the mirror's lists of now; packages are names or .deb files."""
+        self.run("apt-get", "update", "-q")
         self.run("apt-get", "install", "-q", "-y", *packages)
 
     def packages(self):

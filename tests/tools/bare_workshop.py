@@ -69,7 +69,6 @@ class Workshop:
     def wheel(self):
         """The wheel's file, built by the release's own Python."""
         assert self.left is not None
-        self.tree.run("apt-get", "update", "-q")
         self.tree.install("ccache")
         self.tree.run("tools/setup.sh", cwd=SOURCE)
         self.tree.run("python3", "-m", "venv", "/tmp/pip")
