@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -80,8 +81,9 @@ class TensorStore final : public ImageStore {
   mutable std::atomic<const std::byte*> data_ = nullptr;
 };
 
-const TensorInFile& Require(const TensorFile& file, const std::string& name) {
-  return file.Require(name, "train.images, train.labels, test.images, test.labels");
+// What is returned is a part of `file`; a name by value tells the compiler so.
+const TensorInFile& Require(const TensorFile& file, std::string_view name) {
+  return file.Require(std::string(name), "train.images, train.labels, test.images, test.labels");
 }
 
 // What a tensor of images must be whatever its axes are.
