@@ -115,7 +115,7 @@ class OnABareDebian:
         said = self.ordinary("ada-train", "fetch", "cifar10", network=False, expect=1)
         self.assertIn("--from FOLDER", said)
         self.assertNotIn("Traceback", said)
-        self.assertFalse(self.user.path(f"{HOME}/data/cifar-10").exists())
+        self.assertFalse(self.user.path(f"{HOME}/data").exists())
         said = self.ordinary("ada-train", "--config", "resnet20_cifar", network=False, expect=3)
         self.assertIn("ada-train fetch cifar10", said)
 
