@@ -124,7 +124,7 @@ class OnABareDebian:
         self.user.run("apt-get", "purge", "-q", "-y", "ada-train")
         self.assertEqual(of_ours(self.user.files()), [])
         self.assertNotIn("ada-train", self.user.packages())
-        self.user.run("apt-get", "autoremove", "-q", "-y", "--purge")
+        self.user.purge("ada-train")
         self.assertEqual(sorted(self.user.files() - self.before), [])
 
     def wheel_runs(self, wheel, name):

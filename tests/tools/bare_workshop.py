@@ -78,9 +78,8 @@ class Workshop:
     def left(self):
         """The files that are new after the program and what came with it have been purged."""
         assert self.recipe
-        self.tree.run("apt-get", "purge", "-q", "-y", "ada-train", "ccache",
-                      *({"python3", "dataset-fashion-mnist"} & self.packages))
-        self.tree.run("apt-get", "autoremove", "-q", "-y", "--purge")
+        self.tree.purge("ada-train", "ccache",
+                        *({"python3", "dataset-fashion-mnist"} & self.packages))
         return self.tree.files() - self.before
 
     @Once
@@ -109,6 +108,5 @@ class Workshop:
         root = ("--allow-run-as-root", "--oversubscribe") if "Open MPI" in named else ()
         self.tree.run("mpirun", *root, *TWO, "--output", "two", "--overwrite",
                       PATH=f"{SOURCE}/build:{bare_tree.PLAIN['PATH']}")
-        self.tree.run("apt-get", "purge", "-q", "-y", *packages)
-        self.tree.run("apt-get", "autoremove", "-q", "-y", "--purge")
+        self.tree.purge(*packages)
         return written(self.tree, "/root/two"), named
