@@ -67,8 +67,8 @@ class OnABareDebian:
         return self.user.run(*command, user=ORDINARY, cwd=cwd, HOME=HOME, **options)
 
     def trains(self, said):
-        self.assertRegex(said, r"run fashion_quickstart finished: 1 epochs?, 468 steps")
-        self.assertRegex(said, r"test accuracy [89]\d\.\d\d %")
+        self.assertRegex(said, r"run fashion_quickstart finished in epoch 1: 100 steps")
+        self.assertRegex(said, r"test accuracy [6-9]\d\.\d\d %")
 
     def install_deb(self):
         """The .deb in the second tree, if it is not there."""
@@ -115,7 +115,7 @@ class OnABareDebian:
         said = self.ordinary("ada-train", "fetch", "cifar10", network=False, expect=1)
         self.assertIn("--from FOLDER", said)
         self.assertNotIn("Traceback", said)
-        self.assertFalse(self.user.path(f"{HOME}/data/cifar-10").exists())
+        self.assertFalse(self.user.path(f"{HOME}/data").exists())
         said = self.ordinary("ada-train", "--config", "resnet20_cifar", network=False, expect=3)
         self.assertIn("ada-train fetch cifar10", said)
 
@@ -124,7 +124,7 @@ class OnABareDebian:
         self.user.run("apt-get", "purge", "-q", "-y", "ada-train")
         self.assertEqual(of_ours(self.user.files()), [])
         self.assertNotIn("ada-train", self.user.packages())
-        self.user.run("apt-get", "autoremove", "-q", "-y", "--purge")
+        self.user.purge("ada-train")
         self.assertEqual(sorted(self.user.files() - self.before), [])
 
     def wheel_runs(self, wheel, name):
@@ -142,7 +142,7 @@ class OnABareDebian:
         self.assertIn("installed as a wheel\n", self.ordinary(f"{place}/bin/ada-train", "--version"))
         said = self.ordinary(python, "-c", "import ada_train; run = ada_train.run("
                              f"'fashion_quickstart.yaml', output='{name}-run', "
-                             "train={'epochs': 1}); print(len(run.underflow) > 0)")
+                             "train={'max_steps': 100}); print(len(run.underflow) > 0)")
         self.assertTrue(said.endswith("True\n"), said)
         self.ordinary(*pip, "uninstall", "--yes", "ada-train")
         self.assertEqual(sorted((self.user.files() | self.below(place)) - before), [])

@@ -125,6 +125,12 @@ class Tree:
         self.run("apt-get", "update", "-q")
         self.run("apt-get", "install", "-q", "-y", *packages)
 
+    def purge(self, *packages):
+        """With what nothing needs any longer; a suggestion is no need."""
+        self.run("apt-get", "purge", "-q", "-y", *packages)
+        self.run("apt-get", "autoremove", "-q", "-y", "--purge", "-o",
+                 "APT::AutoRemove::SuggestsImportant=false")
+
     def packages(self):
         """The names of what is installed."""
         return set(self.run("dpkg-query", "-W", "-f", "${Package}\n").split())
