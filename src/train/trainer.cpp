@@ -184,6 +184,7 @@ void Trainer::Work(const backend::Pass& pass, bool last) {
     graph_.Backward(pass, observers_.active(), taker);
   };
   if (!together_) return passes();
+  static_assert(backend::UpdatePlan::kKinds << 5 <= graph::Graph::kMostKinds);
   const std::uint64_t parts = 1u | (refreshes ? 2u : 0u) | (taker != nullptr ? 4u : 0u) |
                               (request_.layers ? 8u : 0u) | (last ? 16u : 0u);
   graph_.Together(parts | (last ? plan_.kind() << 5 : 0u), pass, [&] {
