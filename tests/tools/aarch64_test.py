@@ -48,7 +48,11 @@ EXACT = {
     "exact_transformer": f"{TRANSFORMER}\nprecision: {{format: fp6_e2m3}}\n"
                          "scaling: {policy: fixed, scale: 65536}",
 }
-REST = "train: {epochs: 2}\nlog: {every: 1, histogram_every: 2}\nseed: 3\n"
+REST = """train: {epochs: 2}
+seed: 3
+log: {every: 1, histogram_every: 2, probe_every: 3, dump_every: 4,
+  statistics: [y, w, dx, dy, dw, update, operands]}
+"""
 
 
 def said(*command, **options):
@@ -124,13 +128,15 @@ class Aarch64Test(unittest.TestCase):
         self.both("ada-train", "train", f"{name}.yaml", "--quiet", "--output", f"{{out}}/{name}")
 
     def files(self, name):
-        """Relative paths and bytes of both runs' logs and tensors."""
+        """Relative paths and bytes of both runs' logs and weights. Dumps are left out: a sum of
+        zeros has the sign that its order gives it."""
         found = []
         for machine in ("x86", "arm"):
             folder = self.folder / machine / name
             found.append({str(path.relative_to(folder)): path.read_bytes()
                           for path in sorted(folder.rglob("*"))
-                          if path.suffix in (".csv", ".safetensors") and path.stem != "timing"})
+                          if path.suffix in (".csv", ".safetensors") and path.stem != "timing"
+                          and path.parent.name != "dump"})
         self.assertGreater(len(found[0]), 5)
         return found
 
@@ -169,8 +175,8 @@ class Aarch64Test(unittest.TestCase):
                 self.assert_equal_files(name)
 
     def test_5_other_runs_begin_alike(self):
-        """The first step's loss lies within what another order of sums may change, and the input,
-        which no product made, is rounded and counted alike."""
+        """The first step's loss lies within what another order of sums may change, and weights are
+        rounded and counted alike until the first update."""
         for name in RUNS:
             with self.subTest(name):
                 self.train(name)
@@ -180,24 +186,28 @@ class Aarch64Test(unittest.TestCase):
                 self.assertAlmostEqual(float(first[0]["loss"]), float(also[0]["loss"]), places=3)
                 counted, again = (
                     [row for row in rows(self.folder / machine / name / "underflow.csv")
-                     if row["layer"] == "input"] for machine in ("x86", "arm"))
+                     if row["tensor"] == "w" and row["step"] == "1"] for machine in ("x86", "arm"))
                 self.assertEqual(counted, again)
-                self.assertEqual(bool(counted), name != "transformer")
+                self.assertTrue(counted)
 
     def test_6_commands_on_files_say_and_write_the_same(self):
         values = [2.0 ** e * m for e in range(-30, 18) for m in (1, -1.37, 1.5, 0.9999)]
-        values += [0.0, -0.0, float("inf"), -float("inf")]
-        path = self.folder / "t.safetensors"
-        safetensors_file.write(path, {"t": ([len(values)], struct.pack(f"<{len(values)}f", *values))})
+        values += [0.0, -0.0]
+        beyond = [*values, float("inf"), -float("inf"), float("nan")]
+        path, finite = self.folder / "t.safetensors", self.folder / "finite.safetensors"
+        for file, data in ((path, beyond), (finite, values)):
+            safetensors_file.write(file, {"t": ([len(data)], struct.pack(f"<{len(data)}f", *data))})
         for command in (["inspect", path, "--format", "fp8_e4m3"],
                         ["inspect", path, "--csv", "counts", "--format", "fp16"],
                         ["replay", "--preset", "pytorch"], ["formats"], ["models"]):
             with self.subTest(" ".join(map(str, command))):
                 x86, arm = self.both("ada-train", *command)
                 self.assertEqual(x86, arm)
-        for form in ("fp16", "fp8_e5m2", "mxfp4", "nvfp4"):
+        # A block that holds infinity becomes NaN, whose sign is the processor's.
+        for form, file in (("fp16", path), ("fp8_e5m2", path), ("mxfp4", finite),
+                           ("nvfp4", finite), ("fp8_block128", finite)):
             with self.subTest(form):
-                self.both("ada-train", "convert", path, f"{{out}}/{form}.safetensors", "--format",
+                self.both("ada-train", "convert", file, f"{{out}}/{form}.safetensors", "--format",
                           form)
                 x86, arm = ((self.folder / machine / f"{form}.safetensors").read_bytes()
                             for machine in ("x86", "arm"))

@@ -18,7 +18,7 @@ OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& g
     if (const BlockFormat* format = entry.block_format()) asked_.push_back({entry.name, *format});
   for (const graph::LayerRow& layer : graph.layers()) {
     const graph::Parameter* weight = WeightOf(graph, layer.name);
-    if (weight == nullptr) continue;
+    if (!layer.has_weight || weight == nullptr) continue;
     by_layer_[layer.name] = products_.size();
     products_.push_back({layer.name, OperandLayer(layer, *weight)});
   }
