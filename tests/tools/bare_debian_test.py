@@ -121,10 +121,10 @@ class OnABareDebian:
 
     def test_7_a_purge_leaves_nothing(self):
         self.install_deb()
-        self.user.run("apt-get", "purge", "-q", "-y", "ada-train")
+        self.user.purge("ada-train")
         self.assertEqual(of_ours(self.user.files()), [])
         self.assertNotIn("ada-train", self.user.packages())
-        self.user.purge("ada-train")
+        self.user.remove_unneeded()
         self.assertEqual(sorted(self.user.files() - self.before), [])
 
     def wheel_runs(self, wheel, name):

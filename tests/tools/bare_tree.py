@@ -126,8 +126,10 @@ class Tree:
         self.run("apt-get", "install", "-q", "-y", *packages)
 
     def purge(self, *packages):
-        """With what nothing needs any longer; a suggestion is no need."""
         self.run("apt-get", "purge", "-q", "-y", *packages)
+
+    def remove_unneeded(self):
+        """What came for packages that are gone; to be suggested by another is no need."""
         self.run("apt-get", "autoremove", "-q", "-y", "--purge", "-o",
                  "APT::AutoRemove::SuggestsImportant=false")
 

@@ -80,6 +80,7 @@ class Workshop:
         assert self.recipe
         self.tree.purge("ada-train", "ccache",
                         *({"python3", "dataset-fashion-mnist"} & self.packages))
+        self.tree.remove_unneeded()
         return self.tree.files() - self.before
 
     @Once
@@ -109,4 +110,5 @@ class Workshop:
         self.tree.run("mpirun", *root, *TWO, "--output", "two", "--overwrite",
                       PATH=f"{SOURCE}/build:{bare_tree.PLAIN['PATH']}")
         self.tree.purge(*packages)
+        self.tree.remove_unneeded()
         return written(self.tree, "/root/two"), named
