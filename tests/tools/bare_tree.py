@@ -129,9 +129,11 @@ class Tree:
         self.run("apt-get", "purge", "-q", "-y", *packages)
 
     def remove_unneeded(self):
-        """What came for packages that are gone; to be suggested by another is no need."""
-        self.run("apt-get", "autoremove", "-q", "-y", "--purge", "-o",
-                 "APT::AutoRemove::SuggestsImportant=false")
+        """What came for packages that are gone; what others recommend (apt ca-certificates) or
+        suggest was not in the bare tree."""
+        self.run("apt-get", "autoremove", "-q", "-y", "--purge",
+                 "-o", "APT::AutoRemove::RecommendsImportant=false",
+                 "-o", "APT::AutoRemove::SuggestsImportant=false")
 
     def packages(self):
         """The names of what is installed."""
