@@ -6,14 +6,12 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
-#include <memory>
 #include <new>
 #include <string>
 
 #include "cli/commands.h"
-#include "core/color.h"
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "parallel/world.h"
 
 namespace {
@@ -46,20 +44,20 @@ void OccupyStandardStreams() {
 int main(int argc, char** argv) {
   OccupyStandardStreams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error with a message
-  std::unique_ptr<ada::parallel::World> world = ada::parallel::MakeWorldOfOne();
+  ada::parallel::World world;
   try {
     world = ada::parallel::StartWorld();
-    const int code = ada::cli::Dispatch(argc, argv, *world);
+    const int code = ada::cli::Dispatch(argc, argv, world);
     if (!std::cout.flush()) throw ada::OutputError("standard output cannot be written");
     return code;
   } catch (const ada::InternalError& e) {
-    return Fail(*world, e.exit_code(),
+    return Fail(world, e.exit_code(),
                 std::string("internal error: ") + e.what() + "; please report this");
   } catch (const ada::Error& e) {
-    return Fail(*world, e.exit_code(), e.what());
+    return Fail(world, e.exit_code(), e.what());
   } catch (const std::bad_alloc&) {
-    return Fail(*world, 4, "out of memory; a smaller data.batch_size, or train.accumulate, helps");
+    return Fail(world, 4, "out of memory; a smaller data.batch_size, or train.accumulate, helps");
   } catch (const std::exception& e) {
-    return Fail(*world, 70, std::string("internal error: ") + e.what() + "; please report this");
+    return Fail(world, 70, std::string("internal error: ") + e.what() + "; please report this");
   }
 }

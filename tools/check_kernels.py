@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-OWN = re.compile(r"ada::(backend::cpu|data)::(sse2|avx2|avx512|amx)::")
+OWN = re.compile(r"ada::(backend::cpu|data)::(generic|sse2|avx2|avx512|amx)::")
 
 
 def main():

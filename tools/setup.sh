@@ -7,13 +7,17 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/setup.sh [--dev] [--hammer] [--fuzz] [--mpi] [--cuda] [--list]
+usage: tools/setup.sh [--dev] [--hammer] [--fuzz] [--clang] [--aarch64] [--bare] [--mpi] [--cuda]
+                      [--list]
 
 Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
   --dev     also what tools/format.sh and tools/lint.sh use, and Chromium, in which a test opens the
             report
   --hammer  also what tools/hammer.sh uses: strace
   --fuzz    also what tools/fuzz.sh uses: clang with libFuzzer
+  --clang   also what a build with clang takes: clang and its OpenMP
+  --aarch64 also what a build for 64-bit ARM takes (tools/package/): a cross compiler and qemu
+  --bare    also what makes and checks bare Debian trees: debootstrap, lintian
   --mpi     also Open MPI, for tools/build.sh --mpi: several processes, several machines
   --cuda    also the headers of cudnn-frontend for tools/build.sh --cuda, from PyPI into
             build-cudnn-frontend/; says what of CUDA, cuDNN and, with --mpi, NCCL is missing, but does
@@ -29,6 +33,7 @@ packages=(
   libjpeg62-turbo-dev libpng-dev libwebp-dev   # pictures
   libpugixml-dev                         # annotations of boxes
   doctest-dev                            # the tests
+  file dpkg-dev                          # the package: cpack -G DEB
   python3 ca-certificates xz-utils       # data/scripts and the tools
   python3-pandas python3-matplotlib python3-yaml   # tools/report.py
   python3-jsonschema python3-venv        # tests: of the schema; with packages from PyPI
@@ -42,6 +47,9 @@ while [ $# -gt 0 ]; do
     --dev) packages+=(clang-format clang-tidy shellcheck chromium) ;;
     --hammer) packages+=(strace) ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
+    --clang) packages+=(clang libomp-dev) ;;
+    --aarch64) packages+=(g++-aarch64-linux-gnu qemu-user-static) ;;
+    --bare) packages+=(debootstrap lintian) ;;
     --mpi) mpi=true; packages+=(libopenmpi-dev openmpi-bin) ;;
     --cuda) cuda=true ;;
     --list) list=true ;;

@@ -13,7 +13,9 @@ usage: tools/test.sh [--fast|--all|--install] [--debug|--asan|--ubsan|--tsan|--s
   (none)       what finds faults within minutes: the suites cpu and lint
   --all        the slow suites as well: kill -9 and failing system calls, thousands of random
                configurations, longer trainings (half as long again); what CI runs
-  --install    only what needs another compiler: fuzzing with clang. CI leaves it out
+  --install    only what CI leaves out: fuzzing and the cpu suites with clang, the program for 64-bit
+               ARM, the wheel, and package, wheel and container recipe on a bare Debian 12 and 13
+               (root; hours)
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
   --sanitizers the same twice, under --asan --ubsan and then under --tsan; ends with a line of each.
@@ -44,7 +46,11 @@ while [ $# -gt 0 ]; do
   case $option in
     --fast) select=(-L '^cpu$') ;;
     --all) select=(-LE '^install$'); all=true; packages+=(--hammer) ;;
-    --install) select=(-L '^install$'); all=true; packages+=(--fuzz) ;;
+    --install)
+      select=(-L '^install$')
+      all=true
+      packages+=(--fuzz --clang --aarch64 --bare)
+      ;;
     --debug | --asan | --ubsan | --tsan)
       build+=("$option")
       preset=$(preset_with "$preset" "$option")

@@ -271,7 +271,7 @@ def run_tree(data_set, target, arguments):
 def run(arguments, catalog):
     data_set = catalog[arguments.dataset]
     target = pathlib.Path(arguments.to) if arguments.to else data_root() / data_set.folder
-    created = not target.exists()
+    created = [folder for folder in (target, *target.parents) if not folder.exists()]
     target.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(target):
@@ -291,9 +291,9 @@ def run(arguments, catalog):
                 raise FetchError(f"{target}: still without {', '.join(still)}")
             print(f"{target}: {arguments.dataset} is complete and verified")
     finally:
-        if created:
-            with contextlib.suppress(OSError):
-                target.rmdir()  # only if nothing came of it
+        with contextlib.suppress(OSError):  # only those of which nothing came
+            for folder in created:
+                folder.rmdir()
 
 
 def parse(argv, catalog):

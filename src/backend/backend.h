@@ -66,10 +66,12 @@ class Backend {
   }
 
   // Runs `body`, which calls Forward, Backward, FinishGradients and RefreshWeights of ops (or the
-  // backend's) with `pass`, and a GradientSums, and nothing else. For one `variant` and equal rows,
-  // first_row, whole_rows, training, count, accumulate, bins and part of `pass` it calls the same
-  // ops in the same order: a backend may keep what it launched and launch that again instead of
-  // calling `body`.
+  // backend's) with `pass`, a GradientSums, and Look and Update of an UpdateOp, and does nothing
+  // else that matters. For one `variant` and equal rows, first_row, whole_rows, training, count,
+  // accumulate, bins and part of `pass` it calls the same ops in the same order (an Update with
+  // plans of one kind): a backend may keep what it launched and launch that again instead of
+  // calling `body`. `body` may call Run as well, with a `pass` of the same values: that is part of
+  // what is kept, or is kept by itself where the whole cannot be.
   virtual void Run(std::uint64_t /*variant*/, const Pass& /*pass*/,
                    const std::function<void()>& body) {
     body();

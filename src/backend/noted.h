@@ -7,7 +7,6 @@
 #include "backend/op.h"
 #include "backend/update.h"
 #include "core/blocks/block_counts.h"
-#include "core/exponent_bins.h"
 #include "core/stats.h"
 #include "scaling/rules/rules.h"
 

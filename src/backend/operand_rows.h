@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "core/blocks/block_format.h"
-#include "core/operands.h"
 #include "core/tensor.h"
+#include "core/tensor_names.h"
 
 namespace ada::backend {
 

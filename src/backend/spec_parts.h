@@ -10,10 +10,9 @@
 #include <type_traits>
 
 #include "core/blocks/block_counts.h"
-#include "core/exponent_bins.h"
-#include "core/operands.h"
 #include "core/stats.h"
 #include "core/tensor.h"
+#include "core/tensor_names.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::backend {

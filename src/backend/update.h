@@ -50,6 +50,11 @@ struct UpdatePlan {
   float sanitize_to = 0;
   bool largest = false;  // UpdateOutcome::largest is wanted
   bool count = false;    // UpdateOp::Stats is wanted
+  // Tells plans apart whose updates are other work, and not the same with other numbers.
+  static constexpr std::uint64_t kKinds = 4;
+  std::uint64_t kind() const {
+    return (on_overflow == OnOverflow::kSanitize ? 1u : 0u) + (count ? 2u : 0u);
+  }
 };
 // A rounding that counts like a gradient: where it left its format, nothing is updated.
 struct WatchedRounding {
@@ -71,7 +76,14 @@ class UpdateOp {
   // Looks at the watched roundings of the backward pass that was asked for last. All looks since
   // the last Update count for the next.
   virtual void Look() = 0;
-  virtual void Update(const UpdatePlan& plan) = 0;
+  // What the next Update does. Outside of Backend::Run, within which Look and Update may be called:
+  // then an update that is replayed goes by the plan that was made last.
+  virtual void Plan(const UpdatePlan& plan) = 0;
+  virtual void Update() = 0;
+  void Update(const UpdatePlan& plan) {
+    Plan(plan);
+    Update();
+  }
   virtual UpdateOutcome Outcome() = 0;  // of the last Update; waits for it
   // After Outcome of an Update whose plan counts (update_rounding.h): of each slot its changes,
   // then what is kept of master, state1 and state2. Where nothing was updated, and otherwise: none.

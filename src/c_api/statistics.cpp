@@ -28,8 +28,12 @@ struct Extremes {
   std::uint32_t largest = 0;
 };
 
-// Compiled twice: the machine chooses. Lanes have the same sums either way.
+// Compiled twice on x86-64: the machine chooses. Lanes have the same sums either way.
+#if defined(__x86_64__)
 #define ADA_WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define ADA_WIDE
+#endif
 
 // Adds a block to `all`. Comparisons with NaN are false, so a NaN moves no lane's extremes but
 // `largest`, whose bits order NaN above infinity.

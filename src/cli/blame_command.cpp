@@ -7,7 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
-#include "cli/view.h"
+#include "cli/output.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "study/commands.h"

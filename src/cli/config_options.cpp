@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "train/evaluate/evaluated_weights.h"
+#include "train/evaluate/weights.h"
 
 namespace ada::cli {
 namespace {

@@ -6,11 +6,10 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/help_format.h"
+#include "cli/output.h"
 #include "cli/shipped.h"
-#include "cli/terminal_text.h"
 #include "core/error.h"
-#include "train/about/versions.h"
+#include "train/about/about.h"
 
 namespace ada::cli {
 namespace {

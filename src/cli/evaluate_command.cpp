@@ -4,13 +4,13 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
-#include "cli/output_paths.h"
+#include "cli/output.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "telemetry/log.h"
-#include "train/evaluate/evaluate.h"
-#include "train/evaluate/evaluated_weights.h"
+#include "train/evaluate/commands.h"
+#include "train/evaluate/weights.h"
 
 namespace ada::cli {
 namespace {

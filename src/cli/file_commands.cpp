@@ -5,11 +5,10 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/output_paths.h"
-#include "cli/view.h"
+#include "cli/output.h"
 #include "config/load.h"
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "study/commands.h"
 
 namespace ada::cli {

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "telemetry/log.h"
-#include "train/evaluate/generate.h"
+#include "train/evaluate/commands.h"
 
 namespace ada::cli {
 namespace {

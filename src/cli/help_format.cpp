@@ -1,10 +1,9 @@
-#include "cli/help_format.h"
-
 #include <algorithm>
 #include <sstream>
 #include <vector>
 
-#include "core/wrapped_text.h"
+#include "cli/output.h"
+#include "core/shown_text.h"
 
 namespace ada::cli {
 namespace {

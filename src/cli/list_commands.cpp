@@ -5,19 +5,18 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
-#include "cli/output_paths.h"
-#include "cli/view.h"
+#include "cli/output.h"
 #include "config/load.h"
 #include "config/schema/schema.h"
 #include "core/error.h"
 #include "study/commands.h"
 #include "telemetry/log.h"
-#include "train/plan/preview.h"
+#include "train/plan/commands.h"
 
 namespace ada::cli {
 namespace {
 
-// train::List gives the lines; on a terminal they are wrapped (view.h).
+// train::List gives the lines; on a terminal they are wrapped (output.h).
 Command AddList(CLI::App& app, const std::string& what) {
   const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
   return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "core/color.h"
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
 
 namespace ada::cli {

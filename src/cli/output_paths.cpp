@@ -1,10 +1,9 @@
 // Files are written beside their place and renamed to it: a link is replaced, and what it leads to
 // stays. So an output is known by its folder and its name, and an input by what it leads to as
 // well.
-#include "cli/output_paths.h"
-
 #include <filesystem>
 
+#include "cli/output.h"
 #include "core/error.h"
 #include "telemetry/run_folder.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/output_paths.h"
+#include "cli/output.h"
 #include "core/error.h"
 #include "study/commands.h"
 

@@ -5,11 +5,11 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
-#include "cli/output_paths.h"
+#include "cli/output.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "telemetry/log.h"
-#include "train/evaluate/predict.h"
+#include "train/evaluate/commands.h"
 
 namespace ada::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/config_options.h"
 #include "config/load.h"
 #include "core/error.h"
-#include "train/plan/rates.h"
+#include "train/plan/commands.h"
 
 namespace ada::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/view.h"
+#include "cli/output.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "study/commands.h"

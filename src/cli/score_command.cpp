@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/view.h"
+#include "cli/output.h"
 #include "core/error.h"
 #include "study/score/score.h"
 

@@ -14,7 +14,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "study/text_table.h"
-#include "train/about/lists.h"
+#include "train/about/about.h"
 
 namespace ada::cli {
 namespace {

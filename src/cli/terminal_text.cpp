@@ -1,10 +1,9 @@
-#include "cli/terminal_text.h"
-
 #include <unistd.h>
 
 #include <string>
 
-#include "core/utf8.h"
+#include "cli/output.h"
+#include "core/shown_text.h"
 
 namespace ada::cli {
 namespace {

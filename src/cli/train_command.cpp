@@ -8,9 +8,9 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/shell_path.h"
+#include "core/shown_text.h"
 #include "telemetry/log.h"
-#include "train/plan/dry_run.h"
+#include "train/plan/commands.h"
 #include "train/run.h"
 
 namespace ada::cli {

@@ -5,9 +5,8 @@
 
 #include "cli/commands.h"
 #include "config/schema/schema.h"
-#include "core/shell_path.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 
 namespace ada::cli {
 namespace {

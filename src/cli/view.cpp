@@ -1,17 +1,16 @@
 // The rule is the same for every command: a table or wrapped lines on a terminal, CSV or one line
 // an item elsewhere, unless an option says otherwise.
-#include "cli/view.h"
-
 #include <unistd.h>
 
 #include <iostream>
 #include <string_view>
 #include <vector>
 
+#include "cli/output.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "study/text_table.h"
-#include "train/about/lists.h"
+#include "train/about/about.h"
 
 namespace ada::cli {
 namespace {

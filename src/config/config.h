@@ -14,13 +14,12 @@
 #include "backend/update.h"
 #include "config/transformer.h"
 #include "core/blocks/block_format.h"
-#include "core/location.h"
+#include "core/error.h"
 #include "core/number_format.h"
-#include "core/operands.h"
 #include "core/task.h"
+#include "core/tensor_names.h"
 #include "data/catalog.h"
-#include "data/image_changes.h"
-#include "data/label_values.h"
+#include "data/settings.h"
 #include "graph/layers/layer_keys.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
@@ -81,8 +80,8 @@ struct SplitsConfig {
 };
 // The section `data`: which data set, where its files are, and how samples become batches. Several
 // members belong to some data sets only; the table in section_data.cpp refuses their keys
-// elsewhere, so the others keep defaults that nobody reads. train/assemble_data.cpp makes a loader
-// of it.
+// elsewhere, so the others keep defaults that nobody reads. train/assemble/run_data.cpp makes a
+// loader of it.
 struct DataConfig {
   std::string dataset = "synthetic";  // one of data::Catalog; a required key
   std::string path;

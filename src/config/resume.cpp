@@ -1,6 +1,6 @@
 // Flattens both configurations to "key: value" and compares key by key.
 // A resume takes the stored configuration of a run and that of the command line, and refuses
-// (train/checkpoint/resume_point.cpp) where they differ in a key that decides weights or logs.
+// (train/checkpoint/resume.cpp) where they differ in a key that decides weights or logs.
 #include <algorithm>
 #include <array>
 #include <map>

@@ -1,14 +1,15 @@
 // Files as a whole: reading with a size limit, writing that leaves the old file or the new one and
-// nothing between, and folders. Appending logs are telemetry's; file_lock.h locks a folder.
+// nothing between, folders, and locks on them. Appending logs are telemetry's.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/machine_error.h"
+#include "core/data_files.h"
 
 namespace ada {
 
@@ -93,5 +94,25 @@ std::vector<std::string> ListFolder(const std::string& folder) {
   if (!problem.words.empty()) ThrowUnread<E>(problem.words, problem.error);
   return names;
 }
+
+// A folder that one process has for itself: an exclusive lock on `<folder>/.lock` that the system
+// releases when the process ends, however it ends. The empty file stays. Works between processes
+// and between two locks in one process.
+class FileLock {
+ public:
+  // nullopt: another process holds it. OutputError: the folder is missing or not writable.
+  static std::optional<FileLock> TryLock(const std::string& folder);
+  // Whether some process holds it now. Asking locks nothing: it stands in nobody's way.
+  static bool IsHeld(const std::string& folder);
+
+  // A lock that was moved from holds nothing.
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  ~FileLock();
+
+ private:
+  explicit FileLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
 
 }  // namespace ada

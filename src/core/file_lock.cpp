@@ -1,8 +1,6 @@
 // A lock of the open file description (F_OFD_SETLK), which unlike flock can be asked for without
 // being taken. Where the system knows none (EINVAL), flock stands in; asking then takes it shared
 // for a moment.
-#include "core/file_lock.h"
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/system_call.h"
 
 namespace ada {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/machine_error.h"
+#include "core/data_files.h"
 #include "core/system_call.h"
 
 namespace ada {

@@ -1,7 +1,5 @@
 // cgroups: /proc/self/cgroup says in which one this process is, /proc/self/mountinfo where its
 // hierarchy lies. A limit of a parent holds for its children.
-#include "core/memory_limit.h"
-
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "core/memory.h"
 #include "core/text.h"
 
 namespace ada {

@@ -1,11 +1,11 @@
 // Anonymous mappings, cut to begin at a huge page; small blocks come from the heap.
-#include "core/pages.h"
-
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+
+#include "core/memory.h"
 
 namespace ada {
 namespace {

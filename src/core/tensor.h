@@ -17,12 +17,27 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 // "32x32x16" (height, width, channels) or "10" for a flat activation; n is left out.
-std::string ToString(const Shape& shape);
+inline std::string ToString(const Shape& shape) {
+  const std::string channels = std::to_string(shape.c);
+  if (shape.h == 1 && shape.w == 1) return channels;
+  return std::to_string(shape.h) + "x" + std::to_string(shape.w) + "x" + channels;
+}
 
 // How values are kept in memory: any value of the tensor's format is exact in its storage.
 enum class Storage : std::uint8_t { kF32, kF16, kBF16 };
 constexpr std::size_t BytesOf(Storage storage) { return storage == Storage::kF32 ? 4 : 2; }
-Storage StorageFor(const NumberFormat& format);
+// Whether every finite value of `inner` is one of `outer`.
+inline bool HoldsAll(const NumberFormat& outer, const NumberFormat& inner) {
+  return inner.mantissa_bits <= outer.mantissa_bits &&
+         inner.smallest_subnormal() >= outer.smallest_subnormal() &&
+         inner.largest() <= outer.largest();
+}
+// The storage of 16 bits that holds every finite value of `format`; that of 32 where none does.
+inline Storage StorageFor(const NumberFormat& format) {
+  if (HoldsAll(kFp16, format)) return Storage::kF16;
+  if (HoldsAll(kBf16, format)) return Storage::kBF16;
+  return Storage::kF32;
+}
 
 // Views memory that the backend keeps; a default one has no memory and is false. Copies see the
 // same values.

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <unordered_set>
 
-#include "core/utf8.h"
+#include "core/shown_text.h"
 
 namespace ada {
 namespace {

@@ -8,9 +8,9 @@
 #include <limits>
 #include <string>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "data/image_writer.h"
 #include "data/mixing.h"
 

@@ -1,14 +1,13 @@
 // Records are read 64 at a time and checked label by label, and their planes become interleaved
 // pixels. Three channels are interleaved sixteen pixels at a time by vector shuffles, which GCC's
-// vector types express for any x86-64 processor.
-#include "data/cifar.h"
-
+// vector types express for any processor.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "core/error.h"
 #include "data/input_file.h"
+#include "data/readers.h"
 
 namespace ada::data {
 namespace {

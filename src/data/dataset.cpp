@@ -10,13 +10,8 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/run_in_parallel.h"
-#include "data/detection/voc_set.h"
-#include "data/folder/folder_set.h"
-#include "data/names_file.h"
-#include "data/segmentation/camvid_set.h"
-#include "data/tensors/tensor_set.h"
-#include "data/tokens/token_rows.h"
-#include "data/tokens/token_stream.h"
+#include "data/names.h"
+#include "data/readers.h"
 
 namespace ada::data {
 namespace {

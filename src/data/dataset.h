@@ -8,16 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "core/pages.h"
+#include "core/memory.h"
 #include "core/task.h"
-#include "data/broken_image.h"
 #include "data/catalog.h"
 #include "data/file_fault.h"
-#include "data/image_store.h"
-#include "data/label_images.h"
-#include "data/label_values.h"
-#include "data/objects.h"
-#include "data/token_set.h"
+#include "data/labels.h"
+#include "data/sample_sources.h"
+#include "data/settings.h"
 
 namespace ada::data {
 

@@ -1,13 +1,12 @@
 // Rows of batches that are images: an image and its labels, changed together.
-
 #include <algorithm>
 #include <array>
 
 #include "core/error.h"
-#include "data/image_streams.h"
+#include "data/augment.h"
 #include "data/image_writer.h"
 #include "data/row_writer.h"
-#include "data/segmentation/label_sizes.h"
+#include "data/segmentation/label_survey.h"
 #include "vision/coder.h"
 
 namespace ada::data {
@@ -175,6 +174,10 @@ std::int64_t ImageRows::TermsOf(const std::vector<std::int32_t>& labels) const {
 
 std::unique_ptr<RowWriter> MakeImageRows(const Dataset& dataset, const LoaderSpec& spec) {
   return std::make_unique<ImageRows>(dataset, spec);
+}
+
+std::unique_ptr<RowWriter> MakeRowWriter(const Dataset& dataset, const LoaderSpec& spec) {
+  return dataset.tokens ? MakeSequenceRows(dataset, spec) : MakeImageRows(dataset, spec);
 }
 
 }  // namespace ada::data

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "data/image_streams.h"
+#include "data/augment.h"
 #include "data/images/random_changes.h"
 #include "data/images/resize.h"
 

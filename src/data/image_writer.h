@@ -7,8 +7,8 @@
 
 #include "data/augment.h"
 #include "data/dataset.h"
+#include "data/labels.h"
 #include "data/loader.h"
-#include "data/shown_part.h"
 
 namespace ada::data {
 

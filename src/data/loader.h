@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/broken_image.h"
 #include "data/dataset.h"
-#include "data/image_changes.h"
+#include "data/file_fault.h"
 #include "data/mixing.h"
+#include "data/settings.h"
 
 namespace ada::vision {
 class BoxCoder;

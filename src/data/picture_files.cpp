@@ -1,4 +1,4 @@
-// Decodes one picture a call; where only a part is asked for, only that part.
+// Headers are read without the lock: two threads may read the same one, and the first answer stays.
 #include "data/picture_files.h"
 
 #include <algorithm>
@@ -8,6 +8,25 @@
 #include "core/text.h"
 
 namespace ada::data {
+
+PictureNeeds PictureHeaders::Of(std::int64_t number, const std::string& path,
+                                const PictureRules& rules) const {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(number);
+    if (found != known_.end()) return found->second;
+  }
+  const PictureNeeds needs = NeedsOfPictureFile(path, rules);
+  Remember(number, needs);
+  return needs;
+}
+
+void PictureHeaders::Remember(std::int64_t number, const PictureNeeds& needs) const {
+  const std::lock_guard lock(mutex_);
+  known_.emplace(number, needs);
+}
+
+// Decodes one picture a call; where only a part is asked for, only that part.
 
 void NameList::Add(std::string_view folder, std::string_view name) {
   ((text_ += folder) += '/') += name;

@@ -1,14 +1,32 @@
-// Images that are files of their own, decoded when they are asked for.
+// Images that are files of their own, decoded when they are asked for, and what their headers say.
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "data/image_store.h"
-#include "data/picture_headers.h"
+#include "data/images/picture.h"
+#include "data/sample_sources.h"
 
 namespace ada::data {
+
+// What the headers of many picture files say: each is read once, whoever asks first. A run asks for
+// them when it reckons its memory, when it warns of surprises, and where label images are turned.
+// Safe from several threads.
+class PictureHeaders {
+ public:
+  // Returns what `NeedsOfPictureFile(path, rules)` returned when it was first asked of the picture
+  // with this number; throws what that throws, and then asks again the next time.
+  PictureNeeds Of(std::int64_t number, const std::string& path, const PictureRules& rules) const;
+  // Takes what is known of a picture already.
+  void Remember(std::int64_t number, const PictureNeeds& needs) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<std::int64_t, PictureNeeds> known_;
+};
 
 // Many names in one block of memory. A set may have millions of files, and a string for each would
 // take several times the memory.

@@ -1,12 +1,9 @@
 #include "graph/builder.h"
 
 #include "core/error.h"
-#include "graph/network/last_norms.h"
 #include "graph/network/parameters.h"
-#include "graph/network/tensor_sizes.h"
-#include "graph/plan/fusion.h"
-#include "graph/plan/listings.h"
-#include "graph/plan/memory_plan.h"
+#include "graph/network/tensor_storage.h"
+#include "graph/plan/plan.h"
 
 namespace ada::graph {
 namespace {
@@ -54,7 +51,8 @@ std::unique_ptr<Graph> Builder::Build() {
   FillLists();
   graph_->owned_scales_ = styles_.TakeOwned();
   // Objects were made on the host; ops read them from here on.
-  for (SharedArena* arena : {&graph_->results_, &graph_->bins_, &graph_->tensor_scales_})
+  for (SharedArena* arena : {&graph_->results_, &graph_->bins_, &graph_->branches_,
+                             &graph_->tensor_scales_, &graph_->layer_scalers_})
     arena->Send();
   return std::move(graph_);
 }
@@ -69,7 +67,7 @@ void Builder::Bind() {
     bindings_.first_decision.push_back(within > 0 ? static_cast<int>(scalers) : -1);
     scalers += within;
   }
-  graph_->scalers_ = graph_->results_.Add<scaling::LayerScaler>(scalers);
+  graph_->scalers_ = graph_->layer_scalers_.Add<scaling::LayerScaler>(scalers);
   bindings_.network = &network_;
   bindings_.plan = &plan_;
   bindings_.storage = &storage_;
@@ -206,7 +204,7 @@ void Builder::Allocate() {
   bindings_.offsets = memory.offsets;
   bindings_.scales = graph_->results_.Add<float>(static_cast<std::size_t>(plan_.scales));
   bindings_.moments = graph_->results_.Add<TensorMoments>(plan_.gradients.size());
-  bindings_.decisions = graph_->results_.Add<scaling::ScaleDecision>(plan_.branches.size());
+  bindings_.decisions = graph_->branches_.Add<scaling::ScaleDecision>(plan_.branches.size());
   for (const OpPlan& op : plan_.ops) {
     if (op.consumer >= 0) AllocateRecomputed(op);
   }

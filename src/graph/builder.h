@@ -1,15 +1,68 @@
-// Builds a Graph: checks the network, makes parameters, asks for each layer's rule, plans,
-// allocates and lets the backend make the ops. Only Graph::Build uses it.
+// From a configuration to a graph: who builds it, makes its ops, and lists what it rounds, decides
+// and shows.
 #pragma once
 #include <memory>
 #include <vector>
 
 #include "graph/bindings.h"
 #include "graph/graph.h"
-#include "graph/op_maker.h"
 #include "graph/plan/plan.h"
 
 namespace ada::graph {
+
+// From a planned op to a backend's op: gathers tensors, gradients, statistics and parameters, of
+// which the layer's kind makes the spec. Decides nothing about order or memory.
+
+// The builder makes one for each plan that it tries. It only looks things up in `bindings`, which
+// must outlive it; ops keep backend addresses alone.
+class OpMaker {
+ public:
+  OpMaker(const Bindings& bindings, backend::Backend& backend) : b_(bindings), backend_(backend) {}
+
+  // Null: the backend declines this chain, or to be the consumer of one.
+  std::unique_ptr<backend::Op> Make(const OpPlan& op);
+  std::unique_ptr<backend::Op> MakeBranchSum(int branch, const GraphSpec& graph);
+  // The loss of the task.
+  std::unique_ptr<backend::LossOp> MakeLoss(const GraphSpec& graph);
+  std::unique_ptr<backend::InputOp> MakeInput(const Tensor& images);
+
+ private:
+  const Node& node(const OpPlan& op) const { return b_.network->nodes[op.node]; }
+  // Gathers the parts; the Add... functions fill those that only some kinds have.
+  OpParts PartsOf(const OpPlan& op) const;
+  void AddWeight(const OpPlan& op, OpParts& parts) const;
+  void AddChain(const OpPlan& op, OpParts& parts) const;
+  // Without data where the op computes this input anew (OpPlan::recomputed).
+  Tensor Input(const OpPlan& op, int index) const;
+  RoundedTo RoundedValue(int value) const;
+  void AddAttention(const OpPlan& op, OpParts& parts) const;
+  RoundedTo RoundedOf(int node, const char* tensor, const TensorStorage& storage,
+                      TensorStats LayerStats::*stats) const;
+  // The recomputed norm of a batch norm whose chain ends in value `z`, for both its op and the
+  // consumer's.
+  backend::RecomputedNorm Recomputed(int batch_norm, int z) const;
+
+  const Bindings& b_;
+  backend::Backend& backend_;
+};
+
+// The lists of what a graph rounds, decides and shows (graph/log_points.h), in the order of the
+// unfused execution whatever is fused. To be made when all ops are.
+
+// All roundings, the network's input first (unless it is tokens); without training the forward
+// pass.
+std::vector<RoundingPoint> ListRoundings(const Bindings& bindings);
+std::vector<ScalePoint> ListScales(const Bindings& bindings);
+// Those of `roundings` that have a per-tensor scale, in the same order.
+std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
+                                            const std::vector<RoundingPoint>& roundings);
+
+// Which tensors an observer is shown, and when: after which call they lie in memory. Graphs that do
+// not train have no `backward`.
+ObservationPlan ListObserved(const Bindings& bindings);
+
+// Builds a Graph: checks the network, makes parameters, asks for each layer's rule, plans,
+// allocates and lets the backend make the ops. Only Graph::Build uses it.
 
 // One builder makes one graph. The backend may decline a fusion only when it is asked for the op,
 // so ops are made in a loop: plan, allocate, ask, and where something was declined begin anew with

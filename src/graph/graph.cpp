@@ -21,10 +21,11 @@ std::uint64_t NextNumber() {
 Graph::Graph(backend::Backend& backend, std::size_t nodes)
     : backend_(backend),
       number_(NextNumber()),
-      results_(backend,
-               kResultsBlock + nodes * (sizeof(scaling::LayerScaler) + sizeof(LayerStats))),
+      results_(backend, kResultsBlock + nodes * sizeof(LayerStats)),
       bins_(backend, kBinsBlock),
-      tensor_scales_(backend, kScalesBlock) {}
+      branches_(backend, kScalesBlock),
+      tensor_scales_(backend, kScalesBlock),
+      layer_scalers_(backend, 0) {}
 Graph::~Graph() = default;
 
 std::unique_ptr<Graph> Graph::Build(const GraphSpec& spec, backend::Backend& backend,
@@ -45,8 +46,17 @@ void Graph::SetTokens(const std::int32_t* tokens, const backend::Targets& target
 
 // The variant tells graphs and their passes apart, so that a backend that replays what it launched
 // never takes one for another.
-void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body) {
-  backend_.Run(number_ << 2 | static_cast<std::uint64_t>(part), pass, body);
+void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body,
+                std::uint64_t kind) {
+  constexpr std::uint64_t kBits = 8;
+  static_assert(static_cast<std::uint64_t>(Part::kTogether) + kMostKinds <= 1u << kBits);
+  backend_.Run(number_ << kBits | (static_cast<std::uint64_t>(part) + kind), pass, body);
+}
+
+void Graph::Together(std::uint64_t kind, const backend::Pass& pass,
+                     const std::function<void()>& body) {
+  ADA_CHECK(kind < kMostKinds);
+  Run(Part::kTogether, pass, body, kind);
 }
 
 // An observer looks at tensors between the ops, which a replay would not stop for: then the calls
@@ -108,9 +118,11 @@ void Graph::Observe(const std::vector<ObservedTensor>& tensors, const backend::P
   for (const ObservedTensor& tensor : tensors) observer.Observe(tensor, pass);
 }
 
-void Graph::Collect(const backend::Pass& pass) {
-  results_.Fetch();
-  if (pass.bins) bins_.Fetch();
+void Graph::Collect(const backend::Pass& pass, const Wanted& wanted) {
+  branches_.Fetch();
+  if (wanted.scalers) layer_scalers_.Fetch();
+  if (wanted.counts) results_.Fetch();
+  if (wanted.counts && pass.bins) bins_.Fetch();
   backend_.Synchronize();
 }
 

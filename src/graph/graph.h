@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/exchange.h"
 #include "config/config.h"
 #include "core/task.h"
 #include "core/tensor.h"
@@ -17,6 +16,7 @@
 #include "graph/network/parameters.h"
 #include "graph/network/precision.h"
 #include "graph/shared_arena.h"
+#include "parallel/communicator.h"
 
 namespace ada::graph {
 
@@ -128,18 +128,31 @@ class Graph {
   // histograms of all roundings become those of all rows, in the lists below, until the next
   // Collect. Where processes decided about scales on their own, values are brought to the scale of
   // the first.
-  void Join(backend::Exchange& exchange, const backend::Pass& pass);
+  void Join(parallel::Communicator& communicator, const backend::Pass& pass);
   // Call it after masters or tensor scales of weights changed. It reads count, bins, seed and draw
   // of `pass`.
   void RefreshWeights(const backend::Pass& pass);
   // Sums over all Forwards since the last whose pass did not accumulate. Waits for them.
   backend::LossResult Result() { return loss_->Result(); }
-  // Waits for all that was asked for; then the lists below tell what ops wrote. It reads bins of
-  // `pass`.
-  void Collect(const backend::Pass& pass);
+  // Runs `body`, which may call all passes above, a GradientTaker's sums among them, and an
+  // UpdateOp, as one Backend::Run. kind: below kMostKinds, tells apart what `body` calls.
+  static constexpr std::uint64_t kMostKinds = 128;
+  void Together(std::uint64_t kind, const backend::Pass& pass, const std::function<void()>& body);
+  // What of the lists below is wanted besides the decisions of branches, which are few.
+  struct Wanted {
+    bool counts = true;   // statistics, moments, scales; histograms where the pass takes them
+    bool scalers = true;  // of layers
+  };
+  // Waits for all that was asked for; then the lists below tell what ops wrote, as far as it is
+  // wanted: all else is of an earlier call, where the backend's memory is not the host's. It reads
+  // bins of `pass`.
+  void Collect(const backend::Pass& pass, const Wanted& wanted);
+  void Collect(const backend::Pass& pass) { Collect(pass, {}); }
+  // Layers' scalers alone, as the last pass left them.
+  void CollectLayerScalers() { Collect({}, {.counts = false}); }
   // The caller changed scalers of layers, or of tensors: ops see them from now on. To be called
-  // when all passes have been collected.
-  void SendLayerScalers() { backend_.Send(scalers_.memory()); }
+  // when all passes are over and scalers were collected.
+  void SendLayerScalers() { layer_scalers_.Send(); }
   void SendTensorScales() { tensor_scales_.Send(); }
 
   const std::vector<LayerRow>& layers() const { return layers_; }
@@ -151,7 +164,7 @@ class Graph {
   // none. With `share`, the scalers of y and w are the other graph's.
   const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
   const NumberFormat& input_format() const { return input_format_; }  // of the rounded images
-  const std::vector<std::string>& last_norms() const { return last_norms_; }  // last_norms.h
+  const std::vector<std::string>& last_norms() const { return last_norms_; }  // LastNorms
   // What the loss is of, valid after Forward: the logits; or locations, then scores.
   const std::vector<Tensor>& outputs() const { return outputs_; }
   const Tensor& logits() const { return outputs_.back(); }  // or the scores
@@ -166,9 +179,11 @@ class Graph {
   // The number of nodes sizes the arenas' first blocks.
   Graph(backend::Backend& backend, std::size_t nodes);
   friend class Builder;
-  // What Backend::Run tells apart: its variant is the graph's number and one of these.
-  enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums };
-  void Run(Part part, const backend::Pass& pass, const std::function<void()>& body);
+  // What Backend::Run tells apart: its variant is the graph's number and one of these, or a kind of
+  // Together after them.
+  enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums, kTogether };
+  void Run(Part part, const backend::Pass& pass, const std::function<void()>& body,
+           std::uint64_t kind = 0);
   // Waits for the backend, then shows the tensors.
   void Observe(const std::vector<ObservedTensor>& tensors, const backend::Pass& pass,
                TensorObserver& observer);
@@ -184,9 +199,10 @@ class Graph {
   Tensor images_, tokens_;  // the input: one of them
   std::vector<Tensor> outputs_;
   ObservationPlan observed_;
-  // What ops write (results_, bins_) and read (tensor_scales_).
-  SharedArena results_, bins_, tensor_scales_;
-  SharedArray<scaling::LayerScaler> scalers_;  // by node, then within nodes; of results_
+  // What ops write (results_, bins_, branches_: decisions), read (tensor_scales_) and do both with
+  // (layer_scalers_).
+  SharedArena results_, bins_, branches_, tensor_scales_, layer_scalers_;
+  SharedArray<scaling::LayerScaler> scalers_;  // by node, then within nodes; of layer_scalers_
   std::vector<ScaledTensor> scaled_tensors_;
   std::vector<std::unique_ptr<TensorScale>> owned_scales_;  // those of tensor_scales_
   std::unique_ptr<backend::InputOp> input_;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/stats_sums.h"
+#include "core/stats.h"
 #include "core/tensor_names.h"
 #include "graph/graph.h"
 
@@ -63,16 +63,16 @@ void Fill(const RoundingPoint& point, ShortPart& part) {
 // their graphs come from one configuration. `largest_at` becomes the rank with the largest
 // magnitude, the first one where several have it.
 template <class Part>
-void JoinStats(backend::Exchange& exchange, std::vector<RoundingPoint>& points) {
+void JoinStats(parallel::Communicator& communicator, std::vector<RoundingPoint>& points) {
   std::vector<Part> mine;
   for (const RoundingPoint& point : points)
     if (IsOfBatch(point)) Fill(point, mine.emplace_back());
-  const std::vector<Part> all = backend::GatherAll(exchange, mine);
+  const std::vector<Part> all = parallel::GatherAll(communicator, mine);
   std::size_t at = 0;
   for (RoundingPoint& point : points) {
     if (!IsOfBatch(point)) continue;
     TensorStats total;
-    for (int rank = 0; rank < exchange.ranks(); ++rank) {
+    for (int rank = 0; rank < communicator.ranks(); ++rank) {
       const Part& part = all[static_cast<std::size_t>(rank) * mine.size() + at];
       const double factor = static_cast<double>(all[at].scale) / static_cast<double>(part.scale);
       const TensorStats stats = Rescaled(StatsOfPart(part), factor, point.format);
@@ -89,13 +89,13 @@ void JoinStats(backend::Exchange& exchange, std::vector<RoundingPoint>& points) 
 
 // Sums of what points count besides their statistics, where they have it.
 template <class Counts>
-void JoinSums(backend::Exchange& exchange, const std::vector<RoundingPoint>& points,
+void JoinSums(parallel::Communicator& communicator, const std::vector<RoundingPoint>& points,
               const Counts* RoundingPoint::*counts) {
   std::vector<Counts> mine;
   for (const RoundingPoint& point : points)
     if (IsOfBatch(point) && point.*counts != nullptr) mine.push_back(*(point.*counts));
   if (mine.empty()) return;
-  const std::vector<Counts> all = backend::GatherAll(exchange, mine);
+  const std::vector<Counts> all = parallel::GatherAll(communicator, mine);
   std::size_t at = 0;
   for (const RoundingPoint& point : points) {
     if (!IsOfBatch(point) || point.*counts == nullptr) continue;
@@ -117,14 +117,14 @@ void Graph::ForgetGradientCounts() {
 
 // Short parts make small messages in steps that count nothing but largest magnitudes, which
 // policies and per-tensor scales need in each step.
-void Graph::Join(backend::Exchange& exchange, const backend::Pass& pass) {
+void Graph::Join(parallel::Communicator& communicator, const backend::Pass& pass) {
   if (!pass.part) return;
   if (pass.count)
-    JoinStats<FullPart>(exchange, roundings_);
+    JoinStats<FullPart>(communicator, roundings_);
   else
-    JoinStats<ShortPart>(exchange, roundings_);
-  if (pass.count) JoinSums(exchange, roundings_, &RoundingPoint::blocks);
-  if (pass.bins) JoinSums(exchange, roundings_, &RoundingPoint::bins);
+    JoinStats<ShortPart>(communicator, roundings_);
+  if (pass.count) JoinSums(communicator, roundings_, &RoundingPoint::blocks);
+  if (pass.bins) JoinSums(communicator, roundings_, &RoundingPoint::bins);
 }
 
 }  // namespace ada::graph

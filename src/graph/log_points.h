@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "core/operands.h"
 #include "core/tensor.h"
+#include "core/tensor_names.h"
 #include "graph/shared_arena.h"
 
 namespace ada::graph {

@@ -1,6 +1,5 @@
-#include "graph/op_maker.h"
-
 #include "core/error.h"
+#include "graph/builder.h"
 
 namespace ada::graph {
 

@@ -25,7 +25,8 @@ backend::SharedMemory SharedArena::Take(std::size_t bytes) {
 
 void SharedArena::Fetch() {
   // Only what is in use is copied.
-  for (const Block& block : blocks_) backend_.Fetch(PartOf(block.memory, 0, block.used));
+  for (const Block& block : blocks_)
+    if (block.used > 0) backend_.Fetch(PartOf(block.memory, 0, block.used));
 }
 
 void SharedArena::Send() {

@@ -23,12 +23,12 @@ struct SharedArray {
   }
 };
 
-// A graph has three: results and counts, histograms, scales. Few blocks mean few copies, which
-// matters where each is a transfer. Objects live as long as the backend.
+// A graph has one for each group that is copied together. Few blocks mean few copies, which matters
+// where each is a transfer. Objects live as long as the backend.
 class SharedArena {
  public:
   // `backend` must outlive the arena; it owns the memory. A new block is allocated where one is
-  // full.
+  // full; of no bytes: for each Add.
   SharedArena(backend::Backend& backend, std::size_t block_bytes)
       : backend_(backend), block_bytes_(block_bytes) {}
   SharedArena(const SharedArena&) = delete;

@@ -66,19 +66,19 @@ Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
   op_ = backend.MakeUpdate(rule, std::move(slots), std::move(watched));
 }
 
-void Optimizer::Update(backend::UpdatePlan plan) {
-  ADA_CHECK(!asked_);
+void Optimizer::Plan(backend::UpdatePlan plan) {
+  ADA_CHECK(!planned_);
   const bool limited = plan.sanitize_to > 0 && std::isfinite(plan.sanitize_to);
   ADA_CHECK(limited || plan.on_overflow == backend::UpdatePlan::OnOverflow::kSkip);
   plan.clip_norm = clip_norm_;
   plan.step.count = updates_ + 1;
-  op_->Update(plan);
-  asked_ = true;
+  op_->Plan(plan);
+  planned_ = true;
 }
 
 backend::UpdateOutcome Optimizer::Outcome() {
-  ADA_CHECK(asked_);
-  asked_ = false;
+  ADA_CHECK(planned_);
+  planned_ = false;
   const backend::UpdateOutcome outcome = op_->Outcome();
   if (outcome.updated) ++updates_;
   return outcome;

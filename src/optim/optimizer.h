@@ -46,13 +46,19 @@ class Optimizer {
   // After a backward pass: where a watched rounding left its format, the next Update will change
   // nothing.
   void Look() { op_->Look(); }
+  // What the next Update does, to be called outside of Backend::Run, which may replay that Update.
+  // It reads, of `plan`: step.lr, step.seed, on_overflow, sanitize_to (where on_overflow is
+  // kSanitize: positive and finite), largest, count.
+  void Plan(backend::UpdatePlan plan);
   // Asks for the norm of all gradients as they stand (unscaled, before clipping and decay) and for
-  // the update, clipped, of all parameters; waits for nothing. It reads, of `plan`: step.lr,
-  // step.seed, on_overflow, sanitize_to (where on_overflow is kSanitize: positive and finite),
-  // largest, count.
-  void Update(backend::UpdatePlan plan);
-  // What came of the last Update. Waits for it, and counts the update if there was one: to be
-  // called before the next.
+  // the update, clipped, of all parameters; waits for nothing.
+  void Update() { op_->Update(); }
+  void Update(const backend::UpdatePlan& plan) {
+    Plan(plan);
+    Update();
+  }
+  // What came of the Update that was planned last. Waits for it, and counts the update if there was
+  // one: to be called before the next plan.
   backend::UpdateOutcome Outcome();
 
   // After Outcome of an Update whose plan counts: what became of the changes of each parameter, and
@@ -78,7 +84,7 @@ class Optimizer {
   double clip_norm_;
   std::vector<Tensor> masters_;
   std::int64_t updates_ = 0;
-  bool asked_ = false;  // and Outcome not called since
+  bool planned_ = false;  // and Outcome not called since
   std::vector<StateTensor> state_;
   std::unique_ptr<backend::UpdateOp> op_;
 };

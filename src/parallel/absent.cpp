@@ -6,7 +6,7 @@
 
 namespace ada::parallel {
 
-std::unique_ptr<World> StartWorld() {
+World StartWorld() {
   // Several that know nothing of each other would all do the same.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     const char* count = std::getenv(name);
@@ -15,7 +15,7 @@ std::unique_ptr<World> StartWorld() {
                         " processes, and this build knows one alone: tools/setup.sh --mpi, then "
                         "tools/build.sh --mpi");
   }
-  return MakeWorldOfOne();
+  return {};
 }
 std::string LibraryName() { return ""; }
 

@@ -5,10 +5,30 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
+#include <utility>
+
+#include "core/error.h"
 
 namespace ada::parallel {
 namespace {
+
+// A process alone: what it says comes back.
+class EchoCommunicator final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int ranks() const override { return 1; }
+  void AllGather(const void* mine, std::size_t bytes, void* all) override {
+    if (bytes > 0) std::memcpy(all, mine, bytes);
+  }
+  void AllToAll(const void* mine, std::size_t bytes, void* parts) override {
+    if (bytes > 0) std::memcpy(parts, mine, bytes);
+  }
+  void WaitUntil(const std::function<bool()>& done) override { ADA_CHECK(done()); }
+  void SetTimeout(double) override {}
+  [[noreturn]] void Abort(int exit_code) override { std::exit(exit_code); }
+};
 
 std::string Ranks(int first, int last) {
   if (first == last) return "rank " + std::to_string(first);
@@ -16,6 +36,22 @@ std::string Ranks(int first, int last) {
 }
 
 }  // namespace
+
+World::World()
+    : World({"this host"}, {0}, "", std::make_unique<EchoCommunicator>(),
+            std::make_unique<EchoCommunicator>()) {}
+World::World(std::vector<std::string> hosts, std::vector<int> nodes, std::string library,
+             std::unique_ptr<Communicator> small, std::unique_ptr<Communicator> large)
+    : hosts_(std::move(hosts)),
+      nodes_(std::move(nodes)),
+      library_(std::move(library)),
+      small_(std::move(small)),
+      large_(std::move(large)) {}
+
+World& Alone() {
+  static World alone;
+  return alone;
+}
 
 std::string DescribeProcesses(const World& world) {
   const std::vector<int>& nodes = world.nodes();
@@ -77,7 +113,7 @@ void EndAll(World& world, int exit_code, void (*tell)(const std::string& message
   // What all find alike is told as a single process tells it.
   const bool of_all = world.rank() == 0 && (exit_code == 2 || exit_code == 5);
   tell(of_all ? message : NameOf(world, world.rank()) + ": " + message);
-  world.Abort(exit_code);
+  world.small().Abort(exit_code);
   std::_Exit(exit_code);  // what the compiler does not see of a virtual call
 }
 

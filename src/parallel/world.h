@@ -1,7 +1,6 @@
 // The processes that a launcher (mpirun, srun) started together, and this one's place among them. A
 // process that was started alone is a world of one.
 #pragma once
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,38 +9,38 @@
 
 namespace ada::parallel {
 
-// Made once, by main, and handed down; null where a process is alone. The communicators are its
-// own.
+// Made once, by main, and handed down. Its communicators are its own.
 class World {
  public:
-  virtual ~World() = default;  // ends the common part of a program that went well: waits for all
-  virtual int rank() const = 0;
-  virtual int ranks() const = 0;
+  // This process, whoever else was started. All that it gives to others it gets back, at the price
+  // of a copy.
+  World();
   // By rank: what the machine calls itself. Processes of one `node` share its memory, whatever the
-  // names: nodes count from 0 in the order of their first ranks.
-  virtual const std::vector<std::string>& hosts() const = 0;
-  virtual const std::vector<int>& nodes() const = 0;
-  virtual std::string Library() const = 0;  // "Open MPI v4.1.4"; of one process ""
+  // names: nodes count from 0 in the order of their first ranks. library: "Open MPI v4.1.4".
+  World(std::vector<std::string> hosts, std::vector<int> nodes, std::string library,
+        std::unique_ptr<Communicator> small, std::unique_ptr<Communicator> large);
+
+  int rank() const { return small_->rank(); }
+  int ranks() const { return small_->ranks(); }
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  const std::vector<int>& nodes() const { return nodes_; }
+  const std::string& library() const { return library_; }  // of one process ""
 
   // Two of them, so that two threads may talk at a time: each belongs to one thread.
-  virtual Communicator& small() = 0;
-  virtual Communicator& large() = 0;
-  // How long a collective call waits for the others, and WaitUntil.
-  virtual void SetTimeout(double seconds) = 0;
-  // Returns when done() is true, which only the others may make it; DeviceError as a collective
-  // call throws it. Not collective.
-  virtual void WaitUntil(const std::function<bool()>& done) = 0;
-  // Ends all processes with this exit code.
-  [[noreturn]] virtual void Abort(int exit_code) = 0;
+  Communicator& small() { return *small_; }
+  Communicator& large() { return *large_; }
+
+ private:
+  std::vector<std::string> hosts_;
+  std::vector<int> nodes_;
+  std::string library_;
+  std::unique_ptr<Communicator> small_, large_;
 };
 
 // A world of one where this process was started alone. DeviceError where a launcher says that there
 // are others and they cannot be reached, or the build knows no MPI.
-std::unique_ptr<World> StartWorld();
-// This process, whoever else was started. All that it gives to others it gets back, at the price of
-// a copy.
-std::unique_ptr<World> MakeWorldOfOne();
-World& Alone();  // one for the whole program
+World StartWorld();
+World& Alone();  // of one process, for the whole program
 
 // The MPI library that the build knows, for --version; "": none.
 std::string LibraryName();

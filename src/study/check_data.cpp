@@ -1,5 +1,5 @@
 // `datasets --check`: what is wrong with a data set's files, as a table or CSV.
-// train/check_files.h reads all files as a run would; this file only counts and prints.
+// train/plan/check_files.cpp reads all files as a run would; this file only counts and prints.
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -11,7 +11,7 @@
 #include "study/text_table.h"
 #include "telemetry/csv.h"
 #include "train/assemble/assemble.h"
-#include "train/plan/check_files.h"
+#include "train/plan/commands.h"
 
 namespace ada::study {
 namespace {

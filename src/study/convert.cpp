@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/tensor_files/safetensors.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "scaling/policies/policies.h"
 #include "study/blocks/block_tensor.h"
 #include "study/commands.h"

@@ -1,7 +1,5 @@
 // histograms.csv has one row for each exponent of each tensor, so a tensor of a step is a group of
 // rows. A run may be writing while this reads: only steps that steps.csv has are whole.
-#include "study/histograms.h"
-
 #include <algorithm>
 #include <charconv>
 #include <deque>

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/error.h"
+#include "data/images/picture_checks.h"
 #include "data/images/resize.h"
-#include "data/images/surprises.h"
 #include "study/commands.h"
 
 namespace ada::study {

@@ -9,7 +9,6 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/file_lock.h"
 #include "core/json_file.h"
 #include "telemetry/run_folder.h"
 

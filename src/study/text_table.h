@@ -1,4 +1,4 @@
-// Text for terminals: fields in so many columns (core/wrapped_text.h), and tables with aligned
+// Text for terminals: fields in so many columns (core/shown_text.h), and tables with aligned
 // ones.
 #pragma once
 #include <cstddef>
@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/wrapped_text.h"
+#include "core/shown_text.h"
 
 namespace ada::study {
 
-// Returns `text` in at most `width` columns, all of it visible (core/utf8.h); where it is cut it
-// ends in "..".
+// Returns `text` in at most `width` columns, all of it visible (core/shown_text.h); where it is cut
+// it ends in "..".
 std::string CutText(std::string_view text, std::size_t width);
 // Does the same and adds blanks up to `width`, before the text where `right`.
 std::string PaddedText(std::string_view text, std::size_t width, bool right = false);

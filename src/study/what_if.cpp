@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "study/commands.h"
-#include "study/histograms.h"
 #include "study/run_files.h"
 #include "study/what_if_summary.h"
 #include "telemetry/rows.h"

@@ -10,14 +10,14 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/shown_text.h"
 #include "core/tensor.h"
 #include "core/tensor_files/safetensors.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "study/blocks/block_words.h"
 #include "study/commands.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
+#include "telemetry/block_figures.h"
 #include "telemetry/run_folder.h"
 #include "what_if/operand_judge.h"
 
@@ -99,7 +99,7 @@ MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
 
 void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
   // Equal rows keep the order of the file.
-  std::stable_sort(rows.begin(), rows.end(), LosesMore);
+  std::stable_sort(rows.begin(), rows.end(), telemetry::LosesMore);
   out << "operands, those that lose most first (lost: of the values other than zero,\n"
          "in %; satur.: values; SQNR and that of the worst block in dB; log2 of scales)\n";
   constexpr std::size_t kFormatWidth = 14;
@@ -107,7 +107,8 @@ void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
   for (const OperandRow& row : rows) {
     table.Row({row.layer, row.tensor, CutText(row.format, kFormatWidth),
                PctText(row.lost_pct_nonzero), std::to_string(row.saturated),
-               DecibelText(row.sqnr_db), DecibelText(row.sqnr_worst_db), ScalesText(row)});
+               telemetry::DecibelText(row.sqnr_db), telemetry::DecibelText(row.sqnr_worst_db),
+               telemetry::ScalesText(row)});
   }
   table.Print(out, kTerminalWidth);
 }

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "core/number_format.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/text_table.h"
 
 namespace ada::study {

@@ -1,6 +1,9 @@
 #include "telemetry/block_figures.h"
 
+#include <cmath>
+
 #include "core/stats.h"
+#include "core/text.h"
 
 namespace ada::telemetry {
 
@@ -20,6 +23,28 @@ void BlockFigures::Take(const BlockCounts& counts) {
   scale_floor = counts.at_floor, scale_ceiling = counts.at_ceiling;
   sqnr_db = counts.sqnr_db();
   sqnr_mean_db = counts.sqnr_mean_db(), sqnr_worst_db = counts.sqnr_worst_db();
+}
+
+// NaN means that there was nothing to measure, and infinity that nothing was lost.
+std::string DecibelText(double db) {
+  if (std::isnan(db)) return "-";
+  return std::isinf(db) ? "exact" : Formatted("%.1f", db);
+}
+
+std::string Log2Text(double log2) { return std::isnan(log2) ? "-" : Formatted("%.1f", log2); }
+
+bool LosesMore(const BlockFigures& a, const BlockFigures& b) {
+  const auto lost = [](const BlockFigures& figures) {
+    // Comparing NaN would break the order of a sort.
+    return std::isnan(figures.lost_pct_nonzero) ? -1 : figures.lost_pct_nonzero;
+  };
+  return lost(a) > lost(b);
+}
+
+std::string ScalesText(const BlockFigures& figures) {
+  if (std::isnan(figures.scale_log2_min)) return "-";
+  return Formatted("%.0f", figures.scale_log2_min) + ".." +
+         Formatted("%.0f", figures.scale_log2_max);
 }
 
 }  // namespace ada::telemetry

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include "core/blocks/block_counts.h"
 #include "telemetry/columns.h"
@@ -72,5 +73,13 @@ constexpr std::array<Column<Row>, m + n> Joined(const std::array<Column<Row>, m>
   for (std::size_t i = 0; i < n; ++i) all[m + i] = second[i];
   return all;
 }
+
+// Figures as they are shown to people.
+std::string DecibelText(double db);                   // "12.3"; "exact" without noise, "-" for NaN
+std::string Log2Text(double log2);                    // "-7.5"; "-" for NaN
+std::string ScalesText(const BlockFigures& figures);  // "-8..3", of their log2
+// Whether `a` stands before `b` where what loses most comes first; tensors of zeros alone, whose
+// share is NaN, come last.
+bool LosesMore(const BlockFigures& a, const BlockFigures& b);
 
 }  // namespace ada::telemetry

@@ -11,14 +11,14 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/system_call.h"
 #include "core/text.h"
-#include "core/utf8.h"
 
 namespace ada::telemetry {
 namespace {
 
-// Linux's page size on x86-64, in bytes (NextPiece).
+// Linux's smallest page size, in bytes (NextPiece).
 constexpr std::int64_t kPage = 4096;
 
 std::string ErrorReason(int error) { return std::generic_category().message(error); }

@@ -7,12 +7,11 @@
 #include <cmath>
 #include <utility>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
+#include "core/shown_text.h"
 #include "core/system_call.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "telemetry/csv_record.h"
 
 namespace ada::telemetry {
 namespace {

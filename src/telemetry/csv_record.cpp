@@ -1,6 +1,6 @@
-#include "telemetry/csv_record.h"
-
 #include <utility>
+
+#include "telemetry/csv_reader.h"
 
 namespace ada::telemetry {
 namespace {

@@ -1,9 +1,9 @@
-#include "telemetry/event_format.h"
-
 #include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+
+#include "telemetry/tensorboard.h"
 
 namespace ada::telemetry {
 namespace {

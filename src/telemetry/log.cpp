@@ -13,11 +13,10 @@
 #include <system_error>
 #include <utility>
 
-#include "core/color.h"
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/system_call.h"
 #include "core/text.h"
-#include "core/utf8.h"
 
 namespace ada::telemetry {
 namespace {

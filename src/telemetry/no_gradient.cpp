@@ -1,10 +1,9 @@
-#include "telemetry/no_gradient.h"
-
 #include <algorithm>
 #include <cstdio>
 
 #include "core/tensor_names.h"
 #include "core/text.h"
+#include "telemetry/totals.h"
 
 namespace ada::telemetry {
 namespace {

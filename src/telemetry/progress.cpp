@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "core/color.h"
+#include "core/shown_text.h"
 
 namespace ada::telemetry {
 namespace {

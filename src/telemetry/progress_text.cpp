@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/color.h"
+#include "core/shown_text.h"
 #include "core/text.h"
 
 namespace ada::telemetry {

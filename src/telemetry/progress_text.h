@@ -1,6 +1,7 @@
 // How progress is measured and worded: smoothed numbers, and lines that fit a width. Pure
 // functions.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -67,5 +68,17 @@ double Printable(double value);
 // Returns the first `width` columns (the text is ASCII); the last ones are dots where something is
 // cut off.
 std::string Truncate(const std::string& line, int width);
+
+// What the loss of a language model, in nats a token, says in other words.
+
+// e^loss: among how many tokens, all as likely, it would be as hard to guess.
+inline double Perplexity(double loss) { return std::exp(loss); }
+// The loss in bits instead of nats; where tokens are bytes, bits a byte.
+inline double Bits(double loss) { return loss / std::log(2.0); }
+
+// Whether top-5 says anything.
+
+// Returns whether some class may be missing among the five likeliest. `classes` 0: not known.
+constexpr bool TopFiveTells(int classes) { return classes == 0 || classes > 5; }
 
 }  // namespace ada::telemetry

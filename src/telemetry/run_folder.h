@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/file_lock.h"
+#include "core/file.h"
 
 namespace ada::telemetry {
 

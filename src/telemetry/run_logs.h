@@ -8,7 +8,6 @@
 #include <string>
 
 #include "core/blocks/block_format.h"
-#include "core/exponent_bins.h"
 #include "core/stats.h"
 #include "scaling/rules/rules.h"
 #include "telemetry/rows.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
-#include "telemetry/language.h"
+#include "telemetry/progress_text.h"
 
 namespace ada::telemetry {
 namespace {

@@ -42,8 +42,8 @@ void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTo
 
 // Returns the text printed at the end: results, the layers that underflow most with the scale each
 // got and why, skipped steps, where the files lie (those that only some runs have: where they
-// exist). It has several lines, all visible (core/utf8.h), and no line end at its end; `color`: for
-// a terminal that has colors.
+// exist). It has several lines, all visible (core/shown_text.h), and no line end at its end;
+// `color`: for a terminal that has colors.
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
                         bool color = false);
 

@@ -5,16 +5,14 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/color.h"
+#include "core/shown_text.h"
 #include "core/tensor_names.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "core/wrapped_text.h"
 #include "scaling/policies/policy.h"
-#include "telemetry/language.h"
-#include "telemetry/no_gradient.h"
 #include "telemetry/progress.h"
+#include "telemetry/progress_text.h"
 #include "telemetry/summary.h"
+#include "telemetry/totals.h"
 
 namespace ada::telemetry {
 namespace {

@@ -12,13 +12,13 @@
 #include "core/run_in_parallel.h"
 #include "core/text.h"
 #include "telemetry/run_folder.h"
-#include "train/assemble/steps.h"
+#include "train/assemble/assemble.h"
 #include "train/distributed/consistency_check.h"
 #include "train/evaluate/kept_inputs.h"
 #include "train/facts/class_weights.h"
-#include "train/facts/known_classes.h"
-#include "train/plan/memory_need.h"
-#include "train/plan/unused_globs.h"
+#include "train/facts/data_facts.h"
+#include "train/plan/commands.h"
+#include "train/plan/estimates.h"
 #include "train/session.h"
 
 namespace ada::train {
@@ -135,7 +135,7 @@ std::vector<std::string> CheckTogether(Team& team, const Stretch& stretch, const
   if (!gradients.are_parts()) return {};
   CheckConsistency(data, *stretch.graph, *stretch.chosen.backend, step, team);
   const int micro = stretch.config.data.batch_size / stretch.config.train.accumulate;
-  return {parallel::DescribeProcesses(team.world()) + "; " + team.world().Library(),
+  return {parallel::DescribeProcesses(team.world()) + "; " + team.world().library(),
           std::to_string(team.LargestShare(micro)) + " of " + std::to_string(micro) +
               " images a process; gradients of " +
               HumanBytes(static_cast<std::uint64_t>(gradients.bytes())) + " in " +

@@ -8,12 +8,11 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "core/shell_path.h"
-#include "graph/network/weights_file.h"
-#include "train/assemble/initial_scale.h"
-#include "train/assemble/steps.h"
-#include "train/attempt/layer_overflow.h"
-#include "train/batches/team_batches.h"
+#include "core/shown_text.h"
+#include "graph/network/parameters.h"
+#include "train/assemble/assemble.h"
+#include "train/attempt/attempt.h"
+#include "train/batches/batches.h"
 
 namespace ada::train {
 namespace {
@@ -222,7 +221,7 @@ Session::Outside Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;
   const Outside mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
   Outside agreed;
-  for (const Outside& one : backend::GatherAll(p_.team.all(), mine)) {
+  for (const Outside& one : parallel::GatherAll(p_.team.all(), mine)) {
     if (agreed.signal == 0) agreed.signal = one.signal;
     agreed.time_is_up = agreed.time_is_up || one.time_is_up;
   }

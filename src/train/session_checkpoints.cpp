@@ -6,8 +6,8 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "scaling/rules/state_text.h"
-#include "train/about/versions.h"
-#include "train/checkpoint/restore.h"
+#include "train/about/about.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/facts/class_weights.h"
 #include "train/session.h"
 
@@ -74,6 +74,7 @@ CheckpointState Session::State() {
   s.best_top1 = best_top1_;
   if (ComputesClassWeights(p_.config)) s.class_weights = p_.config.train.class_weights.values;
   s.policy = p_.policy.SaveState();
+  p_.graph.CollectLayerScalers();
   for (const graph::ScalePoint& point : p_.graph.scales())
     if (point.scaler != nullptr)
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
@@ -94,6 +95,7 @@ CheckpointState Session::State() {
 void Session::GatherLayerStates() {
   layer_states_.clear();
   if (p_.team.decides_together()) return;
+  p_.graph.CollectLayerScalers();
   std::string text;  // a line a layer: name, then keys and values, between tabs
   for (const graph::ScalePoint& point : p_.graph.scales()) {
     if (point.scaler == nullptr) continue;

@@ -5,8 +5,7 @@
 
 #include "config/load.h"
 #include "core/text.h"
-#include "telemetry/language.h"
-#include "telemetry/top_five.h"
+#include "telemetry/progress_text.h"
 #include "train/session.h"
 
 namespace ada::train {

@@ -4,7 +4,7 @@
 
 #include "config/load.h"
 #include "core/text.h"
-#include "train/about/versions.h"
+#include "train/about/about.h"
 #include "train/facts/class_weights.h"
 #include "train/session.h"
 

@@ -10,7 +10,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "train/assemble/assemble.h"
 
 namespace ada::train {
@@ -66,17 +66,22 @@ StepResult Trainer::Step() {
   const backend::Pass pass = MakePass(r);
   // Copies are made again where the weights changed, where rounding them is counted or logged, and
   // in each step under per-tensor scaling, whose scales may have moved.
-  if (weights_changed_ || pass.count || r.logged || !tensor_amax_.empty())
-    graph_.RefreshWeights(pass);
+  refreshes_ = weights_changed_ || pass.count || r.logged || !tensor_amax_.empty();
   weights_changed_ = false;
+  wants_scalers_ = r.logged || policy_.FollowsReference();
+  observers_.Choose(step_);
+  together_ = observers_.active() == nullptr && !distributed_.on_host();
+  if (!together_ && std::exchange(refreshes_, false)) graph_.RefreshWeights(pass);
   observers_.Begin(step_, pass);
 
-  // 2. Forward, loss and backward, with the logit gradient multiplied by S.
+  // 2. Forward, loss and backward, with the logit gradient multiplied by S. What the update is to
+  // do is known before: the policy has said what an overflow leads to.
   SendLayerScales();
+  plan_ = PlanFor(r, policy_.OnOverflow());
+  optimizer_.Plan(plan_);
   Gradients(r.images, pass);
 
-  // 3. Update the masters, or leave them: the policy has said what an overflow leads to, and is
-  // told how the attempt ended.
+  // 3. Update the masters, or leave them. The policy is told how the attempt ended.
   Update(attempt, pass);
   Finish(attempt);
   Lap(seconds_.update);
@@ -103,12 +108,21 @@ backend::Pass Trainer::MakePass(const StepResult& result) const {
   return pass;
 }
 
-// Layers whose scale is a state machine of the policy get it for this attempt.
+// Layers whose scale is a state machine of the policy get it for this attempt, where one of them
+// has moved: the rest of what is sent with it is as ops have left it.
 void Trainer::SendLayerScales() {
   if (!request_.layers) return;
-  for (const graph::ScalePoint& point : graph_.scales())
-    if (point.scaler != nullptr)
-      point.scaler->state.state_scale = static_cast<float>(policy_.LayerScale(point.layer));
+  const auto scale_of = [&](const graph::ScalePoint& point) {
+    return static_cast<float>(policy_.LayerScale(point.layer));
+  };
+  const std::vector<graph::ScalePoint>& points = graph_.scales();
+  const bool moved = std::any_of(points.begin(), points.end(), [&](const graph::ScalePoint& point) {
+    return point.scaler != nullptr && !(point.scaler->state.state_scale == scale_of(point));
+  });
+  if (!moved) return;
+  graph_.CollectLayerScalers();
+  for (const graph::ScalePoint& point : points)
+    if (point.scaler != nullptr) point.scaler->state.state_scale = scale_of(point);
   graph_.SendLayerScalers();
 }
 
@@ -118,7 +132,7 @@ void Trainer::SendLayerScales() {
 void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
   const bool several = config_.train.accumulate > 1;
-  const std::vector<std::int64_t> terms = backend::GatherAll(team_.all(), batches_.terms());
+  const std::vector<std::int64_t> terms = parallel::GatherAll(team_.all(), batches_.terms());
   terms_ = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
   pass.loss_terms = terms_;
   // How much of the batch is this process's: running statistics of several processes are weighted
@@ -137,18 +151,14 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     pass.accumulate = first > 0;
     const Batches::Rows seen = batches_.Feed(graph_, fed, pass.rows);
     fed += pass.rows;
-    graph_.Forward(pass, observers_.active());
-    Lap(seconds_.forward);
-    graph_.Backward(pass, observers_.active(), last ? distributed_.taker() : nullptr);
+    Work(pass, last);
     joined_ = false;
-    // Only the last micro-batch hands its gradients to the sum: until then they are accumulated in
-    // place, and a sum would count them twice.
     const bool summed =
         last && distributed_.FinishOnHost(pass, batches_.rows(), batches_.whole_rows());
     // Otherwise counts are collected in Update, after the optimizer was asked to work, so that the
     // host waits for the device only once a step.
     if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
-    if (request_.layers) optimizer_.Look();
+    if (request_.layers && !together_) optimizer_.Look();
     if (several) counts_.Add(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
@@ -159,28 +169,65 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   Lap(seconds_.log);
 }
 
+// All that can be done of a micro-batch without the host: both passes, and where nobody else has to
+// look at it in between also what comes before them and the update after the last. A device that
+// replays it is asked once for all of it; then no lap in between is taken.
+void Trainer::Work(const backend::Pass& pass, bool last) {
+  // Only the last micro-batch hands its gradients to the sum: until then they are accumulated in
+  // place, and a sum would count them twice.
+  graph::GradientTaker* const taker = last ? distributed_.taker() : nullptr;
+  const bool refreshes = std::exchange(refreshes_, false);
+  const auto passes = [&] {
+    if (refreshes) graph_.RefreshWeights(pass);
+    graph_.Forward(pass, observers_.active());
+    Lap(seconds_.forward);
+    graph_.Backward(pass, observers_.active(), taker);
+  };
+  if (!together_) return passes();
+  static_assert(backend::UpdatePlan::kKinds << 5 <= graph::Graph::kMostKinds);
+  const std::uint64_t parts = 1u | (refreshes ? 2u : 0u) | (taker != nullptr ? 4u : 0u) |
+                              (request_.layers ? 8u : 0u) | (last ? 16u : 0u);
+  graph_.Together(parts | (last ? plan_.kind() << 5 : 0u), pass, [&] {
+    passes();
+    if (request_.layers) optimizer_.Look();
+    Lap(seconds_.backward);
+    if (last) AskForUpdate(pass);
+  });
+}
+
+// By itself a device may replay it, too.
+void Trainer::AskForUpdate(const backend::Pass& pass) {
+  graph_.Together(plan_.kind() << 5, pass, [&] { optimizer_.Update(); });
+  Lap(seconds_.update);
+}
+
 // Counts become those of all processes, once a pass: what was joined must not be fetched over.
 void Trainer::JoinCounts(const backend::Pass& pass) {
   if (std::exchange(joined_, true)) return;
-  graph_.Collect(pass);
+  graph_.Collect(pass, {.counts = true, .scalers = wants_scalers_});
   graph_.Join(team_.all(), pass);
+}
+
+// Whether the host has to know more of the attempt than how its update ended.
+bool Trainer::WantsCounts(const StepResult& r, const backend::Pass& pass) const {
+  return r.logged || pass.count || request_.layers || !tensor_amax_.empty();
 }
 
 // Asks for everything that is still to be done, then waits for it: once a step. What the policy
 // makes of the attempt is what was done.
 void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
   StepResult& r = attempt.result;
-  optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
-  Lap(seconds_.update);
+  if (!together_) AskForUpdate(pass);
   const ada::Share part = team_.ShareOf(config_.data.batch_size / config_.train.accumulate);
   // The next batch travels to the device while it still works on this one.
   batches_.SendAhead(graph_, static_cast<int>(part.count));
   Lap(seconds_.data);
-  JoinCounts(pass);
+  if (WantsCounts(r, pass)) JoinCounts(pass);
+  if (!joined_) graph_.Collect(pass, {.counts = false, .scalers = wants_scalers_});
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
   if (schedule_.CountsUpdates(step_)) attempt.kept = optimizer_.Stats();
   if (distributed_.narrow() && r.logged) attempt.transport = distributed_.LostInTransport();
-  attempt.update = policy_.Update(OutcomeOf(r, outcome));
+  attempt.update = policy_.Update(OutcomeOf(r, outcome, pass));
   ADA_CHECK((attempt.update.action != scaling::Action::kSkip) == outcome.updated);
 }
 
@@ -201,14 +248,15 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
 // In the order of processes.
 backend::LossResult Trainer::Loss() {
   backend::LossResult loss;
-  for (const backend::LossResult& part : backend::GatherAll(team_.all(), graph_.Result()))
+  for (const backend::LossResult& part : parallel::GatherAll(team_.all(), graph_.Result()))
     loss.Add(part);
   return loss;
 }
 
 // How the attempt ended; all of it has been waited for.
 // Fills the result with loss, accuracy and norm, and returns the facts that the policy decides by.
-scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutcome& outcome) {
+scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutcome& outcome,
+                                        const backend::Pass& pass) {
   const backend::LossResult loss = Loss();
   Lap(seconds_.backward);
   if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);
@@ -220,6 +268,8 @@ scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutc
   r.accuracy = static_cast<double>(loss.top1) / terms;
   r.grad_norm = outcome.norm;
   r.overflow = outcome.overflow;
+  // Counts tell which tensor was the first. All processes have the same norm and the same loss.
+  if (r.overflow || !std::isfinite(r.loss)) JoinCounts(pass);
   scaling::StepOutcome attempt;
   attempt.overflow = r.overflow;
   if (request_.amax) attempt.amax = static_cast<double>(outcome.largest);

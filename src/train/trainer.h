@@ -8,15 +8,13 @@
 
 #include "backend/backend.h"
 #include "config/config.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
 #include "train/attempt/attempt.h"
-#include "train/attempt/attempt_facts.h"
 #include "train/batches/batches.h"
 #include "train/distributed/distributed_gradients.h"
-#include "train/observe/log_schedule.h"
 #include "train/observe/step_log.h"
 #include "train/observe/step_observer.h"
 
@@ -62,11 +60,15 @@ class Trainer {
   backend::Pass MakePass(const StepResult& result) const;
   void SendLayerScales();
   void Gradients(int rows, backend::Pass pass);
+  void Work(const backend::Pass& pass, bool last);
+  void AskForUpdate(const backend::Pass& pass);
   void JoinCounts(const backend::Pass& pass);
+  bool WantsCounts(const StepResult& result, const backend::Pass& pass) const;
   backend::LossResult Loss();
   void Update(Attempt& attempt, const backend::Pass& pass);
   backend::UpdatePlan PlanFor(const StepResult& result, scaling::Action on_overflow) const;
-  scaling::StepOutcome OutcomeOf(StepResult& result, const backend::UpdateOutcome& outcome);
+  scaling::StepOutcome OutcomeOf(StepResult& result, const backend::UpdateOutcome& outcome,
+                                 const backend::Pass& pass);
   void Finish(Attempt& attempt);
   void ObserveTensorScales(bool first);
   void UpdateTensorScales();
@@ -86,6 +88,11 @@ class Trainer {
   Team& team_;
   std::int64_t terms_ = 0;  // of the present batch, of all processes
   bool joined_ = false;     // so are the counts of the present pass
+  // Whether, in the present attempt, nobody but the device has to know of anything between its
+  // first pass and its update; the next passes begin with new copies of the weights; the host gets
+  // layers' scalers.
+  bool together_ = false, refreshes_ = false, wants_scalers_ = false;
+  backend::UpdatePlan plan_;
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;

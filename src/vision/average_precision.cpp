@@ -1,15 +1,14 @@
 // The steps follow eval_detection_voc, calc_detection_voc_prec_rec and calc_detection_voc_ap of
 // ChainerCV; where NumPy has a NaN or an order of sums, so have these.
-#include "vision/average_precision.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "core/error.h"
-#include "vision/nms.h"
-#include "vision/numpy_arithmetic.h"
+#include "vision/box.h"
+#include "vision/metrics.h"
+#include "vision/numpy.h"
 
 namespace ada::vision {
 namespace {

@@ -1,7 +1,10 @@
 // Boxes on images, and how much of two boxes is common to both.
 #pragma once
 #include <algorithm>
+#include <cstdint>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 namespace ada::vision {
 
@@ -46,5 +49,21 @@ auto Overlap(const BasicBox<A>& a, const BasicBox<B>& b) {
 inline Box Scaled(const Box& box, float height, float width) {
   return {box.y0 * height, box.x0 * width, box.y1 * height, box.x1 * width};
 }
+
+// Non-maximum suppression: of boxes that overlap the one with the best score stays.
+
+// Indices by falling score: NaN before all, of equal ones the later first, as in ChainerCV, which
+// reverses an ascending order.
+std::vector<std::int32_t> ByFallingScore(std::span<const float> scores);
+std::vector<std::int32_t> ByFallingScore(std::span<const double> scores);
+
+// Goes through the boxes in `order` and keeps each whose IoU with all kept before is below
+// `overlap` (NaN is neither below nor above: it stays), until `limit` are kept (0: all). Returns
+// their indices in this order. The overlap is compared in the boxes' type.
+std::vector<std::int32_t> Suppress(std::span<const Box> boxes, std::span<const std::int32_t> order,
+                                   double overlap, int limit = 0);
+std::vector<std::int32_t> Suppress(std::span<const BasicBox<double>> boxes,
+                                   std::span<const std::int32_t> order, double overlap,
+                                   int limit = 0);
 
 }  // namespace ada::vision

@@ -1,12 +1,11 @@
 // Counts are whole numbers, so that the order of images, threads and processes changes nothing.
-#include "vision/confusion.h"
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "core/error.h"
-#include "vision/numpy_arithmetic.h"
+#include "vision/metrics.h"
+#include "vision/numpy.h"
 
 namespace ada::vision {
 namespace {

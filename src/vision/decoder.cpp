@@ -4,10 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "vision/box.h"
 #include "vision/coder.h"
-#include "vision/nms.h"
-#include "vision/numpy_arithmetic.h"
-#include "vision/numpy_order.h"
+#include "vision/numpy.h"
 
 namespace ada::vision {
 namespace {

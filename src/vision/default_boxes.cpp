@@ -1,9 +1,8 @@
 // The tables of ssd300 and ssd512 are ChainerCV's, which took them from the authors' Caffe models.
-#include "vision/default_boxes.h"
-
 #include <cmath>
 
 #include "core/error.h"
+#include "vision/coder.h"
 
 namespace ada::vision {
 namespace {

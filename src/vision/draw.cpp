@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "vision/font.h"
 
 namespace ada::vision {
 namespace {

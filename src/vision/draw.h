@@ -1,8 +1,10 @@
 // Draws on pictures what was found in them: boxes with captions, and labels of pixels as colors.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "vision/box.h"
 
@@ -46,5 +48,13 @@ void DrawLabeledBox(RgbView picture, const Box& box, int label, std::string_view
 // Mixes into each pixel its label's color, `opacity` of it; negative labels leave it as it is.
 // `labels` has one a pixel.
 void DrawLabels(RgbView picture, std::span<const std::int32_t> labels, float opacity = 0.5F);
+
+// The letters of captions.
+inline constexpr int kGlyphHeight = 7, kGlyphWidth = 5;
+using Glyph = std::array<std::uint8_t, kGlyphHeight>;  // a row's bit 4 is its left pixel
+
+// One a code point of UTF-8; what is not printable ASCII is an empty frame. The glyphs that are
+// returned are constants and stay valid.
+std::vector<const Glyph*> GlyphsOf(std::string_view text);
 
 }  // namespace ada::vision

@@ -1,6 +1,6 @@
-#include "vision/font.h"
-
 #include <array>
+
+#include "vision/draw.h"
 
 namespace ada::vision {
 namespace {

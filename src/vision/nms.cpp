@@ -1,13 +1,13 @@
 // Suppression compares each candidate only with boxes that were kept near it: these lie in a grid
 // of cells by their centers. The comparison itself is the same as between all pairs, so the result
 // is, too.
-#include "vision/nms.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
+
+#include "vision/box.h"
 
 namespace ada::vision {
 namespace {

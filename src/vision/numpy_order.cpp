@@ -1,11 +1,11 @@
 // This follows NumPy's argsort (npysort/quicksort.cpp, aquicksort_) step by step: the order of
 // equal elements follows from the exact sequence of exchanges.
-#include "vision/numpy_order.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>
+
+#include "vision/numpy.h"
 
 namespace ada::vision {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/blocks/operand_blocks.h"
-#include "core/operands.h"
 #include "core/stats.h"
+#include "core/tensor_names.h"
 
 namespace ada::what_if {
 namespace {

@@ -1,5 +1,3 @@
-#include "what_if/scenario_policy.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +5,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "scaling/rules/state_text.h"
+#include "what_if/scenario.h"
 
 namespace ada::what_if {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/exponent_bins.h"
+#include "core/stats.h"
 #include "core/tensor_names.h"
 
 namespace ada::what_if {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "backend/values.h"
-#include "core/exponent_bins.h"
 #include "core/stats.h"
 
 namespace ada::backend::test {

@@ -238,8 +238,9 @@ TEST_SUITE("cpu") {
       OffUpdate(std::unique_ptr<UpdateOp> op, const Tensor& value, float share)
           : op_(std::move(op)), value_(value), share_(share) {}
       void Look() override { op_->Look(); }
-      void Update(const UpdatePlan& plan) override {
-        op_->Update(plan);
+      void Plan(const UpdatePlan& plan) override { op_->Plan(plan); }
+      void Update() override {
+        op_->Update();
         value_.f32()[1] += share_ * LargestOf(value_);
       }
       UpdateOutcome Outcome() override { return op_->Outcome(); }

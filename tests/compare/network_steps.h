@@ -80,19 +80,23 @@ class NetworkSteps {
     pass.loss_scale = training_.init_scale;
     pass.edge = 0.5, pass.seed = 3;
     pass.count = pass.bins = counts;
+    UpdatePlan plan;
+    plan.step.lr = 0.05;
+    optimizer_.Plan(plan);
     for (const int part : {0, 1}) {
       pass.rows = rows_[part], pass.accumulate = part > 0;
       pass.draw = static_cast<std::uint64_t>(2 * step_ + part);
-      if (part == 0) graph_->RefreshWeights(pass);
       graph_->SetBatch(images_.data(), labels_.data(), pass.rows);
-      graph_->Forward(pass);
-      graph_->Backward(pass);
+      // As the trainer does: the update goes with the last backward pass.
+      graph_->Together(static_cast<std::uint64_t>(part), pass, [&] {
+        if (part == 0) graph_->RefreshWeights(pass);
+        graph_->Forward(pass);
+        graph_->Backward(pass);
+        if (part == 1) optimizer_.Update();
+      });
     }
     losses_.push_back(graph_->Result().loss_sum);
     graph_->Collect(pass);
-    UpdatePlan plan;
-    plan.step.lr = 0.05;
-    optimizer_.Update(plan);
     norms_.push_back(optimizer_.Outcome().norm);
     ++step_;
   }

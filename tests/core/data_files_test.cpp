@@ -9,7 +9,6 @@
 
 #include "core/file.h"
 #include "core/hash.h"
-#include "core/machine_error.h"
 #include "core/tensor_files/safetensors.h"
 #include "resource_limits.h"
 #include "temp_folder.h"

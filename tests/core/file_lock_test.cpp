@@ -1,6 +1,4 @@
 // Locks between processes and within one; asking whether one is held disturbs nobody.
-#include "core/file_lock.h"
-
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/small_files.h"
 #include "temp_folder.h"
 

@@ -1,6 +1,4 @@
 // The smallest of all limits is found in trees of /proc and /sys as containers show them.
-#include "core/memory_limit.h"
-
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -8,6 +6,7 @@
 
 #include <string>
 
+#include "core/memory.h"
 #include "temp_folder.h"
 
 namespace ada {

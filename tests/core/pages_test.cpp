@@ -1,6 +1,4 @@
 // Blocks of memory: zero, aligned, given back; vectors over them.
-#include "core/pages.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,6 +6,8 @@
 #include <cstring>
 #include <utility>
 #include <vector>
+
+#include "core/memory.h"
 
 namespace ada {
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/backend_on_stream.h"
 #include "compare/network_steps.h"
-#include "cuda/on_both.h"
+#include "cuda/matmul_lab.h"
 #include "cuda/stream_lab.h"
 
 namespace ada::backend::test {
@@ -28,6 +28,7 @@ class CountedStream final : public cuda::Stream {
   void Synchronize() override { stream_->Synchronize(); }
   std::byte* Allocate(std::size_t bytes) override {
     ++allocations;
+    CHECK_FALSE(records_);
     return stream_->Allocate(bytes);
   }
   std::byte* AllocateZeroed(std::size_t bytes) override {
@@ -53,7 +54,10 @@ class CountedStream final : public cuda::Stream {
   void WaitFor(cuda::Event& event) override { stream_->WaitFor(event); }
   std::unique_ptr<cuda::Recording> Record(const std::function<void()>& body) override {
     ++recordings;
-    return stream_->Record(body);
+    records_ = true;
+    auto recording = stream_->Record(body);
+    records_ = false;
+    return recording;
   }
   CUstream_st* handle() const override { return stream_->handle(); }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override {
@@ -64,6 +68,7 @@ class CountedStream final : public cuda::Stream {
 
  private:
   std::unique_ptr<cuda::Stream> stream_;
+  bool records_ = false;
 };
 
 constexpr int kSteps = 1000;
@@ -89,6 +94,25 @@ TEST_SUITE(ADA_SUITE) {
     CHECK(stream.frees == frees);
     CHECK(stream.recordings == recordings);
     CHECK(backend->allocated_bytes() == bytes);
+  }
+
+  TEST_CASE(
+      "memory: what a plan reserves after a step's first run is there before it is recorded") {
+    auto owned = std::make_unique<CountedStream>(NewStream());
+    CountedStream& stream = *owned;
+    Lab lab(cuda::MakeBackendOn(std::move(owned), {"test", "test"}, {}));
+    const MatmulCase small{.name = "small", .x = {2, 1, 1, 8}, .out = 8};
+    const MatmulCase large{.name = "large", .x = {64, 1, 1, 512}, .out = 512};
+    const Layer layer(lab, small, {});
+    const Pass pass = PassOf(2);
+    const auto run = [&] { lab->Run(1, pass, [&] { layer.Call(pass); }); };
+    run();
+    const Layer other(lab, large, {});
+    run();
+    run();
+    lab->Synchronize();
+    CHECK(stream.recordings == 1);
+    CHECK(lab->Warnings().empty());
   }
 }
 

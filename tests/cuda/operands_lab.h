@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/compare/tolerances.h"
 #include "backend/naive_matmul.h"
 #include "backend/noted.h"
 #include "cuda/on_both.h"
@@ -138,12 +139,17 @@ struct OperandLab {
     part.shape.n = rows;
     findings.Near(name, lab, part, 1e-6);
   }
+  // A gradient of a weight is a sum over images and the places of the smaller of x and y.
+  double TermsOfDw() const {
+    const Shape small = settings.layer.transposed ? settings.layer.x : settings.layer.y();
+    return static_cast<double>(small.n) * static_cast<double>(small.h * small.w);
+  }
   void Report(const Pass& pass, Findings& findings) const {
     AddRows("y", spec.y, pass.rows, findings);
     const bool backward = settings.backward && pass.training;
     if (backward) {
       AddRows("dx", spec.dx.tensor, pass.rows, findings);
-      findings.Near("dw", lab, spec.dw, 1e-6);
+      findings.Near("dw", lab, spec.dw, compare::SumError(TermsOfDw(), 1));
       if (spec.b) findings.Near("db", lab, spec.db, 1e-6);
     }
     for (std::size_t i = 0; i < kOperands; ++i) {

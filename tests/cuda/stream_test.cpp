@@ -1,6 +1,6 @@
 // What a stream promises, on whatever executes it: phases, launches that follow each other, a last
-// block that goes on with another kernel, recordings, a side, memory. With all that switches change
-// of how a device does it.
+// block that goes on with another kernel, lanes that are joined, recordings, a side, memory. With
+// all that switches change of how a device does it.
 #include "backend/cuda/stream.h"
 
 #include <doctest/doctest.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backend/cuda/kernels/join_lanes.h"
 #include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/launch.h"
 #include "cuda/on_both.h"
@@ -83,6 +84,30 @@ struct ColumnSums {
   std::int64_t* sums;
 };
 
+// Lanes joined in an order that shows, each group as often as its number says, so that groups of
+// one warp part ways.
+template <int kLanes>
+struct OrderOfLanes {
+  static constexpr int kThreads = 128, kPhases = 1, kGroups = kThreads / kLanes;
+  struct Shared {};
+  struct Own {};
+  static ADA_HOST_DEVICE std::int64_t Joined(std::int64_t a, std::int64_t b) { return 3 * a + b; }
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    const int lane = at.thread % kLanes, group = at.block * kGroups + at.thread / kLanes;
+    std::int64_t all = 0;
+    for (int turn = 0; turn < group % 3; ++turn) {
+      const std::int64_t of_turn = cuda::JoinLanes<kLanes>(
+          lane, [&](int k) { return in[group * kLanes + k] + turn; },
+          [](std::int64_t a, std::int64_t b) { return Joined(a, b); });
+      if (lane == 0) all = Joined(all, of_turn);
+    }
+    if (lane == 0) out[group] = all;
+  }
+  const std::int64_t* in;
+  std::int64_t* out;
+};
+
 struct AddTo {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] += from[i] + by; }
   const std::int64_t* from;
@@ -117,6 +142,28 @@ Values64 Turned(Values64 values, int turns) {
     values = next;
   }
   return values;
+}
+
+template <int kLanes>
+void CheckLanes(cuda::Stream& stream) {
+  using Kernel = OrderOfLanes<kLanes>;
+  CAPTURE(kLanes);
+  constexpr std::size_t kBlocks = 50, kGroups = kBlocks * Kernel::kGroups;
+  const Numbers<std::int64_t> in(stream, kGroups * kLanes), out(stream, kGroups);
+  const Values64 values = Counting(kGroups * kLanes);
+  in.Set(values);
+  Launch(stream, Kernel{in.data(), out.data()}, kBlocks);
+  Values64 expected(kGroups);
+  for (std::size_t group = 0; group < kGroups; ++group)
+    for (std::size_t turn = 0; turn < group % 3; ++turn) {
+      std::int64_t joined = 0;
+      for (std::size_t k = 0; k < kLanes; ++k) {
+        const std::int64_t own = values[group * kLanes + k] + static_cast<std::int64_t>(turn);
+        joined = k == 0 ? own : Kernel::Joined(joined, own);
+      }
+      expected[group] = Kernel::Joined(expected[group], joined);
+    }
+  CHECK(out.Get() == expected);
 }
 
 // Two streams: the side adds while the main stream does something else, and is waited for.
@@ -220,6 +267,14 @@ TEST_SUITE(ADA_SUITE) {
         CHECK(a.Get() == x);
       }
     }
+  }
+
+  TEST_CASE("streams: lanes of a warp are joined in their order, whatever other groups do") {
+    const auto stream = NewStream();
+    CheckLanes<1>(*stream);
+    CheckLanes<8>(*stream);
+    CheckLanes<16>(*stream);
+    CheckLanes<32>(*stream);
   }
 
   TEST_CASE("streams: memory is NaN where it is poisoned and nobody promises zeros") {

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "data/augment.h"
 #include "data/batch_maker.h"
-#include "data/folder/folder_set.h"
+#include "data/readers.h"
 #include "tiny_files.h"
 
 namespace ada::data {

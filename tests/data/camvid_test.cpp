@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "data/images/label_png.h"
-#include "data/segmentation/camvid_set.h"
-#include "data/segmentation/class_weights.h"
+#include "data/images/picture.h"
+#include "data/readers.h"
+#include "data/segmentation/label_survey.h"
 #include "golden_table.h"
 #include "golden_vision.h"
 #include "recorded_pictures.h"

@@ -1,8 +1,7 @@
 // CIFAR's binary files: tiny ones through the reader, full-sized ones of zeros through Read.
-#include "data/cifar.h"
-
 #include <doctest/doctest.h>
 
+#include "data/readers.h"
 #include "tiny_files.h"
 
 namespace ada::data {

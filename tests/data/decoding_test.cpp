@@ -1,11 +1,9 @@
 // What decoding takes of time and memory, told before it begins.
 #include <doctest/doctest.h>
 
-#include "data/decoding_memory.h"
-#include "data/folder/folder_set.h"
-#include "data/images/jpeg_scans.h"
-#include "data/picture_warnings.h"
-#include "data/segmentation/camvid_set.h"
+#include "data/header_survey.h"
+#include "data/images/jpeg_markers.h"
+#include "data/readers.h"
 #include "recorded_pictures.h"
 #include "tiny_truth.h"
 

@@ -313,6 +313,7 @@ class FromFolder(FetchTest):
 
     def test_no_such_folder(self):
         self.assert_refused(*self.run_fetch("tarred", "--from", "/no/such"), "/no/such: no such")
+        self.assertFalse(self.target.parent.exists())
 
     def test_target_is_a_file(self):
         self.target.parent.mkdir(parents=True)

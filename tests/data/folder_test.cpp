@@ -1,8 +1,8 @@
 // Folders of pictures: which are found, in which order, and what is refused.
 #include <doctest/doctest.h>
 
-#include "data/folder/folder_set.h"
 #include "data/folder/listing.h"
+#include "data/readers.h"
 #include "tiny_files.h"
 
 namespace ada::data {

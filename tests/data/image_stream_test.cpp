@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "data/batch_maker.h"
-#include "data/folder/folder_set.h"
 #include "data/image_writer.h"
 #include "data/images/resize.h"
+#include "data/readers.h"
 #include "tiny_files.h"
 
 namespace ada::data {

@@ -2,13 +2,12 @@
 // folders.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "data/batch_maker.h"
-#include "data/detection/voc_set.h"
-#include "data/segmentation/camvid_set.h"
-#include "data/segmentation/class_weights.h"
-#include "data/segmentation/label_sizes.h"
+#include "data/readers.h"
+#include "data/segmentation/label_survey.h"
 #include "skip.h"
 #include "vision/coder.h"
 

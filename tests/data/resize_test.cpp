@@ -87,14 +87,15 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("every instruction set, any number of channels and parts of the result: same bytes") {
     const std::vector<std::string> kernels = ResizeKernelNames();
-    REQUIRE(kernels.back() == "sse2");
+    const std::string& narrowest = kernels.back();
+    REQUIRE((narrowest == "sse2" || narrowest == "generic"));
     const std::vector<PictureSize> sizes = {{1, 1}, {3, 2}, {17, 40}, {64, 20}, {41, 41}, {9, 130}};
     for (const PictureSize from : sizes) {
       for (const PictureSize to : sizes) {
         for (const int channels : {1, 2, 3, 4, 5, 7}) {
           const Picture picture = Noise(from.height, from.width, channels);
           const Box whole = All(from);
-          const Picture all = ResizeBoxWith("sse2", picture, whole, to, All(to));
+          const Picture all = ResizeBoxWith(narrowest, picture, whole, to, All(to));
           const Box part{to.height / 3, to.width / 4, (to.height + 1) / 2, (to.width + 1) / 2};
           const Picture cut = CutBox(all, part);
           // Channels do not mix.

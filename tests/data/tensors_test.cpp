@@ -7,9 +7,9 @@
 
 #include "core/tensor_files/safetensors.h"
 #include "data/batch_maker.h"
-#include "data/tensors/class_list.h"
-#include "data/tensors/npy.h"
-#include "data/tensors/tensor_set.h"
+#include "data/readers.h"
+#include "data/tensors/arrays.h"
+#include "data/tensors/npz.h"
 #include "made_zip.h"
 #include "tiny_files.h"
 

@@ -11,12 +11,11 @@
 #include "data/batch_maker.h"
 #include "data/check/check_files.h"
 #include "data/dataset.h"
-#include "data/label_images.h"
+#include "data/labels.h"
 #include "data/loader.h"
+#include "data/readers.h"
 #include "data/row_writer.h"
 #include "data/tokens/token_files.h"
-#include "data/tokens/token_rows.h"
-#include "data/tokens/token_stream.h"
 #include "tiny_files.h"
 
 namespace ada::data {

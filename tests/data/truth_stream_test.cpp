@@ -2,16 +2,16 @@
 // do, and wherever a run begins.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <set>
 
 #include "data/batch_maker.h"
 #include "data/detection/box_changes.h"
-#include "data/detection/voc_set.h"
 #include "data/images/resize.h"
+#include "data/labels.h"
 #include "data/preview/sheet.h"
-#include "data/segmentation/camvid_set.h"
-#include "data/segmentation/label_sizes.h"
-#include "data/shown_part.h"
+#include "data/readers.h"
+#include "data/segmentation/label_survey.h"
 #include "tiny_truth.h"
 #include "vision/coder.h"
 #include "vision/draw.h"

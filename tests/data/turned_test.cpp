@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/random.h"
-#include "data/images/file_end.h"
 #include "data/images/orientation.h"
 #include "data/images/picture.h"
+#include "data/images/picture_checks.h"
 #include "data/recorded_pictures.h"
 #include "data/tiny_files.h"
 #include "golden_table.h"

@@ -2,8 +2,8 @@
 // files.
 #include <doctest/doctest.h>
 
-#include "data/detection/annotation.h"
-#include "data/detection/voc_set.h"
+#include "data/detection/voc_files.h"
+#include "data/readers.h"
 #include "tiny_truth.h"
 
 namespace ada::data {

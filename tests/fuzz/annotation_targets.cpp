@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "core/random.h"
-#include "data/detection/annotation.h"
 #include "data/detection/ssd_changes.h"
-#include "data/objects.h"
+#include "data/detection/voc_files.h"
+#include "data/labels.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
 

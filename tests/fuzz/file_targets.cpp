@@ -10,7 +10,7 @@
 #include "fuzz/targets.h"
 #include "scaling/policies/policies.h"
 #include "study/run_files.h"
-#include "train/checkpoint/state_file.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace ada::fuzz {
 

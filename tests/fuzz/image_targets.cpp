@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/random.h"
-#include "data/images/label_png.h"
 #include "data/images/picture.h"
 #include "data/images/random_changes.h"
 #include "data/images/resize.h"

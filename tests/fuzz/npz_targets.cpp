@@ -6,8 +6,8 @@
 
 #include "data/batch_maker.h"
 #include "data/made_zip.h"
+#include "data/readers.h"
 #include "data/tensors/tensor_file.h"
-#include "data/tensors/tensor_set.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
 

@@ -8,7 +8,6 @@
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/compare/parts.h"
-#include "study/histograms.h"
 #include "study/made_run.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"

@@ -3,9 +3,8 @@
 
 #include "data/batch_maker.h"
 #include "data/dataset.h"
-#include "data/label_images.h"
-#include "data/tokens/token_rows.h"
-#include "data/tokens/token_stream.h"
+#include "data/labels.h"
+#include "data/readers.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/detection/image_lists.h"
-#include "data/segmentation/camvid_set.h"
+#include "data/detection/voc_files.h"
+#include "data/readers.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
 #include "study/score/score.h"

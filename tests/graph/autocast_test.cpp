@@ -1,7 +1,5 @@
 // torch.autocast's formats, layer by layer, against a table by hand from its op lists; which batch
 // norms end a branch.
-#include "graph/network/autocast.h"
-
 #include <doctest/doctest.h>
 
 #include <map>
@@ -9,7 +7,7 @@
 
 #include "golden_table.h"
 #include "graph/layers/layer_kind.h"
-#include "graph/network/last_norms.h"
+#include "graph/network/parameters.h"
 #include "graph/network/tensor_storage.h"
 #include "graph/networks.h"
 

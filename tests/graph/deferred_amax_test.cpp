@@ -6,7 +6,6 @@
 #include <string>
 
 #include "graph/networks.h"
-#include "graph/plan/fusion.h"
 #include "graph/plan/plan.h"
 #include "graph/precisions.h"
 

@@ -1,7 +1,5 @@
 // Promise 3 of the design on the CPU backend: fused and unfused graphs round at the same places and
 // agree bit for bit in gradients, running statistics, counts and scales.
-#include "graph/plan/fusion.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "core/random.h"
 #include "graph/graph.h"
 #include "graph/networks.h"
+#include "graph/plan/plan.h"
 #include "graph/precisions.h"
 
 namespace ada::graph::test {

@@ -1,11 +1,10 @@
 // The memory plan by brute force: no two buffers that live at the same time share a byte.
-#include "graph/plan/memory_plan.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "core/random.h"
+#include "graph/plan/plan.h"
 
 namespace ada::graph::test {
 namespace {

@@ -7,7 +7,6 @@
 #include "graph/build_training.h"
 #include "graph/network/shapes.h"
 #include "graph/networks.h"
-#include "graph/plan/fusion.h"
 #include "graph/plan/plan.h"
 
 namespace ada::graph::test {

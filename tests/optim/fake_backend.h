@@ -25,17 +25,18 @@ class FakeUpdate final : public backend::UpdateOp {
     for (const backend::WatchedRounding& w : watched_)
       if (std::isnan(w.stats->max_abs) || w.stats->max_abs > w.most) left_ = true;
   }
-  void Update(const backend::UpdatePlan& plan) override {
+  void Plan(const backend::UpdatePlan& plan) override { plan_ = plan; }
+  void Update() override {
     outcome_ = {};
     outcome_.watched = std::exchange(left_, false);
     outcome_.norm = Norm();
     outcome_.overflow = !std::isfinite(outcome_.norm);
-    if (plan.largest) outcome_.largest = Largest();
-    const bool skips = plan.on_overflow == backend::UpdatePlan::OnOverflow::kSkip;
+    if (plan_.largest) outcome_.largest = Largest();
+    const bool skips = plan_.on_overflow == backend::UpdatePlan::OnOverflow::kSkip;
     if (outcome_.watched || (outcome_.overflow && skips)) return;
-    if (outcome_.overflow) Sanitize(plan.sanitize_to);
-    backend::UpdateStep step = plan.step;
-    step.gradient_factor = backend::ClipFactor(Norm(), plan.clip_norm);
+    if (outcome_.overflow) Sanitize(plan_.sanitize_to);
+    backend::UpdateStep step = plan_.step;
+    step.gradient_factor = backend::ClipFactor(Norm(), plan_.clip_norm);
     Apply(step);
     outcome_.updated = true;
     outcome_.clipped = step.gradient_factor < 1;
@@ -95,6 +96,7 @@ class FakeUpdate final : public backend::UpdateOp {
   std::vector<backend::UpdateSlot> slots_;
   std::vector<backend::WatchedRounding> watched_;
   bool left_ = false;
+  backend::UpdatePlan plan_;
   backend::UpdateOutcome outcome_;
 };
 

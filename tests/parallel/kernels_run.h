@@ -20,8 +20,7 @@ inline void TrainOnKernels(config::Config config, const train::RunOptions& optio
   train::Team team(*options.world, config.parallel);
   config.parallel.ranks = team.ranks_to_keep();
   config = train::Completed(config, train::InspectData(config));
-  const auto backend =
-      backend::MakeHostExecutedBackend({}, team.ranks() > 1 ? &team.peers() : nullptr);
+  const auto backend = backend::MakeHostExecutedBackend({}, team.communicators());
   const train::RunData data = train::ReadData(config);
   const auto policy = scaling::MakePolicy(config.scaling);
   graph::GraphSpec spec = train::TrainGraph(config, data.image, *policy);

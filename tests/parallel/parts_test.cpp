@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "data/batch_maker.h"
 #include "data/catalog.h"
 

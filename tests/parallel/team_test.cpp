@@ -22,15 +22,15 @@ config::ParallelConfig Asking(int ranks) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("a team of one gets back what it gives, and keeps what the configuration says") {
-    const auto world = parallel::MakeWorldOfOne();
+    parallel::World world;
     const std::vector<std::int32_t> mine = {3, 1, 4};
     std::vector<std::int32_t> heard(3), parts(3);
-    world->small().AllGather(mine.data(), sizeof(std::int32_t) * mine.size(), heard.data());
-    world->large().AllToAll(mine.data(), sizeof(std::int32_t) * mine.size(), parts.data());
+    world.small().AllGather(mine.data(), sizeof(std::int32_t) * mine.size(), heard.data());
+    world.large().AllToAll(mine.data(), sizeof(std::int32_t) * mine.size(), parts.data());
     CHECK(heard == mine);
     CHECK(parts == mine);
     for (const int asked : {0, 1}) {
-      train::Team team(*world, Asking(asked));
+      train::Team team(world, Asking(asked));
       CHECK(team.ranks() == 1);
       CHECK(team.writes());
       CHECK(team.launcher().empty());
@@ -39,11 +39,11 @@ TEST_SUITE("cpu") {
       CHECK(team.ShareOf(7).count == 7);
       CHECK(team.LargestShare(7) == 7);
       CHECK(team.AllGatherText("alone") == std::vector<std::string>{"alone"});
-      CHECK(backend::GatherAll(team.all(), mine) == mine);
+      CHECK(parallel::GatherAll(team.all(), mine) == mine);
       CHECK(backend::LargestOfAll(team.all(), 2.5) == 2.5);
-      CHECK_FALSE(backend::IsShared(team.exchanges().rules));
+      CHECK_FALSE(parallel::IsShared(team.communicators().rules));
     }
-    CHECK_THROWS_WITH_AS(train::Team(*world, Asking(3)),
+    CHECK_THROWS_WITH_AS(train::Team(world, Asking(3)),
                          doctest::Contains("parallel.ranks: 3, and this is one process"),
                          ConfigError);
   }
@@ -57,7 +57,7 @@ TEST_SUITE("cpu") {
       CHECK(team.ShareOf(7).count == (team.rank() == 0 ? 3 : 2));
       CHECK(team.AllGatherText(std::string(static_cast<std::size_t>(team.rank()), 'x')) ==
             std::vector<std::string>{"", "x", "xx"});
-      CHECK(backend::IsShared(team.exchanges().rules));
+      CHECK(parallel::IsShared(team.communicators().rules));
       CHECK_THROWS_AS(train::Team(world, Asking(2)), ConfigError);
     });
     for (const auto& error : errors) CHECK(!error);

@@ -74,36 +74,15 @@ class ThreadCommunicator final : public parallel::Communicator {
                     bytes);
     });
   }
+  void WaitUntil(const std::function<bool()>& done) override {
+    while (!done()) std::this_thread::yield();
+  }
+  void SetTimeout(double) override {}
+  [[noreturn]] void Abort(int) override { throw InternalError("a test that aborts"); }
 
  private:
   MeetingPlace& place_;
   int rank_, ranks_;
-};
-
-class ThreadWorld final : public parallel::World {
- public:
-  ThreadWorld(MeetingPlace& small, MeetingPlace& large, int rank, int ranks)
-      : small_(small, rank, ranks),
-        large_(large, rank, ranks),
-        hosts_(static_cast<std::size_t>(ranks), "here"),
-        nodes_(static_cast<std::size_t>(ranks)) {}
-  int rank() const override { return small_.rank(); }
-  int ranks() const override { return small_.ranks(); }
-  const std::vector<std::string>& hosts() const override { return hosts_; }
-  const std::vector<int>& nodes() const override { return nodes_; }
-  std::string Library() const override { return "threads"; }
-  parallel::Communicator& small() override { return small_; }
-  parallel::Communicator& large() override { return large_; }
-  void SetTimeout(double) override {}
-  void WaitUntil(const std::function<bool()>& done) override {
-    while (!done()) std::this_thread::yield();
-  }
-  [[noreturn]] void Abort(int) override { throw InternalError("a test that aborts"); }
-
- private:
-  ThreadCommunicator small_, large_;
-  std::vector<std::string> hosts_;
-  std::vector<int> nodes_;
 };
 
 // Calls body(world) for each of `ranks` ranks at a time, each in a thread of its own; what each
@@ -116,9 +95,13 @@ inline std::vector<std::exception_ptr> RunTogether(
   const auto places = std::make_shared<std::vector<MeetingPlace>>(2);
   MeetingPlace &small = (*places)[0], &large = (*places)[1];
   small.SetRanks(ranks), large.SetRanks(ranks);
-  std::vector<std::shared_ptr<ThreadWorld>> worlds;
+  std::vector<std::shared_ptr<parallel::World>> worlds;
   for (int rank = 0; rank < ranks; ++rank)
-    worlds.push_back(std::make_shared<ThreadWorld>(small, large, rank, ranks));
+    worlds.push_back(std::make_shared<parallel::World>(
+        std::vector<std::string>(static_cast<std::size_t>(ranks), "here"),
+        std::vector<int>(static_cast<std::size_t>(ranks)), "threads",
+        std::make_unique<ThreadCommunicator>(small, rank, ranks),
+        std::make_unique<ThreadCommunicator>(large, rank, ranks)));
   {
     const std::lock_guard lock(mutex);
     kept.push_back(places);

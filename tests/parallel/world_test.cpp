@@ -11,34 +11,34 @@
 namespace ada::testing {
 namespace {
 
-// Says where processes are; sends nothing.
-class Places final : public parallel::World {
+// Sends nothing, and ends by an exception.
+class SilentCommunicator final : public parallel::Communicator {
  public:
-  Places(std::vector<std::string> hosts, std::vector<int> nodes, int rank)
-      : hosts_(std::move(hosts)), nodes_(std::move(nodes)), rank_(rank) {}
+  SilentCommunicator(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
   int rank() const override { return rank_; }
-  int ranks() const override { return static_cast<int>(hosts_.size()); }
-  const std::vector<std::string>& hosts() const override { return hosts_; }
-  const std::vector<int>& nodes() const override { return nodes_; }
-  std::string Library() const override { return ""; }
-  parallel::Communicator& small() override { throw InternalError("no messages"); }
-  parallel::Communicator& large() override { throw InternalError("no messages"); }
-  void SetTimeout(double) override {}
+  int ranks() const override { return ranks_; }
+  void AllGather(const void*, std::size_t, void*) override { throw InternalError("no messages"); }
+  void AllToAll(const void*, std::size_t, void*) override { throw InternalError("no messages"); }
   void WaitUntil(const std::function<bool()>&) override {}
+  void SetTimeout(double) override {}
   [[noreturn]] void Abort(int code) override { throw DeviceError("ended " + std::to_string(code)); }
 
  private:
-  std::vector<std::string> hosts_;
-  std::vector<int> nodes_;
-  int rank_;
+  int rank_, ranks_;
 };
+
+parallel::World Places(std::vector<std::string> hosts, std::vector<int> nodes, int rank) {
+  const int ranks = static_cast<int>(hosts.size());
+  return {std::move(hosts), std::move(nodes), "", std::make_unique<SilentCommunicator>(rank, ranks),
+          std::make_unique<SilentCommunicator>(rank, ranks)};
+}
 
 std::string told;
 void Keep(const std::string& message) { told = message; }
 
 TEST_SUITE("cpu") {
   TEST_CASE("processes are told by host and rank") {
-    const Places places({"a", "a", "b", "a"}, {0, 0, 1, 0}, 2);
+    const parallel::World places = Places({"a", "a", "b", "a"}, {0, 0, 1, 0}, 2);
     CHECK(parallel::DescribeProcesses(places) ==
           "4 processes on 2 hosts: a (ranks 0-1), b (rank 2), a (rank 3)");
     CHECK(parallel::NameOf(places, 2) == "rank 2 of 4 (host b)");
@@ -47,7 +47,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("what ends one process ends all, and names it where the others may not know") {
-    Places first({"a", "b"}, {0, 1}, 0), second({"a", "b"}, {0, 1}, 1);
+    parallel::World first = Places({"a", "b"}, {0, 1}, 0), second = Places({"a", "b"}, {0, 1}, 1);
     CHECK_THROWS_WITH(parallel::EndAll(first, 2, Keep, "a key"), "ended 2");
     CHECK(told == "a key");
     CHECK_THROWS_WITH(parallel::EndAll(first, 6, Keep, "no space"), "ended 6");

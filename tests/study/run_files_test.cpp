@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "study/histograms.h"
 #include "study/written_run.h"
 #include "telemetry/run_logs.h"
 #include "temp_folder.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/file_lock.h"
+#include "core/file.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "telemetry/event_format.h"
+#include "telemetry/tensorboard.h"
 #include "temp_folder.h"
 
 namespace ada::testing {

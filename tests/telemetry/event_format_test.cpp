@@ -1,10 +1,10 @@
 // The bytes of event files: checksums from RFC 3720, frames and messages written out by hand.
-#include "telemetry/event_format.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <string>
+
+#include "telemetry/tensorboard.h"
 
 using namespace ada::telemetry;
 

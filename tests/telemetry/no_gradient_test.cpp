@@ -1,11 +1,11 @@
 // Layers without a gradient, from totals made by hand.
-#include "telemetry/no_gradient.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "telemetry/totals.h"
 
 namespace ada::telemetry {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/wrapped_text.h"
+#include "core/shown_text.h"
 #include "temp_folder.h"
 
 using namespace ada::telemetry;

@@ -74,7 +74,7 @@ class TestScriptTest(unittest.TestCase):
         self.assertTrue(calls[2].endswith(" -LE ^install$"), calls)
         (self.folder / "calls").unlink()
         _, calls = self.run_script("--install")
-        self.assertEqual(calls[0], "setup --fuzz")
+        self.assertEqual(calls[0], "setup --fuzz --clang --aarch64 --bare")
         self.assertTrue(calls[2].endswith(" -L ^install$"), calls)
 
     def test_some_tests_alone(self):

@@ -1,7 +1,9 @@
 // Dumps hold what the step computed with: products redone from them by hand, and probes, whose
 // truth is the dump of an fp32 run from the same seed.
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -155,6 +157,33 @@ TEST_SUITE("cpu") {
     }
     CHECK(lost > 0);
     CHECK(RowsWhere(ReadCsv(folder / "run/probes.csv"), "step", "3").empty());
+  }
+
+  TEST_CASE("an embedding's dump holds its rounded weight, whose rows are its output; its probe") {
+    const TempFolder folder;
+    WriteBytes(folder / "text.txt", std::string(500, 'a') + std::string(500, 'b'));
+    const Arguments run = WriteConfig(folder, "run", R"(
+task: language
+data: {dataset: text, path: text.txt, context: 8, batch_size: 4}
+model: {zoo: gpt2, layers: 1, heads: 1, width: 16}
+precision: {format: fp8_e4m3}
+train: {max_steps: 1}
+log: {every: 1, statistics: [y, w, dx, dw], probe_every: 1, dump_every: 1}
+)");
+    ADA_REQUIRE_EXIT(Run(run, folder.path()), 0);
+    const DumpFile dump(folder / "run/dump/step-00000001.safetensors");
+    REQUIRE(dump.file.Find("transformer.wte.w") != nullptr);
+    CHECK(dump.file.Find("transformer.wte.w")->shape == std::vector<std::int64_t>{256, 16});
+    const Values w = dump["transformer.wte.w"], y = dump["transformer.wte.y"];
+    REQUIRE(y.size() == 4 * 8 * 16);
+    const std::set<float> stored(y.begin(), y.end());
+    std::set<float> rows;  // of the two tokens
+    for (const char token : {'a', 'b'})
+      for (std::size_t k = 0; k < 16; ++k) rows.insert(w[static_cast<std::size_t>(token) * 16 + k]);
+    CHECK(std::includes(rows.begin(), rows.end(), stored.begin(), stored.end()));
+    const Table probes = RowsWhere(ReadCsv(folder / "run/probes.csv"), "layer", "transformer.wte");
+    CHECK(RowsWhere(probes, "tensor", "w").size() == 1);
+    CHECK(RowsWhere(probes, "tensor", "dw").size() == 1);
   }
 
   TEST_CASE("probes, dumps and histograms change nothing of the run") {

@@ -21,8 +21,8 @@
 #include "config/load.h"
 #include "sanitizer.h"
 #include "temp_folder.h"
-#include "train/evaluate/evaluate.h"
-#include "train/plan/dry_run.h"
+#include "train/evaluate/commands.h"
+#include "train/plan/commands.h"
 #include "train/random_configuration.h"
 #include "train/run.h"
 

@@ -1,6 +1,4 @@
 // What may be said in every step: once, then counted.
-#include "train/observe/repeated_notes.h"
-
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -8,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "train/observe/step_events.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

@@ -1,7 +1,5 @@
 // A checkpoint's JSON: what is written is read back, and whatever somebody made of it is refused by
 // its field, also where the hash is right.
-#include "train/checkpoint/state_file.h"
-
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,10 +1,9 @@
 // The moving average of the weights: against torch's lerp of each checkpoint, evaluated in addition
 // to the weights, deciding about the best, and evaluated from a checkpoint.
-#include "train/evaluate/weight_average.h"
-
 #include <cmath>
 
 #include "core/tensor_files/safetensors.h"
+#include "train/evaluate/weights.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

@@ -1,4 +1,6 @@
 // Metrics of detection and segmentation against ChainerCV's recordings.
+#include "vision/metrics.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,8 +10,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "vision/average_precision.h"
-#include "vision/confusion.h"
 #include "vision/recorded_vision.h"
 
 namespace ada::vision {

@@ -1,6 +1,4 @@
 // Suppression against ChainerCV's recordings.
-#include "vision/nms.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,7 +9,8 @@
 #include <vector>
 
 #include "core/random.h"
-#include "vision/numpy_order.h"
+#include "vision/box.h"
+#include "vision/numpy.h"
 #include "vision/recorded_vision.h"
 
 namespace ada::vision {

@@ -13,7 +13,7 @@
 #include "golden_table.h"
 #include "golden_vision.h"
 #include "vision/box.h"
-#include "vision/default_boxes.h"
+#include "vision/coder.h"
 
 namespace ada::vision::test {
 

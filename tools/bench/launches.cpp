@@ -22,7 +22,7 @@
 #include "optim/optimizer.h"
 #include "scaling/policies/policies.h"
 #include "train/assemble/assemble.h"
-#include "train/plan/measure.h"
+#include "train/plan/estimates.h"
 
 namespace ada::bench {
 namespace {

@@ -49,8 +49,9 @@ class ComparedOp final : public OpType {
     return a;
   }
   void Look() { first_->Look(), second_->Look(); }
-  void Update(const UpdatePlan& plan) {
-    first_->Update(plan), second_->Update(plan);
+  void Plan(const UpdatePlan& plan) { first_->Plan(plan), second_->Plan(plan); }
+  void Update() {
+    first_->Update(), second_->Update();
     const UpdateOutcome a = first_->Outcome(), b = second_->Outcome();
     const Sums sums{.error = spec_.exact && !a.clipped ? 0 : kUpdate};
     Checker checker = Check("update");

@@ -36,6 +36,9 @@ struct BlockKernels {
                    std::int64_t step, std::int64_t lanes, const NumberFormat& format);
 };
 
+namespace generic {
+extern const BlockKernels kBlockTable;
+}
 namespace sse2 {
 extern const BlockKernels kBlockTable;
 }

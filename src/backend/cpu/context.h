@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/communicators.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/thread_pool.h"
-#include "backend/exchange.h"
-#include "core/pages.h"
+#include "core/memory.h"
 #include "core/tensor.h"
 
 namespace ada::backend::cpu {
@@ -55,7 +55,7 @@ struct Context {
   ThreadPool& pool;
   const Kernels& kernels;
   Scratch& scratch;
-  Exchanges shared = {};
+  Communicators shared = {};
 };
 
 // The part of a tensor that begins at image `image`.

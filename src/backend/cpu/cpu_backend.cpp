@@ -17,7 +17,7 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/values/all.h"
 #include "core/error.h"
-#include "core/pages.h"
+#include "core/memory.h"
 #include "core/text.h"
 
 namespace ada::backend::cpu {
@@ -68,7 +68,7 @@ std::vector<MatmulKernels> WithoutWinograd(std::vector<MatmulKernels> tables) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(int threads, const Exchanges& shared)
+  CpuBackend(int threads, const Communicators& shared)
       : kernels_(SelectKernels()),
         tiles_(SelectMatmulKernels()),
         direct_kernels_(WithoutWinograd(tiles_)),
@@ -188,7 +188,7 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeCpuBackend(int threads, const Exchanges& shared) {
+std::unique_ptr<Backend> MakeCpuBackend(int threads, const Communicators& shared) {
   return std::make_unique<CpuBackend>(threads, shared);
 }
 int UsableCores() {

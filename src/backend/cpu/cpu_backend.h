@@ -5,14 +5,14 @@
 #include <memory>
 
 #include "backend/backend.h"
-#include "backend/exchange.h"
+#include "backend/communicators.h"
 #include "core/number_format.h"
 #include "core/stats.h"
 
 namespace ada::backend::cpu {
 
 // threads: at least 1, the caller included. shared: with other processes; outlives the backend.
-std::unique_ptr<Backend> MakeCpuBackend(int threads, const Exchanges& shared = {});
+std::unique_ptr<Backend> MakeCpuBackend(int threads, const Communicators& shared = {});
 // Cores that this process may use.
 int UsableCores();
 // "oneDNN 2.6.3", for --version.

@@ -145,7 +145,7 @@ struct UnpoolArgs {
 };
 
 struct Kernels {
-  const char* name;  // "avx512", "avx2", "sse2"
+  const char* name;  // "avx512", "avx2", "sse2", "generic"
 
   // out = in, widened to fp32.
   void (*widen)(TensorSpan in, float* out, std::int64_t n);
@@ -215,7 +215,11 @@ struct Kernels {
                  std::int64_t n);
 };
 
-// The tables of all instruction sets, whether or not this processor has them.
+// The tables of all instruction sets, whether or not this processor has them; `generic` is that of
+// processors other than x86-64, which have no other.
+namespace generic {
+extern const Kernels kTable;
+}
 namespace sse2 {
 extern const Kernels kTable;
 }
@@ -226,10 +230,11 @@ namespace avx512 {
 extern const Kernels kTable;
 }
 
-// The table of the best instruction set that this processor has; the environment variable
-// ADA_ISA=sse2|avx2|avx512|avx512bf16|amx chooses one (DeviceError where it is not there). The last
-// two are avx512 here; their products differ (matmul_kernels.h). A processor uses the best that it
-// has unless told otherwise.
+// Those that this processor has, the best first.
+std::vector<const Kernels*> KernelsHere();
+// The first of them, or the one that the environment variable ADA_ISA names (processor.h;
+// DeviceError where it is not there). avx512bf16 and amx are avx512 here; their products differ
+// (matmul_kernels.h).
 const Kernels& SelectKernels();
 
 }  // namespace ada::backend::cpu

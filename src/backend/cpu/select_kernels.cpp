@@ -1,13 +1,10 @@
 // Which instruction set this process uses.
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <string>
 
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
+#include "backend/cpu/processor.h"
 #include "backend/cpu/sequence_kernels.h"
 #include "backend/cpu/value_kernels.h"
 #include "core/error.h"
@@ -15,107 +12,78 @@
 namespace ada::backend::cpu {
 namespace {
 
-// Conversions to and from fp16 (clang 14's __builtin_cpu_supports does not know the name).
-bool HasF16c() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-// Asked once: in a virtual machine the instruction CPUID takes some twenty microseconds.
-bool HasAvx2() {
-  static const bool has =
-      __builtin_cpu_supports("avx2") && HasF16c() && __builtin_cpu_supports("fma");
-  return has;
-}
-bool HasAvx512() {
-  static const bool has = HasAvx2() && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return has;
-}
-
-// AVX-512's conversions to bf16 and bf16 dot products (CPUID 7.1, EAX bit 5).
-bool HasBf16Dot() {
-  static const bool has = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return HasAvx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1u) != 0;
-  }();
-  return has;
-}
-
-// AMX tiles and their bf16 products (CPUID 7.0, EDX bits 24 and 22).
-bool ProcessorHasAmx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 24 & 1u) != 0 && (d >> 22 & 1u) != 0;
-}
-// Linux keeps a process from the tiles' 8 KB of state until it asks (ARCH_REQ_XCOMP_PERM of
-// arch_prctl, for XTILEDATA); threads made later have the permission too.
-bool SystemPermitsAmx() {
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-bool HasAmx() {
-  static const bool has = HasBf16Dot() && ProcessorHasAmx() && SystemPermitsAmx();
-  return has;
-}
-
 std::string Setting(const char* name) {
   const char* const value = std::getenv(name);
   return value != nullptr ? value : "";
 }
 
+// The tables of one set.
+struct Tables {
+  const Kernels& kernels;
+  const SequenceKernels& sequences;
+  const ValueKernels& values;
+  const BlockKernels& blocks;
+};
+
+#if defined(__x86_64__)
+// The best first.
+constexpr Tables kTables[] = {
+    {avx512::kTable, avx512::kSequenceTable, avx512::kValueTable, avx512::kBlockTable},
+    {avx2::kTable, avx2::kSequenceTable, avx2::kValueTable, avx2::kBlockTable},
+    {sse2::kTable, sse2::kSequenceTable, sse2::kValueTable, sse2::kBlockTable}};
+
 MatmulKernels With(const WinogradKernels& winograd, MatmulKernels table) {
   table.winograd = &winograd;
   return table;
 }
-// The best first.
-std::vector<MatmulKernels> TablesOf(const std::string& wanted) {
-  const bool any = wanted.empty();
-  if ((any || wanted == "amx") && HasAmx()) return {amx::kAmxTable};
-  if ((any || wanted == "avx512bf16") && HasBf16Dot())
+// Our own products in this set; the best first.
+std::vector<MatmulKernels> MatmulsOf(std::string_view isa) {
+  if (isa == "amx") return {amx::kAmxTable};
+  if (isa == "avx512bf16")
     return {With(avx512::kWinogradTable, avx512bf16::kDirectTable),
             With(avx512::kWinogradTable, avx512::kDirectTable)};
-  if ((any || wanted == "avx512") && HasAvx512())
-    return {With(avx512::kWinogradTable, avx512::kDirectTable)};
-  if ((any || wanted == "avx2") && HasAvx2())
-    return {With(avx2::kWinogradTable, avx2::kDirectTable)};
+  if (isa == "avx512") return {With(avx512::kWinogradTable, avx512::kDirectTable)};
+  if (isa == "avx2") return {With(avx2::kWinogradTable, avx2::kDirectTable)};
   return {};
+}
+#else
+constexpr Tables kTables[] = {
+    {generic::kTable, generic::kSequenceTable, generic::kValueTable, generic::kBlockTable}};
+
+std::vector<MatmulKernels> MatmulsOf(std::string_view) { return {}; }
+#endif
+
+const Tables& TablesOf(const Kernels& kernels) {
+  for (const Tables& tables : kTables)
+    if (&tables.kernels == &kernels) return tables;
+  throw DeviceError("these kernels are of no instruction set");
 }
 
 }  // namespace
 
+std::vector<const Kernels*> KernelsHere() {
+  std::vector<const Kernels*> here;
+  for (const Tables& tables : kTables)
+    if (HasInstructionSet(tables.kernels.name)) here.push_back(&tables.kernels);
+  return here;
+}
+
 const Kernels& SelectKernels() {
   const std::string wanted = Setting("ADA_ISA");
-  const std::string isa = !wanted.empty() ? wanted
-                          : HasAvx512()   ? "avx512"
-                          : HasAvx2()     ? "avx2"
-                                          : "sse2";
-  if (isa == "amx" && HasAmx()) return avx512::kTable;
-  if (isa == "avx512bf16" && HasBf16Dot()) return avx512::kTable;
-  if (isa == "avx512" && HasAvx512()) return avx512::kTable;
-  if (isa == "avx2" && HasAvx2()) return avx2::kTable;
-  if (isa == "sse2") return sse2::kTable;
-  throw DeviceError("ADA_ISA=" + isa + ": this processor offers sse2" + (HasAvx2() ? " avx2" : "") +
-                    (HasAvx512() ? " avx512" : "") + (HasBf16Dot() ? " avx512bf16" : "") +
-                    (HasAmx() ? " amx" : ""));
+  const std::vector<const Kernels*> here = KernelsHere();
+  for (const Kernels* const kernels : here)
+    if (wanted == kernels->name) return *kernels;
+  if (wanted.empty() || HasInstructionSet(wanted)) return *here.front();
+  std::string offered;
+  for (const std::string_view isa : InstructionSetsHere()) offered.append(" ").append(isa);
+  throw DeviceError("ADA_ISA=" + wanted + ": this processor offers" + offered);
 }
 
 const SequenceKernels& SequenceKernelsOf(const Kernels& kernels) {
-  return &kernels == &avx512::kTable ? avx512::kSequenceTable
-         : &kernels == &avx2::kTable ? avx2::kSequenceTable
-                                     : sse2::kSequenceTable;
+  return TablesOf(kernels).sequences;
 }
-
-const ValueKernels& ValueKernelsOf(const Kernels& kernels) {
-  return &kernels == &avx512::kTable ? avx512::kValueTable
-         : &kernels == &avx2::kTable ? avx2::kValueTable
-                                     : sse2::kValueTable;
-}
-
-const BlockKernels& BlockKernelsOf(const Kernels& kernels) {
-  return &kernels == &avx512::kTable ? avx512::kBlockTable
-         : &kernels == &avx2::kTable ? avx2::kBlockTable
-                                     : sse2::kBlockTable;
-}
+const ValueKernels& ValueKernelsOf(const Kernels& kernels) { return TablesOf(kernels).values; }
+const BlockKernels& BlockKernelsOf(const Kernels& kernels) { return TablesOf(kernels).blocks; }
 
 std::vector<MatmulKernels> SelectMatmulKernels() {
   const std::string products = Setting("ADA_PRODUCTS");
@@ -123,7 +91,11 @@ std::vector<MatmulKernels> SelectMatmulKernels() {
   if (!products.empty() && products != "direct")
     throw DeviceError("ADA_PRODUCTS=" + products +
                       ": it may be onednn or direct; without it the fastest products run");
-  std::vector<MatmulKernels> tables = TablesOf(Setting("ADA_ISA"));
+  const std::string wanted = Setting("ADA_ISA");
+  std::vector<MatmulKernels> tables =
+      wanted.empty() || HasInstructionSet(wanted)
+          ? MatmulsOf(wanted.empty() ? InstructionSetsHere().back() : std::string_view(wanted))
+          : std::vector<MatmulKernels>();
   if (products == "direct")
     for (MatmulKernels& table : tables) table.winograd = nullptr;
   return tables;

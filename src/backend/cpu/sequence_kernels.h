@@ -37,6 +37,9 @@ struct SequenceKernels {
   void (*score_gradient)(const AttentionRows&, const float* p, float* dp);
 };
 
+namespace generic {
+extern const SequenceKernels kSequenceTable;
+}
 namespace sse2 {
 extern const SequenceKernels kSequenceTable;
 }

@@ -41,6 +41,9 @@ struct FillKernels {
 };
 using ValueKernels = ForValueLayers<FillKernels>;
 
+namespace generic {
+extern const ValueKernels kValueTable;
+}
 namespace sse2 {
 extern const ValueKernels kValueTable;
 }

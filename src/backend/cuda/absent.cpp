@@ -6,12 +6,12 @@ namespace ada::backend {
 
 std::string WhyNoCuda(int /*index*/) { return "this program is built without the CUDA backend"; }
 
-std::string WhyNoCudaPeers() { return WhyNoCuda(0); }
+std::string WhyNoCudaLink() { return WhyNoCuda(0); }
 
 std::vector<CudaDeviceId> VisibleCudaDevices() { return {}; }
 
 std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& /*options*/,
-                                         Peers* /*peers*/) {
+                                         const Communicators& /*communicators*/) {
   throw DeviceError("device cuda:" + std::to_string(index) + ": " + WhyNoCuda(index) +
                     "; use device.kind: cpu, or build with tools/build.sh --cuda");
 }

@@ -58,6 +58,9 @@ class CudaBackend final : public Backend {
 
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
     const PassStore::Scope held(pass_, pass);
+    // Plans that were made since the last step may want more memory, and nothing can be allocated
+    // while a step is recorded.
+    if (!recordings_.open()) GrowScratch();
     const auto with_side_stream = [&] {
       SideStream::Scope side_stream(side_stream_);
       body();
@@ -118,6 +121,12 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  void GrowScratch() {
+    scratch_.Grow();
+    matmuls_->GrowWorkspace();
+    side_stream_.Grow();
+  }
+
   const BackendWords words_;
   const DeviceOptions options_;
   DiagnosticLines diagnostic_lines_;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/communicators.h"
 #include "backend/cuda/switches.h"
-#include "backend/peers.h"
 
 namespace ada::backend {
 
@@ -24,15 +24,15 @@ struct DeviceOptions {
 
 // On device `index`, which is CUDA's number of it. Throws DeviceError where it cannot be used, or
 // lacks what the options ask for.
-// peers: of a run that several processes share, each with a device; outlives the backend, and all
-// make theirs together.
+// communicators: `hosts` is not null where several processes share a run, each with a device; all
+// make their backends together.
 std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options,
-                                         Peers* peers = nullptr);
+                                         const Communicators& communicators = {});
 // Why device `index` cannot be used, with what to do; "" where it can.
 std::string WhyNoCuda(int index);
 // Why devices of several processes cannot be used together (NCCL), with what to do; "" where they
 // can.
-std::string WhyNoCudaPeers();
+std::string WhyNoCudaLink();
 // What tells the devices apart that this process sees (CUDA_VISIBLE_DEVICES), whatever their
 // numbers here; in the order of these.
 using CudaDeviceId = std::array<char, 16>;
@@ -44,6 +44,6 @@ std::string CudaVersions();
 // The same ops, recordings and memory on the host's processor, kernel by kernel in plain loops: for
 // tests. Its own library, ada_backend_cuda_host.
 std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options = {},
-                                                 Peers* peers = nullptr);
+                                                 const Communicators& communicators = {});
 
 }  // namespace ada::backend

@@ -7,24 +7,29 @@
 #include <functional>
 #include <memory>
 
+#include "backend/communicators.h"
 #include "backend/cuda/stream.h"
-#include "backend/peers.h"
 
 namespace ada::backend::cuda {
 
 class Link {
  public:
-  Link(Stream& stream, Peers& peers)
-      : peers_(peers),
+  // communicators.hosts is not null.
+  Link(Stream& stream, const Communicators& communicators)
+      : hosts_(*communicators.hosts),
+        communicators_(communicators),
         stream_(stream),
         side_(stream.MakeSide()),
         begin_(stream.MakeEvent()),
         end_(side_->MakeEvent()) {}
   virtual ~Link() = default;
   Link(const Link&) = delete;
-  int rank() const { return peers_.rank(); }
-  int ranks() const { return peers_.ranks(); }
-  const Peers& peers() const { return peers_; }
+  int rank() const { return hosts_.rank(); }
+  int ranks() const { return hosts_.ranks(); }
+  // Whether rules of layers and scales of branches go by the batch of all, and whether batch norms
+  // do at present. The same in all processes.
+  bool joins_rules() const { return parallel::IsShared(communicators_.rules); }
+  bool joins_norms() const { return parallel::IsShared(communicators_.norms); }
 
   // What `body` asks `side` for, messages among it, is done at the same time as the stream's own
   // work, in the one order that all messages have: after what the stream was asked for before.
@@ -55,9 +60,10 @@ class Link {
   }
 
  protected:
-  Peers& peers_;
+  parallel::Communicator& hosts_;  // messages between the hosts of the devices
 
  private:
+  const Communicators communicators_;
   Stream& stream_;
   std::unique_ptr<Stream> side_;
   std::unique_ptr<Event> begin_, end_;  // of the stream's work; of what is aside
@@ -66,10 +72,10 @@ class Link {
 
 // Null: nothing is shared; what a process has itself is all there is.
 inline Link* RulesLink(Link* link) {
-  return link != nullptr && link->peers().joins_rules() ? link : nullptr;
+  return link != nullptr && link->joins_rules() ? link : nullptr;
 }
 inline Link* NormsLink(Link* link) {
-  return link != nullptr && link->peers().joins_norms() ? link : nullptr;
+  return link != nullptr && link->joins_norms() ? link : nullptr;
 }
 
 }  // namespace ada::backend::cuda

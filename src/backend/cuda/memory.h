@@ -64,6 +64,11 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   void Reserve(std::size_t bytes) { wanted_ = std::max(wanted_, bytes); }
   std::byte* data();
+  // Makes room for what was reserved meanwhile. To be called before a stream records, which allows
+  // no allocation.
+  void Grow() {
+    if (size_ < wanted_) data();
+  }
   std::size_t bytes() const { return wanted_; }
 
  private:

@@ -9,26 +9,39 @@ namespace ada::backend::cuda {
 
 void Recordings::Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
                      bool joins_norms) {
-  if (!stream_.switches().graphs) return body();
+  // What is open is done as it is for the first time, or is being recorded, with all its parts.
+  if (open_ || !stream_.switches().graphs) return body();
   const Key key{variant,   pass.rows,       pass.training,  pass.count, pass.accumulate,
                 pass.bins, pass.whole_rows, pass.first_row, pass.part,  joins_norms};
   const auto [found, is_new] = variants_.try_emplace(key);
   Variant& known = found->second;
   if (!is_new && !known.refused && known.recording == nullptr) Record(known, body);
   if (known.recording != nullptr) return known.recording->Replay();
+  if (known.refused) return body();
+  try {
+    Open(body);
+  } catch (...) {
+    variants_.erase(found);
+    throw;
+  }
+}
+
+void Recordings::Open(const std::function<void()>& body) {
+  open_ = true;
   try {
     body();
   } catch (...) {
-    if (is_new) variants_.erase(found);
+    open_ = false;
     throw;
   }
+  open_ = false;
 }
 
 // What keeps a device from recording need not keep it from doing the same work; what does is met
 // again when `body` runs as it is.
 void Recordings::Record(Variant& variant, const std::function<void()>& body) {
   try {
-    variant.recording = stream_.Record(body);
+    variant.recording = stream_.Record([&] { Open(body); });
   } catch (const DeviceError& error) {
     variant.refused = true;
     diagnostic_lines_.NotRecorded(error.what());

@@ -13,9 +13,10 @@
 namespace ada::backend::cuda {
 
 // Backend::Run. The first call of a variant is done as it is (libraries load their kernels then),
-// the second is recorded, and from then on the recording is replayed. A variant that the device
-// cannot record is done as it is every time; a warning says why. So is every variant where the
-// stream's switches have no graphs.
+// the second is recorded, and from then on the recording is replayed. A Run within another is part
+// of that one's recording. A variant that the device cannot record is done as it is every time, but
+// for the parts of it that can be recorded by themselves; a warning says why. Every variant is done
+// as it is where the stream's switches have no graphs.
 class Recordings {
  public:
   Recordings(Stream& stream, DiagnosticLines& diagnostic_lines)
@@ -23,6 +24,8 @@ class Recordings {
   // joins_norms: batch norms take the statistics of all processes.
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
            bool joins_norms = false);
+  // Whether a Run now would be part of another one.
+  bool open() const { return open_; }
 
  private:
   // The variant and what of a pass launches depend on: the rows of all processes too, so that all
@@ -33,10 +36,12 @@ class Recordings {
     bool refused = false;
   };
   void Record(Variant& variant, const std::function<void()>& body);
+  void Open(const std::function<void()>& body);
 
   Stream& stream_;
   DiagnosticLines& diagnostic_lines_;
   std::map<Key, Variant> variants_;  // that were done once
+  bool open_ = false;                // one is being done or recorded with all its parts
 };
 
 }  // namespace ada::backend::cuda

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/context.h"
@@ -44,21 +45,26 @@ class SideStream {
   void Join();
 
   // While it lives Run does not wait; else it joins at once. Ends with a Join, unless the work in
-  // between has failed.
+  // between has failed. Scopes may lie within each other.
   class Scope {
    public:
-    explicit Scope(SideStream& side_stream) : side_stream_(side_stream) {
-      side_stream_.open_ = true;
-    }
-    ~Scope() { side_stream_.open_ = false, side_stream_.running_ = side_stream_.done_ = 0; }
+    explicit Scope(SideStream& side_stream)
+        : side_stream_(side_stream), was_open_(std::exchange(side_stream.open_, true)) {}
+    ~Scope() { side_stream_.open_ = was_open_, side_stream_.running_ = side_stream_.done_ = 0; }
     Scope(const Scope&) = delete;
     void End() { side_stream_.Join(); }
 
    private:
     SideStream& side_stream_;
+    const bool was_open_;
   };
 
   std::size_t bytes() const { return scratch_.bytes() + matmuls_->workspace_bytes(); }
+  // Scratch::Grow of all that work on the side stream shares.
+  void Grow() {
+    scratch_.Grow();
+    matmuls_->GrowWorkspace();
+  }
 
  private:
   struct Work {

@@ -4,7 +4,6 @@
 
 #include <string_view>
 
-#include "config/keys/foreign_precision.h"
 #include "core/text.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"

@@ -1,13 +1,12 @@
 // The hints are YAML that this program reads. The words are those of PyTorch Lightning, Keras,
 // Composer, Hugging Face, apex, DeepSpeed, mmengine and Transformer Engine.
-#include "config/keys/foreign_precision.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
 
+#include "config/keys/foreign_names.h"
 #include "config/keys/scalars.h"
 #include "core/text.h"
 

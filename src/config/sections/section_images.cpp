@@ -1,6 +1,6 @@
 // Keys of `data` that say how an image is changed on its way into the network.
 // Most of them are fields of DataConfig::changes; padding, crops and mirroring are in
-// AugmentConfig. Which change follows which: data/image_changes.h.
+// AugmentConfig. Which change follows which: data/settings.h.
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -1,6 +1,6 @@
 // The keys of `precision.operands`: what each product rounds once more when it takes its operands.
-// There are six operands (core/operands.h), and three ways to name them: by tensor (`x` in both of
-// its products), by product (`dw: {x: ..., dy: ...}`), or all at once (`operands: mxfp8_e4m3`).
+// There are six operands (core/tensor_names.h), and three ways to name them: by tensor (`x` in both
+// of its products), by product (`dw: {x: ..., dy: ...}`), or all at once (`operands: mxfp8_e4m3`).
 // What is more specific wins; what is stored in OperandsConfig and written is always the six.
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // The keys of `precision`: formats by role and layer, rounding, scales of single tensors.
-// A format is a name (core/number_format_names.cpp) or a map of its bits. ReadFormatNode is the one
+// A format is a name (core/number_format.cpp) or a map of its bits. ReadFormatNode is the one
 // reader of both, for these keys as well as for options of the command line.
 #include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"

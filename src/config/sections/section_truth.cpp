@@ -73,7 +73,7 @@ void CheckAscending(const char* name, const data::Range& range, const YamlNode& 
     context.problems.Add(*value, Join(context.path, name), "the first number is above the second");
 }
 
-// Changes of colors as ChainerCV makes them with OpenCV (data/images/distort.h): brightness is in
+// Changes of colors as ChainerCV makes them with OpenCV (data/images/opencv.h): brightness is in
 // bytes, and a turn of the hue is 180.
 Section DistortSection(data::DistortSpec& distort) {
   Section section;

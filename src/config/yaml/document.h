@@ -3,6 +3,7 @@
 // The bounds keep a hostile or broken file from taking memory or the stack: a reader of nodes may
 // walk the tree recursively and need not count.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,5 +50,21 @@ void RemoveDuplicates(YamlNode& node, const std::string& path, Problems& problem
 // The places of overrides in their order, as Problems names them: "--set KEY", or where their file
 // has them.
 std::vector<Location> PlacesOf(const Overrides& overrides);
+
+// What is wrong with a text that the YAML parser refused, as its writer would say it.
+// ParseYaml asks it after yaml-cpp threw; where nothing is found its caller says "not valid YAML
+// here".
+
+// A place in the text, in lines and bytes from 0.
+struct TextFault {
+  int line = 0, byte = 0;
+  std::string message;
+};
+
+// Looks for the common slips around the place (line and byte, from 0) where the parser gave up: a
+// tab in the indentation, brackets and quotes that are not closed, lines that stand at no depth of
+// those above, a missing blank after a colon, a glob that is taken for an alias. Nothing where it
+// finds none.
+std::optional<TextFault> FindFault(std::string_view text, int line, int byte);
 
 }  // namespace ada::config

@@ -1,10 +1,10 @@
 // yaml-cpp gives one place and a message in terms of its own states. A scan of the text that knows
 // only brackets, quotes, comments and indentation finds the usual slips near that place. It is no
 // parser: it runs after a refusal, and a wrong guess costs nothing but the wording of a message.
-#include "config/yaml/faults.h"
-
 #include <algorithm>
 #include <vector>
+
+#include "config/yaml/document.h"
 
 namespace ada::config {
 namespace {

@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "config/yaml/document.h"
-#include "config/yaml/faults.h"
 
 namespace ada::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/tensor_files/foreign_tensors.h"
+#include "core/tensor_files/safetensors_header.h"
 
 namespace ada {
 namespace {

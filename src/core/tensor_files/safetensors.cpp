@@ -13,10 +13,9 @@
 #include <limits>
 #include <utility>
 
-#include "core/machine_error.h"
+#include "core/data_files.h"
 #include "core/number_format.h"
 #include "core/system_call.h"
-#include "core/tensor_files/foreign_tensors.h"
 #include "core/tensor_files/safetensors_header.h"
 
 namespace ada {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/shown_text.h"
 #include "core/tensor_files/safetensors.h"
-#include "core/utf8.h"
 
 namespace ada::safetensors {
 
@@ -30,3 +30,14 @@ void PlaceEntries(const std::string& path, std::uint64_t data_start, std::uint64
                   std::vector<TensorEntry>* entries);
 
 }  // namespace ada::safetensors
+
+namespace ada {
+
+// Files of tensors that are given where safetensors are expected: what they are, and how to convert
+// them.
+
+// Given a file's first bytes (some 100 are enough): "is a file of PyTorch (torch.save); convert it
+// with ..." and the lines of Python that do; empty for bytes of no known kind.
+std::string ForeignTensorsHint(const std::string& path, std::string_view begin);
+
+}  // namespace ada

@@ -10,11 +10,10 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/run_in_parallel.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "data/images/file_end.h"
-#include "data/images/surprises.h"
-#include "data/segmentation/label_sizes.h"
+#include "data/images/picture_checks.h"
+#include "data/segmentation/label_survey.h"
 
 namespace ada::data {
 

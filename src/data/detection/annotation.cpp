@@ -1,8 +1,6 @@
 // Parses annotations by pugixml, which is lenient: what it lets pass (text outside of the root,
 // entities that it does not know, elements twice) is checked here, so that no box is read in
 // silence from a file that means something else.
-#include "data/detection/annotation.h"
-
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -10,9 +8,9 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
+#include "data/detection/voc_files.h"
 #include "data/detection/xml_text.h"
 
 namespace ada::data {

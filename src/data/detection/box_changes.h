@@ -12,7 +12,7 @@
 namespace ada::data {
 
 // An image on a larger canvas: its size, and where the image lies on it. DrawSsdChanges draws it,
-// and float_resize.h reads the canvas from it without making it.
+// and opencv.h reads the canvas from it without making it.
 struct Expansion {
   PictureSize canvas;
   int top = 0, left = 0;

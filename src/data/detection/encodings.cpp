@@ -1,7 +1,5 @@
 // The encoding is a name out of a file, so only plain names are handed to iconv: suffixes such as
 // //TRANSLIT would let it replace characters in silence.
-#include "data/detection/encodings.h"
-
 #include <iconv.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <new>
 
 #include "core/error.h"
+#include "data/detection/xml_text.h"
 
 namespace ada::data {
 namespace {

@@ -1,7 +1,5 @@
 // Paths are put together as text and compared with what the file system has; nothing but the lists
 // is read here.
-#include "data/detection/image_lists.h"
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -10,9 +8,10 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "data/dataset.h"
-#include "data/names_file.h"
+#include "data/detection/voc_files.h"
+#include "data/names.h"
 
 namespace ada::data {
 namespace {

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "data/detection/box_changes.h"
-#include "data/images/distort.h"
-#include "data/images/float_resize.h"
+#include "data/images/opencv.h"
 #include "data/images/picture.h"
 #include "data/images/random_changes.h"
 

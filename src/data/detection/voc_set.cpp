@@ -1,7 +1,5 @@
 // Reads lists and annotations of all splits, then names the classes, then makes the data sets:
 // without data.class_names the classes are known only when all annotations are read.
-#include "data/detection/voc_set.h"
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -11,13 +9,13 @@
 
 #include "core/error.h"
 #include "core/run_in_parallel.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "data/detection/annotation.h"
-#include "data/detection/image_lists.h"
+#include "data/detection/voc_files.h"
 #include "data/images/orientation.h"
+#include "data/names.h"
 #include "data/picture_files.h"
-#include "data/split_names.h"
+#include "data/readers.h"
 
 namespace ada::data {
 namespace {

@@ -10,9 +10,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "data/detection/encodings.h"
 
 namespace ada::data {
 namespace {

@@ -1,8 +1,6 @@
 // Finds the folders of the splits, lists them, and holds their classes against each other. Most of
 // the file is about what people have instead of the layout that is asked for, so that the message
 // can say which path to give.
-#include "data/folder/folder_set.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -11,12 +9,13 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/folder/listing.h"
 #include "data/images/picture.h"
+#include "data/names.h"
 #include "data/picture_files.h"
-#include "data/split_names.h"
+#include "data/readers.h"
 
 namespace ada::data {
 namespace {

@@ -14,9 +14,8 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 
 namespace ada::data {
 namespace {

@@ -1,11 +1,10 @@
 // Changes of bytes are tables of 256 entries; only saturation and hue need the way to HSV and back,
 // row by row by the kernels of the best instruction set.
-#include "data/images/distort.h"
-
 #include <algorithm>
 #include <array>
 
 #include "core/error.h"
+#include "data/images/opencv.h"
 #include "data/images/select_kernels.h"
 
 namespace ada::data {

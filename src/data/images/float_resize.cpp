@@ -1,13 +1,12 @@
 // Both axes become lists of taps, and a picture is resized across row by row and down from the rows
 // that are still held. Pixels are vectors of four floats, so that three channels are added at once.
-#include "data/images/float_resize.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
 #include "core/error.h"
+#include "data/images/opencv.h"
 
 namespace ada::data {
 namespace {

@@ -13,12 +13,11 @@
 #include <csetjmp>
 #include <string>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
 #include "data/file_fault.h"
 #include "data/images/formats.h"
 #include "data/images/jpeg_markers.h"
-#include "data/images/jpeg_scans.h"
 #include "data/images/orientation.h"
 
 namespace ada::data {

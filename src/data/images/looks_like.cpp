@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "data/images/formats.h"
 
 namespace ada::data {

@@ -12,7 +12,6 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/machine_error.h"
 #include "core/system_call.h"
 #include "core/text.h"
 #include "data/images/formats.h"

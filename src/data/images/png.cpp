@@ -11,12 +11,12 @@
 #include <string>
 #include <string_view>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
 #include "data/file_fault.h"
 #include "data/images/formats.h"
-#include "data/images/label_png.h"
 #include "data/images/orientation.h"
+#include "data/images/picture.h"
 
 namespace ada::data {
 namespace {

@@ -2,39 +2,48 @@
 #include "data/images/select_kernels.h"
 
 namespace ada::data {
-
 namespace {
 
-template <class Kernels>
-std::vector<const Kernels*> KernelsHere(const Kernels* avx512, const Kernels* avx2,
-                                        const Kernels* sse2) {
-  std::vector<const Kernels*> here;
+// The tables of one set.
+struct Tables {
+  const ResizeKernels& resize;
+  const ColorKernels& color;
+};
+
+// Those that this machine can run, the best first.
+#if defined(__x86_64__)
+std::vector<Tables> Ask() {
+  std::vector<Tables> here;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    here.push_back(avx512);
-  if (__builtin_cpu_supports("avx2")) here.push_back(avx2);
-  here.push_back(sse2);
+    here.push_back({avx512::kResizeKernels, avx512::kColorKernels});
+  if (__builtin_cpu_supports("avx2")) here.push_back({avx2::kResizeKernels, avx2::kColorKernels});
+  here.push_back({sse2::kResizeKernels, sse2::kColorKernels});
+  return here;
+}
+#else
+std::vector<Tables> Ask() { return {{generic::kResizeKernels, generic::kColorKernels}}; }
+#endif
+
+const std::vector<Tables>& TablesHere() {
+  static const std::vector<Tables> here = Ask();
   return here;
 }
 
 }  // namespace
 
 std::vector<const ResizeKernels*> ResizeKernelsHere() {
-  return KernelsHere(&avx512::kResizeKernels, &avx2::kResizeKernels, &sse2::kResizeKernels);
+  std::vector<const ResizeKernels*> here;
+  for (const Tables& tables : TablesHere()) here.push_back(&tables.resize);
+  return here;
 }
-
-const ResizeKernels& BestResizeKernels() {
-  static const ResizeKernels& best = *ResizeKernelsHere().front();
-  return best;
-}
+const ResizeKernels& BestResizeKernels() { return TablesHere().front().resize; }
 
 std::vector<const ColorKernels*> ColorKernelsHere() {
-  return KernelsHere(&avx512::kColorKernels, &avx2::kColorKernels, &sse2::kColorKernels);
+  std::vector<const ColorKernels*> here;
+  for (const Tables& tables : TablesHere()) here.push_back(&tables.color);
+  return here;
 }
-
-const ColorKernels& BestColorKernels() {
-  static const ColorKernels& best = *ColorKernelsHere().front();
-  return best;
-}
+const ColorKernels& BestColorKernels() { return TablesHere().front().color; }
 
 }  // namespace ada::data

@@ -1,7 +1,5 @@
 // Pairs pictures with label images by their names and says what the labels mean; nothing is
 // decoded.
-#include "data/segmentation/camvid_set.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -11,9 +9,10 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "data/names.h"
 #include "data/picture_files.h"
+#include "data/readers.h"
 #include "data/segmentation/label_files.h"
-#include "data/split_names.h"
 
 namespace ada::data {
 namespace {

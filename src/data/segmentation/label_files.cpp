@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "data/file_fault.h"
-#include "data/images/label_png.h"
 #include "data/images/orientation.h"
+#include "data/images/picture.h"
 
 namespace ada::data {
 

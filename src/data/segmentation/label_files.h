@@ -7,11 +7,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "data/image_store.h"
-#include "data/label_images.h"
-#include "data/label_values.h"
+#include "data/labels.h"
 #include "data/picture_files.h"
-#include "data/picture_headers.h"
+#include "data/sample_sources.h"
+#include "data/settings.h"
 
 namespace ada::data {
 

@@ -1,11 +1,10 @@
 // Compares sizes from headers, and makes errors of label images faults of those files.
-#include "data/segmentation/label_sizes.h"
-
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/run_in_parallel.h"
 #include "data/images/orientation.h"
+#include "data/segmentation/label_survey.h"
 
 namespace ada::data {
 namespace {

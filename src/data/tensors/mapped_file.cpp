@@ -11,7 +11,6 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
 #include "core/system_call.h"
 
 namespace ada::data {

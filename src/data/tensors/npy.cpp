@@ -1,5 +1,3 @@
-#include "data/tensors/npy.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -8,7 +6,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
+#include "data/tensors/npz.h"
 
 namespace ada::data {
 namespace {

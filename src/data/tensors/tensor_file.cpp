@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "data/tensors/npy.h"
+#include "data/tensors/npz.h"
 
 namespace ada::data {
 namespace {

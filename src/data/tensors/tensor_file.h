@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/pages.h"
+#include "core/memory.h"
 #include "core/tensor_files/safetensors.h"
 #include "data/tensors/mapped_file.h"
-#include "data/tensors/zip.h"
+#include "data/tensors/npz.h"
 
 namespace ada::data {
 

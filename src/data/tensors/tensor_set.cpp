@@ -1,20 +1,18 @@
 // Opens images as they lie in a mapped file, and reads labels at once, as their largest says how
 // many classes there are.
-#include "data/tensors/tensor_set.h"
-
 #include <algorithm>
 #include <atomic>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
-#include "data/tensors/class_list.h"
-#include "data/tensors/integers.h"
-#include "data/tensors/layout.h"
+#include "data/readers.h"
+#include "data/tensors/arrays.h"
 #include "data/tensors/tensor_file.h"
 
 namespace ada::data {
@@ -83,8 +81,9 @@ class TensorStore final : public ImageStore {
   mutable std::atomic<const std::byte*> data_ = nullptr;
 };
 
-const TensorInFile& Require(const TensorFile& file, const std::string& name) {
-  return file.Require(name, "train.images, train.labels, test.images, test.labels");
+// What is returned is a part of `file`; a name by value tells the compiler so.
+const TensorInFile& Require(const TensorFile& file, std::string_view name) {
+  return file.Require(std::string(name), "train.images, train.labels, test.images, test.labels");
 }
 
 // What a tensor of images must be whatever its axes are.

@@ -1,5 +1,3 @@
-#include "data/tensors/zip.h"
-
 #include <zlib.h>
 
 #include <algorithm>
@@ -8,9 +6,10 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/machine_error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
+#include "data/tensors/npz.h"
 
 namespace ada::data {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "data/image_streams.h"
-#include "data/label_images.h"
+#include "data/augment.h"
+#include "data/labels.h"
 #include "data/row_writer.h"
 
 namespace ada::data {

@@ -9,8 +9,8 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/run_in_parallel.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 
 namespace ada::data {
 namespace {

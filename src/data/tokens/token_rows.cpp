@@ -1,7 +1,5 @@
 // Arrays of tokens are looked through when they are opened, in parallel, so that a number beyond
 // the vocabulary is found before training; rows are converted when they are read.
-#include "data/tokens/token_rows.h"
-
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -12,10 +10,11 @@
 #include "core/error.h"
 #include "core/run_in_parallel.h"
 #include "core/text.h"
-#include "data/label_images.h"
-#include "data/tensors/integers.h"
+#include "data/labels.h"
+#include "data/readers.h"
+#include "data/sample_sources.h"
+#include "data/tensors/arrays.h"
 #include "data/tensors/tensor_file.h"
-#include "data/token_set.h"
 
 namespace ada::data {
 namespace {

@@ -1,7 +1,5 @@
 // Windows are runs of `context` tokens, and targets are the same run one token later; both may
 // cross from one file to the next.
-#include "data/tokens/token_stream.h"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -11,7 +9,8 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "data/token_set.h"
+#include "data/readers.h"
+#include "data/sample_sources.h"
 #include "data/tokens/token_files.h"
 
 namespace ada::data {

@@ -63,7 +63,7 @@ struct OwnDecision {
 // kNone: the output has one position, or places that are no tokens.
 enum class Positions { kAsInput, kSequence, kNone };
 
-// The part that a kind can play in a chain which one op computes (plan/fusion.h).
+// The part that a kind can play in a chain which one op computes (plan/plan.h).
 enum class ChainPart { kNone, kNorm, kSum, kMask };
 
 // One row. A kind without any flag rounds what it gives and its dx, computes dx from dy alone, and
@@ -116,7 +116,7 @@ struct LayerKind {
   // It may leave the largest magnitudes of y and dx to the ops that read them next, and it takes
   // those of its x and dy (backend/decisions.h).
   bool defers_amax = false, takes_deferred_amax = false;
-  bool autocast_fp32 = false;      // torch.autocast computes it in fp32 (network/autocast.h)
+  bool autocast_fp32 = false;      // torch.autocast computes it in fp32 (network/tensor_storage.h)
   bool autocast_cpu_fp32 = false;  // the same of its lists for CPUs
   bool autocast_low = false;       // and it in fp16 or bf16, whatever its inputs are
 

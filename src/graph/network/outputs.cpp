@@ -1,8 +1,7 @@
-#include "graph/network/outputs.h"
-
 #include <algorithm>
 
 #include "core/error.h"
+#include "graph/network/shapes.h"
 #include "graph/network/zoo.h"
 
 namespace ada::graph {

@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "core/blocks/block_format.h"
 #include "core/number_format.h"
-#include "core/operands.h"
+#include "core/tensor_names.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::graph {

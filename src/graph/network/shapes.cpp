@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "graph/network/outputs.h"
 #include "graph/network/zoo.h"
 
 namespace ada::graph {

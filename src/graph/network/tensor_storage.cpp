@@ -2,9 +2,57 @@
 
 #include <algorithm>
 
-#include "graph/network/autocast.h"
+#include "core/error.h"
+#include "core/text.h"
 
 namespace ada::graph {
+namespace {
+
+// By value: whether torch would hold it in fp32. Layers come in order, so that inputs are known.
+std::vector<bool> IsWide(const Network& network, bool on_cpu) {
+  std::vector<bool> wide = {true};
+  for (const Node& node : network.nodes) {
+    const bool reads_wide = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+      return wide[static_cast<std::size_t>(input)];
+    });
+    const bool low = node.kind->has_weight || node.kind->autocast_low;
+    const bool listed = on_cpu ? node.kind->autocast_cpu_fp32 : node.kind->autocast_fp32;
+    wide.push_back(!low && (listed || reads_wide));
+  }
+  return wide;
+}
+
+// Whether only matmuls read a value, be it through layers that only move values.
+// From the last value to the first: a layer that only moves values passes on what its readers are.
+std::vector<bool> AreForMatmuls(const Network& network) {
+  const auto consumers = network.Consumers();
+  std::vector<bool> all(consumers.size());
+  for (std::size_t value = consumers.size(); value-- > 0;) {
+    const std::vector<int>& readers = consumers[value];
+    const bool for_loss = network.IsOutput(static_cast<int>(value));
+    all[value] = !readers.empty() && !for_loss &&
+                 std::all_of(readers.begin(), readers.end(), [&](int reader) {
+                   const Node& node = network.nodes[static_cast<std::size_t>(reader)];
+                   return node.kind->has_weight || node.kind->autocast_low ||
+                          (!node.rounds_output() && all[static_cast<std::size_t>(reader) + 1]);
+                 });
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFormat& low,
+                                          bool on_cpu) {
+  const std::vector<bool> wide = IsWide(network, on_cpu), for_products = AreForMatmuls(network);
+  std::vector<LayerFormats> formats;
+  for (std::size_t value = 0; value < wide.size(); ++value) {
+    const NumberFormat& format = wide[value] && !for_products[value] ? kFp32 : low;
+    formats.push_back({format, low, format, kFp32});
+  }
+  return formats;
+}
+
 namespace {
 
 // An fp32 tensor loses nothing that a scale could save, so it has none. A scale from the past puts
@@ -97,6 +145,56 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
   }
   result.arriving = Arriving(network, result.gradients, result.attention);
   return result;
+}
+
+namespace {
+
+// Doubles can hold sums of sizes that no 64-bit integer could.
+constexpr double kMostBytes = 0x1p42;  // 4 TiB
+
+double Values(const Shape& shape) {
+  return static_cast<double>(shape.n) * static_cast<double>(shape.h) *
+         static_cast<double>(shape.w) * static_cast<double>(shape.c);
+}
+
+// storage: null: all in fp32.
+// Parameters, masters in fp32, and outputs; neither gradients nor what ops keep. Largest first.
+std::vector<TensorSize> TensorSizes(const Network& network, const NetworkStorage* storage,
+                                    std::int64_t images) {
+  std::vector<TensorSize> sizes;
+  for (std::size_t i = 0; i < network.nodes.size(); ++i) {
+    const Node& node = network.nodes[i];
+    for (const ParameterSpec& p : node.parameters)
+      sizes.push_back({node.config.name + "." + p.name, Values(p.shape) * sizeof(float)});
+    const Storage kept = storage != nullptr ? storage->values[i + 1].storage : Storage::kF32;
+    sizes.push_back({node.config.name + ".y", Values(node.output) * static_cast<double>(images) *
+                                                  static_cast<double>(BytesOf(kept))});
+  }
+  std::stable_sort(sizes.begin(), sizes.end(),
+                   [](const TensorSize& a, const TensorSize& b) { return a.bytes > b.bytes; });
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<TensorSize> LargestTensors(const GraphSpec& spec, std::size_t count) {
+  const Network network = Resolve(*spec.model, spec.input, spec.task);
+  const NetworkStorage storage = ResolveStorage(network, spec.precision);
+  std::vector<TensorSize> sizes = TensorSizes(network, &storage, spec.input.n);
+  sizes.resize(std::min(sizes.size(), count));
+  return sizes;
+}
+
+void RefuseHuge(const Network& network, std::int64_t images, const Location& where) {
+  const std::vector<TensorSize> sizes = TensorSizes(network, nullptr, images);
+  double bytes = 0;
+  for (const TensorSize& size : sizes) bytes += size.bytes;
+  if (bytes <= kMostBytes) return;
+  throw ConfigError(PlacePrefix(where) + "model: its tensors would take " +
+                    HumanBytes(static_cast<std::uint64_t>(std::min(bytes, 0x1p63))) +
+                    ", expected at most " + HumanBytes(static_cast<std::uint64_t>(kMostBytes)) +
+                    "; the largest is " + sizes.front().name + " with " +
+                    HumanBytes(static_cast<std::uint64_t>(sizes.front().bytes)));
 }
 
 }  // namespace ada::graph

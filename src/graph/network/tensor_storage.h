@@ -1,14 +1,22 @@
-// How each value and gradient of a network is kept: which format it is rounded to, in which storage
-// it lies, and whether it has a per-tensor scale. src/README.md, "What is rounded".
+// How each value and gradient of a network is kept: its format, its storage, its scale, and how
+// large all of them are.
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/number_format.h"
 #include "graph/graph.h"
+#include "graph/network/precision.h"
 #include "graph/network/shapes.h"
 
 namespace ada::graph {
+
+// How each value and gradient of a network is kept: which format it is rounded to, in which storage
+// it lies, and whether it has a per-tensor scale. src/README.md, "What is rounded".
 
 struct TensorStorage {
   NumberFormat format = kFp32;
@@ -43,5 +51,36 @@ struct NetworkStorage {
 };
 
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision);
+
+// How large the tensors of a network are, before any of them exists: for bounds and for messages.
+
+// For the message of a run that has no memory left (train/plan/memory_need.cpp), and for
+// RefuseHuge.
+struct TensorSize {
+  std::string name;  // "conv1.weight", "conv1.y"
+  double bytes = 0;
+};
+
+// The `count` largest parameters and outputs of the network that `spec` describes. Throws as
+// Resolve does.
+std::vector<TensorSize> LargestTensors(const GraphSpec& spec, std::size_t count);
+
+// Throws ConfigError naming the largest tensor where all of them, for `images` images, would take
+// more than any machine has: from there on sizes would not fit into the numbers that count them.
+void RefuseHuge(const Network& network, std::int64_t images, const Location& where);
+
+// The formats that torch.autocast gives the layers of a network by its op lists for CUDA or for
+// CPUs, as far as a graph can say them.
+
+// By value (0: the input): what its layer gives, `low` being fp16 or bf16.
+//   products (conv2d, linear, attention) low: they round what they read, and what they give
+//   kinds whose row says autocast_fp32   fp32 (on_cpu: autocast_cpu_fp32, which are fewer: norms
+//                                        and softmax give what they get)
+//   all others                           fp32 where one of their inputs is, else low
+// The images are fp32. torch rounds an fp32 value for each product that reads it: where nothing but
+// products reads one, it is rounded once, where it is made, to the same values; where others read
+// it too it stays fp32, for products as well. Gradients are as the values, weights low, dw fp32.
+std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFormat& low,
+                                          bool on_cpu = false);
 
 }  // namespace ada::graph

@@ -1,11 +1,9 @@
-#include "graph/network/weights_file.h"
-
 #include <algorithm>
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "graph/network/parameters.h"
 #include "graph/network/shapes.h"
 

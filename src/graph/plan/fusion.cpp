@@ -1,4 +1,4 @@
-#include "graph/plan/fusion.h"
+#include "graph/plan/plan.h"
 
 namespace ada::graph {
 namespace {

@@ -1,7 +1,6 @@
-#include "graph/plan/listings.h"
-
 #include "core/error.h"
 #include "core/tensor_names.h"
+#include "graph/builder.h"
 
 namespace ada::graph {
 namespace {

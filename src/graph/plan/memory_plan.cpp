@@ -1,7 +1,7 @@
-#include "graph/plan/memory_plan.h"
-
 #include <algorithm>
 #include <numeric>
+
+#include "graph/plan/plan.h"
 
 namespace ada::graph {
 namespace {

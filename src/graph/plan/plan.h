@@ -1,16 +1,67 @@
-// What the graph will execute, before any memory exists: ops in forward order, steps of the
-// backward pass, every gradient with the scale it carries, every buffer with its life. Everything
-// is a number here; builder.h turns numbers into tensors and ops.
+// What the graph will execute, before any memory exists: which layers one op computes together, the
+// order of ops, and where buffers lie.
 #pragma once
+#include <cstddef>
+#include <set>
 #include <vector>
 
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_storage.h"
-#include "graph/plan/fusion.h"
-#include "graph/plan/memory_plan.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::graph {
+
+// Which layers one op computes together: batch norm, then an addition, then relu. Only the places
+// of execution change; roundings, names and logs stay those of the parts.
+
+// A batch norm and what follows it, as nodes; -1: not part of the chain. consumer: the convolution
+// or linear layer that computes the chain's output anew each time it reads it
+// (backend::RecomputedNorm), so that nobody stores it.
+struct Chain {
+  int batch_norm = -1, add = -1, relu = -1;
+  int consumer = -1;
+  int last() const { return relu >= 0 ? relu : add >= 0 ? add : batch_norm; }
+};
+
+// What is not to be fused.
+struct FusionLimits {
+  bool recompute = true;    // false: no chain has a consumer
+  std::set<int> unchained;  // batch norms that start no chain with an addition or a relu
+  std::set<int> stored;     // batch norms whose chain has no consumer
+};
+
+// The chains of at least two layers (the consumer is one) in which each output inside the chain has
+// one consumer. An addition takes part with two inputs, and with the first of them where both
+// could. A relu takes part only where the gradient of its output belongs to it alone, because the
+// op masks it in place: its one consumer must not be an addition (which hands one gradient to all
+// its inputs). After an addition the masked gradient is also that of the other input: there no
+// layer with a rule may read it, since nobody takes the moments of a masked gradient for it. A
+// chain without an addition has a consumer where a product alone reads its output; it then masks
+// its dx in place.
+std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits);
+
+// Where buffers lie in one block of memory: buffers whose lives overlap never share a byte.
+
+// A buffer and its life: from its first write to its last read, in steps of the graph's execution,
+// both included.
+struct BufferLife {
+  std::size_t bytes = 0;
+  int first = 0, last = -1;
+};
+
+struct MemoryPlan {
+  std::vector<std::size_t> offsets;  // one per buffer, multiples of 64
+  std::size_t total = 0;             // bytes of the block
+};
+
+// Largest buffers first, each at the lowest place that is free during its whole life (greedy by
+// size: Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020,
+// section 5).
+MemoryPlan PlanMemory(const std::vector<BufferLife>& buffers);
+
+// What the graph will execute, before any memory exists: ops in forward order, steps of the
+// backward pass, every gradient with the scale it carries, every buffer with its life. Everything
+// is a number here; builder.h turns numbers into tensors and ops.
 
 inline constexpr int kLossNode = -1;
 

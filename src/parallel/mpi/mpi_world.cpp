@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
-#include <exception>
+#include <functional>
 #include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "parallel/mpi/patience.h"
@@ -31,14 +35,42 @@ bool WasLaunched() {
   return false;
 }
 
+// A communicator of one's own keeps messages of different threads apart.
+MPI_Comm CopyOf(MPI_Comm comm) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  CheckMpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  return copy;
+}
+
+// What the communicators of a program share: how they wait, and the end of MPI, which comes when
+// the last of them is destroyed.
+class MpiProgram {
+ public:
+  explicit MpiProgram(std::vector<std::string> hosts)
+      : hosts_(std::move(hosts)), patience_(CopyOf(MPI_COMM_WORLD), hosts_) {}
+  // Waits for all others, so that it is not to be called while an error is on its way.
+  ~MpiProgram() { MPI_Finalize(); }
+  MpiProgram(const MpiProgram&) = delete;
+  Patience& patience() { return patience_; }
+
+ private:
+  const std::vector<std::string> hosts_;
+  Patience patience_;
+};
+
 // Calls are non-blocking ones that are waited for by Patience, which can tell who does not come. A
 // count of MPI is an int, so that one call moves less than 2 GiB.
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, Patience& patience, bool hurries)
-      : comm_(comm), patience_(patience), hurries_(hurries) {
-    MPI_Comm_rank(comm, &rank_);
-    MPI_Comm_size(comm, &ranks_);
+  // All processes make theirs in the same order. hurries: see Patience::Wait.
+  MpiCommunicator(std::shared_ptr<MpiProgram> program, bool hurries)
+      : program_(std::move(program)),
+        patience_(program_->patience()),
+        comm_(CopyOf(MPI_COMM_WORLD)),
+        hurries_(hurries) {
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &ranks_);
   }
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
@@ -57,25 +89,26 @@ class MpiCommunicator final : public Communicator {
              "an exchange between processes");
     patience_.Wait(request, hurries_);
   }
+  void WaitUntil(const std::function<bool()>& done) override {
+    patience_.WaitUntil(done, /*hurries=*/true);
+  }
+  void SetTimeout(double seconds) override { patience_.SetTimeout(seconds); }
+  [[noreturn]] void Abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+  }
 
  private:
   static int CountOf(std::size_t bytes) {
     ADA_CHECK(bytes <= INT_MAX);
     return static_cast<int>(bytes);
   }
-  MPI_Comm comm_;
-  Patience& patience_;
+  const std::shared_ptr<MpiProgram> program_;
+  Patience& patience_;  // the program's: one for all, with one timeout
+  const MPI_Comm comm_;
   const bool hurries_;
   int rank_ = 0, ranks_ = 1;
 };
-
-// A communicator of one's own keeps messages of different threads apart.
-MPI_Comm CopyOf(MPI_Comm comm) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  CheckMpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
-  return copy;
-}
 
 std::vector<std::string> HostsOf(int ranks) {
   char name[MPI_MAX_PROCESSOR_NAME] = {};
@@ -109,50 +142,11 @@ std::vector<int> NodesOf(int rank, int ranks) {
   return nodes;
 }
 
-// Members talk to the other processes while they are made, so that all processes make them in the
-// same order.
-class MpiWorld final : public World {
- public:
-  explicit MpiWorld(int rank, int ranks)
-      : rank_(rank),
-        ranks_(ranks),
-        hosts_(HostsOf(ranks)),
-        nodes_(NodesOf(rank, ranks)),
-        patience_(CopyOf(MPI_COMM_WORLD), hosts_),
-        small_(CopyOf(MPI_COMM_WORLD), patience_, /*hurries=*/true),
-        large_(CopyOf(MPI_COMM_WORLD), patience_, /*hurries=*/false) {}
-  // Not while an error is on its way: the others would be waited for.
-  ~MpiWorld() override { MPI_Finalize(); }
-
-  int rank() const override { return rank_; }
-  int ranks() const override { return ranks_; }
-  const std::vector<std::string>& hosts() const override { return hosts_; }
-  const std::vector<int>& nodes() const override { return nodes_; }
-  std::string Library() const override { return NameOfLibrary(); }
-  Communicator& small() override { return small_; }
-  Communicator& large() override { return large_; }
-  void SetTimeout(double seconds) override { patience_.SetTimeout(seconds); }
-  void WaitUntil(const std::function<bool()>& done) override {
-    patience_.WaitUntil(done, /*hurries=*/true);
-  }
-  [[noreturn]] void Abort(int exit_code) override {
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
-    std::_Exit(exit_code);
-  }
-
- private:
-  int rank_, ranks_;
-  std::vector<std::string> hosts_;
-  std::vector<int> nodes_;
-  Patience patience_;
-  MpiCommunicator small_, large_;
-};
-
 }  // namespace
 
 // Threads of a run send at the same time: sums of gradients on one, all else on another.
-std::unique_ptr<World> StartWorld() {
-  if (!WasLaunched()) return MakeWorldOfOne();
+World StartWorld() {
+  if (!WasLaunched()) return {};
   int provided = MPI_THREAD_SINGLE, rank = 0, ranks = 1;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     throw DeviceError("MPI cannot be started (" + NameOfLibrary() + ")");
@@ -161,13 +155,18 @@ std::unique_ptr<World> StartWorld() {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks == 1) {
     MPI_Finalize();
-    return MakeWorldOfOne();
+    return {};
   }
   if (provided < MPI_THREAD_MULTIPLE)
     throw DeviceError("the MPI library (" + NameOfLibrary() +
                       ") lets only one thread of a process send; install one built with "
                       "MPI_THREAD_MULTIPLE");
-  return std::make_unique<MpiWorld>(rank, ranks);
+  std::vector<std::string> hosts = HostsOf(ranks);
+  std::vector<int> nodes = NodesOf(rank, ranks);
+  const auto program = std::make_shared<MpiProgram>(hosts);
+  auto small = std::make_unique<MpiCommunicator>(program, /*hurries=*/true);
+  auto large = std::make_unique<MpiCommunicator>(program, /*hurries=*/false);
+  return {std::move(hosts), std::move(nodes), NameOfLibrary(), std::move(small), std::move(large)};
 }
 
 std::string LibraryName() { return NameOfLibrary(); }

@@ -1,11 +1,61 @@
+// Products and quotients of two fp32 values are formed in double and rounded once, which is exactly
+// fp32's own result (53 bits are more than 2 * 24 + 1).
 #include "scaling/policies/dynamic_machine.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
 
 namespace ada::scaling {
+
+ScaleArithmetic::ScaleArithmetic(const DynamicParameters& p, const DynamicTraits& traits)
+    : traits_(traits), up_(Factor(p.growth_factor)) {
+  CheckedScale("scaling.init_scale", p.init_scale);
+  floor_ = Typed(p.min_scale);
+  ceiling_ = p.max_scale > 0 ? Typed(p.max_scale) : std::numeric_limits<double>::infinity();
+  start_ = Typed(traits.clamps_start ? std::min(p.init_scale, ceiling_) : p.init_scale);
+  // A reciprocal is rounded: where it is growth_factor's, that factor itself divides.
+  const bool one_factor = p.backoff_factor == 1 / p.growth_factor;
+  const double divisor = one_factor ? p.growth_factor : 1 / p.backoff_factor;
+  down_ = Factor(traits.divides ? divisor : p.backoff_factor);
+}
+
+double ScaleArithmetic::Typed(double value) const {
+  return traits_.fp32 ? static_cast<float>(value) : value;
+}
+
+double ScaleArithmetic::Factor(double value) const {
+  return traits_.double_factors ? value : Typed(value);
+}
+
+double ScaleArithmetic::Start() const { return start_; }
+
+double ScaleArithmetic::Lowered(double scale) const {
+  const double lower = Typed(traits_.divides ? scale / down_ : scale * down_);
+  return traits_.clamps_both ? Clamped(lower) : std::max(floor_, lower);
+}
+
+double ScaleArithmetic::Raised(double scale) const { return Raised(scale, up_); }
+
+double ScaleArithmetic::Raised(double scale, double factor) const {
+  const double higher = Typed(std::min(scale * factor, ceiling_));
+  if (traits_.finite_growth && !std::isfinite(higher)) return scale;
+  return traits_.clamps_both ? Clamped(higher) : higher;
+}
+
+double ScaleArithmetic::Clamped(double scale) const {
+  return std::max(floor_, std::min(scale, ceiling_));
+}
+
+// Bounds are not asked for: a start may lie outside of them, where the original does not clamp it.
+bool ScaleArithmetic::Possible(double scale) const {
+  if (std::isnan(scale) || std::signbit(scale) || Typed(scale) != scale) return false;
+  return std::isfinite(scale) || (!traits_.finite_growth && std::isinf(ceiling_));
+}
 
 // An error leaves the scale as it is: the run ends with the one that overflowed.
 void DynamicMachine::Lower(Move& move, std::string reason) const {

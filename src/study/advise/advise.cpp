@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/advise/parts.h"
 #include "study/run_files.h"
 #include "train/checkpoint/checkpoint.h"

@@ -1,6 +1,4 @@
 // Thresholds are factors of a run's own first values, so they hold for losses of any size.
-#include "study/advise/course.h"
-
 #include <algorithm>
 #include <cmath>
 

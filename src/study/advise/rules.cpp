@@ -5,7 +5,7 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "study/advise/parts.h"
-#include "telemetry/no_gradient.h"
+#include "telemetry/totals.h"
 
 namespace ada::study {
 namespace {

@@ -5,8 +5,8 @@
 #include <variant>
 
 #include "core/file.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/assign/assigner.h"
 #include "study/commands.h"
 #include "study/text_table.h"

@@ -6,8 +6,8 @@
 #include <ostream>
 
 #include "core/file.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/blame/parts.h"
 #include "study/run_files.h"
 #include "study/text_table.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 
 namespace ada::study {
 namespace {

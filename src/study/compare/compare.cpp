@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/number_format.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/commands.h"
 #include "study/compare/parts.h"
 #include "study/run_files.h"

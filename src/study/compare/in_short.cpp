@@ -2,11 +2,11 @@
 #include <cmath>
 #include <optional>
 
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/compare/parts.h"
 #include "study/text_table.h"
-#include "telemetry/language.h"
+#include "telemetry/progress_text.h"
 
 namespace ada::study {
 namespace {

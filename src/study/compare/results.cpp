@@ -15,8 +15,7 @@
 #include "study/compare/parts.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
-#include "telemetry/language.h"
-#include "telemetry/top_five.h"
+#include "telemetry/progress_text.h"
 
 namespace ada::study {
 namespace {

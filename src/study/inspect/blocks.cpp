@@ -2,12 +2,12 @@
 #include <ostream>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/blocks/block_tensor.h"
-#include "study/blocks/block_words.h"
 #include "study/inspect/parts.h"
 #include "study/text_table.h"
+#include "telemetry/block_figures.h"
 
 namespace ada::study {
 namespace {
@@ -46,16 +46,17 @@ void PrintBlockFormat(const BlockFormat& format, std::ostream& out) {
 }
 
 void PrintBlockTable(std::vector<BlockLine> lines, std::ostream& out) {
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const BlockLine& a, const BlockLine& b) { return LosesMore(a.row, b.row); });
+  std::stable_sort(lines.begin(), lines.end(), [](const BlockLine& a, const BlockLine& b) {
+    return telemetry::LosesMore(a.row, b.row);
+  });
   out << "\ntensors, those that lose most first (lost: of the values other than zero, in %;\n"
          "SQNR and that of the worst block in dB; log2 of scales)\n";
   TextTable table({"tensor", "lost", "saturated", "SQNR", "worst", "scales", "blocks", "values"});
   for (const BlockLine& line : lines) {
     const BlockCountRow& row = line.row;
     table.Row({row.tensor, PctText(row.lost_pct_nonzero), std::to_string(row.saturated),
-               DecibelText(row.sqnr_db), DecibelText(row.sqnr_worst_db), ScalesText(row),
-               std::to_string(row.blocks), std::to_string(row.numel)});
+               telemetry::DecibelText(row.sqnr_db), telemetry::DecibelText(row.sqnr_worst_db),
+               telemetry::ScalesText(row), std::to_string(row.blocks), std::to_string(row.numel)});
   }
   table.Print(out);
 }
@@ -75,10 +76,12 @@ void PrintBlockLine(const BlockLine& line, std::ostream& out) {
       << "  blocks " << r.blocks << "   zero " << r.zero_blocks << "   not finite "
       << r.broken_blocks << "   scale at its floor " << r.scale_floor << ", ceiling "
       << r.scale_ceiling << '\n'
-      << "  scales, log2: " << ScalesText(r) << ", mean " << Log2Text(r.scale_log2_mean) << ", std "
-      << Log2Text(r.scale_log2_std) << '\n'
-      << "  SQNR " << DecibelText(r.sqnr_db) << " dB, mean of the blocks "
-      << DecibelText(r.sqnr_mean_db) << ", worst " << DecibelText(r.sqnr_worst_db) << '\n';
+      << "  scales, log2: " << telemetry::ScalesText(r) << ", mean "
+      << telemetry::Log2Text(r.scale_log2_mean) << ", std " << telemetry::Log2Text(r.scale_log2_std)
+      << '\n'
+      << "  SQNR " << telemetry::DecibelText(r.sqnr_db) << " dB, mean of the blocks "
+      << telemetry::DecibelText(r.sqnr_mean_db) << ", worst "
+      << telemetry::DecibelText(r.sqnr_worst_db) << '\n';
 }
 
 }  // namespace

@@ -51,16 +51,28 @@ TensorStats CountFine(const std::vector<double>& values, const NumberFormat& for
   return stats;
 }
 
-// Mean, deviation and norms of values of F64, in long double, in which no square of them overflows.
+// Mean, deviation and norms of values of F64, in units of a power of two: the largest finite value
+// lies in [1, 2), so that no square overflows.
 void TakeMoments(const std::vector<double>& values, TensorStats& stats) {
-  long double sum = 0, l1 = 0, square = 0, deviation = 0;
-  for (const long double x : values) sum += x, l1 += std::fabs(x), square += x * x;
-  const auto n = static_cast<long double>(values.size());
-  const long double mean = values.empty() ? 0 : sum / n;
-  for (const long double x : values) deviation += (x - mean) * (x - mean);
-  stats.mean = static_cast<double>(mean), stats.l1 = static_cast<double>(l1);
-  stats.l2 = static_cast<double>(std::sqrt(square));
-  stats.std = values.empty() ? 0 : static_cast<double>(std::sqrt(deviation / n));
+  double largest = 0;
+  for (const double x : values)
+    if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
+  const int unit = largest > 0 ? std::ilogb(largest) : 0;
+  const auto in_units = [unit](double x) { return std::ldexp(x, -unit); };
+  double sum = 0, l1 = 0, square = 0, deviation = 0;
+  for (const double value : values) {
+    const double x = in_units(value);
+    sum += x, l1 += std::fabs(x), square += x * x;
+  }
+  const auto n = static_cast<double>(values.size());
+  const double mean = values.empty() ? 0 : sum / n;
+  for (const double value : values) {
+    const double x = in_units(value) - mean;
+    deviation += x * x;
+  }
+  stats.mean = std::ldexp(mean, unit), stats.l1 = std::ldexp(l1, unit);
+  stats.l2 = std::ldexp(std::sqrt(square), unit);
+  stats.std = values.empty() ? 0 : std::ldexp(std::sqrt(deviation / n), unit);
 }
 
 // Every value is rounded once, from double.

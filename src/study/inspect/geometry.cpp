@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "core/error.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <ostream>
 
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {

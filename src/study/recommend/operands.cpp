@@ -6,11 +6,11 @@
 #include <ostream>
 
 #include "config/load.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "study/blocks/block_words.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
+#include "telemetry/block_figures.h"
 
 namespace ada::study {
 namespace {
@@ -82,8 +82,8 @@ void PrintJudged(const JudgedFormat& judged, std::ostream& out) {
   if (judged.lost_pct > 0)
     out << Formatted("; %.3g %% lost at most", judged.lost_pct) << " (" << Visible(judged.lost_by)
         << ")";
-  out << "; SQNR at least " << DecibelText(judged.sqnr_db) << " dB (" << Visible(judged.sqnr_by)
-      << ")\n";
+  out << "; SQNR at least " << telemetry::DecibelText(judged.sqnr_db) << " dB ("
+      << Visible(judged.sqnr_by) << ")\n";
 }
 
 }  // namespace

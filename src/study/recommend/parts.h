@@ -15,7 +15,7 @@
 #include "config/config.h"
 #include "core/tensor_names.h"
 #include "study/commands.h"
-#include "study/histograms.h"
+#include "study/run_files.h"
 #include "telemetry/totals.h"
 
 namespace ada::study {

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
 

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <ostream>
 
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "study/recommend/parts.h"
 #include "study/text_table.h"
-#include "telemetry/no_gradient.h"
+#include "telemetry/totals.h"
 
 namespace ada::study {
 namespace {

@@ -14,9 +14,9 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/system_call.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "study/replay/parts.h"
 #include "telemetry/csv_reader.h"
 

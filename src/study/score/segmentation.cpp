@@ -1,5 +1,5 @@
 // score of label images: IoU and accuracies as the papers on CamVid compute them, over all pixels
-// of all images together (vision/confusion.h).
+// of all images together (vision/metrics.h).
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -7,11 +7,11 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "data/images/label_png.h"
+#include "data/images/picture.h"
 #include "study/score/score.h"
 #include "study/text_table.h"
 #include "telemetry/columns.h"
-#include "vision/confusion.h"
+#include "vision/metrics.h"
 
 namespace ada::study {
 namespace {

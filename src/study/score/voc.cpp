@@ -8,14 +8,13 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
-#include "data/detection/annotation.h"
-#include "data/detection/image_lists.h"
+#include "data/detection/voc_files.h"
 #include "study/score/score.h"
 #include "study/text_table.h"
 #include "telemetry/columns.h"
-#include "vision/average_precision.h"
+#include "vision/metrics.h"
 
 namespace ada::study {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/operands.h"
+#include "core/tensor_names.h"
 #include "study/run_files.h"
 #include "telemetry/csv_reader.h"
 #include "telemetry/totals.h"

@@ -8,14 +8,12 @@
 #include <numeric>
 #include <sstream>
 
-#include "core/color.h"
-#include "core/utf8.h"
-#include "study/blocks/block_words.h"
+#include "core/shown_text.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"
-#include "telemetry/language.h"
-#include "telemetry/no_gradient.h"
+#include "telemetry/block_figures.h"
 #include "telemetry/progress_text.h"
+#include "telemetry/totals.h"
 
 namespace ada::study {
 namespace {
@@ -59,9 +57,9 @@ std::string SqnrLegend(bool utf8) {
 // The operand that rounding hurts most, and the one whose scales lie furthest apart.
 std::string BlocksText(const WatchedBlocks& blocks) {
   return "operands: " + blocks.worst.layer + "." + blocks.worst.tensor + " " +
-         DecibelText(blocks.worst.sqnr_db) +
+         telemetry::DecibelText(blocks.worst.sqnr_db) +
          " dB is the worst; widest scales: " + blocks.widest.layer + "." + blocks.widest.tensor +
-         ", log2 " + ScalesText(blocks.widest);
+         ", log2 " + telemetry::ScalesText(blocks.widest);
 }
 
 std::string OutOf(const char* what, std::int64_t value, std::int64_t all) {

@@ -70,11 +70,10 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team) {
                       (is_auto ? " (auto took the CPU: " + why_not + ")" : "") +
                       " or device.fp8: emulated");
   if (cuda)
-    chosen.backend =
-        backend::MakeCudaBackend(index, {device.autotune, device.deterministic, fp8_hardware},
-                                 several ? &team.peers() : nullptr);
+    chosen.backend = backend::MakeCudaBackend(
+        index, {device.autotune, device.deterministic, fp8_hardware}, team.communicators());
   else
-    chosen.backend = backend::cpu::MakeCpuBackend(chosen.threads, team.exchanges());
+    chosen.backend = backend::cpu::MakeCpuBackend(chosen.threads, team.communicators());
   chosen.has_own_memory = cuda;
   // The second backend computes each op on the CPU as well; in this mode a run stops where the two
   // differ (backend/compare).
@@ -194,6 +193,17 @@ std::vector<optim::OptimizedParameter> OptimizedParameters(const config::Optimiz
     trained.push_back(parameter);
   }
   return trained;
+}
+
+std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {
+  const std::int64_t batch = config.data.batch_size;
+  return config.data.drop_last ? images / batch : (images + batch - 1) / batch;
+}
+
+std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch) {
+  if (config.train.epochs == 0) return config.train.max_steps;
+  const std::int64_t steps = config.train.epochs * steps_per_epoch;
+  return config.train.max_steps > 0 ? std::min(steps, config.train.max_steps) : steps;
 }
 
 }  // namespace ada::train

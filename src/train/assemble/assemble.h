@@ -1,6 +1,7 @@
 // From the configuration to the parts of a run: each function turns one section into what a room
 // understands. The rooms do not know the configuration; this file is where names meet.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +16,6 @@
 #include "telemetry/log.h"
 #include "train/distributed/team.h"
 #include "train/facts/data_facts.h"
-#include "train/facts/input_facts.h"
 
 namespace ada::train {
 
@@ -116,5 +116,25 @@ bool SparesDecay(const std::string& pattern, const graph::Parameter& parameter);
 // With the factors of optimizer.groups; optimizer.no_decay beats them.
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph);
+
+// How many steps a run has.
+
+// Batches of an epoch over so many training images; the last one may be smaller, and counts only
+// without data.drop_last.
+std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
+// Attempts of the whole run: epochs, or train.max_steps where that is less.
+std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
+
+// `init_scale: auto`: looks at the first batch before the first step.
+
+// Largest |gradient| that the loss gives at S = 1 over the batch with which training starts, in
+// fp32. One forward pass, and for tasks other than classification a backward pass: the graph's
+// running statistics move and must be initialized afterwards. Each process of a team looks at its
+// part.
+double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
+                            backend::Backend& backend, Team& team);
+
+// Largest value of the narrowest format that any gradient is stored in.
+double NarrowestGradient(const graph::Graph& graph);
 
 }  // namespace ada::train

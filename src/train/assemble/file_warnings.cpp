@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/text.h"
-#include "data/picture_warnings.h"
-#include "data/segmentation/unseen_classes.h"
+#include "data/header_survey.h"
+#include "data/segmentation/label_survey.h"
 #include "train/assemble/assemble.h"
 
 namespace ada::train {

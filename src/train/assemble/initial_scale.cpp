@@ -1,8 +1,6 @@
 // How large the gradients are with which backpropagation begins: the scale of the loss starts as
 // large as the format of the gradients allows, and no search for it is needed. The choice itself is
 // scaling::ChooseStart.
-#include "train/assemble/initial_scale.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,9 +8,10 @@
 #include <utility>
 
 #include "backend/formulas.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "core/tensor_names.h"
-#include "train/batches/team_batches.h"
+#include "train/assemble/assemble.h"
+#include "train/batches/batches.h"
 
 namespace ada::train {
 namespace {
@@ -103,7 +102,7 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
   pass.seed = config.seed;
   batches.Next();
   const int rows = batches.whole_rows();
-  const std::vector<std::int64_t> terms = backend::GatherAll(team.all(), batches.terms());
+  const std::vector<std::int64_t> terms = parallel::GatherAll(team.all(), batches.terms());
   pass.loss_terms = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
   graph.RefreshWeights(pass);
   double largest = 0;

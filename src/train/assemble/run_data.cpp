@@ -7,9 +7,9 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "data/folder/folder_set.h"
 #include "data/image_writer.h"
-#include "data/segmentation/label_sizes.h"
+#include "data/readers.h"
+#include "data/segmentation/label_survey.h"
 #include "train/assemble/assemble.h"
 #include "train/metrics/prediction.h"
 

@@ -1,5 +1,5 @@
 // Batches of a data set as graphs take them, wherever they are made: by the backend that keeps the
-// data set (resident_batches.h), or by a loader on the host (host_batches.h). The same images
+// data set (resident_batches.h), or by a loader on the host (batches.cpp). The same images
 // either way.
 #pragma once
 #include <cstdint>
@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "config/config.h"
 #include "data/loader.h"
 #include "graph/graph.h"
+#include "train/distributed/team.h"
 
 namespace ada::train {
 
@@ -67,5 +69,20 @@ enum class Residence : std::uint8_t {
 std::unique_ptr<Batches> MakeBatches(backend::Backend& backend, const data::Dataset& dataset,
                                      const data::LoaderSpec& spec,
                                      Residence residence = Residence::kAnywhere);
+
+// The training batches of a process: all of each batch, or its part of each where several processes
+// share the run.
+
+// Where the images of training lie: a probe reads them on the host.
+Residence ResidenceOf(const config::Config& config);
+
+// `threads`: that the process has. Several processes make their parts on the host, with no more
+// workers than threads where data.workers does not say how many; `residence` is for one.
+// Throws ConfigError like MakeBatches. Each process makes only its own rows, but all of them count
+// whole batches alike.
+std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,
+                                           data::LoaderSpec spec, Residence residence,
+                                           const config::Config& config, const Team& team,
+                                           int threads);
 
 }  // namespace ada::train

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "data/augment.h"
 #include "data/batch_maker.h"
 

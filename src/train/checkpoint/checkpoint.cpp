@@ -9,7 +9,6 @@
 #include "core/hash.h"
 #include "core/tensor_files/safetensors.h"
 #include "core/text.h"
-#include "train/checkpoint/state_file.h"
 #include "train/checkpoint/weight_values.h"
 
 namespace ada::train {
@@ -55,7 +54,7 @@ std::string CheckpointStem(const std::string& folder, std::int64_t step) {
 }
 
 // All tensors are copied to the host first: this is the memory that CheckpointBytes
-// (plan/memory_need.h) counts. The JSON is written only when the tensors are on the disk, with
+// (plan/estimates.h) counts. The JSON is written only when the tensors are on the disk, with
 // their hash.
 void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
                      const graph::Graph& graph, const optim::Optimizer& optimizer,

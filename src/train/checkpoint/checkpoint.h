@@ -14,7 +14,6 @@
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
 #include "train/facts/data_facts.h"
-#include "train/facts/input_facts.h"
 
 namespace ada::train {
 
@@ -90,5 +89,35 @@ struct ResumePoint {
 // folder cannot be listed or none of its checkpoints can be used.
 std::optional<ResumePoint> FindResumePoint(const std::string& folder, const config::Config& config,
                                            telemetry::Log& log);
+
+// The JSON file of a checkpoint: every field with its type and range, and hashes of the state and
+// of the tensors' file, by which a damaged pair is known.
+
+// The file's bytes. `tensors_hash` is that of the pair's other file.
+std::string StateText(const CheckpointState& state, const std::string& tensors_hash);
+
+// What ReadStateText gives; that the tensors' file has this hash is the caller's to check.
+struct StoredState {
+  CheckpointState state;
+  std::string tensors_hash;
+};
+// Throws DataError where the file cannot be read, is damaged, is of another version, or holds a
+// field that is not what it must be.
+StoredState ReadStateText(const std::string& path);
+
+// A file of a checkpoint that is not as it should be: DataError.
+[[noreturn]] void Damaged(const std::string& path, const std::string& what);
+
+// Puts the state of a checkpoint into the parts of a training: what a run that goes on and a run
+// that is forked have in common. Position, logs and averages are the caller's.
+
+// Returns how a checkpoint calls the state that a layer has in a process other than the first.
+std::string OfProcess(const std::string& layer, int rank);
+
+// Weights, running statistics, optimizer state, scales of tensors, the policy and each layer's own
+// state become those of `from`. `rank`: of the process, where each decides on its own (else 0).
+// switched: as of LoadTensorScales. DataError where the checkpoint lacks one of them.
+void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph& graph,
+                  optim::Optimizer& optimizer, scaling::Policy& policy, backend::Backend& backend);
 
 }  // namespace ada::train

@@ -1,6 +1,4 @@
 // The state's hash is of its JSON without blanks and without the hash itself, which stands last.
-#include "train/checkpoint/state_file.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -11,6 +9,7 @@
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/json_file.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace ada::train {
 namespace {

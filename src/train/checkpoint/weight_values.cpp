@@ -31,11 +31,8 @@ std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::R
 }
 
 const graph::Parameter* WeightOf(const graph::Graph& graph, const std::string& layer) {
-  for (const graph::LayerRow& row : graph.layers()) {
-    if (row.name != layer || !row.has_weight) continue;
-    for (const graph::Parameter& p : graph.parameters())
-      if (p.name == layer + ".weight") return &p;
-  }
+  for (const graph::Parameter& p : graph.parameters())
+    if (p.name == layer + ".weight") return &p;
   return nullptr;
 }
 

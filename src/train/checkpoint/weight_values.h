@@ -15,7 +15,7 @@ std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::R
                                   bool stochastic, const backend::Pass& pass,
                                   backend::Backend& backend);
 
-// The weight of a convolution or linear layer; null for other layers.
+// The parameter `weight` of a layer; null where it has none, or another layer's.
 const graph::Parameter* WeightOf(const graph::Graph& graph, const std::string& layer);
 
 }  // namespace ada::train

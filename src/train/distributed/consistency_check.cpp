@@ -11,7 +11,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/hash.h"
-#include "train/about/versions.h"
+#include "train/about/about.h"
 #include "train/checkpoint/weight_values.h"
 
 namespace ada::train {

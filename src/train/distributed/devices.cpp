@@ -49,7 +49,7 @@ std::vector<int> AssignDevices(const std::vector<VisibleDevices>& visible,
 // Every process takes part in both messages, also one that sees no device: none may leave early.
 DeviceOfSeveral FindDevice(const config::DeviceConfig& device, Team& team) {
   const VisibleDevices mine = DevicesHere();
-  const std::vector<VisibleDevices> all = backend::GatherAll(team.all(), mine);
+  const std::vector<VisibleDevices> all = parallel::GatherAll(team.all(), mine);
   DeviceOfSeveral found;
   found.index =
       AssignDevices(all, team.world().nodes(), device.index)[static_cast<std::size_t>(team.rank())];
@@ -60,7 +60,7 @@ DeviceOfSeveral FindDevice(const config::DeviceConfig& device, Team& team) {
     why_not = NoneLeftText(team.world(), mine.count, device.index);
   else
     why_not = backend::WhyNoCuda(found.index);
-  if (why_not.empty()) why_not = backend::WhyNoCudaPeers();
+  if (why_not.empty()) why_not = backend::WhyNoCudaLink();
   const std::vector<std::string> reasons = team.AllGatherText(why_not);
   for (std::size_t rank = 0; rank < reasons.size() && found.why_not.empty(); ++rank)
     if (!reasons[rank].empty())

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/stats_sums.h"
+#include "core/stats.h"
 #include "train/checkpoint/weight_values.h"
 
 namespace ada::train {
@@ -142,7 +142,7 @@ DistributedGradients::Transport DistributedGradients::LostInTransport() {
   if (in_pass_) mine = in_pass_->Lost();
   for (std::size_t place = mine.size(); place < order_.size(); ++place)
     mine.push_back(on_host_->lost(static_cast<int>(place)));
-  const std::vector<TensorStats> all = backend::GatherAll(team_.all(), mine);
+  const std::vector<TensorStats> all = parallel::GatherAll(team_.all(), mine);
   std::vector<Lost> lost;
   for (std::size_t place = order_.size(); place-- > 0;) {  // layers in forward order
     const std::string& name = graph_.parameters()[static_cast<std::size_t>(order_[place])].name;

@@ -32,16 +32,14 @@ Team::Team(parallel::World& world, const config::ParallelConfig& config)
       decides_together_(config.statistics == config::SharedStatistics::kGlobal),
       joins_norms_(config.sync_batch_norm),
       ranks_to_keep_(config.ranks),
-      all_(world),
-      norms_(world),
-      peers_(*this) {
+      norms_(world.small()) {
   const bool is_other = config.ranks > 0 && config.ranks != world.ranks();
   if (world.ranks() == 1) {
     if (is_other) throw ConfigError(NotAloneText(config.ranks));
     return;
   }
   if (is_other) throw ConfigError(NotSoManyText(world.ranks(), config.ranks));
-  world.SetTimeout(config.timeout_seconds);
+  world.small().SetTimeout(config.timeout_seconds);
   ranks_to_keep_ = world.ranks();
   launcher_ = "mpirun -n " + std::to_string(world.ranks()) + " ";
 }
@@ -55,15 +53,15 @@ Team& Team::OfOne() {
 // first.
 std::vector<std::string> Team::AllGatherText(const std::string& mine) {
   const std::vector<std::uint64_t> sizes =
-      backend::GatherAll(all_, static_cast<std::uint64_t>(mine.size()));
+      parallel::GatherAll(all(), static_cast<std::uint64_t>(mine.size()));
   const std::uint64_t most = *std::max_element(sizes.begin(), sizes.end());
   if (most == 0) return std::vector<std::string>(sizes.size());
   std::vector<char> padded(mine.begin(), mine.end());
   padded.resize(most);
-  const std::vector<char> all = backend::GatherAll(all_, std::move(padded));
+  const std::vector<char> gathered = parallel::GatherAll(all(), std::move(padded));
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < sizes.size(); ++rank)
-    texts.emplace_back(all.data() + rank * most, sizes[rank]);
+    texts.emplace_back(gathered.data() + rank * most, sizes[rank]);
   return texts;
 }
 

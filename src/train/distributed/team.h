@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/exchange.h"
-#include "backend/peers.h"
+#include "backend/communicators.h"
 #include "config/config.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "parallel/world.h"
 
 namespace ada::train {
@@ -37,16 +36,15 @@ class Team {
     return ada::ShareOf(whole, ranks(), 0).count;
   }
 
+  // Between the parts of a run.
+  parallel::Communicator& all() { return world_.small(); }
   // For a backend, by parallel.statistics and sync_batch_norm.
-  backend::Exchanges exchanges() {
-    return {decides_together_ ? &all_ : nullptr, joins_norms_ ? &norms_ : nullptr};
+  backend::Communicators communicators() {
+    return {decides_together_ ? &all() : nullptr, joins_norms_ ? &norms_ : nullptr,
+            ranks() > 1 ? &world_.large() : nullptr};
   }
-  // The same for a backend whose processes have a device each.
-  backend::Peers& peers() { return peers_; }
   bool decides_together() const { return decides_together_; }
   bool joins_norms() const { return joins_norms_; }
-  // Between the parts of a run.
-  backend::Exchange& all() { return all_; }
 
   std::vector<std::string> AllGatherText(const std::string& mine);
 
@@ -62,41 +60,32 @@ class Team {
   };
 
  private:
-  // Messages of a backend on the CPU, and of the parts of a run. With `alone` set it acts as a team
-  // of one.
-  struct Messages final : backend::Exchange {
-    explicit Messages(parallel::World& of) : world(of) {}
-    int ranks() const override { return alone ? 1 : world.ranks(); }
+  // What batch norms use: with `alone` set it is a communicator of one process.
+  struct NormsCommunicator final : parallel::Communicator {
+    explicit NormsCommunicator(parallel::Communicator& of) : all(of) {}
+    int rank() const override { return alone ? 0 : all.rank(); }
+    int ranks() const override { return alone ? 1 : all.ranks(); }
     void AllGather(const void* mine, std::size_t bytes, void* to) override {
-      world.small().AllGather(mine, bytes, to);
-    }
-    parallel::World& world;
-    bool alone = false;
-  };
-
-  // Messages of backends whose processes have a device each.
-  struct DevicePeers final : backend::Peers {
-    explicit DevicePeers(Team& of) : team(of) {}
-    int rank() const override { return team.rank(); }
-    int ranks() const override { return team.ranks(); }
-    void AllGather(const void* mine, std::size_t bytes, void* to) override {
-      team.world_.large().AllGather(mine, bytes, to);
+      all.AllGather(mine, bytes, to);
     }
     void AllToAll(const void* mine, std::size_t bytes, void* parts) override {
-      team.world_.large().AllToAll(mine, bytes, parts);
+      all.AllToAll(mine, bytes, parts);
     }
-    void WaitUntil(const std::function<bool()>& done) override { team.world_.WaitUntil(done); }
-    bool joins_rules() const override { return team.decides_together_; }
-    bool joins_norms() const override { return team.joins_norms_ && !team.norms_.alone; }
-    Team& team;
+    void WaitUntil(const std::function<bool()>& done) override { all.WaitUntil(done); }
+    void SetTimeout(double seconds) override { all.SetTimeout(seconds); }
+    [[noreturn]] void Abort(int exit_code) override {
+      all.Abort(exit_code);
+      std::abort();  // what the compiler does not see of a virtual call
+    }
+    parallel::Communicator& all;
+    bool alone = false;
   };
 
   parallel::World& world_;
   bool decides_together_, joins_norms_;
   std::string launcher_;
   int ranks_to_keep_;
-  Messages all_, norms_;
-  DevicePeers peers_;
+  NormsCommunicator norms_;
 };
 
 // ConfigError where a batch, or a part of one (train.accumulate), of `images` training images has

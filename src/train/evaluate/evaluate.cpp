@@ -1,25 +1,22 @@
 // The evaluate command.
-#include "train/evaluate/evaluate.h"
-
 #include <optional>
 #include <ostream>
 
 #include "config/load.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "telemetry/language.h"
 #include "telemetry/progress.h"
+#include "telemetry/progress_text.h"
 #include "train/assemble/assemble.h"
-#include "train/evaluate/evaluated_weights.h"
+#include "train/evaluate/commands.h"
 #include "train/evaluate/evaluator.h"
 #include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
-#include "train/evaluate/outputs_file.h"
 #include "train/evaluate/predictions.h"
-#include "train/evaluate/task_report.h"
-#include "train/evaluate/weight_average.h"
-#include "train/facts/known_classes.h"
-#include "train/plan/memory_need.h"
+#include "train/evaluate/reports.h"
+#include "train/evaluate/weights.h"
+#include "train/facts/data_facts.h"
+#include "train/plan/estimates.h"
 
 namespace ada::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/share.h"
+#include "core/run_in_parallel.h"
 #include "train/assemble/assemble.h"
 
 namespace ada::train {
@@ -100,7 +100,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
                   terms};
   backend::LossResult total;
   result.images = terms = 0;
-  for (const Part& one : backend::GatherAll(team.all(), mine)) {
+  for (const Part& one : parallel::GatherAll(team.all(), mine)) {
     total.Add(one.loss);
     result.images += one.images, terms += one.terms;
   }

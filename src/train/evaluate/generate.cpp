@@ -1,6 +1,4 @@
 // The generate command.
-#include "train/evaluate/generate.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -11,10 +9,10 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/random.h"
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "train/assemble/assemble.h"
-#include "train/evaluate/evaluated_weights.h"
-#include "train/evaluate/weight_average.h"
+#include "train/evaluate/commands.h"
+#include "train/evaluate/weights.h"
 
 namespace ada::train {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "train/metrics/prediction_folder.h"
+#include "train/metrics/prediction.h"
 
 namespace ada::train {
 namespace {

@@ -8,7 +8,6 @@
 #include "graph/network/shapes.h"
 #include "telemetry/progress.h"
 #include "train/batches/batches.h"
-#include "train/batches/team_batches.h"
 #include "train/checkpoint/weight_values.h"
 
 namespace ada::train {
@@ -76,7 +75,7 @@ void NormStatistics::AddBatch(double weight) {
 void NormStatistics::JoinSums(double& weights) {
   std::vector<double> mine = {weights};
   for (const Statistic& s : statistics_) mine.insert(mine.end(), s.sum.begin(), s.sum.end());
-  const std::vector<double> all = backend::GatherAll(team_.all(), mine);
+  const std::vector<double> all = parallel::GatherAll(team_.all(), mine);
   std::vector<double> total(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) total[i % mine.size()] += all[i];
   weights = total[0];

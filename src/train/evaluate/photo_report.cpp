@@ -1,11 +1,10 @@
-#include "train/evaluate/photo_report.h"
-
 #include <algorithm>
 #include <ostream>
 
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "telemetry/csv.h"
+#include "train/evaluate/reports.h"
 
 namespace ada::train {
 namespace {

@@ -1,6 +1,4 @@
 // The predict command.
-#include "train/evaluate/predict.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,21 +10,20 @@
 
 #include "core/data_files.h"
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/folder/listing.h"
 #include "data/image_writer.h"
-#include "data/images/surprises.h"
+#include "data/images/picture_checks.h"
 #include "telemetry/csv.h"
 #include "train/assemble/assemble.h"
-#include "train/evaluate/evaluated_weights.h"
+#include "train/evaluate/commands.h"
 #include "train/evaluate/evaluator.h"
 #include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
-#include "train/evaluate/photo_report.h"
-#include "train/evaluate/weight_average.h"
-#include "train/facts/input_facts.h"
-#include "train/facts/known_classes.h"
+#include "train/evaluate/reports.h"
+#include "train/evaluate/weights.h"
+#include "train/facts/data_facts.h"
 
 namespace ada::train {
 namespace {

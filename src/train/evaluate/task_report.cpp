@@ -1,7 +1,5 @@
 // Segmentation and detection: metrics need the predictions of all images, so rows are printed when
 // a split is finished.
-#include "train/evaluate/task_report.h"
-
 #include <ostream>
 
 #include "core/error.h"
@@ -9,6 +7,7 @@
 #include "telemetry/csv.h"
 #include "telemetry/progress.h"
 #include "telemetry/totals.h"
+#include "train/evaluate/reports.h"
 
 namespace ada::train {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "core/hash.h"
 #include "core/run_in_parallel.h"
+#include "core/shown_text.h"
 #include "core/text.h"
-#include "core/utf8.h"
 
 namespace ada::train {
 namespace {

@@ -1,14 +1,20 @@
-// What a checkpoint remembers of its data set besides the names of classes, so that a run which
-// goes on with other files says so.
+// What a checkpoint remembers of its data: which files, what the network's input is, and what the
+// classes are called.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "core/json_file.h"
+#include "core/tensor.h"
 #include "data/dataset.h"
 
 namespace ada::train {
+
+// What a checkpoint remembers of its data set besides the names of classes, so that a run which
+// goes on with other files says so.
 
 // Kept in checkpoints (CheckpointState::data_facts) and compared when a run goes on or a checkpoint
 // is evaluated.
@@ -36,5 +42,34 @@ DataFacts DataFactsFrom(const JsonFields& fields);
 // empty.
 std::string ChangesOfData(const DataFacts& then, const DataFacts& now,
                           const std::vector<std::string>& names);
+
+// What the network's input is and what the classes are called: all that the prediction for a photo
+// needs of a data set, so that a checkpoint carries it and the files need not be there.
+
+struct InputFacts {
+  Shape image;                           // that the network takes; n is 1
+  std::vector<double> mean, std;         // of the normalization, by channel; empty: none
+  std::vector<std::string> class_names;  // empty: nobody says them
+};
+
+// As a member of a checkpoint's JSON: {"height", "width", "channels", "mean", "std",
+// "class_names"}; what of a name is no UTF-8 stands there as \x1b.
+nlohmann::ordered_json JsonOf(const InputFacts& facts);
+// DataError naming the field that is not what it must be.
+InputFacts InputFactsFrom(const JsonFields& fields);
+
+// Labels are numbers: data whose classes have other names, or another order, than those that a
+// network was trained with would be judged, and trained on, by wrong labels without a word.
+
+// What the data's classes are called, before images are read; empty where nobody says it.
+std::vector<std::string> NamesOfClasses(const config::Config& config,
+                                        const data::DatasetInfo& info);
+
+// Throws DataError where the classes of the checkpoint at `path` and those of the data differ.
+// Nothing is said where one of the two has no names, or `known` is empty (an earlier version).
+void RequireSameClasses(const std::string& path, const std::optional<InputFacts>& known,
+                        const config::Config& config, const data::DatasetInfo& info);
+// The same for the newest checkpoint of a run that can be read.
+void RequireClassesOfRun(const config::Config& config, const data::DatasetInfo& info);
 
 }  // namespace ada::train

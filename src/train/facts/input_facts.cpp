@@ -1,11 +1,10 @@
-#include "train/facts/input_facts.h"
-
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/utf8.h"
+#include "core/shown_text.h"
 #include "data/dataset.h"
+#include "train/facts/data_facts.h"
 
 namespace ada::train {
 namespace {

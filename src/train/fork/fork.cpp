@@ -1,5 +1,4 @@
-// A fork is a short run that is put together as run.cpp puts one together, without a folder, logs
-// or observers: what it computes must be what the run itself would have computed.
+// Makes forks, moves the weights of twins, and says what keeps a fork from training.
 #include "train/fork/fork.h"
 
 #include <algorithm>
@@ -9,21 +8,95 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "graph/network/weights_file.h"
+#include "core/random.h"
+#include "core/text.h"
+#include "graph/network/parameters.h"
 #include "scaling/policies/start_scale.h"
 #include "telemetry/recorder.h"
-#include "train/assemble/initial_scale.h"
-#include "train/assemble/steps.h"
-#include "train/attempt/layer_overflow.h"
-#include "train/checkpoint/restore.h"
+#include "train/assemble/assemble.h"
+#include "train/attempt/attempt.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/evaluate/evaluated_weights.h"
+#include "train/evaluate/weights.h"
 #include "train/facts/class_weights.h"
 #include "train/fork/parts.h"
 #include "train/observe/step_log.h"
 #include "train/trainer.h"
 
 namespace ada::train {
+namespace {
+
+// Twins are forks whose weights are moved by what a rounding may move them, to tell what chance
+// does.
+
+// The distance between the numbers of `format` around x.
+// Below the smallest normal number the distance no longer shrinks: subnormal numbers are evenly
+// spaced.
+double UnitAround(const NumberFormat& format, double x) {
+  const int lowest = std::ilogb(format.smallest_normal());
+  const int exponent = x == 0 ? lowest : std::max(std::ilogb(std::fabs(x)), lowest);
+  return std::ldexp(1.0, exponent - format.mantissa_bits);
+}
+
+// A neighbor of x in `format`, the nearer one the more likely: a move that is less than a unit is
+// not swallowed.
+float RoundedByChance(const NumberFormat& format, double x, float chance) {
+  const double unit = UnitAround(format, x), below = std::floor(x / unit) * unit;
+  const double rounded = (x - below) / unit > static_cast<double>(chance) ? below + unit : below;
+  return static_cast<float>(std::clamp(rounded, -format.largest(), format.largest()));
+}
+
+}  // namespace
+
+// Each parameter has a random stream by its name, so that the numbers of one do not depend on what
+// others the network has.
+void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& backend) {
+  const NumberFormat& masters = spec.precision.masters.format;
+  const std::set<std::string> layers = NamesOf(graph);
+  for (const graph::Parameter& parameter : graph.parameters()) {
+    if (!parameter.gradient) continue;
+    const auto unit = spec.units.find(LayerOf(parameter.name, layers));
+    const NumberFormat format = unit == spec.units.end() ? kFp32 : unit->second;
+    std::vector<float> values = HostValues(parameter.value, backend);
+    RandomStream random(spec.twin, StreamId("twin:" + parameter.name));
+    for (float& value : values) {
+      const auto wide = static_cast<double>(value);
+      const double step = std::max(UnitAround(format, wide), UnitAround(masters, wide));
+      const double moved = wide + (static_cast<double>(random.Uniform()) - 0.5) * step;
+      value = RoundedByChance(masters, moved, random.Uniform());
+    }
+    backend.Upload(parameter.value.data, values.data(), parameter.value.bytes());
+  }
+}
+
+// Why nothing can be held against a fork.
+
+// The order is that of severity: a loss that is not finite, then no update at all, then gradients
+// that cannot be compared.
+std::string TroubleOf(const ForkSpec& spec, const ForkResult& result, const StepResult& last,
+                      std::int64_t skips, const telemetry::Finiteness& finiteness) {
+  const auto& losses = result.losses;
+  const auto bad =
+      std::find_if(losses.begin(), losses.end(), [](double loss) { return !std::isfinite(loss); });
+  std::string what;
+  if (bad != losses.end()) {
+    what = "has a loss that is not finite";
+  } else if (skips == spec.steps) {
+    what = skips == 1 ? "skips the step" : "skips all " + Counted(skips, "step");
+  } else if (spec.gradients && last.overflow) {
+    what = "has gradients that are not finite";
+  } else {
+    return "";
+  }
+  if (!last.error.empty()) return what + ", and the policy ends it: " + last.error;
+  const telemetry::FirstNotFinite first = finiteness.first();
+  return what + "; the first tensor that is not finite is " + telemetry::NameText(first) + ": " +
+         telemetry::AdviceText(first);
+}
+
+// A fork is a short run that is put together as run.cpp puts one together, without a folder, logs
+// or observers: what it computes must be what the run itself would have computed.
+
 namespace {
 
 // The configuration of a run that is only looked at: one process, and no log of anything.

@@ -6,7 +6,7 @@
 
 #include "graph/graph.h"
 #include "telemetry/not_finite.h"
-#include "train/attempt/step_result.h"
+#include "train/attempt/attempt.h"
 #include "train/fork/fork.h"
 
 namespace ada::train {

@@ -6,8 +6,7 @@
 
 #include "core/error.h"
 #include "train/assemble/assemble.h"
-#include "vision/average_precision.h"
-#include "vision/confusion.h"
+#include "vision/metrics.h"
 
 namespace ada::train {
 namespace {

@@ -1,5 +1,3 @@
-#include "train/metrics/prediction_folder.h"
-
 #include <filesystem>
 
 #include "core/error.h"
@@ -7,6 +5,7 @@
 #include "data/images/picture.h"
 #include "telemetry/csv.h"
 #include "train/assemble/assemble.h"
+#include "train/metrics/prediction.h"
 #include "vision/draw.h"
 
 namespace ada::train {

@@ -11,8 +11,8 @@
 #include "core/text.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/observe/log_schedule.h"
-#include "train/observe/pytorch_layout.h"
+#include "train/observe/operands.h"
+#include "train/observe/step_observer.h"
 
 namespace ada::train {
 namespace {
@@ -52,7 +52,7 @@ bool Dump::HasEventFile() const {
 
 // What the first process, which writes, knows: all have to observe the same steps.
 bool Dump::AgreedOn(bool mine) const {
-  return backend::GatherAll(team_.all(), std::int64_t{mine}).front() != 0;
+  return parallel::GatherAll(team_.all(), std::int64_t{mine}).front() != 0;
 }
 
 bool Dump::Matches(const std::string& layer) const {
@@ -124,11 +124,11 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
 std::int64_t Dump::GatherRows(std::vector<float>& values, std::int64_t per_row, float scale) const {
   const auto size = static_cast<std::size_t>(per_row);
   const auto rows = static_cast<std::int64_t>(values.size() / size);
-  const std::vector<std::int64_t> counts = backend::GatherAll(team_.all(), rows);
-  const std::vector<float> scales = backend::GatherAll(team_.all(), scale);
+  const std::vector<std::int64_t> counts = parallel::GatherAll(team_.all(), rows);
+  const std::vector<float> scales = parallel::GatherAll(team_.all(), scale);
   const auto most = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
   values.resize(most * size);
-  values = backend::GatherAll(team_.all(), std::move(values));
+  values = parallel::GatherAll(team_.all(), std::move(values));
   std::size_t end = static_cast<std::size_t>(counts[0]) * size;
   for (std::size_t rank = 1; rank < counts.size(); ++rank) {
     const float factor = scales[0] / scales[rank];

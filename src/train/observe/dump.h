@@ -7,7 +7,7 @@
 
 #include "config/config.h"
 #include "train/distributed/team.h"
-#include "train/observe/operand_scales.h"
+#include "train/observe/operands.h"
 #include "train/observe/step_observer.h"
 
 namespace ada::train {

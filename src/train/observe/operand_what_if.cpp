@@ -4,8 +4,8 @@
 
 #include "core/run_in_parallel.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/observe/log_schedule.h"
-#include "train/observe/pytorch_layout.h"
+#include "train/observe/operands.h"
+#include "train/observe/step_observer.h"
 
 namespace ada::train {
 
@@ -18,7 +18,7 @@ OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& g
     if (const BlockFormat* format = entry.block_format()) asked_.push_back({entry.name, *format});
   for (const graph::LayerRow& layer : graph.layers()) {
     const graph::Parameter* weight = WeightOf(graph, layer.name);
-    if (weight == nullptr) continue;
+    if (!layer.has_weight || weight == nullptr) continue;
     by_layer_[layer.name] = products_.size();
     products_.push_back({layer.name, OperandLayer(layer, *weight)});
   }
@@ -110,7 +110,7 @@ void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& opera
 // Collective: the counts become those of all processes, then rows are made in the order of entries,
 // layers and operands.
 void OperandWhatIf::End() {
-  const std::vector<BlockCounts> all = backend::GatherAll(team_.all(), counts_);
+  const std::vector<BlockCounts> all = parallel::GatherAll(team_.all(), counts_);
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     counts_[i] = BlockCounts();
     for (std::size_t at = i; at < all.size(); at += counts_.size()) counts_[i].Add(all[at]);

@@ -10,10 +10,10 @@
 
 #include "config/config.h"
 #include "core/blocks/operand_blocks.h"
-#include "core/operands.h"
+#include "core/tensor_names.h"
 #include "telemetry/rows.h"
 #include "train/distributed/team.h"
-#include "train/observe/operand_places.h"
+#include "train/observe/operands.h"
 #include "train/observe/step_observer.h"
 
 namespace ada::train {

@@ -9,7 +9,7 @@
 #include "parallel/gradient_sums.h"
 #include "train/assemble/assemble.h"
 #include "train/checkpoint/weight_values.h"
-#include "train/observe/log_schedule.h"
+#include "train/observe/step_observer.h"
 
 namespace ada::train {
 namespace {
@@ -164,7 +164,7 @@ void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
 void Probe::JoinSums() {
   std::vector<Sums> mine;
   for (const auto& item : sums_) mine.push_back(item.second);
-  const std::vector<Sums> all = backend::GatherAll(team_.all(), mine);
+  const std::vector<Sums> all = parallel::GatherAll(team_.all(), mine);
   std::size_t place = 0;
   for (auto& item : sums_) {
     item.second = Sums();

@@ -1,8 +1,8 @@
-// What happened in a step, as rows of events.csv and readable lines of the log: overflow with its
-// first layer, changes of scale with their reasons, scales at their bounds, layers that lose more
-// than they should, losses that are no numbers, changes of the learning rate. An undisturbed run
-// and a resumed one write the same: what was before is read from the recorder alone.
+// What happened in a step, as rows of events.csv and readable lines, each kind of which is said
+// once.
 #pragma once
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,12 +10,47 @@
 #include "graph/graph.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
-#include "telemetry/no_gradient.h"
 #include "telemetry/recorder.h"
-#include "train/attempt/step_result.h"
-#include "train/observe/repeated_notes.h"
+#include "telemetry/totals.h"
+#include "train/attempt/attempt.h"
 
 namespace ada::train {
+
+// Messages of the console that may come with every step: each is said once, then counted.
+
+// A message is said as it comes, and opens a window of kFirstWindow steps. Those of the same kind
+// within the window are counted; at its end the last of them is said with the count, and a window
+// twice as long opens. A window without any closes: the next message is said as it comes.
+// Owned by StepEvents. Its windows are not kept in checkpoints: a resumed run tells the first
+// message of a kind again.
+class RepeatedNotes {
+ public:
+  static constexpr std::int64_t kFirstWindow = 100;
+
+  explicit RepeatedNotes(telemetry::Log& log) : log_(log) {}
+
+  void Add(const std::string& kind, std::int64_t step, const std::string& message);
+  // Is called once a step, after its messages.
+  void EndStep(std::int64_t step);
+
+ private:
+  struct Window {
+    std::int64_t begin = 0;  // the step of the message that was said
+    std::int64_t length = 0;
+    std::int64_t counted = 0;  // since then
+    std::int64_t last_step = 0;
+    std::string last;
+  };
+  void Say(std::int64_t step, const std::string& message);
+
+  telemetry::Log& log_;
+  std::map<std::string, Window> windows_;
+};
+
+// What happened in a step, as rows of events.csv and readable lines of the log: overflow with its
+// first layer, changes of scale with their reasons, scales at their bounds, layers that lose more
+// than they should, losses that are no numbers, changes of the learning rate. An undisturbed run
+// and a resumed one write the same: what was before is read from the recorder alone.
 
 // The tensor that an event is about; layer empty: none. process: that has it, of several. outgrew:
 // as telemetry::FirstNotFinite has it.

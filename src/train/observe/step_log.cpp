@@ -4,7 +4,6 @@
 
 #include "core/tensor_names.h"
 #include "core/text.h"
-#include "train/observe/update_rows.h"
 
 namespace ada::train {
 

@@ -1,16 +1,17 @@
-// Writes down a step: rows of steps.csv, scales.csv, underflow.csv, histograms.csv, what_if.csv and
-// probes.csv from what is known of the attempt. Reads the graph, changes nothing.
+// What became of values that the updates of a step made (masters, the optimizer's state, changes of
+// weights), as rows of underflow.csv.
 #pragma once
 #include <deque>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "graph/graph.h"
+#include "optim/optimizer.h"
 #include "telemetry/log.h"
 #include "telemetry/recorder.h"
 #include "train/attempt/attempt.h"
-#include "train/observe/log_schedule.h"
 #include "train/observe/operand_what_if.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_events.h"
@@ -18,6 +19,21 @@
 #include "what_if/scenario.h"
 
 namespace ada::train {
+
+// One kind of values that the update of a layer made.
+struct UpdateRow {
+  std::string layer, tensor;
+  NumberFormat format;
+  TensorStats stats;
+};
+
+// A row for all of a layer, and one for each part where it has several. kept: of each parameter
+// that is trained, or nothing.
+std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Graph& graph,
+                                  const std::vector<optim::KeptStats>& kept);
+
+// Writes down a step: rows of steps.csv, scales.csv, underflow.csv, histograms.csv, what_if.csv and
+// probes.csv from what is known of the attempt. Reads the graph, changes nothing.
 
 // One for each session (or fork), called by the trainer after every attempt. In processes that do
 // not write, Write returns at once.

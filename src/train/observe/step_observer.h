@@ -1,15 +1,42 @@
-// Observers of single steps (probes, dumps): they see the tensors of both passes and change nothing
-// that the run computes with.
+// Which steps are looked at closely, and the observers of single steps.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "config/config.h"
 #include "graph/graph.h"
 #include "train/batches/batches.h"
 
 namespace ada::train {
+
+// Which steps are written down, and how closely they are looked at for it.
+
+// Whether a step is one of those of an `every_*` key: step 1 and the multiples; 0: never.
+bool IsDue(std::int64_t every, std::int64_t step);
+
+// The trainer and the log each have one, and so decide alike. It refers to the configuration, which
+// outlives it.
+class LogSchedule {
+ public:
+  explicit LogSchedule(const config::Config& config) : config_(config) {}
+
+  // A step of log.every, or one that is probed, dumped or has histograms.
+  bool Logs(std::int64_t step) const;
+  bool TakesHistograms(std::int64_t step) const;
+  // A logged step whose tensors are counted: log.statistics is not empty.
+  bool Counts(std::int64_t step) const;
+  // A logged step whose updates are counted: they are in log.statistics, or masters or the
+  // optimizer's state are not fp32.
+  bool CountsUpdates(std::int64_t step) const;
+
+ private:
+  const config::Config& config_;
+};
+
+// Observers of single steps (probes, dumps): they see the tensors of both passes and change nothing
+// that the run computes with.
 
 // One micro-batch as the graph was given it, on the host.
 // Valid only during EndMicroBatch.
@@ -47,10 +74,13 @@ class StepObservers : private graph::TensorObserver {
  public:
   explicit StepObservers(std::vector<StepObserver*> all) : all_(std::move(all)) {}
 
-  void Begin(std::int64_t step, const backend::Pass& pass) {
+  // Comes first of all calls of a step.
+  void Choose(std::int64_t step) {
     due_.clear();
     for (StepObserver* observer : all_)
       if (observer->Due(step)) due_.push_back(observer);
+  }
+  void Begin(std::int64_t step, const backend::Pass& pass) {
     for (StepObserver* observer : due_) observer->Begin(step, pass);
   }
   // For the passes of the present step; null: no observer is due.

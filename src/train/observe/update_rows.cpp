@@ -1,10 +1,9 @@
-#include "train/observe/update_rows.h"
-
 #include <algorithm>
 
-#include "core/stats_sums.h"
+#include "core/stats.h"
 #include "core/tensor_names.h"
 #include "core/text.h"
+#include "train/observe/step_log.h"
 
 namespace ada::train {
 namespace {

@@ -1,17 +1,17 @@
 // Unlike a run, which ends at the first fault, a check goes through all files and collects what it
 // finds.
-#include "train/plan/check_files.h"
+#include "data/check/check_files.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "core/error.h"
-#include "data/check/check_files.h"
-#include "data/folder/folder_set.h"
 #include "data/image_writer.h"
+#include "data/readers.h"
 #include "telemetry/progress.h"
 #include "train/assemble/assemble.h"
+#include "train/plan/commands.h"
 
 namespace ada::train {
 namespace {

@@ -1,6 +1,4 @@
 // --dry-run: everything a run would make, made but not run: no memory of the network is touched.
-#include "train/plan/dry_run.h"
-
 #include <algorithm>
 #include <ostream>
 #include <utility>
@@ -10,17 +8,15 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "graph/network/layer_table.h"
-#include "graph/network/weights_file.h"
-#include "train/assemble/steps.h"
+#include "graph/network/parameters.h"
+#include "train/assemble/assemble.h"
+#include "train/batches/batches.h"
 #include "train/batches/resident_batches.h"
-#include "train/batches/team_batches.h"
 #include "train/evaluate/evaluator.h"
-#include "train/evaluate/weight_average.h"
+#include "train/evaluate/weights.h"
 #include "train/observe/probe.h"
-#include "train/plan/check_files.h"
-#include "train/plan/measure.h"
-#include "train/plan/memory_need.h"
-#include "train/plan/unused_globs.h"
+#include "train/plan/commands.h"
+#include "train/plan/estimates.h"
 
 namespace ada::train {
 namespace {

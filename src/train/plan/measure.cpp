@@ -1,5 +1,3 @@
-#include "train/plan/measure.h"
-
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "core/text.h"
 #include "graph/network/parameters.h"
 #include "telemetry/progress.h"
+#include "train/plan/estimates.h"
 
 namespace ada::train {
 namespace {

@@ -1,12 +1,11 @@
-#include "train/plan/memory_need.h"
-
 #include "core/error.h"
-#include "core/memory_limit.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "graph/network/shapes.h"
-#include "graph/network/tensor_sizes.h"
+#include "graph/network/tensor_storage.h"
 #include "optim/optimizer.h"
 #include "train/assemble/assemble.h"
+#include "train/plan/estimates.h"
 
 namespace ada::train {
 namespace {

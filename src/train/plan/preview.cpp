@@ -1,18 +1,17 @@
 // `datasets --preview`: the first batch of training as a picture.
-#include "train/plan/preview.h"
-
 #include <algorithm>
 #include <new>
 #include <ostream>
 
 #include "core/error.h"
-#include "core/memory_limit.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "data/image_writer.h"
 #include "data/preview/sheet.h"
 #include "train/assemble/assemble.h"
 #include "train/evaluate/kept_inputs.h"
-#include "train/plan/memory_need.h"
+#include "train/plan/commands.h"
+#include "train/plan/estimates.h"
 
 namespace ada::train {
 

@@ -1,13 +1,11 @@
 // The rates command.
-#include "train/plan/rates.h"
-
 #include <algorithm>
 #include <ostream>
 
 #include "core/text.h"
 #include "optim/schedule.h"
 #include "train/assemble/assemble.h"
-#include "train/assemble/steps.h"
+#include "train/plan/commands.h"
 
 namespace ada::train {
 

@@ -1,8 +1,7 @@
-#include "train/plan/unused_globs.h"
-
 #include <algorithm>
 
 #include "core/text.h"
+#include "train/plan/commands.h"
 
 namespace ada::train {
 namespace {

@@ -9,11 +9,11 @@ class HostLink final : public Link {
   using Link::Link;
   void AllGather(Stream& side, const void* mine, std::size_t bytes, void* all) override {
     side.Run("link: gather",
-             [this, mine, bytes, all](bool) { peers_.AllGather(mine, bytes, all); });
+             [this, mine, bytes, all](bool) { hosts_.AllGather(mine, bytes, all); });
   }
   void AllToAll(Stream& side, const void* mine, std::size_t bytes, void* parts) override {
     side.Run("link: exchange",
-             [this, mine, bytes, parts](bool) { peers_.AllToAll(mine, bytes, parts); });
+             [this, mine, bytes, parts](bool) { hosts_.AllToAll(mine, bytes, parts); });
   }
 };
 

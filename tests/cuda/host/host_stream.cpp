@@ -340,10 +340,12 @@ void HostStream::Drop() {
 
 namespace ada::backend {
 
-std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options, Peers* peers) {
+std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options,
+                                                 const Communicators& communicators) {
   auto stream = std::make_unique<cuda::HostStream>(options.switches);
   std::unique_ptr<cuda::Link> link;
-  if (peers != nullptr) link = std::make_unique<cuda::HostLink>(*stream, *peers);
+  if (communicators.hosts != nullptr)
+    link = std::make_unique<cuda::HostLink>(*stream, communicators);
   const std::string words =
       "cuda kernels on the host's processor" + cuda::SwitchesText(options.switches);
   return cuda::MakeBackendOn(std::move(stream), {words, "host"}, options, std::move(link));

@@ -96,8 +96,8 @@ TEST_SUITE("cpu") {
       const auto errors = RunTogether(kRanks, [&](parallel::World& world) {
         train::Team team(world, {});
         parts[static_cast<std::size_t>(world.rank())] =
-            Sum(backend::MakeHostExecutedBackend({}, &team.peers()), c, told, world.rank() * kRows,
-                kRows);
+            Sum(backend::MakeHostExecutedBackend({}, team.communicators()), c, told,
+                world.rank() * kRows, kRows);
       });
       for (const auto& error : errors) REQUIRE(!error);
       for (std::size_t rank = 0; rank < parts.size(); ++rank) {

@@ -19,7 +19,7 @@ constexpr int kRounds = 4;  // launched, recorded and replayed, replayed twice
 
 struct Device {
   explicit Device(parallel::World& world)
-      : team(world, {}), backend(backend::MakeHostExecutedBackend({}, &team.peers())) {}
+      : team(world, {}), backend(backend::MakeHostExecutedBackend({}, team.communicators())) {}
   Tensor Make(std::int64_t values) {
     Tensor tensor{{1, 1, 1, values}, kFp32, Storage::kF32, nullptr};
     tensor.data = backend->Allocate(tensor.bytes());

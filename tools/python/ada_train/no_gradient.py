@@ -1,4 +1,4 @@
-"""Layers that no gradient reaches, as src/telemetry/no_gradient.h has it for ada-train's runs."""
+"""Layers that no gradient reaches, as src/telemetry/totals.h has it for ada-train's runs."""
 
 BRANCH = "branch"  # zeros alone, while the gradient goes on past it
 

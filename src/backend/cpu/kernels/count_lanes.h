@@ -55,10 +55,12 @@ ADA_INLINE Unsigned BitAt(Unsigned bit) {
   return (Unsigned)_mm512_sllv_epi32(_mm512_set1_epi32(1), (__m512i)bit);
 #elif defined(__AVX2__)
   return (Unsigned)_mm256_sllv_epi32(_mm256_set1_epi32(1), (__m256i)bit);
-#else
+#elif defined(__SSE2__)  // has no shifts by as many bits as a lane says
   // A power of two, from its exponent; what is too large for a number with a sign becomes bit 31.
   const auto power = (__m128)((bit + 127u) << 23);
   return (Unsigned)_mm_cvttps_epi32(power) & (Unsigned)(bit < 32u);
+#else
+  return ((Unsigned{} + 1u) << (bit & 31u)) & (Unsigned)(bit < 32u);
 #endif
 }
 // Bit by bit: sum becomes the lower place of sum + a + b; returns the higher one.

@@ -2,9 +2,13 @@
 // else Pairs of vectors (of Pairs): the compiler keeps each part in a register of its own, but a
 // vector wider than its registers in memory.
 //
-//   avx512   F = 16 floats        avx2   F = Pair<8 floats>        sse2   F = Pair<Pair<4 floats>>
+//   avx512          F = 16 floats
+//   avx2            F = Pair<8 floats>
+//   sse2, generic   F = Pair<Pair<4 floats>>
 #pragma once
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -163,9 +167,12 @@ ADA_INLINE U ToUnsigned(H v) {
   return {(Unsigneds)_mm256_cvtepu16_epi32(_mm256_castsi256_si128((__m256i)v)),
           (Unsigneds)_mm256_cvtepu16_epi32(_mm256_extracti128_si256((__m256i)v, 1))};
 #else
-  const __m128i zero = _mm_setzero_si128(), low = (__m128i)v.low, high = (__m128i)v.high;
-  return {{(Unsigneds)_mm_unpacklo_epi16(low, zero), (Unsigneds)_mm_unpackhi_epi16(low, zero)},
-          {(Unsigneds)_mm_unpacklo_epi16(high, zero), (Unsigneds)_mm_unpackhi_epi16(high, zero)}};
+  const auto halves = [](Codes c) __attribute__((always_inline)) {
+    return Pair<Unsigneds>{
+        (Unsigneds)__builtin_shufflevector(c, Codes{}, 0, 8, 1, 9, 2, 10, 3, 11),
+        (Unsigneds)__builtin_shufflevector(c, Codes{}, 4, 12, 5, 13, 6, 14, 7, 15)};
+  };
+  return {halves(v.low), halves(v.high)};
 #endif
 }
 // The upper halves are cut off, not saturated.
@@ -175,10 +182,15 @@ ADA_INLINE H ToCodes(U v) {
 #elif defined(__AVX2__)
   const __m256i packed = _mm256_packus_epi32((__m256i)v.low, (__m256i)v.high);
   return (H)_mm256_permute4x64_epi64(packed, 0xd8);
-#else
+#elif defined(__SSE2__)
   const I s = (I)(v << 16) >> 16;  // packing saturates signed numbers
   return {(Codes)_mm_packs_epi32((__m128i)s.low.low, (__m128i)s.low.high),
           (Codes)_mm_packs_epi32((__m128i)s.high.low, (__m128i)s.high.high)};
+#else
+  const auto packed = [](const Pair<Unsigneds>& u) __attribute__((always_inline)) {
+    return __builtin_shufflevector((Codes)u.low, (Codes)u.high, 0, 2, 4, 6, 8, 10, 12, 14);
+  };
+  return {packed(v.low), packed(v.high)};
 #endif
 }
 
@@ -195,8 +207,13 @@ ADA_INLINE void ToDoubles(F x, D (&d)[2]) {
   d[0] = half(x.low), d[1] = half(x.high);
 #else
   const auto quarter = [](Floats v) __attribute__((always_inline)) {
+#if defined(__SSE2__)
     const auto q = (__m128)v;
     return Pair<Reals>{(Reals)_mm_cvtps_pd(q), (Reals)_mm_cvtps_pd(_mm_movehl_ps(q, q))};
+#else
+    return Pair<Reals>{__builtin_convertvector(__builtin_shufflevector(v, v, 0, 1), Reals),
+                       __builtin_convertvector(__builtin_shufflevector(v, v, 2, 3), Reals)};
+#endif
   };
   d[0] = {quarter(x.low.low), quarter(x.low.high)};
   d[1] = {quarter(x.high.low), quarter(x.high.high)};
@@ -210,8 +227,11 @@ ADA_INLINE unsigned LaneBits(I v) { return _mm512_test_epi32_mask((__m512i)v, (_
 ADA_INLINE unsigned LaneBits(Signeds v) {
 #if defined(__AVX2__)
   return static_cast<unsigned>(_mm256_movemask_ps((__m256)v));
-#else
+#elif defined(__SSE2__)
   return static_cast<unsigned>(_mm_movemask_ps((__m128)v));
+#else
+  const Signeds bits = v & Signeds{1, 2, 4, 8};
+  return static_cast<unsigned>(bits[0] | bits[1] | bits[2] | bits[3]);
 #endif
 }
 template <class V>

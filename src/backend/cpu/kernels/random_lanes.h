@@ -18,10 +18,15 @@ using WordOfFour = Pair<WordOfTwo>;
 ADA_INLINE WordOfFour TimesWord(WordOfFour a, std::uint32_t factor) {
 #ifdef __AVX2__
   return (WordOfFour)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(factor));
-#else
+#elif defined(__SSE2__)
   const __m128i f = _mm_set1_epi64x(factor);
   return {(WordOfTwo)_mm_mul_epu32((__m128i)a.low, f),
           (WordOfTwo)_mm_mul_epu32((__m128i)a.high, f)};
+#else
+  const auto product = [factor](WordOfTwo w) __attribute__((always_inline)) {
+    return WordOfTwo{(w[0] & 0xffffffffu) * factor, (w[1] & 0xffffffffu) * factor};
+  };
+  return {product(a.low), product(a.high)};
 #endif
 }
 
@@ -40,8 +45,8 @@ ADA_INLINE U BlockByBlock(WordOfFour first, WordOfFour second) {
 #endif
 #else
   const auto both = [](WordOfTwo a, WordOfTwo b) {
-    return Pair<Unsigneds>{(Unsigneds)_mm_unpacklo_epi64((__m128i)a, (__m128i)b),
-                           (Unsigneds)_mm_unpackhi_epi64((__m128i)a, (__m128i)b)};
+    return Pair<Unsigneds>{(Unsigneds)__builtin_shufflevector(a, b, 0, 2),
+                           (Unsigneds)__builtin_shufflevector(a, b, 1, 3)};
   };
   return {both(first.low, second.low), both(first.high, second.high)};
 #endif

@@ -90,9 +90,9 @@ extern const MatmulKernels kDirectTable;
 }
 
 // What this processor, its system and ADA_ISA permit, the best first: a layer uses the first that
-// can compute it, else oneDNN. None with sse2, and where ADA_PRODUCTS=onednn asks for oneDNN only;
-// with ADA_PRODUCTS=direct without Winograd's algorithm. DeviceError where ADA_PRODUCTS is
-// something else.
+// can compute it, else oneDNN. None with sse2 and generic, and where ADA_PRODUCTS=onednn asks for
+// oneDNN only; with ADA_PRODUCTS=direct without Winograd's algorithm. DeviceError where
+// ADA_PRODUCTS is something else.
 std::vector<MatmulKernels> SelectMatmulKernels();
 // What ADA_PRODUCTS asks for, as a part of a backend's name: ", direct products"; else nothing.
 std::string NameOfMatmuls();

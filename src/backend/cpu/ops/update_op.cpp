@@ -34,7 +34,9 @@ class CpuUpdate final : public UpdateOp {
     for (const WatchedRounding& w : watched_) left_ |= !(w.stats->max_abs <= w.most);
   }
 
-  void Update(const UpdatePlan& plan) override {
+  void Plan(const UpdatePlan& plan) override { plan_ = plan; }
+
+  void Update() override {
     outcome_ = {};
     counted_ = false;
     // The norm and the largest magnitude are those of the gradients as they came, taken also where
@@ -42,20 +44,20 @@ class CpuUpdate final : public UpdateOp {
     outcome_.watched = std::exchange(left_, false);
     outcome_.norm = Norm();
     outcome_.overflow = !std::isfinite(outcome_.norm);
-    if (plan.largest) outcome_.largest = Largest();
+    if (plan_.largest) outcome_.largest = Largest();
     // A watched rounding that left its format cannot be repaired by sanitizing gradients.
     if (outcome_.watched) return;
     double norm = outcome_.norm;
     if (outcome_.overflow) {
       // After sanitizing, clipping goes by the norm of what is left, and outcome_.norm stays that
       // of before.
-      if (plan.on_overflow == UpdatePlan::OnOverflow::kSkip) return;
-      Sanitize(plan.sanitize_to);
+      if (plan_.on_overflow == UpdatePlan::OnOverflow::kSkip) return;
+      Sanitize(plan_.sanitize_to);
       norm = Norm();
     }
-    UpdateStep step = plan.step;
-    step.gradient_factor = ClipFactor(norm, plan.clip_norm);
-    counted_ = plan.count;
+    UpdateStep step = plan_.step;
+    step.gradient_factor = ClipFactor(norm, plan_.clip_norm);
+    counted_ = plan_.count;
     if (counted_ || KeepsFewerBits(rule_))
       ApplyKept(step);
     else
@@ -154,6 +156,7 @@ class CpuUpdate final : public UpdateOp {
   std::vector<double> squares_;
   std::vector<KeptCounts> counts_;  // by segment
   bool counted_ = false;            // in the last update
+  UpdatePlan plan_;
   UpdateOutcome outcome_;
 };
 

@@ -86,7 +86,7 @@ std::string WhyNoCuda(int index) {
 }
 
 // A build without MPI says how to make one that has it (nccl_absent.cpp).
-std::string WhyNoCudaPeers() { return cuda::WhyNoDeviceLink(); }
+std::string WhyNoCudaLink() { return cuda::WhyNoDeviceLink(); }
 
 // UUIDs tell whether two processes mean the same GPU, however CUDA_VISIBLE_DEVICES numbers them. An
 // error is taken back, or the next launch would be blamed for it.
@@ -105,18 +105,19 @@ std::vector<CudaDeviceId> VisibleCudaDevices() {
 
 // Switches of the environment are read here, once. The link comes before the backend, as it changes
 // how the stream is waited for.
-std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& given, Peers* peers) {
+std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& given,
+                                         const Communicators& communicators) {
   DeviceOptions options = given;
   options.switches = cuda::SwitchesOf(given.switches, [](const char* n) { return std::getenv(n); });
   std::string missing = WhyNoCuda(index);
-  if (missing.empty() && peers != nullptr) missing = WhyNoCudaPeers();
+  if (missing.empty() && communicators.hosts != nullptr) missing = WhyNoCudaLink();
   if (!missing.empty())
     throw DeviceError("device cuda:" + std::to_string(index) + ": " + missing +
                       "; or use device.kind: cpu");
   if (options.fp8_hardware) CheckFp8(index);
   auto stream = std::make_unique<cuda::DeviceStream>(index, options.switches);
   std::unique_ptr<cuda::Link> link;
-  if (peers != nullptr) link = cuda::MakeDeviceLink(*stream, *peers, index);
+  if (communicators.hosts != nullptr) link = cuda::MakeDeviceLink(*stream, communicators, index);
   return cuda::MakeBackendOn(std::move(stream), WordsFor(index, options.switches), options,
                              std::move(link));
 }

@@ -4,7 +4,7 @@
 
 namespace ada::backend::cuda {
 
-std::unique_ptr<Link> MakeDeviceLink(DeviceStream&, Peers&, int) {
+std::unique_ptr<Link> MakeDeviceLink(DeviceStream&, const Communicators&, int) {
   throw DeviceError(WhyNoDeviceLink());
 }
 std::string WhyNoDeviceLink() {

@@ -68,8 +68,8 @@ struct Connecting {
 // given: calls return at once.
 class NcclLink final : public Link {
  public:
-  NcclLink(DeviceStream& stream, Peers& peers, int index)
-      : Link(stream, peers), device_stream_(stream), comm_(Connected(peers, index)) {
+  NcclLink(DeviceStream& stream, const Communicators& communicators, int index)
+      : Link(stream, communicators), device_stream_(stream), comm_(Connected(hosts_, index)) {
     stream.SetPatience([this](const std::function<bool()>& done) { Wait(done); });
   }
   ~NcclLink() override {
@@ -99,23 +99,23 @@ class NcclLink final : public Link {
   }
 
  private:
-  // Rank 0 makes an address, which all get by the peers' own messages. NCCL then waits for all
-  // without a limit, which is why another thread connects and this one waits with the peers'
+  // Rank 0 makes an address, which all get by messages between the hosts. NCCL then waits for all
+  // without a limit, which is why another thread connects and this one waits with the hosts'
   // patience.
-  static ncclComm_t Connected(Peers& peers, int index) {
+  static ncclComm_t Connected(parallel::Communicator& hosts, int index) {
     // Buffers that NCCL knows of would have to be captured by all processes at a time.
     setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
     const auto connecting = std::make_shared<Connecting>();
-    std::vector<ncclUniqueId> ids(static_cast<std::size_t>(peers.ranks()));
+    std::vector<ncclUniqueId> ids(static_cast<std::size_t>(hosts.ranks()));
     ncclUniqueId mine = {};
-    if (peers.rank() == 0)
+    if (hosts.rank() == 0)
       CheckNccl(ncclGetUniqueId(&mine), "making an address for the processes", nullptr);
-    peers.AllGather(&mine, sizeof mine, ids.data());
+    hosts.AllGather(&mine, sizeof mine, ids.data());
     connecting->id = ids[0];
-    std::thread([connecting, index, ranks = peers.ranks(), rank = peers.rank()] {
+    std::thread([connecting, index, ranks = hosts.ranks(), rank = hosts.rank()] {
       connecting->Connect(index, ranks, rank);
     }).detach();
-    peers.WaitUntil([&connecting] { return connecting->done.load(); });
+    hosts.WaitUntil([&connecting] { return connecting->done.load(); });
     if (connecting->error) std::rethrow_exception(connecting->error);
     return connecting->comm;
   }
@@ -130,7 +130,7 @@ class NcclLink final : public Link {
       return;
     }
     try {
-      peers_.WaitUntil([&] {
+      hosts_.WaitUntil([&] {
         ncclResult_t state = ncclSuccess;
         Check(ncclCommGetAsyncError(comm_, &state));
         if (state != ncclInProgress) Check(state);
@@ -152,8 +152,9 @@ class NcclLink final : public Link {
 
 }  // namespace
 
-std::unique_ptr<Link> MakeDeviceLink(DeviceStream& stream, Peers& peers, int index) {
-  return std::make_unique<NcclLink>(stream, peers, index);
+std::unique_ptr<Link> MakeDeviceLink(DeviceStream& stream, const Communicators& communicators,
+                                     int index) {
+  return std::make_unique<NcclLink>(stream, communicators, index);
 }
 
 std::string WhyNoDeviceLink() {

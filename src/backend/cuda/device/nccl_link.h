@@ -10,9 +10,10 @@
 namespace ada::backend::cuda {
 
 // Collective. On the stream's device `index`, the calling thread's. Whoever waits for the stream
-// from now on does so with the peers' patience. Throws DeviceError.
-// It is to be destroyed before the stream and the peers.
-std::unique_ptr<Link> MakeDeviceLink(DeviceStream& stream, Peers& peers, int index);
+// from now on does so with the hosts' patience. Throws DeviceError.
+// It is to be destroyed before the stream and the communicators.
+std::unique_ptr<Link> MakeDeviceLink(DeviceStream& stream, const Communicators& communicators,
+                                     int index);
 // What is missing for that, with what to do; "" where nothing is.
 std::string WhyNoDeviceLink();
 // "NCCL 2.28.9", of what was found; "": not built in.

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backend/attention_rules.h"
-#include "backend/exchange.h"
+#include "backend/communicators.h"
 #include "core/host_device.h"
 #include "scaling/rules/rules.h"
 

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backend/communicators.h"
 #include "backend/cuda/kernels/rounding_stats.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/kernels/vec8.h"
 #include "backend/cuda/launch.h"
 #include "backend/decisions.h"
-#include "backend/exchange.h"
 #include "core/host_device.h"
 #include "scaling/rules/rules.h"
 

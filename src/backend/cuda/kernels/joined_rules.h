@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/communicators.h"
 #include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/kernels/tail.h"
-#include "backend/exchange.h"
 
 namespace ada::backend::cuda {
 

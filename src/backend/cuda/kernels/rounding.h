@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/tensor_span.h"
-#include "core/exponent_bins.h"
 #include "core/host_device.h"
 #include "core/random.h"
 #include "core/stats.h"

@@ -106,6 +106,7 @@ class DeviceMatmuls final : public Matmuls {
   std::unique_ptr<BatchedMatmul> MakeBatched(const BatchedRequest& request) override {
     return matrices_.MakeBatched(request);
   }
+  void GrowWorkspace() override { workspace_.Grow(); }
   std::size_t workspace_bytes() const override {
     return workspace_.bytes() + matrices_.workspace_bytes();
   }

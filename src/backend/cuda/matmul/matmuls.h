@@ -65,7 +65,8 @@ class Matmuls {
   virtual std::unique_ptr<BatchedMatmul> MakeBatched(const BatchedRequest& /*request*/) {
     return nullptr;
   }
-  // Memory that all products share.
+  // Memory that all products share; and Scratch::Grow of it.
+  virtual void GrowWorkspace() {}
   virtual std::size_t workspace_bytes() const { return 0; }
   // What there was to say since the last call, one line each.
   virtual std::vector<std::string> TakeDiagnostics() { return {}; }

@@ -100,10 +100,7 @@ void PassStore::Set(const Pass& pass) {
   // Within Backend::Run a launch here would be part of the recording and restore old values in each
   // replay.
   if (held_) return;
-  // Only what kernels read on the device: rows and flags are arguments of launches, and part of the
-  // key under which a step is recorded.
-  const PassValues now{pass.seed, pass.draw,       pass.loss_terms,
-                       pass.edge, pass.loss_scale, pass.share};
+  const PassValues now = ValuesOf(pass);
   // Most ops of a pass find their values there already: one launch for a pass, not for each op.
   if (known_ && now == last_) return;
   ForEach(stream_, 1, StorePassValues{now, values_});

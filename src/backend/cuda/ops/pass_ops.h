@@ -10,6 +10,7 @@
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/cuda/stream.h"
+#include "core/error.h"
 
 namespace ada::backend::cuda {
 
@@ -24,20 +25,29 @@ class PassStore {
   // All work asked for from now on is of `pass`, unless an outer pass is Scope.
   void Set(const Pass& pass);
   // While it lives, all work is of `pass`, and Set does nothing: the work may be being recorded.
+  // Within another its values are that one's.
   class Scope {
    public:
-    Scope(PassStore& store, const Pass& pass) : store_(store) {
+    Scope(PassStore& store, const Pass& pass) : store_(store), was_held_(store.held_) {
+      ADA_CHECK(!was_held_ || ValuesOf(pass) == store.last_);
       store_.Set(pass);
       store_.held_ = true;
     }
-    ~Scope() { store_.held_ = false; }
+    ~Scope() { store_.held_ = was_held_; }
     Scope(const Scope&) = delete;
 
    private:
     PassStore& store_;
+    const bool was_held_;
   };
 
  private:
+  // Only what kernels read on the device: rows and flags are arguments of launches, and part of the
+  // key under which a step is recorded.
+  static PassValues ValuesOf(const Pass& pass) {
+    return {pass.seed, pass.draw, pass.loss_terms, pass.edge, pass.loss_scale, pass.share};
+  }
+
   Stream& stream_;
   PassValues* values_;
   PassValues last_;

@@ -1,5 +1,5 @@
-// Two launches, two more where a plan sanitizes, replayed as one. The host learns what became of
-// them, and adds up what they counted, when it asks for the outcome.
+// Two launches, two more where a plan sanitizes. The host learns what became of them, and adds up
+// what they counted, when it asks for the outcome.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -9,7 +9,6 @@
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/pinned.h"
-#include "backend/cuda/recordings.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -68,8 +67,7 @@ class CudaUpdate final : public UpdateOp {
         on_host_(context.stream),
         outcome_(context.AllocateZeroed<UpdateOutcome>(1)),
         decision_(context.AllocateZeroed<UpdateDecision>(1)),
-        finished_(context.AllocateZeroed<std::uint32_t>(1)),
-        recordings_(context.stream, context.diagnostic_lines) {
+        finished_(context.AllocateZeroed<std::uint32_t>(1)) {
     Cuts cuts = Cut(slots);
     groups_ = std::move(cuts.groups), slot_of_ = std::move(cuts.slots);
     inputs_ =
@@ -95,16 +93,28 @@ class CudaUpdate final : public UpdateOp {
             JoinLooks{looks_, context_.link->ranks(), look_.decision, decision_});
   }
 
-  void Update(const UpdatePlan& plan) override {
+  void Plan(const UpdatePlan& plan) override {
     SendInputs(plan);
-    const bool sanitizes = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
+    sanitizes_ = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
     counted_ = plan.count;
-    // Allocated by the first update that counts, before its launches are recorded.
+    // Here, since nothing can be allocated while an update is recorded.
     if (counted_ && counts_.bytes == 0)
       counts_ = context_.shared.Allocate(static_cast<std::size_t>(count_) * sizeof(KeptCounts));
-    // Four recordings at the most, one for each combination of launches.
-    recordings_.Run((sanitizes ? 1 : 0) + (counted_ ? 2 : 0), Pass{},
-                    [&] { LaunchAll(sanitizes, counted_); });
+  }
+
+  void Update() override {
+    Measure(/*again=*/false);
+    if (sanitizes_) {
+      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome_}, count_);
+      Measure(/*again=*/true);
+    }
+    const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
+    if (!counted_ && !KeepsFewerBits(rule_)) {
+      Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
+      return;
+    }
+    auto* to = counted_ ? reinterpret_cast<KeptCounts*>(counts_.backend) : nullptr;
+    Launch(context_.stream, ApplyKeptUpdate{segments_, inputs(), decision_, to, adam}, count_);
   }
 
   UpdateOutcome Outcome() override {
@@ -128,21 +138,6 @@ class CudaUpdate final : public UpdateOp {
     return reinterpret_cast<const UpdateInputs*>(inputs_.backend);
   }
 
-  // What one update launches; the recording is chosen by whether it sanitizes and counts.
-  void LaunchAll(bool sanitizes, bool counts) const {
-    Measure(/*again=*/false);
-    if (sanitizes) {
-      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome_}, count_);
-      Measure(/*again=*/true);
-    }
-    const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
-    if (!counts && !KeepsFewerBits(rule_)) {
-      Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
-      return;
-    }
-    auto* to = counts ? reinterpret_cast<KeptCounts*>(counts_.backend) : nullptr;
-    Launch(context_.stream, ApplyKeptUpdate{segments_, inputs(), decision_, to, adam}, count_);
-  }
   // What changes from step to step: scalars of each group after the inputs that all share.
   void SendInputs(const UpdatePlan& plan) {
     UpdateInputs& inputs = *new (inputs_.host) UpdateInputs();
@@ -174,8 +169,8 @@ class CudaUpdate final : public UpdateOp {
   std::vector<std::size_t> slot_of_;  // by segment
   std::size_t slots_ = 0;
   Pinned<UpdateOutcome> on_host_;
-  SharedMemory inputs_, counts_;  // counts_: [segments], where they were asked for
-  bool counted_ = false;          // in the last update
+  SharedMemory inputs_, counts_;              // counts_: [segments], where they were asked for
+  bool sanitizes_ = false, counted_ = false;  // by the last plan; counted_: made, too
   UpdateOutcome* outcome_;
   UpdateDecision* decision_;
   std::uint32_t* finished_;  // blocks that measured
@@ -184,7 +179,6 @@ class CudaUpdate final : public UpdateOp {
   int count_ = 0;
   LookAtRoundings look_;
   UpdateDecision* looks_ = nullptr;  // what each of several processes found
-  Recordings recordings_;
 };
 
 }  // namespace

@@ -18,7 +18,10 @@ struct ColorKernels {
                         std::uint8_t* out);
 };
 
-// Tables of the sets that this program was compiled for.
+// Tables of the sets that this program was compiled for: generic, or on x86-64 the others.
+namespace generic {
+extern const ColorKernels kColorKernels;
+}
 namespace sse2 {
 extern const ColorKernels kColorKernels;
 }

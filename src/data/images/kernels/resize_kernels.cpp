@@ -2,7 +2,9 @@
 // function of another header could be shared by all sets.
 #include "data/images/kernels/resize_kernels.h"
 
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 
 #define ADA_TEXT_OF_NAME(name) #name
 #define ADA_TEXT_OF(name) ADA_TEXT_OF_NAME(name)
@@ -30,12 +32,14 @@ constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 #elif defined(__AVX2__)
   return reinterpret_cast<Ints>(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))));
-#else
+#elif defined(__SSE2__)
   std::int32_t four;
   __builtin_memcpy(&four, bytes, 4);
   const __m128i zero = _mm_setzero_si128();
   return reinterpret_cast<Ints>(
       _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero), zero));
+#else
+  return Ints{bytes[0], bytes[1], bytes[2], bytes[3]};
 #endif
 }
 
@@ -49,11 +53,13 @@ constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
   const __m128i words =
       _mm_packs_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(words, words));
-#else
+#elif defined(__SSE2__)
   const __m128i values = _mm_srai_epi32(reinterpret_cast<__m128i>(sums), kWeightBits);
   const __m128i words = _mm_packs_epi32(values, values);
   const std::int32_t four = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
   __builtin_memcpy(out, &four, 4);
+#else
+  for (int k = 0; k < kLanes; ++k) out[k] = static_cast<std::uint8_t>(sums[k] >> kWeightBits);
 #endif
 }
 

@@ -30,7 +30,10 @@ struct ResizeKernels {
 
 constexpr std::ptrdiff_t RoomAcross(std::ptrdiff_t columns) { return columns * 16; }
 
-// Tables of the sets that this program was compiled for.
+// Tables of the sets that this program was compiled for: generic, or on x86-64 the others.
+namespace generic {
+extern const ResizeKernels kResizeKernels;
+}
 namespace sse2 {
 extern const ResizeKernels kResizeKernels;
 }

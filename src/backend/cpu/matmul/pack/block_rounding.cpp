@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "core/blocks/block_counts_inline.h"
 #include "core/number_grid.h"
@@ -200,9 +201,9 @@ void BlockRounding::RoundInFp32(const RowRange& range, const std::vector<float>&
   context_.kernels.round(rounded, 1.0f, args.to, values, RoundOnly(format));
 }
 
-std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax, Exchange* shared,
-                                std::uint64_t first, TensorSpan from, TensorSpan to,
-                                const Turn& turn) {
+std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
+                                parallel::Communicator* shared, std::uint64_t first,
+                                TensorSpan from, TensorSpan to, const Turn& turn) {
   const std::vector<RowRange> ranges = RangesOf(rows);
   const bool counts = operand_.block_counts != nullptr && FillsStats(pass, operand_.style);
   std::vector<float> given = {amax};

@@ -9,9 +9,9 @@
 #include <functional>
 #include <vector>
 
+#include "backend/communicators.h"
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/context.h"
-#include "backend/exchange.h"
 #include "backend/operand_rows.h"
 #include "core/blocks/block_quantizer.h"
 
@@ -39,7 +39,7 @@ class BlockRounding {
   // first value, for random words. Fills the operand's BlockCounts where the pass counts, and
   // returns how many values became subnormal elements.
   using Turn = std::function<void(const RowRange&, float* values, bool back)>;
-  std::int64_t Run(const Pass& pass, std::int64_t rows, float amax, Exchange* shared,
+  std::int64_t Run(const Pass& pass, std::int64_t rows, float amax, parallel::Communicator* shared,
                    std::uint64_t first, TensorSpan from, TensorSpan to, const Turn& turn = nullptr);
   // Whether sums of rounded values are to be multiplied by factor(), which Run sets.
   static bool LeavesFactor(const BlockFormat& format);

@@ -138,7 +138,7 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
 
 std::size_t BatchOperand::bytes() const { return copies_ ? BytesOf(tensor_) : 0; }
 
-Exchange* BatchOperand::Sharing(const Pass& pass) const {
+parallel::Communicator* BatchOperand::Sharing(const Pass& pass) const {
   return pass.whole_rows > 0 ? context_.shared.rules : nullptr;
 }
 
@@ -153,9 +153,9 @@ float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
                   context_.kernels.largest_stored(At(of, image), images * shape.per_image());
             });
   const float mine = OfBits(*std::max_element(largest.begin(), largest.end()));
-  Exchange* const exchange = Sharing(pass);
-  if (!IsShared(exchange)) return mine;
-  return static_cast<float>(LargestOfAll(*exchange, static_cast<double>(mine)));
+  parallel::Communicator* const shared = Sharing(pass);
+  if (!IsShared(shared)) return mine;
+  return static_cast<float>(LargestOfAll(*shared, static_cast<double>(mine)));
 }
 
 // The Hadamard transform of whole groups of rows, in fp32 and, as Transformer Engine has it,

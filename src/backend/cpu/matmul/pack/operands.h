@@ -37,7 +37,8 @@ class BatchOperand {
   float factor() const { return blocks_ ? blocks_->factor() : 1; }
 
  private:
-  Exchange* Sharing(const Pass& pass) const;  // with whom the tensor is shared; null: nobody
+  // With whom the tensor is shared; null: nobody.
+  parallel::Communicator* Sharing(const Pass& pass) const;
   // The largest magnitude, of all processes that share the tensor.
   float Largest(const Tensor& of, const Pass& pass) const;
   Tensor Transformed(const Pass& pass) const;

@@ -1,0 +1,88 @@
+// How commands write: for people or for programs, to which files, and how help is laid out.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <ostream>
+#include <streambuf>
+#include <string>
+#include <vector>
+
+#include "study/commands.h"
+
+namespace ada::cli {
+
+// For whom a command writes: people at a terminal, or programs.
+
+// `--csv` and `--table`.
+struct ViewFlags {
+  bool csv = false, table = false;
+  // What they ask for; without them a table on a terminal, CSV elsewhere. Throws ConfigError for
+  // both.
+  study::View View() const;
+};
+void AddView(CLI::App& app, ViewFlags& flags);
+
+// Prints what this version knows, such as `policies`: on a terminal in lines of at most 80 columns,
+// elsewhere a line for each.
+void PrintList(const std::string& what);
+
+// Where a command is about to write, looked at before it does.
+
+// What a command reads and writes. `what` is the option or operand, for messages; an empty path is
+// one that is not given. Devices and FIFOs may be read and written together.
+// A command names all its paths, then calls Check once, before any work that takes long.
+class OutputPaths {
+ public:
+  void Read(const std::string& what, const std::string& path);
+  void Write(const std::string& what, const std::string& path);
+  // Either file of a checkpoint stands for both.
+  void ReadCheckpoint(const std::string& what, const std::string& path);
+  // Throws ConfigError where two outputs are one file, where an output is what is read, and where a
+  // run keeps it for itself.
+  void Check() const;
+
+ private:
+  struct Named {
+    std::string what, path;
+  };
+  std::vector<Named> read_, written_;
+};
+
+// What is printed for programs, such as CSV, names things as files name them: byte for byte in a
+// pipe or a file, visible (core/shown_text.h) where a terminal shows it.
+
+// While it lives, text for `stream` is made visible, if `descriptor`, to which the stream goes, is
+// a terminal.
+// Dispatch makes one for each of stdout and stderr. The stream must outlive it.
+class TerminalText {
+ public:
+  TerminalText(std::ostream& stream, int descriptor);
+  ~TerminalText();
+  TerminalText(const TerminalText&) = delete;
+  TerminalText& operator=(const TerminalText&) = delete;
+
+ private:
+  std::ostream& stream_;
+  std::streambuf* const before_;
+  std::unique_ptr<std::streambuf> filter_;  // null where there is no terminal
+};
+
+// How `--help` is laid out: like CLI11's own, in lines that fit every terminal.
+
+// Line ends within a description are blanks: it is broken anew, to the right of the names. Examples
+// that are too long go on after a backslash, as a shell takes them. The program stands in the usage
+// without its folder.
+// Dispatch makes one and gives it to the program before commands are added, which share it.
+class HelpFormat : public CLI::Formatter {
+ public:
+  std::string make_description(const CLI::App* app) const override;
+  std::string make_usage(const CLI::App* app, std::string name) const override;
+  std::string make_footer(const CLI::App* app) const override;
+  std::string make_option(const CLI::Option* option, bool is_positional) const override;
+  std::string make_subcommand(const CLI::App* command) const override;
+
+ private:
+  std::string Row(const std::string& name, const std::string& what) const;
+};
+
+}  // namespace ada::cli

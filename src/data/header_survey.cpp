@@ -1,0 +1,113 @@
+// Looks at headers only, in parallel, and adds up the largest needs: as many as there are threads.
+#include "data/header_survey.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/run_in_parallel.h"
+#include "core/text.h"
+#include "data/images/picture_checks.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::int64_t kMostLooked = 10'000, kPicturesOfTask = 64;
+
+// Returns what decoding one image takes, its label image included; nothing where a header cannot be
+// read.
+PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
+  const std::int64_t number = dataset.NumberInFiles(image);
+  PictureNeeds needs;
+  try {
+    needs = dataset.store->HeaderOf(number);
+    if (dataset.label_images) needs.bytes += dataset.label_images->DecodingBytesOf(number);
+  } catch (const DataError&) {
+  }
+  return needs;
+}
+
+// Returns the sum of the `pictures` largest needs of a split. A sample of headers bounds the time
+// of large sets.
+DecodingNeed NeedOfSplit(const Dataset& dataset, std::size_t pictures) {
+  const std::int64_t looked = std::min(dataset.images(), kMostLooked);
+  const auto image_at = [&](std::int64_t i) { return dataset.SpreadImage(i, looked); };
+  std::vector<PictureNeeds> needs(static_cast<std::size_t>(looked));
+  RunRangesInParallel(looked, kPicturesOfTask, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      needs[static_cast<std::size_t>(i)] = NeedsOf(dataset, image_at(i));
+  });
+  std::vector<std::int64_t> order(needs.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  const auto need_of = [&](std::int64_t i) { return needs[static_cast<std::size_t>(i)]; };
+  const std::size_t counted = std::min(pictures, order.size());
+  const auto last = order.begin() + static_cast<std::ptrdiff_t>(counted);
+  std::partial_sort(order.begin(), last, order.end(), [&](std::int64_t a, std::int64_t b) {
+    return need_of(a).bytes > need_of(b).bytes;
+  });
+  DecodingNeed need;
+  for (auto i = order.begin(); i != last; ++i) need.bytes += need_of(*i).bytes;
+  if (need.bytes > 0)
+    need.largest = dataset.store->NameOf(dataset.NumberInFiles(image_at(order.front()))) + " (" +
+                   SizeText(need_of(order.front()).size) + ")";
+  return need;
+}
+
+}  // namespace
+
+DecodingNeed NeedOfDecoding(const Splits& splits, int workers) {
+  DecodingNeed largest;
+  if (!FactsOf(splits.train.name).decodes()) return largest;
+  const auto pictures = static_cast<std::size_t>(std::max(workers, 1));
+  for (const Dataset* split : {&splits.train, &splits.validation, &splits.test}) {
+    if (split->images() == 0) continue;
+    DecodingNeed need = NeedOfSplit(*split, pictures);
+    if (need.bytes > largest.bytes) largest = std::move(need);
+  }
+  return largest;
+}
+
+// A sample of headers is read in parallel; each kind of surprise becomes one line with its count
+// and the first picture that has it.
+
+namespace {
+
+constexpr std::int64_t kMostHeaders = 10'000, kHeadersOfTask = 64;
+
+}  // namespace
+
+std::vector<std::string> WarningsOfPictures(const Dataset& dataset, const std::string& split) {
+  if (dataset.images() == 0 || !FactsOf(dataset.name).decodes()) return {};
+  const std::int64_t images = dataset.images(), looked = std::min(images, kMostHeaders);
+  const auto number_of = [&](std::int64_t i) {
+    return dataset.NumberInFiles(dataset.SpreadImage(i, looked));
+  };
+  std::vector<PictureTraits> traits(static_cast<std::size_t>(looked));
+  RunRangesInParallel(looked, kHeadersOfTask, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      try {
+        traits[static_cast<std::size_t>(i)] = dataset.store->HeaderOf(number_of(i)).traits;
+      } catch (const DataError&) {  // whoever decodes it says what is wrong
+      }
+    }
+  });
+  const PictureRules rules = dataset.store->rules();
+  std::vector<std::string> lines;
+  for (const Surprise& surprise : Surprises()) {
+    const auto holds = [&](const PictureTraits& of) { return surprise.holds(of, rules); };
+    const std::int64_t count = std::count_if(traits.begin(), traits.end(), holds);
+    if (count == 0) continue;
+    const auto first = std::find_if(traits.begin(), traits.end(), holds) - traits.begin();
+    lines.push_back("split " + split + ": " +
+                    SurpriseText(surprise, count, dataset.store->NameOf(number_of(first)),
+                                 looked < images
+                                     ? " of " + std::to_string(looked) + " that were looked at"
+                                     : ""));
+  }
+  return lines;
+}
+
+}  // namespace ada::data

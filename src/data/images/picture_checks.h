@@ -1,0 +1,51 @@
+// What a picture's file is told of without its pixels: whether its end is there, and what its owner
+// may not expect of reading it.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/images/picture.h"
+
+namespace ada::data {
+
+// Whether a picture's file has the end that its format wants, without decoding it.
+
+// True: a JPEG without the marker of its end, a PNG that ends within the
+// chunks of its pixels, a WebP shorter than it says: each is an error of who decodes it. False:
+// none of these, or no such picture. Errors are those of ReadPictureFile.
+bool IsCutOff(const std::string& path);
+
+// What reading makes of a picture without being asked, and its owner may not expect.
+
+// 16-bit gray whose values above 255 become white.
+inline bool IsClipped(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.clipped && rules.sixteen_bit == SixteenBit::kClip;
+}
+// Other 16-bit values, of which the low byte is dropped.
+inline bool IsHighByteTaken(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.bits == 16 && !traits.clipped && rules.sixteen_bit == SixteenBit::kClip;
+}
+// An EXIF orientation that is not applied.
+inline bool IsLeftUnturned(const PictureTraits& traits, const PictureRules& rules) {
+  return traits.orientation != 1 && !rules.applies_exif;
+}
+
+// `holds` says of which pictures it is true; `one` and `many` begin its line after the count, and
+// `what` says what becomes of such pictures and how to change that.
+struct Surprise {
+  bool (*holds)(const PictureTraits& traits, const PictureRules& rules);
+  const char *one, *many, *what;
+};
+// IsClipped, IsHighByteTaken, IsLeftUnturned, and alpha that is dropped.
+std::span<const Surprise> Surprises();
+
+// "3 pictures have alpha (the first: a.png): it is dropped, ...". `of`: follows the count.
+std::string SurpriseText(const Surprise& surprise, std::int64_t count, const std::string& first,
+                         const std::string& of = "");
+
+// Those of one picture's file, each as a line without its name. DataError where it cannot be read.
+std::vector<std::string> SurprisesOf(const std::string& path, const PictureRules& rules);
+
+}  // namespace ada::data

@@ -1,0 +1,46 @@
+// Names in data sets: lists of them in files, and what people call their splits.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace ada::data {
+
+// Text files that hold a name in each line: lists of images, names of classes.
+
+struct NameInFile {
+  std::string name;
+  int line = 0;  // from 1
+};
+
+// What of a line is its name.
+enum class NamePart : std::uint8_t { kWholeLine, kFirstWord };
+
+// The names, in the file's order; empty lines have none, and a byte order mark before the first is
+// passed over. DataError naming file and line: it cannot be read or is larger than `most_bytes`, a
+// name has a control character (as text of 16 bits a character has), or is there twice.
+std::vector<NameInFile> ReadNamesFile(const std::string& path, std::uint64_t most_bytes,
+                                      NamePart part);
+
+// What the splits of a data set are called in its files.
+
+// What people call the split on which a training is evaluated while it goes on.
+const std::vector<std::string>& ValidationNames();
+
+// These are names of folders or lists below the set's path.
+struct SplitsOfSet {
+  std::string train, validation, test;  // validation "": there is none
+};
+
+// The names that `choices` give, where they do. Else `train` and `test`, in whose place stands one
+// of ValidationNames where `is_there` knows no `test`; beside `test` that one is the validation
+// split, unless `published`: then the set has no validation split that nobody asks for. DataError
+// where several of ValidationNames are there.
+SplitsOfSet SplitsByNames(const FileChoices& choices, const std::string& train,
+                          const std::string& test, bool published,
+                          const std::function<bool(const std::string& name)>& is_there);
+
+}  // namespace ada::data

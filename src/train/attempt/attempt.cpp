@@ -1,0 +1,157 @@
+#include "train/attempt/attempt.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "core/stats.h"
+#include "core/tensor_names.h"
+
+namespace ada::train {
+
+// The first micro-batch of a batch (Pass::accumulate is false) clears the sums.
+void BatchCounts::Add(const backend::Pass& pass) {
+  const auto& points = graph_.roundings();
+  const bool first = !pass.accumulate;
+  if (first) sums_.assign(points.size(), TensorStats{});
+  if (first) largest_at_.assign(points.size(), -1);
+  if (first) block_sums_.assign(points.size(), BlockCounts{});
+  if (first && pass.bins) bin_sums_.assign(points.size(), ExponentBins{});
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    // A weight and its gradient exist once a batch, whatever the micro-batches.
+    const bool once = IsOfWholeBatch(points[i].tensor);
+    // The process with the largest magnitude so far; a NaN counts as larger than all, by the
+    // negated comparison.
+    // A NaN, once it is there, stays the largest.
+    if (first || (!std::isnan(sums_[i].max_abs) && !(points[i].stats->max_abs <= sums_[i].max_abs)))
+      largest_at_[i] = points[i].largest_at;
+    sums_[i] = first || once ? *points[i].stats : CombinedStats(sums_[i], *points[i].stats);
+    if (points[i].blocks != nullptr) {
+      if (once) block_sums_[i] = BlockCounts{};
+      block_sums_[i].Add(*points[i].blocks);
+    }
+    if (!pass.bins || points[i].bins == nullptr) continue;
+    if (once) bin_sums_[i] = ExponentBins{};
+    bin_sums_[i].Add(*points[i].bins);
+  }
+}
+
+const TensorStats& BatchCounts::StatsOf(std::size_t point) const {
+  return sums_.empty() ? *graph_.roundings()[point].stats : sums_[point];
+}
+
+const ExponentBins& BatchCounts::BinsOf(std::size_t point) const {
+  return bin_sums_.empty() ? *graph_.roundings()[point].bins : bin_sums_[point];
+}
+
+const BlockCounts& BatchCounts::BlocksOf(std::size_t point) const {
+  return block_sums_.empty() ? *graph_.roundings()[point].blocks : block_sums_[point];
+}
+
+int BatchCounts::LargestAt(std::size_t point) const {
+  return largest_at_.empty() ? graph_.roundings()[point].largest_at : largest_at_[point];
+}
+
+namespace {
+
+// The largest magnitude that stays finite when it is rounded.
+// Rounding is monotonic, so one number decides for all values: a format that keeps infinity out
+// clamps everything, one that saturates loses only infinity itself, and any other has a threshold
+// above which values overflow.
+float LargestThatStays(const NumberFormat& format) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  if (std::isfinite(RoundTo(format, kInf))) return kInf;
+  const bool saturates = std::isfinite(RoundTo(format, std::numeric_limits<float>::max()));
+  return std::nextafter(saturates ? kInf : OverflowThreshold(format), 0.0f);
+}
+
+}  // namespace
+
+// Scales are listed in the order of the backward pass, so the first that has a scaler is that of
+// the last layer of the forward order, to which the logit gradient belongs.
+std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
+  std::set<std::string> has_scale;
+  std::string last;  // of the forward order
+  for (const graph::ScalePoint& point : graph.scales()) {
+    if (point.scaler == nullptr) continue;
+    if (last.empty()) last = point.layer;
+    has_scale.insert(point.layer);
+  }
+  std::vector<LayerRounding> all;
+  for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
+    const graph::RoundingPoint& p = graph.roundings()[i];
+    // A gradient within attention has a per-tensor scale: LAYER.ds.
+    const std::string layer = p.layer == "loss"         ? last
+                              : IsOfAttention(p.tensor) ? p.layer + "." + p.tensor
+                                                        : p.layer;
+    const bool of_scores = p.layer == "loss" && p.tensor == "dx2";
+    const bool of_layer = p.tensor == "dx" || p.tensor == "dw" || IsOfAttention(p.tensor);
+    if ((of_layer || of_scores) && has_scale.count(layer) > 0)
+      all.push_back({i, layer, LargestThatStays(p.format)});
+  }
+  return all;
+}
+
+std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph) {
+  std::vector<backend::WatchedRounding> watched;
+  for (const LayerRounding& r : LayerRoundings(graph))
+    watched.push_back({graph.roundings()[r.point].backend_stats, r.most});
+  return watched;
+}
+
+void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
+                       const BatchCounts& counts, scaling::StepOutcome& attempt) {
+  for (const graph::ScalePoint& point : graph.scales())
+    if (point.scaler != nullptr) attempt.layer_overflow[point.layer] = false;
+  bool any = false;
+  for (const LayerRounding& r : roundings)
+    // The negated comparison is true for NaN as well.
+    if (!(counts.StatsOf(r.point).max_abs <= r.most)) attempt.layer_overflow[r.layer] = any = true;
+  // The overflow arose where nothing is rounded, in fp32 gradients of biases for example: no layer
+  // can be named, and the scales of all go down.
+  if (!attempt.overflow || any) return;
+  for (auto& layer : attempt.layer_overflow) layer.second = true;
+}
+
+// All counts have been fetched from the backend and joined over the processes when these functions
+// are called: they only read.
+
+AttemptFacts::AttemptFacts(const graph::Graph& graph, const BatchCounts& counts)
+    : graph_(graph), counts_(counts), layer_roundings_(LayerRoundings(graph)) {}
+
+void AttemptFacts::Fill(const scaling::StatsRequest& request, scaling::StepOutcome& attempt) const {
+  const auto& points = graph_.roundings();
+  for (std::size_t i = 0; request.edge > 0 && i < points.size(); ++i) {
+    if (!IsDx(points[i].tensor)) continue;
+    const TensorStats& s = counts_.StatsOf(i);
+    attempt.above += s.above_edge;
+    attempt.below += s.numel - s.above_edge;
+  }
+  if (request.layers) FillLayerOverflow(graph_, layer_roundings_, counts_, attempt);
+}
+
+// A largest magnitude may be finite and become infinite when it is rounded to the tensor's format:
+// such a tensor is the cause of the overflow, and so the first that is looked for. Where a
+// per-tensor scale was too large for it, it has outgrown its scale.
+NotFiniteTensor AttemptFacts::FirstNotFinite() const {
+  const auto& points = graph_.roundings();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const float largest = counts_.StatsOf(i).max_abs;
+    if (!std::isfinite(RoundTo(points[i].format, largest)))
+      return {points[i].layer, points[i].tensor, largest, counts_.LargestAt(i),
+              points[i].per_tensor_scale != nullptr && std::isfinite(largest)};
+  }
+  return {};
+}
+
+std::string AttemptFacts::DecisionErrors() const {
+  for (const graph::ScalePoint& point : graph_.scales()) {
+    const scaling::DecisionError error = point.decision->error;
+    if (error == scaling::DecisionError::kNone) continue;
+    return "layer " + point.layer + ": " + scaling::DecisionErrorText(error) +
+           " (scaling.reference: true ends the run there, as the original does)";
+  }
+  return "";
+}
+
+}  // namespace ada::train

@@ -1,0 +1,61 @@
+// What is told before a run: what it would do, see and learn by, whether its files are whole, and
+// which keys of its configuration do nothing.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "data/file_fault.h"
+#include "graph/graph.h"
+#include "telemetry/log.h"
+
+namespace ada::train {
+
+// --dry-run: checks configuration and data, prints the layer table and the memory needed; trains
+// nothing. measure: also three steps on made-up images, and what an epoch will take.
+void DryRun(const config::Config& config, bool measure, std::ostream& out);
+
+// Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a
+// line about it to `out`.
+void Preview(const config::Config& config, const std::string& path, std::ostream& out);
+
+// The learning rates of a run that has not begun:
+// step,epoch,lr of every `every`-th step from the first, and of the last, of a run without skipped
+// steps, as CSV; numbers read back exactly. steps_per_epoch 0: what the data set gives.
+void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
+                std::ostream& out);
+
+// `datasets --check`, and what --dry-run looks at: all files of a run's data set.
+
+// Returned by CheckFiles to the datasets command and to the dry run, which print it.
+struct CheckedFiles {
+  data::FileFaults faults;  // by split: those of its listing, then those of its files
+  struct Split {
+    std::string name;
+    std::int64_t images = 0;
+  };
+  std::vector<Split> splits;
+  // Why the set cannot be opened at all; empty: it can.
+  std::string refusal;
+};
+
+// decodes: all of each file; false: headers. progress: the progress line, on a terminal. `known`:
+// the same data set, opened before, whose headers are not read again; null: there is none.
+CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progress,
+                        telemetry::Log& log, const data::Splits* known = nullptr);
+
+// "split train: FILE: what is wrong".
+std::string FaultText(const data::FileFault& fault);
+
+// What the configuration says to no effect: likely slips of the pen.
+
+// One line of warning for each glob on layers (precision.layers, scaling.layers, those of
+// log.what_if, log.dump) and on parameters (optimizer.no_decay) that matches none, and for each
+// switch of the precision after the last step, with the place where it was written.
+std::vector<std::string> UnusedGlobs(const config::Config& config, const graph::Graph& graph,
+                                     std::int64_t total_steps);
+
+}  // namespace ada::train
