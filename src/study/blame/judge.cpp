@@ -32,12 +32,12 @@ Units UnitsOf(const std::vector<train::ForkLayer>& layers, Of of) {
 NumberFormat UsualUnit(const Units& units) {
   NumberFormat usual = kFp32;
   std::ptrdiff_t most = 0;
-  for (const auto& [name, format] : units) {
+  for (const auto& one : units) {
     const auto same = std::count_if(units.begin(), units.end(),
-                                    [&](const auto& unit) { return unit.second == format; });
+                                    [&](const auto& unit) { return unit.second == one.second; });
     if (same <= most) continue;
     most = same;
-    usual = format;
+    usual = one.second;
   }
   return usual;
 }

@@ -333,8 +333,9 @@ void Predict(const config::Config& given, const std::string& weights,
   Photographer network(config, rules, *graph, *chosen.backend);
   TellOfSurprises(photos, config.data.pictures, log);
   Sieve sieve(photos.size(), log);
-  const auto read = [&](const std::string& photo) {
-    return InChannels(data::ReadPicture(photo, config.data.pictures), rules.shape.channels, photo);
+  // clang 14 captures no structured binding; clang 16 does.
+  const auto read = [&, &pictures = config.data.pictures](const std::string& photo) {
+    return InChannels(data::ReadPicture(photo, pictures), rules.shape.channels, photo);
   };
   if (config.task == Task::kClassification) {
     Printer printer(options, rules.names, out);
