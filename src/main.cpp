@@ -1,4 +1,4 @@
-// Runs the command line and turns errors into exit codes. Nothing else catches.
+// Runs the command line. Errors that reach main become a message and an exit code.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,19 +22,19 @@ void Tell(const std::string& message) {
   std::fprintf(stderr, "%s %s\n", name.c_str(), ada::VisibleLines(message).c_str());
 }
 
-// The others would wait for this process.
+// Prints the message; first ends the other processes, which would otherwise wait for this one.
 int Fail(ada::parallel::World& world, int code, const std::string& message) {
   if (world.ranks() > 1) ada::parallel::EndAll(world, code, Tell, message);
   Tell(message);
   return code;
 }
 
-// Gives descriptors 0 to 2 that are closed something to be, so that no file of a run takes their
-// place and gets what is printed. Standard output is one that cannot be written, as it was.
+// Opens those of descriptors 0 to 2 that are closed, so that no file of the run gets such a number
+// and receives what is printed. Standard output stays one that cannot be written.
 void OccupyStandardStreams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) != -1) continue;
-    // The lowest that is free, which is this one.
+    // open() returns the lowest free descriptor, which is fd.
     if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) open("/", O_RDONLY);
   }
 }

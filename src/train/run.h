@@ -1,4 +1,4 @@
-// A whole training run. The composition root: here the rooms are put together.
+// A whole training run. This is the composition root: here all modules are connected.
 #pragma once
 #include <string>
 
@@ -8,9 +8,9 @@
 
 namespace ada::train {
 
-// What the command line says of a run besides the configuration. `resume` goes on from the newest
-// usable checkpoint in the run's folder; `overwrite` deletes what the folder holds; with neither a
-// folder that holds a run is refused.
+// What the command line asks for besides the configuration. `resume` continues from the newest
+// usable checkpoint in the run's folder; `overwrite` deletes what the folder holds; without either,
+// a folder that already holds a run is an error.
 struct RunOptions {
   bool resume = false, overwrite = false;
   bool progress = true;  // the progress line, on a terminal
@@ -19,8 +19,8 @@ struct RunOptions {
   std::string program = "ada-train";  // as it was called
 };
 
-// Trains. Returns the exit code: 0, or 128 + the signal that stopped the run after a checkpoint, or
-// 128 + SIGPIPE where nobody reads its summary.
+// Trains. Returns the exit code: 0; 128 + the signal that stopped the run after a checkpoint; or
+// 128 + SIGPIPE if the reader of its summary is gone.
 // Throws ada::Error.
 int Train(const config::Config& config, const RunOptions& options, telemetry::Log& log);
 

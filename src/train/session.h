@@ -29,7 +29,7 @@
 
 namespace ada::train {
 
-// How long a run takes so far, in this process, and what of it was training.
+// How long a run has taken so far, in this process, and how much of that was training.
 struct Elapsed {
   double start = 0;  // telemetry::SteadySeconds of the run
   double training_seconds = 0;
@@ -60,13 +60,13 @@ struct SessionParts {
 // every process does in the same order.
 class Session {
  public:
-  // Has the state that `from` holds, or a fresh one, in memory; no file has been changed. DataError
-  // where the checkpoint, or a log that it knows, is not what it must be.
+  // Loads the state that `from` holds, or makes a fresh one, and changes no file. Throws DataError
+  // if the checkpoint, or a log whose length it stores, is not as it must be.
   Session(const SessionParts& parts, const std::optional<ResumePoint>& from);
-  // Opens the logs and cuts them to where the state is; to be called once, before Run.
+  // Opens the logs and truncates them to the state's step; to be called once, before Run.
   void OpenLogs();
-  // Writes down, when a run begins, which images its splits go without and which its class weights
-  // were found without; warns of them whenever it is called. Before Run.
+  // Records, when a run begins, which images are left out of its splits and which were left out of
+  // the computation of class weights; always warns of them. To be called before Run.
   void NoteLeftOut(const std::vector<data::BrokenImage>& of_weights);
   // The exit code, in every process of the run; nothing where precision.schedule changes the
   // precision of the next step: its checkpoint is written, from which another session goes on.
@@ -81,7 +81,7 @@ class Session {
   // How a loop ended: all steps are made, train.max_minutes is over, too many steps in a row were
   // skipped, the policy ended the run, a signal came, or the precision changes.
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal, kSwitch };
-  // What ends a loop from outside, as all processes see it after a step.
+  // Reasons from outside to end a loop, as all processes agree on them after a step.
   struct Outside {
     int signal = 0;
     bool time_is_up = false;
@@ -98,7 +98,7 @@ class Session {
   void Timing(const StepResult& result);
   void ReportStart();
   void ReportSwitch();
-  // Tells those of the backend's diagnostics and warnings that it has not told before.
+  // Logs those of the backend's diagnostics and warnings that were not logged before.
   void LogDiagnostics();
   void ShowProgress(const StepResult& result);
   bool EvaluationDue(const StepResult& result) const;

@@ -59,13 +59,13 @@ StepResult Trainer::Step() {
   r.rate_moves = optim::MovesEachStep(config_.schedule, at, steps_per_epoch_);
   lap_start_ = Now();
 
-  // 1. A batch, and the low-precision copies of the weights that it meets.
+  // 1. Get a batch, and round the copies of the weights that it will be multiplied with.
   batches_.Next();
   r.images = batches_.whole_rows();
   Lap(seconds_.data);
   const backend::Pass pass = MakePass(r);
-  // Copies are made again where the weights changed, where rounding them is counted or logged, and
-  // in each step under per-tensor scaling, whose scales may have moved.
+  // Copies are made again where the weights changed, where their rounding is counted or logged, and
+  // in each step under per-tensor scaling, because the scales may have changed.
   refreshes_ = weights_changed_ || pass.count || r.logged || !tensor_amax_.empty();
   weights_changed_ = false;
   wants_scalers_ = r.logged || policy_.FollowsReference();
@@ -74,8 +74,8 @@ StepResult Trainer::Step() {
   if (!together_ && std::exchange(refreshes_, false)) graph_.RefreshWeights(pass);
   observers_.Begin(step_, pass);
 
-  // 2. Forward, loss and backward, with the logit gradient multiplied by S. What the update is to
-  // do is known before: the policy has said what an overflow leads to.
+  // 2. Forward, loss and backward, with the logit gradient multiplied by S. What the update has to
+  // do is known beforehand: the policy has already decided what follows an overflow.
   SendLayerScales();
   plan_ = PlanFor(r, policy_.OnOverflow());
   optimizer_.Plan(plan_);
@@ -93,9 +93,9 @@ StepResult Trainer::Step() {
   return r;
 }
 
-// The parts of a pass that all micro-batches share. `draw` numbers micro-batches over the whole
-// run, so that random rounding and dropout differ from one to the next and are the same when a run
-// is resumed.
+// Fills the fields of the pass that all micro-batches share. `draw` numbers micro-batches over the
+// whole run, so that stochastic rounding and dropout differ from one to the next and are the same
+// when a run is resumed.
 backend::Pass Trainer::MakePass(const StepResult& result) const {
   backend::Pass pass;
   pass.bins = schedule_.TakesHistograms(step_);
@@ -108,8 +108,8 @@ backend::Pass Trainer::MakePass(const StepResult& result) const {
   return pass;
 }
 
-// Layers whose scale is a state machine of the policy get it for this attempt, where one of them
-// has moved: the rest of what is sent with it is as ops have left it.
+// Sends the layers' scales to the backend, where the policy keeps one for each layer and one of
+// them has changed. The rest of each scaler is fetched first, because ops have written it.
 void Trainer::SendLayerScales() {
   if (!request_.layers) return;
   const auto scale_of = [&](const graph::ScalePoint& point) {
@@ -126,17 +126,17 @@ void Trainer::SendLayerScales() {
   graph_.SendLayerScalers();
 }
 
-// All micro-batches of a batch of `rows` images: gradients of the mean loss over its terms. Where
-// an observer is active, or counts of several micro-batches are added up, each is waited for. Where
-// several processes share it each passes its part of every micro-batch.
+// Computes the gradients of the mean loss over a batch of `rows` images, one micro-batch after the
+// other. Waits for each one if an observer is active or counts are added up. Where several
+// processes share the batch, each computes its part of every micro-batch.
 void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
   const bool several = config_.train.accumulate > 1;
   const std::vector<std::int64_t> terms = parallel::GatherAll(team_.all(), batches_.terms());
   terms_ = std::accumulate(terms.begin(), terms.end(), std::int64_t{0});
   pass.loss_terms = terms_;
-  // How much of the batch is this process's: running statistics of several processes are weighted
-  // with it.
+  // This process's share of the batch: the weight of its running statistics when those of several
+  // processes are averaged.
   pass.share = static_cast<float>(static_cast<double>(batches_.rows()) /
                                   static_cast<double>(batches_.whole_rows()));
   distributed_.Begin(pass.loss_scale);
@@ -155,7 +155,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     joined_ = false;
     const bool summed =
         last && distributed_.FinishOnHost(pass, batches_.rows(), batches_.whole_rows());
-    // Otherwise counts are collected in Update, after the optimizer was asked to work, so that the
+    // Otherwise Update collects the counts, after it has asked the optimizer to work, so that the
     // host waits for the device only once a step.
     if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
     if (request_.layers && !together_) optimizer_.Look();
@@ -169,9 +169,9 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   Lap(seconds_.log);
 }
 
-// All that can be done of a micro-batch without the host: both passes, and where nobody else has to
-// look at it in between also what comes before them and the update after the last. A device that
-// replays it is asked once for all of it; then no lap in between is taken.
+// Asks for all of a micro-batch that the host need not look at: both passes and, where nobody reads
+// results in between (together_), the weight refresh before them and the update after the last one.
+// A device may replay all of it as one unit; then no lap is measured in between.
 void Trainer::Work(const backend::Pass& pass, bool last) {
   // Only the last micro-batch hands its gradients to the sum: until then they are accumulated in
   // place, and a sum would count them twice.
@@ -195,31 +195,31 @@ void Trainer::Work(const backend::Pass& pass, bool last) {
   });
 }
 
-// By itself a device may replay it, too.
+// Asks for the update alone, which a device may replay as a unit of its own.
 void Trainer::AskForUpdate(const backend::Pass& pass) {
   graph_.Together(plan_.kind() << 5, pass, [&] { optimizer_.Update(); });
   Lap(seconds_.update);
 }
 
-// Counts become those of all processes, once a pass: what was joined must not be fetched over.
+// Replaces the counts by those of all processes, once a pass: fetching again would undo it.
 void Trainer::JoinCounts(const backend::Pass& pass) {
   if (std::exchange(joined_, true)) return;
   graph_.Collect(pass, {.counts = true, .scalers = wants_scalers_});
   graph_.Join(team_.all(), pass);
 }
 
-// Whether the host has to know more of the attempt than how its update ended.
+// Whether the host needs to know more about the attempt than the outcome of its update.
 bool Trainer::WantsCounts(const StepResult& r, const backend::Pass& pass) const {
   return r.logged || pass.count || request_.layers || !tensor_amax_.empty();
 }
 
-// Asks for everything that is still to be done, then waits for it: once a step. What the policy
-// makes of the attempt is what was done.
+// Asks for everything that is still to be done, then waits for it, once a step. What the policy
+// then decides must be what the optimizer has done.
 void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
   StepResult& r = attempt.result;
   if (!together_) AskForUpdate(pass);
   const ada::Share part = team_.ShareOf(config_.data.batch_size / config_.train.accumulate);
-  // The next batch travels to the device while it still works on this one.
+  // The next batch is transferred to the device while that still works on this one.
   batches_.SendAhead(graph_, static_cast<int>(part.count));
   Lap(seconds_.data);
   if (WantsCounts(r, pass)) JoinCounts(pass);
@@ -237,15 +237,15 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
   plan.largest = request_.amax, plan.count = schedule_.CountsUpdates(step_);
   if (on_overflow != scaling::Action::kSanitize) return plan;
   plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
-  // The largest value that a scaled gradient has, unscaled; where fp32, in which weight gradients
-  // are, ends before that, its own largest.
+  // The largest value of the scaled gradients' format, divided by S, but at most the largest value
+  // of fp32, which is the type of weight gradients.
   plan.sanitize_to = static_cast<float>(std::clamp<double>(sanitize_limit_ / r.scale,
                                                            std::numeric_limits<float>::denorm_min(),
                                                            std::numeric_limits<float>::max()));
   return plan;
 }
 
-// In the order of processes.
+// Adds up the losses of all processes, in the order of their ranks.
 backend::LossResult Trainer::Loss() {
   backend::LossResult loss;
   for (const backend::LossResult& part : parallel::GatherAll(team_.all(), graph_.Result()))
@@ -253,22 +253,22 @@ backend::LossResult Trainer::Loss() {
   return loss;
 }
 
-// How the attempt ended; all of it has been waited for.
-// Fills the result with loss, accuracy and norm, and returns the facts that the policy decides by.
+// Called when all work of the attempt is done. Fills the result with loss, accuracy and norm, and
+// returns the facts that the policy decides by.
 scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutcome& outcome,
                                         const backend::Pass& pass) {
   const backend::LossResult loss = Loss();
   Lap(seconds_.backward);
   if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);
   r.terms = terms_;
-  // A batch of which nothing is learned has no loss.
+  // Avoids a division by zero for a batch in which no label counts.
   const double terms = static_cast<double>(std::max<std::int64_t>(r.terms, 1));
   r.loss = loss.loss_sum / terms;
   r.location_loss = loss.location_sum / terms;
   r.accuracy = static_cast<double>(loss.top1) / terms;
   r.grad_norm = outcome.norm;
   r.overflow = outcome.overflow;
-  // Counts tell which tensor was the first. All processes have the same norm and the same loss.
+  // Counts tell which tensor overflowed first. Norm and loss are the same in all processes.
   if (r.overflow || !std::isfinite(r.loss)) JoinCounts(pass);
   scaling::StepOutcome attempt;
   attempt.overflow = r.overflow;
@@ -277,8 +277,8 @@ scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutc
   return attempt;
 }
 
-// Completes the result by what the policy decided. A retried attempt does not advance the schedule,
-// so that the same update is tried with the same learning rate.
+// Completes the result with what the policy decided. A retried attempt does not advance the
+// schedule, so that the same update is tried again with the same learning rate.
 void Trainer::Finish(Attempt& attempt) {
   StepResult& r = attempt.result;
   const scaling::ScaleUpdate& update = attempt.update;
@@ -292,7 +292,7 @@ void Trainer::Finish(Attempt& attempt) {
   skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
 }
 
-// Largest unscaled magnitude of each tensor with a per-tensor scale; a NaN stays.
+// Records the largest unscaled magnitude of each tensor with a per-tensor scale; NaN is kept.
 void Trainer::ObserveTensorScales(bool first) {
   const auto& tensors = graph_.scaled_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -302,7 +302,7 @@ void Trainer::ObserveTensorScales(bool first) {
   }
 }
 
-// The next step's.
+// Computes the per-tensor scales of the next step and sends them to the backend.
 void Trainer::UpdateTensorScales() {
   const auto& tensors = graph_.scaled_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i)

@@ -27,8 +27,8 @@ struct PhaseSeconds {
 };
 
 // One for each session (or fork), which calls Step for each attempt. It owns none of its parts and
-// writes no files; in a run of several processes Step is collective, and all return the same
-// result. Its own state is a Position: all else that a checkpoint needs is that of its parts.
+// writes no files; in a run of several processes Step is collective and returns the same result in
+// all. Its own state is a Position; all else that a checkpoint needs belongs to its parts.
 class Trainer {
  public:
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
@@ -48,7 +48,7 @@ class Trainer {
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // Returns the seconds so far and begins to count from 0.
   PhaseSeconds TakeSeconds();
-  // Somebody else made copies of the weights: the next step makes its own.
+  // To be called after other code rounded the weights' copies: the next step rounds them again.
   void WeightsWereRead() { weights_changed_ = true; }
   // Goes on after an earlier process; policy, optimizer, weights and tensor scales are restored.
   struct Position {
@@ -86,19 +86,19 @@ class Trainer {
   const AttemptFacts facts_;
   DistributedGradients& distributed_;
   Team& team_;
-  std::int64_t terms_ = 0;  // of the present batch, of all processes
-  bool joined_ = false;     // so are the counts of the present pass
-  // Whether, in the present attempt, nobody but the device has to know of anything between its
-  // first pass and its update; the next passes begin with new copies of the weights; the host gets
-  // layers' scalers.
+  std::int64_t terms_ = 0;  // of the current batch, in all processes
+  bool joined_ = false;     // the current pass's counts are those of all processes
+  // For the current attempt: whether only the device needs results between its first pass and its
+  // update; whether the next passes begin by rounding the copies of the weights again; whether the
+  // host fetches the layers' scalers.
   bool together_ = false, refreshes_ = false, wants_scalers_ = false;
   backend::UpdatePlan plan_;
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;
-  scaling::StatsRequest request_;   // of the present attempt
+  scaling::StatsRequest request_;   // of the current attempt
   double sanitize_limit_;           // largest value of the gradients' format
-  std::vector<float> tensor_amax_;  // by scaled tensor, of the present attempt
+  std::vector<float> tensor_amax_;  // by scaled tensor, of the current attempt
   bool weights_changed_ = true;
   PhaseSeconds seconds_;
   double lap_start_ = 0;

@@ -1,5 +1,5 @@
-// One attempt: what it did, what was counted in its passes, and the facts of it that logs, policy
-// and the end of the run go by.
+// One attempt: what it did, what was counted in its passes, and the facts derived from that for the
+// logs, the policy and the end of the run.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace ada::train {
 
-// What one attempt did, as the rest of a run goes by it.
+// The results of one attempt, which the rest of a run uses.
 
 // The first rounding, in the order of execution, whose largest magnitude is or becomes infinite.
 struct NotFiniteTensor {
   std::string layer, tensor;  // layer empty: there is none
   float largest = 0;
-  int rank = -1;         // the process whose part of the tensor has it; -1: all have the same
-  bool outgrew = false;  // as telemetry::FirstNotFinite has it
+  int rank = -1;         // the process that has it in its part of the tensor; -1: all have the same
+  bool outgrew = false;  // see telemetry::FirstNotFinite
 };
 
 // Filled by the trainer during Step and returned to the session; the logs get the same through
@@ -29,32 +29,32 @@ struct NotFiniteTensor {
 struct StepResult {
   std::int64_t step = 0, epoch = 0;  // from 1
   double loss = 0, accuracy = 0, lr = 0, scale = 1, grad_norm = 0;
-  double location_loss = 0;  // detection: the part of `loss` that is of locations
+  double location_loss = 0;  // detection: the part of `loss` that comes from box locations
   int images = 0;            // of all processes
-  std::int64_t terms = 0;    // over which the loss is a mean
+  std::int64_t terms = 0;    // that the loss is averaged over
   bool overflow = false, skipped = false;
-  bool retried = false;    // skipped, and the next attempt is the same update again
-  bool sanitized = false;  // not finite, and updated with cleaned gradients all the same
+  bool retried = false;    // skipped, and the next attempt retries the same update
+  bool sanitized = false;  // not finite, but updated with sanitized gradients
   bool logged = false;
-  bool rate_moves = false;     // lr may differ from the last step's without a milestone between
-  NotFiniteTensor not_finite;  // looked for where a weight gradient or the loss is not finite
-  std::string error;           // not empty: the policy ends the run, and why
+  bool rate_moves = false;     // the schedule may change lr at any step, not only at milestones
+  NotFiniteTensor not_finite;  // searched for if a weight gradient or the loss is not finite
+  std::string error;           // if not empty: the policy ends the run, for this reason
 };
 
-// What was counted in the passes of a batch: where it is one micro-batch the graph's own counts,
-// else those of all micro-batches added up.
+// The counts of all passes of a batch: the graph's own counts if the batch is a single micro-batch,
+// otherwise their sums over the micro-batches.
 
-// Owned by the trainer. As long as Add is never called it hands on the graph's counts and costs
-// nothing; after the first Add the sums are what counts. References that it returns are valid until
-// the next Add or pass.
+// Owned by the trainer. As long as Add is never called it forwards the graph's counts and costs
+// nothing; after the first Add it returns the sums. References that it returns are valid until the
+// next Add or pass.
 class BatchCounts {
  public:
   explicit BatchCounts(const graph::Graph& graph) : graph_(graph) {}
 
-  // Adds the counts of a micro-batch that was collected; not called where there is one.
+  // Adds the counts of a collected micro-batch; not called if a batch is a single micro-batch.
   void Add(const backend::Pass& pass);
 
-  // By place in the graph's list of roundings.
+  // Statistics by index in the graph's list of roundings.
   const TensorStats& StatsOf(std::size_t point) const;
   const ExponentBins& BinsOf(std::size_t point) const;
   const BlockCounts& BlocksOf(std::size_t point) const;
@@ -68,7 +68,7 @@ class BatchCounts {
   std::vector<int> largest_at_;
 };
 
-// All that is known of one attempt when it is over: what the logs get.
+// All that is known of one attempt when it is over: the input of the logs.
 
 // Made on the stack by Trainer::Step and handed to StepLog::Write; `counts` are the trainer's and
 // are overwritten by the next attempt.
@@ -77,46 +77,46 @@ struct Attempt {
 
   const BatchCounts& counts;
   StepResult result;
-  scaling::ScaleUpdate update;  // what the policy made of it
-  // In steps whose updates are counted (LogSchedule::CountsUpdates); empty where it is skipped.
+  scaling::ScaleUpdate update;  // what the policy decided
+  // Set in steps whose updates are counted (LogSchedule::CountsUpdates); empty if skipped.
   std::vector<optim::KeptStats> kept = {};
   // In logged steps, what gradients lost between processes (parallel.gradients).
   DistributedGradients::Transport transport = {};
 };
 
-// Which layer's own gradients overflowed, for policies that keep a scale of every layer
-// (layerwise_dynamic): known on the host when an attempt is over, and to the optimizer before.
+// Which layer's own gradients overflowed, for policies that keep a scale for every layer
+// (layerwise_dynamic). The host knows it when an attempt is over, the optimizer before that.
 
-// A rounding that counts for a layer that has a scale: of its dx or dw; the logit gradient's counts
-// for the last layer, whose scale it carries.
+// A rounding whose overflow is attributed to a layer with a scale: that of its dx or dw. The logit
+// gradient is attributed to the last layer, whose scale it carries.
 struct LayerRounding {
-  std::size_t point;  // of the graph's roundings
+  std::size_t point;  // index in the graph's roundings
   std::string layer;
   float most;  // the largest magnitude that stays finite when it is rounded
 };
 std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph);
-// The same roundings as the backend has them: the optimizer watches their statistics to know of an
-// overflow before it updates.
+// The same roundings in the backend's terms: the optimizer checks their statistics, so that it
+// knows of an overflow before it updates.
 std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph);
 
-// Fills layer_overflow for every layer that has a scale. All layers, where the attempt overflowed
-// and none can be named.
+// Fills layer_overflow for every layer that has a scale. If the attempt overflowed and no layer can
+// be named as the cause, all layers are marked.
 void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
                        const BatchCounts& counts, scaling::StepOutcome& attempt);
 
-// Facts of an attempt that the policy and the end of the run go by, found in what was counted.
+// Derives the facts of an attempt that the policy and the end of the run need from its counts.
 
 // One for each trainer, which calls it after every attempt when the counts are on the host.
 class AttemptFacts {
  public:
-  // Both outlive it.
+  // Both must outlive it.
   AttemptFacts(const graph::Graph& graph, const BatchCounts& counts);
 
-  // What the policy has asked for: values of the rounded dx above and below Pass::edge; which
-  // layers' own gradients are not finite.
+  // Fills in what the policy has asked for: how many values of the rounded dx are above and below
+  // Pass::edge, and which layers' own gradients are not finite.
   void Fill(const scaling::StatsRequest& request, scaling::StepOutcome& attempt) const;
   NotFiniteTensor FirstNotFinite() const;
-  // Exceptions of the authors' program in this attempt (scaling.reference), one line; or nothing.
+  // Errors of the authors' program in this attempt (scaling.reference) as one line, or "".
   std::string DecisionErrors() const;
 
  private:

@@ -29,31 +29,31 @@ class Batches {
   // broken and left out.
   virtual int Next() = 0;
 
-  // What the present batch has: rows, here and in all parts of it (LoaderSpec::part); images that
-  // could not be read; what its loss is a mean over (backend::Pass::loss_terms).
+  // Properties of the current batch: its rows, here and in all parts of it (LoaderSpec::part);
+  // images that could not be read; how many terms its loss has (backend::Pass::loss_terms).
   virtual int rows() const = 0;
   virtual int whole_rows() const = 0;
   virtual const std::vector<data::BrokenImage>& broken() const = 0;
   virtual std::int64_t terms() const = 0;
-  // Which image of the data set row `row` is; the batches do not shuffle where the data set is
-  // resident.
+  // Returns the index in the data set of row `row`. Batches that are resident on the backend must
+  // not be shuffled.
   virtual std::int64_t NumberOf(int row) const = 0;
 
-  // On the host; null where they never were there. Images that are bytes are not among them.
+  // Pointers to host memory; null if the values were never there, as for images sent as bytes.
   struct Rows {
     const float* images = nullptr;         // [rows, h, w, c]
     const std::int32_t* tokens = nullptr;  // language: instead, [rows, context]
     backend::Targets targets = {};
   };
-  // Rows first..first + rows of the present batch become what `graph` reads in its next pass.
+  // Gives rows first..first + rows of the current batch to `graph`, for its next pass.
   virtual Rows Feed(graph::Graph& graph, int first, int rows) = 0;
-  // The first `rows` rows of the next batch, as far as it is made already, go to the backend while
-  // that works on the present one. This is only for speed; only one Batches may do so with one
-  // graph.
+  // Sends the first `rows` rows of the next batch, if that is already made, to the backend while
+  // it works on the current one. This is only for speed; for one graph only one Batches may do
+  // so.
   virtual void SendAhead(graph::Graph& /*graph*/, int /*rows*/) {}
 
-  // Whether the backend keeps the data set; else whether images go there as bytes, and why it does
-  // not keep them, where that is not for the backend to say.
+  // Whether the backend keeps the data set; whether images are sent to it as bytes; and why it does
+  // not keep the data set, unless that was the backend's own decision.
   virtual bool resident() const = 0;
   virtual bool as_bytes() const { return false; }
   virtual std::string why_on_host() const { return ""; }
@@ -64,8 +64,8 @@ enum class Residence : std::uint8_t {
   kHost,  // an observer reads the images
 };
 // `dataset` must outlive them, unchanged. Throws ConfigError like data::Loader.
-// Resident batches where the backend accepts the data set and `residence` permits it, else a
-// loader's.
+// Makes resident batches if the backend accepts the data set and `residence` permits it, otherwise
+// batches of a loader.
 std::unique_ptr<Batches> MakeBatches(backend::Backend& backend, const data::Dataset& dataset,
                                      const data::LoaderSpec& spec,
                                      Residence residence = Residence::kAnywhere);
@@ -73,13 +73,13 @@ std::unique_ptr<Batches> MakeBatches(backend::Backend& backend, const data::Data
 // The training batches of a process: all of each batch, or its part of each where several processes
 // share the run.
 
-// Where the images of training lie: a probe reads them on the host.
+// Where the training images are kept: on the host if a probe reads them.
 Residence ResidenceOf(const config::Config& config);
 
-// `threads`: that the process has. Several processes make their parts on the host, with no more
-// workers than threads where data.workers does not say how many; `residence` is for one.
-// Throws ConfigError like MakeBatches. Each process makes only its own rows, but all of them count
-// whole batches alike.
+// `threads`: the number of threads of the process. Several processes make their parts on the host,
+// each with at most as many workers as threads unless data.workers is given; `residence` matters
+// for one process only. Throws ConfigError like MakeBatches. Each process makes only its own rows,
+// but all of them count whole batches in the same way.
 std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,
                                            data::LoaderSpec spec, Residence residence,
                                            const config::Config& config, const Team& team,

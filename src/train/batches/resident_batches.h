@@ -1,5 +1,5 @@
-// A data set in the backend's memory, for backends that take one: which images, in the same order
-// and with the same random choices as data::Loader's, made there.
+// Batches made from a data set in the backend's memory, for backends that support it: the same
+// images, order and random choices as those of data::Loader, but made on the device.
 #pragma once
 #include "data/order.h"
 #include "train/batches/batches.h"
@@ -10,14 +10,14 @@ namespace ada::train {
 // function of the seed, a run that is resumed sees the same batches.
 class ResidentBatches final : public Batches {
  public:
-  // Null where the backend declines, or `WhyNot` says something: batches are the loader's then. The
-  // data set's bytes are copied. Throws ConfigError like the Loader where the two do not go
-  // together.
+  // Returns null if the backend declines or `WhyNot` gives a reason: batches then come from the
+  // loader. The data set's bytes are copied. Throws ConfigError like the Loader if `dataset` and
+  // `spec` do not fit together.
   static std::unique_ptr<ResidentBatches> Make(backend::Backend& backend,
                                                const data::Dataset& dataset,
                                                const data::LoaderSpec& spec);
 
-  // Why no backend can make such batches; "": one may.
+  // Returns why no backend can make such batches, or "" if one may.
   static std::string WhyNot(const data::Dataset& dataset, const data::LoaderSpec& spec);
 
   std::int64_t batches_per_epoch() const override { return batches_per_epoch_; }
@@ -32,8 +32,8 @@ class ResidentBatches final : public Batches {
   Rows Feed(graph::Graph& graph, int first, int rows) override;
   bool resident() const override { return true; }
 
-  // Images and labels of rows from..from + rows of the present batch (of a micro-batch), of those
-  // that LoaderSpec::part takes of it, in backend memory.
+  // Writes images and labels to backend memory: rows from..from + rows of this process's part
+  // (LoaderSpec::part) of the current batch or micro-batch.
   void Fill(int from, int rows, float* images, std::int32_t* labels) {
     source_->Fill(present_.epoch, present_.first + RowInWhole(from), rows, images, labels);
   }
@@ -42,12 +42,12 @@ class ResidentBatches final : public Batches {
   ResidentBatches(std::unique_ptr<backend::ImageSource> source, const data::Dataset& dataset,
                   const data::LoaderSpec& spec, std::int64_t batches_per_epoch);
 
-  // What the part has of a batch of `rows` rows.
+  // Returns the number of rows in this process's part of a batch of `rows` rows.
   int RowsOfPart(int rows) const;
-  // Where row `row` of the part is among all of the present batch.
+  // Returns the index in the whole current batch of row `row` of the part.
   int RowInWhole(int row) const;
 
-  // Where a batch lies: rows first..first + rows of the epoch's order.
+  // The position of a batch: rows first..first + rows of the epoch's order.
   struct Place {
     std::int64_t epoch = 0, first = 0;
     int rows = 0;
@@ -61,8 +61,8 @@ class ResidentBatches final : public Batches {
   std::uint64_t seed_;
   std::int64_t batches_per_epoch_;
   Place present_;
-  std::int64_t next_ = 0;          // counted from the first batch of epoch 0
-  std::int64_t order_epoch_ = -1;  // whose order the backend has
+  std::int64_t next_ = 0;          // of the next batch, counted from the first batch of epoch 0
+  std::int64_t order_epoch_ = -1;  // the epoch whose order the backend has
 };
 
 }  // namespace ada::train

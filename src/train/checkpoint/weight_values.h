@@ -1,4 +1,4 @@
-// The weights as a layer multiplies them: the master, rounded as its copy is.
+// The weights that a layer multiplies with: the master, rounded in the same way as its copy.
 #pragma once
 #include <vector>
 
@@ -9,8 +9,8 @@ namespace ada::train {
 // fp32 values of a parameter or its gradient, in PyTorch's order.
 std::vector<float> HostValues(const Tensor& tensor, backend::Backend& backend);
 
-// The master `weight` rounded as `point` (its tensor is w) says; `pass`: that of the step's first
-// micro-batch, whose random words stochastic rounding takes.
+// Returns the master `weight` rounded as `point` (of tensor w) specifies. `pass`: that of the
+// step's first micro-batch, which determines the random numbers of stochastic rounding.
 std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::RoundingPoint& point,
                                   bool stochastic, const backend::Pass& pass,
                                   backend::Backend& backend);

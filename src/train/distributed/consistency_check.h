@@ -10,8 +10,8 @@
 namespace ada::train {
 
 // Collective. Throws, in all processes, an error that names the first process that differs from
-// rank 0 and in what: ConfigError (configuration; places of files
-// and threads are each one's own), DataError (images, labels, where the run goes on, weights),
+// rank 0, and what differs: ConfigError (configuration, except for places of files and threads,
+// which may differ), DataError (images, labels, the checkpoint to resume from, weights),
 // DeviceError (program, instruction set).
 void CheckConfigConsistency(const config::Config& config, Team& team);
 void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::Backend& backend,

@@ -1,4 +1,4 @@
-// Which GPU each process of a run takes: one of its own.
+// Assigns each process of a run a GPU of its own.
 #pragma once
 #include <array>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ada::train {
 
-// What a process sees, as a message.
+// The GPUs that a process sees, as a message.
 // Plain data of a fixed size, because it travels as bytes.
 struct VisibleDevices {
   static constexpr int kMost = 64;
@@ -18,17 +18,17 @@ struct VisibleDevices {
   std::array<backend::CudaDeviceId, kMost> ids = {};
 };
 
-// By rank, the process's own number of the GPU that it takes: of those that it sees, from number
-// `first` on, the first that no lower rank of its node has taken. -1: none is left. Processes may
-// see the same GPUs, or each only its own (CUDA_VISIBLE_DEVICES).
+// Returns for each rank the number that its GPU has in that process: the first GPU, of those that
+// it sees from number `first` on, that no lower rank of its node has taken. -1: none is left.
+// Processes may see the same GPUs, or each only its own (CUDA_VISIBLE_DEVICES).
 std::vector<int> AssignDevices(const std::vector<VisibleDevices>& visible,
                                const std::vector<int>& nodes, int first);
 
 // The process's own device, and whether all have one.
 struct DeviceOfSeveral {
   int index = -1;
-  // Why some process has no GPU of its own that it can use, the same in all: the first of them, and
-  // what to do; "": all have.
+  // Why some process cannot use a GPU of its own (for the first such process, with what to do about
+  // it); the same text in all processes. Empty: all have one.
   std::string why_not;
 };
 // Collective.

@@ -1,6 +1,6 @@
-// The gradients of a batch of which every process computed a part: handed to the sum while the
-// backward pass goes on, and back as sums. The backend sums them where it can, else this does on
-// the host. Gradients of one process are the sums: nothing is done.
+// Sums over processes of the gradients of a batch that they share: each gradient is handed over
+// while the backward pass goes on, and replaced by the sum. The backend sums where it can,
+// otherwise this class does so on the host. In a run of one process nothing is done.
 #pragma once
 #include <memory>
 #include <optional>
@@ -22,9 +22,9 @@ class DistributedGradients final : public graph::GradientTaker {
   DistributedGradients(const config::Config& config, Team& team, graph::Graph& graph,
                        backend::Backend& backend);
 
-  // Whether what this process computes is a part of a sum (backend::Pass::part).
+  // Whether this process computes only a part of a sum (backend::Pass::part).
   bool are_parts() const { return are_parts_; }
-  // Before the passes of a batch. loss_scale: gradients carry it where they travel in 16 bits.
+  // Call it before a batch's passes. loss_scale: kept in gradients that travel in 16 bits.
   void Begin(float loss_scale);
   // For the last backward pass of a batch; null: nothing is to be summed.
   graph::GradientTaker* taker() { return are_parts_ ? this : nullptr; }
@@ -32,9 +32,9 @@ class DistributedGradients final : public graph::GradientTaker {
   bool sums_in_pass() const override { return in_pass_ != nullptr; }
   // After the last Take: puts sums where the parts were; on the host it waits for them.
   void Finish() override;
-  // After the last pass of a batch, of which this process had `rows` rows of `whole`: gradients and
-  // running statistics become those of all where the host sums; nothing where the backend has done
-  // so. Returns whether the host sums.
+  // To be called after the last pass of a batch, of whose `whole` rows this process had `rows`. If
+  // the host sums, replaces gradients and running statistics by those of all processes and returns
+  // true. If the backend has done so, does nothing and returns false.
   bool FinishOnHost(const backend::Pass& pass, std::int64_t rows, std::int64_t whole);
 
   // parallel.gradients other than fp32: what the transport lost of the last batch's gradient of a
@@ -52,7 +52,7 @@ class DistributedGradients final : public graph::GradientTaker {
   Transport LostInTransport();
 
   bool on_host() const { return on_host_.has_value(); }
-  // For sums, on the host; where the backend makes them it does so during other work.
+  // Time spent waiting for sums on the host; the backend makes them during other work.
   double waited_seconds() const { return on_host_ ? on_host_->waited_seconds() : 0; }
   std::int64_t bytes() const { return on_host_ ? on_host_->bytes() : in_pass_->bytes(); }
   std::int64_t buckets() const { return on_host_ ? on_host_->buckets() : in_pass_->buckets(); }

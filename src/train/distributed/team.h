@@ -1,6 +1,6 @@
 // The processes of a run, as its parts need them: one, or several that share every batch. All calls
-// but the plain questions are collective: every process makes them in the same order. A team of one
-// hears itself, so that what is gathered of all is its own, and does nothing more.
+// except the plain getters are collective: every process makes them in the same order. In a team of
+// one, gathering just returns the process's own value.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,28 +17,28 @@ namespace ada::train {
 // part; it outlives them all. OfOne is for commands and forks, which never share their work.
 class Team {
  public:
-  // `world` outlives it. ConfigError where parallel.ranks says another number of processes.
+  // `world` must outlive it. Throws ConfigError if parallel.ranks is another number of processes.
   Team(parallel::World& world, const config::ParallelConfig& config);
   Team(const Team&) = delete;
-  static Team& OfOne();  // for what no other process takes part in
+  static Team& OfOne();  // for work that no other process takes part in
 
   int rank() const { return world_.rank(); }
   int ranks() const { return world_.ranks(); }
-  bool writes() const { return rank() == 0; }  // files, and what a run says
+  bool writes() const { return rank() == 0; }  // files, and the messages of a run
   parallel::World& world() { return world_; }
   std::string NameOf(int rank) const { return parallel::NameOf(world_, rank); }
-  // What stands before the command that starts as many: "mpirun -n 4 ".
+  // The start of the command that launches as many processes: "mpirun -n 4 ".
   const std::string& launcher() const { return launcher_; }
   int ranks_to_keep() const { return ranks_to_keep_; }  // parallel.ranks of the run's config.yaml
-  // This process's share of `whole` that lie in a row, and the largest that a process has.
+  // This process's share of `whole` consecutive items, and the largest share of any process.
   ada::Share ShareOf(std::int64_t whole) const { return ada::ShareOf(whole, ranks(), rank()); }
   std::int64_t LargestShare(std::int64_t whole) const {
     return ada::ShareOf(whole, ranks(), 0).count;
   }
 
-  // Between the parts of a run.
+  // For messages between the same parts of a run in different processes.
   parallel::Communicator& all() { return world_.small(); }
-  // For a backend, by parallel.statistics and sync_batch_norm.
+  // Communicators for a backend, chosen by parallel.statistics and sync_batch_norm.
   backend::Communicators communicators() {
     return {decides_together_ ? &all() : nullptr, joins_norms_ ? &norms_ : nullptr,
             ranks() > 1 ? &world_.large() : nullptr};
@@ -48,7 +48,7 @@ class Team {
 
   std::vector<std::string> AllGatherText(const std::string& mine);
 
-  // While it lives, batch norms take the statistics of each process's own batch.
+  // While it exists, batch norms use the statistics of each process's own batch.
   class NormsAlone {
    public:
     explicit NormsAlone(Team& team) : team_(team) { team_.norms_.alone = true; }
@@ -60,7 +60,7 @@ class Team {
   };
 
  private:
-  // What batch norms use: with `alone` set it is a communicator of one process.
+  // The communicator of batch norms: with `alone` set it acts as one of a single process.
   struct NormsCommunicator final : parallel::Communicator {
     explicit NormsCommunicator(parallel::Communicator& of) : all(of) {}
     int rank() const override { return alone ? 0 : all.rank(); }
@@ -75,7 +75,7 @@ class Team {
     void SetTimeout(double seconds) override { all.SetTimeout(seconds); }
     [[noreturn]] void Abort(int exit_code) override {
       all.Abort(exit_code);
-      std::abort();  // what the compiler does not see of a virtual call
+      std::abort();  // not reached: the compiler does not know that the virtual call never returns
     }
     parallel::Communicator& all;
     bool alone = false;
@@ -88,8 +88,8 @@ class Team {
   NormsCommunicator norms_;
 };
 
-// ConfigError where a batch, or a part of one (train.accumulate), of `images` training images has
-// fewer images than there are processes.
+// Throws ConfigError if some batch of `images` training images, or a part of one
+// (train.accumulate), has fewer images than there are processes.
 void CheckParts(const config::Config& config, std::int64_t images, const Team& team);
 
 }  // namespace ada::train

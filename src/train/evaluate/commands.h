@@ -1,5 +1,5 @@
-// What a checkpoint is good for, as commands: evaluate on a data set, predict photos, generate a
-// text.
+// Commands that use a checkpoint: evaluate it on a data set, predict the classes of photos,
+// generate a text.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -15,7 +15,7 @@ namespace ada::train {
 
 // What the command line asks for besides the configuration.
 struct EvaluateOptions {
-  // CSV file, one row an image; of segmentation and detection a folder
+  // CSV file, one row an image; for segmentation and detection a folder
   // (metrics/prediction.h); empty: none.
   std::string predictions;
   std::string outputs;     // safetensors file, the logits of split test; empty: none
@@ -30,40 +30,40 @@ struct EvaluateOptions {
 void Evaluate(const config::Config& config, const std::string& weights,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log);
 
-// What a checkpoint says of photos, as a command.
+// Predictions of a checkpoint for photos, as a command.
 
 enum class PredictFormat { kText, kCsv, kJson };
 struct PredictOptions {
   int top = 5;  // classes that are named
   PredictFormat format = PredictFormat::kText;
-  bool asks_data = false;   // the data set says what images and classes are, not the checkpoint
+  bool asks_data = false;   // take image sizes and class names from the data set
   std::string predictions;  // folder (metrics/prediction.h); empty: none
 };
-// Prints the likeliest classes of each photo, or of each picture in a folder that stands in a
-// photo's place (JPEG, PNG, WebP; of other tasks evaluate/reports.h), which is resized and
-// cropped as images of an evaluation; where the configuration says nothing of that, as small as
-// covers the network's input, and its center. `weights`: as in Evaluate, not empty. Where they are
-// a checkpoint that knows its images the data set is not looked at. Photos that cannot be read are
-// left out with a warning where there are several; DataError where none can.
+// Prints the likeliest classes of each photo, or of each picture in a folder given instead of a
+// photo (JPEG, PNG, WebP; for other tasks see evaluate/reports.h). Photos are resized and cropped
+// like the images of an evaluation; if the configuration says nothing about that, to the smallest
+// size that covers the network's input, and at the center. `weights`: as in Evaluate, not empty.
+// For a checkpoint that describes its images the data set is not read. Unreadable photos among
+// several are left out with a warning; DataError if none can be read.
 void Predict(const config::Config& config, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log);
 
-// A text that a language model goes on with, as a command.
+// Continues a text with a language model, as a command.
 
-// One of the two prompts is given; which one a model takes follows from its data (TokensAreBytes).
+// One of the two prompts is given; the model's data decide which one it takes (TokensAreBytes).
 struct GenerateOptions {
-  std::string prompt;                       // text, of models whose tokens are bytes
-  std::vector<std::int64_t> prompt_tokens;  // of others
-  std::int64_t tokens = 256;                // to be made
+  std::string prompt;                       // text, for models whose tokens are bytes
+  std::vector<std::int64_t> prompt_tokens;  // for other models
+  std::int64_t tokens = 256;                // to be generated
   double temperature = 1;                   // logits are divided by it; 0: always the likeliest
   std::uint64_t seed = 1;
 };
-// Goes on with a prompt, token by token, by the weights of a language model (`weights`: as of
-// Predict), and prints the prompt and what follows: as text, where bytes that are no UTF-8 become
-// U+FFFD, or as numbers between blanks. Where the text is longer than the context the last tokens
-// of it are looked at. The same options give the same text. The data set is looked at only where a
-// checkpoint does not say how long the context is.
+// Continues a prompt, token by token, with a language model (`weights`: as in Predict), and prints
+// the prompt and the continuation: as text, in which invalid UTF-8 becomes U+FFFD, or as numbers
+// separated by blanks. If the text is longer than the context, only its last tokens are used. The
+// same options give the same text. The data set is read only if a checkpoint does not say how long
+// the context is.
 void Generate(const config::Config& config, const std::string& weights,
               const GenerateOptions& options, std::ostream& out, telemetry::Log& log);
 

@@ -1,4 +1,4 @@
-// Pictures that a command reads are not written over by what it writes: looked at before it does.
+// Checks, before a command writes files, that these will not overwrite pictures that it reads.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,16 +7,16 @@
 
 namespace ada::train {
 
-// Predictions are PNG files called like their pictures, in `folder` (but those of detection) and in
-// folders below it. Throws ConfigError where one of these holds pictures or label images of the
-// data set.
+// Throws ConfigError if a folder of predictions holds pictures or label images of the data set.
+// Predictions are PNG files named like their pictures, in `folder` (except for detection) and in
+// folders inside it.
 void KeepPicturesOfData(const std::string& folder, Task task, const RunData& data);
-// The same for single photos; also where two of them would become one file.
+// The same check for single photos; also throws if two of them would be written as one file.
 void KeepPhotos(const std::string& folder, Task task, const std::vector<std::string>& photos);
 // Throws ConfigError where `path` is one of the data set's pictures or label images.
 void KeepFileOfData(const std::string& path, const RunData& data);
 
-// Throws ConfigError where the run's folder is the data set's, or lies where class folders do.
+// Throws ConfigError if the run's folder is the data set's, or lies in the folder of a split.
 void KeepFoldersOfData(const config::Config& config);
 
 }  // namespace ada::train

@@ -1,5 +1,5 @@
-// evaluate.recompute_batch_norm: mean and variance of batch norms from the training images instead
-// of the running averages, for as long as an evaluation takes.
+// evaluate.recompute_batch_norm: for the time of an evaluation batch norms use mean and variance of
+// the training images instead of the running averages.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -16,11 +16,11 @@
 
 namespace ada::train {
 
-// Whether batch norms are evaluated with such statistics.
+// Whether evaluations recompute the statistics of batch norms.
 bool RecomputesNorms(const config::Config& config);
 
-// The training graph on the parameters of `share`, without a policy's rules: it only looks. It
-// holds the part of a batch that one process of the team passes.
+// A training graph that shares the parameters of `share`, without the policy's rules, because it
+// only observes. Its batch size is that of one process's part of a batch.
 std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, const Shape& image,
                                               backend::Backend& backend, const graph::Graph& share,
                                               const Team& team = Team::OfOne());
@@ -31,27 +31,27 @@ std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, cons
 class NormStatistics {
  public:
   // `graph` trains, and its parameters are those that are evaluated. All must outlive it; it holds
-  // one batch of loaders' images at a time. Each process of the team passes its part of
-  // every batch; their statistics are weighted with their images.
+  // one batch of loaders' images at a time. Each process of the team passes its part of every
+  // batch; their statistics are averaged, weighted by their numbers of images.
   NormStatistics(const config::Config& config, const RunData& data, graph::Graph& graph,
                  backend::Backend& backend, Team& team = Team::OfOne());
 
-  // Passes all training images through the network as it trains (batch statistics, its rounding and
-  // dropout), neither augmented nor shuffled, as many at a time as training takes, and puts what it
-  // finds where the running averages are: the mean over the batches, each weighted with its images,
-  // of their mean and variance (of n - 1 values), which with batches of one size is what
+  // Passes all training images through the network in training mode (batch statistics, rounding and
+  // dropout), neither augmented nor shuffled, in batches of the training's size, and stores in
+  // place of the running averages the mean over the batches, weighted by their images, of their
+  // mean and variance (of n - 1 values). With batches of one size this is what
   // torch.optim.swa_utils.update_bn computes. A norm whose momentum is 0 keeps its statistics.
   //
-  // evaluate.recompute_batch_norm: reference: the mean, over the batches, of the running averages
-  // after each of them, those of training still in them, as the recalculation in ChainerCV's
-  // example gives it. `after_batch` is told how many images are done. Returns those that this
-  // process left out because they cannot be used; DataError where there are no others.
+  // evaluate.recompute_batch_norm: reference: instead the mean, over the batches, of the running
+  // averages after each of them, which start from those of training, as the recalculation in
+  // ChainerCV's example does it. `after_batch` is told how many images are done. Returns the
+  // unusable images that this process left out; DataError if there are no others.
   std::vector<data::BrokenImage> Recompute(
       const std::function<void(std::int64_t images)>& after_batch = {});
-  // The same with a progress line "batch norms", with `of` after it, where `progress` says so.
+  // Recompute with a progress line "batch norms", followed by `of`, if `progress` is set.
   std::vector<data::BrokenImage> RecomputeShown(telemetry::Log& log, bool progress,
                                                 const std::string& of = "");
-  // The running averages are those of training again.
+  // Puts the running averages of training back.
   void Restore();
 
  private:
@@ -74,8 +74,8 @@ class NormStatistics {
 };
 
 // For an evaluation without a run: does nothing unless evaluate.recompute_batch_norm asks for it.
-// Makes a network that trains, which shares the parameters of `evaluated`, for the time it takes.
-// Warns of images that are left out.
+// Makes a training network that shares the parameters of `evaluated` for the time it takes. Warns
+// of images that are left out.
 void RecomputeNorms(const config::Config& config, const RunData& data,
                     const graph::Graph& evaluated, backend::Backend& backend, telemetry::Log& log,
                     bool progress);

@@ -20,7 +20,7 @@ class PredictionsFile {
   // place.
   explicit PredictionsFile(const std::string& path);
 
-  // image: the file's path; of images that have no files of their own the number in the split's
+  // image: the file's path, or for images without files of their own the index in the split's
   // files, in their order.
   void Add(const std::string& split, const std::string& image, const ImageResult& result);
   // Puts the file in its place. OutputError.
@@ -50,7 +50,7 @@ class ClassTable {
   std::vector<Counts> counts_;
 };
 
-// `evaluate --outputs`: what a network gives for the images of a split, as safetensors.
+// `evaluate --outputs`: a network's outputs for the images of a split, as safetensors.
 
 // One tensor, `outputs`, fp32 [images, classes] (or what an image has instead of classes), written
 // row by row: memory does not grow with it.
@@ -63,8 +63,8 @@ class OutputsFile {
   // dims: of the tensor, images first.
   OutputsFile(const std::string& path, const std::vector<std::int64_t>& dims);
 
-  // Adds the outputs of image `image` of the split, in order; those between, which could not be
-  // read, are rows of NaN.
+  // Adds the outputs of image `image` of the split; calls come in order. Images that are skipped,
+  // because they could not be read, become rows of NaN.
   void Add(std::int64_t image, std::span<const float> logits);
   // Puts the file in its place. OutputError.
   void Commit();

@@ -17,8 +17,8 @@
 
 namespace ada::train {
 
-// What the predict command prints of photos, of tasks whose metrics are by class: the classes of a
-// photo's pixels, or the boxes found on it.
+// What the predict command prints about photos for tasks whose metrics are by class: the classes of
+// a photo's pixels, or the boxes found in it.
 
 // As CSV photo,class,name,pixels,share (classes by falling share), or
 // photo,class,name,score,xmin,ymin,xmax,ymax (boxes by falling score, from detection.draw on, in
@@ -75,7 +75,7 @@ class TaskReport {
   void Finish();
 
  private:
-  // Predictions of split test lie in the folder itself, of another one in a folder within it.
+  // Predictions of split test go to the folder itself, those of another split to a subfolder.
   PredictionFolder& FolderOf(const std::string& split);
   void PrintHead() const;
   void Print(const std::string& split, const EvaluationResult& result,

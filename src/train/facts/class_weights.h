@@ -1,4 +1,4 @@
-// train.class_weights: median_frequency: found once, at the start of a run.
+// train.class_weights: median_frequency: the weights are computed once, at the start of a run.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace ada::train {
 
-// Whether a run needs them before its network is made.
+// Whether a run has to compute class weights before its network is made.
 bool ComputesClassWeights(const config::Config& config);
 
 struct ClassWeights {
@@ -18,9 +18,9 @@ struct ClassWeights {
   // Training images that were not counted, since they cannot be used (data.on_broken: skip).
   std::vector<data::BrokenImage> left_out;
 };
-// From the label images of the training images, those held back left out.
+// Computes them from the label images of the training images, without those held out.
 ClassWeights ComputeClassWeights(const config::Config& config, const RunData& data);
-// Those that the newest readable checkpoint in the folder of a run holds; none: there is none.
+// The weights in the newest readable checkpoint of a run's folder; empty: there is none.
 std::vector<double> StoredClassWeights(const std::string& run_folder);
 
 }  // namespace ada::train

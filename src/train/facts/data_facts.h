@@ -21,7 +21,7 @@ namespace ada::train {
 struct DataFacts {
   struct Split {
     std::int64_t images = 0;
-    // Images of each class, of detection boxes; empty: labels are images, or there are none.
+    // Images of each class (detection: boxes); empty: labels are images, or there are no labels.
     std::vector<std::int64_t> by_class;
     friend bool operator==(const Split&, const Split&) = default;
   };
@@ -38,8 +38,8 @@ DataFacts DataFactsOf(const data::Dataset& train, const data::Dataset& test,
 nlohmann::ordered_json JsonOf(const DataFacts& facts);
 DataFacts DataFactsFrom(const JsonFields& fields);
 
-// What is no longer as it was `then`, in one line; "": nothing. names: of the classes, may be
-// empty.
+// Describes in one line what has changed since `then`; "": nothing has. names: of the classes; may
+// be empty.
 std::string ChangesOfData(const DataFacts& then, const DataFacts& now,
                           const std::vector<std::string>& names);
 
@@ -49,27 +49,27 @@ std::string ChangesOfData(const DataFacts& then, const DataFacts& now,
 struct InputFacts {
   Shape image;                           // that the network takes; n is 1
   std::vector<double> mean, std;         // of the normalization, by channel; empty: none
-  std::vector<std::string> class_names;  // empty: nobody says them
+  std::vector<std::string> class_names;  // empty: they are unknown
 };
 
 // As a member of a checkpoint's JSON: {"height", "width", "channels", "mean", "std",
-// "class_names"}; what of a name is no UTF-8 stands there as \x1b.
+// "class_names"}; bytes of a name that are not valid UTF-8 are written as \x1b (their hex code).
 nlohmann::ordered_json JsonOf(const InputFacts& facts);
 // DataError naming the field that is not what it must be.
 InputFacts InputFactsFrom(const JsonFields& fields);
 
-// Labels are numbers: data whose classes have other names, or another order, than those that a
-// network was trained with would be judged, and trained on, by wrong labels without a word.
+// Labels are numbers: if the data's classes had other names, or another order, than those that a
+// network was trained with, it would silently be evaluated, and trained further, on wrong labels.
 
-// What the data's classes are called, before images are read; empty where nobody says it.
+// The names of the data's classes before images are read; empty: they are unknown.
 std::vector<std::string> NamesOfClasses(const config::Config& config,
                                         const data::DatasetInfo& info);
 
 // Throws DataError where the classes of the checkpoint at `path` and those of the data differ.
-// Nothing is said where one of the two has no names, or `known` is empty (an earlier version).
+// Does nothing if either has no names, or if `known` is empty (written by an earlier version).
 void RequireSameClasses(const std::string& path, const std::optional<InputFacts>& known,
                         const config::Config& config, const data::DatasetInfo& info);
-// The same for the newest checkpoint of a run that can be read.
+// The same check against the newest readable checkpoint of a run.
 void RequireClassesOfRun(const config::Config& config, const data::DatasetInfo& info);
 
 }  // namespace ada::train

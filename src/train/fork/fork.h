@@ -1,5 +1,5 @@
-// Forks of a run: the same training goes on in memory from one checkpoint (or from its start), on
-// the same batches, with other formats or with weights that are moved a little. Nothing is written.
+// Forks of a run: the same training is continued in memory from one checkpoint (or from its start),
+// on the same batches, with other formats or slightly perturbed weights. Nothing is written.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,15 +13,15 @@
 
 namespace ada::train {
 
-// What is to be different, and what is to be looked at.
+// What a fork changes, and which results are wanted.
 struct ForkSpec {
   config::PrecisionConfig precision;
   std::int64_t steps = 1;
   bool gradients = false;  // the weight gradients of the last step are wanted
-  // Not 0: every trained parameter is moved by up to half a unit in the last place of its layer's
-  // format in `units` (fp32 where that has none) or of the masters', whichever is the larger, and
-  // rounded by chance to a neighbor in the masters' format, which would swallow such a move if it
-  // rounded to the nearest. The numbers depend on this.
+  // If not 0: every trained parameter is perturbed by up to half a unit in the last place of its
+  // layer's format in `units` (fp32 if it has none) or of the masters' format, whichever is larger,
+  // and rounded stochastically to the masters' format, because rounding to nearest could undo the
+  // perturbation. The random numbers depend on this value.
   std::uint64_t twin = 0;
   std::map<std::string, NumberFormat> units;
 };
@@ -32,23 +32,23 @@ struct ForkResult {
   std::vector<double> losses;                 // of each step; what is not finite stays so
   std::vector<std::string> layers;            // of the parameters; where gradients are wanted
   std::vector<std::vector<float>> gradients;  // unscaled, in the order of `layers`
-  // What kept it from training, with the first tensor that was not finite, to follow "it": losses
-  // that are not finite, steps of which every one is skipped, gradients that are wanted and not
-  // finite, an end by the policy. Empty: nothing did.
+  // Why the fork did not train, with the first tensor that was not finite, as the end of a sentence
+  // that begins with "it": losses are not finite, every step was skipped, wanted gradients are not
+  // finite, or the policy ended the run. Empty: it trained.
   std::string trouble;
 };
 
-// A layer under some formats.
+// A layer with its formats.
 struct ForkLayer {
   std::string name;
-  bool trained = false;     // it has trained parameters of its own
-  bool has_weight = false;  // its products take operands (precision.operands)
-  bool rounds = false;      // an entry of precision.layers for it alone can round less
-  // In which its weights are multiplied; where that is fp32, or it multiplies none, its output is
-  // stored.
+  bool trained = false;     // it has trained parameters itself
+  bool has_weight = false;  // its matmuls take operands (precision.operands)
+  bool rounds = false;      // a precision.layers entry for this layer only can round less
+  // The format in which its weights are multiplied; if that is fp32, or it multiplies no weights,
+  // the format in which its output is stored.
   NumberFormat unit = kFp32;
-  NumberFormat narrowest = kFp32;  // of all that is rounded of it, the format with the fewest bits
-  NumberFormat activations = kFp32, weights = kFp32, gradients = kFp32;  // as they are stored
+  NumberFormat narrowest = kFp32;  // of all its roundings, the format with the fewest bits
+  NumberFormat activations = kFp32, weights = kFp32, gradients = kFp32;  // storage formats
 };
 
 // Made once by a study command (study/blame, study/assign), which calls Run for each variant; every
@@ -62,7 +62,7 @@ class ForkSource {
   // A source at the start of a training with this configuration.
   static ForkSource OfConfig(const config::Config& config);
 
-  // Its precision is that of the step after step(), which all steps of a fork have.
+  // With the precision of the step after step(), which all steps of a fork use.
   const config::Config& config() const { return config_; }
   std::int64_t step() const { return from_ ? from_->state.step : 0; }
   std::string stem() const { return from_ ? from_->stem : ""; }  // of the checkpoint; "": none

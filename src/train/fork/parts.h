@@ -1,4 +1,4 @@
-// The parts of a fork: its layers by name, its moved weights, what keeps it from training.
+// The parts of a fork: finding layers by name, perturbing weights, reasons for not training.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -12,10 +12,10 @@
 namespace ada::train {
 
 std::set<std::string> NamesOf(const graph::Graph& graph);
-// A parameter is named LAYER.NAME, or as its layer where that has no other.
+// Returns the layer of a parameter, which is named LAYER.NAME, or like its layer.
 std::string LayerOf(const std::string& parameter, const std::set<std::string>& layers);
 
-// Moves the masters of a twin; before that they are rounded in their format.
+// Perturbs the masters of a twin (ForkSpec::twin), which must be rounded to their format before.
 void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& backend);
 
 // Returns ForkResult::trouble. last: the last step that was made; skips: how many made no update.

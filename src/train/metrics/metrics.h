@@ -34,8 +34,8 @@ class Metrics {
   virtual Prediction Add(std::int64_t image, const std::vector<const float*>& outputs) = 0;
   // The metrics of the images so far.
   virtual MetricsResult Finish() const = 0;
-  // What it has seen, as bytes for another process of this program; Append adds that of other
-  // metrics of the same split, whose images come after these.
+  // Saves what it has seen as bytes for another process of this program; Append adds the saved
+  // bytes of metrics of the same split whose images come after these.
   virtual std::string Save() const = 0;
   virtual void Append(const std::string& saved) = 0;
 };

@@ -20,11 +20,11 @@ struct Prediction {
   std::vector<vision::Detection> boxes;  // detection: as vision::BoxCoder::Decode orders them
 };
 
-// The default boxes of detection.boxes, or of the zoo network, on images of this shape; null for
-// other tasks. Throws ConfigError where they cannot be those of a network on such images.
+// The default boxes of detection.boxes, or of the zoo network, for images of this shape; null for
+// other tasks. Throws ConfigError if no network on such images can have these boxes.
 std::shared_ptr<const vision::BoxCoder> MakeCoder(const config::Config& config, const Shape& image);
 
-// Throws ConfigError where the network gives another number of boxes than these default boxes are.
+// Throws ConfigError if the network gives another number of boxes than there are default boxes.
 void CheckBoxes(const config::Config& config, const Shape& image);
 
 // Used by metrics during evaluations and by the predict command. It has no state that changes.
@@ -33,9 +33,9 @@ class PredictionMaker {
   // image: what the network takes; classes: of its last output, the background included.
   PredictionMaker(const config::Config& config, const Shape& image, int classes);
 
-  // From a graph's outputs for one image that has this size in its file. Segmentation: the largest
-  // logit, of equals the first, NaN never unless all are (then class 0), brought to the size by
-  // nearest. Detection: boxes may reach beyond the image.
+  // Makes the prediction from a graph's outputs for one image with this size in its file.
+  // Segmentation: the class with the largest logit, the first of equal ones (NaN only counts if all
+  // are NaN: class 0), resized by nearest neighbor. Detection: boxes may extend beyond the image.
   Prediction Make(const std::vector<const float*>& outputs, data::PictureSize size) const;
 
  private:

@@ -23,9 +23,9 @@ namespace ada::train {
 //
 // For each operand in a block-scaled format (precision.operands) also LAYER.forward.x.scales and so
 // on: the stored scales of its blocks, [groups or taps, lines, blocks of a line], with
-// "format:LAYER.forward.x.scales" and, of a format with a scale of the tensor, the largest
-// magnitude that this follows from as "amax:LAYER.forward.x.scales"; of one with a scale of each
-// row the tensor LAYER.forward.x.amax, [groups or taps, lines, 1], has those of the rows.
+// "format:LAYER.forward.x.scales". A format that also has a per-tensor scale adds the largest
+// magnitude which that is computed from, "amax:LAYER.forward.x.scales"; one with a scale for each
+// row adds those of the rows as the tensor LAYER.forward.x.amax, [groups or taps, lines, 1].
 //
 // With log.dump_on the first step with that event also writes
 // <folder>/dump/skip-00000100.safetensors (or alert-...): the same tensors of the layer that the

@@ -1,5 +1,5 @@
-// What block-scaled formats of log.what_if would do to the operands of a step's products: the
-// tensors themselves are looked at, for histograms do not know the blocks.
+// What the block-scaled formats of log.what_if would do to the operands of a step's matmuls. The
+// tensors themselves are examined, because histograms know nothing about blocks.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace ada::train {
 
-// Counts, in the steps with histograms, every operand that convolutions and linear layers multiply,
-// made of what is stored: x, w and dy as a dump has them. Blocks lie as under precision.operands; a
-// scale of the tensor is of one micro-batch. All operands are rounded to nearest, none is
-// transformed.
+// In steps with histograms, counts every operand that convolutions and linear layers multiply, made
+// from the stored x, w and dy (those of a dump). Blocks are laid out as under precision.operands; a
+// per-tensor scale is that of one micro-batch. All operands are rounded to nearest; none gets a
+// Hadamard transform.
 class OperandWhatIf : public StepObserver {
  public:
-  // All must outlive it. Each process of the team counts its part of the batch, under a tensor
-  // scale of all where rules are joined; the rows are those of all.
+  // All must outlive it. Each process of the team counts its part of the batch, with a tensor scale
+  // common to all where rules are joined; the rows hold the totals of all processes.
   OperandWhatIf(const config::Config& config, const graph::Graph& graph, backend::Backend& backend,
                 Team& team = Team::OfOne());
   // Whether log.what_if has such formats.
@@ -37,8 +37,8 @@ class OperandWhatIf : public StepObserver {
   void EndMicroBatch(const MicroBatch&) override {}
   void End() override;
 
-  // For the last step that was due: by scenario, layer and operand. step and epoch are the caller's
-  // to fill in.
+  // The rows of the last step that was due, by scenario, layer and operand. The caller fills in
+  // step and epoch.
   const std::vector<telemetry::WhatIfBlockRow>& rows() const { return rows_; }
 
  private:
@@ -52,8 +52,8 @@ class OperandWhatIf : public StepObserver {
     bool has_dx = false;
     double scale = 1;  // S of its dy
   };
-  // Adds the operands that are made of `values` to the counts of a layer. `team`: whose rows lie
-  // along the batch.
+  // Adds the operands made from `values` to the counts of a layer. `team`: the processes whose rows
+  // are concatenated along the batch.
   void Count(std::size_t product, const std::vector<Operand>& operands,
              const std::function<OperandPlace(Operand)>& place_of, bool bf16,
              const std::vector<float>& values, float amax, Team& team);

@@ -1,5 +1,5 @@
-// The operands of a layer's products in the terms of core/blocks/operand_blocks.h: where they lie,
-// and for dumps their block scales.
+// Describes the operands of a layer's matmuls for core/blocks/operand_blocks.h: their memory layout
+// and, for dumps, their block scales.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -31,10 +31,10 @@ inline std::vector<float> AsPyTorch(const std::vector<float>& in, const Shape& s
   return out;
 }
 
-// Where the operands of a linear layer or convolution lie, as its tensors are observed, and the
-// largest magnitude that a scale of the tensor is made of.
+// The memory layout of the operands of a linear layer or convolution, as its tensors are observed,
+// and the largest magnitude from which a per-tensor scale is computed.
 
-// What of a layer its operands' places depend on.
+// The properties of a layer that determine the layout of its operands.
 struct OperandLayer {
   std::vector<std::int64_t> weight;  // dims of w
   std::int64_t groups = 1;
@@ -44,24 +44,24 @@ struct OperandLayer {
   OperandLayer(const graph::LayerRow& row, const graph::Parameter& w);
 
   OperandPlace PlaceOfWeight(Operand operand) const;
-  // x or dy of `rows` images or sequences of `shape`: of a linear layer in PyTorch's order, of a
-  // convolution as a backend has them.
+  // The layout of x or dy for `rows` images or sequences of `shape`: for a linear layer in
+  // PyTorch's order, for a convolution in the backend's.
   OperandPlace PlaceOfBatch(Operand operand, const Shape& shape, std::int64_t rows) const;
 };
 
-// The largest magnitude of a batch's values; of all processes where they decide together, each of
-// which calls it.
+// The largest magnitude of a batch's values; where the processes decide together it is that of all
+// of them, and every process has to call it.
 float AmaxOfBatch(const std::vector<float>& values, Team& team);
-// Those of the rows of an operand made of x or dy, as AmaxOfBatch: rows along the batch are shared
-// by the processes.
+// AmaxOfBatch for each row of an operand made from x or dy; rows along the batch are distributed
+// over the processes.
 std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
                                     Team& team);
 
-// The block scales of a layer's operands, for dumps: what the products of a pass had, computed from
+// The block scales of a layer's operands, for dumps: those that a pass used, computed again from
 // the stored tensors by the same rules.
 
-// Scales of one operand, as of ScalesOfOperand. For several processes those of all: lines of the
-// batch one process's after the other's, and where blocks run along the batch, blocks.
+// The scales of one operand, as in ScalesOfOperand. With several processes those of all are
+// concatenated in rank order: as lines, or as blocks where blocks run along the batch.
 struct DumpedScales {
   std::string operand;  // forward.x
   std::string format;
@@ -80,7 +80,7 @@ class DumpedOperands {
   // For a weight in PyTorch's order.
   std::vector<DumpedScales> OfWeight(const std::string& layer, const NumberFormat& stored,
                                      const std::vector<float>& values) const;
-  // For the tensor x or dy of a layer: `values` [rows, h, w, c] as they lie in memory, under S =
+  // For the tensor x or dy of a layer: `values` [rows, h, w, c] in memory order, carrying S =
   // `scale`. Every process of the team calls it.
   std::vector<DumpedScales> OfBatch(const graph::ObservedTensor& seen, const backend::Pass& pass,
                                     const std::vector<float>& values) const;

@@ -1,5 +1,5 @@
 // Probe steps: the tensors of a step compared with the same tensors computed in fp32 from the same
-// masters and batch. Tells what rounding really cost, also where values were lost further upstream.
+// masters and batch. Shows the real cost of rounding, including values lost further upstream.
 #pragma once
 #include <map>
 #include <memory>
@@ -32,8 +32,8 @@ class Probe : public StepObserver {
   void End() override;
 
   // The rows of the last step that was due: the tensors of log.statistics, in the order of the
-  // graph's roundings, gradients of all micro-batches together. step and epoch are the caller's to
-  // fill in.
+  // graph's roundings; gradients are those of all micro-batches together. The caller fills in step
+  // and epoch.
   const std::vector<telemetry::ProbeRow>& rows() const { return rows_; }
 
  private:
@@ -46,7 +46,7 @@ class Probe : public StepObserver {
     void Add(const Sums& more);
     void Fill(telemetry::ProbeRow& row) const;
   };
-  // A tensor of the run as it lay in memory.
+  // A copy of a tensor of the run, in memory order.
   struct Kept {
     std::vector<float> values;
     float scale = 1;

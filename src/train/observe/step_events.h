@@ -1,5 +1,5 @@
-// What happened in a step, as rows of events.csv and readable lines, each kind of which is said
-// once.
+// The events of a step, as rows of events.csv and as lines for people, in which repeated messages
+// are printed only once.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -16,12 +16,12 @@
 
 namespace ada::train {
 
-// Messages of the console that may come with every step: each is said once, then counted.
+// Console messages that could come with every step: each is printed once, then only counted.
 
-// A message is said as it comes, and opens a window of kFirstWindow steps. Those of the same kind
-// within the window are counted; at its end the last of them is said with the count, and a window
-// twice as long opens. A window without any closes: the next message is said as it comes.
-// Owned by StepEvents. Its windows are not kept in checkpoints: a resumed run tells the first
+// The first message of a kind is printed at once and opens a window of kFirstWindow steps. Further
+// messages of the kind are counted; at the window's end the last of them is printed with the count,
+// and a window twice as long opens. A window without messages closes: the next one is printed at
+// once. Owned by StepEvents. Windows are not kept in checkpoints: a resumed run prints the first
 // message of a kind again.
 class RepeatedNotes {
  public:
@@ -30,12 +30,12 @@ class RepeatedNotes {
   explicit RepeatedNotes(telemetry::Log& log) : log_(log) {}
 
   void Add(const std::string& kind, std::int64_t step, const std::string& message);
-  // Is called once a step, after its messages.
+  // To be called once a step, after the step's messages.
   void EndStep(std::int64_t step);
 
  private:
   struct Window {
-    std::int64_t begin = 0;  // the step of the message that was said
+    std::int64_t begin = 0;  // the step of the message that was printed
     std::int64_t length = 0;
     std::int64_t counted = 0;  // since then
     std::int64_t last_step = 0;
@@ -47,13 +47,13 @@ class RepeatedNotes {
   std::map<std::string, Window> windows_;
 };
 
-// What happened in a step, as rows of events.csv and readable lines of the log: overflow with its
-// first layer, changes of scale with their reasons, scales at their bounds, layers that lose more
-// than they should, losses that are no numbers, changes of the learning rate. An undisturbed run
-// and a resumed one write the same: what was before is read from the recorder alone.
+// The events of a step, as rows of events.csv and lines of the log: overflow with its first layer,
+// changes of scale with their reasons, scales at their bounds, layers that lose more than they
+// should, losses that are not finite, changes of the learning rate. A resumed run writes the same
+// as an uninterrupted one, because earlier steps are known from the recorder only.
 
-// The tensor that an event is about; layer empty: none. process: that has it, of several. outgrew:
-// as telemetry::FirstNotFinite has it.
+// The tensor that an event is about; layer empty: there is none. process: which of several has it.
+// outgrew: see telemetry::FirstNotFinite.
 struct EventTensor {
   std::string layer, tensor, value;
   std::string process = {};
@@ -74,21 +74,21 @@ class StepEvents {
   StepEvents(const config::Config& config, telemetry::Recorder& recorder, telemetry::Log& log)
       : config_(config), recorder_(recorder), log_(log), repeated_(log) {}
 
-  // Before the rows of the step are recorded (but NoGradient): these compare with what came before.
-  // loss_not_finite: the first of several such steps in a row, with the first tensor of it.
+  // Called before the rows of the step are recorded (except NoGradient): these compare with earlier
+  // steps. loss_not_finite: for the first of several such steps in a row, with its first tensor.
   void Loss(const StepResult& result, const EventTensor& first);
-  // no_targets: nothing of the batch counts in the loss, which is a mean over nothing.
+  // no_targets: no label of the batch counts in the loss, which is a mean over nothing.
   void Targets(const StepResult& result);
-  // lr_change: every change, but of schedules that move with each step only the first of an epoch.
+  // lr_change: every change, but only the first of an epoch if the schedule changes it each step.
   void LearningRate(const StepResult& result);
-  // underflow_alert: a tensor passes log.alert_underflow_pct from below. Returns whether it does.
+  // underflow_alert: a tensor rises above log.alert_underflow_pct. Returns whether it does.
   bool Underflow(const StepResult& result, const CountedTensor& tensor, const TensorStats& stats);
   // gradient_noise: the norm of a gradient falls below sqrt(3) times that of its errors, which
   // `of_errors` names ("that of its rounding's errors in nvfp4"). Before the row is recorded.
   void Noise(const StepResult& result, const std::string& layer, const std::string& tensor,
              double norm_over_noise, const std::string& of_errors);
-  // no_gradient: a layer of which dx or dw has no value left; `before`: those that had none in the
-  // logged step before. Called when the rows of the step are recorded.
+  // no_gradient: a layer's dx or dw has become all zero; `before`: the layers where this was so in
+  // the previous logged step. To be called when the rows of the step have been recorded.
   void NoGradient(const StepResult& result,
                   const std::vector<telemetry::LayerWithoutGradient>& before);
   // ceiling: a layer's alpha or scale is cut by an upper bound for the first time in the run, or a
@@ -101,7 +101,7 @@ class StepEvents {
   void Branch(const StepResult& result, const graph::ScalePoint& point);
   // scale_change, with floor or ceiling where it ends at a bound; policy_end.
   void Policy(const StepResult& result, const scaling::ScaleUpdate& update);
-  // Is called after all events of a step.
+  // To be called after all events of a step.
   void EndStep(const StepResult& result);
 
  private:
@@ -113,8 +113,8 @@ class StepEvents {
   const config::Config& config_;
   telemetry::Recorder& recorder_;
   telemetry::Log& log_;
-  RepeatedNotes repeated_;    // what Overflow and Branch tell
-  bool scale_moved_ = false;  // in the step before
+  RepeatedNotes repeated_;    // messages of Overflow and Branch
+  bool scale_moved_ = false;  // in the previous step
 };
 
 }  // namespace ada::train

@@ -1,5 +1,5 @@
-// What became of values that the updates of a step made (masters, the optimizer's state, changes of
-// weights), as rows of underflow.csv.
+// What rounding did to the values that a step's updates produced (masters, optimizer state, changes
+// of weights), as rows of underflow.csv.
 #pragma once
 #include <deque>
 #include <map>
@@ -27,13 +27,13 @@ struct UpdateRow {
   TensorStats stats;
 };
 
-// A row for all of a layer, and one for each part where it has several. kept: of each parameter
-// that is trained, or nothing.
+// One row for the whole of a layer, then one for each part if it has several. kept: by trained
+// parameter, or empty.
 std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Graph& graph,
                                   const std::vector<optim::KeptStats>& kept);
 
-// Writes down a step: rows of steps.csv, scales.csv, underflow.csv, histograms.csv, what_if.csv and
-// probes.csv from what is known of the attempt. Reads the graph, changes nothing.
+// Logs a step: rows of steps.csv, scales.csv, underflow.csv, histograms.csv, what_if.csv and
+// probes.csv, from what is known of the attempt. Reads the graph and changes nothing.
 
 // One for each session (or fork), called by the trainer after every attempt. In processes that do
 // not write, Write returns at once.
@@ -76,8 +76,8 @@ class StepLog {
   const OperandWhatIf* operands_;
   const LogSchedule schedule_;
   const Team& team_;
-  std::deque<what_if::Scenario> scenarios_;  // one a log.what_if entry of no blocks
-  StepNews news_;                            // of the present step
+  std::deque<what_if::Scenario> scenarios_;  // one for each log.what_if entry without blocks
+  StepNews news_;                            // of the current step
 };
 
 }  // namespace ada::train

@@ -1,4 +1,4 @@
-// Which steps are looked at closely, and the observers of single steps.
+// Decides which steps are logged and how closely, and defines observers of single steps.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -45,7 +45,7 @@ struct MicroBatch {
   backend::Pass pass;
 };
 
-// The tensors that a step's events name; layer empty: there was no such event, or it names none.
+// The tensors that the events of a step name; layer empty: no such event, or it names none.
 struct StepNews {
   bool skip = false, alert = false;
   std::string skip_layer, alert_layer;
@@ -57,14 +57,14 @@ struct StepNews {
 class StepObserver : public graph::TensorObserver {
  public:
   virtual bool Due(std::int64_t step) const = 0;
-  // Before the first micro-batch; weights are those of the step. Only where the step is due, as all
-  // below.
+  // Called before the first micro-batch, with the weights of the step in place. This function and
+  // those below are called only in steps that are due.
   virtual void Begin(std::int64_t step, const backend::Pass& pass) = 0;
   // After both passes of a micro-batch.
   virtual void EndMicroBatch(const MicroBatch& batch) = 0;
   // After the last one: weight gradients are complete, neither clipped nor applied.
   virtual void End() = 0;
-  // After the step has been written down, what it is remembered for.
+  // Called after the step was logged, with its events.
   virtual void Conclude(const StepNews&) {}
 };
 
@@ -74,7 +74,7 @@ class StepObservers : private graph::TensorObserver {
  public:
   explicit StepObservers(std::vector<StepObserver*> all) : all_(std::move(all)) {}
 
-  // Comes first of all calls of a step.
+  // To be called before all others in a step.
   void Choose(std::int64_t step) {
     due_.clear();
     for (StepObserver* observer : all_)
@@ -83,7 +83,7 @@ class StepObservers : private graph::TensorObserver {
   void Begin(std::int64_t step, const backend::Pass& pass) {
     for (StepObserver* observer : due_) observer->Begin(step, pass);
   }
-  // For the passes of the present step; null: no observer is due.
+  // The observer to be used in the passes of the current step; null: none is due.
   graph::TensorObserver* active() { return due_.empty() ? nullptr : this; }
   void EndMicroBatch(const MicroBatch& batch) {
     for (StepObserver* observer : due_) observer->EndMicroBatch(batch);

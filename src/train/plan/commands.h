@@ -1,5 +1,5 @@
-// What is told before a run: what it would do, see and learn by, whether its files are whole, and
-// which keys of its configuration do nothing.
+// Reports before a run: what it would do, its first batch, its learning rates, whether its files
+// are intact, and which keys of its configuration have no effect.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -28,7 +28,7 @@ void Preview(const config::Config& config, const std::string& path, std::ostream
 void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
                 std::ostream& out);
 
-// `datasets --check`, and what --dry-run looks at: all files of a run's data set.
+// `datasets --check`, which --dry-run also uses: checks all files of a run's data set.
 
 // Returned by CheckFiles to the datasets command and to the dry run, which print it.
 struct CheckedFiles {
@@ -50,7 +50,7 @@ CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progres
 // "split train: FILE: what is wrong".
 std::string FaultText(const data::FileFault& fault);
 
-// What the configuration says to no effect: likely slips of the pen.
+// Keys of the configuration without any effect, which are probably mistakes.
 
 // One line of warning for each glob on layers (precision.layers, scaling.layers, those of
 // log.what_if, log.dump) and on parameters (optimizer.no_decay) that matches none, and for each

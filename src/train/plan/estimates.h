@@ -1,4 +1,4 @@
-// What a run takes, told before it begins: memory, and the time of a step.
+// What a run needs, estimated before it begins: memory, and the time of a step.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace ada::train {
 
-// What a run takes of memory, part by part, and whether there is so much: asked before any of it is
-// used, because a machine that runs out of memory ends a program without a word.
+// How much memory a run needs, part by part, and whether there is so much: checked before any of it
+// is used, because a program is killed without a message when the machine runs out of memory.
 
 // All fields are bytes. Filled step by step: by the data, by the shapes of the network, and with
 // exact numbers when the graph is made.
@@ -42,10 +42,10 @@ std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& g
 // What the copy of a checkpoint takes before it is written.
 std::uint64_t CheckpointBytes(const config::Config& config, const graph::Graph& graph);
 
-// Throws DeviceError naming the limit and the largest tensors where the need is more than `times`
-// what the host can have.
+// Throws DeviceError, naming the limit and the largest tensors, if the need is more than `times`
+// what the host can provide.
 void RefuseMemory(const MemoryNeed& need, const graph::GraphSpec& graph, double times = 1);
-// A warning where it may be too much; else "".
+// Returns a warning if the need may be too large, otherwise "".
 std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph);
 
 // "32.5 GiB (network and optimizer 30.1 GiB, images ...".
