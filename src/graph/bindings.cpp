@@ -23,8 +23,8 @@ Tensor Bindings::View(int value, int buffer, const TensorStorage& stored_as) con
 
 Tensor Bindings::Unstored(int value) const { return Describe(value, storage->values[value]); }
 
-// An ADA_CHECK fails for a value inside a chain, which no buffer holds: what reads it takes
-// Unstored and makes it anew.
+// An ADA_CHECK fails for a value inside a chain, which is in no buffer: layers that read it use
+// Unstored and recompute it.
 Tensor Bindings::Value(int value) const {
   if (value == 0 && tokens) return tokens;
   const int buffer = plan->value_buffers[value];
@@ -32,9 +32,9 @@ Tensor Bindings::Value(int value) const {
   return View(value, buffer, storage->values[value]);
 }
 
-// The tensor has the shape of the value, but of part of its channels where attention gives a
+// The tensor has the shape of the value, but only part of its channels where attention computes a
 // gradient of queries, keys or values that come from one layer. Statistics and style are named
-// after the writer: "loss" for what has no node.
+// after the writer: "loss" if that is not a node.
 backend::Gradient Bindings::Grad(int index) const {
   if (index < 0) return {};
   const GradientPlan& gradient = plan->gradients[index];
@@ -58,7 +58,7 @@ backend::RoundingStyle Bindings::ValueStyle(int value) const {
   return styles->Of(value == 0 ? "input" : NameOf(value - 1), "y", storage->values[value]);
 }
 
-// Layers that only move values hand the scale of their first input on, so the search goes back to
+// Layers that only move values pass on the scale of their first input, so the search goes back to
 // the layer that rounded.
 const scaling::TensorScaler* Bindings::PerTensorScale(int value) const {
   while (value > 0 && !network->nodes[value - 1].rounds_output())

@@ -1,4 +1,4 @@
-// What the numbers of a plan stand for: tensors, gradients, statistics, parameters.
+// Maps the numbers used in a plan to tensors, gradients, statistics and parameters.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace ada::graph {
 
-// What is pointed to is the graph's. Where memory is shared with the host, specs get the backend's
-// address and lists the host's.
+// The graph owns what is pointed to. Where memory is shared with the host, specs get the backend's
+// address and the lists get the host's.
 struct Bindings {
   const Network* network = nullptr;
   const Plan* plan = nullptr;
@@ -25,31 +25,31 @@ struct Bindings {
   SharedArray<float> scales;         // by scale
   std::vector<Parameter>* parameters = nullptr;
   std::vector<std::vector<int>> parameters_of;           // by node (NetworkParameters::of)
-  Tensor tokens;                                         // the input where it is tokens
+  Tensor tokens;                                         // the network's input if it is tokens
   std::vector<backend::ChannelMoments> channel_moments;  // by node: of a convolution's y
   std::vector<backend::RecomputedNorm>
       recomputed;                             // by node: memory that batch norm and consumer share
-  std::vector<std::uint16_t*> positions;      // by node: of a pool that an unpooling asks
+  std::vector<std::uint16_t*> positions;      // by node: of a pool, where an unpooling reads them
   SharedArray<LayerStats> stats;              // 0: input and loss, i + 1: node i
   SharedArray<scaling::LayerScaler> scalers;  // by node, then by decision within nodes
-  std::vector<int> first_decision;            // by node: the scaler of its first; -1: it has none
+  std::vector<int> first_decision;            // by node: index of its first decision, or -1
   SharedArray<scaling::ScaleDecision> decisions;  // by branch
   SharedArray<TensorMoments> moments;             // by gradient
 
-  // The tensors of a value and of a gradient of the plan, as specs take them: backend memory, and
-  // the shape of the largest batch.
+  // The tensors of a value and of a gradient of the plan, in the form that specs need: in backend
+  // memory, with the shape of the largest batch.
   Tensor Value(int value) const;
   Tensor Unstored(int value) const;            // without data
   backend::Gradient Grad(int gradient) const;  // empty for -1
   // At the host's address.
   const float* ScaleOf(int gradient) const { return scales.host + plan->gradients[gradient].scale; }
-  // The style of a value that is rounded, by the layer that makes it (0: the network's input).
+  // The rounding style of a value, for the layer that makes it (0: the network's input).
   backend::RoundingStyle ValueStyle(int value) const;
-  // The per-tensor scale that a value carries, from whoever rounded it; null: none.
+  // The per-tensor scale that a value carries from the layer that rounded it; null: none.
   const scaling::TensorScaler* PerTensorScale(int value) const;
-  TensorStats* ValueStats(int value) const;  // null in a graph that does not train
-  // `index` counts the rows of the kind's parameters: 0 is the weight, of another node where it is
-  // tied.
+  TensorStats* ValueStats(int value) const;  // null in a graph for evaluation only
+  // `index` is the parameter's index in the row of the layer's kind: 0 is the weight, which is
+  // another node's where it is tied.
   const Parameter& ParameterOf(int node, std::size_t index) const {
     return (*parameters)[static_cast<std::size_t>(parameters_of[node][index])];
   }

@@ -8,11 +8,11 @@
 namespace ada::graph {
 namespace {
 
-// `dx_format` is what the layer's dx is rounded to, `dy_format` what it reads.
+// `dx_format` is the format that the layer's dx is rounded to, `dy_format` that of the dy it reads.
 ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
                          const NumberFormat& dy_format) {
   const Fans fans = node.kind->fans ? node.kind->fans(node.config) : Fans{};
-  // What has parameters multiplies its gradient by them.
+  // A layer with parameters multiplies its gradient by them.
   return {node.config.name, fans.reference,          fans.exact,
           dx_format,        node.kind->is_trained(), dy_format};
 }
@@ -45,12 +45,12 @@ std::unique_ptr<Graph> Builder::Build() {
   AskRules();
   AddChannelMoments();
   AddPositions();
-  // Each round that fails adds to `limits_`, so that the loop ends.
+  // Each round that fails adds to `limits_`, so that the loop must end.
   while (!MakeOps()) {
   }
   FillLists();
   graph_->owned_scales_ = styles_.TakeOwned();
-  // Objects were made on the host; ops read them from here on.
+  // Objects were initialized on the host; this makes them visible to ops.
   for (SharedArena* arena : {&graph_->results_, &graph_->bins_, &graph_->branches_,
                              &graph_->tensor_scales_, &graph_->layer_scalers_})
     arena->Send();
@@ -81,7 +81,7 @@ void Builder::Bind() {
   bindings_.scalers = graph_->scalers_;
 }
 
-// Outside of the plan, as images are: filled before the pass begins.
+// Like images, tokens are outside of the memory plan: they are filled in before the pass begins.
 void Builder::BindTokens() {
   Tensor& tokens = graph_->tokens_;
   tokens.shape = spec_.input;
@@ -89,7 +89,7 @@ void Builder::BindTokens() {
   bindings_.tokens = tokens;
 }
 
-// What logs and the table of --dry-run say of each layer.
+// What the logs and the table of --dry-run show of each layer.
 void Builder::AddLayerRows() {
   graph_->last_norms_ = LastNorms(network_);
   graph_->input_format_ = storage_.values[0].format;
@@ -120,7 +120,7 @@ void Builder::AskRules() {
   AskRulesWithin(needs);
 }
 
-// The rules of gradients within layers. The authors' program knows none of them: they follow ours.
+// Asks for the rules of gradients within layers, which the authors' program does not have.
 void Builder::AskRulesWithin(const std::vector<bool>& needs) {
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
     const Node& node = network_.nodes[i];
@@ -161,7 +161,7 @@ void Builder::AddChannelMoments() {
   }
 }
 
-// Where maxima lay is kept from a pool's forward pass to the end of the backward pass.
+// The positions of maxima are kept from a pool's forward pass to the end of the backward pass.
 void Builder::AddPositions() {
   bindings_.positions.resize(network_.nodes.size());
   for (const Node& node : network_.nodes) {
@@ -172,8 +172,8 @@ void Builder::AddPositions() {
   }
 }
 
-// A plan is made anew each time, with its buffers, scales, moments and decisions. What the arenas
-// gave to a plan that was given up stays unused in them.
+// Each round makes a new plan with its buffers, scales, moments and decisions. What the arenas
+// allocated for a plan that was given up stays unused.
 bool Builder::MakeOps() {
   PlanSpec plan_spec;
   plan_spec.images = spec_.input.n;
@@ -194,7 +194,7 @@ bool Builder::MakeOps() {
   return true;
 }
 
-// The backend owns memory until it dies, so that a block is only replaced by a larger one.
+// The backend never frees memory, so a block is replaced only when a larger one is needed.
 void Builder::Allocate() {
   const MemoryPlan memory = PlanMemory(plan_.buffers);
   if (memory.total > block_bytes_) {
@@ -211,11 +211,11 @@ void Builder::Allocate() {
 }
 
 // Mean, inverse deviation and factor by channel; in training also the two sums by reduction block
-// and channel that the consumer's backward pass takes for the batch norm.
+// and channel that the consumer's backward pass computes for the batch norm.
 void Builder::AllocateRecomputed(const OpPlan& batch_norm) {
   bindings_.recomputed.resize(network_.nodes.size());
   backend::RecomputedNorm& norm = bindings_.recomputed[batch_norm.node];
-  if (norm.mean != nullptr) return;  // of a plan before this one
+  if (norm.mean != nullptr) return;  // allocated for an earlier plan
   Shape shape = network_.nodes[batch_norm.node].output;
   shape.n = spec_.input.n;
   const std::int64_t images = backend_.BlockImages(shape);
@@ -227,8 +227,8 @@ void Builder::AllocateRecomputed(const OpPlan& batch_norm) {
   if (spec_.training) norm.sum_dy = memory + 3 * shape.c, norm.sum_dy_xhat = norm.sum_dy + sums;
 }
 
-// After the first op that is declined only those are asked for that may be declined too: all of
-// them are found in one round, and ops that nobody declines are not made for nothing.
+// Once an op has been declined, only ops that may be declined too are asked for, so that one round
+// finds all of them, and no ops are made that would be thrown away.
 bool Builder::MakeForward(OpMaker& maker) {
   graph_->ops_.clear();
   graph_->forward_.clear();
@@ -245,14 +245,14 @@ bool Builder::MakeForward(OpMaker& maker) {
   return complete;
 }
 
-// Whether it need not be asked for in a plan that is given up: nothing of it is fused, or the batch
-// norm that it reads was declined.
+// Whether it need not be asked for in a plan that is given up: it fuses nothing, or the batch norm
+// that it reads was declined.
 bool Builder::IsSettled(const OpPlan& op) const {
   if (op.recomputed >= 0) return limits_.stored.count(op.recomputed) > 0;
   return op.consumer < 0 && op.last() == op.node;
 }
 
-// A chain is asked for once more without its consumer.
+// The chain will be asked for again without its consumer.
 void Builder::Decline(const OpPlan& op) {
   if (op.consumer >= 0 || op.recomputed >= 0) {
     limits_.stored.insert(op.consumer >= 0 ? op.node : op.recomputed);
@@ -262,8 +262,8 @@ void Builder::Decline(const OpPlan& op) {
   limits_.unchained.insert(op.node);
 }
 
-// A step of the backward pass is a forward op once more, or a sum of branches, which is an op that
-// has no forward pass.
+// A step of the backward pass is a forward op, called again for its backward pass, or a sum of
+// branches, which is an op without a forward pass.
 void Builder::MakeBackward(OpMaker& maker) {
   graph_->backward_.clear();
   graph_->completes_.clear();
@@ -279,7 +279,7 @@ void Builder::MakeBackward(OpMaker& maker) {
   }
 }
 
-// The parameters of a node that are trained, and its own.
+// The trained parameters that belong to a node itself.
 std::vector<int> Builder::GradientsOf(int node) const {
   std::vector<int> trained;
   const std::vector<int>& all = bindings_.parameters_of[node];
@@ -298,8 +298,8 @@ void Builder::MakeEnds(OpMaker& maker) {
   graph_->input_ = maker.MakeInput(images);
 }
 
-// An evaluation graph has per-tensor scales and observers, but neither roundings nor decisions that
-// are logged.
+// An evaluation graph has per-tensor scales and observers, but no roundings or decisions to be
+// logged.
 void Builder::FillLists() {
   std::vector<RoundingPoint> roundings = ListRoundings(bindings_);
   graph_->scaled_tensors_ = ListScaledTensors(bindings_, roundings);

@@ -1,5 +1,5 @@
-// From a configuration to a graph: who builds it, makes its ops, and lists what it rounds, decides
-// and shows.
+// From a configuration to a graph: the builder, which makes the ops, and the lists of what a graph
+// rounds, decides and lets observers see.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,16 +10,16 @@
 
 namespace ada::graph {
 
-// From a planned op to a backend's op: gathers tensors, gradients, statistics and parameters, of
+// From a planned op to a backend's op: collects tensors, gradients, statistics and parameters, from
 // which the layer's kind makes the spec. Decides nothing about order or memory.
 
 // The builder makes one for each plan that it tries. It only looks things up in `bindings`, which
-// must outlive it; ops keep backend addresses alone.
+// must outlive it; the ops it makes keep backend addresses only.
 class OpMaker {
  public:
   OpMaker(const Bindings& bindings, backend::Backend& backend) : b_(bindings), backend_(backend) {}
 
-  // Null: the backend declines this chain, or to be the consumer of one.
+  // Returns null if the backend declines this chain of layers, or this op as a chain's consumer.
   std::unique_ptr<backend::Op> Make(const OpPlan& op);
   std::unique_ptr<backend::Op> MakeBranchSum(int branch, const GraphSpec& graph);
   // The loss of the task.
@@ -28,45 +28,45 @@ class OpMaker {
 
  private:
   const Node& node(const OpPlan& op) const { return b_.network->nodes[op.node]; }
-  // Gathers the parts; the Add... functions fill those that only some kinds have.
+  // Collects the parts; the functions Add... fill in those that only some kinds have.
   OpParts PartsOf(const OpPlan& op) const;
   void AddWeight(const OpPlan& op, OpParts& parts) const;
   void AddChain(const OpPlan& op, OpParts& parts) const;
-  // Without data where the op computes this input anew (OpPlan::recomputed).
+  // Has no data where the op recomputes this input (OpPlan::recomputed).
   Tensor Input(const OpPlan& op, int index) const;
   RoundedTo RoundedValue(int value) const;
   void AddAttention(const OpPlan& op, OpParts& parts) const;
   RoundedTo RoundedOf(int node, const char* tensor, const TensorStorage& storage,
                       TensorStats LayerStats::*stats) const;
-  // The recomputed norm of a batch norm whose chain ends in value `z`, for both its op and the
-  // consumer's.
+  // The recomputed norm of a batch norm whose chain ends in value `z`; the batch norm's op and the
+  // consumer's op share it.
   backend::RecomputedNorm Recomputed(int batch_norm, int z) const;
 
   const Bindings& b_;
   backend::Backend& backend_;
 };
 
-// The lists of what a graph rounds, decides and shows (graph/log_points.h), in the order of the
-// unfused execution whatever is fused. To be made when all ops are.
+// The lists of what a graph rounds, decides and shows (graph/log_points.h), in the order of an
+// unfused execution even where layers are fused. To be made after all ops.
 
-// All roundings, the network's input first (unless it is tokens); without training the forward
-// pass.
+// All roundings, starting with the network's input (unless it is tokens); those of the forward pass
+// only in a graph that does not train.
 std::vector<RoundingPoint> ListRoundings(const Bindings& bindings);
 std::vector<ScalePoint> ListScales(const Bindings& bindings);
 // Those of `roundings` that have a per-tensor scale, in the same order.
 std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
                                             const std::vector<RoundingPoint>& roundings);
 
-// Which tensors an observer is shown, and when: after which call they lie in memory. Graphs that do
-// not train have no `backward`.
+// Which tensors are shown to an observer, and after which call, that is, when they are in memory.
+// For graphs that do not train, `backward` is empty.
 ObservationPlan ListObserved(const Bindings& bindings);
 
 // Builds a Graph: checks the network, makes parameters, asks for each layer's rule, plans,
 // allocates and lets the backend make the ops. Only Graph::Build uses it.
 
-// One builder makes one graph. The backend may decline a fusion only when it is asked for the op,
-// so ops are made in a loop: plan, allocate, ask, and where something was declined begin anew with
-// a plan without it (`limits_`). What does not depend on the plan (parameters, rules, sums by
+// One builder makes one graph. A backend can decline a fusion only when it is asked to make the op,
+// so ops are made in a loop: plan, allocate, ask, and if something was declined start again with a
+// plan without it (`limits_`). What does not depend on the plan (parameters, rules, sums by
 // channel, positions) is made once, before the loop.
 class Builder {
  public:
@@ -78,16 +78,16 @@ class Builder {
   void Bind();
   void BindTokens();
   void AddLayerRows();
-  // Rules come before the plan: it has to know which decisions read moments.
+  // Asked before planning, because the plan has to know which decisions read moments.
   void AskRules();
   void AskRulesWithin(const std::vector<bool>& needs);
   void AddChannelMoments();
   void AddPositions();
-  bool MakeOps();  // false: a fusion was declined; plan anew without it
+  bool MakeOps();  // false: a fusion was declined, so plan again without it
   void Allocate();
   void AllocateRecomputed(const OpPlan& batch_norm);
-  bool MakeForward(OpMaker& maker);  // false as above
-  // What a declined fusion asks of the next plan.
+  bool MakeForward(OpMaker& maker);  // false: as above
+  // Changes `limits_` so that the next plan avoids a declined fusion.
   bool IsSettled(const OpPlan& op) const;
   void Decline(const OpPlan& op);
   void MakeBackward(OpMaker& maker);
@@ -104,9 +104,9 @@ class Builder {
   RoundingStyles styles_;
   Plan plan_;
   Bindings bindings_;
-  // Bytes of bindings_.block; a later plan that needs no more takes the same block.
+  // Size of bindings_.block; a later plan that needs no more memory reuses the block.
   std::size_t block_bytes_ = 0;
-  FusionLimits limits_;                    // what the backend does not take
+  FusionLimits limits_;                    // fusions that the backend has declined
   std::vector<scaling::LayerRule> rules_;  // by node, then by decision within nodes
 };
 

@@ -8,7 +8,7 @@
 namespace ada::graph {
 namespace {
 
-// In addition to what each node has: one block is one copy where the host fetches it.
+// Sizes beyond what each node needs: one block is one copy when the host fetches it.
 constexpr std::size_t kResultsBlock = 64 << 10, kBinsBlock = 256 << 10, kScalesBlock = 4 << 10;
 
 std::uint64_t NextNumber() {
@@ -44,8 +44,8 @@ void Graph::SetTokens(const std::int32_t* tokens, const backend::Targets& target
   loss_->SetTargets(targets, rows);
 }
 
-// The variant tells graphs and their passes apart, so that a backend that replays what it launched
-// never takes one for another.
+// The variant distinguishes graphs and their passes, so that a backend that replays recorded work
+// never confuses them.
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body,
                 std::uint64_t kind) {
   constexpr std::uint64_t kBits = 8;
@@ -59,8 +59,8 @@ void Graph::Together(std::uint64_t kind, const backend::Pass& pass,
   Run(Part::kTogether, pass, body, kind);
 }
 
-// An observer looks at tensors between the ops, which a replay would not stop for: then the calls
-// go to the ops directly.
+// An observer looks at tensors between the ops, where a replay would not stop: in that case the ops
+// are called directly.
 void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
   const auto body = [&] {
     if (input_) input_->Forward(pass);
@@ -73,8 +73,8 @@ void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
   observer ? body() : Run(Part::kForward, pass, body);
 }
 
-// A taker that sums in the pass is part of what may be replayed; one that sums on the host is
-// called between ops and rules a replay out.
+// If the taker sums in the pass, its calls can be replayed with the ops; if it sums on the host, it
+// is called between ops and no replay is possible.
 void Graph::Backward(const backend::Pass& pass, TensorObserver* observer, GradientTaker* taker) {
   const bool sums = taker && taker->sums_in_pass();
   const auto body = [&] {
@@ -93,7 +93,7 @@ void Graph::Backward(const backend::Pass& pass, TensorObserver* observer, Gradie
                                : Run(sums ? Part::kBackwardAndSums : Part::kBackward, pass, body);
 }
 
-// The order is fixed by the plan, and equal in all processes: sums rely on it.
+// The order is fixed by the plan and equal in all processes, which the sums depend on.
 std::vector<int> Graph::GradientOrder() const {
   std::vector<int> order;
   for (const std::vector<int>& step : completes_)
@@ -109,7 +109,7 @@ void Graph::RefreshWeights(const backend::Pass& pass) {
   Run(Part::kRefresh, pass, [&] { backend_.RefreshWeights(forward_, pass); });
 }
 
-// An observer looks at scales as well.
+// Observers read scales too, so these are fetched.
 void Graph::Observe(const std::vector<ObservedTensor>& tensors, const backend::Pass& pass,
                     TensorObserver& observer) {
   if (tensors.empty()) return;

@@ -1,5 +1,5 @@
-// Counts of a batch that several processes share: sums and extremes, taken in the order of
-// processes.
+// Joins the counts of a batch that several processes share: sums and extremes, accumulated in the
+// order of the processes.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -12,12 +12,12 @@
 namespace ada::graph {
 namespace {
 
-// What a process says of one rounding where all is counted.
+// The statistics of one rounding in one process, in a pass that counts everything.
 struct FullPart {
   TensorStats stats;
   float scale = 1;
 };
-// The same where only the largest magnitude is.
+// The same in a pass that records only the largest magnitude.
 struct ShortPart {
   float max_abs = 0, scale = 1;
   std::int64_t numel = 0;
@@ -28,8 +28,8 @@ bool IsOfBatch(const RoundingPoint& point) { return !IsOfWholeBatch(point.tensor
 
 float ScaleOf(const RoundingPoint& point) { return point.scale != nullptr ? *point.scale : 1; }
 
-// As if values had carried `factor` more. A magnitude that leaves the format stays as it was.
-// Processes may have decided for different scales; sums of magnitudes make sense at one alone.
+// Converts statistics as if the values had carried `factor` more; a magnitude that left the format
+// stays as it was. Processes may have decided for different scales, but sums need a common one.
 TensorStats Rescaled(TensorStats stats, double factor, const NumberFormat& format) {
   if (factor == 1 || !std::isfinite(factor)) return stats;
   const auto times = [factor](float x) {
@@ -46,7 +46,7 @@ bool IsLarger(float one, float other) {
          std::bit_cast<std::uint32_t>(other);  // NaN the largest
 }
 
-// The two kinds of parts by overloads, so that JoinStats below is written once.
+// Overloads for the two kinds of parts, so that JoinStats below is written only once.
 TensorStats StatsOfPart(const FullPart& part) { return part.stats; }
 TensorStats StatsOfPart(const ShortPart& part) {
   TensorStats stats;
@@ -58,10 +58,10 @@ void Fill(const RoundingPoint& point, ShortPart& part) {
   part = {point.stats->max_abs, ScaleOf(point), point.stats->numel};
 }
 
-// Every process gathers the parts of all, and adds them in the order of ranks: all get the same
-// sums, to the last bit. All of them must list the same points in the same order, which they do as
-// their graphs come from one configuration. `largest_at` becomes the rank with the largest
-// magnitude, the first one where several have it.
+// Every process gathers the parts of all and adds them in rank order, so that all get bitwise equal
+// sums. All processes must list the same points in the same order, which they do because their
+// graphs come from one configuration. `largest_at` becomes the rank with the largest magnitude, the
+// lowest rank if several have it.
 template <class Part>
 void JoinStats(parallel::Communicator& communicator, std::vector<RoundingPoint>& points) {
   std::vector<Part> mine;
@@ -81,13 +81,13 @@ void JoinStats(parallel::Communicator& communicator, std::vector<RoundingPoint>&
       total = rank == 0 ? stats : CombinedStats(total, stats);
       total.full = full;
     }
-    // Lists show what is the graph's own.
+    // The lists point to memory that this graph owns, so it may be written.
     const_cast<TensorStats&>(*point.stats) = total;
     ++at;
   }
 }
 
-// Sums of what points count besides their statistics, where they have it.
+// Adds up what points count besides their statistics, where they do.
 template <class Counts>
 void JoinSums(parallel::Communicator& communicator, const std::vector<RoundingPoint>& points,
               const Counts* RoundingPoint::*counts) {
@@ -108,15 +108,15 @@ void JoinSums(parallel::Communicator& communicator, const std::vector<RoundingPo
 }  // namespace
 
 void Graph::ForgetGradientCounts() {
-  results_.Fetch();  // all of it is sent back
+  results_.Fetch();  // because all of it is sent back
   backend_.Synchronize();
   for (const RoundingPoint& point : roundings_)
     if (point.tensor == "dw") const_cast<TensorStats&>(*point.stats) = TensorStats();
   results_.Send();
 }
 
-// Short parts make small messages in steps that count nothing but largest magnitudes, which
-// policies and per-tensor scales need in each step.
+// Short parts keep messages small in steps that record only largest magnitudes, which policies and
+// per-tensor scales need in every step.
 void Graph::Join(parallel::Communicator& communicator, const backend::Pass& pass) {
   if (!pass.part) return;
   if (pass.count)

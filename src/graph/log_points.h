@@ -1,6 +1,6 @@
-// What a graph offers to those who log it: the roundings that are counted, the decisions about
-// scales, the tensors that can be observed. Pointers to stats, scales, scalers, decisions and bins
-// are the host's (but for backend_stats): what ops wrote is there after Graph::Collect.
+// What a graph offers for logging: the roundings that are counted, the decisions about scales, the
+// tensors that can be observed. Pointers to stats, scales, scalers, decisions and bins are to host
+// memory (except backend_stats), which is up to date after Graph::Collect.
 #pragma once
 #include <array>
 #include <optional>
@@ -15,9 +15,9 @@
 
 namespace ada::graph {
 
-// A scale of a tensor's own (delayed scaling), and what it is made of.
-// `history` is the host's alone: the trainer feeds it with largest magnitudes, and it says the
-// scale of the next step. The scaler is what ops read.
+// The per-tensor scale of a tensor (delayed scaling), and the history that it is computed from.
+// Only the host uses `history`: the trainer adds largest magnitudes to it, and it gives the scale
+// of the next step. Ops read the scaler.
 struct TensorScale {
   SharedArray<scaling::TensorScaler> per_tensor_scale;
   scaling::TensorScaleHistory history;
@@ -31,37 +31,37 @@ struct RoundingPoint {
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
   const float* scale;
-  // The tensor's scale (delayed or current), which its values carry in addition to `scale`; null:
-  // none.
+  // The per-tensor scale (delayed or current), which the values carry in addition to `scale`; null:
+  // there is none.
   scaling::TensorScaler* per_tensor_scale = nullptr;
   const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
   // The block-scaled format of an operand, whose elements have `format`; null: it is plain.
   std::optional<BlockFormat> block = {};
   const BlockCounts* blocks = nullptr;
   AnyFormat named_format() const { return block ? AnyFormat(*block) : AnyFormat(format); }
-  // With several processes that share the batch, the one that holds the largest magnitude
-  // (Graph::Join of the last pass); a weight is everyone's: -1.
+  // Where several processes share the batch, the one with the largest magnitude (Graph::Join of the
+  // last pass); -1 for a weight, which all of them have.
   int largest_at = -1;
-  // The factor that its values carry.
+  // The factor by which its values are multiplied.
   double carried() const {
     return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *
            (per_tensor_scale != nullptr ? static_cast<double>(per_tensor_scale->scale) : 1.0);
   }
 };
 
-// A tensor of one layer as it lies in memory when it has been written.
+// A tensor of one layer in memory, when it has been written.
 struct ObservedTensor {
   std::string layer;
   std::string tensor;  // x y dy dx dx2 dq dk dv
   Tensor value;
   const float* scale = nullptr;  // S that it carries; null: none
-  // Its values come from a rounding that is counted under these names (else it is another layer's
-  // tensor, or exact).
+  // Whether its values come from a rounding that is counted under these names (otherwise it is
+  // another layer's tensor, or exact).
   bool rounded = false;
 };
-// What is shown after each forward op, and (first: after the loss) after each step of the backward
-// pass.
-// Both are by call: forward[i] belongs to the i-th op, backward[i + 1] to the i-th step.
+// The tensors to show after each forward op, and after the loss and each step of the backward pass.
+// Indexed by call: forward[i] belongs to the i-th op, backward[0] to the loss, and backward[i + 1]
+// to the i-th step.
 struct ObservationPlan {
   std::vector<std::vector<ObservedTensor>> forward, backward;
 };
@@ -72,8 +72,8 @@ class TensorObserver {
   virtual void Observe(const ObservedTensor& seen, const backend::Pass& pass) = 0;
 };
 
-// A decision that is logged: one row of scales.csv, in the order of the backward pass. layer of a
-// branch point: the one whose output the branches share; of a gradient of attention: LAYER.ds.
+// A decision that is logged: one row of scales.csv, in the order of the backward pass. layer: for a
+// branch point the layer whose output the branches share; for a gradient of attention LAYER.ds.
 struct ScalePoint {
   std::string layer;
   const scaling::ScaleDecision* decision;
@@ -88,7 +88,7 @@ struct ScaledTensor {
   const TensorStats* stats;
 };
 
-// What was counted at the roundings of one layer; a graph that does not train counts nothing.
+// What was counted at one layer's roundings; a graph that does not train counts nothing.
 struct LayerStats {
   TensorStats y, w, dx, dx2, dw, dy;
   TensorStats p, dv, ds, dq, dk;                // of attention

@@ -43,15 +43,15 @@ backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
   return norm;
 }
 
-// A tied weight's copy is its owner's; dw is whole, and then rounded and counted, where the owner,
-// whose backward pass comes last, has added its part.
+// A tied weight shares its owner's copy; dw is complete, and then rounded and counted, when the
+// owner, whose backward pass runs last, has added its part.
 void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
   const int owner = node(op).weight_owner(op.node);
   parts.w = RoundedOf(owner, "w", b_.storage->weights[owner], &LayerStats::w);
   if (owner == op.node)
     parts.dw = RoundedOf(owner, "dw", b_.storage->weight_gradients[owner], &LayerStats::dw);
-  // An op of a later layer with the same weight runs before in the backward pass: it writes dw,
-  // this one adds.
+  // The op of a later layer with the same weight runs earlier in the backward pass: it writes dw,
+  // and this one adds to it.
   for (int i = op.node + 1; i < static_cast<int>(b_.network->nodes.size()); ++i)
     parts.adds_dw = parts.adds_dw || b_.network->nodes[i].weight_owner(i) == owner;
   if (node(op).kind->reads_tokens) return;
@@ -90,15 +90,15 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
     parts.parameters.push_back({parameter.value, parameter.gradient});
   }
   if (n.rounds_output()) parts.rounded_y = RoundedValue(op.node + 1);
-  // Null for a layer whose dx carries S on: the op asks no rule.
+  // Null for a layer whose dx carries S on unchanged: its op applies no rule.
   if (op.chooses_scale) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
-  // The largest magnitude of y is noted by the op that reads it first, which is told so by left_x.
+  // The op that reads y first records its largest magnitude; left_x tells that op to do so.
   parts.y_amax_deferred = b_.plan->amax_takers[op.output] >= 0;
   if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
   if (b_.plan->amax_takers[n.inputs[0]] == op.node) parts.left_x = RoundedValue(n.inputs[0]);
-  // A pool writes positions, and the unpooling that names it reads the same memory; null for all
-  // others.
+  // A pool writes positions, and the unpooling that names the pool reads the same memory; null for
+  // all other layers.
   parts.positions = b_.positions[n.pool < 0 ? op.node : n.pool];
   if (n.pool >= 0) parts.pooled = b_.network->nodes[n.pool].output;
   if (n.kind->has_weight || n.kind->gathers_weight) AddWeight(op, parts);
@@ -111,7 +111,7 @@ std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
   return backend_.Make(node(op).kind->spec(PartsOf(op)));
 }
 
-// `first` is left empty where every branch has all channels, the usual case.
+// `first` stays empty if every branch has all channels, which is usual.
 std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
   const BranchPlan& branch = b_.plan->branches[index];
   backend::BranchSumSpec spec;
@@ -132,8 +132,8 @@ std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
 
 std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(const GraphSpec& graph) {
   const auto output = [&](std::size_t index) { return b_.Value(b_.network->outputs[index]); };
-  // Empty in an evaluation graph, whose plan has no gradients: the loss then computes its value
-  // alone.
+  // Empty in an evaluation graph, whose plan has no gradients: the loss op then computes only the
+  // value of the loss.
   const auto gradient = [&](std::size_t index) {
     const std::vector<int>& gradients = b_.plan->loss_gradients;
     return b_.Grad(index < gradients.size() ? gradients[index] : -1);

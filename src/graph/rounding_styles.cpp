@@ -6,7 +6,7 @@
 
 namespace ada::graph {
 
-// The scales of `share` come first: FindOrMake makes none that exists there.
+// The scales of `share` come first: FindOrMake makes only those that do not exist yet.
 RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share,
                                SharedArena& per_tensor_scales, SharedArena& results,
                                SharedArena& bins)
@@ -22,8 +22,8 @@ RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share,
   for (const ScaledTensor& t : share->scaled_tensors()) shared_[t.name] = t.scale;
 }
 
-// One scale for each name: further calls for it, as from a plan that is made anew, give the same
-// one.
+// Each name has one scale: further calls for it, for example when a plan is made again, return the
+// same one.
 TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFormat& format,
                                         const scaling::TensorScaleRule& rule) {
   TensorScale*& scale = scales_[name];
@@ -41,8 +41,8 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
                                           const TensorStorage& stored_as) {
   backend::RoundingStyle style;
   style.stochastic = stochastic_ && stored_as.format != kFp32;
-  // The name decides about random numbers, so that neither the order of layers nor fusion changes a
-  // result.
+  // The name determines the random numbers, so that neither the order of layers nor fusion changes
+  // a result.
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
   if (stored_as.has_per_tensor_scale)
@@ -53,8 +53,8 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   return style;
 }
 
-// A block-scaled format carries its scales within; fp32 needs none. A delayed scale is found once a
-// step by the host; a current one by the op itself, from the tensor that it is about to round.
+// A block-scaled format has its scales in its blocks, and fp32 needs none. A delayed scale is
+// computed once a step on the host; a current one by the op, from the tensor that it rounds.
 backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Operand operand,
                                                    const LayerOperands& operands) {
   using Kind = config::TensorScalingConfig::Kind;

@@ -1,5 +1,5 @@
-// The style of every rounding of a graph: its stream of random numbers, under delayed scaling the
-// scale of its tensor, and its histogram where one is taken.
+// The style of every rounding of a graph: its stream of random numbers, its per-tensor scale under
+// delayed scaling, and its histogram if one is filled.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,28 +15,28 @@ namespace ada::graph {
 // The builder owns it while it builds; the scales that it made move into the graph (TakeOwned).
 class RoundingStyles {
  public:
-  // It reads precision, training, counted and histograms of `spec`. Rounding is stochastic, and
-  // histograms are taken, only where it trains. Per-tensor scales of `share` (may be null) serve
-  // this graph too, under the same names; it must outlive this graph. What is made here lies in the
-  // arenas.
+  // Reads precision, training, counted and histograms of `spec`. Rounding is stochastic, and
+  // histograms are filled, only in a graph that trains. Per-tensor scales of `share` (may be null)
+  // are used by this graph too, under the same names; `share` must outlive this graph. New objects
+  // are allocated in the arenas.
   RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& per_tensor_scales,
                  SharedArena& results, SharedArena& bins);
 
   // The style of one tensor. Its per-tensor scale, where it has one, is made at the first call.
   backend::RoundingStyle Of(const std::string& layer, const std::string& tensor,
                             const TensorStorage& stored_as);
-  // The same of how a product takes an operand; without counts.
+  // The style of the rounding of a matmul's operand; without pointers for counts.
   backend::OperandRounding OperandOf(const std::string& layer, Operand operand,
                                      const LayerOperands& operands);
-  // The scale, of this very tensor, of an operand for which OperandOf was called, at the host's
-  // address; null: it has none.
+  // The current scale of an operand for which OperandOf was called, at the host's address; null: it
+  // has none.
   scaling::TensorScaler* CurrentScaleOf(const std::string& layer, const std::string& operand) const;
-  // The scale of a tensor for which `Of` was called; null: it has none of its own.
+  // The per-tensor scale of a tensor for which `Of` was called; null: it has none.
   TensorScale* ScaleOf(const std::string& layer, const std::string& tensor) const;
   // Its histogram, at the host's address; null: it has none.
   const ExponentBins* BinsOf(const std::string& layer, const std::string& tensor) const;
 
-  // The scales that were made here; pointers to them stay valid.
+  // The scales that this object made; pointers to them stay valid.
   std::vector<std::unique_ptr<TensorScale>> TakeOwned() { return std::move(owned_); }
 
  private:

@@ -12,7 +12,7 @@ backend::SharedMemory PartOf(const backend::SharedMemory& memory, std::size_t fi
 
 }  // namespace
 
-// What does not fit into the rest of the last block goes into another; that rest stays unused.
+// Objects that do not fit into the last block go to a new one; the rest of it stays unused.
 backend::SharedMemory SharedArena::Take(std::size_t bytes) {
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (blocks_.empty() || blocks_.back().used + rounded > blocks_.back().memory.bytes)

@@ -1,6 +1,6 @@
 // Memory that a backend shares with the host, for plain objects that ops write and the host reads
-// (counts, moments, decisions, scales) or the other way round. Each object has an address on
-// either side.
+// (counts, moments, decisions, scales) or the reverse. Each object has one address for the backend
+// and one for the host.
 #pragma once
 #include <cstddef>
 #include <new>
@@ -11,7 +11,7 @@
 
 namespace ada::graph {
 
-// Objects in a row.
+// Consecutive objects.
 template <typename T>
 struct SharedArray {
   T* backend = nullptr;  // for specs
@@ -23,17 +23,17 @@ struct SharedArray {
   }
 };
 
-// A graph has one for each group that is copied together. Few blocks mean few copies, which matters
-// where each is a transfer. Objects live as long as the backend.
+// A graph has one for each group of objects that is copied together. Few blocks mean few copies,
+// which matters if each is a transfer. Objects live as long as the backend.
 class SharedArena {
  public:
-  // `backend` must outlive the arena; it owns the memory. A new block is allocated where one is
-  // full; of no bytes: for each Add.
+  // `backend` must outlive the arena; it owns the memory. A new block is allocated when one is
+  // full; with block_bytes 0, for each Add.
   SharedArena(backend::Backend& backend, std::size_t block_bytes)
       : backend_(backend), block_bytes_(block_bytes) {}
   SharedArena(const SharedArena&) = delete;
 
-  // Objects as T() makes them, on the host: ops see them after the next Send. They never move.
+  // Objects are initialized by T() on the host; ops see them after the next Send. They never move.
   template <typename T>
   SharedArray<T> Add(std::size_t count = 1) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
@@ -44,7 +44,7 @@ class SharedArena {
     return added;
   }
 
-  // All of it, from the backend to the host (to be read after Backend::Synchronize) and back.
+  // Copies all of it from the backend to the host (readable after Backend::Synchronize), or back.
   void Fetch();
   void Send();
 

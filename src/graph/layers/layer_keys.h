@@ -1,5 +1,5 @@
-// The keys that kinds of layers know besides `name`, `kind` and `inputs`, with their defaults: the
-// union over all kinds. Which kind knows which stands in the kind's row (layer_kind.h).
+// The keys of layers besides `name`, `kind` and `inputs`, with their defaults: the union over all
+// kinds. Which kind accepts which keys is stated in the kind's row (layer_kind.h).
 #pragma once
 #include <array>
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace ada::graph {
 
-// A value that a kind does not know keeps its default and is not read. config/ fills it from YAML,
-// the zoo in code; `infer` of a kind fills what follows from the input's shape (kernel of a global
-// pool, kv_heads, rotary, context), so that a node's keys are complete after Resolve.
+// A key that a kind does not have keeps its default and is not read. Keys are set by config/ from
+// YAML and by the zoo in code; `infer` of a kind fills in those that follow from the input's shape
+// (kernel of a global pool, kv_heads, rotary, context), so that Resolve gives complete keys.
 struct LayerKeys {
   int channels = 0;  // of the output
   int features = 0;  // outputs
   // [height, width]
   std::array<int, 2> kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
-  std::array<int, 2> output_padding = {0, 0};  // rows and columns more of the output
+  std::array<int, 2> output_padding = {0, 0};  // rows and columns added to the output
   int groups = 1;
   bool bias = true;
   double rate = 0.5;
@@ -25,16 +25,16 @@ struct LayerKeys {
   double slope = 0.01;               // where the input is negative
   std::string approximate = "none";  // or tanh
   std::string mode = "row";          // or batch; of upsample: nearest or bilinear
-  bool align_corners = false;        // centers of the outermost pixels meet, not their edges
-  bool ceil_mode = false;            // one more window where a stride does not fit
-  bool count_include_pad = true;     // a mean counts padding as zeros
-  std::array<int, 2> size = {1, 1};  // of the output: height, width; of lrn: channels, twice
+  bool align_corners = false;        // align centers of the corner pixels, not their edges
+  bool ceil_mode = false;            // add a window where the stride does not divide evenly
+  bool count_include_pad = true;     // padding counts as zeros in a mean
+  std::array<int, 2> size = {1, 1};  // of the output: height, width; of lrn: channels, given twice
   int scale = 2;                     // of height and width
   double value = 1e-6;               // of a factor at the start
   double factor = 1, offset = 0;     // of every channel
   int first = 0;                     // channel of the input
   std::string pool;                  // the layer whose positions it takes
-  bool whole = false;                // whole windows, where the pool's were cut
+  bool whole = false;                // full windows where those of the pool were cut off
   double alpha = 1e-4, beta = 0.75, k = 1;
   double threshold = 20;     // of beta x, above which softplus is x
   bool per_channel = false;  // a slope for each channel
@@ -49,13 +49,13 @@ struct LayerKeys {
   int heads = 1;
   int kv_heads = 0;  // 0: as many as heads
   bool causal = false;
-  double dropout = 0;                     // share of the probabilities set to zero
+  double dropout = 0;                     // probability with which a probability is set to zero
   std::string probabilities = "rounded";  // or fp32
   std::string score_gradients = "rounded";
-  bool keep_probabilities = false;  // from the forward to the backward pass
+  bool keep_probabilities = false;  // store them from forward to backward
   double base = 10000;              // of angles
   std::string pairing = "half";     // or interleaved
-  int rotary = 0;                   // values of a head that are turned; 0: all
+  int rotary = 0;                   // channels of a head that are rotated; 0: all
   int position = 0;                 // of a sequence
 };
 

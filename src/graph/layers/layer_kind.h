@@ -1,6 +1,6 @@
-// The table of layer kinds. A row says all that the program asks of a kind: which keys it knows,
-// the shape it gives, its parameters, what it rounds, what it keeps for the backward pass, and the
-// spec of which a backend makes its op. No other file decides anything by a kind's name.
+// The table of layer kinds. A row holds all that the program needs to know of a kind: its keys, its
+// output shape, its parameters, what it rounds, what it keeps for the backward pass, and the spec
+// from which a backend makes its op. No other file depends on a kind's name.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -25,111 +25,111 @@ struct LayerShapes {
     Shape input, output;
   };
   std::vector<Input> inputs;
-  std::optional<Pool> pool;   // the one that `pool` names
-  std::optional<Shape> tied;  // of the weight of the layer that `weight_of` names
+  std::optional<Pool> pool;   // the layer named by `pool`
+  std::optional<Shape> tied;  // weight of the layer named by `weight_of`
   Shape output;
-  double mflop = 0;  // of a product: forward, a multiply-add counted as 2
+  double mflop = 0;  // of a matmul: forward, one multiply-add counted as 2
   const Shape& input() const { return inputs[0].shape; }
 };
 
 // A trained tensor or a running statistic of a layer.
 struct ParameterSpec {
-  std::string name;                // after the layer's: "weight"; empty: it is the layer's
+  std::string name;                // appended to the layer's name: "weight"; empty: none
   std::vector<std::int64_t> dims;  // PyTorch's
   Shape shape;                     // in memory, in the order of dims
   bool trained = true;
-  std::optional<double> start = {};  // its first value; nothing: by its name and the scheme
+  std::optional<double> start = {};  // initial value; nullopt: by its name and the scheme
 };
 
-// Over how many products one value of dx sums: exactly, and as the authors' program counts them.
+// The number of terms in the sum of one value of dx: exactly, and as the authors' program counts.
 struct Fans {
   double reference = 1, exact = 1;
 };
 
-// What is wrong with the keys of a layer; an empty message: nothing.
+// What is wrong with the keys of a layer; an empty message: nothing is.
 // Found by LayerKind::check while the configuration is read; the reader of YAML adds file and line.
 struct KeyProblem {
   const char* key = "";
   std::string message = {};
 };
 
-// A gradient within an op that has a scale decision of its own, named LAYER.NAME in the logs.
+// A gradient inside an op with a scale decision of its own, named LAYER.NAME in the logs.
 struct OwnDecision {
   const char* name;
   double (*fan)(const LayerKeys& keys, const LayerShapes& shapes);
 };
 
-// Whether the positions of an output are those of a sequence.
-// kNone: the output has one position, or places that are no tokens.
+// Whether the positions of an output are those of a sequence. kNone: the output has one position,
+// or positions that are not tokens.
 enum class Positions { kAsInput, kSequence, kNone };
 
 // The part that a kind can play in a chain which one op computes (plan/plan.h).
 enum class ChainPart { kNone, kNorm, kSum, kMask };
 
-// One row. A kind without any flag rounds what it gives and its dx, computes dx from dy alone, and
-// passes S on. Pointers to functions may be null where the text says so; `name`, `infer` and `spec`
-// never are.
+// One row. With all flags at their defaults a kind rounds its output and its dx, computes dx from
+// dy only, and passes S on. Function pointers may be null where their comment says so; `name`,
+// `infer` and `spec` must be set.
 struct LayerKind {
   const char* name;
 
   // --- Keys ---
-  std::vector<std::string> keys = {};      // those of LayerKeys that it knows
-  std::vector<std::string> required = {};  // and those of them that have no default
+  std::vector<std::string> keys = {};      // the keys of LayerKeys that it has
+  std::vector<std::string> required = {};  // those of them without a default
   bool joins = false;                      // it has several inputs; false: it has one
-  int least_inputs = 2;                    // where it joins
-  bool follows = false;                    // where it joins: without `inputs`, the layer before
-  bool stride_is_kernel = false;           // where no stride is given
-  double eps = 1e-5, value = 1e-6;         // where none is given
-  int size = 1;                            // the same
-  double alpha = 1e-4, beta = 0.75;        // the same
-  // What `mode` may be; the first one where none is given.
+  int least_inputs = 2;                    // if it joins
+  bool follows = false;                    // if it joins: without `inputs`, reads the layer before
+  bool stride_is_kernel = false;           // default of stride
+  double eps = 1e-5, value = 1e-6;         // defaults
+  int size = 1;                            // likewise
+  double alpha = 1e-4, beta = 0.75;        // likewise
+  // The possible values of `mode`; the first one is the default.
   std::vector<std::string> modes = {};
-  // Finds what is wrong across keys, whatever the input's shape is. Null: nothing can be.
+  // Checks keys against each other, independently of the input's shape. Null: nothing to check.
   KeyProblem (*check)(const LayerKeys& keys) = nullptr;
 
   // --- Shapes ---
-  // Fills the output and the cost, and keys that follow from the input's shape. Throws ConfigError,
-  // naming both shapes where shapes do not fit.
+  // Fills in the output's shape, the cost, and keys that follow from the input's shape. Throws
+  // ConfigError, naming both shapes, if shapes do not fit.
   void (*infer)(LayerKeys& keys, LayerShapes& shapes) = nullptr;
   Positions positions = Positions::kAsInput;
-  bool reads_tokens = false;  // its input is the network's, whole numbers
+  bool reads_tokens = false;  // its input is the network's tokens
   // Null: it has none.
   std::vector<ParameterSpec> (*parameters)(const LayerKeys& keys,
                                            const LayerShapes& shapes) = nullptr;
 
   // --- Rounding and scales (src/README.md, "What is rounded") ---
   bool constant = false;        // none of its parameters is trained
-  bool has_weight = false;      // the first parameter is multiplied, as a rounded copy
+  bool has_weight = false;      // a rounded copy of the first parameter is multiplied
   bool gathers_weight = false;  // the first parameter is read row by row, and may be tied
-  bool chooses_scale = false;   // its dx gets a per-tensor scale, by the rule of a policy
-  // Its gradients within, and those that it hands on, have a decision each, in the order in which
-  // they are taken; they have the format of the layer's gradients.
+  bool chooses_scale = false;   // a policy's rule gives its dx a scale factor alpha
+  // Gradients inside it, and those that it passes on, which have a scale decision each, in the
+  // order in which they are made; they have the format of the layer's gradients.
   std::vector<OwnDecision> decisions = {};
-  // The same where the policy wants it to (GraphSpec::scales_batch_norms); what the rule looks at
-  // its op finds itself.
+  // It chooses a scale if the policy wants batch norms to (GraphSpec::scales_batch_norms); the op
+  // itself computes the input of its rule.
   bool may_choose_scale = false;
-  bool rounds_output = true;  // false: every value of the output is one of the input's, or zero
-  bool (*rounds_output_by)(const LayerKeys& keys) = nullptr;  // decides instead, where keys do
-  // Whether its dx is rounded. Null: where the output is, and there is only one input.
+  bool rounds_output = true;  // false: each output value is an input value or zero
+  bool (*rounds_output_by)(const LayerKeys& keys) = nullptr;  // if set, decides this by keys
+  // Whether its dx is rounded. Null: it is if the output is rounded and there is only one input.
   bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
   Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
-  // It may leave the largest magnitudes of y and dx to the ops that read them next, and it takes
-  // those of its x and dy (backend/decisions.h).
+  // Whether it may leave computing the largest magnitude of y and dx to the ops that read them
+  // next, and whether it computes that of its x and dy for others (backend/decisions.h).
   bool defers_amax = false, takes_deferred_amax = false;
   bool autocast_fp32 = false;      // torch.autocast computes it in fp32 (network/tensor_storage.h)
-  bool autocast_cpu_fp32 = false;  // the same of its lists for CPUs
-  bool autocast_low = false;       // and it in fp16 or bf16, whatever its inputs are
+  bool autocast_cpu_fp32 = false;  // the same in torch's lists for CPUs
+  bool autocast_low = false;       // and in fp16 or bf16 whatever its inputs are
 
   // --- Backward pass ---
-  bool keeps_input = false, keeps_output = false;  // what it reads of the forward pass
-  bool gives_positions = false;                    // it can say where its values lay in its input
-  bool reads_positions = false;    // it takes these from the layer that `pool` names
-  bool dx_in_place = false;        // it reads dy value by value, so that dx may lie where dy does
-  bool hands_gradient_on = false;  // no op: the gradient of every input is the output's, as it is
+  bool keeps_input = false, keeps_output = false;  // forward values that its backward pass reads
+  bool gives_positions = false;                    // it can record where its values came from
+  bool reads_positions = false;    // it reads those of the layer named by `pool`
+  bool dx_in_place = false;        // it reads dy value by value, so dx may overwrite dy
+  bool hands_gradient_on = false;  // no op: the gradient of each input is that of the output
 
   // --- Fusion ---
   ChainPart chain = ChainPart::kNone;
-  bool sums_channels = false;  // its epilogue can take the sums that a batch norm after it needs
+  bool sums_channels = false;  // its epilogue can compute the sums for a batch norm after it
 
   // Makes the spec of the op, after the graph has planned and allocated. Called anew for each plan.
   backend::OpSpec (*spec)(const OpParts& parts) = nullptr;
@@ -138,7 +138,7 @@ struct LayerKind {
     return rounds_output_by != nullptr ? rounds_output_by(given) : rounds_output;
   }
   bool is_trained() const { return parameters != nullptr && !constant; }
-  // Whether the graph asks the policy for a rule of its dx.
+  // Whether the graph asks the policy for a rule for its dx.
   bool Chooses(bool scales_batch_norms) const {
     return chooses_scale || (may_choose_scale && scales_batch_norms);
   }

@@ -32,7 +32,7 @@ void Require(bool condition, const std::string& message) {
 }
 
 void RequireSize(const Shape& shape, const std::string& tensor) {
-  // Doubles, as a product of 64-bit sizes could overflow before it is compared.
+  // A double, because a product of 64-bit sizes could overflow before it is compared.
   constexpr double kMost = 0x1p40;
   const double values = static_cast<double>(shape.n) * static_cast<double>(shape.h) *
                         static_cast<double>(shape.w) * static_cast<double>(shape.c);

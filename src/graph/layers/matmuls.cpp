@@ -12,8 +12,8 @@ std::int64_t WindowSize(const LayerKeys& keys, const Shape& input) {
   return std::int64_t{keys.kernel[0]} * keys.kernel[1] * input.c / keys.groups;
 }
 
-// A spatial input is flattened by the layer itself: its weight has the image's extent, so that the
-// bytes are PyTorch's of a linear layer after a flatten.
+// The layer itself flattens a spatial input: its weight has the image's extent, so that its bytes
+// are those of PyTorch's linear layer after a flatten.
 Shape LinearWeight(const LayerKeys& keys, const LayerShapes& shapes) {
   const Shape& in = shapes.input();
   if (shapes.inputs[0].sequence) return {keys.features, 1, 1, in.c};
@@ -38,7 +38,7 @@ void InferConv2d(LayerKeys& keys, LayerShapes& shapes) {
                  static_cast<double>(WindowSize(keys, shapes.input()));
 }
 
-// Products are those of the convolution from y to x that it transposes: counted over its input.
+// Counted like the convolution from y to x that it transposes: one window per input value.
 void InferConvTranspose2d(LayerKeys& keys, LayerShapes& shapes) {
   CheckChannels(keys, shapes);
   shapes.output = SlideBack(keys, shapes.input(), keys.channels);
@@ -46,7 +46,7 @@ void InferConvTranspose2d(LayerKeys& keys, LayerShapes& shapes) {
                  static_cast<double>(WindowSize(keys, shapes.output));
 }
 
-// In a sequence each position is mapped, else all values of an image together.
+// In a sequence each position is mapped separately, otherwise all values of an image together.
 void InferLinear(LayerKeys& keys, LayerShapes& shapes) {
   const Shape& in = shapes.input();
   const std::int64_t out = keys.features;
@@ -91,15 +91,15 @@ std::vector<ParameterSpec> LinearParameters(const LayerKeys& keys, const LayerSh
   return WithBias(own, keys, keys.features);
 }
 
-// A value of dx sums over the output channels of its group and over those places of the window that
-// a stride leaves it. The authors' program counts all channels and the whole window.
+// A value of dx sums over the output channels of its group and over those window positions that the
+// stride leaves. The authors' program counts all channels and the whole window.
 Fans Conv2dFans(const LayerKeys& keys) {
   const double fan = static_cast<double>(keys.channels) * keys.kernel[0] * keys.kernel[1];
   const double shared = static_cast<double>(keys.stride[0]) * keys.stride[1] * keys.groups;
   return {fan, fan / shared};
 }
 
-// Every value of dx meets the whole window.
+// Every value of dx is a sum over the whole window.
 Fans ConvTranspose2dFans(const LayerKeys& keys) {
   const double fan = static_cast<double>(keys.channels) * keys.kernel[0] * keys.kernel[1];
   return {fan, fan / keys.groups};
@@ -154,7 +154,7 @@ KeyProblem CheckGroups(const LayerKeys& keys) {
   return {"groups", "must divide channels, " + std::to_string(keys.channels)};
 }
 
-// PyTorch also takes as many as a dilation is wide: rows that no window reaches.
+// PyTorch also accepts values below the dilation; they would add rows that no window reaches.
 KeyProblem CheckTransposed(const LayerKeys& keys) {
   for (std::size_t i = 0; i < 2; ++i) {
     if (keys.output_padding[i] < keys.stride[i]) continue;

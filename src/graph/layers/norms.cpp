@@ -16,8 +16,8 @@ std::vector<ParameterSpec> BatchNormParameters(const LayerKeys& keys, const Laye
           {"running_var", {channels}, vector, false}};
 }
 
-// With what a chain adds: addend and its rounding, relu, and the sums that the convolution before
-// it took.
+// Includes what a chain adds: addend and its rounding, relu, and the sums that the epilogue of the
+// preceding convolution computed.
 backend::OpSpec BatchNormSpecOf(const OpParts& op) {
   auto spec = SpecOf<backend::BatchNormSpec>(op);
   spec.out = op.y;
@@ -66,7 +66,7 @@ std::vector<ParameterSpec> FactorParameters(const LayerKeys& keys, const LayerSh
   return {{"weight", {channels}, {1, 1, 1, channels}, true, keys.value}};
 }
 
-// Constants: they have the values of the keys, or those of a file of weights.
+// Constants: their values come from the keys or from a file of weights.
 std::vector<ParameterSpec> AffineConstants(const LayerKeys& keys, const LayerShapes& shapes) {
   const std::int64_t channels = shapes.output.c;
   const Shape vector{1, 1, 1, channels};
@@ -138,7 +138,7 @@ std::vector<LayerKind> NormKinds() {
        .keeps_input = true,
        .dx_in_place = true,
        .spec = GroupedNormSpecOf<backend::LayerNormSpec>},
-      // Llama's default; torch.nn.RMSNorm without eps takes the smallest step of fp32 at 1.
+      // Llama's default; torch.nn.RMSNorm without eps uses the machine epsilon of fp32.
       {.name = backend::RmsNormSpec::kKind,
        .keys = {"eps"},
        .infer = KeepShape,
@@ -183,7 +183,7 @@ std::vector<LayerKind> NormKinds() {
        .keeps_input = true,
        .dx_in_place = true,
        .spec = GroupedNormSpecOf<backend::L2NormalizeSpec>},
-      // A value of dx is made of several of dy.
+      // A value of dx is computed from several values of dy.
       {.name = backend::LrnSpec::kKind,
        .keys = {"size", "alpha", "beta", "k"},
        .size = 5,

@@ -1,5 +1,5 @@
-// What the graph knows of an op to be made, whatever its kind: tensors, gradients, roundings,
-// parameters. SpecOf takes of it what a backend's spec has.
+// All that the graph knows about an op to be made, whatever its kind: tensors, gradients,
+// roundings, parameters. SpecOf copies from it what a backend's spec has.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,22 +19,22 @@ struct RoundedTo {
   TensorStats* stats = nullptr;
 };
 
-// Filled by OpMaker for one op, read by `spec` of its kind, and gone after that: specs copy what
-// they need. Pointers are backend addresses, of the graph's arenas.
+// Filled by OpMaker for one op, read by `spec` of its kind, and then discarded: specs copy what
+// they need. Pointers are backend addresses in the graph's arenas.
 struct OpParts {
   struct Parameter {
     Tensor value, gradient;  // gradient: empty for a running statistic, and without training
   };
   std::string layer;
   LayerKeys keys;
-  std::vector<Tensor> x;  // the inputs; without data where `recomputed` makes it
+  std::vector<Tensor> x;  // the inputs; no data if recomputed
   Tensor y;               // the output, of the whole chain where layers are fused
   backend::Gradient dy;
-  std::vector<backend::Gradient> dx;  // one an input, empty where not computed; or none at all
+  std::vector<backend::Gradient> dx;  // one per input, empty if not computed; or none at all
   std::vector<Parameter> parameters;  // in the order of the kind's row
-  RoundedTo rounded_y;                // of kinds that round their output
+  RoundedTo rounded_y;                // for kinds that round their output
   scaling::LayerScaler* scaler =
-      nullptr;  // null where dx is not computed, or has no per-tensor scale
+      nullptr;  // null where dx is not computed, or no alpha is chosen for it
 
   // Parts of attention.
   RoundedTo p, ds;
@@ -43,7 +43,7 @@ struct OpParts {
   std::array<scaling::LayerScaler*, 4> scalers{};  // by AttentionSpec::Decision
 
   // Parts of kinds with a weight.
-  bool adds_dw = false;  // another layer's op writes dw of the same weight before
+  bool adds_dw = false;  // another layer's op has already written dw of the same weight
   RoundedTo w, dw;
   const scaling::TensorScaler* x_per_tensor_scale = nullptr;
   backend::OperandRoundings operands;
@@ -52,26 +52,26 @@ struct OpParts {
 
   // Parts of a batch norm, with what is fused after it.
   backend::ChannelMoments x_moments;
-  RoundedTo left_x;  // whose largest magnitude is left to it; without stats: none is
+  RoundedTo left_x;  // whose largest magnitude the op must compute; without stats: none
   Tensor addend;
   RoundedTo sum;
   bool relu = false;
 
-  // Parts of a pool that says where its maxima lay, and of the layer that asks; pooled: the pool's
-  // output.
+  // Parts of a pool that records the positions of its maxima, and of the layer that reads them;
+  // pooled: the pool's output.
   std::uint16_t* positions = nullptr;
   Shape pooled;
 
-  backend::RecomputedNorm recomputed;  // of a batch norm and of the layer that consumes it
+  backend::RecomputedNorm recomputed;  // for a batch norm and for the layer that consumes it
 };
 
-// A spec with what most specs have in common, by the names of their members; the rest is left to
-// the kind.
+// Makes a spec and fills in the members that most specs have, by their names; the kind fills in the
+// rest.
 template <class Spec>
 Spec SpecOf(const OpParts& op) {
   Spec spec;
   spec.layer = op.layer;
-  // Specs with one input have a Tensor named x, those that join have a vector.
+  // Specs with one input have a Tensor named x, those with several inputs a vector.
   if constexpr (std::is_same_v<decltype(spec.x), Tensor>) {
     spec.x = op.x[0];
   } else {
@@ -97,13 +97,13 @@ Spec SpecOf(const OpParts& op) {
   return spec;
 }
 
-// The maker of kinds that need no more than that.
+// Makes the spec of kinds that need no more than that.
 template <class Spec>
 backend::OpSpec PlainSpec(const OpParts& op) {
   return SpecOf<Spec>(op);
 }
 
-// The same of a kind with one weight.
+// The same for kinds with one weight.
 template <class Spec>
 backend::OpSpec WeightedSpec(const OpParts& op) {
   auto spec = SpecOf<Spec>(op);

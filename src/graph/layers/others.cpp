@@ -1,5 +1,5 @@
-// Layers of no family: flatten, dropout, stochastic_depth, shortcut, slice, upsample,
-// pixel_shuffle, scale, external.
+// Layers that belong to no other family: flatten, dropout, stochastic_depth, shortcut, slice,
+// upsample, pixel_shuffle, scale, external.
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/layers/layer_kind.h"
@@ -41,7 +41,7 @@ backend::OpSpec SliceSpecOf(const OpParts& op) {
   return spec;
 }
 
-// Only runs that were recorded have this kind: `config/` may read them, nobody may build them.
+// Only recorded runs have this kind: `config/` may read it, but no network can be built with it.
 void RefuseExternal(LayerKeys&, LayerShapes&) {
   throw ConfigError(
       "kind external: a layer of another program, of which ada-train knows the name alone; such "
@@ -51,7 +51,7 @@ void RefuseExternal(LayerKeys&, LayerShapes&) {
 std::vector<ParameterSpec> UnknownParameters(const LayerKeys&, const LayerShapes&) { return {}; }
 backend::OpSpec NoSpec(const OpParts& op) { throw InternalError(op.layer + ": has no op"); }
 
-// The mask is drawn anew in the backward pass.
+// The backward pass draws the mask again.
 backend::OpSpec DropoutSpecOf(const OpParts& op) {
   auto spec = SpecOf<backend::DropoutSpec>(op);
   spec.rate = static_cast<float>(op.keys.rate);
@@ -72,7 +72,7 @@ void InferUpsample(LayerKeys& keys, LayerShapes& shapes) {
   shapes.output = {1, in.h * keys.scale, in.w * keys.scale, in.c};
   RequireSize(shapes.output, "its output");
 }
-// Nearest copies values and rounds nothing; bilinear computes means.
+// Nearest copies values and rounds nothing; bilinear computes means and rounds them.
 bool IsBilinear(const LayerKeys& keys) { return keys.mode == "bilinear"; }
 KeyProblem CheckUpsample(const LayerKeys& keys) {
   if (!keys.align_corners || IsBilinear(keys)) return {};
@@ -147,13 +147,13 @@ std::vector<LayerKind> OtherKinds() {
        .infer = InferSlice,
        .rounds_output = false,
        .spec = SliceSpecOf},
-      // The cast of the paper, at a border between formats.
+      // The cast of the paper, at a boundary between formats.
       {.name = backend::ScaleSpec::kKind,
        .infer = KeepShape,
        .chooses_scale = true,
        .spec = PlainSpec<backend::ScaleSpec>},
-      // A layer of a run that another program recorded: it has a name, weights perhaps, and passes
-      // S on.
+      // A layer of a run that another program recorded: it has a name and perhaps weights, and
+      // passes S on.
       {.name = "external",
        .infer = RefuseExternal,
        .parameters = UnknownParameters,

@@ -1,5 +1,5 @@
-// Layers that take one value of each window: max_pool, avg_pool, adaptive_avg_pool,
-// global_avg_pool; and max_unpool, which gives it back.
+// Layers that compute one value from each window: max_pool, avg_pool, adaptive_avg_pool,
+// global_avg_pool; and max_unpool, which puts it back.
 #include <algorithm>
 
 #include "graph/layers/layer_kind.h"
@@ -46,7 +46,7 @@ backend::OpSpec MaxPoolSpecOf(const OpParts& op) {
   return spec;
 }
 
-// Where the output's size divides the input's, windows are alike.
+// If the output's size divides the input's, all windows are of one size.
 void InferAdaptivePool(LayerKeys& keys, LayerShapes& shapes) {
   const Shape& in = shapes.input();
   shapes.output = {1, keys.size[0], keys.size[1], in.c};
@@ -64,13 +64,13 @@ backend::OpSpec AdaptivePoolSpecOf(const OpParts& op) {
   return spec;
 }
 
-// Where windows overlap, a value of dx is a sum.
-// Called after infer has filled kernel and stride.
+// Where windows overlap, a value of dx is a sum of several. To be called after infer has filled in
+// kernel and stride.
 bool WindowsOverlap(const LayerKeys& keys) {
   return keys.kernel[0] > keys.stride[0] || keys.kernel[1] > keys.stride[1];
 }
 
-// The size that the pool had, or the one that its windows would have whole.
+// Gives the size of the pool's input, or (whole) the one at which its windows would be complete.
 void InferUnpool(LayerKeys& keys, LayerShapes& shapes) {
   const LayerShapes::Pool& pool = *shapes.pool;
   const Shape &in = shapes.input(), &pooled = pool.output;

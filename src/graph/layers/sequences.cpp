@@ -22,8 +22,8 @@ void InferEmbedding(LayerKeys& keys, LayerShapes& shapes) {
 std::vector<ParameterSpec> EmbeddingParameters(const LayerKeys& keys, const LayerShapes&) {
   return {{"weight", {keys.vocabulary, keys.features}, {keys.vocabulary, 1, 1, keys.features}}};
 }
-// It gathers rows of the fp32 master: there is no rounded copy, unless a tied linear layer
-// multiplies one.
+// The op gathers rows of the fp32 master: there is no rounded copy, unless a tied linear layer
+// multiplies by one.
 backend::OpSpec EmbeddingSpecOf(const OpParts& op) {
   auto spec = SpecOf<backend::EmbeddingSpec>(op);
   spec.w = op.parameters[0].value;
@@ -59,7 +59,7 @@ std::vector<ParameterSpec> ClassTokenParameters(const LayerKeys&, const LayerSha
 
 // --- Rotary positions ---
 
-// One head's channels lie together; the first `rotary` of them are turned, in pairs.
+// The channels of a head are adjacent; the first `rotary` of them are rotated, in pairs.
 void InferRope(LayerKeys& keys, LayerShapes& shapes) {
   const Shape& in = shapes.input();
   Require(in.c % keys.heads == 0, "heads " + std::to_string(keys.heads) +
@@ -133,8 +133,8 @@ void InferAttention(LayerKeys& keys, LayerShapes& shapes) {
                  static_cast<double>(keys.heads * sizes.width);
 }
 
-// How many products a value of a gradient sums.
-// dk and dv: over the queries, and over the heads that share the keys.
+// How many products are summed in a value of a gradient. dk and dv: over the queries, and over the
+// heads that share the keys.
 double FanOfKeys(const LayerKeys& keys, const LayerShapes& shapes) {
   return static_cast<double>(SizesOf(keys, shapes).queries * (keys.heads / keys.kv_heads));
 }

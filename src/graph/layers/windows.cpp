@@ -18,7 +18,7 @@ void CheckWindow(const LayerKeys& keys) {
   }
 }
 
-// dilation spreads a window: it reaches over `effective` places of the padded input.
+// With dilation a window extends over `effective` positions of the padded input.
 Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels, bool ceil) {
   CheckWindow(keys);
   const Extent size = {input.h, input.w};
@@ -38,7 +38,7 @@ Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels, bo
   for (int d = 0; d < 2; ++d) {
     const std::int64_t stride = keys.stride[d], rest = padded[d] - effective[d];
     windows[d] = (rest + (ceil ? stride - 1 : 0)) / stride + 1;
-    // The last window would begin in the padding after the input: PyTorch drops it.
+    // PyTorch drops a last window that would begin in the padding after the input.
     if (ceil && (windows[d] - 1) * stride >= size[d] + keys.padding[d]) --windows[d];
   }
   const Shape output{1, windows[0], windows[1], channels};

@@ -17,9 +17,9 @@ void CheckWindow(const LayerKeys& keys);
 // input.
 Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels, bool ceil = false);
 
-// The shape from which the window slides over `input` positions: (in - 1) stride - 2 padding +
-// effective kernel + output_padding, as PyTorch's transposed convolutions have it. Throws
-// ConfigError where padding leaves nothing of it.
+// The inverse of Slide: the shape over which the window slides to give `input` positions: (in - 1)
+// stride - 2 padding + effective kernel + output_padding, as in PyTorch's transposed convolutions.
+// Throws ConfigError if padding leaves nothing of it.
 Shape SlideBack(const LayerKeys& keys, const Shape& input, std::int64_t channels);
 
 template <typename T>

@@ -59,7 +59,7 @@ double Variance(const std::vector<std::int64_t>& dims, const InitRule& rule) {
   return *rule.gain * *rule.gain * (one_fan ? 1 / fan : 2 / fan);
 }
 
-// Numbers of one part of a tensor; what stands before it has drawn its words, four a normal number.
+// Draws one part of a tensor; a normal number uses four random words, also in earlier parts.
 void DrawWeights(RandomStream random, double variance, bool normal, std::size_t first,
                  std::span<float> values) {
   const double deviation = std::sqrt(variance), bound = std::sqrt(3 * variance);
@@ -70,7 +70,7 @@ void DrawWeights(RandomStream random, double variance, bool normal, std::size_t 
   }
 }
 
-// Large tensors are drawn in parts, in parallel: a number depends on its position alone.
+// Large tensors are drawn in parts, in parallel: a number depends only on its position.
 std::vector<float> RandomWeights(const Parameter& parameter, const InitRule& rule,
                                  std::uint64_t seed, double factor = 1) {
   const RandomStream random(seed, StreamId(parameter.name));
@@ -91,7 +91,7 @@ std::vector<float> Filled(const Parameter& parameter, float value) {
   return std::vector<float>(static_cast<std::size_t>(parameter.numel()), value);
 }
 
-// By a rule that names this parameter: one of fans leaves vectors, which have none, as they are.
+// For a rule that names this parameter: schemes with fans do not change vectors, which have none.
 std::vector<float> NamedValues(const Parameter& parameter, const InitRule& rule,
                                std::uint64_t seed) {
   if (rule.scheme == InitScheme::kConstant)
@@ -142,8 +142,8 @@ WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint6
   if (init.weights.empty()) return {};
   const SafetensorsFile file = OpenWeights(init);
   WeightsCover cover = CoverOf(file, init, graph.parameters());
-  // After all: a file's values replace what was drawn, so that a tensor that it lacks starts as it
-  // would without the file.
+  // This comes last: a file's values replace the drawn ones, and a tensor that the file lacks
+  // starts as it would without the file.
   for (const Parameter& parameter : graph.parameters()) {
     const std::string name = NameInFile(file, parameter);
     const bool taken = !name.empty() && !IsSkipped(init, parameter.name);
@@ -154,7 +154,7 @@ WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint6
 
 namespace {
 
-// Layers on the longest way from the input to each value.
+// The number of layers on the longest path from the input to each value.
 std::vector<int> Depths(const Network& network) {
   std::vector<int> depths = {0};
   for (const Node& node : network.nodes) {
@@ -177,7 +177,7 @@ std::vector<std::string> LastNorms(const Network& network) {
         *std::max_element(node.inputs.begin(), node.inputs.end(), [&](int a, int b) {
           return depths[static_cast<std::size_t>(a)] < depths[static_cast<std::size_t>(b)];
         });
-    // The network's input itself is added: no layer to look at.
+    // What is added is the network's input itself, so no layer ends the branch.
     if (deepest == 0) continue;
     const Node& from = network.nodes[static_cast<std::size_t>(deepest - 1)];
     if (from.kind->chain == ChainPart::kNorm) names.push_back(from.config.name);

@@ -1,5 +1,5 @@
-// The layer table of --dry-run: its rows, and their lines of text. Knows no policy: its words are
-// passed in.
+// The layer table of --dry-run: its rows, and their lines of text. It knows no policy: the texts
+// about policies are passed in.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -26,16 +26,16 @@ struct LayerRow {
   double eps = 0;  // of batch_norm
 };
 
-// What the table shows of a layer besides its row.
+// Contents of the table that are not in a layer's row.
 struct LayerNotes {
   // The formats of what it rounds, by tensor (core/tensor_names.h).
   std::vector<std::pair<std::string, AnyFormat>> formats;
   std::string policy;
 };
 
-// A header, one line per layer (name, kind, output shape, parameters, MFLOP, the format of each
-// tensor that it rounds, policy) and the totals, in aligned columns. `notes`: one for each layer. A
-// column that all layers leave empty is left out.
+// A header, one line for each layer (name, kind, output shape, parameters, MFLOP, the format of
+// each tensor that it rounds, policy) and the totals, in aligned columns. `notes`: one for each
+// layer. Columns that are empty for all layers are omitted.
 std::vector<std::string> LayerTable(const std::vector<LayerRow>& layers,
                                     const std::vector<LayerNotes>& notes);
 

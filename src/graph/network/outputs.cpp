@@ -10,8 +10,8 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
-// Names come from model.outputs where it is given: the message then points at the entry, else at
-// the model section.
+// If names come from model.outputs, the message points at that entry, otherwise at the section
+// `model`.
 [[noreturn]] void FailOutputs(const ModelConfig& model, std::size_t index,
                               const std::string& message) {
   const bool placed = index < model.outputs_where.size();

@@ -14,8 +14,8 @@ class ParameterMaker {
   ParameterMaker(bool training, backend::Backend& backend, const Graph* share)
       : training_(training), backend_(backend), share_(share) {}
 
-  // With a graph to share, its parameters are taken in the same order; another name or other dims
-  // there would be a fault of the program, as both come from one model.
+  // If a graph shares its parameters, they are looked up in the same order; a different name or
+  // shape would be a bug, because both graphs come from one model.
   void Add(const config::LayerConfig& layer, const ParameterSpec& spec) {
     Parameter parameter{NameOf(layer, spec), spec.dims, {}, {}, spec.start, layer.start_factor};
     parameter.value.shape = spec.shape;
@@ -37,8 +37,8 @@ class ParameterMaker {
 
   void AddLayer(const Node& node) {
     std::vector<int>& mine = result_.of.emplace_back();
-    // The owner stands before, so that its index is known. "weight" is the tied one's name whatever
-    // its owner's kind.
+    // The owner comes earlier, so its index is known. A tied weight is named "weight" whatever its
+    // owner's kind is.
     if (node.tied_to >= 0) {
       mine.push_back(result_.of[node.tied_to].front());
       result_.all[mine.front()].other_names.push_back(NameOf(node.config, {"weight", {}, {}}));

@@ -23,22 +23,22 @@ struct Parameter {
   Tensor gradient;                   // fp32, unscaled; empty for a running statistic
   std::optional<double> start = {};  // ParameterSpec::start
   double start_factor = 1;           // LayerConfig::start_factor
-  // What it would be called in the layers that are tied to its own: PyTorch's state dicts have a
-  // tied weight once for each.
+  // Its names in the layers that are tied to its own, because PyTorch's state dicts contain a tied
+  // weight once for each layer.
   std::vector<std::string> other_names = {};
 
   std::int64_t numel() const;
 };
 
-// A file of weights (model.init.weights) compared with the network that starts with it: what it
-// gives, what it lacks, and what it has too much.
+// Comparison of a file of weights (model.init.weights) with the network that starts from it: which
+// tensors it has, lacks, or has in addition.
 
 struct WeightsCover {
   std::string path;
   std::size_t loaded = 0;            // tensors of the network that the file has
-  std::vector<std::string> missing;  // those that it lacks
-  std::vector<std::string> ignored;  // tensors of the file alone, under ignore_unknown
-  std::vector<std::string> skipped;  // tensors of the network that `skip` leaves as they start
+  std::vector<std::string> missing;  // tensors of the network that the file lacks
+  std::vector<std::string> ignored;  // tensors that only the file has, under ignore_unknown
+  std::vector<std::string> skipped;  // tensors of the network that `skip` excludes
 
   std::string LoadedText() const;  // "weights.safetensors: loaded 6 of 21 tensors"
   // One line of warning where something is missing, else "".
@@ -49,35 +49,35 @@ struct WeightsCover {
   std::string SkippedText() const;
 };
 
-// Whether `init.skip` has a glob that matches the tensor, or its layer.
+// Whether a glob of `init.skip` matches the tensor, or its layer.
 bool IsSkipped(const config::InitConfig& init, const std::string& tensor);
 
-// Opens `init.weights`. DataError with the key's name where it cannot be opened or is no
+// Opens `init.weights`. Throws DataError, with the key's name, if it cannot be opened or is not a
 // safetensors file.
 SafetensorsFile OpenWeights(const config::InitConfig& init);
-// The name under which `file` has a parameter: its own, or that of a layer tied to it; "": none.
+// The name that a parameter has in `file`: its own, or that of a layer tied to it; "": none.
 std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter);
-// Compares names and shapes; batch norm's num_batches_tracked counts nowhere. DataError: a wrong
-// shape, a name that the network does not have (unless ignore_unknown), a missing tensor under
-// require_all, a tied weight that it has twice with different values, or a file that gives
-// nothing at all. ConfigError: an entry of `skip` that matches no tensor of the network.
+// Compares names and shapes; batch norm's num_batches_tracked is ignored. DataError: a wrong shape,
+// a name that the network does not have (unless ignore_unknown), a missing tensor under
+// require_all, a tied weight that is stored twice with different values, or a file without any
+// tensor of the network. ConfigError: an entry of `skip` that matches no tensor of the network.
 WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init,
                      const std::vector<Parameter>& parameters);
 
 struct NetworkParameters {
   std::vector<Parameter> all;  // in layer order
-  // By node: those that it reads, in the order of its kind's row; a tied weight is another's.
+  // By node: those that it reads, in the order of its kind's row; a tied weight is its owner's.
   std::vector<std::vector<int>> of;
 };
 
-// Values are those of `share` where it is given (the same network), else new and zero; gradients
-// are made where `training`.
+// Parameters share the values of `share` if it is given (the same network), otherwise they are new
+// and zero; gradients are allocated if `training`.
 NetworkParameters MakeParameters(const Network& network, bool training, backend::Backend& backend,
                                  const Graph* share);
 
-// Start values of one parameter that no entry of model.init.parameters names and no file has.
-// Weights by the rule's scheme, fan-in and fan-out counted as in torch.nn.init (a convolution's
-// weight [out, in, kh, kw] has fan-in in*kh*kw and fan-out out*kh*kw):
+// Initial values of one parameter that no entry of model.init.parameters names and no file
+// contains. Weights follow the rule's scheme, with fan-in and fan-out as in torch.nn.init (a
+// convolution's weight [out, in, kh, kw] has fan-in in*kh*kw and fan-out out*kh*kw):
 //   he_normal      N(0, gain^2 / fan), gain^2 = 2, fan = fan_in     He et al. 2015
 //   he_uniform     U(-a, a), a^2 = 3 * gain^2 / fan
 //   xavier_normal  N(0, gain^2 * 2 / (fan_in + fan_out)), gain = 1  Glorot and Bengio 2010
@@ -89,16 +89,16 @@ std::vector<float> StartValues(const Parameter& parameter, const config::InitRul
                                std::uint64_t seed);
 
 // Fills the masters: by the last entry of init.parameters that matches a trained parameter (schemes
-// with fans leave vectors alone), else with 0 where zero_gamma says so (Graph::last_norms), else by
-// StartValues; then overrides from config.init.weights. Returns what that file gave (nothing where
-// there is none), with the errors of CoverOf. The caller refreshes the copies of weights.
+// with fans do not change vectors), else with 0 where zero_gamma says so (Graph::last_norms), else
+// by StartValues; then replaces those that are in init.weights. Returns what that file gave (empty
+// if there is none), with the errors of CoverOf. The caller refreshes the copies of weights.
 WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
                         backend::Backend& backend);
 
-// Which batch norms end the residual branches of a network: among the values that each addition
-// takes, the one with the most layers on its longest way from the input, where a batch norm gives
-// it: its gamma is what model.init.zero_gamma sets to 0, so that a block begins as its shortcut. In
-// layer order.
+// Returns, in layer order, the batch norms that end the residual branches of a network: of the
+// values that an addition sums, the one with the most layers on its longest path from the input, if
+// it comes from a batch norm. model.init.zero_gamma sets its gamma to 0, so that a block starts as
+// its shortcut.
 std::vector<std::string> LastNorms(const Network& network);
 
 }  // namespace ada::graph

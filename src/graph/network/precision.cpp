@@ -9,7 +9,7 @@ namespace {
 
 using config::PrecisionConfig;
 
-// Roles that are not given stay what they are.
+// Roles that are not set keep their formats.
 void Apply(const config::RoleFormatsConfig& roles, LayerFormats& formats) {
   if (roles.activations) formats.activations = *roles.activations;
   if (roles.weights) formats.weights = *roles.weights;
@@ -19,7 +19,7 @@ void Apply(const config::RoleFormatsConfig& roles, LayerFormats& formats) {
 
 bool StaysWide(config::WithinAttention kept) { return kept == config::WithinAttention::kFp32; }
 
-// dw is fp32 unless the section says otherwise, whatever `format` is.
+// dw is fp32 unless the section sets weight_gradients, whatever `format` is.
 LayerFormats BaseFormats(const PrecisionConfig& precision) {
   const NumberFormat& format = precision.format;
   LayerFormats formats{format, format, format, kFp32};
@@ -37,8 +37,8 @@ LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
   return formats;
 }
 
-// An operand that is given replaces the whole rule before it; one without a format turns its
-// rounding off. Elements of blocks saturate: a scale that is a power of two can leave the block's
+// An operand that is set replaces its whole earlier rule; one without a format turns the rounding
+// off. Elements of blocks saturate, because a scale that is a power of two can leave the block's
 // largest value above the format's.
 void Apply(const config::OperandsConfig& given, LayerOperands& operands) {
   for (std::size_t i = 0; i < kOperands; ++i) {
@@ -59,7 +59,7 @@ void Apply(const config::OperandsConfig& given, LayerOperands& operands) {
   if (given.tensor_scaling) operands.scaling = *given.tensor_scaling;
 }
 
-// Both operands of dw are transformed where either is rounded; the other one then stays fp32.
+// If either operand of dw is rounded, both are transformed; the other one then stays fp32.
 void Transform(const std::optional<config::HadamardConfig>& hadamard, LayerOperands& operands) {
   OperandRule& x = operands.rules[IndexOf(Operand::kDwX)];
   OperandRule& dy = operands.rules[IndexOf(Operand::kDwDy)];
@@ -77,7 +77,7 @@ bool LayerOperands::any() const {
                      [](const OperandRule& rule) { return rule.rounds; });
 }
 
-// Hadamard comes last: which operands are rounded is known only after all entries.
+// Hadamard comes last, because only after all entries it is known which operands are rounded.
 LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer) {
   LayerOperands operands;
   std::optional<config::HadamardConfig> hadamard = precision.operands.hadamard;

@@ -1,5 +1,5 @@
-// How a graph rounds: formats by layer and role, and how the configuration's `precision` section
-// says them.
+// How a graph rounds: formats by layer and role, resolved from the section `precision` of the
+// configuration.
 #pragma once
 #include <array>
 #include <functional>
@@ -17,15 +17,15 @@ namespace ada::graph {
 // What a layer rounds to, by role.
 struct LayerFormats {
   NumberFormat activations, weights, gradients, weight_gradients;
-  // In attention, whether probabilities and gradients of scores stay fp32. Unset: as the layer
-  // says.
+  // In attention, whether probabilities and gradients of scores stay fp32. Unset: the layer's own
+  // keys decide.
   std::optional<bool> wide_probabilities = {}, wide_score_gradients = {};
 };
-// How the products of a layer take their operands: rounded once more, or as they are stored.
+// How the matmuls of a layer use their operands: rounded once more, or as they are stored.
 struct OperandRule {
   bool rounds = false;
   NumberFormat format = kFp32;       // of blocks: of their elements
-  std::optional<BlockFormat> block;  // then no scale is the tensor's own
+  std::optional<BlockFormat> block;  // if set, there is no per-tensor scale
   bool stochastic = false;
   int hadamard = 0;  // size of the transform before it is rounded; 0: none
   bool random_signs = false;
@@ -33,12 +33,12 @@ struct OperandRule {
 };
 struct LayerOperands {
   std::array<OperandRule, kOperands> rules;  // by Operand
-  config::TensorScalingConfig scaling;       // of those; fp32 has none
+  config::TensorScalingConfig scaling;       // for `rules`; fp32 has no scale
   bool any() const;
 };
-// How a graph rounds: formats by layer name, and what holds for all of it.
+// How a graph rounds: formats by layer name, and settings for all of it.
 struct Precision {
-  LayerFormats base;  // of the network's input and of layers where `formats_of` is empty
+  LayerFormats base;  // for the network's input, and for layers if `formats_of` is empty
   std::function<LayerFormats(const std::string& layer)> formats_of;
   // precision.preset: autocast: to fp16 or bf16. Then formats of a layer start from
   // AutocastFormats, by `formats_from`. autocast_on_cpu: by torch's lists for CPUs, not for CUDA.
@@ -46,31 +46,31 @@ struct Precision {
   bool autocast_on_cpu = false;
   std::function<LayerFormats(const std::string& layer, const LayerFormats& start)> formats_from;
   std::function<LayerOperands(const std::string& layer)> operands_of;  // empty: all as stored
-  config::SparedConfig spared;  // layers that `operands_of` does not hold for
+  config::SparedConfig spared;  // layers that `operands_of` does not apply to
   bool stochastic = false;      // only in training; evaluation rounds to nearest
-  // Delayed scaling: of y and w, and of gradients where no per-layer policy owns their scale.
+  // Delayed scaling: for y and w, and for gradients unless a per-layer policy decides their scale.
   bool scaled_forward = false, scaled_backward = false;
-  // Tensors with a per-tensor scale keep their format's largest value.
+  // Tensors with a per-tensor scale saturate at their format's largest value.
   bool scaled_saturate = true;
-  scaling::TensorScaleRule tensor_scale;  // format_max is filled in by tensor
+  scaling::TensorScaleRule tensor_scale;  // format_max is filled in for each tensor
 };
 
-// The formats of one layer. `format` gives activations, weights and gradients, a role's key beats
-// it; weight_gradients is fp32 unless set. Then the entries of `precision.layers` whose glob
-// matches the name, one after the other: an entry's `format` and role keys replace what stood
-// before them. `overflow: saturate` makes every format but fp32 saturate.
+// The formats of one layer. `format` sets activations, weights and gradients, and a role's key
+// overrides it; weight_gradients is fp32 unless set. Then the entries of `precision.layers` whose
+// glob matches the name are applied in order: an entry's `format` and role keys replace earlier
+// values. `overflow: saturate` makes every format but fp32 saturate.
 LayerFormats FormatsOf(const config::PrecisionConfig& precision, const std::string& layer);
-// The same with `start` instead of what the roles of `precision` say, weight_gradients apart.
+// The same starting from `start` instead of the roles of `precision`, except weight_gradients.
 LayerFormats FormatsFrom(const config::PrecisionConfig& precision, const std::string& layer,
                          const LayerFormats& start);
 
-// The operands of one layer: what `precision.operands` says, then the entries of `precision.layers`
-// whose glob matches, key by key. Those with a scale saturate, unless `overflow: format`.
+// The operands of one layer: those of `precision.operands`, changed key by key by the entries of
+// `precision.layers` whose glob matches. Operands with a scale saturate, unless `overflow: format`.
 LayerOperands OperandsOf(const config::PrecisionConfig& precision, const std::string& layer);
 
-// `policy_owns_gradients`: the policy gives layers scales of their own, so that under delayed
-// scaling gradients get none beside it. Keeps a copy of `precision`. Fp32 tensors never have a
-// per-tensor scale.
+// `policy_owns_gradients`: the policy decides a scale for each layer, so that under delayed scaling
+// gradients get no per-tensor scale in addition. Keeps a copy of `precision`. Fp32 tensors never
+// have a per-tensor scale.
 Precision ResolvePrecision(const config::PrecisionConfig& precision, bool policy_owns_gradients);
 
 }  // namespace ada::graph

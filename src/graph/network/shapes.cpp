@@ -25,7 +25,7 @@ std::vector<std::string> NamesOf(const std::vector<LayerConfig>& layers) {
   throw ConfigError(PlacePrefix(layer.where) + "layer " + layer.name + ": " + message);
 }
 
-// Names are keys of logs and checkpoints, so that each stands for one layer.
+// Names are keys of logs and checkpoints, so each must be unique.
 void CheckNames(const std::vector<LayerConfig>& layers) {
   std::map<std::string, const LayerConfig*> seen;
   for (const LayerConfig& layer : layers) {
@@ -43,9 +43,9 @@ void CheckNames(const std::vector<LayerConfig>& layers) {
   }
 }
 
-// The value that `name` stands for, seen from node `index`.
-// An error says which of three mistakes it is: the layer itself, a later one, or a name that nobody
-// has.
+// Returns the value that `name` refers to, as seen from node `index`. The error
+// distinguishes three mistakes: the layer itself, a later layer, or an unknown
+// name.
 int FindValue(const std::vector<LayerConfig>& layers, int index, const std::string& name) {
   if (name == kInputName) return 0;
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
@@ -71,9 +71,9 @@ void CheckInputCount(const LayerConfig& layer, const LayerKind& kind, std::size_
                                             : " takes one input" + found + " in `inputs`"));
 }
 
-// Fills what follows from the shapes of the inputs.
-// Rows throw without a place; it is added here. A tied layer's own weight is dropped from its
-// parameters: the owner has it.
+// Fills in what follows from the shapes of the inputs. The functions of rows throw without a place,
+// which is added here. A tied layer's weight is removed from its parameters, because its owner has
+// it.
 void Infer(Node& node, LayerShapes shapes) {
   const LayerKind& kind = *node.kind;
   try {
@@ -110,7 +110,7 @@ int FindPool(const std::vector<LayerConfig>& layers, int index, const Network& n
                             : "unknown pool '" + layer.pool + "'" + Nearest(layer.pool, pools));
 }
 
-// The node whose weight a layer takes.
+// The node that owns the weight which a layer uses.
 int FindWeight(const std::vector<LayerConfig>& layers, int index, const Network& network) {
   const LayerConfig& layer = layers[index];
   std::vector<std::string> owners;
@@ -175,8 +175,8 @@ void CheckTokens(const Network& network, Task task) {
                                  "those of task: language");
 }
 
-// A layer that nobody reads is a mistake of wiring, which would otherwise cost memory and time
-// unseen.
+// An output that no layer reads is a wiring mistake, which would otherwise silently cost memory and
+// time.
 void CheckUse(const Network& network) {
   const auto consumers = network.Consumers();
   for (const int node : consumers[0]) {
@@ -262,7 +262,7 @@ std::vector<bool> Network::NeedsGradient() const {
   return needs;
 }
 
-// Checks go from the parts to the whole, so that the first message is about the cause.
+// Checks go from the parts to the whole, so that the first error is about the cause.
 Network Resolve(const config::ModelConfig& model, const Shape& input, Task task) {
   CheckZooTask(model, task);
   std::vector<LayerConfig> layers = model.zoo.empty() ? model.layers : ExpandZoo(model);

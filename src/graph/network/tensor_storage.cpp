@@ -8,7 +8,7 @@
 namespace ada::graph {
 namespace {
 
-// By value: whether torch would hold it in fp32. Layers come in order, so that inputs are known.
+// By value: whether torch stores it in fp32. Layers come in order, so inputs are known already.
 std::vector<bool> IsWide(const Network& network, bool on_cpu) {
   std::vector<bool> wide = {true};
   for (const Node& node : network.nodes) {
@@ -22,8 +22,8 @@ std::vector<bool> IsWide(const Network& network, bool on_cpu) {
   return wide;
 }
 
-// Whether only matmuls read a value, be it through layers that only move values.
-// From the last value to the first: a layer that only moves values passes on what its readers are.
+// Whether only matmuls read a value, directly or through layers that only move values. Goes from
+// the last value to the first: a layer that only moves values has the readers of its output.
 std::vector<bool> AreForMatmuls(const Network& network) {
   const auto consumers = network.Consumers();
   std::vector<bool> all(consumers.size());
@@ -55,19 +55,19 @@ std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFo
 
 namespace {
 
-// An fp32 tensor loses nothing that a scale could save, so it has none. A scale from the past puts
-// the largest magnitude at the format's end, and the next one may be larger: such a tensor
-// saturates, as Transformer Engine's casts do, unless the configuration says otherwise.
-// Under delayed scaling values times the scale are rounded to the format and kept divided again,
-// which the format's storage could not hold: they lie in fp32.
+// A scale would save nothing in an fp32 tensor, so it has none. A scale computed from earlier steps
+// puts the past largest magnitude at the format's end, and the next one may be larger: such a
+// tensor saturates, as Transformer Engine's casts do, unless the configuration says otherwise.
+// Under delayed scaling values times the scale are rounded to the format and then divided by the
+// scale again, which the format itself could not hold: they are stored in fp32.
 TensorStorage StoredAs(NumberFormat format, bool scaled, bool saturates) {
   const bool has_per_tensor_scale = scaled && format != kFp32;
   if (has_per_tensor_scale && saturates) format.saturate = true;
   return {format, has_per_tensor_scale ? Storage::kF32 : StorageFor(format), has_per_tensor_scale};
 }
 
-// From the last value to the first: what a consumer hands on is known before the value that it
-// reads.
+// Goes from the last value to the first, so that what a consumer passes on is known before the
+// value that it reads.
 std::vector<TensorStorage> Arriving(const Network& network,
                                     const std::vector<TensorStorage>& gradients,
                                     const std::map<int, AttentionStorage>& attention) {
@@ -149,7 +149,7 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
 
 namespace {
 
-// Doubles can hold sums of sizes that no 64-bit integer could.
+// Doubles hold sums of sizes that would overflow any 64-bit integer.
 constexpr double kMostBytes = 0x1p42;  // 4 TiB
 
 double Values(const Shape& shape) {
@@ -157,8 +157,8 @@ double Values(const Shape& shape) {
          static_cast<double>(shape.w) * static_cast<double>(shape.c);
 }
 
-// storage: null: all in fp32.
-// Parameters, masters in fp32, and outputs; neither gradients nor what ops keep. Largest first.
+// storage: null: all in fp32. Parameters (fp32 masters) and outputs, largest first, without
+// gradients and what ops keep.
 std::vector<TensorSize> TensorSizes(const Network& network, const NetworkStorage* storage,
                                     std::int64_t images) {
   std::vector<TensorSize> sizes;

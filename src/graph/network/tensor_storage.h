@@ -1,5 +1,5 @@
-// How each value and gradient of a network is kept: its format, its storage, its scale, and how
-// large all of them are.
+// How each value and gradient of a network is stored: its format, data type and scale, and the size
+// of all of them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,15 +21,15 @@ namespace ada::graph {
 struct TensorStorage {
   NumberFormat format = kFp32;
   Storage storage = Storage::kF32;
-  bool has_per_tensor_scale = false;  // delayed scaling; then storage is fp32, and format not
+  bool has_per_tensor_scale = false;  // delayed scaling; storage is then fp32, but format is not
   friend bool operator==(const TensorStorage&, const TensorStorage&) = default;
 };
 
-// What is rounded within an attention.
+// The roundings within an attention layer.
 struct AttentionStorage {
   TensorStorage p, ds;
   bool rounds_p = true, rounds_ds = true;
-  // How the gradients that it hands on are stored: the layer's own.
+  // Storage of the gradients of queries, keys and values: the layer's gradient format.
   TensorStorage gradients;
   // Gradients of scores that are not rounded have no alpha.
   bool Decides(std::string_view tensor) const { return tensor != "ds" || rounds_ds; }
@@ -38,13 +38,13 @@ struct AttentionStorage {
 struct NetworkStorage {
   // By value. A layer that does not round its output keeps its input's.
   std::vector<TensorStorage> values;
-  // By value: of a gradient of it that is rounded. It has the gradient format of the layer that
-  // made the value; where that one rounds nothing, of the layer that made its input, and so on.
+  // By value: storage of its gradient where that is rounded: the gradient format of the layer that
+  // made the value or, if that rounds nothing, of the layer that made its input, and so on.
   std::vector<TensorStorage> gradients;
-  // By value: of its gradient as it reaches the layer that made it, its dy. Not that of `gradients`
-  // where its one consumer rounds no gradient and hands on what it got (relu, an addition).
+  // By value: storage of its gradient when it arrives as dy at the layer that made it; differs from
+  // `gradients` if the only consumer passes a gradient on unrounded (relu, an addition).
   std::vector<TensorStorage> arriving;
-  // By node: of the weights as they are multiplied, and of dw (always kept in fp32).
+  // By node: of the weights as they are multiplied, and of dw (which is stored in fp32).
   std::vector<TensorStorage> weights, weight_gradients;
   std::map<int, AttentionStorage> attention;  // by node
   std::vector<LayerOperands> operands;        // by node: of those with a weight
@@ -54,7 +54,7 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
 
 // How large the tensors of a network are, before any of them exists: for bounds and for messages.
 
-// For the message of a run that has no memory left (train/plan/memory_need.cpp), and for
+// For the message of a run that has no memory left (train/plan/memory_need.cpp) and for
 // RefuseHuge.
 struct TensorSize {
   std::string name;  // "conv1.weight", "conv1.y"
@@ -65,21 +65,21 @@ struct TensorSize {
 // Resolve does.
 std::vector<TensorSize> LargestTensors(const GraphSpec& spec, std::size_t count);
 
-// Throws ConfigError naming the largest tensor where all of them, for `images` images, would take
-// more than any machine has: from there on sizes would not fit into the numbers that count them.
+// Throws ConfigError, naming the largest tensor, if all of them, for `images` images, need more
+// memory than any machine has: beyond that, sizes might overflow.
 void RefuseHuge(const Network& network, std::int64_t images, const Location& where);
 
 // The formats that torch.autocast gives the layers of a network by its op lists for CUDA or for
-// CPUs, as far as a graph can say them.
+// CPUs, as far as a graph can express them.
 
-// By value (0: the input): what its layer gives, `low` being fp16 or bf16.
-//   products (conv2d, linear, attention) low: they round what they read, and what they give
-//   kinds whose row says autocast_fp32   fp32 (on_cpu: autocast_cpu_fp32, which are fewer: norms
-//                                        and softmax give what they get)
-//   all others                           fp32 where one of their inputs is, else low
-// The images are fp32. torch rounds an fp32 value for each product that reads it: where nothing but
-// products reads one, it is rounded once, where it is made, to the same values; where others read
-// it too it stays fp32, for products as well. Gradients are as the values, weights low, dw fp32.
+// By value (0: the input): the format of its layer's output; `low` is fp16 or bf16.
+//   matmuls (conv2d, linear, attention)  low: they round their inputs and their output
+//   kinds whose row has autocast_fp32    fp32 (on_cpu: autocast_cpu_fp32, which are fewer: norms
+//                                        and softmax keep their input's)
+//   all others                           fp32 if one of their inputs is, otherwise low
+// The images are fp32. torch rounds an fp32 value for each matmul that reads it: if only matmuls
+// read it, it is rounded once, where it is made, to the same values; if other layers read it too,
+// it stays fp32, for matmuls as well. Gradients are like the values, weights low, dw fp32.
 std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFormat& low,
                                           bool on_cpu = false);
 

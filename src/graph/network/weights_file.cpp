@@ -18,7 +18,7 @@ std::string Some(std::vector<std::string> names) {
   return FirstNames(names, 8);
 }
 
-// What is likely meant: a name of the network after a prefix ("module."), or the nearest one.
+// What was probably meant: a name of the network after a prefix ("module."), or the nearest one.
 // Prefixes are tried from the shortest on.
 std::string Meant(const std::string& name, const ParametersByName& known,
                   const std::vector<Parameter>& parameters) {
@@ -33,7 +33,7 @@ std::string Meant(const std::string& name, const ParametersByName& known,
   return Nearest(name, names);
 }
 
-// A pattern that leaves out nothing is a mistake.
+// A pattern that matches nothing is a mistake.
 void CheckSkip(const config::InitConfig& init, const std::vector<Parameter>& parameters) {
   for (const std::string& pattern : init.skip) {
     const bool used = std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& p) {
@@ -111,7 +111,7 @@ SafetensorsFile OpenWeights(const config::InitConfig& init) {
   }
 }
 
-// Nothing is read but the header of the file, apart from weights that are in it twice.
+// Reads only the header of the file, and the values of weights that are in it twice.
 WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init,
                      const std::vector<Parameter>& parameters) {
   ParametersByName known;

@@ -15,8 +15,8 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
-// A row of the zoo. usual_input and usual_classes are those of the data that it is made for: only
-// ListModels uses them. keys: those of `model` that shape it, for the list.
+// A row of the zoo. usual_input and usual_classes are those of the data it was designed for, which
+// only ListModels uses. keys: the keys of `model` that change the network, for the list.
 struct Entry {
   std::string name;
   Shape usual_input;
@@ -40,7 +40,7 @@ const char* TaskText(Task task) {
   return "";
 }
 
-// Templates make functions of the arguments that a row fixes, so that all rows have the same type.
+// Templates turn the arguments that a row fixes into functions, so that all rows have one type.
 template <int depth>
 std::vector<LayerConfig> ResNetOf(const ModelConfig& model) {
   return CifarResNet(model, depth);
@@ -106,7 +106,7 @@ const std::vector<Entry>& Entries() {
   return entries;
 }
 
-// "32x32x3", or "128 tokens".
+// "32x32x3" or "128 tokens".
 std::string InputText(const Entry& entry) {
   const Shape& input = entry.usual_input;
   return entry.task == Task::kLanguage ? std::to_string(input.h) + " tokens" : ToString(input);
@@ -135,8 +135,8 @@ std::vector<LayerConfig> ExpandZoo(const ModelConfig& model) {
                     Nearest(model.zoo, ZooNames()) + "; `ada-train models` lists them");
 }
 
-// A cast (model.cast) stands after each output of a detection network and has its name after
-// "cast.".
+// A cast (model.cast) follows each output of a detection network and is named "cast." and that
+// output's name.
 std::vector<std::string> OutputNames(const ModelConfig& model,
                                      const std::vector<LayerConfig>& layers) {
   if (!model.outputs.empty()) return model.outputs;
@@ -156,7 +156,7 @@ void CheckZooTask(const ModelConfig& model, Task task) {
                     "`, found `task: " + TaskText(task) + "`");
 }
 
-// Figures come from resolving the network, as a run does: they cannot differ from it.
+// The numbers come from resolving the network as a run does, so they cannot differ from it.
 std::vector<std::string> ListModels() {
   std::vector<std::string> lines;
   for (const Entry& entry : Entries()) {

@@ -1,4 +1,4 @@
-// Ready networks by name (model.zoo), written out as the layers a user could have written.
+// Predefined networks by name (model.zoo), written as the layers that a user could have written.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,12 +9,12 @@
 namespace ada::graph {
 
 // The layers of `model.zoo` with its parameters (classes, shortcut, hidden, dropout, width, ...).
-// Each layer's place is that of the model section. Throws ConfigError on an unknown name or
-// shortcut.
+// The file position of each layer is that of the model section. Throws ConfigError if the name or
+// the shortcut is unknown.
 std::vector<config::LayerConfig> ExpandZoo(const config::ModelConfig& model);
 
-// The names of the layers whose outputs the loss is of: those of model.outputs, a zoo network's own
-// ones, else the last of `layers`.
+// The names of the layers whose outputs the loss reads: those of model.outputs, or those of a zoo
+// network, or else the last of `layers`.
 std::vector<std::string> OutputNames(const config::ModelConfig& model,
                                      const std::vector<config::LayerConfig>& layers);
 

@@ -18,7 +18,7 @@ std::string BlockName(int stage, int index) {
   return "stage" + std::to_string(stage) + ".block" + std::to_string(index) + ".";
 }
 
-// Brings `input` to the block's shape: the name of what `add` takes besides the block's own path.
+// Brings `input` to the block's shape and returns the name that `add` reads as the shortcut.
 std::string AddShortcut(ZooStack& net, const std::string& block, const std::string& input,
                         int channels, int stride, bool projection) {
   if (!projection) {
@@ -33,14 +33,14 @@ std::string AddShortcut(ZooStack& net, const std::string& block, const std::stri
   return net.last();
 }
 
-// What a stage of a network without activations between its blocks is made of.
+// The parameters of a stage of a pre-activation network.
 struct PreStage {
   int channels = 0;  // between blocks
   int inner = 0;     // of a bottleneck; 0: two 3x3 convolutions
   int stride = 1;
 };
 
-// Batch norm and relu, then a convolution. The last two names of each are `index`.
+// Batch norm, relu and a convolution; the index is part of their names.
 void AddPreConv(ZooStack& net, const std::string& block, int index, int channels, int kernel,
                 int stride) {
   const std::string number = std::to_string(index);
@@ -49,7 +49,7 @@ void AddPreConv(ZooStack& net, const std::string& block, int index, int channels
   net.PlainConv(block + "conv" + number, channels, kernel, stride);
 }
 
-// The shortcut is the block's input as it is, except where channels change: there it starts at the
+// The shortcut is the block's unchanged input, except where channels change: there it starts at the
 // first relu, which both paths share.
 void AddPreBlock(ZooStack& net, const std::string& block, const PreStage& stage, int stride,
                  bool projection, double dropout) {
@@ -75,7 +75,7 @@ void AddPreBlock(ZooStack& net, const std::string& block, const PreStage& stage,
   net.Add(block + "add", "add").inputs = {path, input};
 }
 
-// The last addition has neither norm nor relu after it within its block, hence those before the
+// Within its block nothing normalizes the last addition, so a norm and a relu follow it before the
 // pooling.
 std::vector<LayerConfig> PreActivated(const ModelConfig& model, int blocks,
                                       const std::array<PreStage, 3>& stages) {

@@ -13,13 +13,13 @@ using config::ModelConfig;
 constexpr int kGrowth = 32, kBottleneck = 4 * kGrowth;
 constexpr int kLayers[] = {6, 12, 24, 16};  // of the four blocks
 
-// What the layers of a block read: all that stands before them in it.
+// Concatenates all that comes before a layer in its block, which the layer reads.
 void AddConcat(ZooStack& net, const std::string& name, const std::vector<std::string>& parts) {
   if (parts.size() > 1) net.Add(name, "concat").inputs = parts;
 }
 
-// Four times the growth's channels first (1x1), then the growth's (3x3), which join `parts`: what
-// all later layers of the block read.
+// A 1x1 convolution to four times the growth rate's channels, then a 3x3 convolution to the growth
+// rate's channels, which are added to `parts`: the inputs of all later layers of the block.
 void AddDenseLayer(ZooStack& net, const std::string& layer, std::vector<std::string>& parts) {
   AddConcat(net, layer + "concat", parts);
   net.Add(layer + "norm1", "batch_norm");

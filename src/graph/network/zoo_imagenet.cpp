@@ -11,8 +11,8 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
-// What a block's convolutions are: each but the last is followed by batch norm and relu, the last
-// by batch norm and the addition.
+// The convolutions of a block: each is followed by batch norm and relu, except the last, which is
+// followed by batch norm and the addition.
 struct Part {
   int channels, kernel, stride;
 };
@@ -25,7 +25,7 @@ std::vector<Part> WideBottleneck(int width, int stride) {
   return {{2 * width, 1, 1}, {2 * width, 3, stride}, {4 * width, 1, 1}};
 }
 
-// The projection has the stride of the whole path, as the two are added.
+// The projection has the stride of the whole main path, because the two are added.
 void AddBlock(ZooStack& net, const std::string& block, const std::vector<Part>& parts,
               bool projection) {
   std::string input = net.last();

@@ -9,7 +9,7 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
-// A row of the table: how often the block stands there; the first has the stride.
+// A row of the table: how often the block is repeated; only the first has the stride.
 struct InvertedRow {
   int expansion, channels, blocks, stride;
 };
@@ -24,8 +24,8 @@ void AddConvNormRelu(ZooStack& net, const std::string& name, int channels, int k
   net.Add(name + "2", "relu6");
 }
 
-// Widens by `expansion`, filters each channel alone (groups as many as channels), narrows again
-// without an activation. The sum exists only where input and output have the same shape.
+// Expands by `expansion`, filters each channel separately (as many groups as channels), and
+// projects without an activation. The addition exists only if input and output have the same shape.
 void AddInvertedResidual(ZooStack& net, const std::string& block, int in, const InvertedRow& row,
                          int stride) {
   const std::string input = net.last();

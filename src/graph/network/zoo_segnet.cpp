@@ -12,8 +12,8 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
-// whole: the size is that of the pool's whole windows, a row or column more than the pool's input
-// where that is odd.
+// whole: the output's size is that of the pool's complete windows, which is one row or column more
+// than the pool's input if that is odd.
 void AddUnpool(ZooStack& net, int stage, bool whole) {
   const std::string number = std::to_string(stage);
   LayerConfig& layer = net.Add("unpool" + number, "max_unpool");

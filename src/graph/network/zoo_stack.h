@@ -12,8 +12,8 @@
 
 namespace ada::graph {
 
-// Appends layers; each starts from the defaults of the YAML.
-// References that calls return are good until the next call.
+// Appends layers; each starts from the YAML's defaults. References returned are valid until the
+// next call.
 class ZooStack {
  public:
   explicit ZooStack(const config::ModelConfig& model) : where_(model.where) {}
@@ -45,7 +45,7 @@ class ZooStack {
     config::LayerConfig& layer = Add(name, "max_pool");
     layer.kernel = layer.stride = {2, 2};
   }
-  // A last window may stand over the end of an odd height or width.
+  // Allows the last window to extend beyond the end of an odd height or width.
   void CeilPool(const std::string& name) {
     MaxPool(name);
     layers_.back().ceil_mode = true;
@@ -59,7 +59,7 @@ class ZooStack {
   std::vector<config::LayerConfig> layers_;
 };
 
-// model.width of `channels`: the nearest multiple of 8, at least 8.
+// `channels` times model.width: the nearest multiple of 8, but at least 8.
 inline int Widened(int channels, double width) {
   return std::max(8, 8 * static_cast<int>(std::lround(channels * width / 8)));
 }
@@ -70,40 +70,40 @@ std::vector<config::LayerConfig> LeNet(const config::ModelConfig& model);
 std::vector<config::LayerConfig> Vgg(const config::ModelConfig& model,
                                      const std::array<int, 5>& convolutions);
 
-// ResNets for ImageNet's 224x224 images, as torchvision builds them (a bottleneck's stride is its
-// 3x3 convolution's), with its names for what has parameters, in its order: weights travel both
-// ways. The stem (7x7 and a pooling, each of stride 2) leaves a quarter of height and width: made
-// for large images. On CIFAR's 32x32 the last stage sees single pixels; the zoo's resnet20 to
-// resnet110 are made for those.
+// ResNets for ImageNet's 224x224 images, as torchvision builds them (in a bottleneck the 3x3
+// convolution has the stride), with its names and order of parameters: weights can be exchanged in
+// both directions. The stem (a 7x7 convolution and a pooling, each with stride 2) quarters height
+// and width, for large images. On CIFAR's 32x32 the last stage would see single pixels: for those
+// the zoo has resnet20 to resnet110.
 std::vector<config::LayerConfig> ResNet18(const config::ModelConfig& model);
 std::vector<config::LayerConfig> ResNet34(const config::ModelConfig& model);
 std::vector<config::LayerConfig> ResNet50(const config::ModelConfig& model);
 std::vector<config::LayerConfig> ResNet101(const config::ModelConfig& model);
 std::vector<config::LayerConfig> ResNet152(const config::ModelConfig& model);
 std::vector<config::LayerConfig> WideResNet50(const config::ModelConfig& model);
-// As torchvision builds them, likewise. `model.dropout` is the share of mobilenet_v2's dropout.
+// Also as torchvision builds them. `model.dropout` is the dropout rate of mobilenet_v2.
 std::vector<config::LayerConfig> MobileNetV2(const config::ModelConfig& model);
 std::vector<config::LayerConfig> DenseNet121(const config::ModelConfig& model);
 
 // For CIFAR. depth 6n + 2. `shortcut: reference`: every stage begins with a projection, and the
 // stride is that of the second convolution of its first block.
 std::vector<config::LayerConfig> CifarResNet(const config::ModelConfig& model, int depth);
-// Batch norm and relu before the convolutions; where channels change, a convolution of what the
-// first relu gives, without batch norm, is the shortcut. depth 6n + 2 with two 3x3 convolutions a
-// block, 164: 9n + 2 with bottlenecks, whose 3x3 convolution has the stride.
+// Batch norm and relu come before the convolutions; where channels change, the shortcut is a
+// convolution, without batch norm, of the first relu's output. depth 6n + 2 with two 3x3
+// convolutions a block; 164: 9n + 2 with bottlenecks, whose 3x3 convolution has the stride.
 std::vector<config::LayerConfig> CifarPreResNet(const config::ModelConfig& model, int depth);
-// The same, `factor` times as wide; depth 6n + 4; with `model.dropout` between the convolutions.
+// The same with `factor` times the channels; depth 6n + 4; model.dropout between convolutions.
 std::vector<config::LayerConfig> CifarWideResNet(const config::ModelConfig& model, int depth,
                                                  int factor);
 
-// What model.cast puts after the outputs of these networks is called so, or begins so.
+// Name, or prefix of the names, of the layers that model.cast adds after the network's outputs.
 inline constexpr char kCast[] = "cast";
 
 // For segmentation: logits of each pixel.
 std::vector<config::LayerConfig> SegNetBasic(const config::ModelConfig& model);
 std::vector<config::LayerConfig> SegNet(const config::ModelConfig& model);
 
-// For detection: the outputs are the layers of these names.
+// For detection: the network's outputs are the layers with these names.
 inline constexpr char kSsdLocations[] = "locations", kSsdScores[] = "scores";
 std::vector<config::LayerConfig> Ssd300(const config::ModelConfig& model);
 std::vector<config::LayerConfig> Ssd512(const config::ModelConfig& model);

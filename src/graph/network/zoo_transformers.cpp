@@ -1,6 +1,6 @@
-// Transformers with norms before attention and MLP. GPT-2: Radford et al. (2019), with nanoGPT's
-// names; Llama: Touvron et al. (2023), with Hugging Face's; ViT: Dosovitskiy et al. (2021), with
-// torchvision's.
+// Transformers with a norm before attention and before the MLP (pre-norm). GPT-2: Radford et al.
+// (2019), with nanoGPT's names; Llama: Touvron et al. (2023), with Hugging Face's; ViT: Dosovitskiy
+// et al. (2021), with torchvision's.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ class TransformerStack : public ZooStack {
     layer.vocabulary = model_.classes;
     layer.features = t_.width;
   }
-  // Without `context` it has a row for each token of the data's sequences.
+  // Without `context` it has one row for each token of the data's sequences.
   LayerConfig& Positions(const std::string& name) {
     LayerConfig& layer = Add(name, "position_embedding");
     layer.context = t_.context.value_or(0);
@@ -44,7 +44,7 @@ class TransformerStack : public ZooStack {
     layer.bias = t_.bias;
     return layer;
   }
-  // The last product of a branch: it starts smaller the more branches are added up, as GPT-2's.
+  // The last matmul of a branch: it starts smaller the more branches are summed, as in GPT-2.
   void IntoResidual(const std::string& name) {
     Product(name, t_.width).start_factor = 1 / std::sqrt(2.0 * t_.layers);
   }

@@ -11,26 +11,26 @@ int OnlyConsumer(const Consumers& consumers, int index) {
   return all.size() == 1 ? all[0] : -1;
 }
 
-// Whether there is a node of this number, and its kind can take that part in a chain.
+// Whether this is a node whose kind can have that role in a chain.
 bool Plays(const Network& network, int node, ChainPart part) {
   return node >= 0 && network.nodes[node].kind->chain == part;
 }
 
-// Whether the gradient at the mask's output belongs to it alone.
+// Whether the gradient of the mask's output has no other reader.
 bool OwnsItsGradient(const Network& network, const Consumers& consumers, int mask) {
   const int consumer = OnlyConsumer(consumers, mask);
   return consumer < 0 || !network.nodes[consumer].kind->hands_gradient_on;
 }
 
-// Whether the gradient of `value` may be one that was masked in place: it goes into a branch sum or
-// to a layer that asks for no moments. An addition would pass it on, so it counts as asking.
+// Whether the gradient of `value` may be masked in place: if it goes into a branch sum, or to a
+// layer that needs no moments. An addition would pass it on, so it does not qualify.
 bool MayBeMasked(const Network& network, const Consumers& consumers, int value) {
   if (value == 0 || consumers[value].size() > 1) return true;
   const LayerKind& producer = *network.nodes[value - 1].kind;
   return !producer.chooses_scale && producer.decisions.empty() && !producer.hands_gradient_on;
 }
 
-// Takes the longest chain from this batch norm: the addition if it can, then the relu if it can. A
+// Returns the longest chain from this batch norm: with the addition and the relu if possible. A
 // relu that may not take part ends the chain before it.
 Chain FindChain(const Network& network, const Consumers& consumers, const std::set<int>& taken,
                 int batch_norm) {
@@ -54,8 +54,8 @@ Chain FindChain(const Network& network, const Consumers& consumers, const std::s
   return chain;
 }
 
-// A conv2d, conv_transpose2d or linear layer that alone reads the chain's output; -1: there is
-// none.
+// The conv2d, conv_transpose2d or linear layer that is the only reader of the chain's output; -1:
+// there is none.
 int FindConsumer(const Network& network, const Consumers& consumers, const Chain& chain) {
   const int consumer = OnlyConsumer(consumers, chain.last());
   return chain.add < 0 && consumer >= 0 && network.nodes[consumer].kind->has_weight ? consumer : -1;
@@ -65,7 +65,7 @@ int FindConsumer(const Network& network, const Consumers& consumers, const Chain
 
 std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits) {
   Consumers consumers = network.Consumers();
-  // The loss is a reader too, or an output of the network could vanish into a chain.
+  // The loss is a reader too; otherwise an output of the network could vanish in a chain.
   for (const int output : network.outputs) consumers[output].push_back(-1);  // the loss
   std::vector<Chain> chains;
   std::set<int> taken;  // additions that belong to a chain

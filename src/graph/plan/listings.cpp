@@ -5,8 +5,8 @@
 namespace ada::graph {
 namespace {
 
-// Walks over nodes, not over ops: rows of logs are named and ordered by layers, so that fusion
-// changes none of them. Counts lie where the ops of the plan write them.
+// Goes through nodes, not ops: rows of logs are named and ordered by layers, so that fusion does
+// not change them. Pointers to counts are those into which the plan's ops write.
 class PointLister {
  public:
   explicit PointLister(const Bindings& bindings)
@@ -29,8 +29,8 @@ class PointLister {
     return std::move(points_);
   }
 
-  // Decisions in the order of the backward pass: where the branches of a node's output meet comes
-  // before the node's own.
+  // The decisions in the order of the backward pass: the sum of branches at a node's output comes
+  // before the node's own decision.
   std::vector<ScalePoint> Scales() {
     std::vector<ScalePoint> scales;
     for (int i = nodes_ - 1; i >= 0; --i) {
@@ -59,8 +59,8 @@ class PointLister {
     }
   }
 
-  // node: kLossNode for the logit gradient.
-  // A scale is null for what carries no S: values, weights, and dw, which is unscaled.
+  // node: kLossNode for the logit gradient. The scale is null for tensors that carry no S: values,
+  // weights, and dw, which is unscaled.
   void Add(int node, const char* tensor, const NumberFormat& format, TensorStats LayerStats::*stats,
            const float* scale = nullptr) {
     const std::string layer = node == kLossNode ? "loss" : b_.NameOf(node);
@@ -75,7 +75,7 @@ class PointLister {
     Add(node, tensor, format, stats, b_.ScaleOf(gradient));
   }
 
-  // Where it is rounded; dy carries S.
+  // Adds an operand if it is rounded; dy carries S.
   void AddOperand(int i, Operand operand) {
     const OperandRule& rule = b_.storage->operands[i].rules[IndexOf(operand)];
     if (!rule.rounds) return;
@@ -90,7 +90,7 @@ class PointLister {
     points_.back().block = rule.block;
     points_.back().blocks = &b_.stats.host[i + 1].blocks[IndexOf(operand)];
   }
-  // dx.dy and dx.w are operands only where dx is computed: not in the first layer.
+  // dx.dy and dx.w exist only where dx is computed, so not in the first layer.
   void AddBackwardOperands(int i) {
     const OpPlan* op = op_of_[i];
     if (!node(i).kind->has_weight || !op || op->dy < 0) return;
@@ -114,7 +114,7 @@ class PointLister {
       if (gradient >= 0) AddDx(i, gradient);
   }
 
-  // The images, which have the place of the loss among the counts: it has no y.
+  // The images; their counts are stored in the loss's entry, whose y is unused.
   void AddInput() {
     const TensorScale* own = b_.styles->ScaleOf("input", "y");
     points_.push_back({"input", "y", b_.storage->values[0].format, &b_.stats.host[0].y,
@@ -156,8 +156,8 @@ class PointLister {
   std::vector<RoundingPoint> points_;
 };
 
-// Follows ops, as an observer is shown what really lies in memory: nothing inside a chain, and no
-// tensor that a consumer computes anew.
+// Goes through ops, because an observer is shown only what really is in memory: nothing inside a
+// chain, and no tensor that a consumer recomputes.
 class ObservationLister {
  public:
   explicit ObservationLister(const Bindings& bindings) : b_(bindings), plan_(*bindings.plan) {}
@@ -173,7 +173,7 @@ class ObservationLister {
   }
 
  private:
-  // x is not shown of layers that join, which have several, nor of embeddings, whose x is tokens.
+  // x is not shown for layers with several inputs, nor for embeddings, whose x is tokens.
   void AddForward(const OpPlan& op, std::vector<ObservedTensor>& seen) const {
     const Node& node = b_.network->nodes[op.node];
     const Node& last = b_.network->nodes[op.last()];
@@ -186,12 +186,12 @@ class ObservationLister {
   void AddBackward(const OpPlan& op) {
     if (op.dy >= 0 && op.consumer < 0) {
       const GradientPlan& dy = plan_.gradients[op.dy];
-      // An addition hands a sum of its own output's branches on to the layers before it.
+      // An addition passes the sum of its output's branches on to the layers before it.
       const bool sum = dy.source == GradientPlan::Source::kBranchSum && dy.node == op.last();
       AddGradient(b_.NameOf(op.last()), "dy", op.dy, sum ? op.dy : -1);
     }
     if (op.recomputed >= 0) return;
-    // The dx of a concatenation are parts of its dy, which was shown.
+    // The dx of a concatenation are slices of its dy, which was shown.
     const bool joins = b_.network->nodes[op.node].kind->joins;
     for (const int dx : op.dx) {
       if (dx < 0 || (joins && !plan_.gradients[dx].rounds)) continue;

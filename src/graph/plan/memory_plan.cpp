@@ -6,7 +6,7 @@
 namespace ada::graph {
 namespace {
 
-// As Backend::Allocate aligns its memory.
+// The alignment of Backend::Allocate.
 constexpr std::size_t kAlignment = 64;
 
 std::size_t Aligned(std::size_t bytes) {
@@ -19,9 +19,9 @@ bool Overlap(const BufferLife& a, const BufferLife& b) {
 
 }  // namespace
 
-// `placed` is kept in the order of offsets, so that one pass over it finds the lowest gap that is
-// large enough among buffers with an overlapping life. Buffers of equal size keep their order: the
-// plan is the same in every run.
+// `placed` is sorted by offset, so that one pass over it finds the lowest gap that is large enough
+// among the buffers whose lives overlap. Buffers of equal size keep their order, so that the plan
+// is the same in every run.
 MemoryPlan PlanMemory(const std::vector<BufferLife>& buffers) {
   std::vector<std::size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

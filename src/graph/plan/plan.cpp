@@ -10,15 +10,15 @@
 namespace ada::graph {
 namespace {
 
-// Branch sums and approx_range before a weight look at mean_square and the largest magnitude alone.
+// Branch sums and approx_range before a weight read only mean_square and the largest magnitude.
 bool MayNeedAllMoments(const scaling::LayerRule& rule) {
   const bool size_will_do = rule.method == scaling::LayerMethod::kApproxRange && rule.has_weight;
   return scaling::MayNeedMoments(rule) && !size_will_do;
 }
 
-// Plays the execution through, step by step (`now_`), and writes down what each step reads and
-// writes. Forward first, which says how long values live; then backward from the loss, where each
-// op takes the gradients that its consumers left in contributions_, summed where there are several.
+// Simulates the execution step by step (`now_`) and records what each step reads and writes.
+// Forward first, which determines how long values live; then backward from the loss, where each op
+// takes the gradients that its consumers put into contributions_, summed if there are several.
 class ExecutionPlanner {
  public:
   ExecutionPlanner(const Network& network, const PlanSpec& spec)
@@ -37,19 +37,19 @@ class ExecutionPlanner {
   }
 
  private:
-  // What one consumer adds to the gradient of a value.
+  // The contribution of one consumer to the gradient of a value.
   struct Contribution {
     int consumer;  // node
     int gradient;
   };
 
   const Node& node(const OpPlan& op) const { return network_.nodes[op.node]; }
-  // The first input as it lies in memory.
+  // The first input that is actually stored in memory.
   int StoredInput(const OpPlan& op) const {
     return (op.recomputed >= 0 ? network_.nodes[op.recomputed] : node(op)).inputs[0];
   }
 
-  // The life begins at the current step; Touch prolongs it to each later step that reads.
+  // The life begins at the current step; Touch extends it to each later step that reads.
   int NewBuffer(const Shape& image, const TensorStorage& stored_as) {
     const std::int64_t numel = image.per_image() * spec_.images;
     plan_.buffers.push_back(
@@ -67,7 +67,7 @@ class ExecutionPlanner {
   }
   int NewValueBuffer(int value) { return NewBuffer(value, spec_.storage->values[value]); }
   void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
-  // Tokens lie outside of the plan.
+  // Tokens are outside of the plan.
   void TouchValue(int value) {
     if (value > 0 || !network_.reads_tokens()) Touch(plan_.value_buffers[value]);
   }
@@ -89,7 +89,7 @@ class ExecutionPlanner {
   void PlanBackward();
   void PlanOpBackward(int index);
   void ReadForBackward(const OpPlan& op);
-  // The complete gradient of a value, as one number of plan_.gradients: the only contribution, or
+  // The complete gradient of a value, as an index into plan_.gradients: the only contribution, or
   // the sum of all. Called when every consumer has been planned.
   int GradientOf(int value);
   int SumBranches(int value, std::vector<Contribution>& contributions);
@@ -112,11 +112,11 @@ class ExecutionPlanner {
   std::set<int> read_;          // gradients that an op planned so far reads
   Plan plan_;
   int now_ = 0;
-  // Groups are numbers that mean nothing else: two gradients with one number need no common scale.
+  // Group numbers are only compared: gradients with equal numbers need no common scale.
   int scale_groups_ = 0;
 };
 
-// A chain runs at the place of its last layer: only there all its inputs exist.
+// A chain runs in the place of its last layer, because only there all its inputs exist.
 void ExecutionPlanner::PlaceOps() {
   std::vector<OpPlan> at(values_ - 1);
   for (int i = 0; i < values_ - 1; ++i) at[i].node = i;
@@ -141,8 +141,8 @@ void ExecutionPlanner::PlaceOps() {
   }
 }
 
-// A chain's output is written at the place of its last layer; a chain with a consumer has no
-// buffer, and its input is read by the consumer (StoredInput), maybe later.
+// A chain's output is written in the place of its last layer; a chain with a consumer has no
+// buffer, and its input is read by the consumer (StoredInput), possibly later.
 void ExecutionPlanner::PlanForward() {
   plan_.value_buffers.assign(values_, -1);
   if (!network_.reads_tokens()) plan_.value_buffers[0] = NewValueBuffer(0);
@@ -156,8 +156,8 @@ void ExecutionPlanner::PlanForward() {
   for (const int output : network_.outputs) TouchValue(output);
 }
 
-// The first op that reads a value as its x may take the maximum on its way. Only where rounding is
-// to nearest and storage is the format itself can it be found again in what is stored.
+// The first op that reads a value as its x can compute the maximum on the way. That is possible
+// only if rounding is to nearest and the value is stored in the format itself.
 void ExecutionPlanner::DeferAmaxOfValues() {
   plan_.amax_takers.assign(values_, -1);
   for (int i = 0; i < values_ - 1; ++i) {
@@ -169,7 +169,7 @@ void ExecutionPlanner::DeferAmaxOfValues() {
   }
 }
 
-// The largest magnitude of dy, where nobody has read it before this op.
+// Defers the largest magnitude of dy to this op if no other op reads dy before it.
 void ExecutionPlanner::DeferAmax(const OpPlan& op) {
   if (!read_.insert(op.dy).second) return;
   GradientPlan& dy = plan_.gradients[op.dy];
@@ -177,7 +177,7 @@ void ExecutionPlanner::DeferAmax(const OpPlan& op) {
                      node(op).kind->takes_deferred_amax && DefersAmax(dy.node, dy.stored_as);
 }
 
-// A relu at the end of a chain keeps its output like one that stands alone. A consumer makes x and
+// A relu at the end of a chain keeps its output like a relu by itself. A consumer recomputes x and
 // the mask from the batch norm's x.
 void ExecutionPlanner::ReadForBackward(const OpPlan& op) {
   const LayerKind& kind = *node(op).kind;
@@ -196,9 +196,9 @@ void ExecutionPlanner::MakeRounded(GradientPlan& gradient) {
   gradient.stored_as = spec_.storage->gradients[gradient.value];
 }
 
-// Whether dx may lie where dy does: read value by value, and by nobody else from now on.
-// Not where an addition in the chain hands the same dy on, nor where another op still waits for it,
-// nor where dx would need wider storage.
+// Whether dx may overwrite dy: dy is read value by value, and by no other op from now on. Not if an
+// addition in the chain passes the same dy on, nor if another op still needs it, nor if dx needs a
+// wider data type.
 bool ExecutionPlanner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
   const GradientPlan& dy = plan_.gradients[op.dy];
   const bool handed_on = op.addend >= 0 && needs_[op.addend];
@@ -206,8 +206,8 @@ bool ExecutionPlanner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
          dy.stored_as.storage == dx.storage;
 }
 
-// It starts as a copy of dy's plan, so that a dx that rounds nothing keeps format, storage, scale
-// and group of its dy.
+// Starts as a copy of dy's plan, so that a dx that is not rounded keeps the format, data type,
+// scale and group of its dy.
 int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   const Node& part = node(op);
   GradientPlan dx = plan_.gradients[op.dy];
@@ -219,7 +219,7 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   dx.first = dx.channels = 0;
   dx.rounds = dx.moments = dx.all_moments = dx.amax_deferred = false;
   if (part.rounds_gradient()) {
-    ADA_CHECK(input < 2);  // names of tensors, and counts, are there for two
+    ADA_CHECK(input < 2);  // names of tensors, and counts, exist only for two
     MakeRounded(dx);
   }
   if (!FitsInPlace(op, dx.stored_as)) dx.buffer = NewBuffer(dx.value, dx.stored_as);
@@ -228,14 +228,14 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
     op.chooses_scale = true;
     dx.scale = plan_.scales++;
     // A rule that always gives alpha 1 leaves the scale in its group: sums of branches then need no
-    // common scale for it.
+    // rescaling for it.
     if (rule.method != scaling::LayerMethod::kPass) dx.scale_group = scale_groups_++;
     if (part.kind->chooses_scale) AskMoments(op, rule);
   }
   return NewGradient(dx);
 }
 
-// The op that writes dy takes them, while it has the values at hand.
+// The op that writes dy computes them while it has the values at hand.
 void ExecutionPlanner::AskMoments(const OpPlan& op, const scaling::LayerRule& rule) {
   if (!scaling::MayNeedMoments(rule)) return;
   GradientPlan& dy = plan_.gradients[op.dy];
@@ -244,7 +244,7 @@ void ExecutionPlanner::AskMoments(const OpPlan& op, const scaling::LayerRule& ru
   dy.all_moments |= MayNeedAllMoments(rule);
 }
 
-// The gradients of queries, keys and values, of three inputs or of the parts of one.
+// The gradients of queries, keys and values, as three inputs or as the parts of one.
 void ExecutionPlanner::PlanAttention(OpPlan& op) {
   constexpr const char* kTensors[] = {"dq", "dk", "dv"};
   constexpr std::size_t kDecisions[] = {2, 3, 0};  // of the kind's, by tensor
@@ -274,8 +274,8 @@ void ExecutionPlanner::PlanAttention(OpPlan& op) {
     dx.stored_as = spec_.storage->attention.at(op.node).gradients;
     dx.rounds = true;
     dx.scale = plan_.scales++;
-    // S of dq and dk is that of ds times alpha, and ds has a decision of its own; dv comes straight
-    // from dy.
+    // S of dq and dk is the S of ds times alpha, and ds has a decision of its own; dv is computed
+    // directly from dy.
     const bool passes_on = passes(kDecisions[i]) && (i == 2 || passes(1));
     dx.scale_group = passes_on ? dy_group : scale_groups_++;
     if (!needs_[value]) {
@@ -290,8 +290,8 @@ void ExecutionPlanner::PlanAttention(OpPlan& op) {
   }
 }
 
-// The same buffer and scale as dy: the op zeroes values in place, which were counted where they
-// were rounded.
+// Uses the buffer and scale of dy: the op zeroes values in place, which were counted when they were
+// rounded.
 int ExecutionPlanner::NewMasked(const OpPlan& op) {
   GradientPlan masked = plan_.gradients[op.dy];
   masked.source = GradientPlan::Source::kMasked;
@@ -300,9 +300,9 @@ int ExecutionPlanner::NewMasked(const OpPlan& op) {
   return NewGradient(masked);
 }
 
-// The order of consumers, whatever the order in which they ran: the sum is that of the unfused
-// execution. Branches of different groups need their largest magnitudes, to choose a scale at which
-// all fit.
+// Sums in the order of the consumers, whatever the order in which they ran, so that the sum is that
+// of the unfused execution. Branches of different groups need their largest magnitudes, to choose a
+// scale at which all fit.
 int ExecutionPlanner::SumBranches(int value, std::vector<Contribution>& contributions) {
   std::stable_sort(
       contributions.begin(), contributions.end(),
@@ -318,7 +318,7 @@ int ExecutionPlanner::SumBranches(int value, std::vector<Contribution>& contribu
     TouchGradient(contribution.gradient);
     equal_scales = equal_scales && plan_.gradients[contribution.gradient].scale_group == group;
   }
-  // A rounding to nearest says by its largest magnitude before what it is after.
+  // With rounding to nearest the largest magnitude before gives that after rounding.
   for (const int gradient : branch.branches) {
     GradientPlan& plan = plan_.gradients[gradient];
     const bool is_known = plan.rounds && !spec_.stochastic;
@@ -348,8 +348,8 @@ int ExecutionPlanner::GradientOf(int value) {
                                             : SumBranches(value, contributions);
 }
 
-// An op without a backward step of its own (an addition) passes its dy on as the contribution of
-// each input, in one buffer.
+// An op without a backward step (an addition) passes its dy on, in one buffer, as the contribution
+// to each input.
 void ExecutionPlanner::PlanOpBackward(int index) {
   OpPlan& op = plan_.ops[index];
   op.dy = GradientOf(op.output);
@@ -390,7 +390,7 @@ void ExecutionPlanner::PlanBackward() {
     MakeRounded(loss);
     loss.buffer = NewBuffer(loss.value, loss.stored_as);
     plan_.loss_gradients.push_back(NewGradient(loss));
-    // Consumer number values_ is after all nodes: the loss stands last among the branches of an
+    // Consumer number values_ comes after all nodes: the loss is last among the branches of an
     // output that layers read too.
     Contribute(loss.value, {values_, plan_.loss_gradients.back()});
   }

@@ -14,7 +14,7 @@
 
 // What this program is made of.
 
-// The build defines both; a compilation without it still works.
+// The build defines both; without them the file still compiles.
 #ifndef ADA_VERSION
 #define ADA_VERSION "unknown"
 #endif

@@ -18,7 +18,7 @@
 namespace ada::train {
 namespace {
 
-// Tokens are for an embedding, and an embedding for tokens: of all that the data have.
+// Data with tokens need an embedding, and an embedding needs tokens; ConfigError otherwise.
 void CheckTokens(const config::Config& config, const Shape& image) {
   const graph::Network network = graph::Resolve(config.model, image, config.task);
   const bool language = config.task == Task::kLanguage;
@@ -40,9 +40,9 @@ void CheckTokens(const config::Config& config, const Shape& image) {
 
 }  // namespace
 
-// The choice is made in this order: how many threads, which GPU of several processes, whether there
-// is a usable GPU at all, and what device.fp8 demands; then the backend is made. Under `auto` a
-// missing GPU is a reason to take the CPU, under `cuda` an error.
+// Decides in this order: how many threads, which GPU in a run of several processes, whether there
+// is a usable GPU at all, and what device.fp8 needs; then makes the backend. Under `auto` a missing
+// GPU means that the CPU is used, under `cuda` it is an error.
 ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team) {
   using config::DeviceKind;
   const bool several = team.ranks() > 1;
@@ -79,12 +79,12 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team) {
   // differ (backend/compare).
   if (device.compare) {
     backend::CompareOptions options{cuda ? "cuda" : "cpu", "cpu", 1, nullptr, fp8_hardware};
-    if (cuda) options.slack = 8;  // its units cut off what does not fit into their sums
+    if (cuda) options.slack = 8;  // tensor cores cut off low bits of products that they add
     chosen.backend = backend::MakeCompareBackend(
         std::move(chosen.backend), backend::cpu::MakeCpuBackend(chosen.threads), options);
   }
   chosen.reason = chosen.backend->Describe();
-  if (is_auto)  // what to do about it is for those who ask for cuda
+  if (is_auto)  // the reason matters only to users who ask for cuda
     chosen.reason +=
         ": device auto, and " + (cuda ? "it works" : why_not.substr(0, why_not.find(';')));
   return chosen;
@@ -105,9 +105,9 @@ bool ProbesGradients(const config::Config& config) {
   return config.log.probe_every > 0 && Contains(config.log.statistics, "dx");
 }
 
-// Begins with the evaluation's spec and adds what only training has: loss with smoothing and
-// weights, counts, observers' needs and the policy's rules. The callbacks refer to `policy`, which
-// has to outlive the building of the graph.
+// Starts from the evaluation's spec and adds what only training has: the loss with smoothing and
+// weights, counts, what observers need and the policy's rules. The callbacks refer to `policy`,
+// which must outlive the building of the graph.
 void TakeTrainingLoss(const config::Config& config, graph::GraphSpec& spec) {
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
   for (const double weight : config.train.class_weights.values)
@@ -141,8 +141,8 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   return spec;
 }
 
-// The spec refers to config.model, which has to outlive it. Formats are those of training: an
-// evaluation judges the network that is trained, with its rounding.
+// The spec refers to config.model, which must outlive it. Formats are those of training, because an
+// evaluation measures the network as it is trained, including its rounding.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image) {
   CheckTokens(config, image);
   graph::GraphSpec spec;
@@ -175,8 +175,8 @@ bool SparesDecay(const std::string& pattern, const graph::Parameter& parameter) 
   return GlobMatch(pattern, parameter.name);
 }
 
-// Groups are applied in their order, so that of several that match a parameter the last one counts
-// for each factor that it gives.
+// Groups are applied in order, so that of several groups that match a parameter the last one sets
+// each factor that it has.
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph) {
   std::vector<optim::OptimizedParameter> trained;

@@ -1,4 +1,4 @@
-// What a run, or a command without one, says of the files of a data set before it uses them.
+// Warnings about the files of a data set, for runs and for commands without a run.
 #include <algorithm>
 #include <utility>
 
@@ -10,10 +10,10 @@
 namespace ada::train {
 namespace {
 
-// So many images of a split are named one by one; the rest is a number.
+// At most this many images of a split are named; the others are only counted.
 constexpr std::size_t kNamedLeftOut = 10;
 
-// Classes without a training pixel, which the loss cannot teach.
+// Warns of classes without a training pixel, which the loss cannot teach.
 void WarnOfUnseenClasses(const config::Config& config, const data::Dataset& train,
                          const std::vector<std::string>& names, std::vector<std::string>* lines) {
   using Weights = config::ClassWeightsConfig;

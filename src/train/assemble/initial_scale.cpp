@@ -1,5 +1,5 @@
-// How large the gradients are with which backpropagation begins: the scale of the loss starts as
-// large as the format of the gradients allows, and no search for it is needed. The choice itself is
+// Finds how large the first gradients of backpropagation are: the scale of the loss then starts as
+// large as the format of the gradients allows, without a search. The choice itself is
 // scaling::ChooseStart.
 #include <algorithm>
 #include <cmath>
@@ -34,11 +34,11 @@ double LargestOfRow(const std::vector<float>& z, std::int32_t label, double smoo
   return largest;
 }
 
-// The losses of pixels and of boxes weigh and choose: the backward pass tells what they give. It
-// leaves the layers' scales as they were.
-// Runs the backward pass and reads the gradient's largest magnitude from what the rounding of the
-// loss counted. The states of layers' scalers, which a backward pass changes, are kept in the
-// constructor and put back in the destructor.
+// For the losses of pixels and boxes, which weight and select terms, only a backward pass
+// tells how large their gradients are. Runs the backward pass and reads the gradient's
+// largest magnitude from the counts of the loss's rounding. The states of layers' scalers,
+// which a backward pass changes, are saved by the constructor and restored by the
+// destructor.
 class LossGradient {
  public:
   explicit LossGradient(graph::Graph& graph) : graph_(graph) {
@@ -70,10 +70,10 @@ class LossGradient {
   std::vector<scaling::LayerState> states_;
 };
 
-// Runs `visit(pass, what was fed)` for each micro-batch of a batch of `rows`, or for this process's
-// part of it.
-// Feeds and passes micro-batches in the same way as Trainer::Gradients: the first batch that is
-// looked at here is the one with which training starts.
+// Calls `visit(pass, what was fed)` for each micro-batch of a batch of `rows`, or for
+// this process's part of it. Feeds micro-batches in the same way as
+// Trainer::Gradients, so that the first batch seen here is the one with which training
+// starts.
 template <class Visit>
 void ForMicroBatches(const config::Config& config, Batches& batches, graph::Graph& graph,
                      backend::Pass pass, int rows, const Team& team, Visit visit) {
@@ -94,7 +94,7 @@ void ForMicroBatches(const config::Config& config, Batches& batches, graph::Grap
 
 double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
                             backend::Backend& backend, Team& team) {
-  // On the host, where the labels are read.
+  // On the host, because the labels are read here.
   const std::unique_ptr<Batches> made = MakeBatchesOfTeam(
       backend, data.train, TrainLoader(config, data), Residence::kHost, config, team, 1);
   Batches& batches = *made;
@@ -131,7 +131,7 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
   return backend::LargestOfAll(team.all(), largest);
 }
 
-// Operands are left out: they are rounded copies within a product, and what is stored is larger.
+// Operands do not count: they are rounded copies inside a matmul, smaller than what is stored.
 double NarrowestGradient(const graph::Graph& graph) {
   double narrowest = kFp32.largest();
   for (const graph::RoundingPoint& point : graph.roundings())

@@ -17,10 +17,10 @@ namespace ada::train {
 namespace {
 
 constexpr int kMostWorkers = 8;  // unless data.workers says more
-// Batches ahead where several workers make one together: more would only take memory.
+// Batches made ahead if several processes make one together: more would only use memory.
 constexpr int kDistributedAhead = 2, kDistributedAheadOfEvaluation = 1;
 
-// A refusal names the key and where in the file it stands.
+// The message names the key and its position in the file.
 [[noreturn]] void FailKey(const config::Config& config, const char* key,
                           const std::string& problem) {
   throw ConfigError(config::KeyText(config, key) + ": " + problem);
@@ -56,7 +56,7 @@ data::LoaderSpec TrainChanges(const config::Config& config) {
   return spec;
 }
 
-// What stored images of these sizes become; ConfigError where training and evaluation would differ.
+// The size that stored images become; ConfigError if training and evaluation would differ.
 data::PictureSize InputSize(const config::Config& config, data::PictureSize train,
                             data::PictureSize test) {
   const auto after = [&config](const data::LoaderSpec& spec, data::PictureSize stored) {
@@ -76,7 +76,7 @@ data::PictureSize InputSize(const config::Config& config, data::PictureSize trai
               "resize: 256, center_crop: 224)");
 }
 
-// Looks at the first picture of each split: their sizes.
+// Finds the sizes of each split's images from its first picture.
 void FindSizes(const config::Config& config, data::Splits* splits) {
   if (!data::FactsOf(config.data.dataset).decodes()) return;
   const bool skip = config.data.on_broken == config::BrokenImages::kSkip;
@@ -135,7 +135,7 @@ data::DatasetInfo InfoOfSynthetic(const data::SyntheticSpec& s) {
   return info;
 }
 
-// Keys that say something of each channel, and changes that not all images can be put through.
+// Checks keys with a value for each channel, and augmentations that some images cannot have.
 void CheckChannels(const config::Config& config, const data::DatasetInfo& info,
                    data::PictureSize stored) {
   const config::NormalizeConfig& normalize = config.data.normalize;
@@ -158,7 +158,7 @@ void CheckChannels(const config::Config& config, const data::DatasetInfo& info,
   if (!problem.empty()) FailKey(config, problem.key.c_str(), problem.text);
 }
 
-// Pictures that are of one size only if their files are.
+// Checks pictures that all have one size only if their files do.
 void CheckSizes(const config::Config& config, const RunData& run, data::PictureSize input) {
   const data::LoaderSpec train = TrainChanges(config), evaluation = CommonLoader(config);
   const bool skip = config.data.on_broken == config::BrokenImages::kSkip;
@@ -172,7 +172,7 @@ void CheckSizes(const config::Config& config, const RunData& run, data::PictureS
   }
 }
 
-// From what is stored to what the network takes.
+// Converts the stored shape to the shape that the network gets.
 void FitImages(const config::Config& config, data::DatasetInfo* info) {
   const data::PictureSize stored{info->height, info->width};
   const data::PictureSize input = InputSize(
@@ -182,8 +182,8 @@ void FitImages(const config::Config& config, data::DatasetInfo* info) {
   info->height = input.height, info->width = input.width;
 }
 
-// Whether data.validation takes images from split train, which the files did not need for test.
-// ConfigError where they have a validation split of their own.
+// Whether data.validation takes images from split train: not where the files needed it for split
+// test. Throws ConfigError if the files have a validation split.
 bool HoldsBack(const config::Config& config, const data::DatasetInfo& info) {
   if (!HeldBackOf(config).any() || data::FactsOf(config.data.dataset).has_tokens()) return false;
   if (info.found && info.found->test_is_held_back) return false;
@@ -196,8 +196,8 @@ bool HoldsBack(const config::Config& config, const data::DatasetInfo& info) {
 
 }  // namespace
 
-// Reads headers and lists, no images. Limits come before the validation share, so that the share is
-// of the images that are used.
+// Reads headers and lists, but no images. Limits are applied before the validation share, which is
+// therefore a share of the images that are used.
 data::DatasetInfo InspectData(const config::Config& config) {
   const config::DataConfig& d = config.data;
   const data::DatasetFacts& facts = data::FactsOf(d.dataset);
@@ -228,8 +228,8 @@ data::DatasetInfo InspectData(const config::Config& config) {
   return info;
 }
 
-// After the classes are known, all that depends on their number is checked: the network's outputs,
-// weights of classes and default boxes.
+// Once the number of classes is known, all that depends on it is checked: the network's outputs,
+// class weights and default boxes.
 config::Config Completed(config::Config config, const data::DatasetInfo& info) {
   const int least = config.task == Task::kDetection ? 1 : 2;
   if (info.classes < least && config.task != Task::kLanguage)
@@ -257,8 +257,8 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info) {
   return config;
 }
 
-// What InspectData found is copied, not moved: `info` is used again for the facts of checkpoints.
-// Limits and the split of the validation images are made here in the order in which InspectData
+// What InspectData found is copied, not moved, because `info` is used again for the facts in
+// checkpoints. Limits and the validation split are applied in the order in which InspectData
 // counted them.
 RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   const config::DataConfig& d = config.data;
@@ -332,8 +332,8 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& d
   return spec;
 }
 
-// Broken images are left out of an evaluation, and replaced in training, where every batch has to
-// be whole.
+// Broken images are left out of an evaluation, but replaced in training, where every batch has to
+// be complete.
 data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
                                   const std::vector<double>& std) {
   data::LoaderSpec spec = CommonLoader(config);

@@ -71,9 +71,9 @@ struct CheckpointSteps {
 CheckpointSteps ListCheckpoints(const std::string& folder);  // DataError
 // Deletes checkpoints older than step `written`, except for the newest `keep` - 1 of them.
 void PruneCheckpoints(const std::string& folder, int keep, std::int64_t written);
-// Deletes checkpoints newer than step `last`, at which a run resumes (-1: it starts anew, and all
-// are deleted): they will be written again, and the logs no longer reach that far. Tensors without
-// a JSON file are deleted whatever their step.
+// Deletes checkpoints newer than step `last`, at which a run resumes (-1: it starts anew, and no
+// complete pair is deleted): they will be written again, and the logs no longer reach that far.
+// Tensors without a JSON file are deleted whatever their step.
 void RemoveOtherCheckpoints(const std::string& folder, std::int64_t last);
 
 // The point at which a run resumes.
