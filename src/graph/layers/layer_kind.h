@@ -123,7 +123,7 @@ struct LayerKind {
   // --- Backward pass ---
   bool keeps_input = false, keeps_output = false;  // forward values that its backward pass reads
   bool gives_positions = false;                    // it can record where its values came from
-  bool reads_positions = false;    // it reads those of the layer named by `pool`
+  bool reads_positions = false;    // it reads those that the layer named by `pool` records
   bool dx_in_place = false;        // it reads dy value by value, so dx may overwrite dy
   bool hands_gradient_on = false;  // no op: the gradient of each input is that of the output
 

@@ -11,7 +11,7 @@
 namespace ada::scaling {
 namespace {
 
-// u_min of the layer's rule. The authors' program has its own for fp16 and holds it in fp32.
+// u_min of the layer's rule. The authors' program uses another value for fp16, stored in fp32.
 double SmallestMagnitude(const AdaptiveSettings& settings, const LayerInfo& layer) {
   const double own = settings.u_min.value_or(0);
   if (own <= 0 && !settings.reference) return layer.u_min;
@@ -20,9 +20,9 @@ double SmallestMagnitude(const AdaptiveSettings& settings, const LayerInfo& laye
   return settings.reference ? static_cast<float>(value) : value;
 }
 
-// Has no state: settings are looked up by the layer's name when the graph is built, and statistics
-// become scales in the backend. The lookup copies what it needs, so that the policy outlives the
-// settings it was made of.
+// Has no state: settings are looked up by the layer's name when the graph is built, and the backend
+// turns statistics into scales. The lookup copies what it needs, so that the policy may outlive the
+// settings it was made from.
 class AdaptivePolicy final : public Policy {
  public:
   AdaptivePolicy(float init_scale, AdaptiveLookup lookup)
@@ -37,7 +37,7 @@ class AdaptivePolicy final : public Policy {
     rule.method = settings.method;
     rule.fixed_scale = settings.scale;
     rule.underflow_target = settings.underflow_target;
-    // Constants of the rule that no backend should compute: they need the inverse error function.
+    // Constants of the rule that backends do not compute, as they need the inverse error function.
     rule.t = GaussianThreshold(settings.underflow_target);
     rule.phi_inverse = NormalQuantile(settings.underflow_target);
     rule.u_min = SmallestMagnitude(settings, layer);
@@ -87,7 +87,7 @@ struct MethodText {
   std::string constants;
 };
 
-// The lines of `ada-train policies`, one a method.
+// The lines of `ada-train policies`, one for each method.
 std::vector<std::string> Describe() {
   const AdaptiveSettings s;
   const char* fan = s.fan == Fan::kExact ? "exact" : "reference";

@@ -1,5 +1,5 @@
-// Keys that settings and the parameters of a policy have in common, by their names: for policies'
-// own files. A new key that several policies share, or that single layers may set, is a line here.
+// Keys that settings and the parameters of a policy have in common, matched by name; for policies'
+// own files. A new key of several policies, or of single layers, is a line here.
 #pragma once
 #include "scaling/policies/policies.h"
 
@@ -8,7 +8,7 @@ namespace ada::scaling {
 // Calls visit(key of `a`, key of `b`) for each key that both structs have.
 template <class A, class B, class Visit>
 void EachCommonKey(A& a, B& b, const Visit& visit) {
-// A key that one of the two structs lacks is passed over, so that one list serves all pairs.
+// A key that one of the two structs lacks is skipped, so that one list serves all pairs.
 #define ADA_COMMON_KEY(key) \
   if constexpr (requires {  \
                   a.key;    \
@@ -18,7 +18,7 @@ void EachCommonKey(A& a, B& b, const Visit& visit) {
   ADA_COMMON_KEY(preset);
   ADA_COMMON_KEY(scale);
   ADA_COMMON_KEY(reference);
-  // Where the scale moves.
+  // Keys that determine how the scale moves.
   ADA_COMMON_KEY(init_scale);
   ADA_COMMON_KEY(growth_factor);
   ADA_COMMON_KEY(backoff_factor);
@@ -29,7 +29,7 @@ void EachCommonKey(A& a, B& b, const Visit& visit) {
   ADA_COMMON_KEY(consecutive_hysteresis);
   ADA_COMMON_KEY(error_at_min_scale);
   ADA_COMMON_KEY(tolerance);
-  // What a layer may set under `adaptive`.
+  // Keys that a layer may set under `adaptive`.
   ADA_COMMON_KEY(method);
   ADA_COMMON_KEY(underflow_target);
   ADA_COMMON_KEY(scale_upper_bound);
@@ -42,7 +42,7 @@ void EachCommonKey(A& a, B& b, const Visit& visit) {
 #undef ADA_COMMON_KEY
 }
 
-// `parameters` with what `settings` (Settings or LayerSettings) say; an unset key changes nothing.
+// `parameters` overridden by the keys that `settings` (Settings or LayerSettings) set.
 template <class Given, class Parameters>
 Parameters With(const Given& settings, Parameters parameters) {
   EachCommonKey(settings, parameters, [](const auto& given, auto& parameter) {

@@ -4,7 +4,7 @@
 namespace ada::scaling {
 namespace {
 
-// Both policies: they differ in their name and in the key that the scale is from.
+// Both policies; they differ only in their name and in the key that sets the scale.
 class ConstantPolicy final : public Policy {
  public:
   ConstantPolicy(std::string_view name, float scale) : name_(name), scale_(scale) {}

@@ -1,5 +1,5 @@
-// Products and quotients of two fp32 values are formed in double and rounded once, which is exactly
-// fp32's own result (53 bits are more than 2 * 24 + 1).
+// Products and quotients of two fp32 values are computed in double and rounded once, which gives
+// exactly the fp32 result (53 bits are more than 2 * 24 + 1).
 #include "scaling/policies/dynamic_machine.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ ScaleArithmetic::ScaleArithmetic(const DynamicParameters& p, const DynamicTraits
   floor_ = Typed(p.min_scale);
   ceiling_ = p.max_scale > 0 ? Typed(p.max_scale) : std::numeric_limits<double>::infinity();
   start_ = Typed(traits.clamps_start ? std::min(p.init_scale, ceiling_) : p.init_scale);
-  // A reciprocal is rounded: where it is growth_factor's, that factor itself divides.
+  // A reciprocal is rounded: if it is that of growth_factor, the scale is divided by that instead.
   const bool one_factor = p.backoff_factor == 1 / p.growth_factor;
   const double divisor = one_factor ? p.growth_factor : 1 / p.backoff_factor;
   down_ = Factor(traits.divides ? divisor : p.backoff_factor);
@@ -51,13 +51,13 @@ double ScaleArithmetic::Clamped(double scale) const {
   return std::max(floor_, std::min(scale, ceiling_));
 }
 
-// Bounds are not asked for: a start may lie outside of them, where the original does not clamp it.
+// Bounds are not checked: if the original does not clamp it, a start may be outside of them.
 bool ScaleArithmetic::Possible(double scale) const {
   if (std::isnan(scale) || std::signbit(scale) || Typed(scale) != scale) return false;
   return std::isfinite(scale) || (!traits_.finite_growth && std::isinf(ceiling_));
 }
 
-// An error leaves the scale as it is: the run ends with the one that overflowed.
+// An error leaves the scale unchanged: the run ends with the scale that overflowed.
 void DynamicMachine::Lower(Move& move, std::string reason) const {
   if (parameters_.error_at_min_scale && arithmetic_.AtFloor(move.scale)) {
     move.error = "gradients overflow at the smallest scale, " + ShortestText(move.scale) +
@@ -75,7 +75,7 @@ void DynamicMachine::Raise(Move& move) const {
   move.reason = std::to_string(parameters_.growth_interval) + " clean steps";
 }
 
-// Each kind is a class; this is the one place that knows them all.
+// Each kind is a class; only this function knows all of them.
 std::unique_ptr<DynamicMachine> MakeMachine(const DynamicParameters& parameters,
                                             const DynamicTraits& traits) {
   switch (traits.kind) {

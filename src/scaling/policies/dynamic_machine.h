@@ -1,4 +1,4 @@
-// A dynamic preset: how its scale moves, and what counts attempts and says when.
+// A dynamic preset: how its scale moves, and the state machine that decides when it moves.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,7 @@
 namespace ada::scaling {
 
 // How the scale of one dynamic preset moves: its type, its factors, its bounds. When it moves is
-// the machines' business (below).
+// decided by the machines (below).
 
 // Values are doubles that the scale's type (fp32 or double) holds exactly. Each machine and the
 // policy have a copy; none changes.
@@ -22,33 +22,33 @@ class ScaleArithmetic {
   double Start() const;
   double Lowered(double scale) const;
   double Raised(double scale) const;
-  double Raised(double scale, double factor) const;  // by another factor than growth_factor
-  double Clamped(double scale) const;                // to both bounds; the floor wins
+  double Raised(double scale, double factor) const;  // with another factor than growth_factor
+  double Clamped(double scale) const;                // to both bounds; if they cross, to the floor
   bool AtFloor(double scale) const { return scale == floor_; }
   double floor() const { return floor_; }  // 0: none
-  // Whether a scale can come about: its type, 0, inf. For states that are read back.
+  // Whether such a scale can occur (type, 0, inf). For checking states that are loaded.
   bool Possible(double scale) const;
 
  private:
   double Typed(double value) const;   // rounded to the scale's type
-  double Factor(double value) const;  // to the type that the factors have
+  double Factor(double value) const;  // converted to the type of the factors
 
   DynamicTraits traits_;
-  double start_, up_, down_;  // down_: the divisor where the original divides
+  double start_, up_, down_;  // down_: the divisor if the original divides
   double floor_, ceiling_;
 };
 
-// What counts attempts and says when the scale of a dynamic preset moves: one interface, a class
-// for each kind. Knows nothing of training.
+// The state machines that count attempts and decide when the scale of a dynamic preset moves: one
+// interface, and a class for each kind. They know nothing about training.
 
-// What a machine makes of one attempt. It comes with the present scale and the usual action.
+// A machine's decision on one attempt, initialized to the present scale and the usual action.
 struct Move {
   double scale;
   Action action;
   std::string reason, error;  // as in ScaleUpdate; a reason without a change is dropped
 };
 
-// A number that a machine remembers, and the range in which it makes sense.
+// A number in the state of a machine, and the range of its valid values.
 struct Counter {
   const char* name;
   std::int64_t* value;
@@ -56,8 +56,8 @@ struct Counter {
 };
 
 // Driven by DynamicPolicy: one call for each attempt, OnOverflow or OnClean, which changes `move`.
-// The scale itself is the policy's; a machine holds counters alone, and what Counters names is its
-// whole state.
+// The policy holds the scale itself; a machine holds only counters, and those that Counters lists
+// are its whole state.
 class DynamicMachine {
  public:
   DynamicMachine(const DynamicParameters& parameters, const ScaleArithmetic& arithmetic)
@@ -68,11 +68,11 @@ class DynamicMachine {
   // Whether an overflow at this scale is repaired (kSanitize) instead of skipped.
   virtual bool Repairs(double /*scale*/) const { return false; }
   virtual void OnClean(Move& move) = 0;
-  // For saving and loading; the pointers are into the machine.
+  // For saving and loading; the pointers point into the machine.
   virtual std::vector<Counter> Counters() = 0;
 
  protected:
-  // At the floor the run ends, if it is to; elsewhere the scale falls.
+  // Lowers the scale or, at the floor and if the parameters say so, ends the run.
   void Lower(Move& move, std::string reason) const;
   void Raise(Move& move) const;
 

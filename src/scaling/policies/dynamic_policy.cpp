@@ -1,5 +1,5 @@
-// `dynamic`: one global scale that a preset's machine moves. This file holds the scale
-// and its state; when and how far it moves is decided in the machines and ScaleArithmetic.
+// `dynamic`: one global scale, moved by a preset's machine. This file holds the scale and its
+// state; the machines and ScaleArithmetic decide when and how far it moves.
 #include <algorithm>
 
 #include "core/error.h"
@@ -10,8 +10,8 @@
 namespace ada::scaling {
 namespace {
 
-// Under `deferred` two scales exist: the one of the present attempt, and the one that the attempt
-// before asked for.
+// Under `deferred` there are two scales: that of the present attempt, and the one that the attempt
+// before decided on.
 class DynamicPolicy final : public Policy {
  public:
   DynamicPolicy(const DynamicParameters& parameters, const DynamicTraits& traits)
@@ -31,7 +31,7 @@ class DynamicPolicy final : public Policy {
     return machine_->Repairs(deferred_ ? next_ : scale_) ? Action::kSanitize : Action::kSkip;
   }
 
-  // A scale of 0 is only reached by presets without a floor; apex divides by it, and its run ends
+  // Only presets without a floor reach a scale of 0; apex divides by it, and its run ends
   // there.
   ScaleUpdate Update(const StepOutcome& attempt) override {
     ScaleUpdate update;
@@ -57,7 +57,7 @@ class DynamicPolicy final : public Policy {
     return state;
   }
 
-  // Everything is read before anything is changed: a bad state leaves the policy as it was.
+  // Everything is read before anything is changed, so that a bad state leaves the policy as it was.
   void LoadState(const StateMap& state) override {
     const std::vector<Counter> counters = machine_->Counters();
     std::vector<std::string_view> keys{"scale"};
@@ -106,7 +106,7 @@ class DynamicPolicy final : public Policy {
   std::unique_ptr<DynamicMachine> machine_;
   bool deferred_, ends_at_zero_;
   std::int64_t growth_interval_;
-  double scale_;  // of the present attempt; 0 and inf stay for good
+  double scale_;  // of the present attempt; 0 and inf never change again
   double next_;   // deferred: in force after the next attempt
 };
 
@@ -116,7 +116,7 @@ class DynamicPolicy final : public Policy {
                     ", expected " + expected);
 }
 
-// A parameter that differs from its default must be one that the machine knows.
+// A parameter that differs from its default must be one that the preset's machine has.
 void CheckKeys(const DynamicParameters& p, const DynamicPreset& preset) {
   const std::vector<std::string_view> keys = KeysOf(preset.name);
   auto check = [&](bool given, std::string_view key) {
@@ -129,8 +129,8 @@ void CheckKeys(const DynamicParameters& p, const DynamicPreset& preset) {
   check(p.tolerance != preset.parameters.tolerance, "tolerance");
 }
 
-// Bounds within which the machines are defined; the ranges of the keys as such are the
-// configuration's.
+// Checks the ranges in which the machines are defined; the configuration checks the ranges of
+// single keys.
 void CheckValues(const DynamicParameters& p) {
   auto text = [](double value) { return ShortestText(value); };
   if (p.growth_interval < 1)
@@ -152,9 +152,9 @@ DynamicParameters ParametersOf(const Settings& settings) {
   return With(settings, FindDynamicPreset(settings.preset).parameters);
 }
 
-// Keys that the preset does not know get its machine's defaults too. A bound of 0 that was not
-// given stays unset.
-// A bound of 0 means none in the parameters, and unset in the settings.
+// Keys that the preset does not have get its machine's defaults too. A bound of 0 that was
+// not set stays unset. A bound of 0 means "none" in the parameters, as unset does in the
+// settings.
 void Fill(Settings& settings) {
   const DynamicParameters p = Resolved(ParametersOf(settings));
   const bool floor = settings.min_scale || p.min_scale != 0;

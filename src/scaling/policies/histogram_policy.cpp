@@ -1,7 +1,7 @@
-// `histogram` (Graphcore's automatic loss scaling): once a period, S is halved where
-// more than a share `threshold` of the gradients lies above bin_edge of the format's largest value,
-// else doubled. The original never skips and so trains on with what overflowed; here an attempt
-// whose gradients are not finite is skipped, and at a period's end it counts as too high.
+// `histogram` (Graphcore's automatic loss scaling): once in each period, S is halved if more than a
+// share `threshold` of the gradients is above bin_edge times the format's largest value, otherwise
+// doubled. The original never skips and so trains with overflowed gradients; here such an attempt
+// is skipped, and at a period's end it counts as too high.
 #include <algorithm>
 #include <cmath>
 

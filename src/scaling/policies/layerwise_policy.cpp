@@ -1,7 +1,7 @@
-// `layerwise_dynamic` (fairscale's LayerwiseGradientScaler): every layer has an S of
-// its own, a small dynamic machine. An overflow anywhere skips the step, and only the layers where
-// it happened fall. The original forgets to start the backward pass with the S of the layer nearest
-// the loss; here Scale() is that S.
+// `layerwise_dynamic` (fairscale's LayerwiseGradientScaler): every layer has its own S, with a
+// small dynamic machine. An overflow anywhere skips the step, and S falls only in the layers where
+// it happened. The original forgets to start the backward pass with the S of the layer nearest to
+// the loss; here Scale() returns that S.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -20,7 +20,7 @@ struct Layer {
   double scale;
   std::int64_t clean = 0;  // clean attempts since its last change or overflow
 
-  // Moves the scale as an attempt asks for, and says why; nothing where it stays.
+  // Moves the scale after an attempt and returns why, or "" if it does not change.
   std::string Update(bool overflow) {
     if (overflow) {
       clean = 0;
@@ -76,9 +76,9 @@ class LayerwisePolicy final : public Policy {
     return request;
   }
 
-  // A layer's own gradient that is not finite skips the step, even where a mask kept it from every
-  // weight gradient. An overflow that no layer has caused, as far as is known, counts against all
-  // of them: else none would ever fall.
+  // A layer's own gradient that is not finite skips the step, even if a mask kept it out of every
+  // weight gradient. An overflow that no layer is known to have caused counts against all of them:
+  // otherwise no scale would ever fall.
   ScaleUpdate Update(const StepOutcome& attempt) override {
     const auto& flags = attempt.layer_overflow;
     const bool named =
@@ -109,7 +109,7 @@ class LayerwisePolicy final : public Policy {
     return state;
   }
 
-  // The keys are those that saving would write for the layers of this run.
+  // The state must have exactly the keys that saving would write for the layers of this run.
   void LoadState(const StateMap& state) override {
     std::vector<std::string> names;
     for (const auto& [key, value] : SaveState()) names.push_back(key);

@@ -11,15 +11,15 @@
 namespace ada::scaling {
 namespace {
 
-// The original knows log_max only where an overflow is entered; its formula has this constant.
+// The original uses log_max only when it records an overflow; its formula has this constant.
 constexpr float kReferenceLogMax = 16;
 
-// max and min that keep a NaN, as TensorFlow's do.
+// max and min that return NaN if `value` is NaN, as TensorFlow's do.
 float AtLeast(float value, float bound) { return value < bound ? bound : value; }
 float AtMost(float value, float bound) { return value > bound ? bound : value; }
 
-// Two averages of log2 of the largest gradient, a fast one for the mean and a slow one for the
-// variance, each corrected for its start as Adam's moments are.
+// Two running averages of log2 of the largest gradient, a fast one for the mean and a slow one for
+// the variance, each with a bias correction like Adam's moments.
 class LogMaxPolicy final : public Policy {
  public:
   explicit LogMaxPolicy(const LogMaxParameters& parameters) : p_(parameters) {}
@@ -39,11 +39,11 @@ class LogMaxPolicy final : public Policy {
     ScaleUpdate update;
     update.before = scale_;
     if (overflow) update.action = Action::kSkip;
-    // The original enters 2^log_max, not log_max, for an overflow, and the -inf of a gradient of
-    // zeros: both are followed.
+    // For an overflow the original records 2^log_max, not log_max, and for zero gradients -inf:
+    // both are reproduced.
     if (p_.reference) {
       Enter(overflow ? std::pow(2.0f, static_cast<float>(p_.log_max)) : Log2(amax));
-    } else if (overflow || amax > 0) {  // gradients that are all zero say nothing
+    } else if (overflow || amax > 0) {  // gradients that are all zero are not recorded
       Enter(overflow ? static_cast<float>(p_.log_max) : Log2(amax));
     }
     update.after = scale_;
@@ -74,7 +74,7 @@ class LogMaxPolicy final : public Policy {
  private:
   static float Log2(float amax) { return std::log(amax) / std::log(2.0f); }
 
-  // One value of the logarithm: the averages, then the scale that follows from them.
+  // Records one logarithm: updates the averages, then the scale that follows from them.
   void Enter(float x) {
     const auto keep = static_cast<float>(p_.beta1), keep_slow = static_cast<float>(p_.beta2);
     const auto take = static_cast<float>(1 - p_.beta1),
@@ -105,12 +105,12 @@ class LogMaxPolicy final : public Policy {
 
   LogMaxParameters p_;
   float scale_ = 1;
-  float mean_ = 0, slow_mean_ = 0, slow_square_ = 0;  // running, without their start's correction
-  float rest_ = 1, slow_rest_ = 1;                    // beta1^k, beta2^k: weight of the start
+  float mean_ = 0, slow_mean_ = 0, slow_square_ = 0;  // running, without bias correction
+  float rest_ = 1, slow_rest_ = 1;                    // beta1^k, beta2^k: for the bias correction
 };
 
 void CheckShare(const char* key, double value) {
-  if (value >= 0 && static_cast<float>(value) < 1) return;  // the averages are formed in fp32
+  if (value >= 0 && static_cast<float>(value) < 1) return;  // the averages are computed in fp32
   throw ConfigError("scaling." + std::string(key) + ": " + ShortestText(value) +
                     ", expected a number between 0 and 1");
 }

@@ -1,6 +1,6 @@
-// The settings of all policies, one field per key of the YAML's `scaling:` and of the same name,
-// and the table of the policies. A new policy is a file of its own, its parameters and its row
-// here, and its keys in config/sections/section_scaling.cpp.
+// The settings of all policies, one field for each key of the YAML section `scaling:`, with the
+// same name, and the table of policies. A new policy needs a file of its own, its parameters and
+// its row here, and its keys in config/sections/section_scaling.cpp.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -18,22 +18,22 @@ namespace ada::scaling {
 
 // --- The parameters of each policy, with its defaults. ------------------------------------------
 
-// The state machine of `dynamic`. The defaults of a preset stand in presets.cpp, and what has no
-// key (types, windows, kinds of machines) in its DynamicTraits.
+// The state machine of `dynamic`. The defaults of each preset are in presets.cpp; what has no key
+// (types, windows, kinds of machines) is in its DynamicTraits.
 struct DynamicParameters {
   std::string preset = "pytorch";
   double init_scale = 65536;  // 0: max_scale
   double growth_factor = 2;
-  double backoff_factor = 0.5;  // 0: 1 / growth_factor; where the original divides, by 1 / this
+  double backoff_factor = 0.5;  // 0: 1 / growth_factor; if the original divides, by 1 / this
   std::int64_t growth_interval = 2000;
   double min_scale = 0, max_scale = 0;  // 0: no bound
   std::int64_t hysteresis = 1;          // overflows needed before the scale falls
-  bool consecutive_hysteresis = false;  // refilled by each clean attempt
-  double tolerance = 0;                 // share of overflows that is tolerated
+  bool consecutive_hysteresis = false;  // a clean attempt restores it
+  double tolerance = 0;                 // share of attempts that may overflow
   bool error_at_min_scale = false;      // an overflow at the floor ends the run
 };
 
-// `fan`: the length of the sums in dx.
+// `fan`: the number of terms in the sums of dx.
 enum class Fan : std::uint8_t { kExact, kReference };
 
 // One layer under `adaptive`.
@@ -41,11 +41,11 @@ struct AdaptiveSettings {
   LayerMethod method = LayerMethod::kApproxRange;
   double scale = 1;  // method fixed
   double underflow_target = 1e-3, scale_upper_bound = 16, accum_upper_bound = 1024;
-  std::optional<double> u_min;  // unset: the smallest subnormal of the format
+  std::optional<double> u_min;  // unset: the format's smallest subnormal
   double headroom_bits = 4;     // exact_range
   bool power_of_two = true, reference = false;
-  bool batch_norm = false;  // of the policy, not of a layer: batch norms choose an alpha too
-  bool attention = true;    // the same of the gradients within attention
+  bool batch_norm = false;  // for the policy, not a layer: batch norms choose an alpha too
+  bool attention = true;    // likewise, for the gradients within attention
   int update_interval = 1;
   Fan fan = Fan::kExact;
 };
@@ -62,16 +62,16 @@ struct LayerwiseSettings {
   double min_scale = 0x1p-126, max_scale = 0x1p126;
 };
 
-// beta1 and beta2 are the shares that the averages keep at each attempt; log_max and
-// overflow_std_dev in powers of two and in standard deviations.
+// beta1 and beta2 are the decay rates of the averages per attempt; log_max is a power of two,
+// overflow_std_dev a number of standard deviations.
 struct LogMaxParameters {
   bool reference = false;
   double beta1 = 0.99, beta2 = 0.999, overflow_std_dev = 3.09, log_max = 16;
   double min_scale = 1, max_scale = 16384;
 };
 
-// update_period in attempts; bin_edge a share of the format's largest value, threshold a share of
-// the values.
+// update_period is a number of attempts, bin_edge a fraction of the format's largest value,
+// threshold a fraction of the values.
 struct HistogramParameters {
   double init_scale = 65536;
   std::int64_t update_period = 1000;
@@ -79,10 +79,10 @@ struct HistogramParameters {
   double min_scale = 1, max_scale = 0x1p126;
 };
 
-// --- What a user says of them. -------------------------------------------------------------------
+// --- The settings that a user makes. -------------------------------------------------------------
 
-// One entry of `scaling.layers`: keys of the layers whose names match; unset: as in `scaling`. The
-// last match wins, key by key.
+// One entry of `scaling.layers`: keys for the layers whose names match; an unset key leaves that of
+// `scaling`. For each key the last matching entry wins.
 struct LayerSettings {
   std::string match;  // a glob
   // adaptive
@@ -98,16 +98,16 @@ struct LayerSettings {
   Location where;
 };
 
-// The section `scaling:`. A key of one policy alone is a field of that policy's parameters.
+// The section `scaling:`. Keys that only one policy has are fields of that policy's parameters.
 struct Settings {
   std::string policy = "none";
   std::string preset = "pytorch";  // dynamic
   double scale = 1;                // fixed, and adaptive's method fixed
   bool reference = false;          // adaptive, logmax
-  // Keys whose default is the policy's or preset's own: unset until FillDefaults. A bound that
+  // Keys whose default depends on the policy or preset: unset until FillDefaults. A bound that
   // stays unset does not exist.
-  std::optional<double> init_scale;  // none, adaptive: S of the logit gradient; others: the start
-  bool auto_init_scale = false;  // `init_scale: auto` (start_scale.h); init_scale is its default
+  std::optional<double> init_scale;  // none, adaptive: S of the logit gradient; others: initial S
+  bool auto_init_scale = false;  // `init_scale: auto` (start_scale.h); init_scale: its default
   std::optional<double> growth_factor, backoff_factor;
   std::optional<std::int64_t> growth_interval;
   std::optional<double> min_scale, max_scale;
@@ -121,23 +121,23 @@ struct Settings {
   Location where;
 };
 
-// Whether min_scale lies above max_scale, where both exist (a ceiling of 0: none). The one rule for
-// bounds.
+// Whether min_scale is above max_scale, if both are set (max_scale 0: no ceiling). All checks of
+// bounds use this function.
 inline bool BoundsCross(std::optional<double> min_scale, std::optional<double> max_scale) {
   return min_scale && max_scale && *max_scale > 0 && *min_scale > *max_scale;
 }
 // Throws ConfigError unless both are scales and do not cross.
 void CheckBounds(double min_scale, double max_scale);
-// `value` as fp32. Throws ConfigError naming `key` unless it is positive and finite there: S is
-// fp32 in every tensor.
+// Returns `value` as fp32, because S is fp32 in every tensor. Throws ConfigError naming `key`
+// unless it is positive and finite as fp32.
 float CheckedScale(const char* key, double value);
 
-// Fills in what is unset and the policy's or preset's own: start, factors, bounds.
+// Fills in unset keys whose default depends on the policy or preset: start, factors, bounds.
 void FillDefaults(Settings& settings);
 // The settings of one layer: `scaling`, then each matching entry of `scaling.layers` key by key.
 AdaptiveSettings AdaptiveOf(const Settings& settings, const std::string& layer);
 LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer);
-// The policy of filled-in settings. Throws ConfigError for settings that make none.
+// Makes the policy of filled-in settings. Throws ConfigError if they are not valid for one.
 std::unique_ptr<Policy> MakePolicy(const Settings& settings);
 
 // --- The policies. -------------------------------------------------------------------------------

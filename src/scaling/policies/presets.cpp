@@ -1,4 +1,4 @@
-// The table of presets, system by system, as the recorded traces have them.
+// The table of presets, system by system, confirmed by recorded traces.
 #include "scaling/policies/presets.h"
 
 #include <algorithm>
@@ -114,7 +114,7 @@ std::vector<DynamicPreset> MakePresets() {
 }
 // clang-format on
 
-// `key` is one of those that not every preset has.
+// `key` is one of the keys that not every preset has.
 bool Has(const DynamicPreset& preset, std::string_view key) {
   const auto& keys = preset.more_keys;
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -123,7 +123,7 @@ bool Has(const DynamicPreset& preset, std::string_view key) {
 std::string Bound(double value) { return value > 0 ? ShortestText(value) : "none"; }
 std::string Word(bool value) { return value ? "true" : "false"; }
 
-// Only keys that the preset knows are named.
+// Names only keys that the preset has.
 std::string Constants(const DynamicPreset& preset) {
   const DynamicParameters p = Resolved(preset.parameters);
   std::string text = "init_scale " + ShortestText(p.init_scale) + ", growth_factor " +

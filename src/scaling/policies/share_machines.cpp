@@ -7,8 +7,8 @@
 namespace ada::scaling {
 namespace {
 
-// fairseq: an overflow is tolerated while the share of overflows among the attempts since the last
-// change stays below `tolerance`; a scale at or below 1e-4 ends the run.
+// fairseq: an overflow is tolerated as long as the share of overflows among the attempts since the
+// last change stays below `tolerance`; a scale at or below 1e-4 ends the run.
 class FairseqMachine final : public DynamicMachine {
  public:
   using DynamicMachine::DynamicMachine;
@@ -25,7 +25,7 @@ class FairseqMachine final : public DynamicMachine {
                                               : "overflow";
       attempts_ = overflows_ = 0;
     }
-    // An error keeps the scale of before: the one that overflowed.
+    // On an error the scale stays the one that overflowed.
     if (move.scale > kSmallestScale || !parameters_.error_at_min_scale) return;
     move.scale = before;
     move.error = "gradients overflow and the scale, " + ShortestText(before) +
@@ -36,7 +36,7 @@ class FairseqMachine final : public DynamicMachine {
   void OnClean(Move& move) override {
     ++attempts_;
     if (++clean_ < parameters_.growth_interval) return;
-    clean_ = attempts_ = 0;  // the overflows stay counted
+    clean_ = attempts_ = 0;  // the count of overflows is not reset
     Raise(move);
   }
 
@@ -72,7 +72,7 @@ class CerebrasMachine final : public DynamicMachine {
 
   void OnClean(Move& move) override {
     ++attempts_;
-    // Overflows that were tolerated leave a share below the tolerance, and it only sinks.
+    // After tolerated overflows the share is below the tolerance, and it can only decrease.
     Finish(move);
   }
 

@@ -13,9 +13,9 @@ namespace {
 
 constexpr char kStateKey[] = "init_scale";
 constexpr double kLeastAfterOverflow = 1;
-constexpr double kWide = 0x1p120;  // u_max of formats with fp32's exponents lies above
+constexpr double kWide = 0x1p120;  // u_max of formats with fp32's exponent range is above this
 
-// A largest scale that the settings name; nothing: no such bound.
+// An upper bound that the settings contain; nullopt: there is no such bound.
 struct Ceiling {
   std::optional<double> scale;
   const char* key;
@@ -30,8 +30,8 @@ Ceiling CeilingOf(const Settings& settings) {
   return {bounded ? settings.max_scale : std::nullopt, "scaling.max_scale"};
 }
 
-// Wraps the policy that the settings name and hands every call on. The wrapped one is made with the
-// default start, and once more when Start is called.
+// Wraps the policy that the settings name and forwards every call. The wrapped policy is made with
+// the default start, and again when Start is called.
 class AutoStartPolicy final : public Policy {
  public:
   explicit AutoStartPolicy(Settings settings) : settings_(std::move(settings)) { Make(); }
@@ -47,7 +47,7 @@ class AutoStartPolicy final : public Policy {
   Action OnOverflow() const override { return policy_->OnOverflow(); }
   ScaleUpdate Update(const StepOutcome& attempt) override {
     ScaleUpdate update = policy_->Update(attempt);
-    // Policies whose scale moves find a smaller one themselves.
+    // Policies whose scale moves will find a smaller one themselves.
     const bool stays = policy_->ConstantScale() && !policy_->OwnsLayerScales();
     if (!attempt.overflow || !stays || update.before <= kLeastAfterOverflow) return update;
     Start(update.before / 2);
@@ -90,7 +90,7 @@ class AutoStartPolicy final : public Policy {
   }
 
  private:
-  // Rules of layers do not depend on init_scale: those that the first policy gave hold.
+  // Rules of layers do not depend on init_scale: those from the first policy stay valid.
   void Make() {
     Settings settings = settings_;
     settings.auto_init_scale = false;
@@ -105,7 +105,7 @@ class AutoStartPolicy final : public Policy {
 
 }  // namespace
 
-// Bounds of the policy come last, rounded to a power of two within them.
+// The policy's bounds are applied last, each rounded to a power of two inside them.
 StartScale ChooseStart(const Settings& settings, double largest, double u_max) {
   StartScale start;
   double power = 0;

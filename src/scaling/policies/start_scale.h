@@ -1,7 +1,7 @@
-// `init_scale: auto`: the S with which a run starts is chosen from the largest gradient of the
-// logits in its first batch, before its first attempt. What lies between the logits and the first
-// layer may make gradients larger: where all layers carry this S for good (`none`) it is halved
-// after an attempt whose gradients are not finite, down to 1.
+// `init_scale: auto`: the S with which a run starts is chosen, before its first attempt, from the
+// largest logit gradient of its first batch. Between the logits and the first layer gradients may
+// become larger: if all layers carry this S for the whole run (`none`), it is halved after each
+// attempt whose gradients are not finite, down to 1.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,15 +15,15 @@ struct StartScale {
   std::string reason;  // in words
 };
 
-// The largest power of two at which `largest`, the largest |logit gradient| at S = 1, leaves
-// headroom_bits (of method exact_range) below `u_max`, the largest value of the narrowest format
-// that any gradient is stored in. 1 where all of these have fp32's range, and where `largest` is 0
-// or no number. No larger than the policy's max_scale and, under approx_range and lognormal,
-// accum_upper_bound; no smaller than its min_scale.
+// The largest power of two at which `largest`, the largest |logit gradient| at S = 1, stays
+// headroom_bits (of method exact_range) below `u_max`, the largest value of the narrowest format of
+// any gradient. 1 if all of these have fp32's range, or if `largest` is 0 or not finite. Not above
+// the policy's max_scale and, under approx_range and lognormal, accum_upper_bound; not below its
+// min_scale.
 StartScale ChooseStart(const Settings& settings, double largest, double u_max);
 
-// The policy of filled-in settings that ask for it: the one that they name, made again when Start
-// tells it with which init_scale. The chosen scale is part of its state.
+// The policy of filled-in settings with `init_scale: auto`: the policy that they name, made again
+// when Start gives it the init_scale. The chosen scale is part of its state.
 std::unique_ptr<Policy> MakeAutoStart(const Settings& settings);
 
 }  // namespace ada::scaling

@@ -1,4 +1,4 @@
-// Machines that let the scale grow when a window of clean attempts is full, or with each of them.
+// Machines whose scale grows when a window of clean attempts is full, or at each clean attempt.
 #include <cmath>
 
 #include "scaling/policies/dynamic_machine.h"
@@ -7,8 +7,8 @@ namespace ada::scaling {
 namespace {
 
 // The machine of most systems: the scale grows when a window of clean attempts is full and falls
-// when the overflows that are forgiven (hysteresis) are used up. Windows that the originals take
-// from iteration numbers (deepspeed, openseq2seq_backoff, mindspore) fill at the same attempts as
+// when more overflows came than are tolerated (hysteresis). Windows that the originals derive from
+// iteration numbers (deepspeed, openseq2seq_backoff, mindspore) end at the same attempts as with
 // this counter.
 class CounterMachine final : public DynamicMachine {
  public:
@@ -49,7 +49,7 @@ class CounterMachine final : public DynamicMachine {
   }
 
  private:
-  // Clean attempts that have to come before the one at which the scale grows.
+  // The number of clean attempts that must precede the one at which the scale grows.
   std::int64_t Full() const { return parameters_.growth_interval + traits_.lag; }
 
   std::string FallReason() const {
@@ -58,7 +58,7 @@ class CounterMachine final : public DynamicMachine {
     return std::to_string(parameters_.hysteresis) + " overflows in a row";
   }
 
-  // Counts up to the limit; the overflow after that one ends the run (mindspore).
+  // Counts up to the limit; the next overflow after that ends the run (mindspore).
   void CountRun(Move& move) {
     if (run_ < traits_.overflows_in_a_row) {
       ++run_;
@@ -70,14 +70,14 @@ class CounterMachine final : public DynamicMachine {
   }
 
   DynamicTraits traits_;
-  std::int64_t clean_ = 0;       // clean attempts of the present window
+  std::int64_t clean_ = 0;       // clean attempts of the current window
   std::int64_t overflows_left_;  // 1: the next overflow makes the scale fall
   std::int64_t run_ = 0;         // overflows in a row, where they are limited
 };
 
 // Marian: above the floor an overflow is skipped and the scale falls; at the floor the gradients
-// are repaired (NaN to 0, inf to the largest value) and the update takes place, so the attempt
-// counts as a clean one.
+// are sanitized (NaN to 0, inf to the largest value) and the update takes place, so that the
+// attempt counts as a clean one.
 class MarianMachine final : public DynamicMachine {
  public:
   using DynamicMachine::DynamicMachine;
@@ -110,8 +110,8 @@ class MarianMachine final : public DynamicMachine {
   std::int64_t clean_ = 0;
 };
 
-// Chainer: the scale doubles with every clean attempt until the first overflow, then grows by a
-// factor of growth_factor over growth_interval attempts, a little with each.
+// Chainer: the scale doubles at every clean attempt until the first overflow; after that it grows a
+// little at each, by a factor of growth_factor over growth_interval attempts.
 class ChainerMachine final : public DynamicMachine {
  public:
   ChainerMachine(const DynamicParameters& parameters, const ScaleArithmetic& arithmetic)

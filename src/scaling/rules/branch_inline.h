@@ -1,5 +1,5 @@
-// Where gradients of several branches meet: the scale that they are brought to, ours and the
-// authors' (src/scaling/README.md). Only rules_inline.h includes it.
+// The scale for the sum of the gradients of several branches: our rule and the authors'
+// (src/scaling/README.md). Only rules_inline.h includes this file.
 #pragma once
 #include "core/number_grid.h"
 #include "scaling/rules/methods_inline.h"
@@ -18,8 +18,8 @@ ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double
   }
   if (!detail::IsFinite(largest)) return smallest;
   if (fitting > 0) return fitting;
-  // No branch's scale fits: halving the smallest keeps the values' order of magnitude; below 1/16 a
-  // power of two is computed at once.
+  // No branch's scale fits: halving the smallest one, at most down to 1/16, keeps the values' order
+  // of magnitude; below that a power of two is computed directly.
   float target = smallest;
   while (target >= 0.125f && !(largest * target < u_max)) target /= 2;
   if (largest * target < u_max) return target;
@@ -35,8 +35,8 @@ ADA_HOST_DEVICE inline bool BranchesFit(float target, double largest, double u_m
   return largest * static_cast<double>(target) < u_max;
 }
 
-// Products of fp32 values are rounded to fp32; once the scale was halved it is a double there, and
-// so is the product. Comparisons stand as in the original, so that a NaN goes its way.
+// Products of fp32 values are rounded to fp32; once the scale was halved it is a double in the
+// original, and so is the product. Comparisons are written as there, so that NaN is treated alike.
 ADA_HOST_DEVICE inline float BranchTargetReference(const float* scales, int count, float largest,
                                                    float u_max) {
   float smallest = scales[0], fitting = 0;

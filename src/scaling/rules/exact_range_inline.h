@@ -1,5 +1,5 @@
-// exact_range: the power of two that the exponents of the last dgrad ask for (rules.h tells the
-// rule). Only rules_inline.h includes it.
+// exact_range: the power of two that follows from the exponents of the last dgrad (the rule is
+// explained in rules.h). Only rules_inline.h includes this file.
 #pragma once
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/rules.h"
@@ -7,9 +7,9 @@
 namespace ada::scaling {
 namespace detail {
 
-// The first bin that is kept when magnitudes are multiplied by `factor`: a bin is lost where its
-// low end, 2^(bin - 127), times `factor` is below u_min / 2. Bin 0 holds fp32's subnormals from
-// 2^-149.
+// The first bin that is kept when magnitudes are multiplied by `factor`: a bin is lost if its lower
+// end, 2^(bin - 127), times `factor` is below u_min / 2. Bin 0 holds fp32's subnormals, from 2^-149
+// on.
 ADA_HOST_DEVICE inline std::int32_t FirstKept(const LayerRule& rule, double factor) {
   const double edge = 0.5 * rule.u_min / factor;
   if (edge == 0) return 0;  // every value lies above it
@@ -20,14 +20,14 @@ ADA_HOST_DEVICE inline std::int32_t FirstKept(const LayerRule& rule, double fact
   return bin < ExponentTail::kBins - 1 ? bin : ExponentTail::kBins - 1;
 }
 
-// want: the smallest 2^k that meets the target among those that the bins can judge.
+// want: the smallest 2^k that meets the target, among those for which the bins have counts.
 ADA_HOST_DEVICE inline double SmallestPower(const LayerRule& rule, const ExponentTail& tail,
                                             double ratio) {
   const double allowed = rule.underflow_target * static_cast<double>(tail.nonzero);
   double power = 1;
   std::int32_t kept = FirstKept(rule, ratio);
-  // Bins from the limit on were not counted: powers at which they would be lost cannot be judged,
-  // so that the search begins at the first that can.
+  // Bins from the limit on were not counted, so nothing is known about powers at which these would
+  // be lost: the search begins at the first power at which they are kept.
   for (; kept > tail.limit; kept = FirstKept(rule, ratio * power)) power *= 2;
   std::int64_t lost = 0;
   for (std::int32_t bin = 0; bin < kept; ++bin) lost += tail.bins[bin];
@@ -59,7 +59,7 @@ ADA_HOST_DEVICE inline Unbound ExactRange(const LayerRule& rule, const ExponentT
 
 }  // namespace detail
 
-// `calls` counts this pass already: Decide came first.
+// `calls` includes the current pass already, because Decide was called before.
 ADA_HOST_DEVICE inline bool WantsTail(const LayerScaler& scaler) {
   const LayerState& state = scaler.state;
   if (scaler.rule.method != LayerMethod::kExactRange) return false;

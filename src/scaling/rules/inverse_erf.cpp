@@ -1,4 +1,4 @@
-// A start that is right to a few per cent, then Newton's method on std::erf or std::erfc.
+// An initial value that is right to a few per cent, then Newton's method on std::erf or std::erfc.
 #include "scaling/rules/inverse_erf.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ double Start(double l) {
   return std::sqrt(b > 0 ? (-l / a) / (root + b) : root - b);
 }
 
-// x with erf(x) = n and erfc(x) = tail, of which the smaller one is exact; tail > 0.
+// Returns x with erf(x) = n and erfc(x) = tail, of which the smaller is exact; tail > 0.
 double Solve(double n, double tail) {
   if (n < std::numeric_limits<double>::min()) return n / kTwoOverSqrtPi;
   double x = n < 1e-8 ? n / kTwoOverSqrtPi : Start(std::log1p(n) + std::log(tail));
@@ -29,7 +29,7 @@ double Solve(double n, double tail) {
   for (int i = 0; i < 8; ++i) {
     const double error = n < 0.5 ? std::erf(x) - n : tail - std::erfc(x);
     const double correction = error / (kTwoOverSqrtPi * std::exp(-x * x));
-    x -= correction / (1 + x * correction);  // Halley's term keeps the tail quick
+    x -= correction / (1 + x * correction);  // Halley's term keeps convergence fast in the tail
     if (std::fabs(correction) <= 1e-16 * x) break;
   }
   return x;

@@ -1,13 +1,13 @@
-// The statistics methods, from moments and extremes to the unbound scale. Only rules_inline.h
-// includes it. Doubles throughout; with LayerRule::reference each value is rounded to fp32 where
-// the authors' program holds it in fp32.
+// The statistical methods, from moments and extremes to the scale before bounds. Only
+// rules_inline.h includes this file. All values are doubles; with LayerRule::reference each is
+// rounded to fp32 where the authors' program stores it as fp32.
 #pragma once
 #include "scaling/rules/rules.h"
 
 namespace ada::scaling {
 
-// alpha and S_out stay within normal fp32 powers of two: alpha is never 0 and S never 0 or inf,
-// however far the statistics go (the reference's fp16 alpha wipes the gradient there).
+// alpha and S_out are kept within fp32's normal powers of two: alpha is never 0 and S never 0 or
+// inf, however extreme the statistics (the reference's fp16 alpha can zero the gradient).
 inline constexpr double kSmallestScale = 1.1754943508222875e-38;  // 2^-126
 inline constexpr double kLargestScale = 1.7014118346046923e38;    // 2^127
 
@@ -28,7 +28,7 @@ ADA_HOST_DEVICE inline double PowerOfTwoBelow(double x) {
   return std::ldexp(1.0, exponent - 1);
 }
 
-// x as the reference holds it in fp32; ours: x.
+// x as the reference stores it, in fp32; for our rules x itself.
 ADA_HOST_DEVICE inline double Held(const LayerRule& rule, double x) {
   return rule.reference ? static_cast<double>(static_cast<float>(x)) : x;
 }
@@ -39,13 +39,13 @@ ADA_HOST_DEVICE inline double LargestMagnitude(const TensorMoments& m) {
   return Greatest(std::fabs(m.min), std::fabs(m.max));
 }
 
-// Population deviation; exactly 0 for a constant tensor.
+// Standard deviation of the population; exactly 0 for a constant tensor.
 ADA_HOST_DEVICE inline double Deviation(const TensorMoments& m) {
   if (m.min == m.max) return 0;
   return std::sqrt(Greatest(m.mean_square - m.mean * m.mean, 0));
 }
 
-// A method's value before bounds and rounding to a power of two, and the word for it.
+// A method's value before bounds and rounding to a power of two, and what determined it.
 struct Unbound {
   double value;
   Limit limit;
@@ -60,7 +60,7 @@ ADA_HOST_DEVICE inline Unbound Between(const LayerRule& rule, double want, doubl
   return u;
 }
 
-// Gaussian model. No deviation: 1 even where the cap is smaller, there is nothing to overflow.
+// Gaussian model. With deviation 0: 1, even if the cap is smaller, as nothing can overflow.
 ADA_HOST_DEVICE inline Unbound ApproxRange(const LayerRule& rule, const Observation& seen) {
   const double largest = LargestMagnitude(seen.dy), u_min = Held(rule, rule.u_min);
   if (!rule.has_weight) {
@@ -75,7 +75,7 @@ ADA_HOST_DEVICE inline Unbound ApproxRange(const LayerRule& rule, const Observat
   return Between(rule, u_min / (rule.t * sigma), (rule.u_max / rule.fan) / product_max);
 }
 
-// Log-normal model of a cast's gradient. All zeros, or one magnitude alone: 1.
+// Log-normal model of a cast's gradient. 1 if all values are zero or have one magnitude.
 ADA_HOST_DEVICE inline Unbound LogNormal(const LayerRule& rule, const Observation& seen) {
   if (rule.has_weight) return ApproxRange(rule, seen);
   const double largest = LargestMagnitude(seen.dy);
@@ -106,7 +106,7 @@ ADA_HOST_DEVICE inline Unbound ElementWiseRange(const LayerRule& rule, const Obs
                  Held(rule, Held(rule, rule.u_max / largest) / rule.fan));
 }
 
-// Methods that look at statistics of dy and w, and those among them that SB and AB bound.
+// Methods that use statistics of dy and w, and those of them to which SB and AB apply.
 ADA_HOST_DEVICE inline bool IsBounded(LayerMethod method) {
   return method == LayerMethod::kApproxRange || method == LayerMethod::kLognormal;
 }

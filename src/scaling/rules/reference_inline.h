@@ -8,8 +8,8 @@
 
 namespace ada::scaling::detail {
 
-// The method's value into `state`. approx_range and lognormal never fail: a value that is not
-// finite becomes NaN, is cached, and fails afterwards. The others fail before anything is stored.
+// Stores the method's value in `state`. approx_range and lognormal never fail here: a value that is
+// not finite becomes NaN, is cached, and fails later. The others fail before anything is stored.
 ADA_HOST_DEVICE inline DecisionError UpdateAsReference(const LayerRule& rule,
                                                        const Observation& seen, LayerState& state) {
   const double squares =
@@ -31,7 +31,7 @@ ADA_HOST_DEVICE inline DecisionError UpdateAsReference(const LayerRule& rule,
   return DecisionError::kNone;
 }
 
-// min that hands on a NaN of either side, as numpy's does.
+// A minimum that returns NaN if either argument is NaN, as numpy's does.
 ADA_HOST_DEVICE inline double LeastOrNan(double a, double b) {
   return IsNan(a) || IsNan(b) ? static_cast<double>(NAN) : Least(a, b);
 }
@@ -53,7 +53,7 @@ ADA_HOST_DEVICE inline double PowerOfTwoAsReference(double b, bool half) {
   return RoundToHalf(std::exp2(std::floor(log)));
 }
 
-// From the unbound value in `out` to alpha and S_out.
+// Computes alpha and S_out from the unbound value in `out`.
 ADA_HOST_DEVICE inline DecisionError StagesAsReference(const LayerRule& rule, ScaleDecision& out) {
   double factor = out.unbound;
   if (IsBounded(rule.method)) {
@@ -72,8 +72,8 @@ ADA_HOST_DEVICE inline DecisionError StagesAsReference(const LayerRule& rule, Sc
   return DecisionError::kNone;
 }
 
-// alpha and S_out stay NaN where the original would raise; the trainer ends the run with the
-// error's text.
+// alpha and S_out stay NaN where the original would raise an exception; the trainer then ends the
+// run with the error's text.
 ADA_HOST_DEVICE inline void DecideAsReference(LayerScaler& scaler, const Observation& seen,
                                               bool update) {
   const LayerRule& rule = scaler.rule;

@@ -11,19 +11,19 @@
 
 namespace ada::scaling {
 
-// Which rule decided alpha; the words of scales.csv are LimitName's.
+// What determined alpha; LimitName gives the words used in scales.csv.
 enum class Limit : std::uint8_t {
   kNone,        // the layer computes no scale
   kTarget,      // the value that meets the underflow target
   kOne,         // the target is met without scaling
-  kCap,         // overflow of the product forbids more
+  kCap,         // limited: the product would overflow above it
   kScaleBound,  // SB, scale_upper_bound
   kAccumBound,  // AB / S_in, accum_upper_bound
   kStale,       // the cached value of an earlier step (update_interval)
   kFixed,       // the layer's constant
   kState,       // a state machine of the layer
-  kNonfinite,   // dy is not finite: alpha 1, the step is skipped
-  kBranch,      // gradients of several branches brought to one scale
+  kNonfinite,   // dy is not finite: alpha 1, and the step will be skipped
+  kBranch,      // gradients of several branches converted to one scale
 };
 const char* LimitName(Limit limit);
 
@@ -31,7 +31,7 @@ enum class LayerMethod : std::uint8_t {
   kPass,              // alpha 1: all global policies
   kFixed,             // alpha = fixed_scale
   kApproxRange,       // Gaussian model of the gradient (the paper's default)
-  kLognormal,         // log-normal model; a layer with a weight: approx_range
+  kLognormal,         // log-normal model; for a layer with a weight like approx_range
   kAbsRange,          // from the extremes of |dy| and |w|
   kElementWiseRange,  // from the extremes of the products of the data-gradient
   kExactRange,        // ours: from the exponents of the dx that the layer really produced
@@ -39,7 +39,7 @@ enum class LayerMethod : std::uint8_t {
 };
 const char* MethodName(LayerMethod method);  // as in the YAML; kPass "none", kState "state"
 
-// Exceptions of the authors' program, under LayerRule::reference alone.
+// Exceptions of the authors' program, only under LayerRule::reference.
 enum class DecisionError : std::uint8_t {
   kNone,
   kNonfinite,       // statistics or u not finite (ValueError)
@@ -50,7 +50,7 @@ enum class DecisionError : std::uint8_t {
 };
 const char* DecisionErrorText(DecisionError error);  // what, and why
 
-// One layer's rule: constants of a run.
+// One layer's rule: values that do not change during a run.
 struct LayerRule {
   LayerMethod method = LayerMethod::kPass;
   double fixed_scale = 1;
@@ -59,18 +59,18 @@ struct LayerRule {
   double phi_inverse = -3.0902323061678;  // PhiInv(underflow_target), for kLognormal
   double u_min = 0, u_max = 0;            // smallest and largest magnitudes of the format of dx
   double scale_upper_bound = 16, accum_upper_bound = 1024;
-  double fan = 1;            // reduction length of the data-gradient product; a cast: 1
+  double fan = 1;            // number of terms in a sum of the data gradient; for a cast 1
   double headroom_bits = 4;  // kExactRange: the largest |dx| stays below u_max / 2^headroom_bits
   bool has_weight = true;    // false: a cast (`kind: scale`)
   bool power_of_two = true;
-  bool reference = false;       // the authors' program to the letter, defects included
-  bool fp16_gradients = false;  // dy is stored in fp16: under `reference` S_out is fp16 then
+  bool reference = false;       // exactly like the authors' program, including its defects
+  bool fp16_gradients = false;  // dy is stored in fp16; under `reference` S_out is then fp16
   std::int32_t update_interval = 1;
 };
 
-// Exponents of |dgrad| as one backward pass produced them, before alpha: what exact_range looks at.
+// Exponents of |dgrad| as one backward pass computed them, before alpha: the input of exact_range.
 // Bin e counts non-zero values whose fp32 exponent field is e, for e < limit; larger values are
-// counted in `nonzero` alone: what would become of them is known only at scales that keep them all.
+// counted only in `nonzero`: what they would lose is known only for scales that keep them all.
 struct ExponentTail {
   static constexpr int kBins = 256;
   std::int64_t bins[kBins] = {};
@@ -80,7 +80,7 @@ struct ExponentTail {
   std::int32_t limit = 0;
 };
 
-// What a layer remembers between steps.
+// What a layer keeps from one step to the next.
 struct LayerState {
   double unbound = 1;  // the cached unbound value; NaN under `reference` after a NaN
   Limit unbound_limit = Limit::kOne;
@@ -90,30 +90,30 @@ struct LayerState {
   bool tail_is_new = false;  // observed after the last update
 };
 
-// One backward pass's decision: every stage, for scales.csv. NaN: the stage was not taken (alpha
-// and scale_out only where `error` is set).
+// The decision of one backward pass, with every stage, for scales.csv. NaN: the stage was not
+// reached (for alpha and scale_out only if `error` is set).
 struct ScaleDecision {
   float scale_in = 1;
   double unbound = NAN, bound = NAN, pow2 = NAN;
   float alpha = 1, scale_out = 1;
   Limit limit = Limit::kNone;
   DecisionError error = DecisionError::kNone;
-  std::int32_t halvings = 0;  // branches only: how often their sum made the target halve
+  std::int32_t halvings = 0;  // branches only: how often the target was halved for their sum
 };
 
-// What a decision may look at. Only what NeedsOf names has to be filled in.
+// The input of a decision. Only what NeedsOf names has to be filled in.
 struct Observation {
-  // Moments of the stored values, zeros included. mean_square: NaN where a value is NaN, else inf
-  // where one is infinite.
+  // Moments of the stored values, zeros included. mean_square: NaN if a value is NaN, otherwise inf
+  // if one is infinite.
   TensorMoments dy, w;
-  // Mean and deviation of ln|dy| over the non-zero values (kLognormal on a cast).
+  // Mean and standard deviation of ln|dy| over the non-zero values (kLognormal for a cast).
   double log_mean = 0, log_std = 0;
-  // Smallest and largest |dy_k| * |w_k| over non-zero operands that meet in the product of the data
-  // gradient (kElementWiseRange): k runs over the outputs (channels, features). 0: there is none.
+  // Smallest and largest |dy_k| * |w_k| over non-zero operands that are multiplied in the data
+  // gradient (kElementWiseRange); k counts the outputs (channels, features). 0: there is none.
   double product_min = 0, product_max = 0;
 };
 
-// A layer's scaler as its backend sees it.
+// A layer's scaler as the backend stores it.
 struct LayerScaler {
   LayerRule rule;
   LayerState state;
@@ -127,10 +127,10 @@ struct Needs {
   bool products = false;  // product_min, product_max
 };
 ADA_HOST_DEVICE inline Needs NeedsOf(const LayerScaler& scaler);
-// Whether any call may need moments of dy and w: what a graph plans for. kExactRange needs none.
+// Whether any call may need moments of dy and w, for a graph to plan. kExactRange needs none.
 ADA_HOST_DEVICE inline bool MayNeedMoments(const LayerRule& rule);
-// Whether dy is multiplied by alpha, which rounds it, and not dx: the authors do that. exact_range
-// is not theirs: it looks at dx before alpha.
+// Whether dy is multiplied by alpha, and then rounded, instead of dx: the authors' program does so.
+// exact_range is not one of their methods: it uses dx before alpha.
 inline bool AlphaComesFirst(const LayerRule& rule) {
   return rule.reference && rule.method != LayerMethod::kExactRange;
 }
@@ -162,32 +162,32 @@ ADA_HOST_DEVICE inline void Decide(LayerScaler& scaler, const Observation& seen,
 inline constexpr int kTailBits = 3;
 ADA_HOST_DEVICE inline bool WantsTail(const LayerScaler& scaler);
 ADA_HOST_DEVICE inline std::int32_t TailLimit(const LayerScaler& scaler);
-// Takes over what was counted (bins below TailLimit, non-zero values, largest |dgrad|; `scale_in`
-// and `limit` are set here). A pass whose dgrad was not finite leaves the old tail.
+// Stores what was counted (bins below TailLimit, non-zero values, largest |dgrad|; `scale_in` and
+// `limit` are set here). A pass whose dgrad was not finite leaves the old tail unchanged.
 ADA_HOST_DEVICE inline void ObserveTail(LayerScaler& scaler, const ExponentTail& tail);
 // The same where the bins are in scaler.state.tail already; `largest` is finite.
 ADA_HOST_DEVICE inline void FinishTail(LayerScaler& scaler, std::int64_t nonzero, double largest);
 
-// The scale to which the gradients of `count` branches are brought: the largest of their scales at
-// which the largest unscaled magnitude `largest` (max over branches of max|g| / S) stays below
-// u_max; where none fits, the largest power of two that does.
+// The scale to which the gradients of `count` branches are converted: the largest of their scales
+// at which the largest unscaled magnitude `largest` (max over branches of max|g| / S) stays below
+// u_max; if none fits, the largest power of two that does.
 ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double largest,
                                           double u_max);
-// The sum of the branches may reach u_max where none of them does; its scale is halved then, unless
-// it is below kSmallestBranchTarget. Whether that is so of a sum with this largest magnitude, and
-// whether the branches fit at this scale, so that halving helps.
+// The sum of the branches may reach u_max although none of them does; its scale is then halved,
+// unless it is below kSmallestBranchTarget. The first function tells whether a sum with this
+// largest magnitude must be, the second whether the branches fit at this scale (else it is no use).
 inline constexpr float kSmallestBranchTarget = 0x1p-120f;
 ADA_HOST_DEVICE inline bool BranchSumOverflows(float target, double sum_max, double u_max);
 ADA_HOST_DEVICE inline bool BranchesFit(float target, double largest, double u_max);
-// The authors' way: fp32 arithmetic, and nothing below 1/16 by halving the smallest scale; NaN
-// where the original raises. `largest` as BranchLargestReference makes it.
+// The authors' rule: fp32 arithmetic, halving of the smallest scale but not below 1/16; NaN where
+// the original raises. `largest`: the result of BranchLargestReference.
 ADA_HOST_DEVICE inline float BranchTargetReference(const float* scales, int count, float largest,
                                                    float u_max);
 // Python's max over fp32 max|g| / S: a NaN counts only in the first branch. `magnitudes`: each
 // branch's max|g|, NaN where it holds one.
 ADA_HOST_DEVICE inline float BranchLargestReference(const float* magnitudes, const float* scales,
                                                     int count);
-// What a branch's gradient is multiplied by, in the gradient's type (fp16 or fp32).
+// The factor for a branch's gradient, in the gradient's type (fp16 or fp32).
 ADA_HOST_DEVICE inline float BranchFactorReference(float target, float scale, bool fp16);
 
 }  // namespace ada::scaling

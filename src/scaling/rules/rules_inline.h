@@ -1,5 +1,5 @@
-// The bodies of rules.h: arithmetic on plain structs, compiled by g++ and nvcc alike (C++17, no
-// exceptions, no allocation, no library type). Doubles throughout; only alpha and S are fp32.
+// The definitions for rules.h: arithmetic on plain structs, compiled by g++ and nvcc (C++17, no
+// exceptions, no allocation, no library types). All values are doubles; only alpha and S are fp32.
 #pragma once
 #include "scaling/rules/branch_inline.h"
 #include "scaling/rules/exact_range_inline.h"
@@ -11,8 +11,8 @@ namespace ada::scaling {
 
 namespace detail {
 
-// alpha = factor, kept where alpha and S_in * alpha lie within kSmallestScale..kLargestScale; a
-// power of two stays one.
+// Returns `factor` limited so that alpha and S_in * alpha are within kSmallestScale..kLargestScale;
+// a power of two stays one.
 ADA_HOST_DEVICE inline float ClampAlpha(double factor, double scale_in, bool power_of_two) {
   double low = Greatest(kSmallestScale, kSmallestScale / scale_in);
   double high = Least(kLargestScale, kLargestScale / scale_in);
@@ -26,7 +26,7 @@ ADA_HOST_DEVICE inline float ClampAlpha(double factor, double scale_in, bool pow
 
 ADA_HOST_DEVICE inline bool IsScale(float scale) { return IsFinite(scale) && scale > 0; }
 
-// Whether this call makes a new unbound value.
+// Whether this call computes a new unbound value.
 ADA_HOST_DEVICE inline bool IsUpdate(const LayerScaler& scaler) {
   if (scaler.rule.method == LayerMethod::kExactRange) {
     const bool every = scaler.rule.update_interval == 1 && scaler.state.tail.scale_in > 0;
@@ -36,7 +36,7 @@ ADA_HOST_DEVICE inline bool IsUpdate(const LayerScaler& scaler) {
          scaler.state.calls % scaler.rule.update_interval == 0;
 }
 
-// Whether what an update would read can be computed with.
+// Whether the statistics that an update would read are usable.
 ADA_HOST_DEVICE inline bool IsReadable(const LayerRule& rule, const Observation& seen) {
   if (!LooksAtMoments(rule.method)) return true;
   if (!AllFinite(seen.dy) || (rule.has_weight && !AllFinite(seen.w))) return false;
@@ -47,7 +47,7 @@ ADA_HOST_DEVICE inline bool IsReadable(const LayerRule& rule, const Observation&
   return !logs || (IsFinite(seen.log_mean) && IsFinite(seen.log_std));
 }
 
-// The unbound value of this call and what decided it, into `out` (and, if new, into the state).
+// Puts the unbound value of this call and its cause into `out` (and, if new, into the state).
 ADA_HOST_DEVICE inline void TakeUnbound(LayerScaler& scaler, const Observation& seen, bool update) {
   const LayerRule& rule = scaler.rule;
   ScaleDecision& out = scaler.decision;
@@ -65,13 +65,13 @@ ADA_HOST_DEVICE inline void TakeUnbound(LayerScaler& scaler, const Observation& 
     state.unbound_limit = u.limit;
     state.tail_is_new = false;
   }
-  // Before the first tail there is nothing to update from, and nothing stale either.
+  // Before the first tail there is nothing to update from, and no old value either.
   const bool first = rule.method == LayerMethod::kExactRange && state.tail.scale_in == 0;
   out.unbound = state.unbound;
   out.limit = update || first ? state.unbound_limit : Limit::kStale;
 }
 
-// SB and AB / S_in; where both are the same number the word is SB.
+// Applies SB and AB / S_in; if both are equal, the limit is named SB.
 ADA_HOST_DEVICE inline double Bounded(const LayerRule& rule, double factor, ScaleDecision& out) {
   const double accumulated = rule.accum_upper_bound / static_cast<double>(out.scale_in);
   const double bound = Least(accumulated, rule.scale_upper_bound);
@@ -105,8 +105,8 @@ ADA_HOST_DEVICE inline bool MayNeedMoments(const LayerRule& rule) {
   return detail::LooksAtMoments(rule.method);
 }
 
-// Three ways out before the stages: no scale at all, the authors' program, numbers that cannot be
-// used. A layer whose pass cannot be used counts no call, so that update_interval counts good
+// Three cases return before the stages: no scale at all, the authors' program, unusable statistics.
+// A pass with unusable statistics is not counted as a call, so that update_interval counts usable
 // passes.
 ADA_HOST_DEVICE inline void Decide(LayerScaler& scaler, const Observation& seen, float scale_in) {
   const LayerRule& rule = scaler.rule;

@@ -43,7 +43,7 @@ void ExpectKeys(const StateMap& state, std::string_view policy,
   }
 }
 
-// from_chars takes neither the prefix 0x nor a second sign.
+// from_chars accepts neither the prefix 0x nor a second sign.
 double ReadHex(const StateMap& state, const std::string& key) {
   const std::string& text = state.at(key);
   std::string_view rest = text;
@@ -83,7 +83,7 @@ std::string TailText(const LayerState& state) {
   return text;
 }
 
-// Whether the numbers can have been counted.
+// Whether these numbers can come from counting.
 bool IsPlausible(const ExponentTail& tail) {
   std::int64_t binned = 0;
   for (const std::int64_t count : tail.bins) {
@@ -94,7 +94,7 @@ bool IsPlausible(const ExponentTail& tail) {
          tail.limit < ExponentTail::kBins && tail.largest >= 0 && std::isfinite(tail.largest);
 }
 
-// Damaged text must not become bins that a rule trusts: counts are checked against `nonzero`.
+// Damaged text must not become bins that a rule uses: counts are checked against `nonzero`.
 void ReadTail(const StateMap& state, LayerState& loaded) {
   const std::string& text = state.at("tail");
   const auto bad = [&] { BadValue("tail", text, "a tail of exponents"); };

@@ -1,5 +1,5 @@
-// Policy and layer state as text that reads back to the same bits, for checkpoints. Knows no file
-// format: a checkpoint stores the maps as it likes.
+// State of policies and layers as text that reads back to the same bits, for checkpoints. Knows no
+// file format: how the maps are stored is the checkpoint's business.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -19,13 +19,13 @@ std::string ToHex(double value);
 // Throws DataError unless `state` has exactly these keys.
 void ExpectKeys(const StateMap& state, std::string_view policy,
                 const std::vector<std::string_view>& keys);
-// The value of a key that ExpectKeys has seen. Throw DataError where it is not a number.
+// The value of a key that ExpectKeys has checked. Throw DataError if it is not a number.
 double ReadHex(const StateMap& state, const std::string& key);
 std::int64_t ReadInteger(const StateMap& state, const std::string& key);
 
-// What a layer remembers between steps (rules.h), without state_scale, which the policy sets anew;
-// the key `tail` is there once exact_range has observed one. LoadLayerState throws DataError naming
-// `layer` or the key. An unbound value of NaN, 0 or inf is one: `reference` knows them.
+// The state that a layer keeps between steps (rules.h), without state_scale, which the policy sets
+// again; the key `tail` exists once exact_range has observed one. LoadLayerState throws DataError
+// naming `layer` or the key. An unbound value of NaN, 0 or inf is valid: `reference` makes them.
 StateMap SaveLayerState(const LayerState& state);
 LayerState LoadLayerState(const StateMap& state, const std::string& layer);
 

@@ -11,7 +11,7 @@
 namespace ada::scaling {
 namespace {
 
-// The largest of the history; NaN where it holds one.
+// The largest value of the history; NaN if it contains one.
 float LargestOf(const std::vector<float>& history) {
   float largest = 0;
   for (const float amax : history) {
@@ -40,7 +40,7 @@ std::vector<float> ReadHistory(const StateMap& state, const std::string& tensor)
   return history;
 }
 
-// newest: the last of the history.
+// newest: the last value of the history.
 void TakeScale(const TensorScaleHistory& history, float newest, TensorScaler& scaler) {
   const TensorScaleRule& rule = history.rule;
   const float seen = rule.amax == Amax::kMostRecent ? newest : LargestOf(history.amax);
@@ -50,7 +50,7 @@ void TakeScale(const TensorScaleHistory& history, float newest, TensorScaler& sc
 
 }  // namespace
 
-// Until the ring is full it grows at its end, where `next` points as well.
+// Until the ring is full it grows at its end, where `next` also points.
 void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& scaler) {
   const TensorScaleRule& rule = history.rule;
   ADA_CHECK(rule.history >= 1);
@@ -95,7 +95,7 @@ void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorSca
 void AdoptTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
                       TensorScaler& scaler) {
   ExpectKeys(state, "tensor " + tensor, {"scale", "next", "amax"});
-  // A ring that is not full begins with its oldest magnitude; in a full one the next place is it.
+  // A ring that is not full starts with its oldest magnitude; in a full one `next` is the oldest.
   TensorScaleHistory saved = history;
   const auto size = static_cast<std::int32_t>(ReadHistory(state, tensor).size());
   saved.rule.history = ReadInteger(state, "next") == size ? size + 1 : size;

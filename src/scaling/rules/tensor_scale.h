@@ -1,7 +1,7 @@
 // A scale per tensor from the history of its largest magnitudes ("delayed scaling"): the FP8 recipe
 // of NVIDIA Transformer Engine (transformer_engine/pytorch/quantization.py) and the power-of-two
 // variant of MS-AMP (msamp/common/tensor/meta.py). Plain data and one inline rule, so that every
-// backend can update it.
+// backend can apply it.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ada::scaling {
 
-// Which largest magnitude counts: of the whole history, or of its last step.
+// Which largest magnitude is used: of the whole history, or of its last step.
 enum class Amax : std::uint8_t { kMax, kMostRecent };
 
 // The keys of `precision.tensor_scaling`, and the format that they are applied to.
@@ -23,16 +23,16 @@ struct TensorScaleRule {
   std::int32_t history = 1024;
   Amax amax = Amax::kMax;
   bool power_of_two = false;  // MS-AMP's way
-  // Transformer Engine's way: what is not finite stays in the history, where it keeps the scale as
-  // it is until it has left. Else the history does not take it.
+  // As in Transformer Engine: values that are not finite enter the history, and keep the scale
+  // unchanged until they have left it. Otherwise they do not enter the history.
   bool reference = false;
 };
 
-// The next scale from `amax` (of the history or the last step), in fp32 as both systems compute.
-// amax 0, NaN or infinite: `current`. Transformer Engine: (format_max / amax) / 2^margin, and where
-// that is infinite the largest fp32. MS-AMP: 2^(floor(log2(format_max / amax)) - margin), log2 in
-// fp32, and inf where the quotient is (UpdateTensorScale does not take it); its 1 / current at an
-// infinite amax is a slip that ours has not.
+// The next scale from `amax` (of the history or the last step), in fp32 as both systems compute it.
+// amax 0, NaN or infinite: `current`. Transformer Engine: (format_max / amax) / 2^margin, or the
+// largest fp32 if that is infinite. MS-AMP: 2^(floor(log2(format_max / amax)) - margin), log2 in
+// fp32, and inf where the quotient is (which UpdateTensorScale rejects); its 1 / current at an
+// infinite amax is a bug that is not reproduced.
 ADA_HOST_DEVICE inline float DelayedScale(const TensorScaleRule& rule, float amax, float current) {
   if (!(amax > 0) || amax - amax != 0) return current;
   const float quotient = static_cast<float>(rule.format_max) / amax;
@@ -44,9 +44,9 @@ ADA_HOST_DEVICE inline float DelayedScale(const TensorScaleRule& rule, float ama
   return scale - scale != 0 ? 3.402823466e+38f : scale;
 }
 
-// The scale of this very tensor, of which `amax` is the largest magnitude: Transformer Engine's
-// current scaling (transformer_engine/common/recipe/recipe_common.cuh). 1 where amax is 0, NaN or
-// infinite; under power_of_two the mantissa is cut off.
+// The scale of the tensor itself, whose largest magnitude is `amax`: Transformer Engine's current
+// scaling (transformer_engine/common/recipe/recipe_common.cuh). 1 if amax is 0, NaN or infinite;
+// under power_of_two the mantissa is cut off.
 ADA_HOST_DEVICE inline float CurrentScale(const TensorScaleRule& rule, float amax) {
   TensorScaleRule whole = rule;
   whole.power_of_two = false;
@@ -56,15 +56,15 @@ ADA_HOST_DEVICE inline float CurrentScale(const TensorScaleRule& rule, float ama
   return bits == 0 ? scale : __builtin_bit_cast(float, bits);
 }
 
-// One tensor's scale in this step: what ops read. It may lie in a backend's memory.
+// One tensor's scale in this step, which ops read. It may be in a backend's memory.
 struct TensorScaler {
   float scale = 1;
 };
-// What the next step's scale is made of. Host only.
+// What the next step's scale is computed from. Host only.
 struct TensorScaleHistory {
   TensorScaleRule rule;
   std::vector<float> amax;  // ring of the last `history` magnitudes; grows until it is full
-  std::int32_t next = 0;    // where the next one goes
+  std::int32_t next = 0;    // index of the next one
 };
 // `amax`: the largest unscaled magnitude of this step's tensor; inf and NaN allowed.
 void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& scaler);
@@ -74,8 +74,8 @@ StateMap SaveTensorScale(const TensorScaleHistory& history, const TensorScaler& 
 void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
                      TensorScaler& scaler);
 
-// The same of a tensor whose rule may have been another one when `state` was saved: the newest
-// magnitudes that the rule takes are kept, and the scale is what they give.
+// The same for a tensor whose rule may have been different when `state` was saved: the newest
+// magnitudes, as many as the rule uses, are kept, and the scale is computed from them.
 void AdoptTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
                       TensorScaler& scaler);
 
