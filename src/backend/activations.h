@@ -1,10 +1,10 @@
-// Functions of one value and their slopes, written once for every backend, of the parts in
-// elementary.h; results are rounded to fp32 once. Where PyTorch has a function of that name it is
-// this one, at its corners too.
+// Functions of one value and their slopes, written once for every backend, using the functions of
+// elementary.h; results are rounded to fp32 once. A function that has the name of one in PyTorch
+// computes the same, also at its corners.
 //
-// A function is a struct of plain data (its parameters): kKind, Value(x), and either Slope(x), by
-// which dy is multiplied in fp32, or Dx(x, dy) where dy passes as it is or not at all. All are
-// inlined: kernels for one instruction set must not leave a copy that others call.
+// A function is a struct of plain data (its parameters) with kKind, Value(x), and either Slope(x),
+// which is multiplied with dy in fp32, or Dx(x, dy), which returns dy or 0. All are inlined,
+// because kernels for one instruction set must not leave a copy that others might call.
 #pragma once
 #include <tuple>
 #include <type_traits>
@@ -17,7 +17,7 @@ namespace ada::backend {
 // 1 / (1 + e^-x), in double.
 ADA_HOST_DEVICE static inline double LogisticOf(double x) { return 1 / (1 + Exponential(-x)); }
 
-// The same and its slope, of one exponential. The slope has no difference of numbers near 1 in it.
+// The same and its slope, with one exponential. The slope subtracts no numbers near 1.
 struct Logistic {
   double value, slope;
 };
@@ -69,7 +69,7 @@ struct Tanh {
   }
 };
 
-// x within [min, max]; dy passes where x lies inside. A NaN stays.
+// x clamped to [min, max]; dy passes if x is inside. NaN is kept.
 struct Hardtanh {
   static constexpr char kKind[] = "hardtanh";
   float min = -1, max = 1;
@@ -115,9 +115,9 @@ struct Hardswish {
   }
 };
 
-// The share of a standard normal distribution above t >= 0, over e^(-t^2 / 2): Mills' ratio over
-// sqrt(2 pi). With u = 5 / (5 + t) it is u times a polynomial, which interpolates it at the
-// Chebyshev nodes of u in [0, 1]; within 2^-45 of it.
+// The probability that a standard normal value is above t >= 0, divided by e^(-t^2 / 2) (Mills'
+// ratio divided by sqrt(2 pi)). With u = 5 / (5 + t) it is u times a polynomial that interpolates
+// it at the Chebyshev nodes of u in [0, 1]; the error is below 2^-45.
 ADA_ACTIVATION static inline double NormalTail(double t) {
   constexpr int kTerms = 10;
   constexpr double kEven[kTerms] = {
@@ -137,7 +137,7 @@ ADA_ACTIVATION static inline double NormalTail(double t) {
   }
   return u * (even + v * odd);
 }
-// x times the share of a standard normal distribution below x.
+// x times the probability that a standard normal value is below x.
 struct Gelu {
   static constexpr char kKind[] = "gelu";
   ADA_ACTIVATION float Value(float x) const {
@@ -214,12 +214,12 @@ ADA_ACTIVATION static inline float DxOf(const Function& function, float x, float
   else
     return dy * function.Slope(x);
 }
-// Whether a value of dx is one of dy or zero.
+// Whether a value of dx is either the value of dy or zero.
 template <class Function>
 inline constexpr bool kPassesDy =
     std::is_same_v<Function, Hardtanh> || std::is_same_v<Function, Relu6>;
 
-// Each<Function>... of all functions.
+// A tuple of Each<Function> for all functions.
 template <template <class> class Each>
 using ForActivations = std::tuple<Each<Sigmoid>, Each<Silu>, Each<Tanh>, Each<Hardtanh>,
                                   Each<Relu6>, Each<LeakyRelu>, Each<Hardsigmoid>, Each<Hardswish>,

@@ -1,5 +1,5 @@
-// What the rules of attention's four alphas look at (AttentionSpec), the same in every backend: the
-// other factor of each product.
+// The inputs of the rules of attention's four alphas (AttentionSpec), the same in every backend:
+// statistics of a gradient and of the other factor of its matmul.
 #pragma once
 #include "backend/decisions.h"
 #include "core/host_device.h"
@@ -8,7 +8,7 @@
 
 namespace ada::backend {
 
-// Moments of a factor by its own values' times `factor`.
+// Moments of values multiplied by `factor`, from the moments of the values themselves.
 ADA_HOST_DEVICE static inline TensorMoments Times(TensorMoments moments, double factor) {
   moments.mean *= factor, moments.mean_square *= factor * factor;
   moments.min = static_cast<float>(static_cast<double>(moments.min) * factor);
@@ -16,7 +16,7 @@ ADA_HOST_DEVICE static inline TensorMoments Times(TensorMoments moments, double 
   moments.min_abs = static_cast<float>(static_cast<double>(moments.min_abs) * factor);
   return moments;
 }
-// Gives the moments of values that are a product of one value of each, as far as the rules look.
+// Moments of elementwise products of two tensors, as far as the rules read them.
 ADA_HOST_DEVICE static inline TensorMoments Together(const TensorMoments& one,
                                                      const TensorMoments& other) {
   TensorMoments both;
@@ -27,8 +27,8 @@ ADA_HOST_DEVICE static inline TensorMoments Together(const TensorMoments& one,
   both.min_abs = one.min_abs * other.min_abs;
   return both;
 }
-// What a rule sees of a product of a gradient and a factor; of extremes of products those of the
-// extremes, whatever meets.
+// A rule's observation of a product of a gradient and a factor; the extremes of products are
+// computed from the extremes of both, whichever values really meet.
 ADA_HOST_DEVICE static inline scaling::Observation Seen(const TensorMoments& gradient,
                                                         const TensorMoments& factor) {
   scaling::Observation seen;

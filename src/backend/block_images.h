@@ -14,15 +14,15 @@ inline std::int64_t PowerOfTwoBelow(std::int64_t x) {
   return p;
 }
 
-// Images whose columns lie side by side so that 16 of them make a tile of a CPU's matrix unit: 1,
-// 2, 4, 8 or 16.
+// Number of images whose columns are interleaved so that 16 of them fill a tile of a CPU's matrix
+// unit: 1, 2, 4, 8 or 16.
 inline int InterleavedImages(std::int64_t width) {
   int interleaved = 1;
   while (width * interleaved <= 8) interleaved *= 2;
   return interleaved;
 }
-// Images in a reduction block: the power of two that gives at most 16,384 values, but no fewer than
-// InterleavedImages. The positions of a sequence lie in one column: matmuls take them as a row of
+// Images in a reduction block: the largest power of two with at most 16,384 values, but at least
+// InterleavedImages. The positions of a sequence are one column: matmuls treat them as a row of
 // pixels (GeometryOf of a LinearSpec), which is long enough by itself.
 inline int BlockImages(const Shape& shape) {
   const std::int64_t images = std::max<std::int64_t>(1, 16384 / shape.per_image());

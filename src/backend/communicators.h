@@ -1,6 +1,6 @@
-// What ops of several processes tell each other in the middle of a pass, where each has a part of
+// Communication between ops of several processes in the middle of a pass, where each has a part of
 // the batch: sums over all of it. Every process makes the same calls in the same order. Results are
-// taken in the order of processes, so that all come to the same bytes.
+// computed in the order of processes, so that all get the same bytes.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -11,14 +11,14 @@
 
 namespace ada::backend {
 
-// Which communicator the ops of a backend use for what; null: what a process has itself is all
-// there is. Communicators outlive the backend. One whose ranks() are 1 at present is as good as
-// none.
+// The communicators that the ops of a backend use; null: a process uses only its own values.
+// Communicators outlive the backend. One whose ranks() is currently 1 has the same effect as
+// null.
 struct Communicators {
-  parallel::Communicator* rules = nullptr;  // what rules of layers look at, and scales of branches
-  parallel::Communicator* norms = nullptr;  // mean and variance of batch norms
-  // Where each process has a device: tensors go from device to device (cuda/link.h), and this is
-  // what connects them and waits for them. A backend on the CPU has no use for it.
+  parallel::Communicator* rules = nullptr;  // for the inputs of layers' rules, and branches' scales
+  parallel::Communicator* norms = nullptr;  // for mean and variance of batch norms
+  // Where each process has a device: tensors are sent from device to device (cuda/link.h), and this
+  // connects the devices and waits for them. A backend on the CPU does not use it.
   parallel::Communicator* hosts = nullptr;
 };
 
@@ -31,7 +31,7 @@ inline double LargestOfAll(parallel::Communicator& communicator, double mine) {
   for (const double one : parallel::GatherAll(communicator, mine)) largest = LargerOf(largest, one);
   return largest;
 }
-// The same of as many magnitudes in every process, each for itself.
+// The same for a list of magnitudes in every process, element by element.
 inline void LargestOfAll(parallel::Communicator& communicator, std::vector<float>& mine) {
   const std::vector<float> all = parallel::GatherAll(communicator, mine);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -66,7 +66,7 @@ ADA_HOST_DEVICE TensorMoments JoinedMoments(int parts, PartOf&& part) {
   if (count > 0) total.mean /= count, total.mean_square /= count;
   return total;
 }
-// Joins the moments of the values of all processes, of which this one has `values`.
+// Joins the moments of the values of all processes; this one contributes `values` values.
 inline TensorMoments JoinMoments(parallel::Communicator& communicator, const TensorMoments& mine,
                                  double values) {
   const std::vector<MomentsPart> all = parallel::GatherAll(communicator, MomentsPart{mine, values});

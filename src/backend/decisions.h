@@ -1,5 +1,5 @@
-// What every backend decides alike: what is rounded to which format, what is counted in which
-// pass, where alpha is applied, and what is known of branches that are summed.
+// Decisions that every backend makes in the same way: what is rounded to which format, what is
+// counted in which pass, where alpha is applied, and what is known about branches that are summed.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -18,8 +18,8 @@ namespace ada::backend {
 
 // --- Rounding ---
 
-// A gradient as it is rounded; without stats its values are exact and kept as they are: in fp32
-// they may lie on a grid that has a per-tensor scale, 16 bits hold what they hold.
+// The tensor that a gradient is rounded to. Without stats its values are exact and kept as they
+// are: in fp32 they may be on a grid with a per-tensor scale, and in 16 bits they fit already.
 inline Tensor RoundedTensorOf(const Gradient& g) {
   Tensor tensor = g.tensor;
   if (g.stats == nullptr && tensor.storage == Storage::kF32) tensor.format = kFp32;
@@ -40,29 +40,29 @@ inline bool Counts(const Pass& pass, const RoundingStyle& style, const TensorSta
   return stats != nullptr && (FillsStats(pass, style) || FillsBins(pass, style, stats));
 }
 
-// A product may leave it to the op that reads its y or dx next, and reads all of it, to note the
-// largest magnitude, of the values as they are stored, in passes in which no more is measured: the
-// product then is free to have a library round. What is stored tells what those who ask want to
-// know: rounding to nearest keeps order, so it is the rounded largest magnitude, and infinite or
-// NaN where a value left the format or was so before. Whether a tensor's values tell that:
+// A matmul may leave recording the largest magnitude of its y or dx to the op that reads all of it
+// next, in passes that measure nothing else; a library may then do the matmul's rounding. The
+// reader sees stored values. That is sufficient: rounding to nearest is monotonic, so it sees the
+// rounded largest magnitude, and infinity or NaN if a value overflowed or was not finite before.
+// Returns whether a tensor's stored values tell it:
 inline bool TellsAmax(const Tensor& tensor, const RoundingStyle& style) {
   return tensor.storage != Storage::kF32 && tensor.format == FormatOf(tensor.storage) &&
          !style.stochastic && style.per_tensor_scale == nullptr;
 }
-// Whether this pass leaves it, where passes may; by whoever writes and whoever reads alike.
+// Whether this pass defers it, in ops that may; the writing and the reading op both ask this.
 inline bool DefersAmax(const Pass& pass, const RoundingStyle& style, const TensorStats* stats,
                        const TensorMoments* moments = nullptr) {
   return stats != nullptr && moments == nullptr && !Counts(pass, style, stats);
 }
 
-// What batch norm's first rounding is of: with an addend nobody stores it.
+// The tensor of batch norm's first rounding, which is not stored if there is an addend.
 inline Tensor NormalizedTensorOf(const BatchNormSpec& spec) {
   Tensor y = spec.out;
   if (spec.addend) y.format = spec.y_format;
   return y;
 }
 
-// Whether both ways of an op that moves values move bytes as they are.
+// Whether an op that moves values copies bytes unchanged in both directions.
 template <class Spec>
 bool MovesBytes(const Spec& spec) {
   return spec.x.format == spec.y.format && spec.x.storage == spec.y.storage &&
@@ -88,18 +88,18 @@ inline void CheckWindow(const MaxPoolSpec& spec) {
 
 // --- Branches ---
 
-// Whether the largest magnitude after rounding is the rounded largest one before it: rounding to
-// nearest keeps their order.
+// Whether the largest magnitude after rounding is the rounded largest magnitude before it: rounding
+// to nearest is monotonic.
 inline bool KeepsOrder(const Gradient& g) {
   return g.stats != nullptr && !g.style.stochastic && g.tensor.format.has_nan;
 }
 
-// u_max: the magnitude that branches and sum must not reach.
+// u_max: the magnitude that the branches and their sum must stay below.
 inline double BranchBound(const BranchSumSpec& spec) {
   const NumberFormat& format = spec.sum.tensor.format;
-  // The authors know only fp16's range, be the gradients fp16 or fp32.
+  // The authors' program uses fp16's range, whether the gradients are fp16 or fp32.
   if (spec.reference) return std::min(format.largest(), kFp16.largest());
-  // A scale of the tensor's own keeps its values in range.
+  // A per-tensor scale keeps values in range, so only fp32's range matters.
   return (spec.sum.style.per_tensor_scale != nullptr ? kFp32 : format).largest();
 }
 
@@ -110,12 +110,12 @@ ADA_HOST_DEVICE static inline double LargestOf(const TensorMoments& moments) {
   const double high = std::fabs(static_cast<double>(moments.max));
   return low < high ? high : low;
 }
-// The same of a branch that KeepsOrder, of the largest magnitude before rounding; own: its
+// The same for a branch that KeepsOrder, from the largest magnitude before rounding; own: its
 // per-tensor scale.
 ADA_HOST_DEVICE static inline double LargestOf(const NumberGrid& grid, float before, float own) {
   return std::fabs(static_cast<double>(RoundToGrid(grid, before) / own));
 }
-// The largest unscaled magnitude of the branches so far and one more; infinite where one is not
+// The largest unscaled magnitude of the branches so far and one more; infinite if either is not
 // finite.
 ADA_HOST_DEVICE static inline double JoinBranch(double largest, double magnitude, float scale) {
   if (!(magnitude < HUGE_VAL)) return HUGE_VAL;
@@ -123,7 +123,7 @@ ADA_HOST_DEVICE static inline double JoinBranch(double largest, double magnitude
   return largest < unscaled ? unscaled : largest;
 }
 
-// What is said of a sum that carries `scale`.
+// The logged decision of a sum that carries `scale`.
 ADA_HOST_DEVICE static inline scaling::ScaleDecision BranchDecision(float scale, int halvings,
                                                                     scaling::DecisionError error) {
   scaling::ScaleDecision made;

@@ -8,7 +8,7 @@
 
 namespace ada::backend {
 
-// x within +-700, where what fp32 holds of these functions has long reached its end. A NaN stays.
+// x limited to +-700, beyond which these functions exceed fp32's range anyway. NaN is kept.
 ADA_HOST_DEVICE static inline double Held(double x) { return x < -700 ? -700 : x > 700 ? 700 : x; }
 
 // e^Held(x) to some 2^-45 of it: x = n ln 2 + r with |r| <= ln(2) / 2, Taylor's polynomial of r,
@@ -16,7 +16,7 @@ ADA_HOST_DEVICE static inline double Held(double x) { return x < -700 ? -700 : x
 // become vectors in every instruction set.
 ADA_HOST_DEVICE static inline double Exponential(double x) {
   x = Held(x);
-  // The sum of a number and this one is a whole number, whose last bits are n's.
+  // The sum of a number and this is rounded to an integer, whose last bits are those of n.
   constexpr double kRound = 0x1.8p52;
   const double lifted = x * 0x1.71547652b82fep0 + kRound, n = lifted - kRound;
   // ln 2 in two parts; the first has so few digits that its product with n is exact.

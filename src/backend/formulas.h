@@ -17,8 +17,8 @@ ADA_HOST_DEVICE static inline float InverseDeviation(double variance, double eps
 }
 
 // The running averages after a batch with this mean and sum of squared deviations of `count`
-// values: the variance in them is unbiased, like PyTorch's. Statistics that are not finite belong
-// to a step that is skipped: they must not outlive it.
+// values: their variance is unbiased, like PyTorch's. Statistics that are not finite are ignored:
+// the step will be skipped, and they must not outlast it.
 ADA_HOST_DEVICE static inline void MoveRunning(double momentum, double mean, double m2,
                                                double count, float& running_mean,
                                                float& running_var) {
@@ -30,7 +30,7 @@ ADA_HOST_DEVICE static inline void MoveRunning(double momentum, double mean, dou
                                    momentum * m2 / others);
 }
 
-// What the sums of dy and of dy * xhat over `count` values make of a gradient that carries `scale`.
+// Means and gradients of a channel, from sums of dy and dy * xhat that carry `scale`.
 struct ChannelGradient {
   float mean_dy, slope;  // slope: mean of dy * xhat, times inverse
   float dgamma, dbeta;
@@ -42,10 +42,10 @@ ADA_HOST_DEVICE static inline ChannelGradient ChannelGradientOf(double dy, doubl
           static_cast<float>(dy_xhat) / scale, static_cast<float>(dy) / scale};
 }
 
-// --- Norms of a unit of values: a pixel's channels, or a group of an image's ---
+// --- Norms of a group of values: a pixel's channels, or a group of an image's channels ---
 
-// Sums over a unit: value i of a run of neighboring channels goes to lane i % 16, run by run, in
-// double; then the lanes are added in their order.
+// Sums over a group: value i of a run of adjacent channels is added to lane i % 16, run by run, in
+// double; at the end the lanes are added in their order.
 inline constexpr int kUnitLanes = 16;
 ADA_HOST_DEVICE static inline double SumOfLanes(const double* lanes, std::int64_t step = 1) {
   double sum = 0;
@@ -63,8 +63,8 @@ ADA_HOST_DEVICE static inline float UnitDx(float g, float xhat, float inverse, f
   return ((g - mean_g) - xhat * mean_ghat) * inverse;
 }
 
-// Nothing is subtracted from a unit that is divided by its Euclidean norm: its mean and mean_g are
-// 0, and mean_ghat is sum(g * x) / norm.
+// For L2 normalization nothing is subtracted: its mean and mean_g are 0, and mean_ghat is sum(g *
+// x) / norm.
 ADA_HOST_DEVICE static inline float InverseLength(double norm, double eps) {
   return static_cast<float>(1 / (norm + eps));
 }
@@ -91,11 +91,11 @@ struct LrnFactors {
 
 // --- Other sums and factors ---
 
-// A parameter's gradient from a sum that carries `scale`.
+// A parameter's gradient, computed from a sum that carries `scale`.
 ADA_HOST_DEVICE static inline float UnscaledSum(double sum, float scale) {
   return static_cast<float>(sum) / scale;
 }
-// What image `image` is multiplied by where images are dropped: 0, or 1 over the share that stays.
+// The factor of image `image` under stochastic depth: 0, or 1 / (1 - rate) if it is kept.
 ADA_HOST_DEVICE static inline float ImageFactor(std::uint64_t key, std::uint64_t draw,
                                                 std::int64_t image, float rate, bool batch) {
   const std::uint64_t at = batch ? 0 : static_cast<std::uint64_t>(image);
@@ -125,7 +125,7 @@ ADA_HOST_DEVICE static inline float LogitGradient(double log_p, double target, s
   return static_cast<float>((std::exp(log_p) - target) / static_cast<double>(rows));
 }
 
-// Whether class k comes before the label among equal logits or larger ones.
+// Whether class k ranks before the label: its logit is larger, or equal with a lower index.
 ADA_HOST_DEVICE static inline bool ComesBefore(double z, std::int64_t k, double mine,
                                                std::int64_t label) {
   return z > mine || (z == mine && k < label);

@@ -1,10 +1,10 @@
-// The Hadamard transform of operands: each 16 values along what a product sums over become H
-// diag(signs) v / 4, so that outliers are spread and the product stays what it was. They are 16
-// rows, one after the other: images of a linear layer, positions of a sequence, pixels of a 1x1
-// convolution. For other convolutions they are 16 images at one place, the same for x and dy, since
-// a tap meets other pixels of x than of dy. What is left over of a batch stays as it is. Source:
-// Transformer Engine at d0067d0, NVFP4QuantizerRef (16-point, Sylvester's matrix, these signs);
-// torchao at 36027d8, reference_rht.
+// The Hadamard transform of operands: groups of 16 values along the axis that a matmul sums over
+// become H diag(signs) v / 4, which spreads outliers and leaves the result unchanged. The 16 values
+// come from consecutive rows: images for a linear layer, positions of a sequence, pixels for a 1x1
+// convolution. For other convolutions they are 16 images at one place, the same for x and dy,
+// because a tap combines different pixels of x and dy. A remainder of the batch is not transformed.
+// Source: Transformer Engine at d0067d0, NVFP4QuantizerRef (16-point, Sylvester's matrix, these
+// signs); torchao at 36027d8, reference_rht.
 #pragma once
 #include <array>
 #include <cstdint>

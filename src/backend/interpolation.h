@@ -1,6 +1,6 @@
-// Where a pixel of an enlarged image lies between the pixels of the one that it is made of, the
-// same on every backend. Places are whole numbers over a common denominator, so that a share is
-// rounded to fp32 once.
+// The position of each pixel of an enlarged image between the pixels of the original, the same on
+// every backend. Positions are integers over a common denominator, so that a weight is rounded to
+// fp32 only once.
 #pragma once
 #include <cstdint>
 
@@ -8,8 +8,8 @@
 
 namespace ada::backend {
 
-// A place along one axis: between pixels `at` and `at` + 1, whose shares sum to 1. At the last
-// pixel `above` is 0 and `at` + 1 is not to be read.
+// A position along one axis: between pixels `at` and `at` + 1, whose weights sum to 1. At the last
+// pixel `above` is 0, and pixel `at` + 1 must not be read.
 struct BetweenPixels {
   int at = 0;
   float below = 1, above = 0;
@@ -36,7 +36,7 @@ struct InterpolatedAxis {
     const double above = static_cast<double>(place % over) / static_cast<double>(over);
     return {static_cast<int>(at), static_cast<float>(1 - above), static_cast<float>(above)};
   }
-  // The share of pixel i in place o.
+  // The weight of pixel i at output position o.
   ADA_HOST_DEVICE float Share(std::int64_t i, std::int64_t o) const {
     const BetweenPixels between = At(o);
     return between.at == i ? between.below : between.at + 1 == i ? between.above : 0.0f;

@@ -9,7 +9,7 @@
 
 namespace ada::backend {
 
-// What the mean over `terms` makes of a gradient with this weight; over none: 0.
+// The factor of a gradient with this weight in a mean over `terms`; without terms 0.
 ADA_HOST_DEVICE static inline double TermFactor(double weight, std::int64_t terms) {
   return terms == 0 ? 0 : weight / static_cast<double>(terms);
 }
@@ -33,7 +33,7 @@ ADA_HOST_DEVICE static inline double HuberLoss(double d, double width = 1) {
   const double size = d < 0 ? -d : d;
   return size <= width ? d * d / 2 : width * (size - width / 2);
 }
-// A NaN stays.
+// NaN is kept.
 ADA_HOST_DEVICE static inline double HuberSlope(double d, double width = 1) {
   return d < -width ? -width : d > width ? width : d;
 }
@@ -44,14 +44,14 @@ ADA_HOST_DEVICE static inline double LocationDifference(float location, float ta
 
 // --- Hard negatives ---
 
-// By which background boxes are chosen, the largest first: the order of their cross-entropies in
-// fp32, a NaN last.
+// The sort key by which background boxes are chosen, largest first: the order of their fp32
+// cross-entropies, NaN last.
 ADA_HOST_DEVICE static inline std::uint32_t NegativeKey(double loss) {
   const auto rounded = static_cast<float>(loss);
   if (!(rounded == rounded)) return 0;
   return __builtin_bit_cast(std::uint32_t, rounded > 0 ? rounded : 0.0f) + 1;
 }
-// How many of an image are chosen at most.
+// How many boxes of an image are chosen at most.
 ADA_HOST_DEVICE static inline std::int64_t NegativesWanted(double each, std::int64_t positives) {
   return static_cast<std::int64_t>(std::ceil(each * static_cast<double>(positives)));
 }

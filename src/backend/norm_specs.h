@@ -12,8 +12,8 @@ namespace ada::backend {
 // `recomputed` (and no addend) out is its z (no data) and dy is masked already.
 //
 // dx = round(alpha * factor * (dy - mean(dy) - xhat * mean(dy * xhat))), factor = gamma / sqrt(var
-// + eps). To its rule a batch norm is a convolution of one product a value whose weight is
-// `factor`: alpha = rule(dy as masked, factor), of which the op takes the statistics itself.
+// + eps). Its rule treats a batch norm like a convolution with one product for each value and
+// weight `factor`: alpha = rule(masked dy, factor); the op computes the statistics itself.
 struct BatchNormSpec {
   static constexpr char kKind[] = "batch_norm";
   std::string layer;
@@ -22,8 +22,8 @@ struct BatchNormSpec {
   Tensor addend;              // empty: none
   bool relu = false;
   float eps = 1e-5f, momentum = 0.1f;
-  ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
-  // Statistics of the rounding that made x, which defers the amax of x to this op (decisions.h);
+  ChannelMoments x_moments;  // empty: the op computes them itself, to the same bits
+  // Statistics of the rounding that made x, if that defers the amax of x to this op (decisions.h);
   // null: it does not.
   TensorStats* x_stats = nullptr;
   RoundingStyle x_style;
@@ -31,8 +31,8 @@ struct BatchNormSpec {
   TensorStats* sum_stats = nullptr;  // with addend
   NumberFormat y_format = kFp32;     // of the normalized values before `addend`; without: out's
   RoundingStyle y_style, sum_style;
-  Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
-  Gradient dx;  // may lie where dy lies
+  Gradient dy;  // gradient of `out`; with relu masked in place (no other reader)
+  Gradient dx;  // may overwrite dy
   Tensor dgamma, dbeta;
   scaling::LayerScaler* scaler = nullptr;  // null: alpha is 1, dx carries dy's S
   void Visit(auto&& visit) {

@@ -1,5 +1,5 @@
-// The numbers that ops note of what they write, in the order of their names, which commas part: for
-// whoever compares them.
+// The numbers that ops record about what they write, in the order of their names, which are
+// separated by commas: for comparing them.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -33,7 +33,7 @@ inline Numbers TotalsOf(const TensorStats& s) {
   return NumbersOf(s.min_abs, s.mean, s.l1, s.l2, s.std);
 }
 
-// The first two hold where no more is asked for (Gradient::all_moments).
+// The first two are always valid, the others only with Gradient::all_moments.
 inline constexpr char kMoments[] =
     "mean square,largest magnitude,smallest,largest,smallest magnitude,mean";
 inline Numbers MomentsOf(const TensorMoments& m) {

@@ -1,5 +1,5 @@
-// Where the blocks of a product's operands lie in a backend's memory, and in which parts they are
-// counted: fixed by shapes alone, and the same for all backends.
+// Places of the blocks of a matmul's operands in a backend's memory, and the ranges in which they
+// are counted: determined by shapes only, and the same for all backends.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace ada::backend {
 
-// An operand in memory: rows of `width` values, one after the other.
+// An operand in memory: consecutive rows of `width` values.
 struct OperandRows {
   std::int64_t width = 1;
-  // Blocks run down the rows, each value of a row having its own. Else along the rows, or (of
-  // square ones) over both; a row then is `matrices` lines of `length` values, value i of line m at
-  // m * matrix_stride + i * stride.
+  // True: blocks run across rows, separately for each column. Otherwise they run along rows, or
+  // (square ones) over both; a row then consists of `matrices` lines of `length` values, and value
+  // i of line m is at m * matrix_stride + i * stride.
   bool down = false;
   std::int64_t matrices = 1, length = 1, matrix_stride = 0, stride = 1;
-  // So many rows share no block with others (the weights of a group of channels); 0: all may.
+  // Groups of so many rows share no block (the weights of a group of channels); 0: no limit.
   std::int64_t group = 0;
 };
 
-// The rows of x or dy. Blocks run along what the product sums over: channels in y and dx (of the
-// group; of a linear layer all values of an image, in PyTorch's order), images and pixels in dw.
-// Square blocks lie in the plane of both, so that they are the same ones for each product.
+// The rows of x or dy. Blocks run along what the matmul sums over: channels in y and dx (of one
+// group; for a linear layer all values of an image, in PyTorch's order), images and pixels in dw.
+// Square blocks lie in the plane of both, so that they are the same for each matmul.
 inline OperandRows RowsOfBatch(bool linear, std::int64_t groups, const Shape& shape,
                                Operand operand, bool square) {
   const bool is_dw = operand == Operand::kDwX || operand == Operand::kDwDy;
@@ -50,7 +50,7 @@ inline OperandRows RowsOfWeights(bool linear, bool transposed, std::int64_t grou
   return rows;
 }
 
-// Whether the values of a batch's rows are taken in PyTorch's order: blocks run along channels and
+// Whether a batch's rows must be read in PyTorch's order, because blocks run along channels and
 // pixels.
 inline bool TakenAsPyTorch(bool linear, const Shape& shape, const OperandRows& rows) {
   return linear && !rows.down && shape.c > 1 && shape.h * shape.w > 1;

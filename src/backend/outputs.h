@@ -1,5 +1,5 @@
-// What an op writes in a call, by its spec: for whoever looks at all of it. A new kind of layer
-// needs nothing here where its spec names its parts as its neighbors do.
+// All that an op writes in a call, according to its spec, for code that checks it. A new kind of
+// layer needs nothing here if its spec's members have the usual names.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@ namespace ada::backend {
 
 enum class Phase : std::uint8_t { kForward, kBackward, kRefresh };
 
-// A tensor that an op writes, and what it notes of it.
+// A tensor that an op writes, and what the op records about it.
 struct Output {
   std::string name;
   Gradient is = {};             // no data: rounded and counted, but not stored
@@ -19,7 +19,7 @@ struct Output {
   NumberFormat format = kFp32;  // to which values are rounded
   bool parameter = false;
   scaling::LayerScaler* scaler = nullptr;
-  scaling::ScaleDecision* decision = nullptr;  // where it is no scaler's
+  scaling::ScaleDecision* decision = nullptr;  // if it is not a scaler's
   BlockCounts* blocks = nullptr;
   scaling::TensorScaler* current = nullptr;  // OperandRounding::current
 };
@@ -31,7 +31,7 @@ inline void AddParameter(Outputs& all, const char* name, const Tensor& tensor,
   all.back().is.tensor = tensor;
 }
 
-// What an update and running averages keep.
+// What an update and running averages write.
 inline Outputs KeptBy(const UpdateRule& rule, const std::vector<UpdateSlot>& slots) {
   Outputs all;
   for (const UpdateSlot& slot : slots) {

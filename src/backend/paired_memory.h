@@ -1,5 +1,5 @@
-// The memory of two backends side by side: whatever one allocates the other does too. Places are
-// named by the first's addresses, which are what the graph sees.
+// The memory of two backends: whatever one allocates, the other does too. Places are named by the
+// first one's addresses, which are those that the graph sees.
 #pragma once
 #include <cstddef>
 #include <cstring>
@@ -29,22 +29,22 @@ class PairedMemory {
   void Send(const SharedMemory& memory) {
     sides_[0]->Send(memory), sides_[1]->Send(ShowOnHost(memory.backend, memory.bytes));
   }
-  // What the second's host sees becomes what the first's does: an op that is being made may look at
-  // it before it is sent. Returns the second's memory.
+  // Copies the host memory of the first backend to that of the second, because an op being made may
+  // read it before it is sent. Returns the second's memory.
   SharedMemory ShowOnHost(const void* place, std::size_t bytes) {
     const auto& [first, second] = BlockOf(place);
     const auto at = static_cast<const std::byte*>(place) - first.backend;
     std::memmove(second.host + at, first.host + at, bytes);
     return {second.backend + at, second.host + at, bytes};
   }
-  // The same spec, tensor or slots at the second's addresses; null stays null.
+  // The same spec, tensor or slots with the second backend's addresses; null stays null.
   template <class Part>
   Part ForSecond(Part part) const {
     ForEachPointer(part, [&](auto*& pointer) { pointer = Second(pointer); });
     return part;
   }
 
-  // What lies at a place on a side (0, 1) when all work is done.
+  // The value at a place of one side (0, 1) after all work is done.
   template <class T>
   T Read(int side, const T* place) const {
     T value{};

@@ -11,10 +11,10 @@
 
 namespace ada::backend {
 
-// y = round(w[token]), of the fp32 master w [vocabulary, 1, 1, C]. dw[v] = the sum of dy over the
-// places of token v, over S: places in their order, in fp32; rows without a place are 0. x: [n, T,
-// 1, 1], whole numbers of 32 bits from 0 on below vocabulary, in fp32's storage. There is no dx.
-// dw, after the division, is rounded to dw_format; adds_dw: an op that ran before has written its
+// y = round(w[token]), for the fp32 master w [vocabulary, 1, 1, C]. dw[v] = the sum of dy over the
+// positions of token v, divided by S; positions are added in order, in fp32; rows without one are
+// 0. x: [n, T, 1, 1], 32-bit integers from 0 to below vocabulary, stored as if fp32. There is no
+// dx. After the division dw is rounded to dw_format; adds_dw: an op that ran before has written its
 // part of dw in this pass.
 struct EmbeddingSpec : WeightedLayerSpec {
   static constexpr char kKind[] = "embedding";
@@ -37,10 +37,10 @@ struct PositionEmbeddingSpec : WeightedLayerSpec {
 struct ClassTokenSpec : WeightedLayerSpec {
   static constexpr char kKind[] = "class_token";
 };
-// The first `rotary` values of each head are turned in pairs, by angle t * base^(-2 i / rotary) of
-// pair i at position t: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), rounded; values i and i +
-// rotary / 2, or (interleaved) 2 i and 2 i + 1. Angles are in double, cos and sin fp32. dx: by the
-// angles negated, rounded.
+// RoPE: the first `rotary` values of each head are rotated in pairs, by angle t * base^(-2 i /
+// rotary) for pair i at position t: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), rounded; a pair
+// is values i and i + rotary / 2, or (interleaved) 2 i and 2 i + 1. Angles are in double, cos and
+// sin in fp32. dx: with negated angles, rounded.
 struct RopeSpec : RoundedLayerSpec {
   static constexpr char kKind[] = "rope";
   int heads = 1, rotary = 0;
@@ -61,12 +61,12 @@ struct RopeSpec : RoundedLayerSpec {
 //   dq = round(aq c ds k)                                   carries S_s aq
 //   dk = round(ak c sum over the group of ds^T q)           carries S_s ak
 //
-// dropout: p_r = round(m p / (1 - rate)), dp times m / (1 - rate); the mask takes random word i of
-// (seed ^ stream, draw) for value i of [B, H, Tq, Tk]. Counts of p and ds are of all B H Tq Tk.
+// dropout: p_r = round(m p / (1 - rate)), dp is multiplied by m / (1 - rate); the mask uses random
+// word i of (seed ^ stream, draw) for value i of [B, H, Tq, Tk], all of which are counted.
 //
-// The rule of av sees (dy, p_r), of as (dy, a factor of mean square ms(p_r) ms(v) and extremes
-// those of p_r times those of v), of aq (ds as stored, c k), of ak (ds as stored, c q); all means
-// are over whole tensors, masked values included.
+// Inputs of the rules: for av (dy, p_r); for as (dy, a factor with mean square ms(p_r) ms(v) and
+// extremes those of p_r times those of v); for aq (stored ds, c k); for ak (stored ds, c q). All
+// means are over whole tensors, including masked values.
 struct AttentionSpec {
   static constexpr char kKind[] = "attention";
   enum Decision : std::uint8_t { kDv, kDs, kDq, kDk };
@@ -79,7 +79,7 @@ struct AttentionSpec {
   bool causal = false;
   float dropout = 0;
   std::uint64_t stream = 0;
-  bool keeps_probabilities = false;  // in fp32, from Forward to Backward; else computed anew
+  bool keeps_probabilities = false;  // stored in fp32 from Forward to Backward; else recomputed
   bool rounds_p = true, rounds_ds = true;
   NumberFormat p_format = kFp32, ds_format = kFp32;
   RoundingStyle p_style, ds_style;
@@ -93,7 +93,7 @@ struct AttentionSpec {
     visit(x, y, y_stats, y_style, p_style, ds_style, p_stats, ds_stats, ds_scale, dy, dx, scalers);
   }
 };
-// One position of each image; dx is 0 elsewhere.
+// Takes one position of each image; dx is 0 elsewhere.
 struct SelectSpec : LayerSpec {
   static constexpr char kKind[] = "select";
   int position = 0;

@@ -1,6 +1,6 @@
-// What specs are made of: how values are rounded, gradients with their scales, what fused ops
-// share. A struct here, or a spec, names its parts that hold pointers once, in Visit:
-// ForEachPointer reaches them all.
+// The building blocks of specs: how values are rounded, gradients with their scales, what fused ops
+// share. Each struct here, and each spec, lists its parts that hold pointers in Visit, so that
+// ForEachPointer reaches all of them.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -17,8 +17,8 @@
 
 namespace ada::backend {
 
-// Calls visit(pointer) with every pointer that `part` holds, null ones included: they may be
-// changed. `part`: a spec, or what one is made of.
+// Calls visit(pointer) with every pointer in `part`, including null ones, and may change them.
+// `part`: a spec, or one of these structs.
 template <class Part, class Visitor>
 void ForEachPointer(Part& part, const Visitor& visit) {
   if constexpr (std::is_pointer_v<Part>) {
@@ -38,26 +38,26 @@ void ForEachPointer(Part& part, const Visitor& visit) {
 // How values are rounded to their tensor's format, in addition to the format itself.
 struct RoundingStyle {
   bool stochastic = false;   // value i of the tensor takes random word i of (seed ^ stream, draw)
-  std::uint64_t stream = 0;  // tells rounding points apart
-  // A scale of the tensor's own: stored value = round(x * scale) / scale, in fp32 storage; counts
-  // are of x * scale. Null: none. The graph updates it between steps.
+  std::uint64_t stream = 0;  // distinguishes rounding points
+  // The per-tensor scale: stored value = round(x * scale) / scale, in fp32; counts are those of x *
+  // scale. Null: none. The graph updates it between steps.
   const scaling::TensorScaler* per_tensor_scale = nullptr;
-  // False: a pass that counts fills only numel and max_abs of the TensorStats all the same.
+  // False: even a pass that counts fills only numel and max_abs of the TensorStats.
   bool counted = true;
-  // Filled in a pass that says so, of the values before rounding without any scale (the gradient's
-  // S times the tensor's own). Null: not wanted.
+  // Filled in passes with Pass::bins, from the values before rounding and without any scale (the
+  // gradient's S times the per-tensor scale). Null: not wanted.
   ExponentBins* bins = nullptr;
   void Visit(auto&& visit) { visit(per_tensor_scale, bins); }
 };
 
-// A gradient: the tensor, the scale S it carries, and what its rounding lost. Optional parts are
-// null.
+// A gradient: the tensor, the scale S that it carries, and what its rounding lost. Parts that are
+// not needed are null.
 struct Gradient {
   Tensor tensor;
   float* scale = nullptr;
   TensorStats* stats = nullptr;      // null: the values are exact, nothing is rounded
   TensorMoments* moments = nullptr;  // of the stored values, where a consumer asks for them
-  // False: of the moments only mean_square and the larger of |min| and |max| need hold.
+  // False: of the moments only mean_square and the larger of |min| and |max| have to be valid.
   bool all_moments = true;
   RoundingStyle style;
   bool amax_deferred = false;  // to the op that reads the gradient next (decisions.h)
@@ -65,17 +65,17 @@ struct Gradient {
   void Visit(auto&& visit) { visit(tensor, scale, stats, moments, style); }
 };
 
-// Per-block, per-channel sums of a convolution's output, written by its epilogue for batch norm.
+// Sums by block and channel of a convolution's output, computed by its epilogue for batch norm.
 struct ChannelMoments {
   float* mean = nullptr;  // [blocks, c]
   float* m2 = nullptr;    // [blocks, c]
   void Visit(auto&& visit) { visit(mean, m2); }
 };
 
-// A batch norm, with or without a relu, whose output z nobody stores: its one consumer, a
-// convolution or linear layer, computes it anew. The batch norm's op and the consumer's get the
-// same RecomputedNorm and share the work; what is rounded, counted and summed is what it is where z
-// is stored, block by block of raw.
+// A batch norm, with or without a relu, whose output z is never stored: its only consumer, a
+// convolution or linear layer, recomputes it. The batch norm's op and the consumer's op have the
+// same RecomputedNorm and share the work; roundings, counts and sums are the same as if z were
+// stored, block by block of raw.
 //
 //             batch norm                        consumer
 //   Forward   mean, inverse, factor             z from raw (rounded and counted) as its x
@@ -103,25 +103,25 @@ struct RecomputedNorm {
   }
 };
 
-// How a product takes an operand: rounded once more from what is stored, or as it is. Its style's
-// per-tensor scale is divided out again: the values that are multiplied are round(x * scale) /
-// scale.
+// How a matmul reads an operand: rounded once more from what is stored, or unchanged. If its style
+// has a per-tensor scale, that is divided out again: the values that are multiplied are round(x *
+// scale) / scale.
 struct OperandRounding {
   bool rounds = false;
   NumberFormat format = kFp32;       // of blocks: of their elements
-  std::optional<BlockFormat> block;  // then there is no scale of the tensor's own
-  // 0, or the size of a Hadamard transform that is taken of values before they are rounded
-  // (backend/hadamard.h), along what the product sums over; both operands of a product have it.
+  std::optional<BlockFormat> block;  // if set, there is no per-tensor scale
+  // 0, or the size of the Hadamard transform that is applied before rounding (backend/hadamard.h),
+  // along the axis that the matmul sums over; both operands of a matmul have the same.
   int hadamard = 0;
   bool random_signs = false;       // of the transform, drawn anew in every pass
   std::uint64_t signs_stream = 0;  // the same for both operands
   RoundingStyle style;
-  // The style's per-tensor scale where it is this tensor's: the op writes it, CurrentScale of the
-  // largest magnitude of what is stored. Null: the scale is as it stands.
+  // The style's per-tensor scale if the op computes it (current scaling): the op writes
+  // CurrentScale of the largest magnitude of what is stored. Null: the scale is not changed.
   scaling::TensorScaler* current = nullptr;
   scaling::TensorScaleRule rule;  // of `current`
   TensorStats* stats = nullptr;
-  BlockCounts* block_counts = nullptr;  // of `block`, in passes that fill all of `stats`
+  BlockCounts* block_counts = nullptr;  // for `block`, in passes that fill all of `stats`
   void Visit(auto&& visit) { visit(style, current, stats, block_counts); }
 };
 using OperandRoundings = std::array<OperandRounding, kOperands>;  // by Operand
@@ -129,8 +129,8 @@ inline bool AnyRounds(const OperandRoundings& operands) {
   return std::any_of(operands.begin(), operands.end(), [](const auto& o) { return o.rounds; });
 }
 
-// --- Beginnings of specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy in, dx
-// out. kKind and `layer` are what messages call an op. ---
+// --- Base structs of specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy is
+// input, dx output. Messages name an op by kKind and `layer`. ---
 
 // Most layers: one input, one output.
 struct LayerSpec {

@@ -1,5 +1,5 @@
-// What the graph tells a backend to make ops of: tensors, styles of rounding, where counts go, and
-// the formula of each kind of layer. Rounding points and counts are the same in every backend.
+// The specs from which a backend makes ops: tensors, styles of rounding, pointers for counts, and
+// the formula of each kind of layer. Rounding points and counts are the same in all backends.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -26,8 +26,8 @@ struct MatmulSpec : RoundedLayerSpec {
   // w: [out, kh, kw, in/groups] in Shape's words; bytes lie as PyTorch's [out, in, kh, kw].
   Tensor w, b;
   RecomputedNorm recomputed;  // empty: x is stored
-  // The per-tensor scale that x carries: RoundingStyle::per_tensor_scale of whoever rounded it.
-  // Null: none, or (where x lies in fp32 though its format needs less) not known.
+  // The per-tensor scale that x carries: RoundingStyle::per_tensor_scale of the op that rounded it.
+  // Null: there is none, or (if x is stored in fp32 though its format needs less) it is unknown.
   const scaling::TensorScaler* x_per_tensor_scale = nullptr;
   TensorStats* w_stats = nullptr;  // rounding of the copy that is multiplied
   NumberFormat w_format = kFp32, dw_format = kFp32;
@@ -39,8 +39,8 @@ struct MatmulSpec : RoundedLayerSpec {
   Tensor dw, db;
   TensorStats* dw_stats = nullptr;
   scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
-  // What the products multiply in place of x, the rounded w and dy; db sums dy as it is stored. Not
-  // with `reference`. A backend declines `recomputed` where any of them rounds.
+  // How the matmuls read x, the rounded w and dy; db sums dy as it is stored. Not together with
+  // `reference`. A backend declines `recomputed` if any of them rounds.
   OperandRoundings operands;
   void Visit(auto&& visit) {
     RoundedLayerSpec::Visit(visit);
@@ -53,9 +53,9 @@ struct Conv2dSpec : MatmulSpec {
   std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int groups = 1;
 };
-// A convolution the other way round: y is what the data gradient of the convolution with these
-// weights and this window, from y to x, makes of x; dx is that convolution of dy. w: [in, kh, kw,
-// out / groups] in Shape's words, bytes as PyTorch's [in, out / groups, kh, kw].
+// A transposed convolution: y is the data gradient, for x, of the convolution from y to x with
+// these weights and this window; dx is that convolution of dy. w: [in, kh, kw, out / groups] in
+// Shape's names; bytes in PyTorch's order [in, out / groups, kh, kw].
 struct ConvTranspose2dSpec : MatmulSpec {
   static constexpr char kKind[] = "conv_transpose2d";
   std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
@@ -70,8 +70,8 @@ struct LinearSpec : MatmulSpec {
 struct ReluSpec : LayerSpec {  // dx may lie where dy lies
   static constexpr char kKind[] = "relu";
 };
-// y = round(function(x)); dx = round(dy * function'(x)), of the x that is stored (activations.h).
-// Where a value of dx is one of dy or zero (kPassesDy) it is not rounded.
+// y = round(function(x)); dx = round(dy * function'(x)), for the stored x (activations.h). If each
+// value of dx is either that of dy or zero (kPassesDy), it is not rounded.
 template <class Function>
 struct ActivationSpec : RoundedLayerSpec {  // dx may lie where dy lies
   static constexpr const char* kKind = Function::kKind;
@@ -82,17 +82,17 @@ using SiluSpec = ActivationSpec<Silu>;
 struct MaxPoolSpec : LayerSpec {  // dx.stats only where windows overlap
   static constexpr char kKind[] = "max_pool";
   std::array<int, 2> kernel, stride, padding = {0, 0};
-  // Where each maximum lay in its window, row by row: as y lies, of backend memory, written by
-  // every Forward for a MaxUnpoolSpec. Null: the op keeps what it needs itself.
+  // The position of each maximum in its window, counted row by row: backend memory with y's layout,
+  // written by every Forward for a MaxUnpoolSpec. Null: the op keeps what it needs itself.
   std::uint16_t* positions = nullptr;
   void Visit(auto&& visit) {
     LayerSpec::Visit(visit);
     visit(positions);
   }
 };
-// y = 0 but where a pool found its maxima: these values are x's. dx: the values of dy there, as
-// they are. Windows are the pool's, of x's upper left corner where that is larger than `pooled` or
-// the other way round, and do not overlap; dx is 0 after them.
+// Puts each value of x where the pool found its maximum; all others are 0. dx: the values of dy at
+// these places, unchanged. Windows are the pool's, do not overlap, and start at the upper left
+// corner, also if x is larger or smaller than `pooled`; dx is 0 beyond the windows.
 struct MaxUnpoolSpec : LayerSpec {
   static constexpr char kKind[] = "max_unpool";
   std::array<int, 2> kernel, stride, padding = {0, 0};
@@ -103,8 +103,8 @@ struct MaxUnpoolSpec : LayerSpec {
     visit(positions);
   }
 };
-// The mean over a window, padding counted as zeros (PyTorch's default) or, with count_padding
-// false, left out. What lies after the padding is never counted. adaptive: window i of n over a
+// The mean over a window, where padding counts as zeros (PyTorch's default) or, without
+// count_padding, is excluded. Pixels beyond the padding never count. adaptive: window i of n over a
 // side of `size` is [floor(i size / n), ceil((i + 1) size / n)); kernel, stride and padding are not
 // read.
 struct AvgPoolSpec : RoundedLayerSpec {
@@ -117,8 +117,8 @@ struct UpsampleSpec : LayerSpec {
   static constexpr char kKind[] = "upsample";
   int scale = 2;
 };
-// y = round(the mean of the four pixels around each place, by their distances; interpolation.h); dx
-// = round(fp32 sum of what each pixel had a part in, row by row).
+// y = round(the mean of the four pixels around each place, weighted by distance; interpolation.h);
+// dx = round(fp32 sum over all places that a pixel contributed to, row by row).
 struct BilinearSpec : RoundedLayerSpec {
   static constexpr char kKind[] = "upsample";
   bool align_corners = false;
@@ -156,8 +156,8 @@ struct ConcatSpec {
 struct ConcatBoxesSpec : ConcatSpec {
   static constexpr char kKind[] = "concat_boxes";
 };
-// y = round(a * b); da = round(dy * b), db = round(dy * a), with dy's scale. One of them may be
-// [n, 1, 1, c]: it meets all pixels of its image, and its gradient is the sum over them (strips.h).
+// y = round(a * b); da = round(dy * b), db = round(dy * a), with dy's scale. One of them may be [n,
+// 1, 1, c]: it multiplies all pixels of its image; its gradient is their sum (strips.h).
 struct MultiplySpec {
   static constexpr char kKind[] = "multiply";
   std::string layer;
@@ -169,9 +169,9 @@ struct MultiplySpec {
   std::vector<Gradient> dx;  // by input; empty ones: not computed
   void Visit(auto&& visit) { visit(x, y, y_stats, y_style, dy, dx); }
 };
-// The paper's cast at a border between formats: y = round(x), alpha = rule(dy) without a weight,
+// The paper's cast at a boundary between formats: y = round(x), alpha = rule(dy) without a weight,
 // dx = round(alpha * dy), S_out = S * alpha; under rule.reference alpha * dy is rounded to dy's
-// format first.
+// format before.
 struct ScaleSpec : RoundedLayerSpec {
   static constexpr char kKind[] = "scale";
   scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
@@ -199,38 +199,38 @@ struct DropoutSpec : RoundedLayerSpec {
   float rate = 0.5f;
   std::uint64_t stream = 0;  // tells layers apart in the random numbers
 };
-// Whole images are dropped, of a pass in training: y = round(x / (1 - rate)) or 0, dx likewise.
-// Image i takes random word i, as dropout's values do; `batch`: all take word 0.
+// Drops whole images in training: y = round(x / (1 - rate)) or 0, dx likewise. Image i uses random
+// word i, as dropout does for values; `batch`: all images use word 0.
 struct StochasticDepthSpec : RoundedLayerSpec {
   static constexpr char kKind[] = "stochastic_depth";
   float rate = 0.5f;
   bool batch = false;
   std::uint64_t stream = 0;
 };
-// Where an output feeds several layers: sum = round(sum of g_i * target / S_i), S = target
-// (scaling::BranchTarget). Where it matters, the op finds the largest magnitude of a branch without
-// moments itself: from the stats of a rounding to nearest, else (a dy that was masked in place) by
-// looking. If the fp32 sum reaches u_max where no branch did, target is halved.
+// The sum of the gradients of an output that feeds several layers: sum = round(sum of g_i * target
+// / S_i), S = target (scaling::BranchTarget). For branches without moments the op finds the largest
+// magnitude itself: from the stats of a rounding to nearest, otherwise (a dy masked in place) from
+// the values. If the fp32 sum reaches u_max though no branch does, target is halved.
 struct BranchSumSpec {
   static constexpr char kKind[] = "branch sum";
   std::string layer;  // whose output the branches share
   std::vector<Gradient> branches;
-  // By branch: the first channel of the sum that it holds; it may have fewer channels than the sum,
-  // and is zero in the others. Empty: all are whole.
+  // By branch: the first channel of the sum that it covers; it may have fewer channels than the sum
+  // and is zero in the others. Empty: each covers all channels.
   std::vector<int> first;
   Gradient sum;
   scaling::ScaleDecision* decision = nullptr;
-  // The authors' program: each branch times its factor (itself rounded to the branch's format) is
+  // As in the authors' program: each branch times its factor (rounded to the branch's format) is
   // rounded to that format, then the sum after every addend; BranchTargetReference; no halving.
   bool reference = false;
-  // Under `reference`, false where the method is not approx_range: branches are summed as they are,
-  // and the sum is said to carry the first one's scale.
+  // Under `reference`, false if the method is not approx_range: branches are then summed unscaled,
+  // and the sum is labeled with the first one's scale.
   bool rescale = true;
   void Visit(auto&& visit) { visit(branches, sum, decision); }
 };
 
-// What Backend::Make makes an op of.
-// (Specs..., one for each activation.)
+// The specs from which Backend::Make makes ops. (Specs..., and one for each
+// activation.)
 template <class Tuple, class... Specs>
 struct VariantOf;
 template <class... Activations, class... Specs>
@@ -247,7 +247,7 @@ using OpSpec =
               ClassTokenSpec, RopeSpec, AttentionSpec, SelectSpec, SoftmaxSpec,
               BranchSumSpec>::Type;
 
-// --- The start of a graph, whose op does more than an Op; its end: loss_specs.h. ---
+// --- The start of a graph, whose op is more than an Op. Its end is in loss_specs.h. ---
 
 struct InputSpec {  // x in fp32 from the host -> y rounded
   static constexpr char kKind[] = "input";

@@ -1,5 +1,5 @@
-// What is counted of values and what the sums become, written once for the kernels of every
-// backend. `static`: kernels compiled for several instruction sets must each keep their own copy.
+// How values are counted and what is computed from the sums, for the kernels of every backend.
+// `static`: kernels compiled for several instruction sets must each have their own copy.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -33,13 +33,13 @@ ADA_HOST_DEVICE static inline SplitScale Split(float scale) {
 
 // floor(log2(|x| / m)) of a magnitude with the bits u, neither zero nor inf nor NaN.
 ADA_HOST_DEVICE static inline int ExponentOver(std::uint32_t u, std::uint32_t mantissa) {
-  // A magnitude minus the mantissa takes one off the exponent where that is due.
+  // Subtracting the mantissa lowers the exponent by one where |x|'s mantissa is the smaller.
   if (u >= 0x800000u) return static_cast<int>((u - mantissa) >> 23) - 127;
   const int top = TopBit(u);  // x * 2^-149 = 2^(top - 149) * 1.mantissa
   return top - 149 - (((u << (23 - top)) & 0x7fffffu) < mantissa ? 1 : 0);
 }
 
-// Bits of the largest fp32 that is not above `edge` times the format's largest value.
+// Bits of the largest fp32 that is not larger than `edge` times the format's largest value.
 ADA_HOST_DEVICE static inline std::uint32_t EdgeBits(double edge, double largest) {
   const double at = edge * largest;
   if (!(at < static_cast<double>(INFINITY))) return kInfinityBits;
@@ -47,7 +47,7 @@ ADA_HOST_DEVICE static inline std::uint32_t EdgeBits(double edge, double largest
   return BitsOf(near) - (static_cast<double>(near) <= at ? 0 : 1);
 }
 
-// The smallest non-zero finite magnitude, of bits minus 1; 0 where there is none.
+// The smallest non-zero finite magnitude, from its bits minus 1; 0 if there is none.
 ADA_HOST_DEVICE static inline float SmallestOf(std::uint32_t min_bits) {
   return min_bits >= kInfinityBits - 1 ? 0.0f : OfBits(min_bits + 1);
 }
@@ -64,8 +64,8 @@ ADA_HOST_DEVICE static inline void FinishStats(double sum, double square, std::u
   stats.l2 = std::sqrt(square);
 }
 
-// Makes moments from sums over stored values and their extremes; size_only: only mean_square and
-// the largest magnitude, as max and -min.
+// Computes moments from sums over stored values and their extremes; size_only: only mean_square and
+// the largest magnitude, stored as max and -min.
 ADA_HOST_DEVICE static inline TensorMoments MomentsOf(double values, double sum, double square,
                                                       float min, float max, std::uint32_t min_bits,
                                                       bool size_only) {

@@ -1,5 +1,5 @@
-// How sums over pixels are cut, the same on every backend: a strip is up to 64 pixels of one image,
-// in fp32 one after the other; strips are added up in double in their order.
+// How sums over pixels are divided, the same on every backend: a strip is up to 64 pixels of one
+// image, summed in fp32 one after the other; strips are added up in double in their order.
 #pragma once
 #include <cstdint>
 

@@ -1,7 +1,7 @@
-// The update of one weight whose master or state is kept in fewer bits than fp32, and what is
+// The update of one weight whose master or state is stored in fewer bits than fp32, and what is
 // counted of updates: plain inline functions that every backend's kernels call. Terms are computed
-// in fp32 from what is kept; the new weight and each state tensor are rounded once, where they are
-// kept. `static`: kernels compiled for several instruction sets must each keep their own copy.
+// in fp32 from what is stored; the new weight and each state are rounded once, when they are
+// stored. `static`: kernels compiled for several instruction sets must each have their own copy.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace ada::backend {
 
-// Whether an update is more than the plain rule in fp32.
+// Whether an update is more than the plain fp32 rule.
 inline bool KeepsFewerBits(const UpdateRule& rule) {
   return rule.masters.format != kFp32 || rule.state.format != kFp32;
 }
@@ -44,11 +44,11 @@ ADA_HOST_DEVICE static inline float RoundKept(const NumberGrid& grid, bool stoch
   return RoundRandomlyToGrid(grid, x, Philox(key, how.draw, at / 4)[at % 4]);
 }
 
-// What became of one kind of value. For the changes that the rule asked for, in fp32 (with AdamW's
-// decay): `zeros` asked for nothing, `lost` for something, and the weight stayed what it was;
-// `overflow`: the new weight lies beyond its format's largest value, `subnormal`: below its
-// smallest normal one; sums and extremes are of the changes asked for. For values as they are kept
-// the words mean what they mean at every other rounding. Zero bytes are a start, but for min_bits.
+// Counts for one kind of value. For the changes that the rule requested, in fp32 (with AdamW's
+// decay): `zeros`: no change was requested; `lost`: one was, but the weight stayed the same;
+// `overflow`: the new weight is above its format's largest value, `subnormal`: below its smallest
+// normal one; sums and extremes are those of the requested changes. For stored values all words
+// mean the same as in other roundings. Zero bytes are a valid start, except for min_bits.
 struct UpdateCounts {
   std::int64_t values, zeros, lost, below, subnormal, overflow, inf, nan;
   double sum, square, l1;
@@ -64,7 +64,7 @@ struct UpdateCounts {
     lost += u != 0 && u < kInfinityBits && BitsOf(before) == BitsOf(after);
     below += u == 0;
   }
-  // `x` became `after` where it is kept.
+  // `x` was stored as `after`.
   ADA_HOST_DEVICE void AddKept(const NumberGrid& grid, float x, float after) {
     const std::uint32_t u = MagnitudeBits(x);
     AddValue(grid, x, x, after);
@@ -106,8 +106,8 @@ inline TensorStats StatsOf(const UpdateCounts& counts) {
   return stats;
 }
 
-// What is counted of one parameter: its changes, and what is kept of its master and its two states
-// where their format is not fp32.
+// Counts for one parameter: its changes, and the stored values of its master and its two states
+// whose format is not fp32.
 struct KeptCounts {
   static constexpr int kParts = 4;
   UpdateCounts of[kParts];
@@ -132,7 +132,7 @@ std::vector<TensorStats> StatsOfSlots(const Slots& slots) {
 struct KeptWeight {
   float value, state1, state2;
 };
-// The update of value i of a parameter: `kept` becomes what is kept from now on.
+// The update of value i of a parameter: `kept` is replaced by the new stored values.
 ADA_HOST_DEVICE static inline void UpdateKept(const UpdateScalars& s, const UpdateRounding& how,
                                               bool adam, bool momentum, std::uint64_t stream,
                                               std::int64_t i, float gradient, KeptWeight& kept,

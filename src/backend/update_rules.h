@@ -10,8 +10,8 @@
 
 namespace ada::backend {
 
-// The scalars of one update, each computed in double and rounded to fp32 once, as torch rounds the
-// Python numbers that it hands to its kernels. `decay` of a slot that is not to decay:
+// The scalars of one update, each computed in double and rounded to fp32 once, as torch rounds
+// the Python numbers that it gives to its kernels. For slots without weight decay see
 // WithoutDecay.
 struct UpdateScalars {
   float gradient_factor = 1;  // clipping
@@ -122,7 +122,7 @@ ADA_HOST_DEVICE static inline UpdateTerms AdamTerms(const UpdateScalars& s, floa
   gradient *= s.gradient_factor;
   if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
   if (s.keep != 1) value *= s.keep;
-  // torch's lerp takes the end that is nearer.
+  // torch's lerp starts from the nearer end.
   const float difference = gradient - average;
   average = s.one_minus_beta1 < 0.5f ? average + s.one_minus_beta1 * difference
                                      : gradient - difference * (1 - s.one_minus_beta1);
@@ -135,7 +135,7 @@ ADA_HOST_DEVICE static inline float AdamUpdate(const UpdateScalars& s, float val
   return AdamTerms(s, value, gradient, average, square).sum();
 }
 
-// --- Running averages: torch's lerp, which takes the end that is nearer ---
+// --- Running averages: torch's lerp, which starts from the nearer end ---
 
 struct AverageScalars {
   float keep = 0, take = 1;  // of the average and of the value; together 1

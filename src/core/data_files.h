@@ -1,5 +1,5 @@
-// How files are read that a user gave: which failures are the file's and which the machine's, and
-// how the readers of data sets ask the file system.
+// Reading of files that a user gave: which failures are the fault of the file and which of the
+// machine, and how the readers of data sets access the file system.
 #pragma once
 #include <cstdint>
 #include <new>
@@ -11,33 +11,33 @@
 
 namespace ada {
 
-// How the readers of data sets ask the file system. Where the machine fails and not the file all
-// throw DeviceError, so that no file is taken for a damaged or missing one; DataError, with the
-// same words, where it is the file.
+// File access of the readers of data sets. If the machine fails and not the file, all of them throw
+// DeviceError, so that no file is mistaken for damaged or missing; if it is the file, DataError
+// with the same text.
 
-// Returns a descriptor to be read from, which is the caller's.
+// Opens a file for reading and returns its descriptor, which the caller must close.
 int OpenDataFile(const std::string& path);
 // ReadDataFile returns the whole of a regular file, DataError where it has more than `max_bytes`;
 // ListDataFolder returns the names in a folder in no order, none of a folder that is missing.
 std::string ReadDataFile(const std::string& path, std::uint64_t max_bytes);
 std::vector<std::string> ListDataFolder(const std::string& folder);
 
-// Whether a folder is there. DataError where one may not look.
+// Whether a folder exists. DataError if permissions do not allow to tell.
 bool IsDataFolder(const std::string& path);
-// Whether anything is there that one may look at.
+// Whether anything exists there that permissions let this program see.
 bool IsThere(const std::string& path);
-// Throws DeviceError where std::filesystem's `error` about `path` is the machine's.
+// Throws DeviceError if std::filesystem's `error` about `path` is the machine's fault.
 void RefuseMachineError(const std::string& path, const std::error_code& error);
 
-// Failures to read a file that say nothing of the file: the machine has no descriptors or no memory
-// left, or the disk or server that holds it does not give it. They end a program with exit code 4
-// and never count as a damaged file.
+// Failures to read a file that say nothing about the file: the machine has no descriptors or memory
+// left, or the disk or server that holds it does not respond. They end the program with exit code
+// 4, and the file is never called damaged.
 
-// Whether errno's `error` is such a failure. 0 is none, nor is what says that a path leads nowhere,
-// to something that is no file, or to a file that may not be read: all else is.
+// Whether errno's value `error` is such a failure. Not 0, nor errors that say that a path does not
+// exist, is not a file, or may not be read; all others are.
 bool IsOfMachine(int error);
 
-// DeviceError of `message`, with what helps against `error` at its end.
+// DeviceError with `message`, followed by advice on what helps against `error`.
 DeviceError MachineFailed(const std::string& message, int error);
 
 // Throws MachineFailed where the machine failed, else E.
@@ -50,7 +50,7 @@ template <class E>
 // "PATH: there is no memory to <purpose>", and what helps.
 DeviceError NoMemory(const std::string& path, const std::string& purpose);
 
-// Returns what `work` returns; memory that it does not get is NoMemory's.
+// Returns the result of `work`; throws NoMemory if it runs out of memory.
 template <class Work>
 auto WithMemory(const std::string& path, const char* purpose, const Work& work) {
   try {

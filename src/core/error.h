@@ -1,6 +1,6 @@
-// Every error this program reports is one of these; main.cpp alone turns them into exit codes.
-// A message says what, where, what was expected and what to do. No other room exits or prints
-// errors.
+// Every error that this program reports is one of these; only main.cpp turns them into exit codes.
+// A message says what is wrong, where, what was expected and what to do. No other module exits or
+// prints errors.
 #pragma once
 #include <cstddef>
 #include <stdexcept>
@@ -8,7 +8,7 @@
 
 namespace ada {
 
-// what() ends at a NUL, which a name in a damaged file may hold: it stands there as \x00.
+// what() ends at a NUL, which a name in a damaged file may contain: it is replaced by \x00.
 inline std::string WithVisibleNul(std::string text) {
   for (std::size_t at = 0; (at = text.find('\0', at)) != std::string::npos; ++at)
     text.replace(at, 1, "\\x00");
@@ -26,7 +26,7 @@ class Error : public std::runtime_error {
   int exit_code_;
 };
 
-// Defines a kind of error and its exit code, on which scripts may rely.
+// Defines a kind of error with its exit code, which is part of the interface for scripts.
 #define ADA_DEFINE_ERROR(Name, code)                                    \
   class Name : public Error {                                           \
    public:                                                              \
@@ -49,9 +49,9 @@ ADA_DEFINE_ERROR(InternalError, 70);  // a broken invariant: a bug in this progr
                                  ": check failed: " #condition);                          \
   } while (false)
 
-// Where a value was written: messages about it begin with this.
+// The place where a value was written: messages about it begin with this.
 
-// Empty `file`: a default; line 0: `file` is "--set KEY".
+// Empty `file`: a default value; line 0: `file` is "--set KEY".
 struct Location {
   std::string file;
   int line = 0, column = 0;  // from 1

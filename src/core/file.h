@@ -1,5 +1,5 @@
-// Files as a whole: reading with a size limit, writing that leaves the old file or the new one and
-// nothing between, folders, and locks on them. Appending logs are telemetry's.
+// Operations on whole files: reading with a size limit, writing that leaves either the old file or
+// the new one, folders, and locks on them. Logs, which are appended to, are in telemetry/.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace ada {
 
-// What is wrong with a file or folder: in words, "" where nothing is; and errno's number where it
-// was the system that refused, else 0.
+// What is wrong with a file or folder: a text, "" if nothing is; and errno's value if the system
+// refused, otherwise 0.
 struct FileProblem {
   std::string words = {};
   int error = 0;
@@ -24,8 +24,8 @@ struct FileProblem {
 // cannot be opened: No such file or directory", TooLargeText).
 FileProblem TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes);
 
-// The whole file; throws E (DataError, ConfigError ...) with the words of TryReadFile, or
-// DeviceError where the machine failed.
+// Returns the whole file; throws E (DataError, ConfigError ...) with the text of TryReadFile, or
+// DeviceError if the machine failed.
 template <class E = DataError>
 std::string ReadFile(const std::string& path, std::uint64_t max_bytes) {
   std::string bytes;
@@ -34,8 +34,8 @@ std::string ReadFile(const std::string& path, std::uint64_t max_bytes) {
   return bytes;
 }
 
-// Says that a file of `size` bytes is more than the `most` that are read of its kind; 0: its size
-// is not known.
+// Message for a file of `size` bytes, which is more than the `most` that are read of its kind; 0:
+// its size is unknown.
 std::string TooLargeText(const std::string& path, std::uint64_t size, std::uint64_t most);
 
 // Writes a file that is there whole or not at all. What lies at `path` decides how:
@@ -66,16 +66,16 @@ class AtomicFile {
 
 void WriteFileAtomically(const std::string& path, std::string_view bytes);
 
-// Whether a file's name is that of a file which AtomicFile has not put in its place.
+// Whether this is the name of a temporary file that an AtomicFile has not yet renamed.
 bool IsTemporaryName(std::string_view name);
-// Removes the temporary files that a killed process left in `folder` (not those of running ones
-// that hold the folder's lock: call it with the lock held). Other files stay.
+// Removes the temporary files that a killed process left in `folder`. Files of running processes
+// that hold the folder's lock are safe if the caller holds the lock. Other files stay.
 void RemoveStaleTemporaries(const std::string& folder);
 
 // Creates the folder and its parents where missing; OutputError with the system's reason.
 void CreateFolders(const std::string& folder);
-// Creates the folder where it is missing. OutputError as well where its parent is missing: what was
-// deleted under a running program is not made anew.
+// Creates the folder if it is missing. OutputError also if its parent is missing: what was deleted
+// while the program ran is not created again.
 void CreateFolder(const std::string& folder);
 
 // Says whether a folder is there. Where the system cannot tell it throws DataError (a folder that
@@ -96,13 +96,13 @@ std::vector<std::string> ListFolder(const std::string& folder) {
 }
 
 // A folder that one process has for itself: an exclusive lock on `<folder>/.lock` that the system
-// releases when the process ends, however it ends. The empty file stays. Works between processes
-// and between two locks in one process.
+// releases when the process ends, for whatever reason. The empty file stays. Excludes other
+// processes as well as a second lock in the same process.
 class FileLock {
  public:
   // nullopt: another process holds it. OutputError: the folder is missing or not writable.
   static std::optional<FileLock> TryLock(const std::string& folder);
-  // Whether some process holds it now. Asking locks nothing: it stands in nobody's way.
+  // Whether some process holds it now. The query takes no lock, so it does not block others.
   static bool IsHeld(const std::string& folder);
 
   // A lock that was moved from holds nothing.

@@ -1,5 +1,5 @@
-// 128-bit XXH3 of bytes as 32 hexadecimal digits (what `xxhsum -H2` prints): finds damage, is no
-// protection against an adversary.
+// 128-bit XXH3 of bytes as 32 hexadecimal digits (what `xxhsum -H2` prints): detects damage, but
+// not deliberate changes.
 #pragma once
 #include <cstddef>
 #include <memory>

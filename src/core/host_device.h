@@ -1,5 +1,5 @@
-// Marks a function that g++ and nvcc both compile: for the host, and for the device as well; and a
-// loop of fixed length whose array is to lie in a device's registers.
+// Marks a function for the host and the device, which both g++ and nvcc compile; and a loop of
+// fixed length whose array should be kept in registers of the device.
 #pragma once
 
 #ifdef __CUDACC__
@@ -7,7 +7,7 @@
 #else
 #define ADA_HOST_DEVICE
 #endif
-// In front of a loop. nvcc's compiler for the host does not know it.
+// Put before a loop. nvcc's compiler for host code does not accept the pragma.
 #ifdef __CUDA_ARCH__
 #define ADA_UNROLL _Pragma("unroll")
 #else

@@ -1,4 +1,4 @@
-// Where an image lies after its random crop and flip: one rule for the loader on the host and for
+// The place of an image after its random crop and flip: one rule for the loader on the host and for
 // data sets in a backend's memory. Host and device code.
 #pragma once
 #include <cstdint>
@@ -16,16 +16,16 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-// Says what may be drawn for an image. Spare rows and columns may differ from image to image.
+// What may be drawn for an image. Spare rows and columns may differ between images.
 struct AugmentSpec {
   int pad = 0;
   bool random_crop = false;  // false: the pad is cut off again
   bool horizontal_flip = false;
-  // Rows and columns that the stored image has more than the result.
+  // Rows and columns by which the stored image is larger than the result.
   std::int64_t spare_rows = 0, spare_columns = 0;
 };
 
-// A whole number from -pad to pad + spare, uniform to 2^-32; pad + spare >= -pad.
+// An integer from -pad to pad + spare, uniform to 2^-32; pad + spare >= -pad.
 ADA_HOST_DEVICE inline std::int64_t CropOffset(std::uint32_t word, int pad, std::int64_t spare) {
   const std::uint64_t choices = static_cast<std::uint64_t>(2 * std::int64_t{pad} + spare + 1);
   return static_cast<std::int64_t>(word * choices >> 32) - pad;

@@ -1,5 +1,5 @@
-// Reads the JSON files that this program writes (checkpoints, summaries), which somebody may have
-// cut, changed or made up: nothing in them is taken before it has the type and range it must have.
+// Reads the JSON files that this program writes (checkpoints, summaries), which may have been cut,
+// changed or forged: nothing in them is used before its type and range have been checked.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,11 +15,11 @@ namespace ada {
 inline constexpr int kMaxJsonDepth = 32;
 nlohmann::json ParseJson(const std::string& path, std::string_view text);
 
-// The members of one object, by name and as what they must be. Whatever is missing or something
-// else is a DataError: "FILE: FIELD: expected a whole number from 0, found -3".
+// The members of one object, by name, with the required types. A member that is missing or has
+// another type is a DataError: "FILE: FIELD: expected a whole number from 0, found -3".
 class JsonFields {
  public:
-  // `object`, which outlives this, lies at `place` ("layers.conv1") in `path`; "": the whole file.
+  // `object`, which must outlive this, is at `place` ("layers.conv1") in `path`; "": the whole.
   JsonFields(const nlohmann::json& object, std::string path, std::string place = "");
 
   bool Has(const std::string& field) const;
@@ -39,10 +39,10 @@ class JsonFields {
   std::map<std::string, std::map<std::string, std::string>> TextMaps(
       const std::string& field) const;
 
-  // Throws the DataError of a field that is not what was `expected`.
+  // Throws the DataError for a field that is not what was `expected`.
   [[noreturn]] void Fail(const std::string& field, const std::string& expected) const;
 
-  // Counts of steps and bytes stay where sums of a few of them do not overflow.
+  // Counts of steps and bytes are limited so that sums of a few of them do not overflow.
   static constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;
 
  private:

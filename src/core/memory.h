@@ -7,21 +7,21 @@
 
 namespace ada {
 
-// Large blocks of memory straight from the system: zero, taking up room only where they have been
-// touched.
+// Large blocks of memory directly from the system: zeroed, and using physical memory only where
+// they have been touched.
 
-// The pages of a block of 2 MiB or more. Huge ones, where the system grants them, spare most of the
-// translation of addresses and are for what is read again and again; to clear them takes longer.
+// The pages of a block of 2 MiB or more. Huge pages, if the system grants them, save most of the
+// address translation and suit memory that is read repeatedly; clearing them takes longer.
 enum class PageKind { kSmall, kHuge };
 
 // `bytes` zero bytes, aligned to 64 bytes; 2 MiB or more to 2 MiB. Throws std::bad_alloc.
 std::byte* AllocatePages(std::size_t bytes, PageKind kind);
-// `bytes`: what the block was allocated with. Null is nothing.
+// `bytes`: the size with which the block was allocated. Null is ignored.
 void FreePages(std::byte* block, std::size_t bytes) noexcept;
 
-// An allocator over both whose vectors leave new elements as the memory is: resize(n) touches
-// nothing, and what it adds has no value until it is written. Used where large buffers are filled
-// at once: to clear them first would touch all their memory twice.
+// An allocator that uses both and leaves new elements of a vector uninitialized: resize(n) touches
+// no memory, and new elements have no value until they are written. For large buffers that are
+// filled at once: clearing them first would write to all their memory twice.
 template <class T, PageKind kKind = PageKind::kSmall>
 struct PageAllocator {
   using value_type = T;  // NOLINT(readability-identifier-naming): a name of the standard's
@@ -47,19 +47,19 @@ struct PageAllocator {
   friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
 };
 
-// How much memory this process can have: the machine's, less where a cgroup (a container) or a
-// resource limit (ulimit) gives less.
+// How much memory this process can use: that of the machine, or less if a cgroup (a container) or a
+// resource limit (ulimit) allows less.
 
-// Holds the smallest limit that was found, and the name under which a user can find it again.
+// The smallest limit that was found, and a name by which the user can find it again.
 struct MemoryLimit {
   std::uint64_t bytes = 0;  // swap included where it may be used
   std::string source;       // "the machine", "/sys/fs/cgroup/memory.max", "ulimit -v"
 };
 
-// The smallest of all limits. What cannot be read limits nothing. `root` stands before the paths of
-// /proc and /sys.
+// The smallest of all limits; one that cannot be read is ignored. `root` is a prefix for the paths
+// of /proc and /sys.
 MemoryLimit SmallestMemoryLimit(const std::string& root = "");
-// What the machine could give at this moment without swapping; UINT64_MAX where it does not say.
+// What the machine could provide now without swapping; UINT64_MAX if it does not tell.
 std::uint64_t AvailableMemory(const std::string& root = "");
 
 }  // namespace ada

@@ -1,7 +1,7 @@
-// The grid of a number format as bits of fp32, and rounding to it value by value: one definition
-// for the host, for CUDA devices and for the kernels of every instruction set, on integers alone
-// but for NumberGrid::magic. `static`: kernels compiled for several instruction sets must each keep
-// their own copy.
+// The grid of a number format as fp32 bits, and rounding to it value by value: one definition for
+// the host, for CUDA devices and for the kernels of every instruction set, using only integers
+// except for NumberGrid::magic. `static`: kernels compiled for several instruction sets must each
+// have their own copy.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -23,7 +23,7 @@ ADA_HOST_DEVICE static constexpr float OfBits(std::uint32_t bits) {
 ADA_HOST_DEVICE static constexpr std::uint32_t MagnitudeBits(float x) {
   return BitsOf(x) & 0x7fffffffu;
 }
-// The number of the highest bit that is set; bits is not 0.
+// The index of the highest bit that is set; bits is not 0.
 ADA_HOST_DEVICE static constexpr int TopBit(std::uint32_t bits) {
 #ifdef __CUDA_ARCH__
   if (!std::is_constant_evaluated()) return 31 - __clz(static_cast<int>(bits));
@@ -48,7 +48,7 @@ ADA_HOST_DEVICE static constexpr std::uint32_t BitsOfScaled(std::uint32_t intege
   return static_cast<std::uint32_t>(leading + exponent + 127) << 23 | mantissa;
 }
 
-// --- What a format is ----------------------------------------------------------------------------
+// --- Properties of a format ----------------------------------------------------------------------
 
 // A magnitude as integer * 2^exponent.
 struct ScaledInteger {
@@ -59,8 +59,8 @@ struct ScaledInteger {
 ADA_HOST_DEVICE static constexpr ScaledInteger LargestOf(const NumberFormat& f) {
   const std::uint32_t codes = 1u << (f.exponent_bits + f.mantissa_bits);
   const std::uint32_t one = 1u << f.mantissa_bits;
-  // `beyond` is the number of codes at the upper end that are no numbers (a whole exponent with
-  // inf, the code of all ones, or none), and one more, as codes count from 0.
+  // `beyond` is one more (because codes start at 0) than the number of codes at the upper end that
+  // are not numbers: a whole exponent with inf, the code of all ones, or none.
   const std::uint32_t beyond = f.has_inf ? one + 1 : f.has_nan && f.has_negative_zero ? 2 : 1;
   const std::uint32_t field = (codes - beyond) >> f.mantissa_bits;
   const std::uint32_t mantissa = (codes - beyond) & (one - 1);
@@ -72,12 +72,12 @@ ADA_HOST_DEVICE static constexpr ScaledInteger LargestOf(const NumberFormat& f) 
 ADA_HOST_DEVICE static constexpr int LowestExponentOf(const NumberFormat& f) {
   return (f.is_signed ? 1 : 0) - f.bias;
 }
-// Whether small values cannot be rounded by an addition in fp32, only by integers.
+// Whether small values must be rounded with integers, not by an addition in fp32.
 ADA_HOST_DEVICE static constexpr bool NeedsIntegers(const NumberFormat& f) {
   return !f.is_signed || f.bias > 127 || 24 - f.bias - f.mantissa_bits > 127;
 }
 
-// Constants of a format, as fp32 bits where nothing else is said. A default one rounds nothing.
+// Constants of a format, as fp32 bits unless noted. A default-constructed one rounds nothing.
 struct NumberGrid {
   bool exact = true;  // fp32: nothing is rounded
   bool is_signed = true, e8m0 = false;
@@ -87,20 +87,20 @@ struct NumberGrid {
   std::uint32_t keep = ~0u;      // mask of the bits that stay
   std::uint32_t half_minus = 0;  // half a spacing, minus the bit that decides ties
   std::uint32_t tie = 0;         // that bit, where the format has one
-  std::uint32_t direct_min = 0;  // from here on values are rounded by `shift` alone
-  float magic = 0;               // adding and taking it off rounds what lies below; 0: it does not
+  std::uint32_t direct_min = 0;  // values from here on are rounded by `shift` only
+  float magic = 0;               // adding and subtracting it rounds smaller values; 0: it does not
   std::uint32_t min_normal = 0;  // the smallest normal value
   std::uint32_t below_min = 0;   // |x| < this: below the smallest subnormal
   std::uint32_t largest = 0;     // the largest value
   std::uint32_t overflow_min = 0;              // |x| >= this overflows, inf too
   std::uint32_t over = 0;                      // and becomes this
-  std::uint32_t nan_keep = ~0u, nan_flip = 0;  // without NaN, one becomes a zero of the other sign
+  std::uint32_t nan_keep = ~0u, nan_flip = 0;  // without NaN it becomes a zero of the other sign
   std::uint32_t zero_sign = 0x80000000u;       // 0: no negative zero
   double largest_value = 0;
 };
 
 // The smallest magnitude that overflows, as bits: halfway to the next value of the grid, where a
-// tie goes to the even of the two.
+// tie rounds to the even one of the two.
 ADA_HOST_DEVICE static constexpr std::uint32_t OverflowBits(const ScaledInteger& largest) {
   const bool between = largest.integer < 0x800000u && largest.exponent > -149;
   if (!between) return BitsOfScaled(largest.integer, largest.exponent) + 1;
@@ -114,14 +114,14 @@ ADA_HOST_DEVICE static constexpr NumberGrid GridOf(const NumberFormat& f) {
   const int lowest = LowestExponentOf(f), spacing = lowest - f.mantissa_bits;
   const ScaledInteger largest = LargestOf(f);
   NumberGrid grid;
-  grid.exact = f == NumberFormat{};  // a device cannot see kFp32
+  grid.exact = f == NumberFormat{};  // device code cannot use kFp32
   grid.is_signed = f.is_signed;
   grid.e8m0 = !f.is_signed && f.mantissa_bits == 0 && f.bias == 127;
   grid.mantissa_bits = f.mantissa_bits, grid.lowest_exponent = lowest;
   grid.shift = 23 - f.mantissa_bits;
   grid.keep = ~0u << grid.shift;
-  // Rounding adds half a spacing, less one where the last bit that stays is even, and cuts off.
-  // Without mantissa bits the two neighbors are 1 and 2 times a power of two, of which the upper is
+  // Rounding adds half a spacing, minus one if the last remaining bit is even, and truncates.
+  // Without mantissa bits the neighbors are 1 and 2 times a power of two; ties go to the even 2.
   // even: ties go up.
   grid.tie = grid.shift == 0 || f.mantissa_bits == 0 ? 0 : 1;
   if (grid.shift != 0) grid.half_minus = (1u << (grid.shift - 1)) - grid.tie;
@@ -133,7 +133,7 @@ ADA_HOST_DEVICE static constexpr NumberGrid GridOf(const NumberFormat& f) {
   if (!f.has_nan) grid.nan_keep = 0, grid.nan_flip = 0x80000000u;
   if (!f.has_negative_zero) grid.zero_sign = 0;
   grid.largest_value = static_cast<double>(OfBits(grid.largest));
-  // fp32's own subnormals have one spacing, so that `shift` serves them as well.
+  // fp32's own subnormals have one spacing, so that `shift` works for them too.
   if (f.is_signed && lowest == -126) return grid;
   grid.direct_min = grid.min_normal > kSmallestNormal ? grid.min_normal : kSmallestNormal;
   // The numbers around 2^(spacing + 23) are 2^spacing apart, so that fp32's own addition rounds to
@@ -144,7 +144,7 @@ ADA_HOST_DEVICE static constexpr NumberGrid GridOf(const NumberFormat& f) {
 
 // --- Rounding ------------------------------------------------------------------------------------
 
-// |x| = integer * 2^unit and the spacing 2^(unit + shift) of the grid around it. Not of 0.
+// |x| = integer * 2^unit, and the spacing 2^(unit + shift) of the grid around it. Not for 0.
 struct SpacingOfGrid {
   std::uint32_t integer;
   int unit, shift;
@@ -159,7 +159,7 @@ ADA_HOST_DEVICE static inline SpacingOfGrid SpacingAt(const NumberGrid& grid,
   return {integer, unit, lowest - grid.mantissa_bits - unit};
 }
 
-// A magnitude that `shift` alone does not round.
+// Rounds a magnitude that `shift` alone cannot round.
 ADA_HOST_DEVICE static inline std::uint32_t RoundSmall(const NumberGrid& grid, std::uint32_t u) {
   if (grid.magic != 0) return BitsOf((OfBits(u) + grid.magic) - grid.magic);
   if (u == 0) return 0;
@@ -169,7 +169,7 @@ ADA_HOST_DEVICE static inline std::uint32_t RoundSmall(const NumberGrid& grid, s
   return BitsOfScaled(ShiftRightToEven(at.integer, at.shift), at.unit + at.shift);
 }
 
-// `rounded` (on the grid, which has no end) of a magnitude u as the format keeps it.
+// Applies the format's end to `rounded`, the magnitude u rounded to an unlimited grid.
 ADA_HOST_DEVICE static inline float KeepOnGrid(const NumberGrid& grid, std::uint32_t u,
                                                std::uint32_t sign, std::uint32_t rounded) {
   if (u >= grid.overflow_min) rounded = grid.over;
@@ -178,7 +178,7 @@ ADA_HOST_DEVICE static inline float KeepOnGrid(const NumberGrid& grid, std::uint
   return OfBits(sign | rounded);
 }
 
-// RoundTo, to the format that the grid is of.
+// RoundTo, for the format of the grid.
 ADA_HOST_DEVICE static inline float RoundToGrid(const NumberGrid& grid, float x) {
   if (grid.exact) return x;
   const std::uint32_t bits = BitsOf(x), u = bits & 0x7fffffffu, sign = bits ^ u;
@@ -192,21 +192,21 @@ ADA_HOST_DEVICE static inline float RoundToGrid(const NumberGrid& grid, float x)
   return KeepOnGrid(grid, u, sign, u >= grid.direct_min ? direct : RoundSmall(grid, u));
 }
 
-// RoundStochastically, likewise.
+// RoundStochastically, for the format of the grid.
 ADA_HOST_DEVICE static inline float RoundRandomlyToGrid(const NumberGrid& grid, float x,
                                                         std::uint32_t random) {
   const std::uint32_t bits = BitsOf(x), u = bits & 0x7fffffffu, sign = bits ^ u;
   if (u >= grid.largest || u == 0 || (!grid.is_signed && sign != 0)) return RoundToGrid(grid, x);
   if (u >= grid.direct_min) {
     if (grid.shift == 0) return x;
-    // The part below the spacing, in units of 2^-32 of it.
+    // The part below the spacing, in units of 2^-32 spacings.
     const std::uint32_t up = random < u << (32 - grid.shift) ? 1 : 0;
     return KeepOnGrid(grid, u, sign, (u & grid.keep) + (up << grid.shift));
   }
   const SpacingOfGrid at = SpacingAt(grid, u);
   if (at.shift <= 0) return x;
-  // The low word of `part` is the place between the two neighbors in units of 2^-32, the high word
-  // the lower neighbor.
+  // The low word of `part` is the position between the two neighbors in units of 2^-32, the high
+  // word the lower neighbor.
   const std::uint64_t shifted = std::uint64_t{at.integer} << 32;
   const std::uint64_t part = at.shift < 64 ? shifted >> at.shift : 0;
   const std::uint32_t up = random < static_cast<std::uint32_t>(part) ? 1 : 0;
@@ -214,8 +214,8 @@ ADA_HOST_DEVICE static inline float RoundRandomlyToGrid(const NumberGrid& grid, 
                     BitsOfScaled(static_cast<std::uint32_t>(part >> 32) + up, at.unit + at.shift));
 }
 
-// The fp16 value nearest to a double, which is rounded once: on its way through fp32 it goes
-// towards zero and gets its last bit set, which tells on which side of every midpoint it lies.
+// The fp16 value nearest to a double, rounded once: the conversion to fp32 rounds towards zero and
+// sets the last bit, which tells on which side of every midpoint the double is.
 ADA_HOST_DEVICE static inline double RoundToHalf(double x) {
   constexpr NumberGrid kHalf = GridOf(kFp16);
   const float near = static_cast<float>(x);
@@ -227,7 +227,7 @@ ADA_HOST_DEVICE static inline double RoundToHalf(double x) {
 
 // --- Codes of 16 bits ----------------------------------------------------------------------------
 
-// The format whose codes a storage keeps.
+// The format whose codes a 16-bit storage type contains.
 static constexpr const NumberFormat& FormatOf(Storage storage) {
   return storage == Storage::kF32 ? kFp32 : storage == Storage::kF16 ? kFp16 : kBf16;
 }
@@ -246,7 +246,7 @@ ADA_HOST_DEVICE static inline float OfFp16(std::uint16_t code) {
                                       : (exponent + 112) << 23 | mantissa << 13));
 #endif
 }
-// Rounded to nearest; the payload of a NaN stays, which becomes a quiet one, as vcvtps2ph does.
+// Rounded to nearest; a NaN becomes quiet and keeps its payload, as with vcvtps2ph.
 ADA_HOST_DEVICE static inline std::uint16_t Fp16CodeOf(float x) {
   const std::uint32_t bits = BitsOf(x), u = bits & 0x7fffffffu;
   const std::uint32_t sign = bits >> 16 & 0x8000u;

@@ -1,5 +1,5 @@
 // Counter-based random numbers: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random
-// numbers: as easy as 1, 2, 3" (SC 2011). A number depends on (key, counter) alone, so any thread
+// numbers: as easy as 1, 2, 3" (SC 2011). A number depends only on (key, counter), so any thread
 // may draw any of them in any order. Not for cryptography.
 #pragma once
 #include <array>
@@ -44,7 +44,7 @@ ADA_HOST_DEVICE inline float UniformFloat(std::uint32_t word) {
   return static_cast<float>(word >> 8) * (1.0f / 16777216.0f);
 }
 
-// A number that tells purposes apart ("shuffle", "augment", a layer's name): 64-bit FNV-1a.
+// A number that distinguishes purposes ("shuffle", "augment", a layer's name): 64-bit FNV-1a.
 ADA_HOST_DEVICE constexpr std::uint64_t StreamId(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char character : name) {
@@ -54,8 +54,8 @@ ADA_HOST_DEVICE constexpr std::uint64_t StreamId(std::string_view name) {
 }
 
 // Sequential draws: words 0, 1, 2, ... of Philox(seed, stream, block), four words a block. Streams
-// of different names (StreamId) or numbers never overlap: each has all blocks of one counter's high
-// half. A copy goes on by itself.
+// of different names (StreamId) or numbers never overlap, because each has its own high half of the
+// counter. A copy continues independently.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::uint64_t stream) : seed_(seed), stream_(stream) {}

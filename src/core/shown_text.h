@@ -1,5 +1,5 @@
-// Text as people see it: UTF-8 of which nothing can command a terminal, its width and its lines,
-// colors, and paths to type.
+// Text as people see it: UTF-8 without control sequences for the terminal, its width and its lines,
+// colors, and paths to be typed.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -9,39 +9,39 @@
 
 namespace ada {
 
-// UTF-8. Text that comes from files may hold what a terminal obeys: a tensor's or a layer's name.
+// UTF-8. Text from files, such as names of tensors or layers, may contain terminal controls.
 
 // Returns the bytes of the valid character at `text[at]` (RFC 3629: no overlong forms, no
 // surrogates); 0 where there is none.
 std::size_t CharacterLength(std::string_view text, std::size_t at);
 
-// Returns `text` with everything visible: control characters, those that turn the direction of
-// writing, and bytes that are no UTF-8 stand there as \x1b or \u202e.
+// Returns `text` with everything visible: control characters, characters that change the writing
+// direction, and bytes that are not UTF-8 are written as \x1b or \u202e.
 std::string Visible(std::string_view text);
 // Does the same, but line ends stay: for messages of several lines.
 std::string VisibleLines(std::string_view text);
 
-// Returns `text` as UTF-8, which JSON wants: bytes that are none stand there as \xff, all else is
-// as it was.
+// Returns `text` as UTF-8, which JSON requires: bytes that are not UTF-8 are written as \xff, all
+// else is unchanged.
 std::string ValidUtf8(std::string_view text);
 
-// Returns a piece of a file as it may stand in a message: in quotes, visible, and of what is longer
-// than 80 bytes the beginning.
+// Returns a piece of a file for use in a message: in quotes, visible, and cut after 80
+// bytes.
 std::string Shown(std::string_view text);
 
-// Widths and lines: a code point takes one column.
+// Widths and lines: a code point is assumed to be one column wide.
 
-// Columns that every terminal has.
+// A width that every terminal has, in columns.
 inline constexpr std::size_t kTerminalWidth = 80;
 
 // Returns whether `c` is the first byte of a UTF-8 code point.
 bool BeginsCodePoint(char c);
-// Returns the columns that `text` takes: its UTF-8 code points, but those of codes for colors.
+// Returns the width of `text` in columns: its code points, without color escape sequences.
 std::size_t TextWidth(std::string_view text);
 
-// Returns `text` in lines of at most `width` columns, broken between words; all but the first begin
-// with `indent` blanks, and of the first `taken` columns are used already. A word that is longer
-// stays whole, and so do blanks within a line. There is no line end at the end.
+// Returns `text` in lines of at most `width` columns, broken between words; all lines but the first
+// begin with `indent` blanks, and `taken` columns of the first one are already used. A longer word
+// is not broken, and blanks within a line are kept. The last line has no line end.
 std::string Wrapped(std::string_view text, std::size_t indent, std::size_t width = kTerminalWidth,
                     std::size_t taken = 0);
 
@@ -49,9 +49,9 @@ std::string Wrapped(std::string_view text, std::size_t indent, std::size_t width
 
 enum class ColorChoice { kAuto, kAlways, kNever };
 
-// Sets what --color says, for all streams; kAuto until then. Not for several threads.
+// Sets what --color requests, for all streams; initially kAuto. Not thread-safe.
 void SetColorChoice(ColorChoice choice);
-// Says whether the terminal at `descriptor` can move its cursor: it is one, and no dumb one.
+// Whether `descriptor` is a terminal that can move its cursor (not a dumb one).
 bool CanMoveCursor(int descriptor);
 // Says whether text for `descriptor` is colored. Under kAuto: on such a terminal, unless the
 // environment has a NO_COLOR that is not empty (no-color.org).

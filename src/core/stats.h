@@ -10,7 +10,7 @@
 namespace ada {
 
 // Counts and moments of a tensor of `numel` values as it was rounded to its format. Values before
-// rounding carry the scale; telemetry divides by it. zeros_before includes -0.
+// rounding carry the scale, which telemetry divides out. zeros_before includes -0.
 struct TensorStats {
   std::int64_t numel = 0;
   std::int64_t zeros_before = 0;  // exact zeros before rounding
@@ -26,10 +26,10 @@ struct TensorStats {
   double mean = 0, std = 0;       // population, of the values before rounding
   double l1 = 0, l2 = 0;
   std::int64_t above_edge = 0;  // |rounded x| > Pass::edge times the format's largest value
-  bool full = false;            // false: only numel and max_abs hold (a step that is not logged)
+  bool full = false;            // false: only numel and max_abs are valid (step without counts)
 };
 
-// Moments of a tensor as stored (after rounding): what a scaling policy looks at.
+// Moments of a tensor as stored (after rounding), the input of scaling policies.
 struct TensorMoments {
   double mean = 0;
   double mean_square = 0;  // E[x^2] = sd^2 + mean^2
@@ -37,7 +37,7 @@ struct TensorMoments {
   float min_abs = 0;       // smallest non-zero |x|; 0 where there is none
 };
 
-// NaN where there is no whole.
+// NaN if `whole` is 0.
 inline double PercentOf(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : NAN;
 }
@@ -45,11 +45,11 @@ inline double PercentOf(std::int64_t part, std::int64_t whole) {
 // The counts of both, as if one tensor had held all values.
 TensorStats CombinedStats(const TensorStats& a, const TensorStats& b);
 
-// How the magnitudes of a tensor are spread over binary exponents, and what any format at any scale
-// would lose of them: a histogram of log2 |x|. Numbers only.
+// A histogram of log2 |x|: how the magnitudes of a tensor are distributed over binary exponents,
+// and what any format at any scale would lose of them. Numbers only.
 
-// Counts of values by floor(log2 |x|), of x without its scale and before it was rounded. Wide
-// enough for every fp32 value under every fp32 scale.
+// Counts of values by floor(log2 |x|), for x without its scale and before rounding. The range
+// covers every fp32 value under every fp32 scale.
 struct ExponentBins {
   static constexpr int kLowest = -280, kHighest = 280;
   std::array<std::int64_t, kHighest - kLowest + 1> counts{};
@@ -68,11 +68,11 @@ struct ExponentBins {
   friend bool operator==(const ExponentBins&, const ExponentBins&) = default;
 };
 
-// What rounding to nearest would lose of a tensor that carries some scale. A threshold lies in one
-// exponent's bin; `unsure` is all that this bin holds. Below and above it counts are exact; of the
-// bin itself the part beyond the threshold is taken as if values were spread evenly in it (none of
-// it counts as underflow where the threshold is the bin's lower end, a power of two: only values
-// that are equal to it underflow).
+// What rounding to nearest would lose of a tensor that carries some scale. Each threshold is
+// inside one exponent's bin; `unsure` counts all values of these bins. Outside of them counts are
+// exact; a bin is split at its threshold as if its values were spread evenly (none of them
+// underflows if the threshold is the bin's lower end, a power of two: only values equal to it
+// would).
 struct WouldLose {
   std::int64_t nonzero = 0;  // finite values that are not zero
   double underflow = 0, overflow = 0;

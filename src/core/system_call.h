@@ -1,5 +1,5 @@
-// System calls on files as this program makes them: a call that a signal cut short is made again,
-// no call waits for somebody at the other end of a pipe, and errors stay in errno.
+// System calls on files as this program uses them: calls interrupted by a signal are repeated, no
+// call waits for the other end of a pipe, and errors stay in errno.
 #pragma once
 #include <sys/types.h>
 
@@ -12,7 +12,7 @@
 
 namespace ada {
 
-// What `call` returns once it is not EINTR.
+// Repeats `call` while it fails with EINTR, and returns its result.
 template <class Call>
 auto Retried(Call call) {
   auto result = call();
@@ -22,26 +22,26 @@ auto Retried(Call call) {
 
 // As open(2), closed on exec.
 int OpenFile(const std::string& path, int flags);
-// Writes to the disk what the system holds of the file; true as well on file systems that cannot.
+// Flushes the file to the disk; true also on file systems that cannot do so.
 bool SyncFile(int fd);
-// As close(2). Linux has let go of the descriptor when it says EINTR: that counts as done.
+// Like close(2). On Linux the descriptor is closed even if EINTR is returned, so that is success.
 int CloseFile(int fd);
 int RenameFile(const std::string& from, const std::string& to);
 
-// kRefused: only a regular file is opened, since nothing else has an end that can be known.
-// kOffered: also what the shell hands over (/dev/stdin, `<(command)`) and FIFOs; one that nobody
-// has open for writing is an empty file.
+// kRefused: only regular files are opened, because only these have a known end. kOffered: also what
+// the shell passes (/dev/stdin, `<(command)`) and FIFOs; a FIFO without a writer counts as an empty
+// file.
 enum class Pipes { kRefused, kOffered };
 
-// Opens `path` to be read, never waiting; -1: `problem` holds the reason in words, and errno its
-// number (0: it is no regular file).
+// Opens `path` for reading, without ever waiting; -1: `problem` has the reason in words, and errno
+// its number (0: not a regular file).
 int OpenToRead(const std::string& path, Pipes pipes, std::string* problem);
 
 // Appends to `bytes` until it has `most` of them or the file ends; false: errno says why not.
 bool ReadUpTo(int fd, std::size_t most, std::string* bytes);
 
-// Fills `to` with the file's bytes from `offset` on; returns how many there were: fewer than
-// `bytes` at the file's end (errno is 0 then) or on an error (errno says which).
+// Fills `to` with the file's bytes from `offset` on; returns how many were read: fewer than `bytes`
+// at the end of the file (errno is 0) or on an error (errno is set).
 std::size_t ReadAt(int fd, std::uint64_t offset, void* to, std::size_t bytes);
 
 // Does the same as a text of at most `size` bytes; nullopt: an error.
@@ -52,8 +52,8 @@ std::int64_t SizeOfFile(int fd);
 // Returns how many of the bytes were written: all of them, or fewer on an error (errno).
 std::size_t WriteAll(int fd, std::string_view bytes);
 
-// Whether `path` still leads to the open regular file `fd`: false where it was deleted, moved or
-// replaced meanwhile, or its folder was. True of a device or pipe, and where the system cannot
+// Whether `path` still refers to the open regular file `fd`: false if it was deleted, moved
+// or replaced since, or its folder was. True for a device or pipe, and if the system cannot
 // tell.
 bool IsStillNamed(int fd, const std::string& path);
 

@@ -8,11 +8,11 @@ enum class Task : std::uint8_t {
   kClassification,  // one label an image; softmax cross-entropy
   kSegmentation,    // one label a pixel; softmax cross-entropy by pixel
   kDetection,       // boxes with labels; the loss of SSD over default boxes
-  kLanguage,        // a token of each token of a text; softmax cross-entropy by token
+  kLanguage,        // the next token for each token of a text; softmax cross-entropy by token
 };
 
-// Whether predictions are measured class by class, in addition to the loss: by label images or
-// boxes.
+// Whether predictions are measured class by class, by label images or boxes, in addition to the
+// loss.
 constexpr bool MeasuresClasses(Task task) {
   return task == Task::kSegmentation || task == Task::kDetection;
 }

@@ -23,7 +23,7 @@ inline std::string ToString(const Shape& shape) {
   return std::to_string(shape.h) + "x" + std::to_string(shape.w) + "x" + channels;
 }
 
-// How values are kept in memory: any value of the tensor's format is exact in its storage.
+// The data type in memory, which can hold every value of the tensor's format exactly.
 enum class Storage : std::uint8_t { kF32, kF16, kBF16 };
 constexpr std::size_t BytesOf(Storage storage) { return storage == Storage::kF32 ? 4 : 2; }
 // Whether every finite value of `inner` is one of `outer`.
@@ -32,15 +32,15 @@ inline bool HoldsAll(const NumberFormat& outer, const NumberFormat& inner) {
          inner.smallest_subnormal() >= outer.smallest_subnormal() &&
          inner.largest() <= outer.largest();
 }
-// The storage of 16 bits that holds every finite value of `format`; that of 32 where none does.
+// The 16-bit type that holds every finite value of `format`, or fp32 if neither does.
 inline Storage StorageFor(const NumberFormat& format) {
   if (HoldsAll(kFp16, format)) return Storage::kF16;
   if (HoldsAll(kBf16, format)) return Storage::kBF16;
   return Storage::kF32;
 }
 
-// Views memory that the backend keeps; a default one has no memory and is false. Copies see the
-// same values.
+// A view of memory that the backend owns; a default-constructed one has no memory and converts to
+// false. Copies refer to the same values.
 struct Tensor {
   Shape shape;
   NumberFormat format = kFp32;

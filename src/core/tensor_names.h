@@ -1,4 +1,4 @@
-// The names that the tensors of a layer have in logs, operands of products among them.
+// The names of a layer's tensors in logs, including the operands of its matmuls.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -8,41 +8,41 @@
 
 namespace ada {
 
-// The operands of the three products of a linear layer or convolution, y = x w, dx = dy w and
-// dw = x dy: each product takes two, so that a tensor is an operand twice.
+// The operands of the three matmuls of a linear layer or convolution, y = x w, dx = dy w and dw = x
+// dy: each matmul has two operands, so that each tensor is an operand of two matmuls.
 
 enum class Operand : std::uint8_t { kForwardX, kForwardW, kDxDy, kDxW, kDwX, kDwDy };
 inline constexpr std::size_t kOperands = 6;
-// As logs call them, in the order of the enumeration.
+// Their names in logs, in the order of the enumeration.
 inline constexpr std::array<const char*, kOperands> kOperandNames = {
     "forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy"};
 
 constexpr std::size_t IndexOf(Operand operand) { return static_cast<std::size_t>(operand); }
 constexpr const char* NameOf(Operand operand) { return kOperandNames[IndexOf(operand)]; }
-// Whether it is made of the weights.
+// Whether the operand is computed from the weights.
 constexpr bool IsWeight(Operand operand) {
   return operand == Operand::kForwardW || operand == Operand::kDxW;
 }
-// Whether its product sums over channels, along which its blocks then lie; for w over the second
-// axis that PyTorch's order has. `transposed`: of a transposed convolution, whose axes of w are
+// Whether its matmul sums over channels, so that its blocks run along them; for w that is the
+// second axis in PyTorch's order. `transposed`: for a transposed convolution, whose axes of w are
 // exchanged.
 constexpr bool AlongChannels(Operand operand, bool transposed) {
   if (IsWeight(operand)) return (operand == Operand::kForwardW) != transposed;
   return operand == Operand::kForwardX || operand == Operand::kDxDy;
 }
-// The operand that logs call so; none of another name.
+// The operand with this name in logs; nullopt: there is none.
 constexpr std::optional<Operand> OperandNamed(std::string_view name) {
   for (std::size_t i = 0; i < kOperands; ++i)
     if (name == kOperandNames[i]) return static_cast<Operand>(i);
   return std::nullopt;
 }
 
-// The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient by the second input
-// of a layer that rounds one for each; of attention p, the probabilities, ds, the gradient of the
-// scores, and dq, dk, dv, those of queries, keys and values; the operands of products
-// (above), forward.x to dw.dy; update, what an update asked to change; master and
-// state, what it keeps; sent, gradients between processes. Where a layer has several parameters, or
-// a parameter several states, each part has a name of its own: update.weight, state.exp_avg.
+// The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient with respect to the
+// second input of a layer that rounds one for each; in attention p, the probabilities, ds, the
+// gradient of the scores, and dq, dk, dv, those of queries, keys and values; operands of matmuls
+// (above), forward.x to dw.dy; update, the requested changes of an update; master and state, what
+// an update stores; sent, gradients between processes. If a layer has several parameters, or a
+// parameter several states, each part has its own name: update.weight, state.exp_avg.
 
 inline bool IsOperand(std::string_view tensor) { return OperandNamed(tensor).has_value(); }
 // Tensors of attention, each with a scale decision of its own: LAYER.ds.
@@ -69,11 +69,11 @@ inline bool IsOfUpdate(std::string_view tensor) {
 inline bool CarriesS(std::string_view tensor) {
   return IsDx(tensor) || tensor == "dy" || tensor == "dx.dy" || tensor == "dw.dy";
 }
-// Whether it is the same for every part of a batch: a weight, or the sum of its gradients.
+// Whether it is the same in every part of a batch: a weight, or a sum of its gradients.
 inline bool IsOfWholeBatch(std::string_view tensor) {
   return tensor == "w" || tensor == "dw" || tensor == "forward.w" || tensor == "dx.w";
 }
-// The word of `log.statistics` that it is counted under.
+// The word of `log.statistics` under which it is counted.
 inline std::string_view StatisticOf(std::string_view tensor) {
   if (IsOperand(tensor)) return "operands";
   if (tensor == "p") return "y";

@@ -9,27 +9,27 @@
 
 namespace ada {
 
-// Letters in lower case, whatever the locale is: ASCII alone, all other bytes stay.
+// Letters in lower case whatever the locale is: only ASCII letters change.
 inline char LowerCase(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 std::string LowerCase(std::string_view text);
 
 // The member of `known` with the fewest edits to `name` (insertion, deletion, substitution,
-// exchange of neighbors; letter case counts nothing), the first of equals. "" where all are more
-// than a third of the longer name (at least one edit) away.
+// exchange of neighbors; letter case is ignored), the first of equal ones. "" if all need more
+// edits than a third of the longer name (but one is always allowed).
 std::string NearestName(std::string_view name, const std::vector<std::string>& known);
 
 // Whether `pattern` matches all of `text`: `*` any characters, `?` one, `[abc]`, `[a-z]` and `[!a]`
 // one of (not of) a set. A `[` without `]` stands for itself. Time is O(pattern * text).
 bool GlobMatch(std::string_view pattern, std::string_view text);
 
-// The first name that is there a second time; "": there is none.
+// The first name that occurs twice; "": there is none.
 std::string FirstTwice(const std::vector<std::string>& names);
 
 bool Contains(const std::vector<std::string>& names, std::string_view name);
 
-// printf's words, in at most 95 characters.
+// Formats like printf, in at most 95 characters.
 template <class... Values>
 std::string Formatted(const char* format, Values... values) {
   char text[96];

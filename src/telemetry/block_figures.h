@@ -1,5 +1,5 @@
-// What a CSV says of a tensor that was quantized to a block-scaled format: the columns that
-// blocks.csv and `inspect --csv counts` share.
+// Figures for a tensor that was quantized to a block-scaled format: the columns that blocks.csv and
+// `inspect --csv counts` share.
 #pragma once
 #include <array>
 #include <cmath>
@@ -11,13 +11,13 @@
 
 namespace ada::telemetry {
 
-// Training is said to stall where a gradient's power is less than so many times that of its
-// errors (arXiv 2505.19115).
+// Training is said to stall when a gradient's power is less than this many times that of its errors
+// (arXiv 2505.19115).
 inline constexpr double kStallPower = 3;
 
-// BlockCounts as they are shown. A row derives from this struct.
-// What is lost is split by cause, as BlockCounts says: the four causes add up to `lost`. Values and
-// blocks are counts, sqnr in decibels, scales as log2. NaN: no block or value to speak of.
+// BlockCounts in the form in which they are shown; rows derive from this struct. Lost values are
+// divided by cause as in BlockCounts: the four causes add up to `lost`. Values and blocks are
+// counts, sqnr is in decibels, scales are log2. NaN: no block or value was measured.
 struct BlockFigures {
   std::int64_t numel = 0, zeros = 0, inf = 0, nan = 0;
   std::int64_t lost = 0;
@@ -78,8 +78,8 @@ constexpr std::array<Column<Row>, m + n> Joined(const std::array<Column<Row>, m>
 std::string DecibelText(double db);                   // "12.3"; "exact" without noise, "-" for NaN
 std::string Log2Text(double log2);                    // "-7.5"; "-" for NaN
 std::string ScalesText(const BlockFigures& figures);  // "-8..3", of their log2
-// Whether `a` stands before `b` where what loses most comes first; tensors of zeros alone, whose
-// share is NaN, come last.
+// Orders tensors by falling loss; tensors with only zeros, whose share is NaN, come
+// last.
 bool LosesMore(const BlockFigures& a, const BlockFigures& b);
 
 }  // namespace ada::telemetry

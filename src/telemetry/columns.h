@@ -1,5 +1,5 @@
-// The columns of a CSV file are one table: each name stands next to the member of the row that
-// holds it. rows.h has the tables; what is here writes rows and reads them by such a table.
+// The columns of a CSV file are one table: each column name with the row's member that holds it.
+// rows.h has the tables; this file writes and reads rows by such a table.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace ada::telemetry {
 
-// How the field of a column is written and whether a file must have it; combined with |. Without
-// any, a number has nine significant digits and inf, -inf and nan are words.
+// How a column's field is written, and whether a file must have it; combined with |. Without any, a
+// number has nine significant digits, and inf, -inf and nan are written as words.
 enum ColumnTraits : unsigned {
   kExact = 1,     // the shortest text that reads back to the same double; NaN is an empty field
   kEmptyNan = 2,  // NaN (of an optional number: none) is an empty field
   kPlain = 4,     // a whole number has no `.0`, and NaN is a word with kExact too
-  kKey = 8,       // files of other versions have it too: a file without it is of no use
+  kKey = 8,       // files of other versions have it too: without it a file is useless
 };
 
-// The member decides the type of the field; only these five types can be a column.
+// The member's type decides that of the field; only these five types can be columns.
 template <class Row>
 struct Column {
   std::string_view name;
@@ -33,14 +33,14 @@ struct Column {
   unsigned traits = 0;
 };
 
-// The table of a row is an array of Column<Row> in the order of the file; it stands next to the
-// row.
+// The table of a row is an array of Column<Row> in the order of the file, next to the row's
+// definition.
 template <class Row>
 inline constexpr std::nullptr_t kColumns = nullptr;
 
-// Says what a reader expects of a file.
+// What a reader requires of a file.
 enum class Expect {
-  kAll,   // every column, as this version writes it: a run goes on from the file
+  kAll,   // every column, as this version writes it: a run is resumed from the file
   kKeys,  // the key columns. A column that is missing, or a field that is empty, leaves the row's
           // default value
   kNone,  // the same, but key columns may be missing too, and what is no number counts as empty
@@ -52,14 +52,14 @@ void AppendField(CsvRow& fields, double value, unsigned traits);
 void AppendField(CsvRow& fields, std::optional<double> value, unsigned traits);
 void AppendField(CsvRow& fields, const std::string& value, unsigned traits);
 
-// Returns the index of a column of `file`, or CsvReader::kMissing; throws DataError where it is
-// missing and expected. A file that has no header yet has no rows either: nothing is expected of
-// it.
+// Returns the index of a column of `file`, or CsvReader::kMissing; throws DataError if it is
+// missing but required. Nothing is required of a file without a header, because it has no rows
+// either.
 std::size_t FindColumn(const CsvReader& file, const std::string& name, unsigned traits,
                        Expect expect);
-// Says whether the field of the file's row is one that leaves the row's default value.
+// Whether the field in the current row of the file leaves the row's default value.
 bool LeavesDefault(const CsvReader& file, std::size_t column, unsigned traits, Expect expect);
-// Puts that field into `value`; throws DataError with file and line where it is none of this type.
+// Parses that field into `value`; throws DataError, with file and line, if it has another type.
 void ReadField(const CsvReader& file, std::size_t column, Expect expect, std::int64_t& value);
 void ReadField(const CsvReader& file, std::size_t column, Expect expect, bool& value);
 void ReadField(const CsvReader& file, std::size_t column, Expect expect, double& value);

@@ -23,7 +23,7 @@ constexpr std::int64_t kPage = 4096;
 
 std::string ErrorReason(int error) { return std::generic_category().message(error); }
 
-// What to do about a log that is not the one its checkpoint knew.
+// Advice for a log that is not the one that its checkpoint recorded.
 constexpr const char* kAdvice =
     "the file was changed after the run stopped; put the old one back, or start again with "
     "--overwrite";
@@ -42,7 +42,7 @@ std::string Real(std::string text) {
   throw OutputError(path + ": " + doing + ": " + ErrorReason(error) + advice);
 }
 
-// Finds out whether the open file can be cut to `keep` bytes; returns the length that it then has.
+// Checks whether the open file can be truncated to `keep` bytes; returns its resulting length.
 std::int64_t LengthToKeep(const std::string& path, int fd, std::string_view header,
                           std::int64_t keep) {
   const std::string expected = std::string(header) + "\n";
@@ -66,7 +66,7 @@ std::int64_t LengthToKeep(const std::string& path, int fd, std::string_view head
   return length;
 }
 
-// O_NONBLOCK: a pipe under this name must not make the run wait for somebody at its other end.
+// O_NONBLOCK: if this is a pipe, the run must not wait for its other end.
 int OpenToKeep(const std::string& path, std::int64_t keep) {
   const int fd = OpenFile(path, O_RDWR | O_NONBLOCK);
   if (fd >= 0) return fd;
@@ -127,7 +127,7 @@ CsvFile::~CsvFile() {
   CloseFile(fd_);
 }
 
-// The header goes to the system at once: readers that follow the run find the columns before the
+// The header is written at once, so that readers that follow the run find the columns before the
 // first row.
 void CsvFile::Open(std::string_view header) {
   fd_ = OpenFile(path_, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
@@ -164,9 +164,9 @@ void CsvFile::Add(const CsvRow& row) {
   row_ends_.push_back(buffer_.size());
 }
 
-// Rows are handed over in pieces that end within one page of the file, and a row that lies across a
-// page border alone. Linux looks for a fatal signal at the page borders of a write: a SIGKILL can
-// tear that one row, in the moment between its two pages, and no other.
+// Rows are written in pieces that end within one page of the file, and a row that crosses a page
+// border is written separately. Linux checks for a fatal signal at page borders during a write:
+// SIGKILL can tear only such a row, in the moment between its two pages.
 std::size_t CsvFile::NextPiece(std::size_t start) const {
   const std::size_t room = kPage - (length_ % kPage);
   const auto next = std::upper_bound(row_ends_.begin(), row_ends_.end(), start);
@@ -174,8 +174,8 @@ std::size_t CsvFile::NextPiece(std::size_t start) const {
   return (beyond == next ? *next : *(beyond - 1)) - start;
 }
 
-// What the system took of a piece before it failed is cut off again; errno is kept, as the two
-// calls that do so set it anew.
+// If a write fails partway, the part that was written is removed again; errno is preserved, because
+// the two calls that do so change it.
 void CsvFile::WritePiece(std::string_view piece) {
   const std::size_t done = WriteAll(fd_, piece);
   if (done < piece.size()) {
@@ -186,8 +186,8 @@ void CsvFile::WritePiece(std::string_view piece) {
   length_ += piece.size();
 }
 
-// Pieces that were written leave the buffer even where a later one fails: a second Flush writes no
-// row twice.
+// Pieces that were written leave the buffer even if a later one fails, so that a second Flush
+// writes no row twice.
 void CsvFile::Flush() {
   std::size_t start = 0;
   try {

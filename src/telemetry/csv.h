@@ -1,6 +1,6 @@
-// Writes CSV files that survive a kill: rows are buffered, whole rows are handed to the system
-// (csv.cpp says how narrow a gap is left), a resume cuts the file to the length a checkpoint
-// recorded. Fields are quoted as RFC 4180 asks, lines end with `\n`. csv_reader.h reads them.
+// Writes CSV files that survive a kill: rows are buffered, and only whole rows are handed to the
+// system (csv.cpp explains the small remaining gap); a resume truncates the file to the length that
+// a checkpoint recorded. Fields are quoted by RFC 4180, lines end with `\n`. Reader: csv_reader.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace ada::telemetry {
 
-// Returns `text` as a field of a row, quoted where RFC 4180 asks for it; bytes that are no UTF-8
-// stand there as \xff.
+// Returns `text` as a field of a row, quoted if RFC 4180 requires it; bytes that are not UTF-8 are
+// written as \xff.
 std::string CsvField(std::string_view text);
 
-// Returns the number that a reader of the CSV gets: `value` at nine significant digits.
+// Returns the number that readers of the CSV get: `value` at nine significant digits.
 double AsLogged(double value);
 
 // Makes a row, field by field. Numbers of a column of real numbers have a point or an
@@ -40,18 +40,18 @@ class CsvRow {
   std::size_t fields_ = 0;
 };
 
-// Throws what CsvFile(path, header, keep) throws of a file that cannot be cut to `keep` bytes;
-// changes nothing.
+// Throws what CsvFile(path, header, keep) throws for a file that cannot be truncated to `keep`
+// bytes; changes nothing.
 void CheckCsv(const std::string& path, std::string_view header, std::int64_t keep);
 
-// One file of a run, written by one thread. Rows wait in memory until Flush, which the session
+// One file of a run, written by one thread. Rows stay in memory until Flush, which the session
 // calls at logged steps; Sync is for checkpoints, which record its result as the length to keep.
 class CsvFile {
  public:
-  // Creates the file with its header (written at once), or opens an existing one and cuts it to
-  // `keep` bytes (at least the header; keep < 0: start afresh). Throws OutputError with the
-  // system's reason, DataError where an existing file is shorter than `keep`, has another header or
-  // no row end at `keep`: it is left as it is.
+  // Creates the file with its header (written at once), or opens an existing one and truncates it
+  // to `keep` bytes (at least the header; keep < 0: start anew). Throws OutputError with the
+  // system's reason, and DataError if an existing file is shorter than `keep`, has another header,
+  // or has no end of a row at `keep`: it is then left unchanged.
   CsvFile(std::string path, std::string_view header, std::int64_t keep = -1);
   ~CsvFile();
   CsvFile(const CsvFile&) = delete;
@@ -60,9 +60,9 @@ class CsvFile {
   // Throws InternalError when the row has not as many fields as the header.
   void Add(const CsvRow& row);
 
-  // Hands whole rows to the system. Throws OutputError (disk full); what the system took of them is
-  // cut off again, so that the file ends with a whole row, and the rows stay in the buffer. Throws
-  // it as well where the file is no longer found under its name (deleted, moved, replaced).
+  // Hands whole rows to the system. Throws OutputError (disk full); what the system accepted of
+  // them is then removed, so that the file ends with a whole row, and the rows stay in the buffer.
+  // Also throws it if the file no longer has its name (it was deleted, moved or replaced).
   void Flush();
   std::int64_t Sync();  // Flush, fsync; returns the file's length in bytes
 
@@ -77,7 +77,7 @@ class CsvFile {
   std::vector<std::size_t> row_ends_;  // within buffer_
   int fd_ = -1;
   std::size_t columns_ = 0;
-  // It is also where the next piece goes.
+  // This is also the offset of the next write.
   std::int64_t length_ = 0;  // bytes of whole rows in the file
 };
 

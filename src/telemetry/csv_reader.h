@@ -1,6 +1,6 @@
-// Reads CSV files (RFC 4180) row by row: files that are whole, files that were cut off, and files
-// that another process is still writing. Holds a block of the file in memory, a megabyte or two at
-// most, whatever the file holds: rows have a bound (kMostRecordBytes). Writes nothing.
+// Reads CSV files (RFC 4180) row by row: complete files, truncated files, and files that another
+// process is still writing. Holds only a block of the file in memory, a megabyte or two, because
+// the length of rows is limited (kMostRecordBytes). Writes nothing.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,31 +14,31 @@ namespace ada::telemetry {
 
 // One record of a CSV file (RFC 4180) as fields, out of text that may end anywhere.
 
-// Bounds of what is read. Our own rows have some hundred bytes; without a bound a quote that
-// nothing closes, or a file that is no CSV, would be one row of gigabytes.
+// Limits for reading. Our own rows have about a hundred bytes; without a limit a quote that is
+// never closed, or a file that is not CSV, would be one row of gigabytes.
 inline constexpr std::size_t kMostRecordBytes = 1 << 20;
 inline constexpr std::size_t kMostColumns = 4096;
 
-// Where a record ended. The last three: at the end of the text, so that more of it may change them.
+// How a record ended; after the last three kinds, at the end of the text, more text may change it.
 enum class Ending { kLineEnd, kQuoteInField, kTextBehindQuote, kTorn, kQuoteOpen, kNothing };
 
 // Splits the record at the front of `text` into its fields; `used`: its bytes, line end included
 // (set for kLineEnd and kTorn).
 Ending SplitRecord(std::string_view text, std::vector<std::string>& fields, std::size_t& used);
 
-// Says what a last row without its line end is.
+// How to treat a last row without a line end.
 enum class LastRow {
   kMustBeWhole,     // an error
   kMayBeTorn,       // the trace of a run that was killed or is still writing: it is not read
   kMayLackLineEnd,  // a row like the others, written by hand; within quotes it is an error
 };
 
-// The place in the file is an offset in bytes, so that others may append to it meanwhile. One row
-// is held at a time: references from Text are good until the next call of Next.
+// The position in the file is an offset in bytes, so that others may append to it meanwhile. One
+// row is held at a time: references from Text are valid until the next call of Next.
 class CsvReader {
  public:
   static constexpr std::size_t kMissing = static_cast<std::size_t>(-1);
-  // No step and no count of ours is larger, and sums over a file do not leave 64 bits.
+  // Our steps and counts are never larger, and sums over a file stay within 64 bits.
   static constexpr std::int64_t kMostInteger = 1'000'000'000'000;
 
   // Opens the file and reads its header; lines before it that begin with `#` are comments, a byte
@@ -58,8 +58,8 @@ class CsvReader {
   // Does the same, but a missing column is a DataError naming those that the file has.
   std::size_t Column(std::string_view name) const;
 
-  // Says that there is no header: what was read as such is the first row, of columns with these
-  // names, which are as many. Call it before Next.
+  // Declares that there is no header: what was read as such is the first row, and these are the
+  // names of its columns, one for each. Call it before Next.
   void TakeHeaderAsRow(std::vector<std::string> names);
 
   // Goes to the next row; false at the end. A row has as many fields as the header and ends with a
@@ -81,10 +81,10 @@ class CsvReader {
 
  private:
   friend class CsvFollower;
-  static constexpr std::size_t kRemembered = 256;  // bytes by which a follower knows what it read
+  static constexpr std::size_t kRemembered = 256;  // by which a follower recognizes what it read
 
-  // Goes on after the first `offset` bytes of a file with this header (empty: begins anew); rows
-  // that are not as they should be are passed over.
+  // Continues after the first `offset` bytes of a file with this header (empty: from the
+  // beginning); rows with errors are skipped.
   CsvReader(std::string path, std::vector<std::string> header, std::int64_t offset);
   void Open();
   void Begin();
@@ -102,9 +102,9 @@ class CsvReader {
   int fd_ = -1;
   LastRow last_;
   bool pass_over_ = false;
-  bool in_order_ = false;  // the descriptor is read from where it stands; else by offsets
-  bool has_row_ = false;   // fields_ hold the row that Next is about to give
-  std::string buffer_;     // of the file: some of what was read, then what is still to be read
+  bool in_order_ = false;  // the descriptor is read sequentially; else by offsets
+  bool has_row_ = false;   // fields_ hold the row that Next will return
+  std::string buffer_;     // of the file: some that was parsed already, then what is not yet
   std::size_t start_ = 0;  // where the latter begins
   std::vector<std::string> header_, fields_;
   std::int64_t line_ = 1, header_line_ = 1, row_line_ = 1, offset_ = 0;
@@ -113,18 +113,18 @@ class CsvReader {
 // Follows a file that another process writes: hands over its rows as they come, each once.
 class CsvFollower {
  public:
-  // At first only the last `window` bytes of a longer file are read.
+  // If the file is longer, only its last `window` bytes are read at first.
   explicit CsvFollower(std::string path, std::int64_t window = INT64_MAX)
       : path_(std::move(path)), window_(window) {}
 
-  // Says whether what was read before is no longer there: the file became shorter, is gone, or its
-  // last rows are others now (a resume cut it, another run took its place).
+  // Whether what was read before is no longer there: the file became shorter, is gone, or its last
+  // rows have changed (a resume truncated it, another run replaced it).
   bool Changed() const;
-  void Restart();  // the next Read begins anew
+  void Restart();  // the next Read starts from the beginning
 
-  // Calls `read` with a reader that stands before the first row which it has not read yet; not
-  // called while there is no file or no header. Rows that are not as they should be are passed
-  // over, a last row that is not whole waits for the next Read.
+  // Calls `read` with a reader positioned before the first row that was not read yet; not called
+  // while there is no file or no header. Rows with errors are skipped, and an incomplete last row
+  // is left for the next Read.
   void Read(const std::function<void(CsvReader&)>& read);
 
  private:

@@ -1,5 +1,5 @@
-// The console log shows messages on stderr, the result of a command on stdout, and writes both into
-// the run's log.txt; on a terminal it keeps one status line below messages. Only log.cpp knows
+// The console log writes messages to stderr and the result of a command to stdout, and both to the
+// run's log.txt; on a terminal it keeps one status line below the messages. Only log.cpp uses
 // spdlog.
 #pragma once
 #include <memory>
@@ -17,7 +17,7 @@ const std::vector<std::string>& LogLevelNames();
 // Throws ConfigError naming the nearest level.
 LogLevel ParseLogLevel(std::string_view name);
 
-// A command makes one and hands it down by reference; it must outlive all that logs.
+// Each command makes one and passes it on by reference; it must outlive all that logs.
 class Log {
  public:
   // Shows messages of `level` and above on the stream `descriptor` (2: stderr), and results on the
@@ -36,22 +36,22 @@ class Log {
   void Write(LogLevel level, const std::string& text);
   bool Shows(LogLevel level) const;  // on the console
 
-  // Says what a command was run for: a message of level info, but for the stream of results.
-  // `colored` is the same text for a terminal with colors. Returns whether somebody reads it:
-  // false for a closed pipe. Throws OutputError where it cannot be written; a stream that was
-  // closed from the start gets nothing.
+  // Prints the result of a command: a message of level info, but on the stream for results.
+  // `colored` is the same text for a terminal with colors. Returns whether it can still be read:
+  // false for a closed pipe. Throws OutputError if it cannot be written; a stream that was closed
+  // from the start gets nothing.
   bool Result(const std::string& text, const std::string& colored);
 
-  // From now on every message is a line with a time stamp in `path` too; those of before come
-  // first. Throws OutputError. A write that fails later is reported once on the console.
+  // From now on every message is also written to `path` with a time stamp, earlier messages first.
+  // Throws OutputError. A write that fails later is reported once, on the console.
   void OpenFile(const std::string& path, bool append);
 
-  // Sets the line that stays at the bottom of a terminal, redrawn below messages; an empty one
-  // takes it away. Nothing happens where the console is no terminal.
+  // Sets the line that stays at the bottom of a terminal and is redrawn below messages; an empty
+  // one removes it. Does nothing if the console is not a terminal.
   void SetStatus(const std::string& line);
   bool terminal() const;
   bool color() const;  // whether the console has colors
-  int width() const;   // columns of the terminal now; 80 where it does not say
+  int width() const;   // current columns of the terminal; 80 if unknown
 
  private:
   struct Impl;

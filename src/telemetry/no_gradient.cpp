@@ -30,9 +30,9 @@ const TensorTotals* LastAlive(const std::vector<TensorTotals>& tensors) {
 
 }  // namespace
 
-// Tensors come in the order of execution, so that the last one alive before a dead one is where the
-// gradient died, unless tensors after it are alive: then it goes on along another branch. One entry
-// for each layer, even where dx and dw are both zero.
+// Tensors come in order of execution, so that the last one with values before a dead one is where
+// the gradient died, unless later tensors have values: then it continues on another branch. One
+// entry for each layer, even if both dx and dw are zero.
 std::vector<LayerWithoutGradient> LayersWithoutGradient(const LayerTotals& layers) {
   std::vector<LayerWithoutGradient> dead;
   const TensorTotals* alive = nullptr;  // the last so far that came with values

@@ -8,8 +8,8 @@
 namespace ada::telemetry {
 namespace {
 
-// A policy that looks for its scale skips fewer steps than this in a row.
-// A dynamic scale that starts at 2^16 and halves at each skipped step is at 1 after 16.
+// A policy that searches for its scale skips fewer consecutive steps than this: a dynamic scale
+// that starts at 2^16 and halves at each skipped step is 1 after 16 of them.
 constexpr std::int64_t kSearch = 20;
 
 // The name without its magnitude.
@@ -89,8 +89,8 @@ void Finiteness::Add(const EventRow& row) {
   event_step_ = row.step;
 }
 
-// Skipped steps alone are normal where a policy searches its scale; a loss that is not finite, a
-// run that never had a good step, or a long stretch are not.
+// Skipped steps by themselves are normal while a policy searches for its scale; a loss that is not
+// finite, a run without a good step, or many in a row are not.
 std::int64_t Finiteness::since() const {
   if (begin_ == 0) return 0;
   const std::int64_t stretch = event_step_ - begin_ + 1;

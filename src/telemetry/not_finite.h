@@ -1,6 +1,6 @@
-// Numbers that are not finite: since when a run has them, in which tensor they began, and whether
-// a loss scale has anything to do with it. Such numbers are no underflow: shares of what is lost
-// say nothing of them.
+// Values that are not finite: since which step a run has them, in which tensor they began, and
+// whether the loss scale is involved. Such values are not underflow: the shares of lost values do
+// not show them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,31 +9,31 @@
 
 namespace ada::telemetry {
 
-// The tensor in which numbers that are not finite came first in a step. layer empty: none that is
-// rounded. `value`: its largest magnitude, as events.csv has it.
+// The tensor in which values that are not finite came first in a step. layer empty: none of the
+// rounded ones. `value`: its largest magnitude, as in events.csv.
 struct FirstNotFinite {
   std::string layer, tensor, value;
   double scale = 1;       // S of the step
   std::int64_t step = 0;  // from 1
-  // The value outgrew the scale that its tensor has from the largest magnitudes before it, and the
-  // format makes it infinite (precision.overflow: format).
+  // The value outgrew the scale that its tensor has from earlier largest magnitudes, and the format
+  // turns it into infinity (precision.overflow: format).
   bool outgrew = false;
 };
 
-// What helps a value that outgrew its tensor's scale; messages of events end with it.
+// Advice for a value that outgrew its tensor's scale; messages of events end with it.
 inline constexpr char kOutgrown[] =
     "precision.overflow: saturate would keep it: it outgrew its tensor's own scale, and overflow: "
     "format makes it infinite";
 
 // Returns "conv1.y (largest magnitude 70000)"; of the images "input (...)".
 std::string NameText(const FirstNotFinite& first);
-// Returns whether a loss scale helps and what would, in one sentence without a full stop.
+// Returns, in one sentence without a full stop, whether a loss scale helps and what else would.
 std::string AdviceText(const FirstNotFinite& first);
 // Returns whether its largest magnitude is a number.
 bool HasNumber(const FirstNotFinite& first);
 // Says whether a smaller loss scale would have kept the tensor finite: it carries S.
 bool IsOfScale(const FirstNotFinite& first);
-// Says whether the optimizer made weights that are not finite of gradients that were.
+// Whether the optimizer computed weights that are not finite from gradients that were finite.
 bool IsOfOptimizer(const FirstNotFinite& first);
 
 // Follows the steps of a run and its events, in any order of the two.
@@ -42,8 +42,8 @@ class Finiteness {
   void Add(const StepRow& row);
   void Add(const EventRow& row);  // skip, retry and sanitize name the tensor
 
-  // The first step of those, up to the last one, in which loss or gradients were not finite; 0: the
-  // last one is fine, or it is one of the few skipped steps by which a policy finds its scale.
+  // The first of the consecutive steps, up to the last one, with a loss or gradients that are not
+  // finite; 0: the last step is fine, or only a few were skipped while a policy finds its scale.
   std::int64_t since() const;
   // The first tensor of that step. Its step is since().
   FirstNotFinite first() const;

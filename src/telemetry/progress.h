@@ -16,9 +16,9 @@ double SteadySeconds();
 
 using Clock = std::function<double()>;
 
-// Where progress is shown, and when it is worth it. `wanted`: the user wants the line (no
-// --no-progress, no --quiet); it takes a terminal as well. Else plain lines go to the log at level
-// info.
+// Where progress is shown, and how often. `wanted`: the user wants the line (no
+// --no-progress, no --quiet); it also needs a terminal. Otherwise plain lines go to the log
+// at level info.
 class ProgressLine {
  public:
   ProgressLine(Log& log, bool wanted, Clock clock);
@@ -30,11 +30,11 @@ class ProgressLine {
   bool color() const { return color_; }
   int width() const { return log_.width() - 1; }  // of the line
   double Now() const { return clock_(); }
-  // Whether something new may be shown: ten times a second, or a plain line every 30 seconds.
+  // Whether an update may be shown: ten times a second, or a plain line every 30 seconds.
   bool Due() const;
-  void Draw(const std::string& line);  // where it is drawn; else nothing
-  void Say(const std::string& line);   // a line that stays
-  void Clear();                        // takes the line away
+  void Draw(const std::string& line);  // only if it is redrawn in place
+  void Say(const std::string& line);   // prints a permanent line
+  void Clear();                        // removes the redrawn line
 
  private:
   Log& log_;
@@ -50,14 +50,14 @@ class Progress {
   // Plain lines: at the end of each epoch, and every 30 seconds.
   Progress(Log& log, bool wanted, Clock clock = SteadySeconds);
 
-  // Is called once a step, which had this many `images`. It smooths loss and accuracy, and fills in
-  // the rate and the time left; `seconds_limit` is what train.max_minutes leaves (below 0: no
+  // To be called once a step, which had `images` images. Smooths loss and accuracy, and computes
+  // the rate and the time left; `seconds_limit` is what remains of train.max_minutes (below 0: no
   // limit). It is cheap: nothing is formatted between redraws.
   void Update(const ProgressState& state, std::int64_t images, double seconds_limit = -1);
-  // Is called after the epoch's last step.
+  // To be called after the epoch's last step.
   void EndEpoch();
-  // The time since the last step does not count as training (evaluation, checkpoint). `activity` is
-  // shown instead of the numbers; empty: nothing new.
+  // Excludes the time since the last step from training time (evaluation, checkpoint). `activity`
+  // is shown instead of the numbers; empty: nothing new is shown.
   void Pause(const std::string& activity = "");
   // The state of the last Update, smoothed, with rate and time left.
   const ProgressState& state() const { return state_; }
@@ -70,11 +70,11 @@ class Progress {
   ProgressState state_;
   RateMeter images_, steps_;
   Smoothed loss_, accuracy_;
-  std::optional<double> last_step_;  // when; none: not counted from
-  bool logged_ = true;               // the state went to the log as a plain line
+  std::optional<double> last_step_;  // time of it; unset: do not measure from it
+  bool logged_ = true;               // the state was logged as a plain line
 };
 
-// The images of one split, as they are evaluated or checked. Its end takes the line away.
+// Progress over one split's images in evaluations or checks; its destructor removes the line.
 class EvaluationProgress {
  public:
   // activity: "evaluating test"; tokens: as ProgressState's.

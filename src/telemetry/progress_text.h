@@ -1,4 +1,4 @@
-// How progress is measured and worded: smoothed numbers, and lines that fit a width. Pure
+// Computes and formats progress: smoothed numbers, and lines that fit a width. Pure
 // functions.
 #pragma once
 #include <cmath>
@@ -8,8 +8,8 @@
 
 namespace ada::telemetry {
 
-// Measures events per second, smoothed: a moving average whose weights fall by half each
-// `half_life` seconds, right from the first interval on.
+// Measures events per second as a moving average whose weights halve every `half_life` seconds; it
+// is correct from the first interval on.
 class RateMeter {
  public:
   explicit RateMeter(double half_life = 10) : half_life_(half_life) {}
@@ -20,8 +20,8 @@ class RateMeter {
   double half_life_, count_ = 0, seconds_ = 0;
 };
 
-// Smooths what is different with each batch: a mean over all values so far, in which each weighs 2
-// % less than the one after it. A value that is not finite is shown as it is, and not remembered.
+// Smooths values that vary from batch to batch: a mean over all so far, in which each weighs 2 %
+// less than the next. A value that is not finite is shown as it is, but not included.
 class Smoothed {
  public:
   void Add(double value);
@@ -32,7 +32,7 @@ class Smoothed {
   bool last_finite_ = false;
 };
 
-// What the line tells. A number of epochs or steps that is zero is not known and not shown.
+// The content of the line. A number of epochs or steps that is zero is unknown and not shown.
 struct ProgressState {
   std::int64_t epoch = 0, epochs = 0;
   std::int64_t step = 0, steps = 0;
@@ -44,8 +44,8 @@ struct ProgressState {
   std::int64_t tokens = 0;       // of a sequence, which counts as an image; 0: they are images
 };
 
-// The epochs of a run of so many steps, of which `epoch` make one; 0 where the last would not be
-// whole: then the steps alone tell how far it is.
+// The number of epochs in a run of `steps` steps, of which `epoch` make one; 0 if the last epoch
+// would be incomplete: then progress is shown by steps only.
 std::int64_t WholeEpochs(std::int64_t steps, std::int64_t epoch);
 
 // "1.25", "540", "1234", "12.3k", "1.2M".
@@ -69,14 +69,14 @@ double Printable(double value);
 // cut off.
 std::string Truncate(const std::string& line, int width);
 
-// What the loss of a language model, in nats a token, says in other words.
+// Other measures for the loss of a language model, which is in nats per token.
 
-// e^loss: among how many tokens, all as likely, it would be as hard to guess.
+// e^loss: guessing among this many equally likely tokens would be as hard.
 inline double Perplexity(double loss) { return std::exp(loss); }
-// The loss in bits instead of nats; where tokens are bytes, bits a byte.
+// The loss in bits instead of nats; if tokens are bytes, bits per byte.
 inline double Bits(double loss) { return loss / std::log(2.0); }
 
-// Whether top-5 says anything.
+// Whether top-5 is meaningful.
 
 // Returns whether some class may be missing among the five likeliest. `classes` 0: not known.
 constexpr bool TopFiveTells(int classes) { return classes == 0 || classes > 5; }

@@ -1,5 +1,5 @@
-// Writes down all of a run: one call each for a row and for the totals that the summary needs. The
-// trainer talks to this, not to RunLogs.
+// Records a run: one call for each row and for the totals that the summary needs. The trainer uses
+// this class, not RunLogs.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -17,12 +17,12 @@ namespace ada::telemetry {
 // Blocks, WhatIf, Probe, Classes, Confusion, Losses), Evaluation and Timing need Open before.
 class Recorder {
  public:
-  // Before Open steps, tensors, scales and events are summed up and written nowhere.
+  // Before Open, steps, tensors, scales and events are only added to the totals.
   Recorder() = default;
-  // `lengths` and `choice` are those of RunLogs; with lengths the totals go on from the rows that
-  // are kept. `tensorboard` asks for event files in <folder>/tensorboard as well. Without lengths
-  // the event files and the dumped steps of an earlier run in the folder are deleted. Throws
-  // OutputError or DataError.
+  // `lengths` and `choice`: see RunLogs; with lengths the totals continue from the rows that are
+  // kept. `tensorboard` requests event files in <folder>/tensorboard as well. Without lengths the
+  // event files and dumped steps of an earlier run in the folder are deleted. Throws OutputError or
+  // DataError.
   Recorder(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
            const LogChoice& choice = {}, bool tensorboard = false) {
     Open(folder, lengths, choice, tensorboard);
@@ -57,12 +57,12 @@ class Recorder {
 
   // Hands rows to the system; throws OutputError.
   void Flush();
-  // Flush, and to the disk; returns lengths for the checkpoint, as RunLogs::Sync.
+  // Flushes to the disk; returns the lengths for the checkpoint, like RunLogs::Sync.
   std::map<std::string, std::int64_t> Sync();
 
   const RunTotals& run() const { return run_; }
   const LayerTotals& layers() const { return layers_; }
-  // Logged seconds of the processes before this one.
+  // Seconds logged by earlier processes of this run.
   double earlier_seconds() const { return earlier_seconds_; }
 
  private:

@@ -1,6 +1,6 @@
-// The rows of a run's CSV files: what each holds, and under which columns. Writing, reading,
-// `watch`, `what-if` and the other commands all take the columns from here; README.md in this
-// folder says in words what each means. A new column is a member and a line of the table.
+// The rows of a run's CSV files: their content and their columns. Writers, readers, `watch`,
+// `what-if` and the other commands all use the columns defined here; README.md in this folder
+// explains each of them. A new column is a member and a line of the table.
 #pragma once
 #include <array>
 #include <cmath>
@@ -36,13 +36,13 @@ inline constexpr auto kColumns<StepRow> = std::to_array<Column<StepRow>>({
     {"grad_norm", &StepRow::grad_norm},
 });
 
-// How a layer (or the point where gradients of several layers meet) came to its scale.
+// How a layer (or the point where gradients of several layers are summed) got its scale.
 struct ScaleRow {
   static constexpr char kFile[] = "scales.csv";
   std::int64_t step = 0, epoch = 0;
   std::string layer, policy;
-  // scale_in and scale_out are S of dy and of dx; unbound, bound and pow2 the stages between
-  // (ScaleDecision).
+  // scale_in and scale_out are S of dy and of dx; unbound, bound and pow2 are the stages between
+  // them (ScaleDecision).
   double scale_in = 1, unbound = NAN, bound = NAN, pow2 = NAN, alpha = NAN;  // NaN: not taken
   double scale_out = 1;
   std::string limit;
@@ -63,9 +63,9 @@ inline constexpr auto kColumns<ScaleRow> = std::to_array<Column<ScaleRow>>({
     {"limit", &ScaleRow::limit},
 });
 
-// What rounding one tensor did in one step.
-// Counts are of values, percentages of 0 to 100. min_abs to l2 are of the values without their
-// scale; mse and sqnr_db compare with fp32 in probe steps.
+// The effects of rounding one tensor in one step. Counts are numbers of values, percentages go from
+// 0 to 100. min_abs to l2 are computed from the values without their scale; mse and sqnr_db compare
+// with fp32 in probe steps.
 struct TensorRow {
   static constexpr char kFile[] = "underflow.csv";
   std::int64_t step = 0, epoch = 0;
@@ -74,7 +74,7 @@ struct TensorRow {
   std::int64_t numel = 0, zeros_before = 0, zeros_after = 0, underflow = 0;
   double underflow_pct_nonzero = NAN, underflow_pct_numel = NAN, below_min_pct = NAN;
   std::int64_t subnormal = 0, overflow = 0, inf = 0, nan = 0;
-  std::optional<double> min_abs = std::nullopt;  // none where no value is finite and not zero
+  std::optional<double> min_abs = std::nullopt;  // none if no value is finite and not zero
   double max_abs = NAN, mean = NAN, std = NAN, l1 = NAN, l2 = NAN;
   std::optional<double> range_log2 = std::nullopt;  // none where min_abs is none
   double mse = NAN, sqnr_db = NAN;
@@ -109,12 +109,12 @@ inline constexpr auto kColumns<TensorRow> = std::to_array<Column<TensorRow>>({
     {"sqnr_db", &TensorRow::sqnr_db, kEmptyNan},
 });
 
-// What a block-scaled format did to one operand of one layer's products in one step.
+// What a block-scaled format did to one operand of one layer's matmuls in one step.
 struct BlockRow : BlockFigures {
   static constexpr char kFile[] = "blocks.csv";
   std::int64_t step = 0, epoch = 0;
   std::string layer, tensor, format;
-  double norm_over_noise = NAN;  // of a gradient: its norm over that of the rounding's errors
+  double norm_over_noise = NAN;  // for a gradient: its norm divided by that of its rounding errors
 };
 template <>
 inline constexpr auto kColumns<BlockRow> = Joined(Joined(std::to_array<Column<BlockRow>>({
@@ -158,7 +158,7 @@ struct WhatIfRow {
   std::string layer, tensor, scenario, format;
   double scale = 1;
   double underflow_pct_nonzero = NAN, overflow = 0;  // the percentage: NaN where all are zero
-  // What the bins in which the thresholds lie hold: how far off the two may be.
+  // The content of the bins that contain the thresholds: how far off the two may be.
   double underflow_unsure_pct = NAN;
   std::int64_t overflow_unsure = 0;
 };
@@ -206,12 +206,12 @@ struct ProbeRow {
   double scale = 1;
   std::int64_t numel = 0;
   std::int64_t nonzero = 0;  // of the fp32 values
-  std::int64_t lost = 0;     // of those: zero in the run, here or because of what came before
+  std::int64_t lost = 0;     // of those: zero in the run, through this rounding or earlier ones
   double mse = NAN;          // mean of (run - fp32)^2
   double sqnr_db = NAN;      // 10 log10(mean of fp32^2 / mse); inf where they are equal
   double cosine = NAN;       // of the angle between the two; NaN where one is zero
   double lost_pct = NAN;     // of `nonzero`; RunLogs fills it in
-  // For a gradient: its norm in fp32 beside that of the run's errors; inf where the two are equal.
+  // For a gradient: its fp32 norm divided by that of the run's errors; inf if both are equal.
   double norm_over_noise = NAN;
 };
 template <>
@@ -232,9 +232,9 @@ inline constexpr auto kColumns<ProbeRow> = std::to_array<Column<ProbeRow>>({
     {"norm_over_noise", &ProbeRow::norm_over_noise, kEmptyNan},
 });
 
-// Something that a reader of the run should know of.
-// `value` is a number or a word of the event, as README.md lists them; layer and tensor are empty
-// where it concerns neither.
+// An event that a reader of the run should know about. `value` is a number or a word,
+// depending on the event (listed in README.md); layer and tensor are empty if it concerns
+// neither.
 struct EventRow {
   static constexpr char kFile[] = "events.csv";
   std::int64_t step = 0, epoch = 0;
@@ -274,10 +274,10 @@ inline constexpr auto kColumns<EvaluationRow> = std::to_array<Column<EvaluationR
     {"top5", &EvaluationRow::top5, kEmptyNan},
 });
 
-// What an evaluation says of one class, or (kAllClasses) of all of them together: segmentation and
-// detection. What is not of the task is unset; NaN: nothing to measure.
-// iou, accuracy and pixel_accuracy are shares, 0 to 1, of segmentation; ap_07 and ap average
-// precisions, as in 2007 and by area, of detection.
+// An evaluation's results for one class, or (kAllClasses) for all classes together: segmentation
+// and detection. Members of the other task are unset; NaN: nothing to measure. iou, accuracy and
+// pixel_accuracy are shares, 0 to 1, for segmentation; ap_07 and ap are average precisions, by the
+// rules of VOC2007 and by area, for detection.
 struct ClassRow {
   static constexpr char kFile[] = "classes.csv";
   std::int64_t step = 0, epoch = 0;
@@ -303,7 +303,7 @@ inline constexpr auto kColumns<ClassRow> = std::to_array<Column<ClassRow>>({
     {"ap", &ClassRow::ap, kEmptyNan},
 });
 
-// How many pixels of one class an evaluation took for another, or for itself.
+// How many pixels of one class were predicted as another class, or as itself.
 struct ConfusionRow {
   static constexpr char kFile[] = "confusion.csv";
   std::int64_t step = 0, epoch = 0;
@@ -337,13 +337,13 @@ inline constexpr auto kColumns<LossRow> = std::to_array<Column<LossRow>>({
 });
 
 // Seconds of one logged interval, and of its parts: waiting for data, the passes, the weight update
-// and writing logs. What is missing to `seconds` is evaluation, checkpoints and the like.
+// and writing logs. The remainder of `seconds` is evaluation, checkpoints and the like.
 struct TimingRow {
   static constexpr char kFile[] = "timing.csv";
   std::int64_t step = 0;
   double seconds = 0, images_per_second = 0;
   double data = 0, forward = 0, backward = 0, update = 0, log = 0;
-  double tokens = NAN;  // a second; NaN: images have none
+  double tokens = NAN;  // per second; NaN: samples are images
 };
 template <>
 inline constexpr auto kColumns<TimingRow> = std::to_array<Column<TimingRow>>({

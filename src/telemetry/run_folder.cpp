@@ -105,7 +105,7 @@ void RemoveFolder(const std::string& folder,
 
 // The lock stays: it is ours already.
 void RemoveRun(const std::string& folder) {
-  // The marks of a run last, so that what an interruption leaves is still known as one.
+  // The files that mark a run go last, so that an interrupted deletion is still known as a run.
   for (const OwnFolder& own : kFolders) {
     if (IsFolder(folder + "/" + own.name)) RemoveFolder(folder + "/" + own.name, own.ours);
   }
@@ -158,7 +158,7 @@ void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExistin
   }
 }
 
-// The lock is the system's on a file: it ends with the process, however that ends.
+// A file lock of the system: it ends with the process, for whatever reason.
 FileLock Lock(const std::string& folder) {
   std::optional<FileLock> lock = FileLock::TryLock(folder);
   if (!lock) {
@@ -179,8 +179,8 @@ bool HasCheckpoints(const std::string& folder) {
                      [](const std::string& name) { return IsCheckpoint(name); });
 }
 
-// Looks upward from the path through the folders that a run has, and asks of each whether the one
-// above it is a run's.
+// Goes upward from the path; at each folder with a name that runs use, checks whether its parent is
+// a run's folder.
 std::string RunThatKeeps(const std::string& path) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path, error).parent_path(), error) /
@@ -225,8 +225,8 @@ FolderState InspectRunFolder(const std::string& folder) {
   return IsFinished(folder) ? FolderState::kFinished : FolderState::kUnfinished;
 }
 
-// An existing lock is taken before the folder is looked at; in a folder without one nothing is
-// created until it is known to be allowed, and then it is looked at again under the lock.
+// An existing lock is taken before the folder is inspected; in a folder without one nothing is
+// created until it is known to be allowed, and then it is inspected again under the lock.
 RunFolder::RunFolder(const std::string& path, OnExisting on_existing) : path_(path) {
   std::error_code ignored;
   if (fs::exists(path + "/" + kLock, ignored)) lock_ = Lock(path);

@@ -14,37 +14,37 @@
 
 namespace ada::telemetry {
 
-// Files that exist only where they are asked for, or where the checkpoint knows them. One that a
-// resumed run asks for and its checkpoint does not know starts afresh; one that is neither asked
-// for nor known is deleted where it lies in the folder.
+// Files that exist only if they are requested, or if the checkpoint has them. A file that a resumed
+// run requests but its checkpoint does not have starts anew; one that is neither requested nor in
+// the checkpoint is deleted from the folder.
 struct LogChoice {
   bool histograms = false, what_if = false, what_if_blocks = false, probes = false, blocks = false;
   bool classes = false, confusion = false, losses = false;
   bool best_by_loss = false;  // of the totals: the evaluation with the smallest loss is the best
 };
-// mse and sqnr_db of a row of underflow.csv; NaN: empty (not a probe step).
+// mse and sqnr_db in a row of underflow.csv; NaN: empty (the step is not a probe step).
 struct ProbeError {
   double mse = NAN, sqnr_db = NAN;
 };
 
-// Returns underflow in percent of the values that are not zero; NaN where all are.
+// Returns underflow as a percentage of the values that are not zero; NaN if all are zero.
 double UnderflowPct(const TensorStats& stats);
 // Returns a decision as a row of scales.csv.
 ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& layer,
                     const std::string& policy, const scaling::ScaleDecision& decision);
 
-// Throws DataError or OutputError where a file that every run has is not among `lengths`, or one
-// that is among them cannot be cut to its length there (csv.h); changes nothing.
+// Throws DataError or OutputError if a file that every run has is not in `lengths`, or if one in
+// `lengths` cannot be truncated to its length there (csv.h); changes nothing.
 void CheckLogs(const std::string& folder, const std::map<std::string, std::int64_t>& lengths);
 
-// Owns the files of one run; Recorder is its only user. Numbers
-// are logged as they come, apart from what a comment says.
+// Owns the files of one run; only Recorder uses it. Numbers are logged as they are given, unless a
+// comment says otherwise.
 class RunLogs {
  public:
-  // `lengths` maps file names to bytes to keep, from a checkpoint; where it is empty the files
-  // start afresh. timing.csv, which no checkpoint records, is cut after the last step that
-  // steps.csv keeps. Throws OutputError with the system's reason; DataError where the files are not
-  // those of the checkpoint: none of them has been cut then.
+  // `lengths`, from a checkpoint, maps file names to the bytes to keep; if it is empty the files
+  // start anew. timing.csv, which no checkpoint records, is truncated after the last step that
+  // steps.csv keeps. Throws OutputError with the system's reason, or DataError if the files are not
+  // those of the checkpoint: in that case none of them has been truncated.
   RunLogs(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
           const LogChoice& choice = {});
   ~RunLogs();

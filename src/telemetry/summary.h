@@ -14,7 +14,7 @@ enum class RunStatus { kFinished, kStopped, kInterrupted };
 // error; interrupted: by a signal.
 const char* RunStatusName(RunStatus status);
 
-// What the recorder cannot know.
+// Facts that the recorder does not have.
 struct SummaryFacts {
   std::string name, folder;  // of the configuration; of the run
   RunStatus status = RunStatus::kFinished;
@@ -41,14 +41,14 @@ std::string SummaryJson(const SummaryFacts& facts, const RunTotals& run, const L
 void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
 
 // Returns the text printed at the end: results, the layers that underflow most with the scale each
-// got and why, skipped steps, where the files lie (those that only some runs have: where they
-// exist). It has several lines, all visible (core/shown_text.h), and no line end at its end;
-// `color`: for a terminal that has colors.
+// one got and why, skipped steps, and the files (optional ones only if they exist). It has several
+// lines, all visible (core/shown_text.h), without a line end at the end; `color`: for a terminal
+// that has colors.
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
                         bool color = false);
 
-// Says why a tensor carries its scale: the layer's last decision in words (empty limit: none was
-// logged).
+// Explains why a tensor has its scale: the layer's last decision in words (empty limit: no decision
+// was logged).
 std::string ExplainLimit(const ScaleTotals& scale);
 
 }  // namespace ada::telemetry

@@ -115,9 +115,9 @@ std::string Results(const SummaryFacts& facts, const RunTotals& run, bool color)
 // of their own.
 bool IsUpdate(const TensorTotals& tensor) { return IsOfUpdate(tensor.tensor); }
 
-// The tensor of each layer that loses most, the worst layers first; those that lose nothing are not
-// among them. updates: of the changes of weights, else of all other tensors.
-// Sorted by the mean of the logged steps; at most kTopLayers.
+// For each layer the tensor that loses most, worst layers first; layers without loss are left out.
+// updates: only changes of weights, otherwise all other tensors. Sorted by the mean over the logged
+// steps; at most kTopLayers.
 std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool updates) {
   std::vector<const TensorTotals*> worst;
   for (const TensorTotals& tensor : layers.tensors())
@@ -135,8 +135,8 @@ std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool up
   return result;
 }
 
-// The decision about a tensor's scale; a gradient within attention has one of its own. What comes
-// from after the layer, dy and the operands made of it, has that of the branches that meet there.
+// The decision about a tensor's scale; a gradient within attention has its own. Gradients from
+// after the layer (dy, and operands made from it) have that of the branches that are summed there.
 const ScaleTotals* DecisionOf(const TensorTotals& tensor, const LayerTotals& layers) {
   if (IsOfAttention(tensor.tensor))
     return layers.FindScale(tensor.layer + "." + tensor.tensor, false);
@@ -171,9 +171,9 @@ std::string Heading(const std::string& text) {
   return "\n" + Wrapped(text, kIndent, kTerminalWidth, kIndent);
 }
 
-// Rows as columns, two blanks between, the last one in as many lines as it takes. Where names are
-// so long that it would have too little room, each stands on a line of its own, above its row.
-// The first row is the head; each has as many cells.
+// Rows in columns, two blanks apart, the last column wrapped over as many lines as it needs. If
+// names are so long that it would be too narrow, each is put on a line of its own above its row.
+// The first row is the head; all have the same number of cells.
 std::string Table(const std::vector<Row>& rows, bool color) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -246,8 +246,8 @@ std::string Losses(const LayerTotals& layers, bool color) {
          Table(rows, color);
 }
 
-// Weights that stay where they are since their change is less than half their spacing, and what is
-// zero where masters and the optimizer's state are kept.
+// Weights that do not change because each change is less than half their spacing, and values that
+// became zero where masters and the optimizer's state are stored.
 std::string StillWeights(const LayerTotals& layers, bool color) {
   const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/true);
   if (worst.empty()) return "";
@@ -264,7 +264,7 @@ std::string StillWeights(const LayerTotals& layers, bool color) {
          Table(rows, color);
 }
 
-// What no gradient reaches comes first: shares of lost values say nothing of it.
+// Layers without any gradient come first: shares of lost values do not show them.
 std::string Layers(const LayerTotals& layers, bool color) {
   if (layers.tensors().empty()) return "\nno tensor was counted (log.statistics)";
   const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);

@@ -1,6 +1,6 @@
-// Sums up the rows of a run's files for the summary: of the run as a whole, and tensor by tensor
-// and layer by layer. Rows as they are made and rows that are read back give the same: a resumed
-// run's totals equal those of an uninterrupted one.
+// Sums up the rows of a run's files for the summary: for the whole run, and by tensor and layer.
+// Rows being written and rows read back give the same totals, so that those of a resumed run equal
+// those of an uninterrupted one.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Metric {
 };
 std::vector<Metric> MetricsOf(const ClassRow& all);
 
-// The evaluations of one split: the last, and the best (largest top1, or first metric of all
-// classes; or smallest loss; the first of equals).
+// The evaluations of one split: the last one, and the best one (by largest top1 or first metric of
+// all classes, or by smallest loss; the first of equal ones).
 struct SplitTotals {
   EvaluationRow last, best;
   std::optional<ClassRow> last_all = {}, best_all = {};  // unset: classification
@@ -37,7 +37,7 @@ struct SplitTotals {
 // the order of the files.
 class RunTotals {
  public:
-  // Before rows are added: the smallest loss decides which evaluation is the best.
+  // To be called before rows are added: makes the smallest loss decide which evaluation is best.
   void DecideByLoss(bool by_loss) { by_loss_ = by_loss; }
   void Add(const StepRow& row);
   void Add(const EvaluationRow& row);
@@ -52,7 +52,7 @@ class RunTotals {
   std::int64_t skipped() const { return skipped_; }
   const Finiteness& finiteness() const { return finiteness_; }
   const StepRow& last() const { return last_; }
-  // Means over the steps of the last epoch so far whose loss is finite; NaN where there is none.
+  // Means over the steps of the current or last epoch whose loss is finite; NaN if there is none.
   double epoch_loss() const;
   double epoch_accuracy() const;
   const std::vector<SplitTotals>& evaluations() const { return evaluations_; }
@@ -78,16 +78,16 @@ struct TensorTotals {
   std::int64_t pct_rows = 0;  // rows with a value that is not zero
   double pct_sum = 0;         // of underflow_pct_nonzero
   double pct_max = 0;
-  std::int64_t broken_rows = 0;  // with values that were not finite, or are not any more
+  std::int64_t broken_rows = 0;  // with values that were not finite, or became so
   double last_scale = 1;
   double last_pct = 0;  // underflow_pct_nonzero of the last row; 0 where it is empty
-  // Whether all values of the last row were zero as they came, and as they were rounded.
+  // Whether all values of the last row were zero before rounding, and after it.
   bool came_empty = false, left_empty = false;
   std::string last_format;
   double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
 };
 
-// The decisions of one layer, or (branch) of the point where gradients of its consumers meet.
+// The decisions of one layer, or (branch) of the point where its consumers' gradients are summed.
 struct ScaleTotals {
   std::string layer;
   bool branch = false;
@@ -101,7 +101,7 @@ struct ScaleTotals {
 // The same of tensors and decisions of the logged steps.
 class LayerTotals {
  public:
-  // The same sums from counts as from the row that they are logged as.
+  // Adds counts directly, with the same sums as from the row in which they are logged.
   void AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
                     const TensorStats& stats, const std::string& format = "");
   void AddScale(const std::string& layer, const scaling::ScaleDecision& decision);
@@ -109,7 +109,7 @@ class LayerTotals {
   void Add(const ScaleRow& row);
   void Add(const BlockRow& row);
   void Add(const ProbeRow& row);
-  // norm_over_noise of the last row of blocks.csv, or of a tensor of probes.csv; inf where there is
+  // norm_over_noise in the last row of blocks.csv, or for a tensor of probes.csv; inf if there is
   // none.
   double NoiseBefore(const std::string& layer, const std::string& tensor) const;
   // Starts from the rows of scales.csv, underflow.csv and, where they are there, blocks.csv and
@@ -132,17 +132,17 @@ class LayerTotals {
   std::map<std::pair<std::string, std::string>, double> noise_;  // norm_over_noise of the last rows
 };
 
-// Layers that no gradient reaches, or whose weights get none: all values of their dx or dw are
-// zero. Such a layer does not learn, and shares of what underflowed say nothing of it: nothing
-// arrives that could be lost.
+// Layers that receive no gradient, or whose weights get none: all values of their dx or dw are
+// zero. Such a layer does not learn, and underflow shares do not show it, because no value arrives
+// that could be lost.
 
 struct LayerWithoutGradient {
   std::string layer,
-      tensor;  // of which all values are zero: dx, or dw where dx has some or is none
-  // The last tensor before it that still had values; else "loss". "branch": tensors after it have
-  // values: the gradient goes on past it.
+      tensor;  // whose values are all zero: dx, or dw if dx has values or does not exist
+  // The last tensor before it that still had values; otherwise "loss". "branch": later tensors have
+  // values, so the gradient continues on another path.
   std::string died_at;
-  // Whether those values were lost there by rounding; else the network itself made zeros of them.
+  // Whether rounding lost those values; otherwise the network itself made them zero.
   bool by_rounding = false;
   std::string why;  // in words: what died_at lost, or what may leave a branch without
 };

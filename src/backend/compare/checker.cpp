@@ -96,7 +96,7 @@ struct Checker::Seen {
     const double rounded = own == 1 ? 0 : SpacingAt(kFp32, std::fabs(x));  // divided by own
     return sums.exact() ? 0 : SpacingAt(out.format, std::fabs(x) * own) / own + rounded;
   }
-  // What overflows lies one spacing beyond the largest value.
+  // A value that overflows counts as one spacing above the largest value.
   double Finite(double x, double other) const {
     if (sums.exact() || std::isfinite(x) || (std::isnan(x) && out.format.has_inf)) return x;
     const double end = out.format.largest() / own;
@@ -123,7 +123,7 @@ void Checker::CheckValues(const Seen& seen) {
 }
 
 void Checker::CheckStats(const Seen& seen, const TensorStats& a, const TensorStats& b) {
-  // Where no more is measured, a side may take the largest magnitude before rounding or after.
+  // If nothing else is measured, a side may record the largest magnitude before or after rounding.
   const auto largest = [&](const TensorStats& s) {
     return seen.Finite(Wide(a.full ? s.max_abs : RoundTo(seen.out.format, s.max_abs)), 1);
   };
@@ -155,7 +155,7 @@ void Checker::CheckDecision(const Output& out, double bound) {
   double after = bound;  // of what follows from a power of two
   const auto check = [&](const scaling::ScaleDecision& a, const scaling::ScaleDecision& b) {
     Compare(kStages, StagesOf(a), StagesOf(b), {0}, bound);
-    // Beside a power of two the other side may take the next smaller one.
+    // Next to a power of two the other side may get the next smaller one.
     if (a.pow2 != b.pow2 && Near(std::max(a.pow2, b.pow2), a.bound, bound * a.bound)) after = 1;
     Compare(kScales, ScalesOf(a), ScalesOf(b), {0}, after);
   };

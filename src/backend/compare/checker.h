@@ -1,5 +1,5 @@
-// Compares what two backends wrote in one call of an op, then makes the second's memory the
-// first's, so that the next op of both reads the same.
+// Compares what two backends wrote in one call of an op, then overwrites the second's memory with
+// the first's, so that the next op reads the same on both.
 #pragma once
 #include <map>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace ada::backend::compare {
 
-// What all ops of one compare backend share.
+// State shared by all ops of one compare backend.
 struct Comparison {
   const CompareOptions options;
   const std::unique_ptr<Backend> first, second;
@@ -22,7 +22,7 @@ struct Comparison {
   std::uint64_t variants = 0;
 };
 
-// How far outputs may lie apart, by name (others: not at all), before the op writes over operands.
+// Tolerances of outputs by name (others must be equal), taken before the op overwrites operands.
 using SumsByName = std::map<std::string, Sums>;
 inline SumsByName SumsOf(const Comparison&, const auto& /*spec*/, const Pass&) { return {}; }
 SumsByName SumsOf(const Comparison&, const Conv2dSpec&, const Pass&);
@@ -37,9 +37,9 @@ class Checker {
   Checker(Comparison& all, const std::string& layer, const char* op, const char* phase)
       : all_(all), about_{++all.calls, layer, op, phase, {}, {}, 0, 0, {}} {}
 
-  // Decisions and scales, which values rest on, then all else.
+  // Checks decisions and scales first, because values depend on them, then all else.
   void Check(const Outputs& outputs, const Pass& pass, SumsByName sums = {});
-  // `names`: "x,y,z". Number i may lie allowed[i % size] + relative * |a[i]| apart.
+  // `names`: "x,y,z". Number i may differ by allowed[i % size] + relative * |a[i]|.
   void Compare(const char* names, const Numbers& a, const Numbers& b, const Numbers& allowed = {0},
                double relative = 0);
 
@@ -51,7 +51,7 @@ class Checker {
   void CheckMoments(const Seen& seen, const TensorMoments& a, const TensorMoments& b);
   void CheckNotes(const Seen& seen, const Pass& pass);
   void CompareBins(const char* name, const Numbers& a, const Numbers& b, double allowed);
-  // check(a, b) of what lies at a place, which becomes the first's.
+  // Calls check(a, b) with the values at a place, then overwrites the second with the first.
   template <class T, class F>
   void Both(T* place, const F& check) {
     if (place == nullptr) return;

@@ -19,8 +19,8 @@ struct KeptSpec {
   std::string layer = {};
 };
 
-// An op on both backends, whose second goes on with what the first wrote. Those functions are
-// virtual that OpType has. Messages call it spec.layer and spec.kKind.
+// An op on both backends; after each call the second continues with what the first wrote. It has
+// the virtual functions that OpType has. Messages name it by spec.layer and spec.kKind.
 template <class OpType, class Spec>
 class ComparedOp final : public OpType {
  public:
@@ -70,7 +70,7 @@ class ComparedOp final : public OpType {
   Checker Check(const char* phase) { return Checker(all_, spec_.layer, spec_.kKind, phase); }
   void Call(const char* name, Phase phase, const Pass& pass, const auto& body) {
     const SumsByName sums = SumsOf(all_, spec_, pass);
-    // One for all passes that differ in values alone (Backend::Run).
+    // A separate variant for each pass that would call other work, as Backend::Run requires.
     std::uint64_t& variant =
         variants_[{phase, pass.rows, pass.training, pass.count, pass.accumulate, pass.bins}];
     if (variant == 0) variant = ++all_.variants;
@@ -89,7 +89,7 @@ class CompareBackend final : public Backend {
   using Lines = std::vector<std::string>;
 
  private:
-  // Stands before those that call it: clang 14 else makes none of it.
+  // Must be defined before its callers: clang 14 otherwise does not instantiate it.
   template <class Spec, class OpType>
   std::unique_ptr<OpType> Pair(const Spec& spec, std::unique_ptr<OpType> first,
                                std::unique_ptr<OpType> second) {
@@ -135,8 +135,8 @@ class CompareBackend final : public Backend {
     throw DeviceError("compare: the backends cut a tensor of " + ToString(shape) + " otherwise");
   }
 
-  // Channel moments are what batch norms take themselves to the same bits: they are left to them.
-  // Largest magnitudes are compared after the op that rounds, which is to note them itself.
+  // Batch norms can compute channel moments to the same bits themselves, so they are left to them.
+  // Largest magnitudes are compared after the op that rounds, which must record them itself.
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
     return std::visit(
         [this](auto s) -> std::unique_ptr<Op> {

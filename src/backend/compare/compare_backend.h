@@ -1,6 +1,6 @@
-// A backend that is two: every op runs on both, on the same inputs, and the first one whose results
-// lie further apart than tolerances.h says is named. The run goes on with the first's results. It
-// is slow, and nothing is fused over two layers (recomputed batch norms are declined).
+// A backend that wraps two: every op runs on both, on the same inputs, and the first op whose
+// results differ by more than tolerances.h allows is reported. The run continues with the first's
+// results. It is slow, and layers are not fused across (recomputed batch norms are declined).
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,7 +11,7 @@
 namespace ada::backend {
 namespace compare {
 
-// What two backends disagree about: the first thing of an op's call that lies too far apart.
+// The first difference in an op's call that exceeds the tolerance.
 struct Difference {
   std::int64_t call = 0;  // number of the op's call since the backend was made, from 1
   std::string layer, op;  // "stage1.conv1", "conv2d"
@@ -29,14 +29,14 @@ std::string ToString(const Difference& difference, const std::string& first_name
 
 struct CompareOptions {
   std::string first_name = "first", second_name = "second";  // "cpu", "cuda"
-  // How much more than sums that round to nearest a side's may be off: for units that truncate.
+  // Factor for the error of one side's sums, for hardware that truncates instead of rounding.
   double slack = 1;
-  // Told of the first difference of each call of an op; empty: a DeviceError says it.
+  // Called with the first difference of each call of an op; empty: a DeviceError is thrown.
   std::function<void(const compare::Difference&)> report;
-  bool fp8_sums = false;  // a side adds up products of fp8_e4m3 and fp8_e5m2 in units for 8 bits
+  bool fp8_sums = false;  // one side multiplies fp8_e4m3 and fp8_e5m2 with tensor cores for 8 bits
 };
 
-// Throws DeviceError where the two cut tensors into different reduction blocks.
+// Throws DeviceError if the two divide tensors into different reduction blocks.
 std::unique_ptr<Backend> MakeCompareBackend(std::unique_ptr<Backend> first,
                                             std::unique_ptr<Backend> second,
                                             const CompareOptions& options = {});

@@ -11,7 +11,7 @@ bool IsFp8(NumberFormat format) {
   format.saturate = false;
   return format == kFp8E4M3 || format == kFp8E5M2;
 }
-// What terms that are rounded to the other neighbor add to a sum's error.
+// The error that terms rounded to the other neighbor add to a sum.
 double OfTerms(bool rounds, const NumberFormat& format) {
   return rounds ? std::ldexp(1.0, -format.mantissa_bits) : 0;
 }
@@ -26,8 +26,8 @@ double Unscaled(const Comparison& all, const Gradient& dy, std::int64_t images) 
   return dy ? Rms(all, dy.tensor, images) / Wide(all.memory.Read(0, dy.scale)) : 0;
 }
 
-// y sums over a row of the weights [out, kh, kw, in / groups], dx over a column; transposed: the
-// other way round. dw sums over places.
+// y sums over a row of the weights [out, kh, kw, in / groups], dx over a column; transposed: vice
+// versa. dw sums over positions.
 SumsByName OfProducts(const Comparison& all, const MatmulSpec& s, const Pass& pass, int groups,
                       bool transposed = false) {
   const double x = Rms(all, s.x, pass.rows), w = Rms(all, s.w, s.w.shape.n),

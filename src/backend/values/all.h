@@ -1,4 +1,4 @@
-// All layers that are defined once: who asks which layers there are includes this.
+// Includes all layers that are defined once for all backends.
 #pragma once
 #include <memory>
 #include <tuple>
@@ -14,9 +14,9 @@
 
 namespace ada::backend {
 
-// A tuple of Each<Spec> for those specs of a variant that have LayerValues. The CPU backend makes
-// its table of kernels from it, so that a layer that is added to values/ is in it without a list
-// that could miss it.
+// A tuple of Each<Spec> for those specs of a variant that have LayerValues. The CPU backend
+// makes its table of kernels from it, so that a layer added to values/ is in it
+// automatically.
 template <template <class> class Each, class Variant>
 struct ValueLayersOf;
 template <template <class> class Each, class... Specs>
@@ -60,8 +60,8 @@ bool SumsByChannel(const Spec& spec) {
   return spec.w.shape.c == spec.x.shape.c;
 }
 
-// The makers, with the table that lies in a backend's memory.
-// `table` points to what LayerValues<Spec>::Table made; it is not read where a layer has none.
+// Make the makers, with the table in a backend's memory. `table` points to what
+// LayerValues<Spec>::Table returned; it is not read if a layer has none.
 template <class Spec>
 auto YOf(const Spec& spec, const Pass& pass, [[maybe_unused]] const float* table) {
   auto maker = LayerValues<Spec>::Y(spec, pass);
@@ -79,7 +79,7 @@ using MakerOfY =
     decltype(LayerValues<Spec>::Y(std::declval<const Spec&>(), std::declval<const Pass&>()));
 template <class Spec>
 using MakerOfDx = decltype(LayerValues<Spec>::Dx(std::declval<const Spec&>()));
-// Whether what is only moved has the same format on both sides.
+// Whether input and output of a layer that only moves values have the same format.
 template <class Spec>
 bool MovesWithinFormats(const Spec& spec) {
   const Tensor &dx = spec.dx.tensor, &dy = spec.dy.tensor;

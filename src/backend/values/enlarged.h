@@ -41,7 +41,7 @@ struct LayerValues<UpsampleSpec> {
   }
 };
 
-// What both ways of a bilinear upsampling know.
+// What forward and backward of a bilinear upsampling have in common.
 struct BilinearGrid {
   ImageShape x, y;
   InterpolatedAxis rows, columns;
@@ -50,9 +50,9 @@ inline BilinearGrid GridOf(const BilinearSpec& spec) {
   const Shape &x = spec.x.shape, &y = spec.y.shape;
   return {ImageOf(x), ImageOf(y), {x.h, y.h, spec.align_corners}, {x.w, y.w, spec.align_corners}};
 }
-// The mean of the four pixels around a place.
-// At the last row or column there is no pixel beyond, and its share is 0: the offset to it is 0 as
-// well, so that nothing outside of the image is read.
+// The mean of the four pixels around a position. At the last row or column there is no pixel
+// beyond, and its weight is 0: the offset to it is 0 as well, so that nothing outside of the image
+// is read.
 struct BilinearValue : BilinearGrid {
   static constexpr Makes kMakes = Makes::kGathers;
   ADA_VALUE ImageShape runs() const { return y; }
@@ -74,7 +74,7 @@ struct BilinearGradient : BilinearGrid {
   ADA_VALUE ImageShape runs() const { return x; }
   template <class Visit>
   ADA_VALUE void ForTerms(const RunIndex& at, Visit&& visit) const {
-    // Places are searched generously, and those in which the pixel has no part are left out.
+    // The range of positions is generous; those to which the pixel does not contribute are skipped.
     const auto bottom = static_cast<int>(rows.FirstFrom(at.h + 2));
     const auto left = static_cast<int>(columns.FirstFrom(at.w)),
                right = static_cast<int>(columns.FirstFrom(at.w + 2));
@@ -105,7 +105,7 @@ struct Shuffled {
   ImageShape x, y;
   int scale = 1;
 };
-// The other way; a run is what lies side by side in y's row, `scale` values of a channel of y.
+// The inverse; a run is what is adjacent in a row of y, `scale` values of a channel of y.
 struct Gathered : Shuffled {
   ADA_VALUE ImageShape runs() const { return {x.h, x.w * y.c * scale, scale}; }
   ADA_VALUE MovedRun From(const RunIndex& at) const {

@@ -1,5 +1,5 @@
-// Layers whose values can be made one by one, each defined once for every backend: LayerValues of a
-// spec says what makes the values of y and of dx. A backend has one op for all of them.
+// Layers whose values can be computed one by one, each defined once for every backend: LayerValues
+// of a spec defines how the values of y and dx are made. A backend has one op for all of them.
 //
 //   template <>
 //   struct LayerValues<SomeSpec> {
@@ -14,7 +14,7 @@
 //     static std::vector<float> Table(const SomeSpec&);
 //   };
 //
-// A maker is a struct of plain data, a functor that the host and a device run. kMakes says how:
+// A maker is a struct of plain data, a functor for the host and a device. kMakes is its kind:
 //
 //   kEach     value = maker(a), or maker(a, b) with kInputs = 2: of the values at the same place.
 //             With kRandom maker(a, number), the place's random number in [0, 1), of `stream`.
@@ -24,10 +24,10 @@
 //             in that order, of x[i + c] * share
 //   kMoves    maker.From(at) says where a run comes from; nothing is rounded
 //
-// All but the first kind see the output as runs: maker.runs() is how an image's runs lie, of c
-// values each, and `at` says which run it is; what its values share is computed once.
+// All kinds but the first see the output as runs: maker.runs() describes the runs of an image, each
+// of c values, and `at` is the index of a run; what its values share is computed once.
 //
-// Functions are inlined: kernels for one instruction set must not leave a copy that others call.
+// Functions are inlined, because kernels for one instruction set must not leave a shared copy.
 #pragma once
 #include <cstdint>
 
@@ -90,11 +90,11 @@ struct ImageShape {
 inline ImageShape ImageOf(const Shape& shape) {
   return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
 }
-// Runs of which each is an image.
+// Runs, each of which is a whole image.
 inline ImageShape WholeImage(const Shape& shape) {
   return {1, 1, static_cast<int>(shape.per_image())};
 }
-// Runs of which each is so long, in the order of memory.
+// Runs of this length, in the order of memory.
 inline ImageShape RunsOf(const Shape& shape, std::int64_t run) {
   return {1, static_cast<int>(shape.per_image() / run), static_cast<int>(run)};
 }

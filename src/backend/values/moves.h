@@ -19,7 +19,7 @@ struct Subsampled {
   ImageShape x, y;
   int stride_h = 1, stride_w = 1, pad = 0;
 };
-// The other way: what becomes of dy.
+// The inverse, for dy.
 struct Spread : Subsampled {
   ADA_VALUE ImageShape runs() const { return x; }
   ADA_VALUE MovedRun From(const RunIndex& at) const {
@@ -48,14 +48,14 @@ struct PartOfRuns {
   }
   int parts = 1, whole = 0, first = 0, part = 0;  // parts: of an image
 };
-// The other way: such a part between zeros.
+// The inverse: such a part between zeros.
 struct RunsOfPart : PartOfRuns {
   ADA_VALUE ImageShape runs() const { return {1, parts, whole}; }
   ADA_VALUE MovedRun From(const RunIndex& at) const {
     return {(at.image * parts + at.w) * part, first, first + part};
   }
 };
-// From images of shape x to those of shape y, both of `parts` runs.
+// For images of shape x and outputs of shape y, both made of `parts` runs.
 inline PartOfRuns PartOf(const Shape& x, const Shape& y, std::int64_t parts, std::int64_t first) {
   ADA_CHECK(x.per_image() <= std::numeric_limits<std::int32_t>::max());
   return {static_cast<int>(parts), static_cast<int>(x.per_image() / parts), static_cast<int>(first),

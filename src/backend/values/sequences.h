@@ -26,7 +26,7 @@ struct LayerValues<PositionEmbeddingSpec> {
     return {WholeImage(spec.x.shape), spec.w.f32()};
   }
   static PartOfRuns Dx(const Spec& spec) { return PartOf(spec.y.shape, spec.x.shape, 1, 0); }
-  // w may have more positions than y: dw is 0 beyond these.
+  // w may have more positions than y: beyond those of y, dw is 0.
   static std::int64_t ImageSums(const Spec& spec) { return spec.y.shape.per_image(); }
 };
 
@@ -56,9 +56,9 @@ struct LayerValues<ClassTokenSpec> {
   static std::int64_t ImageSums(const Spec& spec) { return spec.y.shape.c; }
 };
 
-// Pairs of a head's values turned by the angles of their position, or with sign -1 by these
-// negated. A run is a whole head of a position where pairs lie side by side (`beside`), else a part
-// of one: of the first values of pairs, of the second ones, or of what is not turned.
+// Pairs of a head's values rotated by the angles of their position, or with sign -1 by the negated
+// angles. A run is a whole head of a position if the values of a pair are adjacent (`beside`);
+// otherwise a part of one: first values of pairs, second values, or values not rotated.
 struct Turned {
   static constexpr Makes kMakes = Makes::kGathers;
   ADA_VALUE ImageShape runs() const { return {positions, heads * (width / run), run}; }

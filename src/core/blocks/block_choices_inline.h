@@ -1,5 +1,5 @@
-// The choices that rules of block-scaled formats leave: of four_over_six's two scales by all values
-// of a block, of two neighboring elements by random bits. Also for CUDA devices.
+// The choices inside the rules of block-scaled formats: between four_over_six's two scales by all
+// values of a block, and between two neighboring elements by random bits. Also for CUDA.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace ada {
 
-// RoundElement, stochastically by 32 random bits.
+// RoundElement with stochastic rounding by 32 random bits.
 ADA_HOST_DEVICE static inline float RoundElementRandomly(const BlockGrid& grid, float scaled,
                                                          std::uint32_t random) {
   if (grid.plain_zeros && !(scaled < 0) && !(scaled > 0)) return 0;
@@ -25,7 +25,7 @@ ADA_HOST_DEVICE static inline float FourOverSixRowError(const BlockGrid& grid,
   for (std::int64_t i = 0; i < n; ++i) sum += FourOverSixError(grid, tensor, factor, value(i));
   return sum;
 }
-// Those of a block's n rows, row(i), which are changed: added in pairs a half of them apart.
+// The sum over a block's n rows, row(i), which are modified: added in pairs half of them apart.
 template <class Row>
 ADA_HOST_DEVICE static inline float JoinRowErrors(std::int64_t n, const Row& row) {
   // A tree of fixed shape gives the same sum on a device, where threads add in parallel, as here.

@@ -8,8 +8,8 @@
 
 namespace ada {
 
-// Counts of one tensor, or of several that were added. A value is lost if it is finite and not zero
-// and its decoded value is zero; the cause is the first of these that holds:
+// Counts of one tensor, or the sum of several. A value is lost if it is finite and not zero and its
+// decoded value is zero; the cause is the first of these that applies:
 //   beside_largest  it is lost too under the exact scale, which brings its block's largest
 //   magnitude
 //                   to the largest element: the two are too far apart
@@ -19,26 +19,26 @@ namespace ada {
 struct BlockCounts {
   std::int64_t numel = 0, zeros = 0, inf = 0, nan = 0;
   std::int64_t blocks = 0;         // square tiles count once
-  std::int64_t zero_blocks = 0;    // all of whose values are zero
+  std::int64_t zero_blocks = 0;    // blocks whose values are all zero
   std::int64_t broken_blocks = 0;  // with a decoded value that is inf or NaN
   std::int64_t lost_beside_largest = 0, lost_tensor_scale = 0, lost_scale_floor = 0,
                lost_scale_rounding = 0;
-  std::int64_t saturated = 0;  // finite, decoded as not zero, rounded beyond the largest element
+  std::int64_t saturated = 0;  // finite, decoded as not zero, clamped to the largest element
   // These count blocks that are neither zero nor broken:
-  std::int64_t at_floor = 0, at_ceiling = 0;  // stored scales at the least, the most of the rule
-  // log2 of what an element is multiplied by, where that is finite and not zero; the extremes are 0
-  // where there is none.
+  std::int64_t at_floor = 0, at_ceiling = 0;  // stored scales that are the rule's smallest, largest
+  // log2 of the factor that elements are multiplied by, if it is finite and not zero; the extremes
+  // are 0 if there is none.
   std::int64_t scaled_blocks = 0;
   double log2_min = 0, log2_max = 0, log2_sum = 0, log2_square_sum = 0;
   double signal = 0, noise = 0;  // sums of x^2 and of (x - decoded)^2
-  // SQNR of single blocks, 10 log10(signal / noise), of those that have noise.
+  // SQNR of single blocks, 10 log10(signal / noise), over the blocks that have noise.
   std::int64_t noisy_blocks = 0;
   double sqnr_sum = 0, sqnr_worst = 0;
 
   std::int64_t lost() const {
     return lost_beside_largest + lost_tensor_scale + lost_scale_floor + lost_scale_rounding;
   }
-  // NaN where there is none to speak of; sqnr_db is infinite without noise.
+  // NaN if nothing was counted; sqnr_db is infinite without noise.
   double log2_mean() const;
   double log2_std() const;  // population
   double sqnr_db() const;

@@ -9,12 +9,12 @@
 
 namespace ada {
 
-// Holds a value as it was given and as its element decodes.
+// A value as it was given and as its element decodes.
 struct BlockValue {
   float x, decoded;
 };
 
-// Holds what counting needs to know of all values of a block, found in a first pass over them.
+// What counting needs to know about all values of a block, from a first pass over them.
 struct BlockSums {
   float largest = 0;  // finite magnitude
   double signal = 0, noise = 0;
@@ -39,13 +39,13 @@ ADA_HOST_DEVICE static inline BlockSums SumsOfBlock(std::int64_t n, const ValueA
   return sums;
 }
 
-// Whether x is lost where `largest` becomes the largest element exactly. Every product is exact.
+// Whether x is lost if the scale maps `largest` exactly to the largest element (no rounding).
 ADA_HOST_DEVICE static inline bool LostBeside(const BlockGrid& grid, double x, double largest) {
   const double half_spacing = static_cast<double>(OfBits(grid.element.below_min)) / 2;
   return std::fabs(x) * static_cast<double>(grid.top) <= half_spacing * largest;
 }
 
-// Returns the counter of the first cause that holds, in the order of BlockCounts; `x` is lost.
+// Returns the counter of the first cause that applies, in the order of BlockCounts; `x` is lost.
 ADA_HOST_DEVICE static inline std::int64_t& CauseOfLoss(const BlockGrid& grid,
                                                         const TensorFactor& tensor,
                                                         const BlockFactor& factor, float x,
@@ -75,8 +75,8 @@ ADA_HOST_DEVICE static inline void CountValue(const BlockGrid& grid, const Tenso
   }
 }
 
-// Adds the scale of a block that is neither zero nor broken. What an element is multiplied by is
-// `decode`, which includes the tensor's scale.
+// Adds the scale of a block that is neither zero nor broken. `decode`, which includes the tensor's
+// scale, is the factor by which elements are multiplied.
 ADA_HOST_DEVICE static inline void CountScale(const BlockFactor& factor, BlockCounts& counts) {
   counts.at_floor += factor.at_floor;
   counts.at_ceiling += factor.at_ceiling;
@@ -133,8 +133,8 @@ ADA_HOST_DEVICE static inline std::int64_t SubnormalsOfBlock(const BlockGrid& gr
   return count;
 }
 
-// The scale that gave a block its decoded values, as it is counted; amax: of the block. Where two
-// scales give the same values it is kFourOverSix's six.
+// The scale that produced a block's decoded values, for counting; amax: of the block. If both
+// scales of kFourOverSix give the same values it is the six.
 template <class ValueAt>
 ADA_HOST_DEVICE static inline BlockFactor CountedFactorOf(const BlockGrid& grid,
                                                           const TensorFactor& tensor, float amax,
@@ -178,7 +178,7 @@ ADA_HOST_DEVICE static inline void AddCounts(const BlockCounts& other, BlockCoun
   to.sqnr_sum += other.sqnr_sum;
 }
 
-// What a tensor's counts are as those of a rounding; `stats`: of its values before.
+// Converts a tensor's block counts to those of a rounding; `stats`: of the values before it.
 ADA_HOST_DEVICE static inline void TakeBlockCounts(const BlockCounts& blocks,
                                                    std::int64_t subnormal, TensorStats& stats) {
   stats.underflow = blocks.lost_beside_largest + blocks.lost_tensor_scale +

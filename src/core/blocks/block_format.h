@@ -1,5 +1,5 @@
-// Block-scaled number formats as plain values: elements of few bits, and a scale that some of them
-// share (MX, NVFP4, FP8 in blocks of 128). How values are quantized: block_rules_inline.h.
+// Block-scaled number formats as plain values: elements with few bits that share scales (MX, NVFP4,
+// FP8 in blocks of 128). The rules of quantization are in block_rules_inline.h.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace ada {
 
-// How the scale of a block is kept: a power of two in 8 bits, an fp8 number, or an fp32 number.
+// How a block's scale is stored: a power of two in 8 bits, an fp8 number, or an fp32 number.
 enum class BlockScale : std::uint8_t { kE8M0, kFp8E4M3, kFp32 };
-// How the scale follows from the largest magnitude of a block. e8m0 knows the first four, the
-// others know kTe (Transformer Engine's rule), fp8_e4m3 also those after it.
+// How the scale is computed from the largest magnitude of a block. e8m0 has the first four; the
+// others have kTe (Transformer Engine's rule), fp8_e4m3 also those after it.
 enum class BlockRule : std::uint8_t {
   kFloor,
   kCeil,
@@ -28,31 +28,31 @@ enum class BlockRule : std::uint8_t {
 // By which error kFourOverSix chooses between its two scales.
 enum class BlockError : std::uint8_t { kMae, kMse };
 
-// Describes one block-scaled format, as the YAML of `operands` and `convert` has it. Any
-// combination can be held; RefuseBlockFormat says which make sense.
+// One block-scaled format, as in the YAML of `operands` and `convert`. It can hold any combination;
+// RefuseBlockFormat tells which ones are valid.
 struct BlockFormat {
   NumberFormat element = kFp8E4M3;  // one of BlockElements
   int block = 32;                   // values along the axis that share a scale
   bool square = false;              // true: tiles of block x block values share one
   BlockScale scale = BlockScale::kE8M0;
   BlockRule rule = BlockRule::kFloor;
-  bool tensor_scale = false;  // fp8_e4m3: the tensor has an fp32 scale beside those of its blocks
-  bool row_scaled = false;    // then each row has one of its own: all that blocks of a line hold
+  bool tensor_scale = false;  // fp8_e4m3: the tensor has an fp32 scale as well as its blocks
+  bool row_scaled = false;    // then each row has its own: one for all blocks of a line
   bool power_of_two = false;  // fp32: scales are rounded to powers of two
   BlockError error = BlockError::kMae;  // kFourOverSix
-  int top = 448;                        // kFourOverSix: what the largest block scale is brought to
+  int top = 448;                        // kFourOverSix: the largest block scale is mapped to this
   friend bool operator==(const BlockFormat&, const BlockFormat&) = default;
 };
 
 inline constexpr int kMostBlock = 1024;  // the largest `block`
 
-// The format that a scale has where nothing else is said: its block size and its rule; nvfp4's
-// tensor scale.
+// The format with default settings for its scale: block size and rule; for nvfp4 the tensor scale
+// too.
 BlockFormat DefaultBlockFormat(const NumberFormat& element, BlockScale scale);
-// Why there is no such format, or nothing: a rule that its scale does not know, for example.
+// Why there is no such format, or "": for example a rule that its kind of scale does not have.
 std::string RefuseBlockFormat(const BlockFormat& format);
 
-// Whether bf16 holds every value that the format makes of values kept in 16 bits, or of any.
+// Whether bf16 can hold every value of the format, for inputs stored in 16 bits or for any.
 bool FitsBf16(const BlockFormat& format, bool of_16_bits);
 
 struct NamedBlockFormat {
@@ -61,10 +61,10 @@ struct NamedBlockFormat {
 };
 // mxfp8_e4m3 and so on, in the order in which `ada-train formats` lists them.
 const std::vector<NamedBlockFormat>& NamedBlockFormats();
-// The formats that elements may have: fp8, fp6 and fp4 of the OCP's texts.
+// The formats that elements may have: fp8, fp6 and fp4 as the OCP specifications define them.
 const std::vector<NamedFormat>& BlockElements();
 
-// The words of the YAML.
+// The words used in YAML.
 std::string_view ToString(BlockScale scale);  // e8m0
 std::string_view ToString(BlockRule rule);    // four_over_six
 std::string_view ToString(BlockError error);  // mae

@@ -1,6 +1,6 @@
 // The rules of block-scaled formats, block by block and value by value: one definition for the host
-// and for CUDA devices. Every operation is one in fp32, rounded once, in the order in which the
-// programs that the rules are named after have them:
+// and for CUDA devices. Every operation is in fp32, rounded once, in the order of the programs
+// after which the rules are named:
 //   floor  OCP Microscaling Formats 1.0, section 6.3; ceil, even, rceil: torchao at 36027d8,
 //          torchao/prototype/mx_formats (to_mx)
 //   te     Transformer Engine at d0067d0: NVFP4QuantizerRef, BlockwiseQuantizerReference; scale
@@ -26,19 +26,19 @@ struct BlockGrid {
   BlockRule rule = BlockRule::kFloor;
   BlockError error = BlockError::kMae;
   bool tensor_scale = false, power_of_two = false;
-  bool plain_zeros = false;     // elements of zeros and NaN are +0
-  bool nan_is_zero = false;     // those of NaN alone
-  bool divides = false;         // an element is of x / decode, not of x * encode
+  bool plain_zeros = false;     // elements for zeros and NaN are +0
+  bool nan_is_zero = false;     // only those for NaN are
+  bool divides = false;         // elements are rounded from x / decode, not x * encode
   int top_exponent = 0;         // of the largest element
   float top = 0;                // the largest element
   float top_reciprocal = 0;     // fp32(1 / top)
-  float tensor_top = 0;         // what the tensor's largest magnitude is brought to: 2688
+  float tensor_top = 0;         // the tensor's largest magnitude is mapped to this: 2688
   float tensor_reciprocal = 0;  // fp32(1 / tensor_top)
-  float largest_input = 0;      // of the type that values come in: the largest fp32 or bf16 scale
+  float largest_input = 0;      // of the input's type: the largest fp32 or bf16 scale
 };
 
 // The grid of a format that RefuseBlockFormat accepts. `bf16_input`: values are given as bf16,
-// whose largest number then bounds an fp32 scale.
+// whose largest number then limits an fp32 scale.
 ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format,
                                                        bool bf16_input = false) {
   BlockGrid grid;
@@ -61,12 +61,12 @@ ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format
   return grid;
 }
 
-// What the scale of a tensor comes to. Without one: all ones.
+// The factors of a tensor's scale. Without one all are 1.
 struct TensorFactor {
-  float amax = 0;        // the tensor's largest magnitude; NaN where it has a NaN
-  float encode = 1;      // brings amax to tensor_top
+  float amax = 0;        // the tensor's largest magnitude; NaN if it contains a NaN
+  float encode = 1;      // maps amax to tensor_top
   float decode = 1;      // 1 / encode
-  bool bounded = false;  // encode stands at its end: amax is tiny, or not finite
+  bool bounded = false;  // encode is at its limit: amax is tiny, or not finite
 };
 ADA_HOST_DEVICE static inline TensorFactor TensorFactorOf(const BlockGrid& grid, float amax) {
   TensorFactor factor;
@@ -86,10 +86,10 @@ ADA_HOST_DEVICE static inline TensorFactor TensorFactorOf(const BlockGrid& grid,
   return factor;
 }
 
-// The scale of one block. An element is RoundElement(grid, Scaled(grid, factor, x)), its value
-// ValueOf(grid, factor, element).
+// The scale of one block. An element is RoundElement(grid, Scaled(grid, factor, x)), and its
+// decoded value ValueOf(grid, factor, element).
 struct BlockFactor {
-  float stored = 1;  // the scale as it is kept: on the grid of its kind
+  float stored = 1;  // the scale as it is stored, in the format of its kind
   float encode = 1, decode = 1;
   bool at_floor = false, at_ceiling = false;  // `stored` is the least, the most that the rule has
 };
@@ -101,7 +101,7 @@ ADA_HOST_DEVICE static constexpr float PowerOfTwo(int exponent) {
   return OfBits(BitsOfScaled(1, exponent));
 }
 
-// 0 to 254: 2^(code - 127); 255: NaN. `amax`: of the block, NaN where it has one.
+// 0 to 254: 2^(code - 127); 255: NaN. `amax`: of the block, NaN if it contains one.
 ADA_HOST_DEVICE static inline int E8M0CodeOf(const BlockGrid& grid, float amax) {
   std::uint32_t bits = BitsOf(amax);
   if (grid.rule == BlockRule::kRceil) {
@@ -140,7 +140,7 @@ ADA_HOST_DEVICE static inline BlockFactor StoredFactorOf(const BlockGrid& grid,
           stored * tensor.amax * grid.tensor_reciprocal, stored == 0, stored == 448.0f};
 }
 
-// kFourOverSix has two scales for a block: one brings its largest magnitude to 4, one to 6.
+// kFourOverSix tries two scales for a block: one maps its largest magnitude to 4, one to 6.
 ADA_HOST_DEVICE static inline BlockFactor FourFactorOf(const BlockGrid& grid,
                                                        const TensorFactor& tensor, float amax) {
   return StoredFactorOf(grid, tensor, amax / grid.top * tensor.encode * 1.5f);
@@ -150,7 +150,7 @@ ADA_HOST_DEVICE static inline BlockFactor SixFactorOf(const BlockGrid& grid,
   return StoredFactorOf(grid, tensor, amax / grid.top * tensor.encode);
 }
 
-// Not below `least`; NaN stays.
+// Rounds a scale, but not below `least`; NaN is kept.
 ADA_HOST_DEVICE static inline float StoredAtLeast(const BlockGrid& grid, float wanted,
                                                   float least) {
   return RoundToGrid(grid.scale, wanted < least ? least : wanted);
@@ -179,8 +179,8 @@ ADA_HOST_DEVICE static inline BlockFactor Fp8FactorOf(const BlockGrid& grid,
 
 // --- fp32 ----------------------------------------------------------------------------------------
 
-// The reciprocal of `encode` is what is stored, as Transformer Engine keeps it. A block of zeros
-// has scale 1; a factor that is to be a power of two is rounded down to one.
+// Stores the reciprocal of `encode`, as Transformer Engine does. A block of zeros has scale 1; a
+// factor that has to be a power of two is rounded down to one.
 ADA_HOST_DEVICE static inline BlockFactor Fp32FactorOf(const BlockGrid& grid, float amax) {
   if (amax == 0) return {};
   float encode = grid.top / amax;
@@ -198,7 +198,7 @@ ADA_HOST_DEVICE static inline BlockFactor Fp32FactorOf(const BlockGrid& grid, fl
 
 // --- All kinds -----------------------------------------------------------------------------------
 
-// `amax`: of the block. kFourOverSix: its six; which of the two it is depends on the values.
+// `amax`: of the block. For kFourOverSix the six; the choice between the two needs the values.
 ADA_HOST_DEVICE static inline BlockFactor BlockFactorOf(const BlockGrid& grid,
                                                         const TensorFactor& tensor, float amax) {
   if (grid.kind == BlockScale::kE8M0) return E8M0FactorOf(grid, amax);
@@ -217,15 +217,15 @@ ADA_HOST_DEVICE static inline float ValueOf(const BlockGrid& grid, const BlockFa
   return grid.divides ? value + 0.0f : value;
 }
 
-// The nearest element to a scaled value, ties to even; beyond the largest one it is that. Under
-// plain_zeros zeros and NaN become +0, while a negative value that vanishes becomes -0.
+// The nearest element to a scaled value, ties to even, clamped to the largest one. Under
+// plain_zeros zeros and NaN become +0, while a negative value that underflows becomes -0.
 ADA_HOST_DEVICE static inline float RoundElement(const BlockGrid& grid, float scaled) {
   if (grid.plain_zeros && !(scaled < 0) && !(scaled > 0)) return 0;
   if (grid.nan_is_zero && scaled != scaled) return 0;
   return RoundToGrid(grid.element, scaled);
 }
 
-// What kFourOverSix adds up for a value under one of its scales.
+// The error that kFourOverSix sums for a value under one of its scales.
 ADA_HOST_DEVICE static inline float FourOverSixError(const BlockGrid& grid,
                                                      const TensorFactor& tensor,
                                                      const BlockFactor& factor, float x) {
@@ -235,7 +235,7 @@ ADA_HOST_DEVICE static inline float FourOverSixError(const BlockGrid& grid,
                                         : OfBits(MagnitudeBits(difference));
 }
 
-// The code of an element, with its sign on top; 0x7f, in the sign of the value, for NaN.
+// The code of an element, with its sign in the top bit; for NaN 0x7f with the value's sign.
 ADA_HOST_DEVICE static inline std::uint8_t ElementCodeOf(const NumberFormat& format,
                                                          float element) {
   const std::uint32_t bits = BitsOf(element), u = bits & 0x7fffffffu;

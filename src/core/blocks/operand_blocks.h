@@ -1,4 +1,4 @@
-// Where the blocks of a product's operands lie, for tensors in PyTorch's layouts: y = x w sums over
+// Places of the blocks in a matmul's operands, for tensors in PyTorch's layouts: y = x w sums over
 // input channels, dx = dy w over output channels, dw = x dy over images and pixels.
 #pragma once
 #include <cstdint>
@@ -9,40 +9,40 @@
 
 namespace ada {
 
-// An operand of a linear layer or convolution: x or dy [images, channels, pixels...], of a linear
-// layer [images, ...], all values of an image its features; w [out, in / groups, taps...].
+// An operand of a linear layer or convolution: x or dy [images, channels, pixels...], for a linear
+// layer [images, ...] with all values of an image as features; w [out, in / groups, taps...].
 struct OperandPlace {
   bool weight = false;  // w
   bool linear = true;
   std::int64_t groups = 1;  // divides the channels
-  // Blocks run along channels (input channels of w), or else along images and pixels (output
-  // channels of w). Square tiles lie in the plane of both and are the same ones either way.
+  // Blocks run along channels (for w: input channels), otherwise along images and pixels (for w:
+  // output channels). Square tiles lie in the plane of both and are the same in either case.
   bool along_channels = true;
   std::vector<std::int64_t> dims;
-  // The values of a convolution's x or dy lie as [images, pixels..., channels], whatever dims say.
+  // A convolution's x or dy is stored as [images, pixels..., channels], whatever dims says.
   bool channels_last = false;
 };
 
-// The largest magnitudes that an operand's scales follow from: of its tensor; and of each of its
-// rows, [groups or taps, lines] (of weights groups before taps). A row is what is summed over for
-// one place along the other axes: an image of a linear layer's forward.x, a pixel's channels of a
-// group in a convolution's, a channel of the whole batch in dw.x.
+// The largest magnitudes from which an operand's scales are computed: of its tensor, and of each of
+// its rows, [groups or taps, lines] (for weights groups before taps). A row is all that is summed
+// for one position on the other axes: an image of a linear layer's forward.x, a pixel's channels of
+// one group in a convolution's, a channel of the whole batch in dw.x.
 struct OperandAmaxes {
-  std::optional<float> tensor;  // unset: of the values
-  std::vector<float> rows;      // read where the format is row_scaled; empty: of the values
+  std::optional<float> tensor;  // unset: computed from the values
+  std::vector<float> rows;      // read if the format is row_scaled; empty: computed
 };
 std::vector<float> RowAmaxesOfOperand(const OperandPlace& place, const std::vector<float>& values);
 
-// Quantizes an operand under one scale of the tensor, or of each row, if its format has one. No
-// block holds values of two groups, or of two taps. `bf16`: the values are kept as bf16. `decoded`,
-// unless null, is written in the layout of `values` and may be the same; counts, unless null, are
-// added to.
+// Quantizes an operand, with one tensor scale or one for each row if its format has such. No block
+// contains values of two groups or two taps. `bf16`: the values are stored as bf16. `decoded`,
+// unless null, is written in the layout of `values`, and may be `values` itself; `counts`, unless
+// null, are increased.
 void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
                      const std::vector<float>& values, float* decoded, BlockCounts* counts,
                      const OperandAmaxes& amaxes = {});
 
-// The stored scales of an operand's blocks, [groups or taps, lines, blocks of a line]; of weights
-// groups stand before taps.
+// The stored scales of an operand's blocks, [groups or taps, lines, blocks of a line]; for weights
+// groups come before taps.
 struct OperandScales {
   std::vector<std::int64_t> dims;
   std::vector<float> values;

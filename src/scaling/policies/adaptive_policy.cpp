@@ -67,9 +67,9 @@ class AdaptivePolicy final : public Policy {
   bool OwnsLayerScales() const override { return true; }
   bool ScalesBatchNorms() const override { return lookup_("").batch_norm; }
   bool ScalesAttention() const override { return lookup_("").attention; }
-  bool FollowsReference() const override { return lookup_("").reference; }  // of no layer alone
-  // A branch of the authors' program has a method as layers have, and rescales under approx_range
-  // alone, with the log-normal model or without. Here it has the method of the layer before it.
+  bool FollowsReference() const override { return lookup_("").reference; }  // of no single layer
+  // In the authors' program a branch has a method as layers have, and rescales only under
+  // approx_range, with or without the log-normal model. Here it has that of the layer before it.
   bool RescalesBranches(const std::string& layer) const override {
     const AdaptiveSettings settings = lookup_(layer);
     return !settings.reference || settings.method == LayerMethod::kApproxRange ||

@@ -39,8 +39,8 @@ struct Layer {
   }
 };
 
-// Each layer's dx carries the layer's S whatever its dy carried (LayerMethod::kState). The trainer
-// hands LayerScale to the layers before each attempt and reports which of them overflowed after it.
+// Each layer's dx carries the layer's S, whatever S its dy carried (LayerMethod::kState). The
+// trainer gives LayerScale to the layers before each attempt and reports their overflows after it.
 class LayerwisePolicy final : public Policy {
  public:
   LayerwisePolicy(float init_scale, LayerwiseLookup lookup)

@@ -1,6 +1,6 @@
-// `logmax` (OpenSeq2Seq's LogMax): S keeps the largest gradient `overflow_std_dev`
-// standard deviations below 2^log_max, from running averages of its logarithm. Arithmetic in fp32
-// and in the original's order: the variance cancels, so that another precision gives another S.
+// `logmax` (OpenSeq2Seq's LogMax): S keeps the largest gradient `overflow_std_dev` standard
+// deviations below 2^log_max, by running averages of its logarithm. Uses fp32 and the original's
+// order: the variance suffers cancellation, so another precision would give another S.
 #include <algorithm>
 #include <cmath>
 

@@ -107,7 +107,7 @@ struct Settings {
   // Keys whose default depends on the policy or preset: unset until FillDefaults. A bound that
   // stays unset does not exist.
   std::optional<double> init_scale;  // none, adaptive: S of the logit gradient; others: initial S
-  bool auto_init_scale = false;  // `init_scale: auto` (start_scale.h); init_scale: its default
+  bool auto_init_scale = false;  // `init_scale: auto` (start_scale.h); init_scale is its default
   std::optional<double> growth_factor, backoff_factor;
   std::optional<std::int64_t> growth_interval;
   std::optional<double> min_scale, max_scale;
