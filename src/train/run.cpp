@@ -30,8 +30,8 @@ telemetry::OnExisting OnExistingOf(const RunOptions& options) {
                            : telemetry::OnExisting::kRefuse;
 }
 
-// What --resume finds in the folder. done: the run is finished, and the configuration asks for no
-// more.
+// What --resume finds in the folder. done: the run is finished, and the configuration requests no
+// more steps.
 struct Continuation {
   std::optional<ResumePoint> from;
   bool done = false;
@@ -75,8 +75,8 @@ RunData ReadForTraining(const config::Config& config, const data::DatasetInfo& i
   return data;
 }
 
-// The images come while the graph is made; what is wrong with them is told when it stands. A run
-// that is resumed may have nothing left to do.
+// Images are read while the graph is made; errors in them are reported after that. A run that is
+// resumed may have nothing left to do.
 std::future<RunData> StartReading(const config::Config& config, const data::DatasetInfo& info,
                                   const RunOptions& options) {
   const std::launch when = options.resume ? std::launch::deferred : std::launch::async;
@@ -87,7 +87,7 @@ std::future<RunData> StartReading(const config::Config& config, const data::Data
   }
 }
 
-// Another number of processes gives other sums: it has to be said.
+// Another number of processes gives other sums, which the user has to be told.
 void CheckRanks(const config::Config& given, const ResumePoint& from, const Team& team) {
   const config::Config stored =
       config::LoadText(from.state.config, from.stem + ".json (config)", {}).config;
@@ -99,8 +99,8 @@ void CheckRanks(const config::Config& given, const ResumePoint& from, const Team
                     ": go on with as many, or say --set parallel.ranks=" + std::to_string(now));
 }
 
-// What the steps of one precision are trained with, where precision.schedule has several. Memory of
-// a backend is its own until it dies, so each has another one.
+// The objects for the steps of one precision, where precision.schedule has several. A backend frees
+// memory only when it is destroyed, so each has its own backend.
 struct Stretch {
   ChosenBackend chosen;
   config::Config config;  // with the precision of these steps
@@ -111,7 +111,7 @@ struct Stretch {
   explicit Stretch(ChosenBackend backend) : chosen(std::move(backend)) {}
   Stretch(const Stretch&) = delete;
 
-  // For `step`, with a policy that has not decided anything.
+  // For `step`, with a policy that has made no decisions yet.
   void Plan(const config::Config& whole, std::int64_t step, const Shape& image, const Team& team) {
     config = whole;
     config.precision = config::PrecisionAt(whole.precision, step);
@@ -128,8 +128,8 @@ struct Stretch {
   }
 };
 
-// Where several processes share the run: checks that they agree on what they are about to compute,
-// and returns what the log says of them; nothing of one.
+// If several processes share the run, checks that they agree on what they are about to compute, and
+// returns lines about them for the log; for one process returns none.
 std::vector<std::string> CheckTogether(Team& team, const Stretch& stretch, const RunData& data,
                                        std::int64_t step, const DistributedGradients& gradients) {
   if (!gradients.are_parts()) return {};
@@ -159,7 +159,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   MemoryNeed need = LeastNeed(config, info, stretch->spec);
   need.has_own_memory = stretch->chosen.has_own_memory;
   RefuseMemory(need, stretch->spec);
-  // What the data say of the network's loss comes before the network.
+  // Class weights of the loss are computed from the data, before the network is made.
   std::optional<RunData> read;
   ClassWeights weights;
   if (ComputesClassWeights(config)) {
@@ -194,7 +194,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     stretch->Plan(config, step, image, team);
     stretch->Build(need);
   };
-  // A run that was killed in its last evaluation has no other step to come.
+  // A run that was killed during its last evaluation has no steps left.
   const std::int64_t next = from ? std::min(from->state.step + 1, total) : 1;
   if (next > config::LastStepAsAt(config.precision, 1)) switch_to(next);
   const std::string warning = MemoryWarning(need, stretch->spec);
@@ -213,7 +213,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   const std::vector<std::string> together =
       CheckTogether(team, *stretch, data, from ? from->state.step : -1, session->distributed());
   if (writes) {
-    // The state to go on from is in memory: only now is anything of an old run cut or deleted.
+    // The state to resume from is in memory: only now may anything of an old run be changed.
     if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
     log.OpenFile(folder->path() + "/log.txt", from.has_value());
     log.Info(config.name + ": " + stretch->chosen.reason);

@@ -1,5 +1,5 @@
-// The loop of a run: what it is made of, steps, evaluations and checkpoints where they are due, and
-// how it ends.
+// The loop of a run: its objects, its steps, evaluations and checkpoints when they are due, and how
+// it ends.
 #include "train/session.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
   return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend, p.team);
 }
 
-// A run does not end for the names of classes, which it does not need itself.
+// A run does not fail for missing names of classes, because it does not need them itself.
 InputFacts FactsForCheckpoints(const SessionParts& p) {
   try {
     return InputFactsOf(p.config, p.data);

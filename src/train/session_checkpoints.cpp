@@ -54,7 +54,7 @@ void Session::OpenLogs() {
   recorder_.Open(p_.folder, lengths_, LogsOf(p_.config), p_.config.log.tensorboard);
   const std::string folder = p_.folder + "/checkpoints";
   RemoveOtherCheckpoints(folder, checkpoint_step_);
-  // A kill may have come before what this checkpoint made superfluous was gone.
+  // A kill may have come between this checkpoint and the deletion of older ones.
   if (checkpoint_step_ >= 0) PruneCheckpoints(folder, p_.config.checkpoint.keep, checkpoint_step_);
   skipped_ = recorder_.run().skipped();
   for (const telemetry::SplitTotals& split : recorder_.run().evaluations())
@@ -117,7 +117,7 @@ void Session::GatherLayerStates() {
   }
 }
 
-// The logs first: where the run's folder is gone they say so, before another is made.
+// Flushes the logs first: if the run's folder is gone, they report that before one is created.
 void Session::WriteState(const std::string& stem) {
   if (!writes()) return;
   const CheckpointState state = State();

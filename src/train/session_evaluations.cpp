@@ -99,7 +99,7 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
   p_.log.Info("epoch " + std::to_string(epoch) + "  " + split + ": loss " + loss + "  " + hits +
               "  (" + std::to_string(e.images) +
               (TokensOfSample() > 0 ? " sequences)" : " images)"));
-  // What is larger for a smaller loss, and never negative.
+  // A number that grows as the loss falls, and is never negative.
   if (DecidesByLoss(p_.config)) score = std::exp(-e.loss);
   if (decides_best) DecideBest(score);
 }

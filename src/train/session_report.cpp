@@ -31,7 +31,7 @@ void Session::Timing(const StepResult& r) {
   timed_images_ = 0;
 }
 
-// A backend may know how ops run only once they have run.
+// A backend may know how its ops run only after they have run.
 void Session::LogDiagnostics() {
   const std::vector<std::string> diagnostics = p_.backend.Diagnostics();
   for (; diagnostics_logged_ < diagnostics.size(); ++diagnostics_logged_)
@@ -77,7 +77,7 @@ void Session::NoteLeftOut(const std::vector<data::BrokenImage>& of_weights) {
   tell("train", of_weights);
 }
 
-// Each as three numbers, the file and the message, of which the last two say how long these are.
+// Sends each as three numbers, the file and the message; two of the numbers are their lengths.
 std::vector<data::BrokenImage> Session::BrokenOfAll(const std::vector<data::BrokenImage>& mine) {
   if (p_.config.data.on_broken == config::BrokenImages::kFail) return mine;
   std::string text;

@@ -1,6 +1,6 @@
 // SIGINT, SIGTERM and SIGPIPE as a flag that the training loop reads between steps. A second SIGINT
-// or SIGTERM ends the process at once, as without a handler; SIGPIPE (what reads the output is
-// gone) never does, and is left alone where it was ignored.
+// or SIGTERM ends the process at once, as without a handler; SIGPIPE (the reader of the output is
+// gone) never does, and stays ignored if it was ignored before.
 #pragma once
 
 namespace ada::train {

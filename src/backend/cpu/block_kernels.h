@@ -20,7 +20,7 @@ struct BlockArgs {
   bool tensor_each = false;
   // Where it is not 0, values carry it in the place of the tensor's scale (block_rounding.h).
   float tensor_part = 0;
-  // Value i of `to` takes random word first + i of (key, draw).
+  // Value i of `to` uses random word first + i of (key, draw).
   bool stochastic = false;
   std::uint64_t key = 0, draw = 0, first = 0;
 };

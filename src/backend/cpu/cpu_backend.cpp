@@ -157,7 +157,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Op> MakeMatmul(const MatmulSpec& spec, const MatmulGeometry& geometry) {
     if (spec.recomputed && AnyRounds(spec.operands)) return nullptr;
     MatmulSpec taken = AsTaken(spec);
-    // Products of rounded operands are exact, so that they are what others' are.
+    // Matmuls with rounded operands use exact products, so that all kernels give the same result.
     const auto& all = AnyRounds(spec.operands) ? direct_kernels_ : tiles_;
     std::string reason;
     for (const MatmulKernels& kernels : all) {

@@ -32,8 +32,8 @@ struct BlockStats {
   std::uint32_t rounded_min_bits = 0xffffffff;  // smallest non-zero |x| after rounding, minus 1
 };
 
-// What one block's values are by exponent, over the rounding's bins_mantissa. inf, NaN and zeros
-// apart.
+// Counts of one block's values by exponent, relative to the rounding's bins_mantissa. inf, NaN and
+// zeros are counted separately.
 struct BlockBins : BinRange {
   std::uint32_t counts[kExponents] = {};
   std::uint32_t zeros = 0, inf = 0, nan = 0;

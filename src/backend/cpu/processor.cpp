@@ -1,4 +1,4 @@
-// What the processor says of itself, and what Linux permits.
+// What the processor reports about itself, and what Linux permits.
 #include "backend/cpu/processor.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// The vectorized kernels of layers of sequences, in addition to kernels.h: products of small
-// matrices, and the rows of attention. Rows lie `step` values apart, a multiple of 16, in memory of
-// the caller; what lies after a row's values is zero.
+// The vectorized kernels of layers of sequences, in addition to kernels.h: matmuls of small
+// matrices, and the rows of attention. Rows are `step` values apart, a multiple of 16, in memory of
+// the caller; after a row's values there are zeros.
 #pragma once
 #include <cstdint>
 

@@ -60,7 +60,7 @@ class ThreadPool {
   std::vector<std::thread> threads_;
   std::unique_ptr<Range[]> ranges_;  // one a worker
   bool may_spin_;                    // every thread has a core
-  // What a round is; the caller writes it while nobody is inside.
+  // The current round; the caller writes it while no worker is inside.
   Call call_ = nullptr;
   void* context_ = nullptr;
   bool each_ = false;

@@ -1,4 +1,4 @@
-// What this program is made of, and the lists that the command line offers.
+// The program's version, and the lists that the command line offers.
 #include "train/about/about.h"
 
 #include "backend/cpu/cpu_backend.h"

@@ -1,4 +1,4 @@
-// What this program is made of, and what there is to choose from.
+// The program's version, and lists of what a configuration can choose.
 #pragma once
 #include <string>
 #include <vector>

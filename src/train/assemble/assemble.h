@@ -50,13 +50,13 @@ struct RunData {
   Shape image;                             // input of the network; n is 1
   std::vector<double> mean, std;           // for the normalization; empty: there is none
   std::vector<std::string> class_names;    // if the files name them
-  std::string note;                        // what the user should know of the files; mostly empty
+  std::string note;                        // for the user to know about the files; mostly empty
   std::vector<std::string> warnings = {};  // and should not overlook
   std::optional<DataFacts> facts;          // of a training: FactsOfFiles
 };
 // The plural noun for the samples of the task, for messages.
 const char* SamplesWord(const config::Config& config);
-// `info`: what InspectData said; what it found already is taken from there.
+// `info`: the result of InspectData; what it has already found is copied from there.
 RunData ReadData(const config::Config& config, const data::DatasetInfo& info);
 RunData ReadData(const config::Config& config);
 // Facts that checkpoints store about the files, each of which is looked at; none if generated.

@@ -39,8 +39,8 @@ data::LoaderSpec CommonLoader(const config::Config& config) {
   return spec;
 }
 
-// The loader of training without what is only known when the data are read (normalization, default
-// boxes); that is enough to tell how large images become.
+// The training loader without what is known only after reading the data (normalization, default
+// boxes); this is enough to compute the size of images.
 data::LoaderSpec TrainChanges(const config::Config& config) {
   const config::DataConfig& d = config.data;
   data::LoaderSpec spec = CommonLoader(config);

@@ -80,7 +80,7 @@ std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
   std::vector<LayerRounding> all;
   for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
     const graph::RoundingPoint& p = graph.roundings()[i];
-    // A gradient within attention has a per-tensor scale: LAYER.ds.
+    // A gradient within attention has a scale decision of its own, named LAYER.ds.
     const std::string layer = p.layer == "loss"         ? last
                               : IsOfAttention(p.tensor) ? p.layer + "." + p.tensor
                                                         : p.layer;
@@ -130,9 +130,9 @@ void AttemptFacts::Fill(const scaling::StatsRequest& request, scaling::StepOutco
   if (request.layers) FillLayerOverflow(graph_, layer_roundings_, counts_, attempt);
 }
 
-// A largest magnitude may be finite and become infinite when it is rounded to the tensor's format:
-// such a tensor is the cause of the overflow, and so the first that is looked for. Where a
-// per-tensor scale was too large for it, it has outgrown its scale.
+// The largest magnitude of a tensor may be finite before rounding and infinite in the tensor's
+// format: such a tensor caused the overflow, so it is also searched for. If the reason is that its
+// per-tensor scale was too large, it has outgrown its scale.
 NotFiniteTensor AttemptFacts::FirstNotFinite() const {
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {

@@ -1,5 +1,5 @@
-// Batches that a loader makes on the host, and the choice between these and those of a data set
-// that lies in the backend's memory (resident_batches.cpp).
+// Batches that a loader makes on the host, and the choice between these and batches of a data set
+// in the backend's memory (resident_batches.cpp).
 #include "train/batches/batches.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class HostBatches final : public Batches {
 
  private:
   void TakeBytes(graph::Graph& graph, const std::uint8_t* bytes, int first, int rows);
-  // What was sent ahead, and its number there.
+  // A batch that was sent ahead, and the number of its transfer.
   struct Sent {
     const data::Batch* batch;
     int rows;
@@ -47,7 +47,7 @@ class HostBatches final : public Batches {
   data::Loader loader_;
   const data::Batch* batch_ = nullptr;
   std::string why_on_host_;
-  std::vector<float> table_;  // of images that go as bytes: what each stands for
+  std::vector<float> table_;  // for images sent as bytes: the value of each byte
   std::optional<Sent> sent_;
 };
 
@@ -59,7 +59,7 @@ HostBatches::HostBatches(const data::Dataset& dataset, const data::LoaderSpec& s
   if (spec.as_bytes) table_ = data::NormalizeTable(dataset.channels, spec.mean, spec.std);
 }
 
-// What was sent ahead is of another place, and is forgotten.
+// What was sent ahead belongs to another position, and is discarded.
 void HostBatches::Seek(std::int64_t epoch, std::int64_t index) {
   sent_.reset();
   loader_.Seek(epoch, index);

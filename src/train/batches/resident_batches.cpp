@@ -1,6 +1,6 @@
-// On the device lie the images as bytes; an epoch costs a transfer of its order only, and each
-// batch is augmented there. Random choices depend on the seed, the epoch and the image's place, as
-// in data::BatchMaker, so both give the same bits.
+// The device stores the images as bytes; an epoch needs only the transfer of its order, and each
+// batch is augmented on the device. Random choices depend on the seed, the epoch and the image's
+// position, as in data::BatchMaker, so both give the same bits.
 #include "train/batches/resident_batches.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Processes that compute with different data or programs would drift apart without a word, because
-// only gradients travel between them. Hashes are compared, so that what travels is small.
+// Processes that compute with different data or programs would silently diverge, because only
+// gradients are exchanged. Hashes are compared, so that messages are small.
 #include "train/distributed/consistency_check.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace ada::train {
 namespace {
 
-// What processes may have of their own.
+// Keys that may differ between processes.
 constexpr std::array<std::string_view, 6> kOwn = {
     "output", "name", "device.threads", "data.path", "data.more_paths", "data.workers"};
 
@@ -29,7 +29,7 @@ std::span<const std::byte> BytesOf(const std::vector<T>& values) {
 // Labels and titles of all images; of at most kLooked, evenly spread, what is in them: pixels, or
 // the size of the file.
 std::string HashOfImages(const data::Dataset& set) {
-  // So many images are enough to tell another data set, and few enough not to delay a start.
+  // Enough images to detect another data set, and few enough not to delay the start.
   constexpr std::int64_t kLooked = 4096;
   Hasher hasher;
   const std::vector<std::int64_t> sizes = {set.images(), set.height, set.width, set.channels};
@@ -55,7 +55,7 @@ std::string HashOfImages(const data::Dataset& set) {
     } else if (set.store) {
       const std::string title = set.store->TitleOf(number);
       hasher.Update(std::as_bytes(std::span(title.data(), title.size())));
-      std::error_code error;  // its reader tells what is wrong with it
+      std::error_code error;  // ignored: reading the file will report the error
       std::vector<std::uintmax_t> size(1);
       if (looks) size[0] = std::filesystem::file_size(set.store->NameOf(number), error);
       hasher.Update(BytesOf(size));
@@ -71,7 +71,7 @@ std::string HashOfWeights(const graph::Graph& graph, backend::Backend& backend) 
   return hasher.Hex();
 }
 
-// The first process whose text is not rank 0's; -1: all are alike.
+// The first process whose text differs from that of rank 0; -1: all are equal.
 int FirstThatDiffers(const std::vector<std::string>& texts) {
   for (std::size_t rank = 1; rank < texts.size(); ++rank)
     if (texts[rank] != texts[0]) return static_cast<int>(rank);

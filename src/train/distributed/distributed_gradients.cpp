@@ -55,8 +55,8 @@ void DistributedGradients::Begin(float loss_scale) {
   if (forgets_counts_) graph_.ForgetGradientCounts();
 }
 
-// Where batch norms have statistics of their own in each process, their running averages are
-// averaged together with the gradients.
+// If batch norms use separate statistics in each process, their running averages are averaged
+// together with the gradients.
 backend::GradientSumsSpec DistributedGradients::SpecOf(const config::ParallelConfig& config) const {
   backend::GradientSumsSpec spec;
   for (std::size_t place = 0; place < order_.size(); ++place)
@@ -77,7 +77,7 @@ const Tensor& DistributedGradients::GradientOf(int place) const {
 // Called by the graph from within the backward pass. Every process has to hand gradients over in
 // the same order, which the check makes sure of.
 void DistributedGradients::Take(const std::vector<int>& parameters) {
-  // A pass that could not be recorded begins anew.
+  // A pass that could not be recorded is repeated from its start.
   if (parameters.front() == order_.front()) taken_ = 0;
   for (const int parameter : parameters) {
     ADA_CHECK(taken_ < order_.size() && order_[taken_] == parameter);
@@ -86,7 +86,7 @@ void DistributedGradients::Take(const std::vector<int>& parameters) {
   }
 }
 
-// One buffer serves all gradients: Add copies what it needs before it returns.
+// One buffer is enough for all gradients: Add copies what it needs before it returns.
 void DistributedGradients::TakeOnHost(int place) {
   const Tensor& gradient = GradientOf(place);
   host_.resize(static_cast<std::size_t>(gradient.shape.numel()));

@@ -30,15 +30,15 @@ class DistributedGradients final : public graph::GradientTaker {
   graph::GradientTaker* taker() { return are_parts_ ? this : nullptr; }
   void Take(const std::vector<int>& parameters) override;
   bool sums_in_pass() const override { return in_pass_ != nullptr; }
-  // After the last Take: puts sums where the parts were; on the host it waits for them.
+  // After the last Take: replaces the parts by the sums; on the host it waits for them.
   void Finish() override;
   // To be called after the last pass of a batch, of whose `whole` rows this process had `rows`. If
   // the host sums, replaces gradients and running statistics by those of all processes and returns
   // true. If the backend has done so, does nothing and returns false.
   bool FinishOnHost(const backend::Pass& pass, std::int64_t rows, std::int64_t whole);
 
-  // parallel.gradients other than fp32: what the transport lost of the last batch's gradient of a
-  // weight, in all processes; counts of `layer.weight` are those of its layer.
+  // For parallel.gradients other than fp32: what transport lost of the last batch's gradient of a
+  // weight, over all processes. Under the name of a layer: the counts of its weight.
   struct Lost {
     std::string layer;
     TensorStats stats;

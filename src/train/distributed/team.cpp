@@ -7,7 +7,7 @@
 namespace ada::train {
 namespace {
 
-// parallel.ranks asks for `wanted` processes, and this one is alone, or of as many as there are.
+// Messages: parallel.ranks requests `wanted` processes; there is one, or another number of them.
 std::string NotAloneText(int wanted) {
   const std::string asked = std::to_string(wanted);
   return "parallel.ranks: " + asked + ", and this is one process; start it with mpirun -n " +

@@ -62,8 +62,8 @@ void JoinMetrics(Team& team, Metrics& metrics) {
   for (std::size_t rank = 1; rank < all.size(); ++rank) metrics.Append(all[rank]);
 }
 
-// Collective where `team` has several processes. Parts are whole batches, so that results do not
-// depend on where a batch is cut.
+// Collective if `team` has several processes. Each gets whole batches, so that results do not
+// depend on how batches are split.
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
                                 const EvaluationCallbacks& callbacks, Team& team) {
   ADA_CHECK(!spec.shuffle);
@@ -122,8 +122,8 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   return result;
 }
 
-// Labels come from the data set, which knows them for every image also where batches are made on
-// the device.
+// Labels come from the data set, which has them for every image even if batches are made on the
+// device.
 void Evaluator::Visit(const data::Dataset& dataset, const Batches& batches, int rows,
                       const ImageVisitor& visit) {
   const auto classes = static_cast<std::size_t>(graph_->classes());

@@ -22,8 +22,8 @@ namespace {
 constexpr std::uint64_t kGenerateStream = StreamId("generate");
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 
-// A network that says what comes after a text.
-// Every token costs a whole forward pass over the window: no keys and values are kept between them.
+// A network that predicts how a text continues. Every token costs a whole forward pass over the
+// window: keys and values are not cached between tokens.
 class TextWriter {
  public:
   TextWriter(graph::Graph& graph, backend::Backend& backend, std::int64_t context)
@@ -37,8 +37,8 @@ class TextWriter {
     graph.RefreshWeights(pass_);
   }
 
-  // The logits of the token after `text`, one a token of the vocabulary; valid until the next call.
-  // What stands after the text in the window is seen by no token of a causal network.
+  // The logits of the token after `text`, one for each token of the vocabulary; valid until the
+  // next call. A causal network ignores what is in the window after the text.
   std::span<const float> After(const std::vector<std::int32_t>& text) {
     const std::size_t seen = std::min(text.size(), window_.size());
     std::fill(window_.begin(), window_.end(), 0);
@@ -54,7 +54,7 @@ class TextWriter {
   graph::Graph& graph_;
   backend::Backend& backend_;
   backend::Pass pass_;
-  std::vector<std::int32_t> window_, targets_;  // targets that nobody knows
+  std::vector<std::int32_t> window_, targets_;  // targets_: unknown, so made up
   std::vector<float> logits_;
 };
 
@@ -152,7 +152,7 @@ class TokenPrinter {
   bool first_ = true;
 };
 
-// The network's input and the configuration, completed by what a checkpoint or the data say.
+// The network's input and the configuration, completed from a checkpoint or the data.
 struct KnownText {
   config::Config config;
   Shape input;

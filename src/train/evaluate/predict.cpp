@@ -28,17 +28,17 @@
 namespace ada::train {
 namespace {
 
-// How a picture becomes the network's input, and what classes are called.
-// Found once for all photos, from the checkpoint or from the data set.
+// How a picture is turned into the network's input, and the names of classes. Determined once for
+// all photos, from the checkpoint or from the data set.
 struct InputRules {
   data::ImageShape shape;
   data::LoaderSpec loader;
   std::vector<std::string> names;  // may be empty
 };
 
-// The loader's rules for a photo from anywhere. Without rules of their own the data set's images
-// have one size: the photo becomes as small as covers it, and is cropped at the center (`whole`: it
-// becomes as large, for what is said of each part of it).
+// The loader's rules for an arbitrary photo. If there are no rules because the data set's images
+// have one size, the photo is scaled to the smallest size that covers the input, and cropped at the
+// center (`whole`: it is stretched to the input, so that predictions cover all of it).
 data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& photo, bool whole) {
   data::LoaderSpec loader = rules.loader;
   const std::int64_t height = rules.shape.height, width = rules.shape.width;
@@ -162,7 +162,7 @@ Known FromData(const config::Config& given, const std::string& weights,
   return {config, InputFactsOf(config, data)};
 }
 
-// Statistics of batch norms from the training images, where the configuration asks for them.
+// Recomputes batch norms' statistics from the training images, if the configuration asks for it.
 void RecomputeNormsOf(const config::Config& config, bool told, const graph::Graph& graph,
                       backend::Backend& backend, telemetry::Log& log) {
   if (!RecomputesNorms(config)) return;
@@ -195,7 +195,7 @@ class Photographer {
     pass_.rows = 1;
     graph.RefreshWeights(pass_);
     const Shape& last = graph.outputs().back().shape;
-    labels_.resize(static_cast<std::size_t>(last.h * last.w));  // that nobody knows
+    labels_.resize(static_cast<std::size_t>(last.h * last.w));  // dummy labels, as none are known
     if (graph.outputs().size() > 1) locations_.resize(labels_.size() * 4);
     for (const Tensor& output : graph.outputs())
       outputs_.emplace_back(static_cast<std::size_t>(output.shape.per_image()));
@@ -240,8 +240,8 @@ data::Picture InChannels(data::Picture picture, int channels, const std::string&
   return gray;
 }
 
-// The photos that are named, and those in folders that are. DataError where there is none in one.
-// Names are not checked here: a photo that cannot be read is told of when its turn comes.
+// The photos that are named, and those in folders that are named. DataError if a folder has none.
+// Files are not checked here: unreadable ones are reported when their turn comes.
 std::vector<std::string> PhotosOf(const std::vector<std::string>& named, telemetry::Log& log) {
   std::vector<std::string> photos;
   for (const std::string& name : named) {
@@ -259,7 +259,7 @@ std::vector<std::string> PhotosOf(const std::vector<std::string>& named, telemet
   return photos;
 }
 
-// Says what reading silently makes of the photos. What cannot be read counts nothing.
+// Warns of what reading silently changes in the photos. Unreadable photos are ignored.
 void TellOfSurprises(const std::vector<std::string>& photos, const data::PictureRules& rules,
                      telemetry::Log& log) {
   std::vector<std::pair<std::string, data::PictureTraits>> read;
@@ -278,7 +278,7 @@ void TellOfSurprises(const std::vector<std::string>& photos, const data::Picture
   }
 }
 
-// Looks at photos one by one: of several a broken one is told and left out.
+// Reads photos one by one: with several photos, a broken one is reported and left out.
 class Sieve {
  public:
   Sieve(std::size_t photos, telemetry::Log& log) : photos_(photos), log_(log) {}

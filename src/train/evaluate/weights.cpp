@@ -28,8 +28,8 @@ bool IsWeightsAlone(const std::string& path) {
   return true;
 }
 
-// Counters of batches (num_batches_tracked), which PyTorch writes for each batch norm, are no
-// weights and are not told of.
+// Counters of batches (num_batches_tracked), which PyTorch stores for each batch norm, are not
+// weights and cause no warning.
 void WarnOfUnused(const SafetensorsFile& file, const graph::Graph& graph, telemetry::Log& log) {
   std::size_t unused = 0;
   std::string names;
@@ -137,7 +137,7 @@ WeightAverage::WeightAverage(const config::Config& config, const Shape& image,
   op_ = backend.MakeAverage(std::move(slots));
 }
 
-// With nothing kept of what was there the average becomes the weights.
+// A step that keeps nothing of the old average sets it to the weights.
 void WeightAverage::Start() { op_->Step(0); }
 
 void WeightAverage::AfterUpdate(std::int64_t updates) {

@@ -27,7 +27,7 @@ std::string NamedClass(const std::vector<std::string>& names, std::size_t label)
   return label < names.size() ? names[label] : "none";
 }
 
-// What gives classes their names.
+// Advice on how to name the classes.
 std::string AdviceOn(const config::Config& config) {
   switch (data::FactsOf(config.data.dataset).origin) {
     case data::Origin::kFolder:
@@ -80,7 +80,7 @@ void RequireClassesOfRun(const config::Config& config, const data::DatasetInfo& 
     std::optional<InputFacts> known;
     try {
       known = ReadStateText(path).state.input;
-    } catch (const DataError&) {  // the search for a checkpoint to go on from says what is wrong
+    } catch (const DataError&) {  // the search for a checkpoint to resume from reports the problem
       continue;
     }
     return RequireSameClasses(path, known, config, info);
@@ -117,7 +117,7 @@ std::vector<double> StoredClassWeights(const std::string& run_folder) {
   for (const std::int64_t step : ListCheckpoints(folder).paired) {
     try {
       return ReadCheckpointState(CheckpointStem(folder, step)).class_weights;
-    } catch (const DataError&) {  // the search for a checkpoint to go on from says what is wrong
+    } catch (const DataError&) {  // the search for a checkpoint to resume from reports the problem
     }
   }
   return {};

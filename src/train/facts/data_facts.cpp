@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // Files that one task looks up: asking for sizes waits for the disk, so many tasks do it at once.
 constexpr std::int64_t kFilesOfTask = 256;
 
-// Class by class where a label, or a box, says it.
+// Counts by class, if each sample, or each box, has a label.
 std::vector<std::int64_t> CountByClass(const data::Dataset& split) {
   if (split.label_images || split.tokens) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(split.classes));
@@ -66,7 +66,7 @@ std::string_view LastParts(std::string_view path) {
 
 struct FoundFile {
   std::string name;
-  std::uintmax_t bytes = 0;  // what cannot be looked at has the largest number
+  std::uintmax_t bytes = 0;  // files that cannot be accessed get the largest number
 };
 
 // Sizes are found in parallel and hashed in order, so that the hash does not depend on the threads.

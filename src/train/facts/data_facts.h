@@ -1,5 +1,5 @@
-// What a checkpoint remembers of its data: which files, what the network's input is, and what the
-// classes are called.
+// What a checkpoint stores about its data: which files they are, the network's input, and the names
+// of the classes.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -43,8 +43,8 @@ DataFacts DataFactsFrom(const JsonFields& fields);
 std::string ChangesOfData(const DataFacts& then, const DataFacts& now,
                           const std::vector<std::string>& names);
 
-// What the network's input is and what the classes are called: all that the prediction for a photo
-// needs of a data set, so that a checkpoint carries it and the files need not be there.
+// The network's input and the names of the classes: all that predicting a photo needs from a data
+// set. A checkpoint stores it, so that the data set need not be present.
 
 struct InputFacts {
   Shape image;                           // that the network takes; n is 1

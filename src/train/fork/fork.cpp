@@ -26,8 +26,8 @@
 namespace ada::train {
 namespace {
 
-// Twins are forks whose weights are moved by what a rounding may move them, to tell what chance
-// does.
+// Twins are forks whose weights are perturbed by as much as a rounding may change them, to show how
+// much results vary by chance.
 
 // The distance between the numbers of `format` around x.
 // Below the smallest normal number the distance no longer shrinks: subnormal numbers are evenly
@@ -38,8 +38,8 @@ double UnitAround(const NumberFormat& format, double x) {
   return std::ldexp(1.0, exponent - format.mantissa_bits);
 }
 
-// A neighbor of x in `format`, the nearer one the more likely: a move that is less than a unit is
-// not swallowed.
+// A neighbor of x in `format`, the nearer one with the higher probability, so that even a move of
+// less than a unit has an effect.
 float RoundedByChance(const NumberFormat& format, double x, float chance) {
   const double unit = UnitAround(format, x), below = std::floor(x / unit) * unit;
   const double rounded = (x - below) / unit > static_cast<double>(chance) ? below + unit : below;
@@ -69,7 +69,7 @@ void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& ba
   }
 }
 
-// Why nothing can be held against a fork.
+// Conditions under which a fork's result cannot be used.
 
 // The order is that of severity: a loss that is not finite, then no update at all, then gradients
 // that cannot be compared.
@@ -167,7 +167,7 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   if (from_) {
     const CheckpointState& s = from_->state;
     RestoreParts(*from_, 0, switched_, *graph, optimizer, *policy, backend);
-    // A run that is finished has no rate left: its forks have that of its last steps.
+    // A finished run has no steps left in its schedule: its forks use the rate of its last steps.
     const std::int64_t schedule =
         std::min(s.schedule_steps, std::max<std::int64_t>(total - spec.steps, 0));
     trainer.Resume({s.step, s.skips_in_a_row, s.retries, schedule});

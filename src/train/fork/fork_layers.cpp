@@ -1,4 +1,4 @@
-// What of each layer lies in which format, as the network says it before there is any graph.
+// The format of each tensor of each layer, derived from the network before a graph is built.
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_storage.h"
 #include "train/fork/parts.h"

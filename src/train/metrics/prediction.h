@@ -30,7 +30,7 @@ void CheckBoxes(const config::Config& config, const Shape& image);
 // Used by metrics during evaluations and by the predict command. It has no state that changes.
 class PredictionMaker {
  public:
-  // image: what the network takes; classes: of its last output, the background included.
+  // image: input shape of the network; classes: of its last output, including the background.
   PredictionMaker(const config::Config& config, const Shape& image, int classes);
 
   // Makes the prediction from a graph's outputs for one image with this size in its file.

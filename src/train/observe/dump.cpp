@@ -36,7 +36,7 @@ Dump::Dump(const config::Config& config, std::string folder, const graph::Graph&
 // afterwards.
 bool Dump::Due(std::int64_t step) const { return IsDue(config_.log.dump_every, step) || Waits(); }
 
-// Not before the first step: until then the files of a run that is overwritten are there.
+// Not before the first step: until then the folder may hold files of a run to be overwritten.
 bool Dump::Waits() const {
   if (!waits_) waits_ = config_.log.dump_on != config::DumpOn::kNever && !AgreedOn(HasEventFile());
   return *waits_;
@@ -50,7 +50,7 @@ bool Dump::HasEventFile() const {
   return false;
 }
 
-// What the first process, which writes, knows: all have to observe the same steps.
+// Returns what the first process, which writes, knows, so that all observe the same steps.
 bool Dump::AgreedOn(bool mine) const {
   return parallel::GatherAll(team_.all(), std::int64_t{mine}).front() != 0;
 }
@@ -147,7 +147,7 @@ bool Dump::ChoosesScale(const std::string& layer) const {
   });
 }
 
-// What the tensors' shapes alone do not tell of a layer.
+// Adds the properties of a layer that the tensors' shapes do not show.
 void Dump::Describe(const graph::LayerRow& layer,
                     std::map<std::string, std::string>& metadata) const {
   metadata["kind:" + layer.name] = layer.kind;

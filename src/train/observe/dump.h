@@ -47,7 +47,7 @@ class Dump : public StepObserver {
   void Conclude(const StepNews& news) override;
 
  private:
-  // A tensor of the file with what the metadata say of it.
+  // A tensor of the file with its metadata.
   struct Item {
     std::vector<std::int64_t> dims;
     std::vector<float> values;

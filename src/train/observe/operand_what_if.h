@@ -28,7 +28,7 @@ class OperandWhatIf : public StepObserver {
   // common to all where rules are joined; the rows hold the totals of all processes.
   OperandWhatIf(const config::Config& config, const graph::Graph& graph, backend::Backend& backend,
                 Team& team = Team::OfOne());
-  // Whether log.what_if has such formats.
+  // Whether log.what_if has a block-scaled format.
   static bool Wanted(const config::LogConfig& log);
 
   bool Due(std::int64_t step) const override;

@@ -59,9 +59,9 @@ struct Taken {
   float amax = 0;
 };
 
-// For rows of `width` values, as the transform of a product's operands is (backend/hadamard.h).
-// Rows beyond the last whole group of kHadamardSize are left as they are, as in the product. What
-// is transformed is rounded to the format in which the backend keeps it.
+// Transforms rows of `width` values like the operands of a matmul (backend/hadamard.h). Rows beyond
+// the last whole group of kHadamardSize are not changed, as in the matmul. The transformed values
+// are rounded to the format in which the backend stores them.
 std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
                                const backend::HadamardSigns& signs, const NumberFormat& kept) {
   const std::int64_t rows = std::ssize(values) / width;
@@ -124,8 +124,8 @@ std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
   return all;
 }
 
-// One tensor is an operand of two products, each of which may have its own format and transform;
-// what is common to both is read and measured once.
+// A tensor is an operand of two matmuls, each of which may have its own format and transform; what
+// both have in common is read and measured once.
 std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& seen,
                                                   const backend::Pass& pass,
                                                   const std::vector<float>& values) const {
@@ -141,7 +141,7 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
     taken.amax = AmaxOfBatch(taken.values, team_);
     return taken;
   };
-  std::optional<Taken> plain;  // what is not transformed, of both products
+  std::optional<Taken> plain;  // what is not transformed, for both matmuls
   for (const auto& [operand, rounded] : layer.rounded) {
     if (IsWeight(operand) || std::string(NameOf(operand)).ends_with(".x") != is_x) continue;
     const OperandPlace place = layer.is.PlaceOfBatch(operand, shape, pass.rows);
@@ -163,7 +163,7 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
     std::optional<OperandScales> rows;
     if (rounded.format.row_scaled) rows = RowsOf(scales, std::move(amaxes.rows));
     const float carried = seen.scale != nullptr ? *seen.scale : 1.0F;
-    // Amaxes carry what values do; the scales beneath a row's do not.
+    // Amaxes carry the same factor as values; the stored scales below a row's scale do not.
     Join(place, rows && place.along_channels ? 1.0F : carried, scales);
     if (rows && place.along_channels) Join(place, carried, *rows);
     all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), taken.amax,

@@ -61,8 +61,8 @@ void Probe::Sums::Add(const Sums& more) {
   run_square += more.run_square, product += more.product;
 }
 
-// Sums that are zero give NaN where a ratio has no meaning, and infinity where there is no error at
-// all.
+// With sums of zero, ratios without a meaning are NaN, and ratios without any error are
+// infinite.
 void Probe::Sums::Fill(telemetry::ProbeRow& row) const {
   const auto n = static_cast<double>(numel);
   row.numel = numel, row.nonzero = nonzero, row.lost = lost;

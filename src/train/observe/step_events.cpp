@@ -29,8 +29,8 @@ void RepeatedNotes::Add(const std::string& kind, std::int64_t step, const std::s
   window.last = message;
 }
 
-// A window that ends with messages counted in it becomes twice as long: a message that comes with
-// every step is told ever more rarely.
+// A window that ends with counted messages is followed by one twice as long, so that a message that
+// comes in every step is printed more and more rarely.
 void RepeatedNotes::EndStep(std::int64_t step) {
   for (auto at = windows_.begin(); at != windows_.end();) {
     Window& window = at->second;
@@ -48,8 +48,8 @@ void RepeatedNotes::EndStep(std::int64_t step) {
   }
 }
 
-// Each function compares the step with what the recorder knows of the run so far, and adds a row
-// (Add) and a line (Tell) where something has changed.
+// Each function compares the step with the recorder's knowledge of the run so far, and adds a row
+// (Add) and a line (Tell) if something has changed.
 
 namespace {
 
@@ -231,7 +231,7 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update)
       Add(r, "floor", {"", "", after}, message);
       Tell(r, message);
     }
-    // A bound of 0 is told of above, in other words.
+    // A bound of 0 is reported above, with another text.
     const auto bound = [&](const char* name, const char* key, const std::optional<double>& limit,
                            const char* meaning) {
       if (!limit || update.after != *limit || update.after == 0) return;

@@ -30,8 +30,8 @@ EventTensor StepLog::Named(const NotFiniteTensor& first) const {
           first.rank < 0 ? "" : team_.NameOf(first.rank), first.outgrew};
 }
 
-// The order is a promise of step_events.h: events that compare with earlier steps come before the
-// rows of this step are recorded, since recording changes what the recorder knows.
+// step_events.h promises the order: events that compare with earlier steps come before the rows of
+// this step are recorded, because recording changes the recorder's knowledge.
 StepNews StepLog::Write(const Attempt& attempt) {
   const StepResult& r = attempt.result;
   news_ = {};
@@ -140,7 +140,7 @@ void StepLog::WriteHistograms(const StepResult& r, const BatchCounts& counts) {
     const graph::RoundingPoint& p = points[i];
     if (p.bins == nullptr) continue;
     recorder_.Histogram(r.step, r.epoch, p.layer, p.tensor, p.carried(), counts.BinsOf(i));
-    // Scenarios are of what is stored.
+    // Scenarios apply to stored tensors only.
     if (!IsOperand(p.tensor))
       tensors.push_back({p.layer, p.tensor, p.format, p.carried(), &counts.BinsOf(i)});
   }

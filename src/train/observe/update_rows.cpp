@@ -40,8 +40,8 @@ std::vector<UpdateRow> WithWholes(const std::vector<UpdateRow>& parts) {
 
 }  // namespace
 
-// `kept` has an entry for each parameter with a gradient, in the graph's order; what was not
-// counted has no values and gets no row.
+// `kept` has an entry for each parameter with a gradient, in the graph's order; entries without
+// counts have no values and get no row.
 std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Graph& graph,
                                   const std::vector<optim::KeptStats>& kept) {
   if (kept.empty()) return {};

@@ -1,5 +1,5 @@
-// Unlike a run, which ends at the first fault, a check goes through all files and collects what it
-// finds.
+// A run ends at the first fault; a check goes through all files and collects all
+// faults.
 #include "data/check/check_files.h"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ std::optional<data::PictureSize> FirstSize(const data::Dataset& dataset) {
   }
 }
 
-// Where the size of files decides that of the network's input.
-// Where files decide the size, the first picture of split train sets what all others must become.
+// If files determine the size of the network's input, the first picture of split train sets the
+// size that all others must have.
 void ExpectOneSize(const config::Config& config, const data::Dataset& train, bool trains,
                    data::FileCheckSpec* spec) {
   const data::LoaderSpec of_train = TrainLoader(config, {});

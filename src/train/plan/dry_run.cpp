@@ -101,7 +101,7 @@ std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInf
   return bytes;
 }
 
-// What only the files of a set of one's own say.
+// Notes about the files of a user's own data set.
 std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& info) {
   if (!info.found) return "";
   std::string notes = info.found->train.tokens ? "tokens    " : "classes   ";
@@ -120,7 +120,7 @@ std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& 
   return notes;
 }
 
-// What there is to train on and to evaluate on.
+// The numbers of samples to train and evaluate on.
 std::string SamplesText(const config::Config& config, const data::DatasetInfo& info) {
   const std::string train = std::to_string(info.train) + " training";
   const std::string test = " and " + std::to_string(info.test) + " test ";
@@ -136,8 +136,8 @@ std::string SamplesText(const config::Config& config, const data::DatasetInfo& i
 constexpr data::FaultKind kTold[] = {data::FaultKind::kGray, data::FaultKind::kPalette,
                                      data::FaultKind::kEmptyClass};
 
-// What headers say of all files, into `out`. The first file that would end the run; empty: none.
-// `known`: the data set as it was opened; null: it could not be.
+// Writes to `out` what the headers of all files show. Returns the first file that would end the
+// run; empty: there is none. `known`: the opened data set; null: it could not be opened.
 std::string TellOfHeaders(const config::Config& config, const data::Splits* known,
                           std::ostream& out) {
   if (!data::FactsOf(config.data.dataset).decodes()) return "";
@@ -205,8 +205,8 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const Shape image{1, info.height, info.width, info.channels};
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const graph::GraphSpec spec = TrainGraph(config, image, *policy);
-  // The books of ops grow with the network too, if slowly.
-  // A network that needs so many times what there is is refused before its graph is made.
+  // The graph's own bookkeeping grows with the network too, though slowly. A network that needs
+  // this many times the available memory is refused before its graph is made.
   constexpr double kFarTooMuch = 32;
   MemoryNeed need = LeastNeed(config, info, spec);
   if (!chosen.has_own_memory) RefuseMemory(need, spec, kFarTooMuch);

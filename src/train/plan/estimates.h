@@ -39,7 +39,7 @@ MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info
 
 // What the optimizer of a graph will allocate.
 std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& graph);
-// What the copy of a checkpoint takes before it is written.
+// Bytes of the copy that is made before a checkpoint is written.
 std::uint64_t CheckpointBytes(const config::Config& config, const graph::Graph& graph);
 
 // Throws DeviceError, naming the limit and the largest tensors, if the need is more than `times`

@@ -34,7 +34,7 @@ std::string LargestText(const graph::GraphSpec& graph) {
   return text;
 }
 
-// What else is large, and what makes it smaller.
+// Names what else is large, and which key makes it smaller.
 std::string LargestPartsText(const MemoryNeed& need, const graph::GraphSpec& graph) {
   const std::string tensors = "the largest tensors of the network: " + LargestText(graph);
   return need.decoding.bytes == 0

@@ -17,7 +17,7 @@ namespace ada::train {
 
 namespace {
 
-// What the sheet takes of memory: the images of a set that is held there, and the batch.
+// The memory that the sheet needs: the images of an in-memory data set, and the batch.
 struct SheetNeed {
   std::uint64_t images = 0, batch = 0;
   std::string text;

@@ -53,8 +53,8 @@ ADA_ALWAYS bool AllFinite(const float* s, std::int64_t n) {
   return largest < 0x7f800000u;
 }
 
-// Where all that is seen lies within fp32's normal range.
-// Exponentials in fp32, which become vectors; their sum in double, lane by lane.
+// For rows whose visible scores give probabilities within fp32's normal range. Exponentials are in
+// fp32, so that they are vectorized; they are summed in double, lane by lane.
 ADA_ALWAYS void NarrowRow(float factor, float top, std::int64_t n, float* s) {
   double lanes[kLanes] = {};
   std::int64_t i = 0;

@@ -133,7 +133,7 @@ ADA_INLINE void Normalize(const BatchNormForwardArgs& a, CounterY& y_counter,
 
 }  // namespace
 
-// Both roundings are counted where one is to be; each keeps what it was asked for.
+// If either rounding is counted, both go through the counting code; each stores what it was asked.
 void BatchNormForward(const BatchNormForwardArgs& a) {
   const bool add = a.addend.data != nullptr;
   Dispatch({a.x, a.addend, a.out}, {&a.y, add ? &a.sum : &a.y}, [&](auto mode) {

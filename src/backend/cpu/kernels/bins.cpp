@@ -30,12 +30,12 @@ BinTally::BinTally(const Rounding& rounding) : bins_(rounding.bins) {
   *bins_ = BlockBins{};
 }
 
-// The usual run has all its values within 32 exponents and is whole: it is counted from where it
-// lies. Others are copied, since what has no bit is taken out of the copy.
+// Usually a run is complete and its values are within 32 exponents: it is counted in place. Others
+// are copied, because values outside of these exponents are removed from the copy.
 void BinTally::Add(const float* x, int n, const std::uint32_t* smallest, std::uint32_t largest) {
   ChooseLowest(largest);
   for (int first = 0; first < n; first += kRun, ++smallest) {
-    // What lies between the smallest and the largest has a bit if these two do.
+    // All values between the smallest and the largest have a bit if these two have one.
     const bool all = (*smallest - offset()) >> 23 < kBits && largest < kInfinityBits;
     if (all && n - first >= kRun) {
       AddWords(x + first);

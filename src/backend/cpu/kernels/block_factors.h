@@ -15,7 +15,7 @@ struct TensorFactors {
 struct BlockFactors {
   F encode, decode;
 };
-// `stored`: the scale as it is kept.
+// `stored`: the scale in its storage format.
 struct Fp8BlockFactors : BlockFactors {
   F stored;
 };
@@ -95,8 +95,8 @@ ADA_INLINE Fp8BlockFactors Fp8Factors(const BlockRules& rules, const TensorFacto
   return {{tensor.encode / stored, stored * tensor.decode}, stored};
 }
 
-// Scales in fp32. A block of zeros has the scale 1; where the quotient is infinite the largest
-// number stands for it.
+// Scales in fp32. A block of zeros has the scale 1; an infinite quotient is replaced by the largest
+// number.
 ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
   const U infinity = FillU(kInfinityBits);
   F encode = grid.top / amax;

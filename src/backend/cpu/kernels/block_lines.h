@@ -88,9 +88,9 @@ ADA_INLINE void StorePiece(const TensorSpan& to, const Piece& piece, F v) {
                         : StoreAt<Mode, true>(to, piece.at, piece.lanes, v);
 }
 
-// The words of kGroup pieces, or of those that there are.
-// Words of several pieces are made together where pieces are evenly spaced, as they are within a
-// tile.
+// Random words of kGroup pieces, or of as many as there are. Words of several
+// pieces are computed together if the pieces are evenly spaced, as they are within
+// a tile.
 template <class Round>
 ADA_INLINE void WordsOfPieces(const Round& round, const Piece* pieces, int count, U* words) {
   if constexpr (Round::kGroup == 1) return round.WordsOf(pieces[0].at, kLanes, words);

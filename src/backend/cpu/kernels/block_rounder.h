@@ -53,7 +53,7 @@ struct Rounder16 {
       r = RoundStochasticallyToGrid(scaled, words, grid);
     else
       r = RoundToGrid(scaled, grid);
-    // A zero loses its sign and a NaN becomes one; what rounding makes zero keeps its sign.
+    // A zero loses its sign and a NaN becomes zero; values that round to zero keep their sign.
     if (plain_zeros) r = Select((scaled < F{}) | (scaled > F{}), r, F{});
     if (nan_is_zero) r = Select(scaled == scaled, r, F{});
     const F product = r * decode;

@@ -1,5 +1,5 @@
-// Vectors as wide as the registers, for the loops that count kept values: the compiler keeps sums
-// of such vectors in registers, those of 16 lanes only where registers are that wide.
+// Vectors as wide as the registers, for the loops that count stored values: the compiler keeps sums
+// of such vectors in registers, but those of 16 lanes only if registers are that wide.
 #pragma once
 #include <array>
 
@@ -49,14 +49,14 @@ ADA_INLINE Doubles AddSquare(Doubles sum, Doubles d) {
 #endif
 }
 
-// The word of which one bit is set; 0 where there is no such bit.
+// The word in which only this bit is set; 0 if there is no such bit.
 ADA_INLINE Unsigned BitAt(Unsigned bit) {
 #if defined(__AVX512F__)
   return (Unsigned)_mm512_sllv_epi32(_mm512_set1_epi32(1), (__m512i)bit);
 #elif defined(__AVX2__)
   return (Unsigned)_mm256_sllv_epi32(_mm256_set1_epi32(1), (__m256i)bit);
 #elif defined(__SSE2__)  // has no shifts by as many bits as a lane says
-  // A power of two, from its exponent; what is too large for a number with a sign becomes bit 31.
+  // A power of two, made from its exponent; one too large for a signed integer becomes bit 31.
   const auto power = (__m128)((bit + 127u) << 23);
   return (Unsigned)_mm_cvttps_epi32(power) & (Unsigned)(bit < 32u);
 #else

@@ -157,8 +157,8 @@ class Counter {
   ADA_INLINE void Flush(Sums<Mode::kWide>& sums) {
     sums.Flush(stats_.rounded_sum, stats_.rounded_square);
   }
-  // What extremes are does not depend on the order of values: zeros have no sign, and where a value
-  // is NaN they are.
+  // Extremes do not depend on the order of values: zeros have no sign, and if any value is NaN, the
+  // extremes are NaN.
   void FinishMoments() {
     BlockStats& s = stats_;
     const MomentLanes<Mode, kMoments>& l = lanes_.moments;

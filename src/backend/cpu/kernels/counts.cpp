@@ -21,8 +21,8 @@ std::uint32_t BitsAbove(double x, bool or_equal) {
 
 }  // namespace
 
-// Where rounding is to nearest, what becomes zero or subnormal follows from the magnitude before
-// it: thresholds on its bits replace looking at rounded values.
+// With rounding to nearest, which values become zero or subnormal is known from their magnitudes
+// before it: their bits are compared with thresholds, without the rounded values.
 CountTally::CountTally(const Rounder& rounder, bool apart)
     : rounder_(rounder), apart_(apart), bins_(rounder.rounding) {
   edge_ = EdgeBits(rounder.rounding.edge, rounder.grid.largest_value);
@@ -96,16 +96,16 @@ void CountTally::Count() {
   end_ = 0;
 }
 
-// Bins are of values before any scale of the tensor; where these differ from what was counted,
-// their extremes are found anew.
+// Bins are of values before any per-tensor scale; if these differ from the values that were
+// counted, their extremes are computed again.
 void CountTally::CountBins(Extremes extremes) {
   Sums unused;
   if (apart_) extremes = AddSums(kept_.x, end_, unused);
   bins_.Add(kept_.x, end_, extremes.min, extremes.max);
 }
 
-// What becomes zeros or subnormals, and what lies below the subnormals. Where values are small,
-// that is mostly the subnormals alone.
+// Counts values that become zeros or subnormals, and values below the subnormals. Among small
+// values most are subnormals.
 void CountTally::CountSmall(const Extremes& extremes) {
   Counts<3> counts({rounder_.grid.below_min, zero_end_, subnormal_end_});
   const std::uint32_t low = std::max(rounder_.grid.below_min, zero_end_);
@@ -129,7 +129,7 @@ void CountTally::CountSmallApart() {
   zeros_after_ += end_ - after[1];
 }
 
-// What overflows or is no number; what lies above the edge after rounding: rare, mostly.
+// Counts values that overflow, are not finite, or are above the edge after rounding: mostly rare.
 void CountTally::CountLarge(const float* before, const Extremes& extremes) {
   const std::uint32_t overflow_min = rounder_.grid.overflow_min;
   if (extremes.max >= overflow_min) {

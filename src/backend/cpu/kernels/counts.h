@@ -16,9 +16,9 @@ struct KeptValues {
   alignas(64) float before[kSize], after[kSize];
 };
 
-// Made for one block. The rounding loop writes into kept() from Begin() on and tells End how far it
-// came; a full buffer is counted at once. It is large (three buffers of 20 KB), and lies in the
-// stack frame of a kernel.
+// Made for one block. The rounding loop writes into kept() from Begin() on and passes the position
+// that it reached to End; a full buffer is counted at once. The object is large (three buffers of
+// 20 KB) and is allocated in the stack frame of a kernel.
 class CountTally {
  public:
   // apart: values are kept three times, else as x only and rounded to nearest.
@@ -57,8 +57,8 @@ class CountTally {
 
   const Rounder& rounder_;
   const bool apart_;
-  // Where values are kept once: bits of magnitudes that are the first not to become zeros, and
-  // neither zeros nor subnormals.
+  // For values stored only once: bits of the smallest magnitudes that do not become zero, and that
+  // become neither zero nor subnormal.
   std::uint32_t zero_end_ = 0, subnormal_end_ = 0;
   std::uint32_t edge_ = kInfinityBits;  // the largest that does not lie above the edge
   Sums sums_;

@@ -10,9 +10,9 @@ ADA_INLINE float PowerOfTwo(int exponent) {
   return OfBits(static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
-// A format's grid and what vectors need besides it.
-// The spacing of small formats' subnormals may lie below fp32's normal numbers, so that dividing by
-// it takes two factors.
+// A format's grid and further constants for vectors. The spacing of the subnormals of
+// small formats may be below fp32's normal numbers, so that dividing by it needs two
+// factors.
 struct Grid : NumberGrid {
   float down[2] = {1, 1}, up[2] = {1, 1};  // products: 1 / spacing of the subnormals, and spacing
   bool by_integers = false;                // vectors' arithmetic leaves fp32: value by value

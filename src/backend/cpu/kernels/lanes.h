@@ -19,8 +19,8 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 #define ADA_INLINE inline __attribute__((always_inline))
-// For what is rare (tails, formats without a mode of their own) or large where registers are
-// narrow: one copy instead of hundreds keeps compile time in bounds.
+// For code that is rarely used (tails, formats without a mode of their own) or large where
+// registers are narrow: one copy instead of hundreds limits compile time.
 #define ADA_OUTLINE inline __attribute__((noinline))
 #ifdef __AVX2__
 #define ADA_INLINE_WIDE ADA_INLINE

@@ -65,7 +65,7 @@ void LrnBackward(const LrnArgs& given) {
     const int count = static_cast<int>(std::min<std::int64_t>(kBlockRows, a.pixels - first));
     tile.Load(a, a.x + first * a.channels, count);
     LoadTile(a.dy + first * a.channels, count, a.channels, dy);
-    // s becomes dy * x * s^(-beta - 1), dy becomes dy * s^-beta; then p becomes the sums.
+    // s is replaced by dy * x * s^(-beta - 1), dy by dy * s^-beta; after that p by the sums.
     for (std::int64_t i = 0; i < tile.values; ++i) {
       dy[i] = dy[i] * tile.p[i];
       terms[i] = LrnFactors::Term(dy[i], tile.x[i], terms[i]);

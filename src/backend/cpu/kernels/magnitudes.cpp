@@ -1,5 +1,5 @@
-// Kernels that look at magnitudes alone: exponents, extremes of channels, the largest gradient, and
-// what becomes of gradients that are not finite.
+// Kernels that read only magnitudes: exponents, extremes of channels, the largest gradient, and the
+// sanitizing of gradients that are not finite.
 #include "backend/cpu/kernels/bins.h"
 #include "backend/cpu/kernels/columns.h"
 #include "backend/cpu/kernels/functions.h"
@@ -76,7 +76,7 @@ std::uint32_t Largest(const float* x, std::int64_t n) {
   return LargestOf(max);
 }
 
-// Codes without their signs are in the order of what they stand for.
+// Codes without their signs are ordered like the magnitudes that they represent.
 std::uint32_t LargestStored(TensorSpan x, std::int64_t n) {
   if (x.storage == Storage::kF32) return Largest(static_cast<const float*>(x.data), n);
   const auto* codes = static_cast<const std::uint16_t*>(x.data);

@@ -55,7 +55,7 @@ ADA_INLINE void Block(const MatrixArgs& m, std::int64_t row, std::int64_t column
       std::memcpy(m.c + (row + r) * m.c_row + column + c * kWide, &sums[c][r], sizeof(Floats));
 }
 
-// What is left of the rows: blocks of 4, 2 and 1.
+// The remaining rows: blocks of 4, 2 and 1.
 template <int kRows, int kColumns>
 ADA_INLINE void Strip(const MatrixArgs& m, std::int64_t column) {
   std::int64_t row = 0;

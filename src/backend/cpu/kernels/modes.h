@@ -52,14 +52,14 @@ struct ModeHalf {
   static ADA_INLINE void StoreCode(const TensorSpan& p, std::int64_t i, H code) {
     StoreH(static_cast<std::uint16_t*>(p.data) + i, code);
   }
-  // For a value that was rounded before, or read from such memory.
+  // For a value that is rounded already, or was read from memory of this kind.
   static ADA_INLINE void Store(const TensorSpan& p, std::int64_t i, F v) {
     StoreH(static_cast<std::uint16_t*>(p.data) + i, kCode(v));
   }
   static ADA_INLINE_WIDE void StoreFirst(const TensorSpan& p, std::int64_t i, int n, F v) {
     StoreFirstH(static_cast<std::uint16_t*>(p.data) + i, n, kTo(v));
   }
-  // Zeros the values of p where those of `mask` are not positive; what is left of them.
+  // Zeros the values of p where those of `mask` are not positive, and returns the result.
   static ADA_INLINE F MaskInPlace(const TensorSpan& p, const TensorSpan& mask, std::int64_t i) {
     auto* at = static_cast<std::uint16_t*>(p.data) + i;
     const H code =

@@ -164,7 +164,7 @@ void MaxPoolBackward(const PoolArgs& a) {
             constexpr bool kTail = decltype(tail)::value;
             const std::int64_t i = window.out * a.c + c;
             const F g = LoadAt<Mode, kTail>(a.y, i, lanes);
-            // The position in the window, not in the image, tells where dy goes.
+            // The position within the window, not the image, determines where dy goes.
             const I where = (I)ToUnsigned(LoadFirstH(a.index + i, lanes));
             ForTaps(
                 a, window, [&](int position, std::int64_t pixel) __attribute__((always_inline)) {

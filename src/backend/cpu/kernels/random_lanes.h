@@ -101,8 +101,8 @@ ADA_INLINE U FourBlocks(std::uint64_t key, std::uint64_t draw, std::uint64_t blo
   return words;
 }
 
-// Random words first .. first + 15 of (key, draw): word j lies in block j / 4 at j % 4.
-// A start within a block takes the end of one group and the beginning of the next.
+// Random words first .. first + 15 of (key, draw): word j is word j % 4 of block j / 4. If `first`
+// is inside a block, the end of one group and the beginning of the next are used.
 ADA_OUTLINE U RandomWords(std::uint64_t key, std::uint64_t draw, std::uint64_t first) {
   U words = FourBlocks(key, draw, first / 4);
   if (first % 4 == 0) return words;
@@ -113,7 +113,7 @@ ADA_OUTLINE U RandomWords(std::uint64_t key, std::uint64_t draw, std::uint64_t f
   return words;
 }
 
-// words[g]: those from word first + step g on, which may be any that are 16 apart or more.
+// words[g]: the words from first + step * g on, where step is any number from 16 on.
 ADA_OUTLINE void RandomWordsOfGroups(std::uint64_t key, std::uint64_t draw, std::uint64_t first,
                                      std::uint64_t step, U* words) {
   if (first % 4 == 0 && step % 4 == 0)
@@ -126,7 +126,7 @@ ADA_OUTLINE void RandomWordsOfGroups(std::uint64_t key, std::uint64_t draw, std:
 // that their rounds, each of which waits for the one before, overlap.
 class WordsOfStretch {
  public:
-  // values: of the stretch, whose first one takes word `first`.
+  // values: the length of the stretch, whose first value uses word `first`.
   WordsOfStretch(std::uint64_t key, std::uint64_t draw, std::uint64_t first, std::int64_t values)
       : key_(key), draw_(draw), first_(first), last_(first + static_cast<std::uint64_t>(values)) {}
 

@@ -62,8 +62,8 @@ bool FillsLarge(const UnpoolArgs& a) {
 
 }  // namespace
 
-// Positions outside of the smaller of the two grids are not visited: what lies there in `large`
-// stays zero.
+// Only positions inside the smaller of the two grids are visited: values of `large` elsewhere stay
+// zero.
 void MaxUnpool(const UnpoolArgs& a) {
   if (!FillsLarge(a)) Clear(a.large, a.images * a.large_h * a.large_w * a.c);
   Dispatch({a.small, a.large}, [&](auto mode) {

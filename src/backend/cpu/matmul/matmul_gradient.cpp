@@ -6,7 +6,7 @@
 
 namespace ada::backend::cpu {
 
-// Those of the largest batch; smaller ones use as many or fewer.
+// The number for the largest batch; smaller batches use as many or fewer.
 std::int64_t MatmulOp::GroupsAtMost() const {
   return MostGroups(chunks(static_cast<int>(spec_.x.shape.n)), spec_.w.shape.numel());
 }
@@ -31,8 +31,8 @@ bool MatmulOp::SumPartials(const ChunkMatmul& matmul, std::int64_t groups) {
 }
 
 // Computes directly the values of dw that are sums of few products. False: there are too many such
-// values. An input that is not stored is made anew some images at a time, since the first ones
-// mostly suffice.
+// values. If the input is not stored, it is recomputed for some images at a time, because the first
+// images are mostly sufficient.
 bool MatmulOp::SumFewTerms(const Pass& pass) {
   if (!few_terms_) return true;
   float* dw = PlainGradient(*matmul_);

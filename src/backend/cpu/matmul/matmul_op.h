@@ -23,8 +23,8 @@ namespace ada::backend::cpu {
 // other. Scratch memory is all ops' (Context::scratch): nothing in it lives longer than a call.
 class MatmulOp final : public Op {
  public:
-  // tiles: the kernels; null where there are none, or where WhyNoKernels refuses the layer. taken:
-  // AsTaken(spec).
+  // tiles: the kernels; null if there are none, or if WhyNoKernels rejects the layer. taken: the
+  // result of AsTaken(spec).
   MatmulOp(const Context& context, const MatmulKernels* tiles, const MatmulSpec& spec,
            MatmulSpec taken, const MatmulGeometry& geometry);
   void Forward(const Pass& pass) override;
@@ -69,7 +69,7 @@ class MatmulOp final : public Op {
   ChunkMatmul& AllWeightsInFp32(const Pass& pass, std::int64_t per_group);
 
   std::int64_t GroupsAtMost() const;
-  // Partial gradients of the largest batch: what lies before dw in PyTorch's order.
+  // Partial gradients of the largest batch, before they are put into PyTorch's order as dw.
   std::int64_t PartialsAtMost() const;
   float* PartialOf(std::int64_t group) const;
   void FinishWeightGradient(const Pass& pass, std::int64_t per_group);

@@ -24,7 +24,7 @@ void MatmulRounding::RoundY(const Chunk& chunk, const float* y) {
   TakeChannelMoments(chunk);
 }
 
-// The moments are of y as it is stored, and taken only in training, where a batch norm reads them.
+// Moments of the stored y, computed only in training, where a batch norm reads them.
 void MatmulRounding::TakeChannelMoments(const Chunk& chunk) {
   if (spec_.y_moments.mean == nullptr || !chunk.pass.training) return;
   const Shape& shape = spec_.y.shape;
@@ -74,7 +74,7 @@ MatmulRounding::Destination MatmulRounding::DestinationOfY(const Chunk& chunk, f
 }
 MatmulRounding::Destination MatmulRounding::DestinationOfDx(const Chunk& chunk, float* values,
                                                             float alpha) {
-  // Two factors are one where a product with alpha rounds nothing.
+  // Two factors can be combined if the product with alpha is exact.
   const bool one_factor = dx_factor_ == 1 || IsPowerOfTwo(alpha);
   if (one_factor && !tail_.wanted() && Plain(dx_stats_, spec_.dx.tensor, chunk.pass))
     return {At(spec_.dx.tensor, chunk.image), alpha * dx_factor_, true};

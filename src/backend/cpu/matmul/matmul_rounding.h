@@ -31,8 +31,8 @@ class MatmulRounding {
   };
   Destination DestinationOfY(const Chunk& chunk, float* values);
   Destination DestinationOfDx(const Chunk& chunk, float* values, float alpha);
-  // Then: rounds and measures what lies in `values`, or takes the largest magnitudes (bits, by
-  // block) of what does not.
+  // After that: rounds and measures what is in `values`, or uses the largest magnitudes (bits, by
+  // block) of what is not.
   void CloseY(const Chunk& chunk, const Destination& to, const std::uint32_t* largest);
   void CloseDx(const Chunk& chunk, const Destination& to, float alpha,
                const std::uint32_t* largest);

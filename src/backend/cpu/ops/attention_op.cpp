@@ -133,8 +133,8 @@ class CpuAttention final : public Op {
 
   // --- Memory ---
 
-  // The largest of what a worker needs at one time: a head's products, a part for MomentsOfPart, a
-  // block of y.
+  // The largest amount that a worker needs at one time: a head's products, a part for
+  // MomentsOfPart, or a block of y.
   std::int64_t WorkerValues() const {
     const std::int64_t part =
         kMomentPositions * std::max(sizes_.heads, sizes_.kv_heads) * sizes_.width;
@@ -210,7 +210,7 @@ class CpuAttention final : public Op {
     for (std::int64_t r = 0; r < block.rows; ++r)
       std::copy_n(p + r * block.width, block.seen, kept + r * sizes_.keys);
   }
-  // The other way; padding, which is not kept, becomes zero.
+  // The inverse; padding, which is not stored, becomes zero.
   void Recall(const QueryBlock& block, float* p) {
     const float* kept = KeptAt(block);
     for (std::int64_t r = 0; r < block.rows; ++r) {
@@ -219,7 +219,7 @@ class CpuAttention final : public Op {
     }
   }
 
-  // What p is multiplied as; null `counts`: nothing is measured.
+  // The format in which p is multiplied; null `counts`: nothing is measured.
   const float* RoundProbabilities(const Pass& pass, const QueryBlock& block, const HeadMemory& m,
                                   bool counts) {
     const bool drops = spec_.dropout > 0 && pass.training;
@@ -292,8 +292,8 @@ class CpuAttention final : public Op {
     decide(Decision::kDq, 1);
     decide(Decision::kDk, 0);
   }
-  // Whether the decision of this pass looks at moments: less often than MayNeed where a rule keeps
-  // its value for several passes.
+  // Whether this pass's decision needs moments: less often than MayNeed tells, because a rule may
+  // keep its value for several passes.
   bool Needs(Decision decision) const {
     if (decision == Decision::kDs && !spec_.rounds_ds) return false;
     return scaling::NeedsOf(ScalerOf(decision)).moments;

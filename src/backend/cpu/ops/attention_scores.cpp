@@ -12,7 +12,7 @@
 namespace ada::backend::cpu {
 namespace {
 
-// Counts so many zeros more (or fewer), of what is not in memory.
+// Adds (or subtracts) a count of zeros for values that are not in memory.
 void AddZeros(const Rounding& rounding, std::int64_t zeros) {
   if (rounding.stats == nullptr) return;
   BlockStats& stats = *rounding.stats;
@@ -77,7 +77,7 @@ void ScoreRounding::Round(const Pass& pass, const QueryBlock& block, const float
   AddZeros(rounding, block.rows * (sizes_.keys - block.width));
 }
 
-// Where each value takes the random word of its place: in the order of [queries, keys].
+// For stochastic rounding each value uses the random word of its position in [queries, keys].
 void ScoreRounding::RoundRows(const Pass& pass, const QueryBlock& block, const float* in,
                               float factor, float* out, Rounding rounding) const {
   rounding.first = static_cast<std::uint64_t>(FirstValue(pass, block));

@@ -22,8 +22,8 @@ class ScoreRounding {
   Pass PassOfBlocks(const Pass& pass) const;
   // Sets values of a block to zero by the mask, and divides the others by what stays of them.
   void Drop(const Pass& pass, const QueryBlock& block, const float* in, float* out) const;
-  // out = round(in * factor) of the scores of a block, counted if `counts`. What no query of it
-  // sees is zero, and counted as such; what only fills its rows up is not. stats: of ScoreBlocks.
+  // out = round(in * factor) for the scores of a block, counted if `counts`. Keys that no query
+  // sees are zero, and counted; padding of rows is not counted. stats: of ScoreBlocks.
   void Round(const Pass& pass, const QueryBlock& block, const float* in, float factor, float* out,
              RoundingStats& stats, bool counts) const;
 

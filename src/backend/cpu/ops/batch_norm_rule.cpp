@@ -52,7 +52,7 @@ const float* BatchNormRule::Decide(const Pass& pass, const std::vector<float>& f
   if (needs.moments) {
     TakeMoments(pass, factor);
     seen.dy = MomentsOfAll(context_, dy_moments_, pass.rows * spec_.x.shape.per_image());
-    // Where each process has statistics of its own it has factors of its own.
+    // If each process has its own statistics, each has its own factors.
     seen.w = MomentsOfAll(context_, factor_moments_, spec_.x.shape.c);
   }
   if (needs.products)

@@ -1,5 +1,5 @@
-// How a batch norm comes to an alpha of its own. To its rule it is a convolution of one product a
-// value: what multiplies dy is `factor`, one number a channel.
+// How a batch norm gets an alpha. Its rule treats it as a convolution with one product per value,
+// whose weight is `factor`, one number for each channel.
 #pragma once
 #include <cstdint>
 #include <vector>

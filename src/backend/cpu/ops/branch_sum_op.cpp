@@ -1,4 +1,4 @@
-// The sum of gradients where an output feeds several layers.
+// Sums the gradients of an output that feeds several layers.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -32,7 +32,7 @@ class CpuBranchSum final : public Op {
     for (const Gradient& g : spec_.branches) scales.push_back(*g.scale);
     std::int32_t halvings = 0;
     scaling::DecisionError error = scaling::DecisionError::kNone;
-    // The authors' program knows no parts.
+    // The authors' program has no branches with only some of the channels.
     const bool as_reference = spec_.reference && spec_.first.empty();
     const float scale =
         as_reference ? SumLikeReference(pass, scales, error) : SumFitting(pass, scales, halvings);
@@ -122,7 +122,7 @@ class CpuBranchSum final : public Op {
   double OfAll(double mine) const {
     return IsShared(context_.shared.rules) ? LargestOfAll(*context_.shared.rules, mine) : mine;
   }
-  // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
+  // Largest magnitude of one branch, as stored; infinite or NaN if it contains such values.
   double LargestOf(const Pass& pass, std::size_t branch) {
     const Gradient& g = spec_.branches[branch];
     if (g.moments != nullptr) return backend::LargestOf(*g.moments);
@@ -157,7 +157,7 @@ class CpuBranchSum final : public Op {
     stats_.Finish(pass);
   }
 
-  // The same of branches that have some of the channels alone.
+  // The same for branches that have only some of the channels.
   void SumParts(const Pass& pass, std::int64_t image, std::int64_t n, std::int64_t block,
                 int worker) {
     const Shape& shape = spec_.sum.tensor.shape;

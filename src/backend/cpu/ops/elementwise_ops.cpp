@@ -56,8 +56,8 @@ class CpuInput final : public InputOp {
   std::vector<float, PageAllocator<float>> waiting_;
 };
 
-// A relu that is not fused into the norm before it. Forward moves values; dx is dy where y is
-// positive and else 0, and may lie where dy lies. Moments are measured where a policy asks for
+// A relu that is not fused into the norm before it. Forward copies values; dx is dy where y
+// is positive, otherwise 0, and may overwrite dy. Moments are measured if a policy asks for
 // them.
 class CpuRelu final : public Op {
  public:

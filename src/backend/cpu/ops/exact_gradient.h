@@ -6,8 +6,8 @@
 
 namespace ada::backend::cpu {
 
-// Takes what `stats` wants of the first pass.rows images of a gradient that is stored already; ops
-// that move values call it after they have. Nothing is read where nobody asks.
+// Computes what `stats` asks for from the first pass.rows images of a gradient that is stored
+// already; ops that move values call it at their end. Nothing is read if nothing is asked for.
 inline void InspectExact(const Context& context, const Gradient& g, RoundingStats& stats,
                          const Pass& pass) {
   if (!stats.wanted()) return;

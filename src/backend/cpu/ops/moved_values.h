@@ -31,7 +31,7 @@ void MoveRuns(const Maker& maker, const Value* from, std::int64_t image, std::in
       }
 }
 
-// out = what the maker takes of `in`; nothing where both are one.
+// out = the values of `in` that the maker moves; nothing to do if both are one tensor.
 template <class Maker>
 void MoveTensor(const Context& context, const Pass& pass, const Maker& maker, const Tensor& in,
                 const Tensor& out) {

@@ -11,8 +11,8 @@
 namespace ada::backend::cpu {
 namespace {
 
-// The op of a PixelLossSpec: SetTargets, then Forward, then Backward for the same rows. A negative
-// label says that a pixel has none; such pixels are in no sum, and their gradient is exactly 0.
+// The op of a PixelLossSpec: SetTargets, then Forward, then Backward for the same rows. A pixel
+// with a negative label is ignored: it is in no sum, and its gradient is exactly 0.
 class CpuPixelLoss final : public LossOp {
  public:
   CpuPixelLoss(const Context& context, const PixelLossSpec& spec)
@@ -29,7 +29,7 @@ class CpuPixelLoss final : public LossOp {
   void SetTargets(const Targets& targets, int rows) override {
     ADA_CHECK(targets.second.labels == nullptr && rows <= spec_.logits.shape.n);
     labels_.assign(targets.labels, targets.labels + rows_.rows_of(rows));
-    // A negative label stands for none and is let through.
+    // A negative label means that the pixel is ignored, so it is allowed.
     for (const std::int32_t label : labels_) ADA_CHECK(label < spec_.logits.shape.c);
   }
 

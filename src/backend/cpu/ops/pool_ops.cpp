@@ -10,8 +10,8 @@
 namespace ada::backend::cpu {
 namespace {
 
-// The window of a pooling as its kernels take it, for so many images. Adaptive windows and counted
-// padding are only of average pooling.
+// The window of a pooling in the form that its kernels need, for this many images. Adaptive windows
+// and counted padding exist only in average pooling.
 template <class Spec>
 PoolArgs Geometry(const Spec& spec, std::int64_t images) {
   PoolArgs a;
@@ -77,7 +77,7 @@ class CpuMaxPool final : public Op {
   MaxPoolSpec spec_;
   RoundingStats stats_;
   std::vector<Index, PageAllocator<Index>> own_index_;
-  Index* index_ = nullptr;  // position of the maximum in its window; null: nobody asks
+  Index* index_ = nullptr;  // position of the maximum in its window; null: not needed
 };
 
 // The op of an AvgPoolSpec, adaptive or not. Both ways compute values in fp32 and round them once.

@@ -1,5 +1,5 @@
-// Unpooling: values go back to where a pool found its maxima. Exact both ways; moments are taken
-// where a policy asks.
+// Unpooling: puts values back where a pool found its maxima. Exact in both directions; moments are
+// computed if a policy asks for them.
 #include "backend/cpu/ops/exact_gradient.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"

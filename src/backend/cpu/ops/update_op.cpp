@@ -13,9 +13,9 @@
 namespace ada::backend::cpu {
 namespace {
 
-// The optimizer makes one for all parameters. On a CPU the update has happened when Update returns,
-// so that Outcome only tells what was decided. Sums over segments are added in their order,
-// whatever the number of threads.
+// The optimizer makes one for all parameters. On a CPU the update is complete when Update returns,
+// so Outcome only returns its result. Sums over segments are added in their order, whatever the
+// number of threads.
 class CpuUpdate final : public UpdateOp {
  public:
   CpuUpdate(const Context& context, const UpdateRule& rule, std::vector<UpdateSlot> slots,
@@ -23,8 +23,8 @@ class CpuUpdate final : public UpdateOp {
       : context_(context), rule_(rule), slots_(std::move(slots)), watched_(std::move(watched)) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
       for (std::int64_t first = 0; first < slots_[slot].value.shape.numel(); first += kSegment)
-        // A segment lies in one parameter, so that workers write apart and counts can be told by
-        // slot.
+        // A segment belongs to one parameter, so that workers write to separate memory and counts
+        // can be assigned to slots.
         segments_.push_back(
             {slot, first, std::min(kSegment, slots_[slot].value.shape.numel() - first)});
     squares_.resize(segments_.size());
@@ -49,8 +49,8 @@ class CpuUpdate final : public UpdateOp {
     if (outcome_.watched) return;
     double norm = outcome_.norm;
     if (outcome_.overflow) {
-      // After sanitizing, clipping goes by the norm of what is left, and outcome_.norm stays that
-      // of before.
+      // After sanitizing, clipping uses the norm of the sanitized gradients, while outcome_.norm
+      // stays the one before.
       if (plan_.on_overflow == UpdatePlan::OnOverflow::kSkip) return;
       Sanitize(plan_.sanitize_to);
       norm = Norm();
@@ -119,9 +119,9 @@ class CpuUpdate final : public UpdateOp {
     });
   }
 
-  // What is kept in fewer bits, or counted: value by value.
-  // The slower way, where masters or state are kept in fewer bits than fp32 or the update is
-  // counted: each value is updated in fp32 and rounded once, where it is kept.
+  // The slower way, value by value, for masters or state stored in fewer bits than fp32, or
+  // if the update is counted: each value is updated in fp32 and rounded once, when it is
+  // stored.
   void ApplyKept(const UpdateStep& step) {
     const UpdateRounding how = MakeUpdateRounding(rule_, step);
     if (counted_) counts_.assign(segments_.size(), KeptCounts::Start());

@@ -61,7 +61,7 @@ class CpuValueOp final : public Op {
       Make(pass, maker, kernels_.y, spec_.x, spec_.y, y_stats_);
   }
   void Backward(const Pass& pass) override {
-    // Gradients of parameters come first: dx may lie where dy lies.
+    // Gradients of parameters come first, because dx may overwrite dy.
     if constexpr (HasSum<Spec>)
       if (spec_.dw) SumTerms(pass);
     if constexpr (HasImageSums<Spec>)
@@ -102,7 +102,7 @@ class CpuValueOp final : public Op {
               });
     stats.Finish(pass);
   }
-  // What the maker makes of the images of a block.
+  // Computes the maker's values for the images of a block.
   template <class Maker>
   FillArgs Filled(const Pass& pass, const Maker& maker, FillKernel<Maker> fill, const Tensor& in,
                   const Shape& shape, std::int64_t image, std::int64_t n, int worker) const {

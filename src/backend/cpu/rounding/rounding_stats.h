@@ -14,7 +14,7 @@ class RoundingStats {
  public:
   RoundingStats() = default;
   // The rounding of `tensor`, in blocks of `images` images (0: BlockImages of its shape). stats,
-  // moments: null where nobody asks.
+  // moments: null if not needed.
   RoundingStats(const Tensor& tensor, const RoundingStyle& style, TensorStats* stats,
                 TensorMoments* moments = nullptr, int images = 0);
   // Rounds a gradient; without stats its values are exact and kept as they are. images: as above.
@@ -26,7 +26,7 @@ class RoundingStats {
 
   // How block `block` of this call is to be rounded. A gradient's scale must be set already.
   Rounding For(const Pass& pass, std::int64_t block);
-  // Rounds the `n` fp32 values of a block where they lie, or measures them where they stay.
+  // Rounds the `n` fp32 values of a block in place, or measures them if they stay as they are.
   void RoundInPlace(const Kernels& kernels, const Pass& pass, std::int64_t block, float* values,
                     std::int64_t n);
   // Merges the blocks of this call.
@@ -50,7 +50,7 @@ class RoundingStats {
   std::int64_t block_values_ = 0;
   const float* scale_ = nullptr;  // of a gradient
   std::vector<BlockStats> blocks_;
-  std::vector<BlockBins> bins_;  // empty where nobody asks
+  std::vector<BlockBins> bins_;  // empty if not needed
   float max_abs_ = 0;
 };
 

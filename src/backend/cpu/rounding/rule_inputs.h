@@ -40,7 +40,7 @@ void ObserveProducts(const ChannelMagnitudes& dy, const ChannelMagnitudes& w,
 // processes), in double; 0 where all are zero. The deviation of equal magnitudes is exactly 0.
 void ObserveLogs(const Context& context, const Tensor& dy, int rows, scaling::Observation& seen);
 
-// The same of `n` values, one after the other, of this process alone.
+// The same for `n` consecutive values, of this process only.
 void ObserveLogs(const float* dy, std::int64_t n, scaling::Observation& seen);
 
 // Counts of one backward pass's data gradient, each worker's apart.

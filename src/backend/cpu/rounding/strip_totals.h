@@ -20,7 +20,7 @@ class StripTotals {
   const std::vector<double>& Of(std::int64_t image, std::int64_t n);
   // value[c] = the sum over `rows` images without `scale`, added to it if `accumulate`.
   void Unscaled(std::int64_t rows, float scale, bool accumulate, float* value);
-  // The same of all channels together, one after the other.
+  // The same for all channels together, one after another.
   void UnscaledOfAll(std::int64_t rows, float scale, bool accumulate, float* value);
 
  private:

@@ -36,8 +36,8 @@ void ForPlaces(const BlockLayout& layout, const Tile& tile, Body&& body) {
   }
 }
 
-// A tensor's scale as a product: what values carry (0: they carry the scale, whatever it is), and
-// what is left for their sums.
+// A tensor's scale as a product: the factor that values carry (0: the whole scale, whatever it is),
+// and the factor that is left for their sums.
 struct SplitScale {
   float of_values, of_sums;
 };

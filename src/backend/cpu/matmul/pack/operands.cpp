@@ -13,7 +13,7 @@
 namespace ada::backend::cpu {
 namespace {
 
-// A value's format and where it lies, as one product takes it.
+// A value's format and storage, as a matmul reads it.
 struct Taken {
   NumberFormat format;
   Storage storage;
@@ -40,7 +40,7 @@ Taken TakenOf(const OperandRounding& operand, const Taken& stored) {
   return {operand.format, StorageFor(operand.format)};
 }
 
-// The narrowest that holds what all of them are. What is kept in fp32 may be anything.
+// The narrowest format and storage for all of them. Values in fp32 storage may be any.
 Taken Common(const std::vector<Taken>& all) {
   for (const Taken& wide : {Taken{kBf16, Storage::kBF16}, Taken{kFp16, Storage::kF16}}) {
     const bool holds = std::all_of(all.begin(), all.end(), [&](const Taken& taken) {
@@ -114,7 +114,7 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
   tensor_.storage = taken.storage;
   const bool plain = operand.rounds && !operand.block && operand.hadamard == 0;
   tensor_.format = plain ? operand.format : taken.format;
-  // Blocks are not known to it: it takes what they are made of.
+  // Knows nothing of blocks: it is given the values that blocks are made of.
   Gradient rounded;
   rounded.tensor = tensor_, rounded.scale = scale;
   rounded.tensor.format = operand.block ? kFp32 : operand.rounds ? operand.format : taken.format;
@@ -158,8 +158,8 @@ float BatchOperand::Largest(const Tensor& of, const Pass& pass) const {
   return static_cast<float>(LargestOfAll(*shared, static_cast<double>(mine)));
 }
 
-// The Hadamard transform of whole groups of rows, in fp32 and, as Transformer Engine has it,
-// rounded to bf16 where that is what is stored.
+// The Hadamard transform of whole groups of rows, in fp32 and, as in Transformer Engine, rounded to
+// bf16 if values are stored in it.
 Tensor BatchOperand::Transformed(const Pass& pass) const {
   constexpr std::int64_t kLanes = 1024;
   const HadamardSigns signs = operand_.random_signs

@@ -12,11 +12,11 @@
 
 namespace ada::backend::cpu {
 
-// The layer as its matmuls see it: x, dy and w as of formats and storages that hold what they are
-// given. Data pointers stay those of what is stored.
+// The layer as its matmuls see it: x, dy and w have the formats and storage types of their
+// operands. Data pointers still refer to the stored tensors.
 MatmulSpec AsTaken(const MatmulSpec& spec);
 
-// Whether a pass counts an operand of a block-scaled format, of what is given as it is inspected.
+// Whether a pass counts an operand in a block-scaled format when it inspects the values.
 bool CountsBlocks(const Pass& pass, const OperandRounding& operand);
 // After its rounding: what the blocks counted, as the counts of a rounding. `counts`: CountsBlocks.
 void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t subnormal);
@@ -33,11 +33,11 @@ class BatchOperand {
   // Makes the copy at `memory`; then tensor() is it.
   void Make(const Pass& pass, std::byte* memory);
   const Tensor& tensor() const { return tensor_; }
-  // What sums of its values are to be multiplied by.
+  // The factor by which sums of its values must be multiplied.
   float factor() const { return blocks_ ? blocks_->factor() : 1; }
 
  private:
-  // With whom the tensor is shared; null: nobody.
+  // The processes that share the tensor; null: none.
   parallel::Communicator* Sharing(const Pass& pass) const;
   // The largest magnitude, of all processes that share the tensor.
   float Largest(const Tensor& of, const Pass& pass) const;

@@ -33,7 +33,7 @@ void PackedConvolution::PackTile(const float* plain, int out, int block, const T
   // In flattened images with one channel the weights of an output lie as the pixels do.
   const bool flat = geometry_.w.h * geometry_.w.w == 1 && weight_channels_ == 1;
   const std::int64_t in_step = flat ? 1 : weight_taps_;
-  // What goes into a data gradient are output channels of the layer.
+  // A data gradient's input channels are the output channels of the layer.
   a.column_step = data_gradient_ ? in_step : out_step;
   a.k_step = data_gradient_ ? out_step : in_step;
   float gathered[16 * 32];  // [column][k]

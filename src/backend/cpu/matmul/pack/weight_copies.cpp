@@ -71,7 +71,7 @@ const float* WeightCopies::Add(WeightUse use, const std::shared_ptr<const Weight
   return copies_.back().values.data();
 }
 
-// A master that is multiplied in fp32 is measured where it lies.
+// A master that is multiplied in fp32 is measured in place, without a copy.
 void WeightCopies::RoundStored(const Pass& pass) {
   if (rounded_.empty() && !stats_.wanted()) return;
   ForSegments(

@@ -21,8 +21,8 @@ enum class WeightUse : std::uint8_t { kForward, kData };
 // matmuls makes of it; then layouts of these for oneDNN. Kernels of our own pack from plain(use).
 class WeightCopies {
  public:
-  // Keeps copies of spec.w in spec.w_format. moments: the rounded copy's are taken on every
-  // Refresh. Where the operands of the weights round, what is multiplied is that copy rounded once
+  // Keeps copies of spec.w in spec.w_format. moments: those of the rounded copy are computed
+  // at every Refresh. If weight operands are rounded, the matmuls use that copy rounded once
   // more.
   WeightCopies(const Context& context, const MatmulGeometry& geometry, const MatmulSpec& spec,
                bool moments);
@@ -36,7 +36,7 @@ class WeightCopies {
   // The rounded weights in PyTorch's order; and what `use` multiplies.
   const float* plain() const;
   const float* plain(WeightUse use) const;
-  // What sums of the latter are to be multiplied by.
+  // The factor by which sums of the latter must be multiplied.
   float factor(WeightUse use) const;
 
  private:

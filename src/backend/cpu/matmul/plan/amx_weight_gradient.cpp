@@ -10,8 +10,8 @@ namespace ada::backend::cpu {
 namespace {
 
 constexpr int kTile = 256;  // values
-// Blocks of a strip, at most and in the first. Sums pass through memory once a strip, which takes
-// about as long as the products of one block.
+// The number of blocks in a strip, at most and in the first one. Sums go through memory once for
+// each strip, which takes about as long as the products of one block.
 constexpr int kStripBlocks = 16, kFirstBlocks = 4;
 
 // Towards larger numbers, for negative a too.
@@ -132,7 +132,7 @@ void AmxWeightGradient::MakePlanes(int dilation) {
       }
 }
 
-// Blocks of 32 positions that are multiplied with all columns: what `pairs` is chosen by.
+// The number of blocks of 32 positions that are multiplied with all columns; decides `pairs`.
 std::int64_t AmxWeightGradient::Blocks(int images, int pairs) const {
   std::int64_t blocks = 0;
   for (const GradientColumn& c : columns_)

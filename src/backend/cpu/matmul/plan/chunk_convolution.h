@@ -23,9 +23,9 @@ class ChunkConvolution {
   };
   virtual ~ChunkConvolution() = default;
 
-  // Makes what calls of so many images need. Not while workers run.
+  // Prepares calls for this many images. Must not be called while workers run.
   virtual void Prepare(int images) = 0;
-  // One worker needs so much for a call of at most so many images.
+  // The scratch memory that one worker needs for a call of at most this many images.
   virtual std::size_t scratch_bytes(int images) const = 0;
 
   virtual std::size_t weight_bytes() const = 0;

@@ -22,7 +22,7 @@ struct Chunk {
 class ChunkMatmul {
  public:
   virtual ~ChunkMatmul() = default;
-  // Makes what chunks of so many images need. Not while workers run.
+  // Prepares chunks of this many images. Must not be called while workers run.
   virtual void Prepare(std::int64_t images) = 0;
   // The weights changed. Not while workers run.
   virtual void Refresh() = 0;

@@ -169,7 +169,7 @@ void DepthwiseChunks::RunRow(const DepthwisePlan& plan, int y, RowRing& ring, co
       run(part, 0, part.columns);
       continue;
     }
-    // Zeros beside the image must not meet weights that are not finite.
+    // Padding zeros must not be multiplied with weights that are not finite.
     for (int column = 0; column < part.columns; ++column) {
       taps.clear();
       const int x = column * plan.in_step[1];

@@ -1,4 +1,4 @@
-// Which rows and columns the taps of such a convolution meet; see depthwise_chunks.h.
+// Which rows and columns are multiplied with each tap; see depthwise_chunks.h.
 #include <algorithm>
 
 #include "backend/cpu/context.h"
@@ -37,8 +37,8 @@ DepthwisePlan DepthwisePlan::DataGradient(const MatmulGeometry& g) {
   return plan;
 }
 
-// The ring has as many rows as taps of one output row reach; zeros on both sides as far as any tap
-// goes.
+// The ring has as many rows as the taps of one output row read, and zeros on both sides as far as
+// any tap reaches.
 void DepthwisePlan::Finish() {
   int top = 0, bottom = 0, lowest = 0, highest = static_cast<int>(in.w) - 1;
   bool any = false;

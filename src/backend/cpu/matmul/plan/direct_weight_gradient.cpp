@@ -16,7 +16,7 @@ constexpr int kStripPositions = 128;
 // of 16 output channels for which x is packed once.
 constexpr std::int64_t kSliceBytes = 1 << 18, kSliceBlocks = 4;
 
-// Equal pieces of a row that has more positions than that; one where it has no such divisor.
+// Equal pieces of a row that has more positions than the limit; 1 if there is no such divisor.
 int PiecesOf(int positions) {
   for (int pieces = 1; pieces <= positions; ++pieces)
     if (positions % pieces == 0 && positions / pieces <= kStripPositions)
@@ -26,8 +26,8 @@ int PiecesOf(int positions) {
 
 }  // namespace
 
-// places_ says for each value of a step where its weight is in PyTorch's order; where this is the
-// order of tiles, tiles are only transposed.
+// places_ maps each value of a step to its index in PyTorch's order; if the two orders are those of
+// tiles, tiles are only transposed.
 DirectWeightGradient::DirectWeightGradient(const MatmulKernels& kernels,
                                            const MatmulGeometry& geometry, int block, int most)
     : kernels_(kernels),

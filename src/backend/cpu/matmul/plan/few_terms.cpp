@@ -11,8 +11,8 @@ namespace {
 
 // Bits of a slab at least: of the first one, which decides for dense layers, and of the others.
 constexpr int kFirstBits = 256, kMoreBits = 4096;
-// Where more than one value in so many is left after the first slab, direct sums take less time
-// than following them all.
+// If more than one in this many values is left after the first slab, direct sums take less time
+// than following all of them.
 constexpr std::size_t kMostShare = 8;
 
 float ValueOf(const Kernels& kernels, const TensorSpan& values, std::int64_t i) {
@@ -20,7 +20,7 @@ float ValueOf(const Kernels& kernels, const TensorSpan& values, std::int64_t i) 
   kernels.widen(Advance(values, i), &value, 1);
   return value;
 }
-// The word that begins `shift` bits after a word, of a channel whose words are `room` apart.
+// The 64 bits that begin `shift` bits after the start of a word, in rows of `room` words.
 std::uint64_t Shifted(const std::uint64_t* word, int room, int shift) {
   return shift == 0 ? *word : *word >> shift | word[room] << (64 - shift);
 }

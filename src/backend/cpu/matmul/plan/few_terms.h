@@ -36,10 +36,10 @@ class FewTerms {
   // Begins with a batch whose gradient came out as `dw`, in PyTorch's order. Values that are zero
   // there are left alone.
   void Begin(const float* dw);
-  // Takes the images that follow those of the calls before. Returns false where no more need be
-  // taken: no weight is left, or too many are.
+  // Processes the images that follow those of earlier calls. Returns false if no more are needed:
+  // no weight is left, or too many are.
   bool Take(TensorSpan x, TensorSpan dy, std::int64_t images);
-  // Returns true where so many values have few terms that direct sums take less time.
+  // Returns true if so many values have few terms that direct sums take less time.
   bool too_many() const { return too_many_; }
   // Writes the sums of all values that had few terms in the whole batch.
   void Store(float* dw) const;

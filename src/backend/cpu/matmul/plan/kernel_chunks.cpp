@@ -105,8 +105,8 @@ KernelChunks::KernelChunks(const MatmulKernels& kernels, const Context& context,
   Reserve();
 }
 
-// The ways for y and, where the layer has it, dx; none uses Winograd's algorithm where the layer
-// does not take it.
+// The ways to compute y and, if the layer has it, dx; Winograd's algorithm is among them only if
+// the layer may use it.
 std::vector<KernelChunks::Way*> KernelChunks::Ways(bool winograd) {
   std::vector<Way*> ways;
   for (Side* side : {&forward_, &data_}) {
@@ -252,8 +252,8 @@ int KernelChunks::LowestBit(const NumberFormat& format, const TensorSpan& values
   return std::max(lowest, exponent - format.mantissa_bits);
 }
 
-// Whether all products, and the operands themselves, are multiples of fp32's least normal number:
-// units for bf16 take what is smaller for zero.
+// Whether all products and the operands themselves are multiples of fp32's smallest normal number:
+// bf16 hardware flushes smaller values to zero.
 bool KernelChunks::InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                            std::int64_t images, int other_bit) const {
   if (kernels_.on_fp32()) return true;

@@ -17,7 +17,7 @@
 
 namespace ada::backend::cpu {
 
-// Why a layer cannot use such kernels at all, or null.
+// Why a layer cannot use these kernels, or null.
 const char* WhyNoKernels(const MatmulKernels& kernels, const MatmulSpec& spec,
                          const MatmulGeometry& geometry);
 
@@ -56,7 +56,7 @@ class KernelChunks final : public ChunkMatmul {
     std::unique_ptr<ChunkConvolution> convolution;
     std::vector<std::byte, PageAllocator<std::byte, PageKind::kHuge>> weights;
   };
-  // winograd: null where it is not taken for any weights.
+  // winograd: null if it is not used for any weights.
   struct Side {
     Way direct, winograd;
     const Way& taken(bool by_winograd) const { return by_winograd ? winograd : direct; }

@@ -30,8 +30,8 @@ inline bool IsNarrow(const MatmulGeometry& g) {
 // a / b, rounded up; a >= 0.
 inline int QuotientUp(std::int64_t a, int b) { return static_cast<int>((a + b - 1) / b); }
 
-// One row or column k of a kernel, which reaches outputs of a data gradient, and the row or column
-// of dy that it meets beside the output's own.
+// One row or column k of a kernel that contributes to outputs of a data gradient, and the offset of
+// the row or column of dy that it is multiplied with.
 struct Reach {
   int k, at;
 };

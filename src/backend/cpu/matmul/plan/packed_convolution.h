@@ -34,9 +34,9 @@
 
 namespace ada::backend::cpu {
 
-// The plan of one convolution: what is fixed by the layer is made by the constructor, what depends
-// on the number of images by Prepare. The AMX, fp32 and bf16-dot kernels share it; the frame's
-// block and parts tell them apart.
+// The plan of one convolution: the constructor computes what depends only on the layer, Prepare
+// what depends on the number of images. The AMX, fp32 and bf16-dot kernels share it; they differ in
+// block and parts of the frame.
 class PackedConvolution final : public ChunkConvolution {
  public:
   // y from x; and dx from dy, of up to `most` images a call. Parts: of the values read, and of the

@@ -22,10 +22,10 @@ class PartialGradients {
   virtual std::int64_t partial_values() const = 0;
 
   // partial = (first) or += dw and, with a bias, db of `images` images. x, dy: the first image, in
-  // any storage. `partial` and `scratch` are multiples of 64 bytes. Products are exact, sums fp32;
-  // the result depends on the values and `images` alone, and every value of `partial` is written.
-  // What is not finite in x or dy makes every value of dw that it takes part in not finite (perhaps
-  // NaN where fp32 arithmetic had inf).
+  // any storage. `partial` and `scratch` are aligned to 64 bytes. Products are exact, sums fp32;
+  // the result depends only on the values and `images`, and every value of `partial` is written. A
+  // value of x or dy that is not finite makes every value of dw to which it contributes not finite
+  // (perhaps NaN where fp32 arithmetic would give inf).
   virtual void Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
                    std::byte* scratch) const = 0;
 

@@ -27,7 +27,7 @@ PackedConvolution::Met PackedConvolution::MetBy(const Part& part, const Tap& tap
   return met;
 }
 
-// Weight gradients alone ask: a forward convolution has one part.
+// Only weight gradients use this: a forward convolution has one part.
 std::vector<PackedConvolution::Met> PackedConvolution::MetBySteps() const {
   std::vector<Met> met;
   for (int block = 0; block < frame_.blocks; ++block)

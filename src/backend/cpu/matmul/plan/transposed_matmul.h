@@ -1,6 +1,6 @@
-// A convolution the other way round, made of the products of the convolution that it transposes:
-// that one's data gradient is what it gives, its output the data gradient, and in the weights'
-// gradient x and dy change places.
+// A transposed convolution, computed by the convolution that it transposes: the output is that
+// one's data gradient, the data gradient that one's output, and in the weight gradient x and dy are
+// exchanged.
 #pragma once
 #include <memory>
 

@@ -46,7 +46,7 @@ class WinogradBatches {
   WinogradBatches(const WinogradKernels& kernels, std::int64_t h, std::int64_t w,
                   std::int64_t values);
   int room() const { return room_; }
-  // each(batch) for all tiles of so many images.
+  // Calls each(batch) for all tiles of this many images.
   template <class Each>
   void ForEach(int images, Each&& each) const {
     std::vector<WinogradRun> runs;

@@ -98,8 +98,8 @@ ADA_INLINE void PackRow(const PackInputArgs& a, const Target& t, std::int64_t ro
   ZeroPixels(t, to + static_cast<std::int64_t>(end) * step, a.frame.columns - end, step);
 }
 
-// The window at column x of an image, as far as it lies within; all channels of a row's pixels lie
-// together.
+// The part of the window at column x that is inside the image; all channels of a row's pixels are
+// contiguous.
 template <Storage kStorage, int kParts>
 ADA_INLINE void PackWindow(const void* row, std::int64_t value, __mmask16 lanes, std::byte* to) {
   StorePixel<kParts, 16>(LoadLanes<kStorage>(row, value, lanes), F{}, to);

@@ -17,7 +17,7 @@ struct PairRun {
   std::byte* out = nullptr;  // of the first packed pixel
   std::size_t low = 0;       // bytes from high parts to low ones
 };
-// 16 channels of 16 pairs of dy, and what is between two steps.
+// 16 channels of 16 pairs of dy, and the state between two steps.
 struct PairBlock {
   const std::byte* row = nullptr;  // of dy, at the first of the channels
   const GradientOffsets* offsets = nullptr;

@@ -22,8 +22,8 @@ namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
 constexpr int kTileValues = 256, kPixelBytes = 64, kHalf = 8;
-// Sums of so many steps (of 16 channels a 3x3 kernel) are added to those before them: fp32 keeps
-// more of sums of sums than of one long sum. Outputs are then as near to exact ones as PyTorch's.
+// Sums of this many steps (16 channels of a 3x3 kernel each) are added to the total: in fp32 sums
+// of partial sums are more accurate than one long sum. Outputs are then as accurate as PyTorch's.
 constexpr int kPanelSteps = 9;
 
 // One call of the kernel.

@@ -1,6 +1,6 @@
-// Convolutions of few channels a group, a row of the output at a time; matmul/kernels/depthwise.h
-// says what is computed. Sums of a few columns and 16 channels stay in registers while all taps
-// pass.
+// Convolutions with few channels per group, one row of the output at a time; what is computed is
+// explained in matmul/kernels/depthwise.h. Sums of a few columns and 16 channels stay in registers
+// for all taps.
 #include "backend/cpu/matmul/kernels/depthwise.h"
 
 #include "backend/cpu/matmul/kernels/direct/sums.h"

@@ -16,7 +16,7 @@ constexpr int kImagesAhead = 2;     // whose lines are fetched while an image is
 // two images.
 enum class Holds : std::uint8_t { kFloats, kChannelPairs, kImagePairs };
 
-// Where rows of packed pixels lie, as numbers of values or pairs.
+// The layout of rows of packed pixels, in numbers of values or pairs.
 struct PackedRows {
   explicit PackedRows(const PackInputArgs& a)
       : step(std::int64_t{kPixelChannels} * a.frame.interleaved),
@@ -101,8 +101,8 @@ ADA_INLINE void PackRow(const PackInputArgs& a, const PackedRows& at, bool two,
   ZeroPixels(at, blocks, to + end * at.step, a.frame.columns - end);
 }
 
-// The window at column x of an image, zeros where it does not lie within; all channels of a row's
-// pixels lie together.
+// The window at column x of an image, with zeros outside of the image; all channels of a row's
+// pixels are contiguous.
 template <class Mode>
 ADA_INLINE F LoadWindow(const PackInputArgs& a, std::int64_t row_value, std::int64_t x) {
   const int width = a.frame.window;
@@ -128,7 +128,7 @@ ADA_INLINE void PackWindows(const PackInputArgs& a, const PackedRows& at, bool t
   }
 }
 
-// Packs 16 values of a dense row. Returns what follows them.
+// Packs 16 values of a dense row. Returns the pointer after them.
 template <Holds kHolds>
 ADA_INLINE std::byte* StoreValues(std::byte* to, F first, [[maybe_unused]] F second) {
 #ifdef __AVX512BF16__

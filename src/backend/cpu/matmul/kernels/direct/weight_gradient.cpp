@@ -80,8 +80,8 @@ class Gradient {
       StoreF(to, first ? sums.Get(r, c) : LoadF(to) + sums.Get(r, c));
     });
   }
-  // Whole tiles are summed up and looked through for what is not finite: what lies after a step's
-  // values is no one's.
+  // Whole tiles are summed and checked for values that are not finite; what is stored after a
+  // step's values does not matter.
   template <int kColumns>
   ADA_INLINE void Clear(int n, int s, int k) {
     float* row = a_.partial + n * panel_ + std::int64_t{s} * kTileValues + k * kPixelChannels;

@@ -48,7 +48,7 @@ void InputBatch(const WinogradInputArgs& a) {
       InputRun<Mode>(a, a.batch.runs[r], 16 * block, v, place);
       v += 16 * a.batch.runs[r].count;
     }
-    // Rows of products are made some at a time.
+    // Rows of products are computed in groups.
     const int end = std::min(room, a.batch.tiles + kRowsOfOne - 1);
     constexpr F kZeros[kWinogradPlaces] = {};
     for (int t = a.batch.tiles; t < end; ++t, v += 16) StorePlaces(kZeros, v, place);
