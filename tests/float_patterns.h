@@ -1,8 +1,8 @@
-// Which of the 2^32 fp32 bit patterns a test goes through, in runs of 2^16 that have the sign, the
-// exponent and the first seven bits of the mantissa in common. By default these are the runs beside
-// powers of two and beside the middles between them, where formats have their edges, and a
-// sixteenth of the others: a tenth of all. With ADA_ALL_PATTERNS in the environment it is all,
-// which takes minutes for a format.
+// The fp32 bit patterns, of all 2^32, that a test covers, in runs of 2^16 with the same sign,
+// exponent and first seven bits of the mantissa. By default these are the runs next to powers of
+// two and next to the midpoints between them, where formats have their boundaries, and a sixteenth
+// of the others: in all a tenth. With ADA_ALL_PATTERNS in the environment all patterns are covered,
+// which takes minutes for each format.
 #pragma once
 #include <cstdint>
 #include <cstdlib>

@@ -28,7 +28,7 @@ class NoDescriptors : Limit {
   NoDescriptors() : Limit(RLIMIT_NOFILE, 0) {}
 };
 
-// The limit is what the process has mapped now, and so many bytes more.
+// Limits memory to what the process has mapped now plus this many bytes.
 class NoMemoryBeyond : Limit {
  public:
   explicit NoMemoryBeyond(std::uint64_t bytes) : Limit(RLIMIT_AS, Mapped() + bytes) {}

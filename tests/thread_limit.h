@@ -1,4 +1,4 @@
-// Lets the machine refuse threads: for a child process, before it does or becomes what is tested.
+// Makes the system refuse threads: for a child process, before it runs or execs the tested code.
 #pragma once
 #include <linux/capability.h>
 #include <sys/prctl.h>

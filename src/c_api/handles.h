@@ -1,7 +1,7 @@
-// What the functions of the C interface have in common: what stands behind its handles, texts that
-// outlive a call, and exceptions that become statuses.
-// Objects behind handles belong to the caller, who frees them with the function of their kind. A
-// handle that is null, or was freed, is the caller's fault and is not looked for.
+// Common parts of the C interface: the objects behind its handles, texts that outlive a call, and
+// the conversion of exceptions to statuses. Objects behind handles belong to the caller, who frees
+// them with the function for their kind. Using a handle that is null, or was freed, is an error of
+// the caller that is not detected.
 #pragma once
 #include <exception>
 #include <memory>
@@ -32,8 +32,8 @@ namespace ada::c_api {
 // Keeps a text for the caller, until the same thread's next one.
 // One text for each thread: a caller that needs two of them copies the first.
 const char* Kept(std::string text);
-// What ada_error() says from now on.
-// Called where a function is about to return its failure; a success leaves the old text.
+// Sets the text of ada_error(). Called when a function is about to return a failure; a success
+// leaves the old text.
 void SetError(std::string text);
 
 // A state as an object of texts in JSON, and back. Throws DataError where the text is none.

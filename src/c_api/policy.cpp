@@ -1,6 +1,6 @@
-// Policies behind the C interface: a section of the configuration becomes the object that trains.
-// Settings go through the keys, checks and defaults of a configuration file; what a training would
-// refuse is refused here with the same words, where "policy" stands for the file.
+// Policies in the C interface: a section of the configuration becomes the object that training
+// uses. Settings go through the keys, checks and defaults of a configuration file, so that the same
+// settings are refused with the same text, in which "policy" replaces the file.
 
 #include "c_api/handles.h"
 #include "config/sections/sections.h"

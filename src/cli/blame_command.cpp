@@ -16,7 +16,7 @@
 namespace ada::cli {
 namespace {
 
-// What the command line says before it is checked; words become enumerations in Blame.
+// The arguments of the command line before they are checked; Blame converts words to enums.
 struct BlameArguments {
   study::BlameOptions options;
   std::string metric = "loss", by = "layer";
@@ -42,7 +42,7 @@ int Blame(BlameArguments& a) {
   if (a.threads) Checked(*a.threads, 1, 1024, "--threads", "a whole number, 1 to 1024");
   a.options.threads = a.threads.value_or(0);
   a.options.view = a.view.View();
-  // The result goes to stdout; of what forks tell only warnings are shown.
+  // The result goes to stdout; of the forks' messages only warnings are shown.
   telemetry::Log log(telemetry::LogLevel::kWarning);
   study::Blame(a.options, std::cout, log);
   return 0;

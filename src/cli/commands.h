@@ -72,24 +72,24 @@ void AddFormat(CLI::App& app, std::string& format, const std::string& what);
 // The overrides of `--set`, in its order. Throws ConfigError for what is no KEY=VALUE.
 config::Overrides OverridesOf(const std::vector<std::string>& set);
 
-// --set takes all that follows it: where `operand` is empty, it becomes the first of `set` that is
-// no KEY=VALUE, which goes from there; where there is none it stays empty.
+// --set consumes all arguments that follow it: if `operand` is empty, the first of `set` that is
+// not KEY=VALUE is moved into it; if there is none it stays empty.
 void TakeOperand(std::string& operand, std::vector<std::string>& set);
-// The same; throws ConfigError naming `what` where there is none.
+// The same, but throws ConfigError naming `what` if there is none.
 void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
                     const std::string& command);
 
-// What is wrong with arguments that cannot be parsed, what was probably meant, and where to read
-// on. `train`: the command whose options `app` has, too.
+// The problem with arguments that cannot be parsed, what was probably meant, and where to read
+// more. `train`: the command whose options `app` also has.
 std::string UsageProblem(const CLI::App& app, const CLI::App& train, const CLI::ParseError& error);
 // "; did you mean NAME?", or nothing where `nearest` is empty.
 std::string DidYouMean(const std::string& nearest);
 // The same of a command.
 std::string NearestCommand(const CLI::App& app, const std::string& name);
 
-// `value` of `option` unless it lies outside low..high or is no number: then ConfigError saying
-// what was `expected`.
-// `expected` stands after the word "expected" in the message: "a share, 0 to 1".
+// Returns `value` of `option`; throws ConfigError with what was `expected` if it is outside of
+// low..high or not a number. `expected` follows the word "expected" in the message: "a share, 0 to
+// 1".
 double Checked(double value, double low, double high, const char* option, const char* expected);
 
 }  // namespace ada::cli

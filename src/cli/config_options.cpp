@@ -31,9 +31,9 @@ bool IsA(const std::string& value) {
   return stopped == end && error != std::errc::invalid_argument;
 }
 
-// `value` as it stands behind the key. Its range is the key's affair.
-// Text is quoted where YAML would take it for something else; numbers are only checked for being
-// ones.
+// `value` as it would be written after the key. The key checks its range. Text is
+// quoted if YAML would read it as something else; numbers are only checked for being
+// numbers.
 std::string YamlOf(const ShortOption& option, const std::string& value) {
   const std::string given = std::string(option.name) + " " + value;
   if (option.value == Value::kText) return config::YamlText(value);

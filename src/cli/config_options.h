@@ -24,7 +24,7 @@ struct ShortOption {
     kText,    // taken as it is: a path or a name
     kWhole,   // a whole number
     kNumber,  // a number
-    kYaml,    // whatever may stand behind the key
+    kYaml,    // any YAML that is allowed after the key
   };
   const char *name, *key, *type;
   const char* what;

@@ -36,7 +36,7 @@ Commands AddCommands(CLI::App& app, parallel::World& world, const std::string& p
   return all;
 }
 
-// Throws ConfigError with the nearest name where there is no such command.
+// Throws ConfigError with the nearest name if there is no such command.
 const CLI::App& CommandNamed(const CLI::App& app, const std::string& name) {
   for (const CLI::App* command : app.get_subcommands({}))
     if (command->get_name() == name) return *command;

@@ -13,8 +13,8 @@ std::string OnOneLine(std::string text) {
   return text;
 }
 
-// The words of a command line; what stands in quotes stays together.
-// Only what examples need: quotes of both kinds, no escapes and no variables.
+// The words of a command line; quoted text stays together. It does only what the examples need:
+// both kinds of quotes, no escapes and no variables.
 std::vector<std::string> ShellWords(const std::string& line) {
   std::vector<std::string> words;
   char quote = '\0';

@@ -1,4 +1,4 @@
-// models, policies, formats, datasets, schema: what this version knows.
+// models, policies, formats, datasets, schema: lists of what this version supports.
 #include <iostream>
 #include <memory>
 #include <string>

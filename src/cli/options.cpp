@@ -32,7 +32,7 @@ CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::stri
 }
 
 void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example) {
-  // Taken as it is parsed: options that are short for a key stand between in their order.
+  // Handled during parsing, because the order relative to short options for keys matters.
   app.add_option_function<std::vector<std::string>>(
          "--set",
          [&set](const std::vector<std::string>& items) {

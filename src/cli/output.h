@@ -22,8 +22,8 @@ struct ViewFlags {
 };
 void AddView(CLI::App& app, ViewFlags& flags);
 
-// Prints what this version knows, such as `policies`: on a terminal in lines of at most 80 columns,
-// elsewhere a line for each.
+// Prints a list of what this version supports, such as `policies`: on a terminal in lines of at
+// most 80 columns, elsewhere one line for each entry.
 void PrintList(const std::string& what);
 
 // Where a command is about to write, looked at before it does.
@@ -37,8 +37,8 @@ class OutputPaths {
   void Write(const std::string& what, const std::string& path);
   // Either file of a checkpoint stands for both.
   void ReadCheckpoint(const std::string& what, const std::string& path);
-  // Throws ConfigError where two outputs are one file, where an output is what is read, and where a
-  // run keeps it for itself.
+  // Throws ConfigError if two outputs are the same file, if an output is also an input, or if it is
+  // a file that a run keeps for itself.
   void Check() const;
 
  private:
@@ -48,8 +48,8 @@ class OutputPaths {
   std::vector<Named> read_, written_;
 };
 
-// What is printed for programs, such as CSV, names things as files name them: byte for byte in a
-// pipe or a file, visible (core/shown_text.h) where a terminal shows it.
+// Output for programs, such as CSV, names things exactly as files do: byte for byte in a pipe or a
+// file, but made visible (core/shown_text.h) on a terminal.
 
 // While it lives, text for `stream` is made visible, if `descriptor`, to which the stream goes, is
 // a terminal.

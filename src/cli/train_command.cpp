@@ -22,7 +22,7 @@ struct TrainArguments : ConfigArguments {
   // FILE and `config` name one configuration in two ways; `resume_from` is the value of --resume,
   // `with` a file of keys.
   std::string file, resume_from, with, log_level = "info";
-  // An option without a value (--resume) can be told from none only by its count.
+  // An option without a value (--resume) can be distinguished from a missing one only by its count.
   CLI::Option *resume = nullptr, *resume_without_word = nullptr;
   bool overwrite = false, dry_run = false, measure = false, print_config = false;
   bool quiet = false, verbose = false, no_progress = false;
@@ -83,10 +83,10 @@ telemetry::LogLevel LevelOf(const TrainArguments& a) {
   return telemetry::ParseLogLevel(a.log_level);
 }
 
-// The folder after --resume, without slashes at its end; "": none. What follows --resume may be
-// FILE; then it becomes a.config. Where FILE is not given it is the folder's configuration.
-// --resume takes at most one value, which may have been meant as FILE: a folder is a run, a file
-// the configuration.
+// Returns the folder after --resume, without trailing slashes; "": none. --resume has at most
+// one value, which may have been meant as FILE: a folder is a run, a file is the
+// configuration and is moved to a.config. If FILE is not given, the configuration is the one
+// in the folder.
 std::string TakeResumeFolder(TrainArguments& a) {
   std::string folder = a.resume_from;
   if (folder.empty()) return "";
@@ -134,8 +134,8 @@ config::Loaded LoadFor(TrainArguments& a) {
       LoadConfig(a, a.with.empty() ? config::Overrides{} : config::OverridesFrom(a.with));
   config::FillDefaults(loaded.config);
   std::error_code error;  // a folder that was moved since
-  // The stored configuration names the folder where the run was; what was given on the command line
-  // is where it is.
+  // The stored configuration names the folder in which the run was written; the command line tells
+  // where it is now.
   if (!folder.empty() && !std::filesystem::equivalent(loaded.config.output, folder, error))
     loaded.config.output = folder;
   return loaded;

@@ -1,6 +1,6 @@
-// What is said of a command line that cannot be parsed.
-// CLI11 says that an argument was not expected; these messages add what was probably meant: an
-// option, a command, or a key of the configuration.
+// Messages for a command line that cannot be parsed. CLI11 only reports that an argument was not
+// expected; these messages add what was probably meant: an option, a command, or a key of the
+// configuration.
 #include <algorithm>
 
 #include "cli/commands.h"
@@ -39,8 +39,8 @@ std::string KeysCalled(std::string option) {
   return found;
 }
 
-// "--epoch": what it is not, and the option or the key that was probably meant.
-// Which commands take keys of the YAML is told by whether they have --config.
+// Message for an unknown option "--epoch", with the option or key that was probably meant. The
+// commands that accept keys of the YAML are those with --config.
 std::string UnknownOption(const std::string& argument, const CLI::App& command) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> known;  // without the dashes, which would make all names alike
@@ -71,8 +71,8 @@ std::string UnknownCommand(const std::string& argument, const CLI::App& app) {
                     "`ada-train help` lists the commands");
 }
 
-// What no command knows, in the order in which it was given.
-// Only unknown options are told where there are any: operands after them may be their values.
+// Arguments that no command accepts, in their order. If there are unknown options, only these are
+// reported, because operands after them may be their values.
 std::string Unexpected(const std::vector<std::string>& left, const CLI::App& app,
                        const CLI::App* given, const CLI::App& train) {
   if (given == nullptr && !left.empty() && !IsOption(left.front()))

@@ -32,7 +32,7 @@ void PrintPolicy(std::string_view line, std::ostream& out) {
   PrintIndented("defaults: " + std::string(line.substr(constants + 2)), out);
 }
 
-// Counts what was listed by the beginnings of lines, and says how one is chosen and tried.
+// Counts the list's lines by their beginnings, and explains how to choose and try a policy.
 void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
   std::int64_t presets = 0, methods = 0;
   for (const std::string& line : lines) {

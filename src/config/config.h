@@ -44,8 +44,8 @@ struct DeviceConfig {
   bool compare = false;  // with the CPU, op by op
 };
 
-// The key `data.normalize`: what is subtracted from pixels / 255 and what they are divided by.
-// kStandard takes the numbers of the data set's row in the catalog, or measures them.
+// The key `data.normalize`: the means subtracted from pixels / 255, and the deviations they are
+// divided by. kStandard uses those of the data set's row in the catalog, or measures them.
 struct NormalizeConfig {
   enum class Kind { kStandard, kNone, kCustom } kind = Kind::kStandard;
   std::vector<double> mean, std;  // one per channel, kCustom only
@@ -55,8 +55,8 @@ struct MixConfig {
   double alpha = 0;  // the share of the first image is drawn from Beta(alpha, alpha); 0: never
   double p = 1;      // share of the batches; where mixup and cutmix both are on: 1/2 each
 };
-// Random changes of training images that every data set of images knows. What only pictures of
-// several sizes need (crops that are resized, jitter of colors, the changes of SSD) is in
+// Random changes of training images that are available for every image data set. Those that need
+// pictures of several sizes (resized crops, color jitter, the changes of SSD) are in
 // DataConfig::changes.
 struct AugmentConfig {
   // The sides get `pad` black pixels before the crop is cut out of the larger image.
@@ -195,8 +195,8 @@ struct ModelConfig {
   Location where;
 };
 
-// Formats by role; unset: as in what stands above (a layer's entry, `precision`, `format`).
-// The four roles are what a tensor is to its layer: activations are inputs and outputs, weights the
+// Formats by role; unset: as set one level up (for a layer's entry `precision`, then `format`). The
+// four roles are a tensor's roles in its layer: activations are inputs and outputs, weights the
 // rounded copies that are multiplied, gradients dx and dy, and weight_gradients dw.
 struct RoleFormatsConfig {
   std::optional<NumberFormat> activations, weights, gradients, weight_gradients;
@@ -206,16 +206,16 @@ enum class WithinAttention { kRounded, kFp32 };
 // kStochastic rounds up with a probability that is the share of the gap, so that the mean is right;
 // evaluations round to nearest all the same.
 enum class RoundingKind { kNearest, kStochastic };
-// What a value beyond the largest one of its format becomes: what the format itself says (inf, NaN
-// or the largest value), or the largest value. kDefault saturates only tensors with a per-tensor
-// scale.
+// What happens to a value beyond the largest one of its format: what the format itself specifies
+// (inf, NaN or the largest value), or saturation to the largest value. kDefault saturates only
+// tensors with a per-tensor scale.
 enum class OverflowKind { kDefault, kFormat, kSaturate };
 // `precision.tensor_scaling` and that of operands: the rule by which the scale of one tensor
 // follows from magnitudes (scaling/rules/tensor_scale.h), and whether there is one.
 struct TensorScalingConfig : scaling::TensorScaleRule {
   enum class Kind { kNone, kCurrent, kDelayed } kind = Kind::kNone;  // kCurrent: only for operands
 };
-// How products take one operand: rounded once more, or (`format` unset) as it is stored.
+// How matmuls read one operand: rounded once more, or (`format` unset) as it is stored.
 struct OperandConfig {
   std::optional<AnyFormat> format;
   RoundingKind rounding = RoundingKind::kNearest;
@@ -226,12 +226,12 @@ struct HadamardConfig {
   int size = 16;
   enum class Signs { kFixed, kRandom } signs = Signs::kFixed;
 };
-// So many layers with weights, at the start and at the end of the network, whose operands are taken
-// as they are stored.
+// How many layers with weights, at the start and at the end of the network, have operands that are
+// used as they are stored.
 struct SparedConfig {
   int first = 0, last = 0;
 };
-// `precision.operands`; unset: as in what stands above, in the end as it is stored.
+// `precision.operands`; unset: as set one level up, by default as stored.
 struct OperandsConfig {
   std::array<std::optional<OperandConfig>, kOperands> by_operand;  // by Operand
   std::optional<TensorScalingConfig> tensor_scaling;
@@ -304,9 +304,9 @@ struct ParameterGroupConfig {
 // The word of optimizer.no_decay for all tensors of one axis.
 inline constexpr char kVectors[] = "vectors";
 
-// `kind`, momentum and what else the update itself takes; lr here is the schedule's start.
-// The section `optimizer`. The lr that the update rule sees in a step is what the schedule makes of
-// `lr`, times the factor of the parameter's group.
+// The section `optimizer`: `kind`, momentum and the other parameters of the update. The lr here is
+// the start of the schedule: the update rule of a step gets the schedule's learning rate for that
+// step, times the factor of the parameter's group.
 struct OptimizerConfig : backend::UpdateRule {
   double lr = 0.1;                           // adam, adamw: 1e-3
   std::vector<std::string> no_decay;         // globs on parameter names, or kVectors
@@ -356,7 +356,7 @@ enum class BatchNormStatistics {
   kRecomputed,  // the training images, by the weights that are evaluated
   kReference,   // the mean of the running averages after each of their batches, as ChainerCV
 };
-// What decides which evaluation is the best.
+// The criterion for the best evaluation.
 enum class BestMetric {
   kTask,  // top-1 accuracy; mean IoU; mean average precision; language: the loss
   kLoss,
@@ -372,7 +372,7 @@ struct EvaluateConfig {
 };
 // Default boxes that are not those of a zoo network: one entry a feature map, of `sizes` one more.
 struct DefaultBoxesConfig {
-  std::string preset;  // ssd300, ssd512; empty: what the members below say, or the zoo's
+  std::string preset;  // ssd300, ssd512; empty: as set by the members below, or by the zoo
   std::vector<int> grids;
   std::vector<double> steps, sizes;  // pixels of the network's input
   std::vector<std::vector<double>> aspect_ratios;

@@ -143,7 +143,7 @@ std::int64_t SparseHistograms(std::int64_t every) {
 void FillDefaults(Config& config) {
   FillScalingDefaults(config.scaling, config.train);
   for (WhatIfConfig& entry : config.log.what_if) {
-    TrainConfig unused;  // what a preset says of skipping is the run's own business
+    TrainConfig unused;  // the run decides about skipped steps, not a preset
     if (entry.scaling) FillScalingDefaults(*entry.scaling, unused);
   }
   LogConfig& log = config.log;

@@ -12,8 +12,8 @@
 
 namespace ada::config {
 
-// A key that replaces what the file says: "scaling.scale" and the YAML text of its value. `where`
-// is its place in a file of such keys; a default: --set gave it.
+// A key that overrides the file's: "scaling.scale" and the YAML text of its value. `where` is its
+// place in a file of such keys; default: it was given by --set.
 struct Override : std::pair<std::string, std::string> {
   using std::pair<std::string, std::string>::pair;
   Location where = {};
@@ -21,9 +21,9 @@ struct Override : std::pair<std::string, std::string> {
 // In the order given.
 using Overrides = std::vector<Override>;
 
-// The keys of a file that holds part of a configuration, each as an override: its maps key by key,
-// its lists and what stands for a format whole. A file of comments alone has none. Throws
-// ConfigError as Load does.
+// The keys of a file that holds a part of a configuration, each as an override: maps key by key,
+// lists and formats as a whole. A file with only comments has none. Throws ConfigError as Load
+// does.
 Overrides OverridesFrom(const std::string& path);
 
 // Whether `normalize: standard` changes the images of the data set: its numbers are known, or are
@@ -66,10 +66,10 @@ struct AdaptiveOverrides {
 };
 AdaptiveOverrides ReadAdaptive(const Overrides& overrides);
 
-// A format as it stands after `precision.format`: a name or a YAML map. Throws ConfigError whose
-// lines begin with "--format".
-// The command-line tools convert, inspect and what-if take formats by these functions, so they
-// accept the words that a configuration accepts and refuse others with the same hints.
+// Reads a format written as after `precision.format`: a name or a YAML map. Throws ConfigError
+// whose lines begin with "--format". The commands convert, inspect and what-if use these
+// functions, so that they accept the same words as a configuration, and refuse others with the
+// same hints.
 NumberFormat ReadFormat(const std::string& yaml_text);
 // The same, or a block-scaled format.
 AnyFormat ReadAnyFormat(const std::string& yaml_text);
@@ -84,7 +84,7 @@ std::string ToYaml(const Config& config);
 // A key that was not written has the place of the map around it, or none.
 std::string KeyText(const Config& config, const std::string& key);
 
-// --- What a configuration says beyond its keys. ---
+// --- What follows from a configuration beyond its keys. ---
 
 // Fills in what is unset: what scaling::FillDefaults does, and train.on_overflow (what the preset
 // does). Throws ConfigError, with its place, for bounds that cross.
@@ -100,8 +100,8 @@ PrecisionConfig PrecisionAt(const PrecisionConfig& precision, std::int64_t step)
 // The last step in which the same holds as in `step`, as precision.schedule says.
 std::int64_t LastStepAsAt(const PrecisionConfig& precision, std::int64_t step);
 
-// What such an entry changes, as its keys in one line: "{format: bf16, recipe: none}". Operands
-// that a recipe gives are not listed.
+// The changes made by such an entry, as its keys in one line: "{format: bf16, recipe: none}".
+// Operands that come from a recipe are not listed.
 std::string TextOf(const PrecisionSwitchConfig& change);
 
 // Attempts that may follow the first of a step.

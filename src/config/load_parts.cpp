@@ -11,7 +11,7 @@
 namespace ada::config {
 namespace {
 
-// A document of `scaling` and `train` alone.
+// A document with only `scaling` and `train`.
 Section ScalingDocument(LoadedScaling& loaded) {
   Section document;
   document.keys = {
@@ -117,7 +117,7 @@ AdaptiveOverrides ReadAdaptive(const Overrides& overrides) {
     return std::any_of(overrides.begin(), overrides.end(),
                        [&](const auto& item) { return item.first == key; });
   };
-  // A scale alone is read as if its method stood beside it.
+  // A scale without a method is read as if its method were given too.
   const bool lone_scale = sets("scaling.scale") && !sets("scaling.method");
   Overrides all = overrides;
   if (lone_scale) all.emplace_back("scaling.method", "fixed");

@@ -24,8 +24,8 @@ void Overlay(const OperandsConfig& given, OperandsConfig& operands) {
   if (given.spared) operands.spared = given.spared;
 }
 
-// Layers are appended, since the last match wins. A recipe starts the operands anew: only what the
-// entry gives beside it counts, and SwitchSection has already merged the recipe into that.
+// Layers are appended, because the last match wins. A recipe replaces the operands: only what the
+// entry gives in addition to it counts, and SwitchSection has already merged the recipe into that.
 void Apply(const PrecisionSwitchConfig& change, PrecisionConfig& precision) {
   if (change.format) precision.format = *change.format;
   Overlay(change, precision);

@@ -44,7 +44,7 @@ bool IsGpt2(const std::string& zoo);
 bool IsLlama(const std::string& zoo);
 bool IsVit(const std::string& zoo);
 
-// What `zoo` is where no key says otherwise.
+// The default sizes of the network `zoo`.
 TransformerConfig TransformerDefaults(const std::string& zoo);
 
 }  // namespace ada::config

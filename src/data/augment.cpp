@@ -1,6 +1,6 @@
-// This file has the inner loops for images that are only moved and mirrored. A byte becomes what
-// its channel's table says; runs of pixels within a row are written at once, forwards or, where
-// columns are mirrored, backwards.
+// The inner loops for images that are only shifted and mirrored. Each byte is converted by the
+// table of its channel; runs of pixels within a row are written at once, forwards or, where columns
+// are mirrored, backwards.
 #include "data/augment.h"
 
 #include <algorithm>

@@ -23,10 +23,10 @@ struct ImageShape {
 std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
                                   const std::vector<double>& std);
 
-// Writes [h, w, c] values of `shape` from the bytes of a `stored` image, of as many channels.
-// Value: float, or std::uint8_t; table: [channels][256], what each byte becomes. `place` says where
-// the result lies in the stored image; what lies outside of it is black, which is the table's entry
-// of byte 0, as if the image had been padded before it was normalized.
+// Writes [h, w, c] values of `shape` from the bytes of a `stored` image with as many channels.
+// Value: float or std::uint8_t; table: [channels][256], the value of each byte. `place` is the
+// place of the result in the stored image; pixels outside of that are black, the table's entry for
+// byte 0, as if the image had been padded before it was normalized.
 template <class Value>
 void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const ImageShape& shape,
                 const Placement& place, const std::vector<Value>& table, Value* out);

@@ -20,7 +20,7 @@ namespace {
 // Decoding takes a while: several threads work on one batch.
 constexpr int kRowsOfPart = 8;
 
-// These tell the user what does not fit the data set; what a caller must never ask for is an
+// These tell the user what does not fit the data set; errors of the calling code are an
 // InternalError by ADA_CHECK.
 void CheckNormalize(const Dataset& dataset, const LoaderSpec& spec) {
   const auto channels = static_cast<std::size_t>(dataset.channels);
@@ -114,7 +114,7 @@ void BatchMaker::Make(std::int64_t sequence, Batch* batch) {
 void BatchMaker::Begin(std::int64_t sequence, Batch* batch) const {
   const auto rows = static_cast<std::int64_t>(RowsOf(sequence).at.size());
   ADA_CHECK(dataset_.images() == images_);
-  // A mapped file that was cut would end the process at the first read of what is gone.
+  // If a mapped file was truncated, reading the missing part would kill the process.
   writer_->CheckUnchanged();
   batch->rows = static_cast<int>(rows);
   batch->whole_rows = static_cast<int>(WholeRows(sequence));
@@ -162,7 +162,7 @@ void BatchMaker::WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch
   out.tokens = place(batch->tokens, sizes_.tokens);
   out.labels = place(batch->labels, sizes_.labels);
   out.locations = place(batch->locations, sizes_.locations);
-  // Rows that are decoded may take much memory: where there is none, the message names the file.
+  // Decoding may need much memory: if there is not enough, the message names the file.
   if (!writer_->is_slow()) return writer_->Write(epoch, image, out);
   WithMemory(writer_->NameOf(epoch, image), "make the network's input of it",
              [&] { writer_->Write(epoch, image, out); });
@@ -185,12 +185,12 @@ void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch*
                   " images can be read; the last: " + broken.message);
 }
 
-// Writes the image, or says why that cannot be; such an image is not looked at again.
+// Writes the image, or records why that is impossible; it is then not tried again.
 bool BatchMaker::WriteUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,
                              BrokenImage* broken) {
   {
-    // The image was decoded without the lock. Where several threads found it broken, the words of
-    // the first stay, so that all batches say the same.
+    // The image was decoded without the lock. If several threads found it broken, the first message
+    // is kept, so that all batches have the same.
     const std::lock_guard lock(mutex_);
     const auto known = broken_.find(image);
     if (known != broken_.end()) *broken = known->second;
@@ -210,9 +210,9 @@ void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
   std::sort(batch->broken.begin(), batch->broken.end(),
             [](const BrokenImage& a, const BrokenImage& b) { return a.row < b.row; });
   batch->second_labels.clear(), batch->shares.clear();
-  // Rows that were not written go before rows are mixed, so that none is mixed with what happens to
-  // lie there. That changes the number of rows, of which RowsOf knows nothing: a spec that leaves
-  // out rows does not mix, so that no row has to be dropped below.
+  // Rows that were not written are removed before rows are mixed, so that none is mixed with
+  // uninitialized memory. That changes the number of rows, which RowsOf does not know: a spec that
+  // leaves out rows must not mix, so that no row has to be removed below.
   ADA_CHECK(spec_.on_broken != OnBroken::kLeaveOut || !spec_.mixing.any());
   if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty()) {
     std::vector<bool> good(static_cast<std::size_t>(batch->rows), true);
@@ -232,7 +232,7 @@ void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
   batch->terms = writer_->TermsOf(batch->labels);
 }
 
-// Moves the rows that are kept together.
+// Moves the rows that are kept to the front.
 void BatchMaker::KeepRows(const std::vector<bool>& keep, Batch* batch) const {
   const auto kept = std::count(keep.begin(), keep.end(), true);
   const auto move = [&](auto& values, std::int64_t size) {

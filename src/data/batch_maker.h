@@ -25,9 +25,9 @@ class BatchMaker {
   std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
   const ImageShape& shape() const { return shape_; }
 
-  // Batch `sequence` counted from the first of epoch 0. Safe from several threads, each with a
-  // batch of its own. DataError: an image cannot be read, and the spec says to fail. DeviceError:
-  // the machine does not read one, whatever the spec says.
+  // Makes batch `sequence`, counted from the first of epoch 0. Safe from several threads, each with
+  // its own batch. DataError: an image cannot be read, and the spec says to fail. DeviceError: the
+  // machine fails to read one, whatever the spec says.
   void Make(std::int64_t sequence, Batch* batch);
 
   // The same in parts that several threads make at a time: Begin, then MakePart once for each of

@@ -1,6 +1,6 @@
-// The table of data sets: what is known of each before its files are read (shape, counts, names of
-// files, where it comes from) and which reader they need. The configuration knows the names from
-// here.
+// The table of data sets: what is known about each one before its files are read (shape,
+// counts, names of files, origin) and which reader it needs. The configuration gets the names
+// from here.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -55,8 +55,8 @@ struct DatasetFacts {
   std::string_view folder = {};
   std::string_view system_folder = {};  // where Debian's package puts the set; empty: there is none
   std::vector<double> mean = {}, std = {};  // per channel, of pixels / 255
-  // What the labels 0, 1, ... are called; empty: `names_file`, one name a line, may lie beside the
-  // other files and says so.
+  // The names of the labels 0, 1, ...; empty: a file `names_file`, with one name a line, may be
+  // next to the other files and have them.
   std::vector<std::string_view> class_names = {};
   std::string_view names_file = {};
 
@@ -111,8 +111,8 @@ std::string NormalizationText(const DatasetFacts& facts);
 
 // The folder of all fetched data sets: $ADA_DATA, or `data` in the working directory.
 std::string DataRoot();
-// The folder that is read where `data.path` is not given: `folder` below DataRoot(), or
-// `system_folder` where only that is there. "": the set has no such folder.
+// The folder that is read if `data.path` is not given: `folder` in DataRoot(), or `system_folder`
+// if only that exists. "": the set has no such folder.
 std::string DefaultPath(const DatasetFacts& facts);
 
 // The advice at the end of every message about a damaged or missing file.

@@ -59,8 +59,8 @@ inline Words HighPairs(Pairs a, Pairs b) {
   return reinterpret_cast<Words>(__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
 }
 
-// Four pixels (r g b 0) to twelve bytes: each word holds two pixels, their six bytes are brought
-// together and stored as eight; what is too much is written over by what follows.
+// Four pixels (r g b 0) to twelve bytes: each word holds two pixels, whose six bytes are compacted
+// and stored as eight; the two extra bytes are overwritten by the next store.
 inline void StoreFour(Words pixels, std::uint8_t* out) {
   const Words packed = (pixels & 0xffffff) | (pixels >> 8 & 0xffffff000000);
   const std::uint64_t first = packed[0], second = packed[1];

@@ -18,7 +18,7 @@
 
 namespace ada::data {
 
-// Bytes of images; what resize() adds has no value until it is written.
+// Bytes of images; resize() leaves new elements uninitialized.
 using PixelBytes = std::vector<std::uint8_t, PageAllocator<std::uint8_t>>;
 
 using Label = std::uint16_t;
@@ -30,14 +30,14 @@ inline constexpr int kMostClasses = 65'536;
 // store, the label images, the boxes and the tokens, all of which may be read from several threads.
 struct Dataset {
   std::string name;
-  // The shape of an image as it is stored; where each has a size of its own (a folder), that of the
-  // first.
+  // The shape of an image as it is stored; if sizes vary (a folder), that of the first
+  // image.
   int height = 0, width = 0, channels = 0, classes = 0;
   PixelBytes pixels = {};  // [images, height, width, channels], where there is no store
   // [images]; zeros where the labels of an image are a label image or boxes.
   std::vector<Label> labels = {};
-  // What holds the images where they are not in `pixels`, and which of them are this set's, image
-  // by image; none picked: from `first` on.
+  // The images, if they are not in `pixels`, and the index of each of this set's images; none
+  // picked: consecutive ones from `first` on.
   std::shared_ptr<const ImageStore> store = {};
   std::vector<std::uint32_t> picked = {};
   std::int64_t first = 0;  // of the files' images; after SplitLast also where there is no store
@@ -74,7 +74,7 @@ struct Dataset {
   // All its images as bytes of one size, one after the other; null: they are not, or not in memory.
   const std::uint8_t* bytes() const;
 };
-// A reader returns these: the splits, and what its files say of all of them together.
+// The result of a reader: the splits, and what its files say about all of them.
 struct Splits {
   Dataset train, test;
   Dataset validation = {};  // no images: the files have no such split
@@ -82,7 +82,7 @@ struct Splits {
   bool test_is_held_back = false;
   std::vector<double> mean, std;              // `normalize: standard`, per channel, of pixels / 255
   std::vector<std::string> class_names = {};  // of sets whose files say them
-  std::string note = {};                      // what the user should know of the files
+  std::string note = {};                      // for the user to know about the files
   std::vector<std::string> warnings = {};     // and should not overlook, one line each
 };
 
@@ -99,12 +99,12 @@ struct HeldBack {
   double share = 0;  // above 0 and below 1; 0: `count`
   std::uint64_t seed = 0;
   bool any() const { return count > 0 || share > 0; }
-  // How many of so many images these are: a share is at least one image, and not all.
+  // The number of images in this part of `images`: a share is at least one image, and not all.
   std::int64_t Of(std::int64_t images) const;
 };
 
-// What the user says of files whose layout leaves it open. Each reader looks at what its files
-// leave open and passes over the rest.
+// The user's choices about files whose layout leaves something open. Each reader uses those that
+// its files leave open and ignores the others.
 struct FileChoices {
   std::vector<std::string> more_paths = {};   // voc: folders of further years
   std::vector<std::string> class_names = {};  // in the order of the labels; none: the set's own
@@ -115,7 +115,7 @@ struct FileChoices {
   ArrayLayout layout = ArrayLayout::kAuto;  // tensors
   HeldBack held_back = {};                  // folder: where the files have no second split
   PictureRules pictures = {};
-  // Where not null: gets faults of files that would be thrown, or told as a warning.
+  // If not null: receives faults of files that would otherwise be thrown, or logged as a warning.
   FileFaults* faults = nullptr;
   // Images whose files are damaged or missing are left out: Dataset::left_out.
   bool skip_broken = false;
@@ -124,7 +124,7 @@ struct FileChoices {
   int context = 0;        // tokens of a window; tensors: as many as a row has
   int vocabulary = 0;     // 0: as many as the files use
   double validation = 0;  // share of a text that is split `validation`
-  // Whether listing goes on after such an image.
+  // Whether listing continues after such an image.
   bool goes_on() const { return skip_broken || faults != nullptr; }
 };
 
@@ -139,9 +139,9 @@ Splits Read(const std::string& name, const std::string& path, const FileChoices&
 // ConfigError for sizes that make no sense.
 Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed);
 
-// Shapes and sizes without reading images, for --dry-run and checks; throws DataError like Read
-// where files are missing or have the wrong size. `found` spares a second listing: whoever calls
-// Inspect first and then wants the data takes it from there.
+// Shapes and sizes without reading images, for --dry-run and checks; throws DataError like Read if
+// files are missing or have the wrong size. `found` avoids a second listing: a caller of Inspect
+// that then needs the data can take it from there.
 struct DatasetInfo {
   int height = 0, width = 0, channels = 0, classes = 0;
   std::int64_t train = 0, test = 0;
@@ -153,9 +153,9 @@ struct DatasetInfo {
 DatasetInfo Inspect(const std::string& name, const std::string& path,
                     const FileChoices& choices = {});
 
-// What the labels 0, 1, ... of the set are called, one name a class; empty where nobody says it:
-// the set has no files, or its own list of names is not among those in `folder`. Throws DataError:
-// no such folder, a list of another length.
+// The names of the labels 0, 1, ... of the set, one for each class; empty if they are unknown: the
+// set has no files, or its list of names is not in `folder`. Throws DataError if there is no such
+// folder, or if a list has another length.
 std::vector<std::string> ClassNames(const std::string& name, const std::string& folder);
 
 // Keeps the first `count` images (0, or more than there are: all) / splits the last `count` off

@@ -1,5 +1,5 @@
-// What is wrong with a data set's files, or is told of them: collected by a check of all files,
-// where a run would throw the first or say the least.
+// Faults of a data set's files, and notes about them: collected by a check of all files, where a
+// run would throw the first one or log a short form.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -64,7 +64,7 @@ class FaultyFile : public DataError {
   FaultKind kind_;
 };
 
-// One line of such a report. `file` may be empty: then the text says what the fault is of.
+// One line of such a report. `file` may be empty: the text then names what is at fault.
 struct FileFault {
   FaultKind kind = FaultKind::kUnreadable;
   bool ends_run = false;  // with data.on_broken: fail

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostLooked = 10'000, kPicturesOfTask = 64;
 
-// Returns what decoding one image takes, its label image included; nothing where a header cannot be
+// Returns what decoding one image needs, including its label image; nothing if a header cannot be
 // read.
 PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
@@ -90,7 +90,7 @@ std::vector<std::string> WarningsOfPictures(const Dataset& dataset, const std::s
     for (std::int64_t i = begin; i < end; ++i) {
       try {
         traits[static_cast<std::size_t>(i)] = dataset.store->HeaderOf(number_of(i)).traits;
-      } catch (const DataError&) {  // whoever decodes it says what is wrong
+      } catch (const DataError&) {  // decoding it will report its fault
       }
     }
   });

@@ -9,7 +9,7 @@
 
 namespace ada::data {
 
-// What decoding takes of memory while a loader's threads each hold a picture, told from headers.
+// The memory that decoding needs while each thread of a loader holds a picture, from headers.
 
 // A run adds it to the memory that it asks for before it starts: the threads of the loader may each
 // decode one of the largest pictures at the same moment.
@@ -18,12 +18,12 @@ struct DecodingNeed {
   std::string largest;      // "FILE (500 x 375 pixels)"
 };
 
-// What sets need whose pictures lie in files; nothing for others. A set of more than 10,000
-// pictures is judged by so many of them, evenly spread. What cannot be read counts nothing: whoever
-// decodes it says what is wrong.
+// The needs of sets whose pictures are in files; nothing for others. If a set has more than 10,000
+// pictures, that many, evenly spread, are examined. Unreadable pictures are ignored: decoding them
+// will report their fault.
 DecodingNeed NeedOfDecoding(const Splits& splits, int workers);
 
-// What reading silently makes of pictures that their owners may not expect, told from headers.
+// What reading silently changes in pictures, which their owners may not expect, from headers.
 
 // A line for each kind of surprise in a split whose pictures lie in files: 16-bit gray that is cut
 // at 255, other 16-bit values whose low byte is dropped, an EXIF orientation that is not applied,

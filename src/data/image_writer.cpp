@@ -27,7 +27,7 @@ PictureSize Resized(const ResizeTo& resize, PictureSize of, const std::string& n
   return resize.any() ? resize.to : of;
 }
 
-// The part of `box` that lies in a picture of `size`; one pixel of the picture where none does.
+// The part of `box` inside a picture of `size`; if it is empty, one pixel of the picture.
 Box Inside(const Box& box, PictureSize size) {
   const int top = std::clamp(box.top, 0, size.height - 1);
   const int left = std::clamp(box.left, 0, size.width - 1);
@@ -252,8 +252,8 @@ void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, const Ima
                                ShownPart* shown) const {
   ShownPart part;
   Box inside;  // of the picture when it is resized: what the result shows of it
-  // Where the picture is resized, the whole box has to be decoded, and resizing computes what is
-  // shown of it. Where it is not, only the part that is shown needs to be decoded.
+  // If the picture is resized, the whole box has to be decoded, and only the visible part of the
+  // result is computed. Otherwise only the visible part needs to be decoded.
   const bool resizes =
       spec_.changes.resize.any() || spec_.changes.random_scale || spec_.changes.random_resized_crop;
   const Picture read = Read(image, [&](PictureSize size) {
@@ -267,11 +267,11 @@ void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, const Ima
   WriteBytes(ResizeBox(read, WholeOf(read.size()), part.resized, inside), place, epoch, image, out);
 }
 
-// From a picture of which the result shows what lies at `place`.
+// From a picture, of which the result shows the part at `place`.
 void ImageWriter::WriteBytes(const Picture& picture, const Placement& place, std::int64_t epoch,
                              std::int64_t image, const ImageValues& out) const {
   if (!spec_.changes.color_jitter) return Put(picture.pixels.data(), ShapeOf(picture), place, out);
-  // Black pixels beside the picture are part of what is changed; mirroring them changes nothing.
+  // Black pixels around the picture belong to the result; mirroring them changes nothing.
   Picture shown = CutBox(picture, {static_cast<int>(place.dy), static_cast<int>(place.dx),
                                    shape_.height, shape_.width});
   RandomStream random = StreamFor(spec_.seed, kJitterStream, epoch, image);
@@ -302,7 +302,7 @@ std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
   const Box box = CenterBox(resized, size);
   const Box inside = Inside(box, resized);
   const Placement place{box.top - inside.top, box.left - inside.left, false};
-  // Only what the crop shows is computed.
+  // Only the part that the crop shows is computed.
   const Picture shown = ResizeBox(picture, WholeOf(picture.size()), resized, inside);
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   WriteImage(shown.pixels.data(), ShapeOf(shown), shape, place,

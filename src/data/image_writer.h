@@ -17,8 +17,8 @@ PictureSize SizeAfter(const LoaderSpec& spec, PictureSize stored, const std::str
 // Whether it is the same for all images.
 bool FixesSize(const LoaderSpec& spec);
 
-// Why images of such a set cannot be changed as the spec says, and the key that asks for it; empty:
-// they can. one_size: all are as large as `dataset` says.
+// Why images of this set cannot be changed as the spec requests, and the key that requests it;
+// empty: they can be. one_size: all are as large as `dataset` says.
 struct ChangesProblem {
   std::string key, text;
   bool empty() const { return text.empty(); }

@@ -20,7 +20,7 @@ namespace ada::data {
 namespace {
 
 constexpr std::size_t kBufferBytes = 256 * 1024;
-// How far data after what was expected is unpacked to say where it ends: it may be made to have
+// Limit for unpacking data after the expected end to report its true end: crafted data may have
 // none.
 constexpr std::uint64_t kLookedAhead = std::uint64_t{16} << 20;
 // Deflate packs no better than 1032:1 (zlib's technical notes); a claim beyond that is false.
@@ -76,9 +76,9 @@ std::unique_ptr<InputFile::Stream> InputFile::Open() const {
 }
 
 std::size_t InputFile::ReadPacked(Stream& stream, std::span<std::uint8_t> to) const {
-  // zlib returns what it has unpacked even where it then fails, and says in gzerror whether it did:
-  // at the end of a file that is cut off the code is Z_BUF_ERROR with fewer bytes than were asked
-  // for.
+  // zlib returns what it has unpacked even if it then fails, and gzerror tells whether
+  // it did: for a truncated file the code is Z_BUF_ERROR, with fewer bytes than
+  // requested.
   const int result = gzread(stream.packed, to.data(), static_cast<unsigned>(to.size()));
   const std::size_t got = result > 0 ? static_cast<std::size_t>(result) : 0;
   int code = Z_OK;

@@ -66,7 +66,7 @@ struct Loader::Impl {
   std::vector<std::thread> threads;
   std::int64_t next = 0;  // what Next returns; the caller's thread alone
 
-  std::mutex mutex;  // guards what follows, and of the slots all but the batch
+  std::mutex mutex;  // guards the following, and all of the slots except the batch
   std::condition_variable work, done;
   // Both number batches from the first of epoch 0.
   std::int64_t next_to_make = 0, released = 0;

@@ -30,9 +30,9 @@ struct BatchPart {
   int index = 0, of = 1, micro = 0;
 };
 
-// Says how the images of one split become batches. It is made from the configuration, once for
-// training and once for evaluation, where nothing is random. All but workers and prefetch, which
-// decide when a batch is made, is part of what a batch is a function of.
+// How the images of one split are turned into batches. Made from the configuration, once for
+// training and once for evaluation, where nothing is random. A batch is a function of all of its
+// members except workers and prefetch, which only decide when it is made.
 struct LoaderSpec {
   int batch_size = 128;
   BatchPart part = {};

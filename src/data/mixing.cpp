@@ -86,7 +86,7 @@ MixDraw DrawMix(const Mixing& mixing, std::uint64_t seed, std::int64_t sequence,
                 const MixedShape& shape) {
   MixDraw draw;
   if (!mixing.any()) return draw;
-  // A stream of its own for each batch: a draw takes as many words as it needs.
+  // A separate stream for each batch, because the number of words that a draw needs varies.
   RandomStream random(seed ^ StreamId("mix"), static_cast<std::uint64_t>(sequence));
   const double mixup = mixing.mixup_alpha > 0 ? mixing.mixup_p : 0;
   const double cutmix = mixing.cutmix_alpha > 0 ? mixing.cutmix_p : 0;

@@ -16,7 +16,7 @@ struct NameInFile {
   int line = 0;  // from 1
 };
 
-// What of a line is its name.
+// Which part of a line is the name.
 enum class NamePart : std::uint8_t { kWholeLine, kFirstWord };
 
 // The names, in the file's order; empty lines have none, and a byte order mark before the first is
@@ -25,7 +25,7 @@ enum class NamePart : std::uint8_t { kWholeLine, kFirstWord };
 std::vector<NameInFile> ReadNamesFile(const std::string& path, std::uint64_t most_bytes,
                                       NamePart part);
 
-// What the splits of a data set are called in its files.
+// The names of a data set's splits in its files.
 
 // What people call the split on which a training is evaluated while it goes on.
 const std::vector<std::string>& ValidationNames();
@@ -35,10 +35,10 @@ struct SplitsOfSet {
   std::string train, validation, test;  // validation "": there is none
 };
 
-// The names that `choices` give, where they do. Else `train` and `test`, in whose place stands one
-// of ValidationNames where `is_there` knows no `test`; beside `test` that one is the validation
-// split, unless `published`: then the set has no validation split that nobody asks for. DataError
-// where several of ValidationNames are there.
+// The names in `choices`, if given. Otherwise `train` and `test`; if `is_there` finds no `test`,
+// one of ValidationNames is used instead; next to `test` that is the validation split, except if
+// `published`: then there is a validation split only if it is requested. DataError if several of
+// ValidationNames exist.
 SplitsOfSet SplitsByNames(const FileChoices& choices, const std::string& train,
                           const std::string& test, bool published,
                           const std::function<bool(const std::string& name)>& is_there);

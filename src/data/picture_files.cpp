@@ -67,8 +67,8 @@ PictureNeeds PictureFiles::HeaderOf(std::int64_t image) const {
 Picture PictureFiles::Read(std::int64_t image, const ChoosePart& part) const {
   const std::string path = NameOf(image);
   const std::vector<std::uint8_t> file = ReadPictureFile(path);
-  // The size is read from the file at hand and not taken from `headers_`: the file may have been
-  // replaced since, and whoever has labels for it compares the sizes.
+  // The size is read from the file itself and not taken from `headers_`: the file may have been
+  // replaced since, and callers that have labels for it compare the sizes.
   const PictureSize size = SizeOfPicture(file, path, rules_);
   const Box box = part(size);
   const bool whole = box == WholeOf(size);

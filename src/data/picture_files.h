@@ -1,4 +1,4 @@
-// Images that are files of their own, decoded when they are asked for, and what their headers say.
+// Images in files of their own, decoded on request, and the information in their headers.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -12,15 +12,15 @@
 
 namespace ada::data {
 
-// What the headers of many picture files say: each is read once, whoever asks first. A run asks for
-// them when it reckons its memory, when it warns of surprises, and where label images are turned.
-// Safe from several threads.
+// The headers of many picture files, each read once, on the first request. A run uses them to
+// estimate its memory, to warn of surprises, and to rotate label images. Safe from several
+// threads.
 class PictureHeaders {
  public:
   // Returns what `NeedsOfPictureFile(path, rules)` returned when it was first asked of the picture
   // with this number; throws what that throws, and then asks again the next time.
   PictureNeeds Of(std::int64_t number, const std::string& path, const PictureRules& rules) const;
-  // Takes what is known of a picture already.
+  // Stores what is already known about a picture.
   void Remember(std::int64_t number, const PictureNeeds& needs) const;
 
  private:
@@ -28,8 +28,8 @@ class PictureHeaders {
   mutable std::unordered_map<std::int64_t, PictureNeeds> known_;
 };
 
-// Many names in one block of memory. A set may have millions of files, and a string for each would
-// take several times the memory.
+// Many names in one block of memory. A set may have millions of files, and separate strings would
+// need several times the memory.
 class NameList {
  public:
   void Add(std::string_view folder, std::string_view name);  // "folder/name"
@@ -60,7 +60,7 @@ class PictureFiles final : public ImageStore {
   Picture Read(std::int64_t image, const ChoosePart& part) const override;
   PictureRules rules() const override { return rules_; }
   PictureNeeds HeaderOf(std::int64_t image) const override;
-  // What is known of an image's header already.
+  // Stores what is already known about an image's header.
   void KnowHeader(std::int64_t image, const PictureNeeds& needs) {
     headers_.Remember(image, needs);
   }

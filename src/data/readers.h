@@ -41,9 +41,9 @@ Splits OpenFolder(const std::string& path, const FileChoices& choices = {});
 // DataError naming the file.
 PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken);
 
-// Throws DataError naming the first picture that does not become `wanted`, and what to set; `after`
-// says what a size becomes. Reads the beginning of every file; what cannot be read is left to
-// whoever decodes it if `skip_broken`.
+// Throws DataError naming the first picture whose size does not become `wanted`, and what to set;
+// `after` computes a size's result. Reads the beginning of every file; with `skip_broken`,
+// unreadable files are left to be reported when they are decoded.
 void RequireOneSize(const Dataset& dataset, PictureSize wanted,
                     const std::function<PictureSize(PictureSize)>& after, bool skip_broken);
 

@@ -19,7 +19,7 @@ struct RowSizes {
   std::int64_t labels = 1, locations = 0;
 };
 
-// Where a row goes; what a row has none of is null.
+// Where to write a row; null for what the row does not have.
 struct RowPlace {
   float* values = nullptr;         // of an image: normalized,
   std::uint8_t* bytes = nullptr;   // or its bytes

@@ -23,7 +23,7 @@ class ImageStore {
  public:
   virtual ~ImageStore() = default;
   virtual std::int64_t images() const = 0;
-  // What image `image` is called in a message.
+  // The name of image `image` in messages.
   virtual std::string NameOf(std::int64_t image) const = 0;
   // What results call it; an image of a file: the file's name without folder and ending.
   virtual std::string TitleOf(std::int64_t image) const { return NameOf(image); }
@@ -31,25 +31,25 @@ class ImageStore {
   virtual Picture Read(std::int64_t image, const ChoosePart& part) const = 0;
   // How pictures in files are read.
   virtual PictureRules rules() const { return {}; }
-  // What the header of an image's file says; it is read once. DataError as Read. Only where images
-  // are files of their own.
+  // The properties in the header of an image's file, which is read once. DataError as Read. Only
+  // for images in files of their own.
   virtual PictureNeeds HeaderOf(std::int64_t image) const;
   // All images, one after the other [images, h, w, c], as bytes or as fp32 values (not aligned),
   // where they lie in memory so; else null.
   virtual const std::uint8_t* Bytes() const { return nullptr; }
   virtual const std::byte* Floats() const { return nullptr; }
   virtual bool is_float() const { return false; }
-  // Bytes of memory that reading takes for good: 0 where the system can have them back.
+  // Bytes of memory held permanently; 0 if the system can reclaim them.
   virtual std::uint64_t memory() const { return 0; }
-  // DataError where the file behind the memory was cut since it was opened.
+  // DataError if the mapped file was truncated since it was opened.
   virtual void CheckUnchanged() const {}
 };
 
 // A part of an image [size, channels] in memory.
 Picture CutOut(const std::uint8_t* image, PictureSize size, int channels, const Box& part);
 
-// Sequences of tokens that a language model learns from: windows of a text, or rows of an array.
-// Each comes with its targets: of each token the one after it, or what the files say.
+// Sequences of tokens for a language model: windows of a text, or rows of an array. Each has its
+// targets: for each token the next one, or those in the files.
 
 // The target of a token that has none, which the loss passes over, in files; as PyTorch has it.
 inline constexpr std::int64_t kIgnoredTarget = -100;
@@ -77,8 +77,8 @@ class TokenSet {
   virtual void Read(std::int64_t index, const SequencePlace& out) const = 0;
   // The one that begins at `place`; only where there are places.
   virtual void ReadAt(std::int64_t place, const SequencePlace& out) const;
-  // What the same sequences are called in messages: the file that their first token lies in, and
-  // where in it.
+  // The names of the same sequences in messages: the file that contains their first token, and the
+  // place in it.
   virtual std::string NameOf(std::int64_t index) const = 0;
   virtual std::string NameAt(std::int64_t place) const;
   // Sequences first .. first + count.

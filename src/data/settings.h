@@ -1,5 +1,5 @@
-// What the section `data` of a configuration says of images, as plain values that readers and the
-// loader take.
+// The section `data` of a configuration, as far as it is about images, as plain values for readers
+// and the loader.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -38,8 +38,8 @@ struct ImageChanges {
   std::optional<RandomResizedCrop> random_resized_crop = {};
   std::optional<ColorJitterSpec> color_jitter = {};
   std::optional<RandomErasingSpec> random_erasing = {};
-  // After resize: both sides times a random factor. What the network sees is cut from a random
-  // place of that; where it is smaller it lies anywhere, and the rest is black and has no label.
+  // After resize: scales both sides by a random factor. The network's input is cut from a random
+  // place of that; if it is smaller, it is placed at random, and the rest is black and unlabeled.
   std::optional<Range> random_scale = {};
   // Changes of images with boxes; they replace all of these but resize.to, the size of the result.
   std::optional<SsdChangesSpec> ssd = {};

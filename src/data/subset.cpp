@@ -34,7 +34,7 @@ bool IsSpread(std::int64_t i, std::int64_t images, std::int64_t count) {
   return j < count && (2 * j + 1) * images / (2 * count) == i;
 }
 
-// The images of `dataset` of which `chosen` says yes.
+// The images of `dataset` for which `chosen` returns true.
 template <class Chosen>
 Dataset Pick(const Dataset& dataset, Chosen chosen) {
   Dataset part = EmptyLike(dataset);
@@ -49,8 +49,8 @@ Dataset Pick(const Dataset& dataset, Chosen chosen) {
   return part;
 }
 
-// Images in a store stay where they are: the labels say how many of them count, `picked` or `first`
-// which.
+// Images in a store are not moved: the number of labels tells how many are used, and `picked` or
+// `first` which.
 void KeepFirst(Dataset& dataset, std::int64_t count) {
   if (dataset.tokens) {
     dataset.tokens = dataset.tokens->Part(0, count);
@@ -89,8 +89,8 @@ std::vector<std::vector<std::int64_t>> ByClass(const Dataset& dataset) {
   return by_class;
 }
 
-// How many of `count` each class of so many images gives, by largest remainders, of equals the
-// first; a class gives its last image only where the others have none to give.
+// How many of `count` images each class contributes, by largest remainders, the first of equal
+// ones; a class contributes its last image only if no other can.
 std::vector<std::int64_t> PartsOf(const std::vector<std::vector<std::int64_t>>& by_class,
                                   std::int64_t images, std::int64_t count) {
   std::vector<std::int64_t> parts;
@@ -140,7 +140,7 @@ Dataset SplitShare(Dataset& dataset, std::int64_t count, std::uint64_t seed) {
   }
   const auto is_held_back = [&](std::int64_t i) { return held_back[static_cast<std::size_t>(i)]; };
   Dataset part = Pick(dataset, is_held_back);
-  // What was left out belongs to the training split, whatever is held back of it.
+  // What was left out is counted for the training split, whatever is held out of that.
   std::vector<BrokenImage> left_out = std::move(dataset.left_out);
   dataset = Pick(dataset, [&](std::int64_t i) { return !is_held_back(i); });
   dataset.left_out = std::move(left_out);

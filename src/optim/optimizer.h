@@ -26,8 +26,8 @@ struct StateTensor {
   Tensor tensor;  // fp32, shape of the parameter
 };
 
-// What an update that counts says of one parameter (backend/update_rounding.h). Masters and states
-// that are kept in fp32 are not counted: their numel is 0.
+// The counts of one parameter's update (backend/update_rounding.h). Masters and states that are
+// stored in fp32 are not counted: their numel is 0.
 struct KeptStats {
   TensorStats change, master, state1, state2;
 };
@@ -61,8 +61,8 @@ class Optimizer {
   // one: to be called before the next plan.
   backend::UpdateOutcome Outcome();
 
-  // After Outcome of an Update whose plan counts: what became of the changes of each parameter, and
-  // of what is kept of it (backend/update_rounding.h), in their order; empty where nothing was
+  // After Outcome of an Update whose plan counts: for each parameter, in order, the counts of
+  // its changes and of its stored values (backend/update_rounding.h); empty if nothing was
   // updated.
   std::vector<KeptStats> Stats() const;
   // What the rule keeps of a parameter, state1 first: the last words of the names of state().

@@ -1,4 +1,4 @@
-// A build without MPI: every process is alone.
+// A build without MPI: every process is a run of its own.
 #include <cstdlib>
 
 #include "core/error.h"
@@ -7,7 +7,7 @@
 namespace ada::parallel {
 
 World StartWorld() {
-  // Several that know nothing of each other would all do the same.
+  // Several processes that do not know of each other would all do the same work.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     const char* count = std::getenv(name);
     if (count != nullptr && std::atoi(count) > 1)

@@ -40,7 +40,7 @@ inline bool IsShared(const Communicator* communicator) {
   return communicator != nullptr && communicator->ranks() > 1;
 }
 
-// What each process has as `mine`.
+// Returns the `mine` of every process, in rank order.
 template <class T>
 std::vector<T> GatherAll(Communicator& communicator, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -14,7 +14,7 @@
 namespace ada::parallel {
 namespace {
 
-// A process alone: what it says comes back.
+// The communicator of a single process: it returns what it is given.
 class EchoCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -110,7 +110,7 @@ void EndAll(World& world, int exit_code, void (*tell)(const std::string& message
   if (world.rank() > 0)
     std::this_thread::sleep_for(
         std::chrono::milliseconds(kEarly + kEach * std::min(world.rank(), kMost)));
-  // What all find alike is told as a single process tells it.
+  // An error that all processes find is reported as by a single process.
   const bool of_all = world.rank() == 0 && (exit_code == 2 || exit_code == 5);
   tell(of_all ? message : NameOf(world, world.rank()) + ": " + message);
   world.small().Abort(exit_code);

@@ -37,12 +37,12 @@ class World {
   std::unique_ptr<Communicator> small_, large_;
 };
 
-// A world of one where this process was started alone. DeviceError where a launcher says that there
-// are others and they cannot be reached, or the build knows no MPI.
+// Returns a world of one if this process was started by itself. DeviceError if a launcher announces
+// others and they cannot be reached, or if the build has no MPI.
 World StartWorld();
 World& Alone();  // of one process, for the whole program
 
-// The MPI library that the build knows, for --version; "": none.
+// The MPI library of the build, for --version; "": none.
 std::string LibraryName();
 
 // "4 processes on 2 hosts: a (ranks 0-1), b (ranks 2-3)".
@@ -55,8 +55,8 @@ int RanksOfNode(const World& world);
 // its share among those that may use it too. At least 1. Collective, on small().
 int CoresOf(World& world);
 
-// Tells of an error that ends this process, then ends all: once, though several may fail at a time.
-// `tell` prints it. Rank 0 does so at once, the others only where rank 0 has not ended them before.
+// Reports an error that ends this process, then ends all of them; once, even if several fail.
+// `tell` prints it. Rank 0 does so at once, the others only if rank 0 has not ended them before.
 [[noreturn]] void EndAll(World& world, int exit_code, void (*tell)(const std::string& message),
                          const std::string& message);
 

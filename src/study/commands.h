@@ -20,10 +20,10 @@
 
 namespace ada::study {
 
-// inspect: what a number format keeps of the tensors of a safetensors file, and what the methods of
-// `adaptive` would choose for the layers whose gradients lie in it.
-// The axis belongs to block-scaled formats and the overrides to plain ones; what does not fit
-// together is a ConfigError.
+// inspect: what a number format keeps of the tensors of a safetensors file, and what the methods
+// of `adaptive` would choose for the layers whose gradients are in it. The axis is for
+// block-scaled formats and the overrides are for plain ones; options that do not fit together are
+// a ConfigError.
 struct InspectOptions {
   // kText: a line a tensor and a line a layer; kAll: histograms and every stage of a decision.
   enum class Output { kText, kAll, kCounts, kScales };
@@ -31,8 +31,8 @@ struct InspectOptions {
   std::string tensors = "*";  // glob: tensors that are counted, layers by the name of their dy
   AnyFormat format = kFp16;   // of blocks: what they lose, and no scales of layers
   std::optional<int> axis;  // along which blocks run, from the end where negative; unset: the last
-  // S that NAME.dy and NAME.dx carry; unset: what the file's metadata say ("scale:NAME.dy"), else
-  // scaling.init_scale, 1.
+  // S that NAME.dy and NAME.dx carry; unset: from the file's metadata ("scale:NAME.dy"), or
+  // scaling.init_scale, or 1.
   std::optional<double> scale_in;
   config::Overrides overrides;  // keys of `scaling` under policy adaptive
   Output output = Output::kText;
@@ -41,8 +41,8 @@ struct InspectOptions {
 // "text", "counts" or "scales"; ConfigError for another word.
 InspectOptions::Output ParseInspectOutput(const std::string& word);
 
-// Writes the view to `out` and what was left out of a CSV to `notes`. DataError where the file or a
-// layer's tensors are not as they should be, ConfigError for the options.
+// Writes the view to `out` and what was left out of a CSV to `notes`. DataError if the file or a
+// layer's tensors are invalid, ConfigError for the options.
 void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& notes);
 
 // convert: writes a safetensors file as a format keeps it.
@@ -73,9 +73,9 @@ struct CheckDataOptions {
   bool csv = false;      // split,kind,ends_run,file,message, one row a fault
   bool progress = true;  // the progress line, on a terminal
 };
-// Returns the exit code: 3 where a file would end a run. DataError where the set cannot be opened,
-// after what was found until then.
-// The configuration says which data set, where it is and how it is split; no network is built.
+// Returns the exit code: 3 if a file would end a run. DataError if the set cannot be opened, after
+// all findings up to that point. The configuration gives the data set, its place and its splits; no
+// network is built.
 int CheckData(const config::Config& config, const CheckDataOptions& options, std::ostream& out,
               telemetry::Log& log);
 
@@ -97,9 +97,9 @@ struct PictureOptions {
   bool flip = false;
 };
 
-// Writes `output`, or where there is none the picture's size and kind to `out`, and its size after
-// the changes; to `notes` what reading makes of it that may surprise. ConfigError for a box that is
-// empty or does not lie in the picture, DataError, OutputError.
+// Writes `output` or, if that is empty, the picture's size and kind to `out`, and its size after
+// the changes; writes to `notes` what reading it silently changes. ConfigError for a box that is
+// empty or outside of the picture, DataError, OutputError.
 void ShowPicture(const PictureOptions& options, std::ostream& out, std::ostream& notes);
 
 // Says for whom what-if and replay write: programs, or people at a terminal of 80 columns.
@@ -112,7 +112,7 @@ enum class View { kCsv, kTable };
 // A step ends with an attempt that is not retried, so there may be more attempts than steps.
 struct ReplayPattern {
   std::int64_t steps = 1000;
-  std::int64_t every = 50;  // one attempt of each so many overflows; 0: none
+  std::int64_t every = 50;  // one attempt in this many overflows; 0: none
   double overflow = 0.01;   // the share of all attempts that overflow at random
   std::uint64_t seed = 1;
 };
@@ -150,9 +150,9 @@ struct WhatIfOptions {
   View view = View::kCsv;
 };
 
-// Writes CSV with the columns of what_if.csv to `out` and what a reader must know to `notes`; or a
-// table of the tensors, those that would lose most first, and the notes below it, to `out`.
-// Throws DataError where the run has no histograms, ConfigError for the options.
+// Writes CSV with the columns of what_if.csv to `out` and remarks for its reader to `notes`; or a
+// table of the tensors, worst first, with the remarks below it, to `out`. Throws DataError if the
+// run has no histograms, ConfigError for the options.
 void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes);
 
 // what-if --dump: what formats would lose of the operands of the layers in a dump (log.dump), or in
@@ -164,8 +164,8 @@ struct WhatIfDumpOptions {
   View view = View::kCsv;
 };
 
-// Writes a row for each layer, format and operand, or a table. DataError where the file has no such
-// layer or tensors that do not fit.
+// Writes a row for each layer, format and operand, or a table. DataError if the file has no such
+// layer, or tensors that do not fit together.
 void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out);
 
 // The dump of the last step that a run has dumped (log.dump_every). DataError where it has none.
@@ -209,11 +209,11 @@ struct BlameOptions {
   View view = View::kTable;
 };
 
-// Writes a table or, as CSV, rank,layer,tensor,effect,noise,significant to `out`, what is
-// significant first and the worst of it on top. Progress goes to `log`, and beside the CSV why a
-// run does not train. What forks gave is kept in the run's folder (blame.json), from which the same
-// question goes on. Throws DataError where the folder has no checkpoint, OutputError, and what a
-// training throws.
+// Writes a table or, as CSV, rank,layer,tensor,effect,noise,significant to `out`, significant rows
+// first and the worst on top. Progress goes to `log`; with CSV also why a run does not train. The
+// results of forks are stored in the run's folder (blame.json), so that the same question can be
+// resumed. Throws DataError if the folder has no checkpoint, OutputError, and what training
+// throws.
 void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log);
 
 // assign: the cheapest of some formats for each layer of a network with which the weight gradients
@@ -238,8 +238,8 @@ void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log
 // layers that lose most. Throws DataError where one of them is no run.
 void Compare(const std::string& a, const std::string& b, std::ostream& out, bool all = false);
 
-// watch: a live table of the layers of a run that is going on (or has ended), from its files alone:
-// it works beside the run, over ssh, on another machine that sees the folder.
+// watch: a live table of the layers of a run in progress (or finished), from its files only: it
+// works next to the run, over ssh, or on another machine that sees the folder.
 struct WatchOptions {
   std::string folder;
   double interval = 1;  // seconds between looks

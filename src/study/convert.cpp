@@ -131,9 +131,9 @@ bool IsConverted(const TensorEntry& entry, const ConvertOptions& options) {
   return IsFloat(entry.dtype) && GlobMatch(options.tensors, entry.name);
 }
 
-// Tensors of types that are not read, which may be floats all the same: a line for each type.
-// Types such as FP8 are floats to their writer; copying them without a word would look as if they
-// had been converted.
+// Tensors of types that are not read, though they may be floats: one line for each type. Types such
+// as FP8 are floats for their writer; copying them silently would look as if they had been
+// converted.
 void TellOfCopies(const SafetensorsFile& file, const ConvertOptions& options, std::ostream& notes) {
   constexpr std::size_t kNamed = 5;
   std::map<std::string, std::vector<std::string>> names;  // by the type

@@ -64,7 +64,7 @@ void ReadHistograms(const std::string& folder,
   using Row = telemetry::HistogramRow;
   telemetry::CsvReader file(CsvPath(folder, Row::kFile), telemetry::LastRow::kMayBeTorn);
   const std::int64_t last_step = LastWholeStep(folder);
-  // The rows that belong together stand together, so a group ends where the next one begins.
+  // Rows that belong together are consecutive, so a group ends where the next one starts.
   TensorHistogram group;
   std::set<std::string> seen;   // the group's exponents
   std::int64_t histograms = 0;  // of the group's step
@@ -98,7 +98,7 @@ TensorFormats ReadTensorFormats(const std::string& folder, const config::Config&
   std::map<std::string, NumberFormat> by_name;
   TensorFormats formats;
   EachRow<TensorRow>(folder, [&](const TensorRow& row) {
-    // Scenarios are of what is stored in a pass.
+    // Scenarios apply to stored tensors of a pass only.
     if (IsOperand(row.tensor) || IsOfUpdate(row.tensor)) return;
     const auto [found, is_new] = by_name.try_emplace(row.format);
     if (is_new) {

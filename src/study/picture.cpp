@@ -14,7 +14,7 @@
 namespace ada::study {
 namespace {
 
-// Throws ConfigError where so many pixels are not made.
+// Throws ConfigError if the picture would have too many pixels.
 void CheckMade(const char* option, std::int64_t height, std::int64_t width) {
   if (height <= data::kMaxPixels / width) return;
   throw ConfigError(std::string(option) + ": makes " + std::to_string(width) + " x " +

@@ -54,7 +54,7 @@ std::string RunState(const std::string& folder) {
   // Asked before the summary is looked for: a run writes it while it still holds the folder.
   const bool running = IsRunning(folder);
   const nlohmann::json summary = ReadSummary(folder);
-  // A summary that lacks a status is taken for none.
+  // A summary without a status is treated as missing.
   if (summary.is_object() && summary.contains("status") && summary["status"].is_string()) {
     return summary["status"].get<std::string>();
   }

@@ -25,11 +25,11 @@ using telemetry::StepRow;
 using telemetry::TensorRow;
 using telemetry::TimingRow;
 
-// Throws DataError naming what is missing where `folder` holds no run.
+// Throws DataError naming what is missing if `folder` does not contain a run.
 void RequireRun(const std::string& folder);
 // Does the same and returns the configuration; throws ConfigError where it cannot be read.
 config::Config ReadRunConfig(const std::string& folder);
-// Returns summary.json; null where there is none (yet). Throws DataError where it cannot be read.
+// Returns summary.json; null if there is none (yet). Throws DataError if it cannot be read.
 nlohmann::json ReadSummary(const std::string& folder);
 
 // Says whether some process holds the run's folder now. Asking keeps no run from starting.
@@ -40,7 +40,7 @@ std::string RunState(const std::string& folder);
 
 // Says whether the run's folder holds this file.
 bool HasFile(const std::string& folder, const std::string& name);
-// Returns the path of a CSV file of the run. Where it is missing, a DataError says what makes it.
+// Returns the path of a CSV file of the run. If it is missing, DataError says how to create it.
 std::string CsvPath(const std::string& folder, const std::string& name);
 
 // Calls `use` with each row of the run's file, in its order. Throws DataError with file and line; a

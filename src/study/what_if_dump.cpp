@@ -66,7 +66,7 @@ StoredTensor Stored(const SafetensorsFile& file, const std::string& name) {
   return tensor;
 }
 
-// The groups of a convolution: what the metadata say, else what x (transposed: dy) tells.
+// The groups of a convolution: from the metadata, or from the shape of x (transposed: dy).
 std::int64_t GroupsOf(const SafetensorsFile& file, const MatmulTensors& layer) {
   const std::string key = "groups:" + layer.layer;
   if (!MetadataOf(file, key).empty()) return MetadataNumber<std::int64_t>(file, key);

@@ -1,4 +1,4 @@
-// Says in words what the rows of a scenario come to.
+// Summarizes the rows of a scenario in words.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -55,8 +55,8 @@ double ElevenPoints(const std::vector<double>& falling, const std::vector<double
   return ap;
 }
 
-// Adds up steps of the curve: the area is taken where the recall changes. A last part of zero
-// stands for the step to recall 1, so that NumPy's sum has as many terms as there.
+// Sums the steps of the curve: area is added where the recall changes. A last term of zero stands
+// for the step to recall 1, so that the sum has as many terms as NumPy's.
 double AreaBelow(const std::vector<double>& falling, const std::vector<double>& recall) {
   std::vector<double> parts;
   double before = 0;
@@ -123,8 +123,8 @@ void AveragePrecision::AddClass(int label, std::span<const LabeledBox> ground_tr
     scores.push_back(all_scores[i]);
   }
   std::vector<char> taken(boxes.size(), 0);
-  // Scores decide who takes a box first. An overlap that is NaN counts as enough, as NumPy's
-  // comparison `< overlap` is false for it.
+  // Boxes are matched in order of score. An overlap that is NaN counts as sufficient, because
+  // NumPy's comparison `< overlap` is false for it.
   for (const std::int32_t i : ByFallingScore(scores)) {
     const auto at = static_cast<std::size_t>(i);
     int outcome = 0;

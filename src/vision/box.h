@@ -8,8 +8,8 @@
 
 namespace ada::vision {
 
-// Corners, rows before columns, in pixels from 0 or relative to a side as its user says. What lies
-// in it: y0 <= y < y1, x0 <= x < x1. Nothing here asks that y0 < y1.
+// Corners, rows before columns, in pixels from 0 or relative to a side, depending on its use. A
+// point is inside if y0 <= y < y1 and x0 <= x < x1. y0 < y1 is not required.
 template <class T>
 struct BasicBox {
   T y0 = 0, x0 = 0, y1 = 0, x1 = 0;

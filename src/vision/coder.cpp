@@ -111,7 +111,7 @@ std::vector<std::int32_t> BoxCoder::MatchBoxes(std::span<const LabeledBox> groun
       if (iou > own.overlap || (iou == own.overlap && at < own.at)) own = {iou, at};
     });
   }
-  // A best that was taken meanwhile is still a bound: only where it leads it is looked for anew.
+  // A best match that was taken meanwhile is still a bound: it is searched again only if it leads.
   const auto leads = [&](const Match& a, const Match& b) {
     return a.overlap != b.overlap ? a.overlap > b.overlap : a.at < b.at;
   };

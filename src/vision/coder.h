@@ -50,8 +50,8 @@ std::vector<CenterBox> MakeDefaultBoxes(const DefaultBoxSpec& spec);
 // Training takes the defaults; the others are for comparisons with recordings.
 struct EncodeSpec {
   double overlap = 0.5;  // a default box with at least this IoU with a box is of its class
-  // What stands in the locations of background boxes, which no loss reads: zero, or as recorded
-  // from ChainerCV the encoding of the last box: -inf where that has no area.
+  // The locations of background boxes, which no loss reads: zero, or as recorded from ChainerCV the
+  // encoding of the last box: -inf if that has no area.
   bool last_box_on_background = false;
 };
 
@@ -97,7 +97,7 @@ class BoxCoder {
 
  private:
   struct Match;
-  // The default boxes that differ in their cell alone.
+  // Default boxes that differ only in their cell.
   struct Grid {
     std::int32_t first = 0, stride = 0;  // the first cell's; from one cell to the next
     std::vector<double> y0, y1, x0, x1;  // of each row's, each column's boxes

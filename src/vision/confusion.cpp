@@ -18,7 +18,7 @@ double Share(std::int64_t part, std::int64_t whole) {
 
 Confusion::Confusion(int classes) : classes_(0) { Grow(classes); }
 
-// Rows become longer, so the counts move to where they lie in the larger matrix.
+// Rows become longer, so the counts move to their places in the larger matrix.
 void Confusion::Grow(int classes) {
   if (classes <= classes_) return;
   const auto before = static_cast<std::size_t>(classes_), now = static_cast<std::size_t>(classes);

@@ -18,7 +18,7 @@ struct PixelBox {
   int y0, x0, y1, x1;
 };
 
-// Fills what of the box lies in the picture.
+// Fills the part of the box that is inside the picture.
 void FillBox(RgbView picture, const PixelBox& box, Rgb color) {
   const int x0 = std::max(box.x0, 0), x1 = std::min(box.x1, picture.width);
   for (int y = std::max(box.y0, 0); y < std::min(box.y1, picture.height); ++y) {

@@ -22,14 +22,14 @@ struct Rgb {
   friend bool operator==(const Rgb&, const Rgb&) = default;
 };
 
-// The color of a class; neighboring labels are far apart. Black is none of them: it stands for
+// The color of a class; neighboring labels have very different ones. None is black, which is for
 // pixels without a label.
 Rgb LabelColor(int label);
 // Black or white, whichever is read better on `ground`.
 Rgb TextColor(Rgb ground);
 
-// Draws the outline within the box, whose corners may lie outside the picture or be inverted.
-// Corners are rounded to whole pixels; what lies outside, or is NaN, is not drawn.
+// Draws the outline inside the box, whose corners may be outside of the picture or inverted.
+// Corners are rounded to whole pixels; parts that are outside, or NaN, are not drawn.
 void DrawBox(RgbView picture, const Box& box, Rgb color, int thickness = 1);
 
 // Text in a font of 5 x 7 pixels within cells of 6 x 9, each pixel `zoom` wide and high. What is no

@@ -38,8 +38,8 @@ class AveragePrecision {
 
   // An image: boxes in its pixels from 0. Labels lie in 0..classes - 1.
   void Add(std::span<const LabeledBox> ground_truth, std::span<const Detection> detections);
-  // Does the same with these scores instead of the detections' own: fp32 may make equal what a file
-  // tells apart.
+  // The same with these scores instead of the detections' own, because different numbers in a file
+  // may be equal in fp32.
   void Add(std::span<const LabeledBox> ground_truth, std::span<const Detection> detections,
            std::span<const double> scores);
 
@@ -82,7 +82,7 @@ double MeanAp(std::span<const ClassPrecision> classes);
 // classes().
 class Confusion {
  public:
-  // At least so many classes; more where a larger label is seen.
+  // Has at least this many classes, and more if a larger label occurs.
   explicit Confusion(int classes = 0);
 
   // The pixels of an image. A negative true label is ignored, though the prediction there may still
@@ -101,8 +101,8 @@ class Confusion {
   std::int64_t Pixels() const;                    // that were counted
   std::int64_t PixelsOf(int ground_truth) const;  // of them, of a class
 
-  // Metrics of a class: its right pixels among those that are or were called it, and among those
-  // that are it. NaN where there are none.
+  // Metrics of a class: its correct pixels divided by those that are labeled or predicted as it,
+  // and by those that are labeled as it. NaN if there are none.
   double Iou(int label) const;
   double Accuracy(int label) const;
   // Means over the classes that have one, and the share of right pixels; NaN where there is none.

@@ -29,8 +29,8 @@ bool Overlaps(const KeptBox<T>& a, const KeptBox<T>& b, T overlap) {
   return common / (a.area + b.area - common) >= overlap;
 }
 
-// The boxes that were kept, by where their centers lie: two boxes whose IoU is t have centers no
-// farther apart than Reach(t) times the width (height) of either.
+// The boxes that were kept, by the places of their centers: two boxes whose IoU is t have centers
+// no farther apart than Reach(t) times the width (height) of either.
 template <class T>
 class KeptBoxes {
  public:

@@ -40,9 +40,9 @@ class ScalePath {
   using Scales = std::map<std::pair<std::string, std::string>, float>;
   Scales Walk(float start, const Choice& choose) const;
 
-  // The layer whose `gradients` format this dx or dy has: the one that made the value of which it
-  // is the gradient (a layer that rounds nothing hands on its input's); attention's own have its
-  // format. "": none.
+  // The layer whose `gradients` format this dx or dy has: the one that made the value (a layer that
+  // rounds nothing passes on its input's format); gradients within attention have its own format.
+  // "": there is none.
   std::string FormatOwner(const std::string& layer, const std::string& tensor) const;
 
  private:

@@ -92,9 +92,9 @@ ScenarioPolicy::ScenarioPolicy(scaling::Settings scaling, const config::ModelCon
 
 ScenarioPolicy::~ScenarioPolicy() = default;
 
-// A policy whose scale is constant needs one attempt a step. For others the attempts between two
-// logged steps all see the same histograms: what they come to is computed anew only when a scale
-// has moved, or where counts above an edge are asked for.
+// A policy with a constant scale needs one attempt a step. For others all attempts between two
+// logged steps see the same histograms, and are evaluated again only if a scale has moved, or if
+// counts above an edge are requested.
 std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistograms& histograms) {
   if (policy_->ConstantScale()) last_step_ = std::max(last_step_, step - 1);
   std::vector<double> scales, key;
@@ -182,8 +182,8 @@ scaling::StepOutcome ScenarioPolicy::OutcomeAt(const StepHistograms& histograms,
   return outcome;
 }
 
-// As in training: who chose the scale of a gradient that overflows is to blame, for the logit
-// gradient who chooses first; where none is found, all are.
+// As in training, an overflow is attributed to the layer that chose the gradient's scale, and for
+// the logit gradient to the first layer that chooses one; if none is found, to all layers.
 void ScenarioPolicy::MarkLayers(const StepHistograms& histograms, const std::vector<double>& scales,
                                 scaling::StepOutcome& outcome) const {
   if (path_.choosers().empty()) return;

@@ -35,8 +35,8 @@ StepHistograms::StepHistograms(const std::vector<HistogramOfTensor>& tensors,
   unexplained_ = HadUnexplained();
 }
 
-// What overflowed in the run itself is judged by its finite values; what came after it is not
-// known.
+// A tensor that overflowed in the run itself is judged by its finite values; the effects after it
+// are unknown.
 bool StepHistograms::HadUnexplained() const {
   const auto finite = [](const HistogramOfTensor& t) { return t.bins->inf + t.bins->nan == 0; };
   if (std::all_of(tensors_.begin(), tensors_.end(), finite)) return false;

@@ -26,8 +26,8 @@ int TopExponent(const ExponentBins& bins);
 // WouldLoseOf, but of any scale: at 0 everything underflows, at inf or NaN everything overflows.
 WouldLose LostAt(const ExponentBins& bins, const NumberFormat& format, double scale);
 
-// Made for one step and gone after it. All figures come from exponents: values are taken to lie
-// evenly within their bin.
+// Made for one step and discarded after it. All numbers are computed from exponents, as if values
+// were evenly distributed in their bin.
 class StepHistograms {
  public:
   // `format`: of all tensors instead of their own; where the tensor's own saturates, so does it.

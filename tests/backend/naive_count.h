@@ -1,5 +1,5 @@
 // What is counted at a rounding (src/README.md, "What is counted"), by plain loops, and the
-// comparison of a kernel's or an op's notes with it.
+// comparison with the counts of a kernel or an op.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -89,7 +89,7 @@ inline void CheckRoundedMoments(const NaiveCount& want, const BlockStats& got) {
   const BlockStats& w = want.stats;
   CHECK(Near(got.rounded_sum, w.rounded_sum, 0x1p-16 * want.rounded_l1));
   CHECK(Near(got.rounded_square, w.rounded_square, 0x1p-16 * w.rounded_square));
-  if (std::isnan(w.rounded_square)) return;  // extremes beside a NaN say nothing
+  if (std::isnan(w.rounded_square)) return;  // extremes are not defined if there is a NaN
   CHECK(got.rounded_min == w.rounded_min);
   CHECK(got.rounded_max == w.rounded_max);
   CHECK(got.rounded_min_bits == w.rounded_min_bits);

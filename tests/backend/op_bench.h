@@ -108,8 +108,8 @@ struct Exact {
 };
 using Sums = std::vector<Exact>;
 
-// What a correct op may store: the roundings of all fp32 values within the error bound. Where no
-// tie lies within the bound that is one value, else the two beside it.
+// The values that a correct op may store: the roundings of all fp32 values within the error bound.
+// Without a tie within the bound that is one value, otherwise the two next to the tie.
 struct Range {
   float low, high;
   bool Holds(float x) const { return x >= low && x <= high; }
@@ -127,7 +127,7 @@ inline Range Rounded(const NumberFormat& format, const Exact& sum, double error 
   return Rounded(format, sum.value - error * sum.magnitude, sum.value + error * sum.magnitude);
 }
 
-// Checks the first want.size() values of `t`; what lies after them must still be `untouched`.
+// Checks the first want.size() values of `t`; values after them must still be `untouched`.
 inline void CheckTensor(const Tensor& t, const Sums& want, double error = kSumError,
                         float untouched = 0) {
   const Values got = Bench::Get(t);

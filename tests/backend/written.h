@@ -23,7 +23,7 @@ struct Written {
   }
   void Add(const TensorMoments& m, bool extremes) {
     Add(m.mean), Add(m.mean_square);
-    if (!extremes) return;  // beside a NaN they say nothing
+    if (!extremes) return;  // not defined if there is a NaN
     Add(static_cast<double>(m.min)), Add(static_cast<double>(m.max));
     Add(static_cast<double>(m.min_abs));
   }

@@ -1,4 +1,4 @@
-// A Context on the host executor, for tests of what lies below a backend.
+// A Context on the host executor, for tests of code below the backend.
 #pragma once
 #include <memory>
 #include <string>

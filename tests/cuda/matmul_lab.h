@@ -1,5 +1,5 @@
-// One convolution or linear layer on values whose sums are exact in fp32 in any order: what the
-// CUDA backend's kernels make of them is what the CPU's make of them, bit for bit.
+// One convolution or linear layer on values whose sums are exact in fp32 in any order: the results
+// of the CUDA backend's kernels must equal those of the CPU's bit for bit.
 #pragma once
 #include <functional>
 #include <memory>

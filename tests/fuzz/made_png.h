@@ -1,5 +1,5 @@
-// PNG files whose sums are right whatever their chunks hold, so that what lies after the check of
-// the sums is reached as well.
+// PNG files whose checksums are right whatever their chunks contain, so that the code after the
+// check of the checksums is reached too.
 #pragma once
 #include <zlib.h>
 

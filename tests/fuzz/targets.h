@@ -1,7 +1,7 @@
-// The fuzz targets: each takes any bytes as one input of the program. A target returns where the
-// input was read or refused in words (an Error that is no InternalError); anything else, such as
-// another exception, ends the process, and so do the checks that a target makes of what was read.
-// `fuzz.cpp` gives them to libFuzzer, `fuzz_test.cpp` runs each over its seeds in the test suites.
+// The fuzz targets: each uses any bytes as one input of the program. A target returns if the input
+// was read, or refused with a message (an Error other than InternalError); anything else, such as
+// another exception, ends the process, and so do a target's checks of what was read. `fuzz.cpp`
+// connects them to libFuzzer, `fuzz_test.cpp` runs each on its seeds in the test suites.
 #pragma once
 #include <array>
 #include <string_view>

@@ -1,4 +1,4 @@
-// What the specs that a fake backend was given say about each rounding, by its stream.
+// The roundings in the specs that a fake backend was given, by their stream.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -29,7 +29,7 @@ inline Symbol PositionsSymbol(Symbol x) { return Hash("positions", {x}); }
 
 class FakeBackend : public backend::Backend {
  public:
-  // What this backend does not take of what is fused or recomputed.
+  // Tells which fusions and recomputations this backend declines.
   std::function<bool(const backend::BatchNormSpec&)> declines = [](const auto&) { return false; };
   std::function<bool(const backend::MatmulSpec&)> declines_consumer = [](const auto&) {
     return false;

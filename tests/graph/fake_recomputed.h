@@ -19,7 +19,7 @@ inline void PassToConsumer(const backend::RecomputedNorm& norm, Symbol y) {
   REQUIRE(norm.beta);
 }
 
-// What the consumer makes: raw must lie in memory still, unchanged.
+// The value that the consumer recomputes: raw must still be in memory, unchanged.
 inline Symbol MakeZ(const backend::RecomputedNorm& norm) {
   REQUIRE(Read(Shared(norm, norm.factor)) == Read(norm.raw));
   const Symbol y = Read(Shared(norm, norm.mean));

@@ -1,5 +1,5 @@
 // Recordings of whole steps (tests/golden/whole): the formula that fills weights and images, and
-// what is recorded of each gradient.
+// the recorded properties of each gradient.
 #pragma once
 #include <doctest/doctest.h>
 

@@ -19,8 +19,8 @@ inline Precision Uniform(const NumberFormat& format) {
   return precision;
 }
 
-// Every role of every layer in a format of its own, told apart by names: all borders at once. The
-// narrow ones saturate, so that deep networks stay finite.
+// Every role of every layer has its own format, chosen by name: all format boundaries at once.
+// Narrow formats saturate, so that deep networks stay finite.
 inline Precision Patchwork() {
   Precision precision = Uniform(kFp16);
   precision.formats_of = [](const std::string& layer) {

@@ -1,5 +1,5 @@
-// Processes of a run as threads of one: a communicator whose messages are copies in memory, so that
-// what several processes compute is tested in every build, with or without MPI.
+// The processes of a run as threads of one process: a communicator whose messages are copies in
+// memory, so that code for several processes is tested in every build, with or without MPI.
 #pragma once
 #include <condition_variable>
 #include <cstring>

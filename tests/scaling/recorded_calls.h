@@ -1,5 +1,5 @@
-// Recorded calls of the authors' program (tests/golden/adaptive/pipeline.csv), one by one, and a
-// decision beside what was recorded of it. For tests only.
+// Recorded calls of the authors' program (tests/golden/adaptive/pipeline.csv), one by one, and the
+// comparison of a decision with the recorded one. For tests only.
 #pragma once
 #include <doctest/doctest.h>
 

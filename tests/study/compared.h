@@ -1,4 +1,4 @@
-// What `compare` prints, taken apart for tests.
+// Parses the output of `compare` for tests.
 #pragma once
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 
 namespace ada::testing {
 
-// Keys of which not everything is tried: the rest would take too long, too much memory, a GPU, or
+// Keys for which not all values are tried: the others would need too much time, memory, a GPU, or
 // files.
 inline const std::map<std::string, std::pair<int, int>> kSmallNumbers = {
     {"device.threads", {1, 3}},

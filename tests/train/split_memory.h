@@ -1,5 +1,5 @@
-// The CPU backend as a device would be: what ops write and the host reads lies twice, and copies
-// arrive at the next Synchronize.
+// The CPU backend behaving like a device: memory that ops write and the host reads exists twice,
+// and copies arrive at the next Synchronize.
 #pragma once
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// What a program built without CUDA has in place of the backend; see cuda_backend.h.
+// Replaces the backend in a program built without CUDA; see cuda_backend.h.
 #include "backend/cuda/cuda_backend.h"
 #include "core/error.h"
 

@@ -10,7 +10,7 @@
 
 namespace ada::backend::cuda {
 
-// What the backend says of itself; see Backend.
+// What the backend reports about itself; see Backend.
 struct BackendWords {
   std::string describe, instruction_set;
 };

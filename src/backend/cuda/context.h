@@ -31,8 +31,8 @@ struct Context {
   SideStream& side_stream;
   Link* link = nullptr;  // null: this process is alone
 
-  // Backend memory until the backend ends, only in constructors. What lies in it is not known: for
-  // what is written before it is read.
+  // Allocates backend memory that lives as long as the backend; only for constructors. It is not
+  // initialized, so it is for values that are written before they are read.
   template <class T>
   T* Allocate(std::int64_t count) const {
     return reinterpret_cast<T*>(memory.Allocate(static_cast<std::size_t>(count) * sizeof(T)));
@@ -42,7 +42,7 @@ struct Context {
   T* AllocateZeroed(std::int64_t count) const {
     return reinterpret_cast<T*>(memory.AllocateZeroed(static_cast<std::size_t>(count) * sizeof(T)));
   }
-  // A copy of what lies on the host, in such memory; null of nothing.
+  // A copy of host memory in memory of that kind; null if there is nothing to copy.
   template <class T>
   const T* Keep(const T* host, std::int64_t count) const {
     if (count == 0) return nullptr;

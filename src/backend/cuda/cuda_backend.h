@@ -16,9 +16,9 @@ namespace ada::backend {
 struct DeviceOptions {
   bool autotune = false;      // products: measure the plans instead of asking the heuristics
   bool deterministic = true;  // products: only plans that give the same bytes every time
-  // Products of fp8_e4m3 and fp8_e5m2 on 8-bit units, where the library has them; else emulated.
+  // Uses fp8 tensor cores for fp8_e4m3 and fp8_e5m2 where the library can; otherwise emulates.
   bool fp8_hardware = false;
-  // MakeCudaBackend: changed by what the environment says.
+  // MakeCudaBackend: overridden by environment variables.
   CudaSwitches switches = {};
 };
 
@@ -30,14 +30,14 @@ std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options
                                          const Communicators& communicators = {});
 // Why device `index` cannot be used, with what to do; "" where it can.
 std::string WhyNoCuda(int index);
-// Why devices of several processes cannot be used together (NCCL), with what to do; "" where they
+// Why the devices of several processes cannot communicate (NCCL), with advice; "" if they
 // can.
 std::string WhyNoCudaLink();
-// What tells the devices apart that this process sees (CUDA_VISIBLE_DEVICES), whatever their
-// numbers here; in the order of these.
+// Ids that identify the devices visible to this process (CUDA_VISIBLE_DEVICES) independently of
+// their numbers here, in the order of these numbers.
 using CudaDeviceId = std::array<char, 16>;
 std::vector<CudaDeviceId> VisibleCudaDevices();
-// "CUDA 13.0, cuDNN 9.13.0", of what was built in and found, with NCCL where the build knows
+// "CUDA 13.0, cuDNN 9.13.0": the versions built in and found, with NCCL if the build supports
 // several processes; "not built in".
 std::string CudaVersions();
 

@@ -29,7 +29,7 @@
 
 namespace ada::backend::cuda {
 
-// Where one call of a kernel's phase stands in its launch.
+// The position of one call of a kernel's phase in its launch.
 struct ThreadIndex {
   int block = 0, thread = 0;  // this one, of the launch and of the block
   int blocks = 0;             // of the launch

@@ -13,7 +13,7 @@ class Library {
  public:
   // folders: where it is looked for after the loader's own folders, in this order.
   Library(std::string product, std::string name, std::vector<std::string> folders);
-  // What is wrong and what to do; "" where it can be loaded.
+  // What is wrong and what to do; "" if it can be loaded.
   std::string WhyMissing() const;
   // Null where the library or its function is missing; Get throws DeviceError then.
   void* Find(const char* function) const;

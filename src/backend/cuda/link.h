@@ -50,7 +50,7 @@ class Link {
   //
   // all: what each process has as `mine`, `bytes` each, in their order.
   virtual void AllGather(Stream& side, const void* mine, std::size_t bytes, void* all) = 0;
-  // mine: a part of `bytes` for each process, in their order; parts: what each has for this one.
+  // mine: `bytes` for each process, in their order; parts: what each sends to this one.
   virtual void AllToAll(Stream& side, const void* mine, std::size_t bytes, void* parts) = 0;
 
   // Gather between the stream's own work before and after it.

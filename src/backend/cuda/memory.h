@@ -17,7 +17,7 @@ class Memory {
   explicit Memory(Stream& stream) : stream_(stream) {}
   ~Memory();
   Memory(const Memory&) = delete;
-  std::byte* Allocate(std::size_t bytes);  // what lies in it is not known
+  std::byte* Allocate(std::size_t bytes);  // not initialized
   std::byte* AllocateZeroed(std::size_t bytes);
   std::size_t bytes() const { return bytes_; }
 

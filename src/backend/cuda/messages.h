@@ -7,7 +7,7 @@ namespace ada::backend::cuda {
 
 // "13.0" of 13000, the way CUDA writes its versions.
 std::string CudaVersionText(int version);
-// driver: the CUDA version that the driver knows; 0: there is none.
+// driver: the CUDA version that the driver supports; 0: there is no driver.
 std::string NoDriverText(int driver, int runtime);
 // visible: CUDA_VISIBLE_DEVICES; null: not set.
 std::string NoDeviceText(const char* visible);

@@ -9,7 +9,7 @@ namespace ada::backend::cuda {
 
 void Recordings::Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
                      bool joins_norms) {
-  // What is open is done as it is for the first time, or is being recorded, with all its parts.
+  // While an outer call runs for the first time or is being recorded, inner calls are part of it.
   if (open_ || !stream_.switches().graphs) return body();
   const Key key{variant,   pass.rows,       pass.training,  pass.count, pass.accumulate,
                 pass.bins, pass.whole_rows, pass.first_row, pass.part,  joins_norms};
@@ -37,8 +37,8 @@ void Recordings::Open(const std::function<void()>& body) {
   open_ = false;
 }
 
-// What keeps a device from recording need not keep it from doing the same work; what does is met
-// again when `body` runs as it is.
+// The reason why recording fails need not prevent the same work from running directly; if it does,
+// it shows again when `body` is called.
 void Recordings::Record(Variant& variant, const std::function<void()>& body) {
   try {
     variant.recording = stream_.Record([&] { Open(body); });

@@ -1,6 +1,6 @@
-// Work that runs on a stream of its own, at the same time as the main stream's, until somebody
-// writes what it reads or needs what it makes: weight gradients. Only the ops that hand work over
-// know of it: before an op runs, the side stream is told which gradients that op writes.
+// Work on a second stream, concurrent with the main stream until an op overwrites its inputs or
+// needs its results: weight gradients. Only the ops that give work to it know of it: before any
+// other op runs, the side stream is told which gradients that op writes.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -31,8 +31,8 @@ class SideStream {
   using MakesMatmuls = std::function<std::unique_ptr<Matmuls>(Stream&)>;
   SideStream(const Context& main, const MakesMatmuls& matmuls);
 
-  // What work on the side stream is made from and launched with: it has a stream, scratch memory
-  // and matmuls of its own.
+  // The context in which work on the side stream is made and launched: it has its own stream,
+  // scratch memory and matmuls.
   const Context& context() const { return context_; }
 
   // Launches `work`, with context(), after what the main stream was asked for so far. `reads`:

@@ -64,8 +64,8 @@ class Stream {
   // Waits for all work. Throws DeviceError where some of it failed.
   virtual void Synchronize() = 0;
 
-  // Memory is 256-byte aligned and freed by Free and FreeOnHost alone. Throws DeviceError where
-  // there is none left. What lies in it is not known; with switches().poison it is NaN.
+  // Memory is 256-byte aligned and freed only by Free and FreeOnHost. Throws DeviceError if there
+  // is not enough. It is not initialized; with switches().poison it is filled with NaN.
   virtual std::byte* Allocate(std::size_t bytes) = 0;
   // Zeroed in the stream's order.
   virtual std::byte* AllocateZeroed(std::size_t bytes) = 0;

@@ -32,8 +32,8 @@ struct CudaSwitches {
 
 namespace cuda {
 
-// `set`, changed by what value(name) says of each variable; null: nothing. Throws DeviceError of a
-// value that is none, with those that are.
+// Returns `set`, overridden by value(name) of each variable (null: not set). Throws DeviceError for
+// an invalid value and lists the valid ones.
 using VariableValue = std::function<const char*(const char* name)>;
 CudaSwitches SwitchesOf(const CudaSwitches& set, const VariableValue& value);
 

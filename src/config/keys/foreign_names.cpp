@@ -274,7 +274,7 @@ const ForeignName kFormats[] = {
     {"", "", "int8 int4 uint8", "integers are no formats here"},
 };
 
-// Words of values, by the path of their key.
+// Words used as values, by the path of their key.
 const ForeignName kWords[] = {
     {"precision.recipe", "", "delayed delayedscaling hybrid", "te_fp8_delayed"},
     {"precision.recipe", "", "current tensorwise float8currentscaling", "te_fp8_current"},
@@ -319,7 +319,7 @@ const ForeignName kWords[] = {
     {"model.layers[].kind", "", "pooling", "max_pool, avg_pool and global_avg_pool are there"},
 };
 
-// "did you mean 'lr'?" for a key or word, a sentence as it stands.
+// "did you mean 'lr'?" for a key or word; a sentence is returned unchanged.
 std::string HintOf(const std::string& meaning) {
   if (meaning.find(' ') != std::string::npos) return meaning;
   return meaning.empty() ? "" : "did you mean '" + meaning + "'?";

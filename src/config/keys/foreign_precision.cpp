@@ -86,18 +86,18 @@ const Meaning kFp8Words[] = {
     {"mxfp4", kMxfp4},
 };
 constexpr std::string_view kOff = "false off no none null disabled 0 fp32 float32 float 32 full";
-// What a product is computed in, where layers choose by autocast.
+// The format in which matmuls are computed, if autocast chooses by layer.
 const Meaning kMixedTypes[] = {
     {"fp16 float16 half", kAutocastFp16},
     {"bf16 bfloat16", kAutocastBf16},
 };
-// What everything is stored in.
+// The format in which everything is stored.
 const Meaning kWholeTypes[] = {
     {"fp16 float16 half", kAllFp16},
     {"bf16 bfloat16", kAllBf16},
 };
 
-// Keys with the same words. `otherwise` is what a value says that is none of them, such as `true`.
+// Keys with the same words. `otherwise` is the hint for any other value, such as `true`.
 struct KeyFamily {
   std::string_view keys;
   std::span<const Meaning> words;
@@ -145,8 +145,8 @@ std::string WordOf(const YamlNode& value) {
   return value.kind == YamlNode::Kind::kScalar ? WithoutModule(PlainName(value.text)) : "";
 }
 
-// What a value says: of a map the switch `enabled`, else the first key that tells a format or level
-// (kWithin); of a word whether it turns precision off, then the family's words, then those of all.
+// The hint for a value: for a map its switch `enabled`, or the first key with a format or level
+// (kWithin); for a word whether it disables precision, then the family's words, then those of all.
 std::string OfValue(const KeyFamily& family, const YamlNode& value) {
   if (value.kind == YamlNode::Kind::kMap) {
     const YamlNode* enabled = FindPlain(value, "enabled");

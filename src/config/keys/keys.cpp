@@ -24,8 +24,8 @@ bool Accept(const std::string& refusal, const YamlNode& node, const ReadContext&
   return refusal.empty();
 }
 
-// The place of `node` among `words`; nothing and a problem where it is none of them.
-// A wrong word gets a hint: what another program calls so, else the nearest of ours.
+// The index of `node` in `words`; if it is none of them, nullopt and a problem. A wrong word gets a
+// hint: our name for what another program calls so, or the nearest of our words.
 std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
                                     const ReadContext& context) {
   const std::string what = "one of " + JoinNames(words);

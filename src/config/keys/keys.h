@@ -50,7 +50,7 @@ struct Key {
   std::string name, type, meaning;
   std::string range;                 // in words; empty: none
   std::string default_text;          // empty: what `write` gives for default structs
-  Names only_for;                    // choices of the section that know it; empty: all
+  Names only_for;                    // choices of the section that have it; empty: all
   Names only_for_second;             // the same for its second discriminator
   Names required_for;                // choices that need it
   bool required = false;             // always
@@ -74,14 +74,14 @@ struct Key {
   Key& WrittenIf(std::function<bool()> given);
 };
 
-// Keys of a map that depend on each other, and what is said where they do not fit.
-// Only whether a key is written counts, not its value.
+// Keys of a map that depend on each other, and the message if they do not fit together. Only
+// whether a key is written matters, not its value.
 struct KeyRule {
   Names keys;  // empty: no rule
   std::string refusal;
 };
 
-// The choice in a section that does not know a key: "policy fixed"; null `known`: there is none.
+// The choice of a section that lacks a key: "policy fixed"; `known` null: no such key at all.
 struct Mismatch {
   std::string discriminator, choice;
   const Names* known = nullptr;  // the choices that do
@@ -102,7 +102,7 @@ struct Section {
   // default_choice and what keys are required for are what set_defaults of the section around this
   // one makes of them.
   bool starts_by_outer = false;
-  // A list that stands for a choice of its own name. Choices may know a number of this name.
+  // A list that acts as a choice with its own name. Choices may have a number of this name.
   std::string alternative;
   std::optional<std::string> chosen;  // the choice, where a section around this one makes it
   // A second discriminator, a key below the first ("preset" below "policy"); empty: none.
@@ -123,7 +123,7 @@ struct Section {
   Location* where = nullptr;
   std::shared_ptr<void> owner;  // of the fields, where nothing else holds them
 
-  // Null where the section has no such key.
+  // Null if the section has no such key.
   const Key* Find(std::string_view name) const;
   // Whether the entry is the list that makes the choice `alternative` (`layers: [...]` in `model`).
   bool IsAlternative(const Entry& entry) const;
@@ -223,7 +223,7 @@ Key Choice(std::string name, T& field, const EnumNames<E>& words, std::string me
 using RefuseText = std::function<std::string(std::string& text)>;
 // An empty text is a problem, so `write` may take an empty field for an unset one.
 Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse = nullptr);
-// One of `words`, kept as text.
+// One of `words`, stored as text.
 Key WordText(std::string name, std::string& field, const Names& words, std::string meaning);
 // An integer n, meaning [n, n], or [height, width].
 // Two equal numbers are written as one.

@@ -77,8 +77,8 @@ std::string Shown(const std::string& text) {
 std::string RefuseNumber(const YamlNode& node, const std::string& what, Spelling& spelling) {
   if (node.kind != YamlNode::Kind::kScalar) return Expected(what, node);
   spelling = Classify(node.text);
-  // Quotes make text, whatever is in them; the hint says so only where the letters would be a
-  // value.
+  // Quotes make any value a text; the hint says so only if the value would be valid without
+  // quotes.
   if (node.quoted) return Expected(what, node) + QuotedHint(node);
   switch (spelling) {
     case Spelling::kLeadingZero:

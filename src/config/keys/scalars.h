@@ -29,15 +29,15 @@ Range FromBelow(double low, double high);  // low included, high excluded
 // "expected <what>; got 'abc'", where the value given is shown shortened.
 std::string Expected(const std::string& what, const YamlNode& got);
 
-// Whether the value is this word, in quotes or not: JSON knows only words in quotes.
-// Keys that take a number or a word ask it before they try the number.
+// Whether the value is this word, with or without quotes, because JSON has words only in quotes.
+// Keys that accept a number or a word call this before they try to read a number.
 bool IsWord(const YamlNode& node, std::string_view word);
 // What a message about a number or a boolean in quotes ends with; of anything else nothing.
 std::string QuotedHint(const YamlNode& node);
-// On refusal `value` keeps what it was. A decimal with a point or an exponent is no integer, even
-// where its value is whole: 1e3 is refused with a hint.
+// On failure `value` is unchanged. A decimal with a point or an exponent is not an integer, even if
+// it has an integer value: 1e3 is refused with a hint.
 std::string ReadInteger(const YamlNode& node, const Range& range, long long& value);
-// Integers are numbers too. What a double cannot hold is refused, also where it would become 0.
+// Integers are accepted. Numbers that a double cannot hold, or that would become 0, are refused.
 std::string ReadNumber(const YamlNode& node, const Range& range, double& value);
 std::string ReadSwitch(const YamlNode& node, bool& value);
 // Numbers and booleans without quotes are texts by their letters; empty quotes are refused.

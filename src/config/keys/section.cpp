@@ -71,8 +71,8 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
     }
     return;
   }
-  // A list in the place of `layers` fits only where no other network is chosen, although other
-  // choices may know a number of this name.
+  // A list as `layers` is allowed only if no other network is chosen, although other choices may
+  // have a number of this name.
   Mismatch mismatch = section.MismatchOf(*key, map);
   if (section.IsAlternative(entry) && !choice.empty() && choice != section.alternative)
     mismatch = {section.discriminator, choice, &key->only_for};
@@ -83,8 +83,8 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
   key->read(entry.value, {context.problems, path, entry.key, choice});
 }
 
-// What the scalar at `name` says, if it is one of `words`; `otherwise` where it is not given.
-// It is empty for an unknown word, which switches off the checks that depend on a choice.
+// The scalar at `name`, if it is one of `words`; `otherwise` if it is missing. Empty for an unknown
+// word, which turns off the checks that depend on a choice.
 std::string WordAt(const YamlNode& map, const std::string& name, const Names& words,
                    const std::string& otherwise) {
   const YamlNode* value = map.Find(name);

@@ -72,7 +72,7 @@ inline ValueSchema WordSchema(Names words) {
   return schema;
 }
 
-// `plain`: also what YAML takes for a number or a boolean, by its letters.
+// `plain`: also accepts what YAML reads, by its letters, as a number or a boolean.
 inline ValueSchema TextSchema(std::string pattern, bool plain = true) {
   ValueSchema schema;
   schema.plain = plain;
@@ -80,8 +80,8 @@ inline ValueSchema TextSchema(std::string pattern, bool plain = true) {
   return schema;
 }
 
-// `marker` tells two kinds of maps apart that stand in one place: an if-then of the schema asks
-// whether the key is there, so that a validator's messages are about the right one.
+// `marker` distinguishes two kinds of maps that are allowed in one place: an if-then of the schema
+// tests for this key, so that a validator's messages are about the right one.
 inline ValueSchema MapSchema(MakeSection section, std::string marker = "") {
   ValueSchema schema;
   schema.kind = ValueSchema::Kind::kMap;

@@ -41,7 +41,7 @@ std::vector<Branch> Merged(const std::vector<Branch>& branches) {
   return merged;
 }
 
-// The keys that `section` does not know under `choice`.
+// The keys that `section` does not have under `choice`.
 Names Mismatches(const Section& section, const std::string& choice) {
   Names names;
   for (const Key& key : section.keys) {

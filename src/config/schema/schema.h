@@ -12,7 +12,7 @@ struct KeyInfo {
   std::string default_text;  // "required" where there is none
   std::string range;         // in words; empty: any
   std::string meaning;
-  std::vector<std::string> only_for;  // choices of its section that know it; empty: all
+  std::vector<std::string> only_for;  // choices of its section that have it; empty: all
   std::string discriminator;          // the key that makes this choice ("policy"); empty: none
   std::vector<std::string> only_for_second;  // the same for a choice below it ("preset")
   std::string second_discriminator;

@@ -52,9 +52,9 @@ void CheckNormalize(const Config& config, const YamlNode& root, Problems& proble
   check("std", normalize.std.size());
 }
 
-// In a transformer `vocabulary` is another name of `classes`, and a preset has one of its own.
-// After this model.classes alone counts: what was given, else the vocabulary, else the data set's
-// number (0 where only its files say it). More classes than the data has are allowed, fewer are
+// For a transformer `vocabulary` is another name for `classes`, and a preset has its own. After
+// this only model.classes is used: the given value, or the vocabulary, or the number from the
+// data set (0 if only its files tell it). More classes than the data has are allowed, fewer are
 // not.
 void CheckClasses(Config& config, const YamlNode& root, Problems& problems) {
   if (!problems.Clean(
@@ -104,7 +104,7 @@ void CheckValidation(const Config& config, const YamlNode& root, Problems& probl
                "holds back all of the " + std::to_string(images) + " training images");
 }
 
-// A language model's training is told in steps.
+// The length of a language model's training is given in steps.
 void FillEpochs(Config& config, const YamlNode& root) {
   const YamlNode* train = root.Find("train");
   const bool given = train != nullptr && train->Find("epochs") != nullptr;
@@ -112,7 +112,7 @@ void FillEpochs(Config& config, const YamlNode& root) {
     config.train.epochs = 0;
 }
 
-// alpha goes into dy before its product there, which takes what is stored.
+// alpha is multiplied with dy before its matmul there, which reads stored values.
 void CheckOperands(const Config& config, const YamlNode& root, Problems& problems) {
   // Whether a part (`precision` itself, or an entry of its schedule) or a layer's entry within it
   // says anything about operands.

@@ -1,6 +1,6 @@
-// model.file: a network in a file of its own, such as tools/from_torch.py writes.
-// The file's section is merged into the tree before anything is read, so everything after this sees
-// one `model:` section, whose nodes know by their source which file they are from.
+// model.file: a network in a separate file, for example one written by tools/from_torch.py. The
+// file's section is merged into the tree before anything is read, so that all later code sees a
+// single `model:` section, whose nodes record which file they are from.
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -29,7 +29,7 @@ void Erase(YamlNode& map, const std::string& key) {
   std::erase_if(map.entries, [&](const Entry& entry) { return entry.key.text == key; });
 }
 
-// The key that names a network beside `file`; null: there is none. A number of layers names none.
+// The key that names a network besides `file`; null: there is none. A number of layers does not.
 const Entry* OtherNetwork(const YamlNode& model) {
   if (const Entry* zoo = model.FindEntry("zoo")) return zoo;
   const Entry* layers = model.FindEntry("layers");
@@ -59,7 +59,7 @@ bool FileStays(YamlNode& model, Problems& problems, std::vector<std::string>& no
   return false;
 }
 
-// The `model:` section of the file at `path`: the whole file, or what stands below its `model:`.
+// The `model:` section of the file at `path`: the whole file, or the map under its `model:`.
 YamlNode ReadModelFile(const std::string& path, const Entry& named, Problems& problems) {
   YamlNode root;
   const auto refuse = [&](const YamlNode& at, const std::string& key, const std::string& message) {

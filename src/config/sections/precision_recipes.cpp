@@ -1,7 +1,7 @@
-// Recipes of other programs and papers: what their products round, in the words of
-// `precision.operands`.
-// A recipe is nothing but a set of `precision.operands`: what it gives could be written out key by
-// key. The section's check fills it in after the keys were read.
+// Recipes of other programs and papers: what their matmuls round, expressed as
+// `precision.operands`. A recipe is only a set of `precision.operands`: a user
+// could write out the same keys. The section's check fills it in after the keys
+// were read.
 #include "config/sections/sections.h"
 
 namespace ada::config {

@@ -1,5 +1,5 @@
-// Formats as values of keys that take plain and block-scaled ones, and what is said of the latter
-// where a plain one is needed.
+// Formats as values of keys that accept plain and block-scaled ones, and the message for a
+// block-scaled one where a plain one is needed.
 #include "config/sections/sections.h"
 #include "core/text.h"
 

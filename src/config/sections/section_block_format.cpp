@@ -110,7 +110,7 @@ Names BlockFormatNames() {
   return names;
 }
 
-// One such key is enough: the others may be missing or misspelled, which is then told as a problem
+// One such key is enough: others may be missing or misspelled, which is then reported as a problem
 // of a block-scaled format.
 bool IsBlockMap(const YamlNode& node) {
   const auto section = ExampleSection<BlockFormat>(BlockFormatSection);

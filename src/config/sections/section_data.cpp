@@ -265,7 +265,7 @@ int ClassesOf(const DataConfig& data) {
 Section DataSection(DataConfig& data) {
   const Names all = DatasetsWhere([](const data::DatasetFacts&) { return true; });
   const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path(); });
-  // Sets whose files `fetch` does not know, so that nobody but the user can say where they are.
+  // Data sets that `fetch` cannot download, so that only the user can say where they are.
   const Names of_the_user =
       DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path() && f.folder.empty(); });
   const Names made =
@@ -352,7 +352,7 @@ Section DataSection(DataConfig& data) {
              "left out, counted and named")
           .For(decoded),
   };
-  // Each of the four looks at keys that do not fit together, and says so at the one that is to go.
+  // Each of the four checks keys that do not fit together, and reports the one to remove.
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckCrops(data, map, context);
     CheckShare(data, map, context);

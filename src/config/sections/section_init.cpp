@@ -72,7 +72,7 @@ Section InitParametersSection(InitParametersConfig& entry) {
   return section;
 }
 
-// What says how to read a file is not written where there is none.
+// A key about reading a file is not written if there is no file.
 Key OfWeights(Key key, const InitConfig& init) {
   key.unused = [&init] { return init.weights.empty(); };
   return key;

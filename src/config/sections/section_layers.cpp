@@ -15,7 +15,7 @@ namespace {
 
 using graph::LayerKind;
 
-// The names of the kinds of which `holds` says yes.
+// The names of the kinds for which `holds` returns true.
 Names KindsWhere(const std::function<bool(const LayerKind&)>& holds) {
   Names names;
   for (const LayerKind& kind : graph::LayerKinds()) {
@@ -33,7 +33,7 @@ Names AllModes() {
   return modes;
 }
 
-// A key that only some kinds know, as their rows say.
+// A key that only some kinds have, according to their rows.
 Key OfKinds(Key key) {
   const Names known =
       KindsWhere([&](const LayerKind& kind) { return Contains(kind.keys, key.name); });
@@ -43,8 +43,8 @@ Key OfKinds(Key key) {
   return std::move(key.For(known).RequiredFor(need));
 }
 
-// The word `classes` instead of a number: model.classes.
-// A head's size then follows model.classes, also where only the data's files say how many there
+// The word `classes` instead of a number: model.classes. The size of a head
+// then follows model.classes, even if only the data's files tell how many there
 // are.
 Key OrClasses(Key key, bool& is_per_class) {
   static constexpr char kWord[] = "classes";

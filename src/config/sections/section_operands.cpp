@@ -1,7 +1,7 @@
-// The keys of `precision.operands`: what each product rounds once more when it takes its operands.
-// There are six operands (core/tensor_names.h), and three ways to name them: by tensor (`x` in both
-// of its products), by product (`dw: {x: ..., dy: ...}`), or all at once (`operands: mxfp8_e4m3`).
-// What is more specific wins; what is stored in OperandsConfig and written is always the six.
+// The keys of `precision.operands`: what each matmul rounds once more when it reads its operands.
+// There are six operands (core/tensor_names.h), and three ways to set them: by tensor (`x` in both
+// of its matmuls), by matmul (`dw: {x: ..., dy: ...}`), or all at once (`operands: mxfp8_e4m3`).
+// The more specific key wins; OperandsConfig, and what is written, always has all six.
 #include <algorithm>
 #include <array>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr char kNone[] = "none";
 constexpr char kFormatMeaning[] = "format that it is rounded to; none: it is taken as it is stored";
 
-// Unset: nothing was said; a set operand without a format: it is taken as it is stored.
+// Unset: the key is missing; a set operand without a format: it is used as it is stored.
 using Field = std::optional<OperandConfig>;
 
 // A map that is a format itself.
@@ -83,14 +83,14 @@ std::optional<OperandConfig> ReadOperand(const YamlNode& node, const ReadContext
   return context.problems.count() == problems ? std::optional(operand) : std::nullopt;
 }
 
-// The short form where it says all.
+// The short form, if it is sufficient.
 YamlNode OperandNode(OperandConfig operand) {
   if (operand.rounding != RoundingKind::kNearest) return WriteSection(OperandSection(operand));
   return operand.format ? AnyFormatNode(*operand.format) : Scalar(kNone);
 }
 
-// set: of what was read; get: what is written.
-// A key by tensor is read into a variable of the section's reading; one by operand into its field.
+// set: called with the value that was read; get: returns the value to write. A key by tensor is
+// read into a variable of the section's reading, a key by operand into its field.
 Key OperandKey(const char* name, std::function<void(const OperandConfig&)> set,
                std::function<Field()> get, const char* meaning) {
   Key key = MakeKey(name, "word or map", meaning);
@@ -116,8 +116,8 @@ Key ExactKey(const char* name, Field& field, const char* meaning) {
       meaning);
 }
 
-// One tensor in both of its products, or all of them: what a product's own key says stands.
-// It has nothing to write: the check of the section has put what it read into the six fields.
+// One tensor in both of its matmuls, or all of them; a matmul's own key takes precedence. It writes
+// nothing: the check of the section has put what it read into the six fields.
 Key GeneralKey(const char* name, const std::shared_ptr<Field>& field, const char* meaning) {
   return OperandKey(
       name, [field](const OperandConfig& operand) { *field = operand; }, [] { return Field(); },

@@ -34,7 +34,7 @@ const EnumNames<TensorScalingConfig::Kind> kOperandScalings = {
     {"delayed", TensorScalingConfig::Kind::kDelayed},
 };
 
-// What is said of a format for scales where a tensor's is asked for.
+// The message for a format meant for scales where a format for tensors is needed.
 constexpr char kUnsigned[] = "a format without sign and zero; a network cannot train in it";
 
 // Formats without a sign (and so without a zero) are for scales, not for tensors.
@@ -117,8 +117,8 @@ const EnumNames<PrecisionPreset> kPresets = {{"none", PrecisionPreset::kNone},
                                              {"autocast", PrecisionPreset::kAutocast},
                                              {"autocast_cpu", PrecisionPreset::kAutocastCpu}};
 
-// What the update keeps; a name alone is its format.
-// Masters and state have one table: a format and how values are rounded to it.
+// The format in which the update stores values; a name by itself is the format. Masters and state
+// have the same keys: a format, and how values are rounded to it.
 Section KeptSection(KeptFormatConfig& kept, const char* path) {
   Section section;
   section.path = path;
@@ -190,7 +190,7 @@ std::vector<Key> RoleKeys(RoleFormatsConfig& roles) {
   };
 }
 
-// Nothing is required but the glob: an unset key leaves what an earlier match or `precision` says.
+// Only the glob is required: an unset key keeps what an earlier match or `precision` sets.
 Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
   Section section;
   section.path = "precision.layers[]";

@@ -97,8 +97,8 @@ Key SeedKey(std::uint64_t& seed) {
 
 }  // namespace
 
-// Only what a shell would do with `~` and ${VAR}; `~user` and $VAR without braces stay as they are.
-// ADA_DATA alone has a default (data::DataRoot), so shipped configurations work where it is not
+// Expands only `~` and ${VAR}, as a shell does; `~user` and $VAR without braces are unchanged. Only
+// ADA_DATA has a default (data::DataRoot), so that the shipped configurations work if it is not
 // set.
 std::string ExpandPath(std::string& path) {
   std::string result;

@@ -76,7 +76,7 @@ std::vector<Key> MovingKeys(scaling::Settings& scaling) {
   };
 }
 
-// Keys that only presets have whose state machine knows them, as their table says.
+// Keys that only some presets have, according to the table of their state machines.
 std::vector<Key> PresetKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
       Integer("hysteresis", scaling.hysteresis, FromTo(1, 1'000'000'000),

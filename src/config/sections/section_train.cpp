@@ -6,7 +6,7 @@
 namespace ada::config {
 namespace {
 
-// kPreset has no word: it is what holds where the key is not given, and is not written.
+// kPreset has no word: it is the value if the key is missing, and is not written.
 const EnumNames<OnOverflow> kOnOverflow = {{"skip", OnOverflow::kSkip},
                                            {"retry", OnOverflow::kRetry}};
 const EnumNames<ScheduleOnSkip> kScheduleOnSkip = {

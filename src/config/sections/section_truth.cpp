@@ -180,7 +180,7 @@ void CheckTogetherWithTruth(const DataConfig& data, const YamlNode& map,
                             const ReadContext& context) {
   const YamlNode* augment = map.Find("augment");
   const std::string path = Join(context.path, "augment");
-  // Told only where the key was written and has an effect.
+  // Reported only if the key was written and has an effect.
   const auto refuse = [&](bool used, const char* key, const std::string& why) {
     const Entry* entry = used && augment ? augment->FindEntry(key) : nullptr;
     if (entry) context.problems.Add(entry->key, Join(path, key), why);

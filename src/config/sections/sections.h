@@ -82,8 +82,8 @@ Key RangeKey(std::string name, data::Range& field, const Range& within, std::str
 Key ResizeKey(data::ResizeTo& resize);
 Key CenterCropKey(data::PictureSize& crop);
 
-// A format as a name or a map; nothing and a problem where it is none, or one of blocks.
-// `tensors_only`: formats without a sign are none. `also`: other names that the place knows.
+// Reads a format given as a name or a map; nullopt and a problem if it is not one, or is a
+// block-scaled one. `tensors_only`: no unsigned formats. `also`: other names allowed in this place.
 std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
                                            const Names& also, const ReadContext& context);
 // The same as a key; unset: nothing.
@@ -93,7 +93,7 @@ YamlNode FormatNode(NumberFormat format);
 
 Names BlockFormatNames();
 bool IsBlockMap(const YamlNode& node);  // a map with a key of BlockFormatSection
-// A block-scaled format; nothing, without a problem, for what is no such map and no such name.
+// A block-scaled format; nullopt, without a problem, if the node is no such map or name.
 std::optional<BlockFormat> ReadBlockFormatNode(const YamlNode& node, const ReadContext& context);
 
 // A plain format or one of blocks, likewise.
@@ -104,17 +104,17 @@ Names AnyFormatNames();  // of tensors
 std::vector<ValueSchema> AnyFormatMaps();
 Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string meaning);
 YamlNode AnyFormatNode(const AnyFormat& format);
-// What to say of a block-scaled format where a plain one is needed; nothing of anything else.
+// The message for a block-scaled format where a plain one is needed; "" for anything else.
 std::string BlockFormatMisplaced(const YamlNode& node);
 // The key model.layers: a list of layers with `repeat` blocks, expanded while it is read.
 Key LayersKey(std::vector<LayerConfig>& layers);
 
-// The key model.file: the text alone, for what it names has been put in its place.
+// The key model.file: only its text, because the network has been merged into the tree.
 Key ModelFileKey();
-// Puts the `model:` section of the file that `model.file` names where that key stands, in the tree:
-// keys beside it win over the file's, also key by key in `init`. Messages about what the file says
-// name the place of the key and the place in the file. `model.file` and another network set by
-// --set: that one is taken, and the other dropped with a line in `notes`.
+// Merges the `model:` section of the file that `model.file` names into the tree: keys next to
+// `model.file` win over those of the file, in `init` also key by key. Messages about the file's
+// content name the place of the key and the place in the file. If --set gives `model.file` or
+// another network, that one is used, and the other one dropped with a line in `notes`.
 void TakeModelFile(YamlNode& root, Problems& problems, std::vector<std::string>& notes);
 // Replaces a leading `~` and every ${VAR} of a path; why it cannot, or nothing.
 std::string ExpandPath(std::string& path);
@@ -129,7 +129,7 @@ inline constexpr double kMostSteps = 1e9;
 
 // --- Parts of `scaling`. ---
 
-// A scale is an fp32 value; powers of two beside its limits keep products finite.
+// A scale is an fp32 value; limits that are powers of two keep products finite.
 Range ScaleRange();
 Range ShareRange();  // above 0, at most 1
 

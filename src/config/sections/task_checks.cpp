@@ -39,7 +39,7 @@ class TaskChecks {
  private:
   using Path = std::vector<std::string>;
 
-  // What is written at a path; null where nothing is.
+  // The node at a path; null if there is none.
   const YamlNode* Find(const Path& path) const {
     const YamlNode* node = &root_;
     for (const std::string& name : path)
@@ -65,7 +65,7 @@ class TaskChecks {
         name + " is for task " + TaskWord(task) + ", and the task is " + TaskWord(config_.task));
   }
 
-  // What is written and in use belongs to one task.
+  // A key that is written and has an effect, but belongs to one task.
   void Only(Task task, bool used, const Path& path) {
     const YamlNode* node = Find(path);
     if (node == nullptr || !used || config_.task == task) return;
@@ -105,7 +105,7 @@ class TaskChecks {
         "missing; a model of own layers needs its default boxes: ssd300, ssd512 or a map");
   }
 
-  // One class is two with the background of detection, and nothing to tell apart elsewhere.
+  // One class is two with detection's background, but there is nothing to learn in other tasks.
   void CheckOneClass() {
     const YamlNode* classes = Find({"model", "classes"});
     if (classes == nullptr || config_.model.classes != 1 || config_.task == Task::kDetection)

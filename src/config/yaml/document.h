@@ -37,9 +37,9 @@ struct ParseProblem {
 // characters. Duplicate keys are kept: RemoveDuplicates reports them. Throws ParseProblem.
 YamlNode ParseYaml(const std::string& text, int source);
 
-// The document's map. What keeps the text from being one is thrown at once: nothing else can be
-// said.
-// Null nodes and lists at the top are problems like a text that does not parse. Throws ConfigError.
+// Returns the document's map. If the text is not YAML it throws at once, because nothing else can
+// be checked. Null nodes, and a list at the top, are problems in the same way. Throws
+// ConfigError.
 YamlNode ParseDocument(const std::string& text, Problems& problems);
 
 // Keys given twice in one map: the first stays, with a problem. yaml-cpp keeps both without a word.
@@ -51,8 +51,8 @@ void RemoveDuplicates(YamlNode& node, const std::string& path, Problems& problem
 // has them.
 std::vector<Location> PlacesOf(const Overrides& overrides);
 
-// What is wrong with a text that the YAML parser refused, as its writer would say it.
-// ParseYaml asks it after yaml-cpp threw; where nothing is found its caller says "not valid YAML
+// Finds what is wrong with a text that the YAML parser refused, in terms of what its author wrote.
+// ParseYaml calls it after yaml-cpp threw; if nothing is found its caller says "not valid YAML
 // here".
 
 // A place in the text, in lines and bytes from 0.

@@ -50,7 +50,7 @@ class Scan {
     }
   }
 
-  // What is wrong with the brackets.
+  // What is wrong with the brackets; null: nothing.
   const std::optional<TextFault>& fault() const { return fault_; }
   const std::vector<BlockLine>& blocks() const { return blocks_; }
 

@@ -90,7 +90,7 @@ bool HoldsMaps(const YamlNode& node) {
          node.items.front().kind == YamlNode::Kind::kMap;
 }
 
-// Blocks go two levels deep, sections and their keys; what lies deeper is written in flow style.
+// Block style is used for two levels, sections and their keys; deeper levels are in flow style.
 void AppendBlock(const YamlNode& map, const std::string& indent, std::string& text) {
   for (const Entry& entry : map.entries) {
     text += indent + FlowText(entry.key) + ":";

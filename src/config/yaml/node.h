@@ -9,7 +9,7 @@ namespace ada::config {
 
 struct Entry;
 
-inline constexpr int kIncluded = -1;  // source of what stands in the file that model.file names
+inline constexpr int kIncluded = -1;  // source of nodes from the file that model.file names
 
 // Nodes are values: copying one copies all below it. Sections, overrides and the merging of
 // model.file change the tree in place, so pointers into it last only until the next change of the

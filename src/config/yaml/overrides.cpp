@@ -106,8 +106,8 @@ class Setter {
                     reached + " is a list; set the whole list: --set '" + reached + "=[...]'");
       return nullptr;
     }
-    // A single value stands where the path needs a map, such as `normalize: none` for an override
-    // of data.normalize.mean: the value gives way, and a note says so.
+    // A single value is where the path needs a map, such as `normalize: none` for an override of
+    // data.normalize.mean: the value is dropped, with a note.
     if (value.kind != YamlNode::Kind::kMap) {
       if (value.kind == YamlNode::Kind::kScalar) {
         notes_.push_back(ToString(problems_.Where(entry->key)) + ": " + reached + ": " +
@@ -142,10 +142,10 @@ class Dropper {
   Dropper(const Problems& problems, std::vector<std::string>& notes)
       : problems_(problems), notes_(notes) {}
 
-  // Drops what a choice made by --set does not know, in `map` and below.
-  // There are two cases: --set gave the list that stands for a choice (`model.layers`), so the
-  // file's discriminator (`zoo`) goes with all keys that only it knows; or --set gave a
-  // discriminator, and the keys that its value does not know go.
+  // Drops keys that a choice made by --set does not have, in `map` and below. There are two cases:
+  // --set gave the list that is a choice by itself (`model.layers`), so the file's discriminator
+  // (`zoo`) is dropped with all keys that only it has; or --set gave a discriminator, and the keys
+  // that its value does not have are dropped.
   void Drop(YamlNode& map, const Section& section) {
     const Entry* discriminator = map.FindEntry(section.discriminator);
     const Entry* other = section.alternative.empty() ? nullptr : map.FindEntry(section.alternative);
@@ -167,8 +167,8 @@ class Dropper {
       if (entry && entry->value.kind == YamlNode::Kind::kMap) Drop(entry->value, *key.section);
       if (!entry || entry->value.kind != YamlNode::Kind::kList || !key.section->chosen) continue;
       if (!IsSet(map, section.discriminator)) continue;
-      // Entries of a list whose keys depend on the choice around it (scaling.layers) lose such keys
-      // too; the copy of their table is told the choice, which in reading it learns from the field.
+      // Entries of a list whose keys depend on an outer choice (scaling.layers) lose such keys too;
+      // the copy of their table is given the choice, which a reader would find in the field.
       Section inner = *key.section;
       inner.chosen = section.ChoiceOf(map);
       for (YamlNode& item : entry->value.items) {
@@ -190,7 +190,7 @@ class Dropper {
     return mismatch.discriminator + " " + mismatch.choice + " does not know it";
   }
 
-  // Empty where the key may stay: it fits, or the file alone is at fault.
+  // Empty if the key may stay: it fits, or the file by itself is wrong.
   static std::string MismatchReason(const Entry& entry, const Key& key, const Section& section,
                                     const YamlNode& map) {
     Mismatch mismatch = section.MismatchOf(key, map);

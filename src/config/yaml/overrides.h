@@ -18,8 +18,8 @@ namespace ada::config {
 // One that does not parse, or whose path is none, is a problem at its own place.
 void SetOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
                   Problems& problems, std::vector<std::string>& notes);
-// Where one set a section's discriminator (a policy, kind, dataset or zoo), keys of the file that
-// the new choice does not know are dropped, one line each in `notes`.
+// If --set gave a section's discriminator (a policy, kind, dataset or zoo), drops keys of the file
+// that the new choice does not have, one line each in `notes`.
 void DropMeaningless(const Section& document, YamlNode& root, const Problems& problems,
                      std::vector<std::string>& notes);
 // Both.

@@ -121,7 +121,7 @@ class TreeBuilder : public YAML::EventHandler {
     Finish(Make(YamlNode::Kind::kNull, mark), anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    // An anchor is kept when its value is complete: one that is not kept stands around the alias.
+    // An anchor is stored when its value is complete: one not stored yet contains the alias itself.
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) Fail(mark, "this alias stands inside the value that it names");
     expanded_ += Count(found->second, kAliasLimit);

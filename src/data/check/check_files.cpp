@@ -1,5 +1,5 @@
-// Files are looked at in parallel, some hundred at a time so that progress can be told between
-// them; what was found is kept image by image and reported in order.
+// Files are checked in parallel, some hundred at a time so that progress can be shown in between;
+// findings are stored for each image and reported in order.
 #include "data/check/check_files.h"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ std::string HashOfBytes(const std::vector<std::uint8_t>& bytes) {
   return HashBytes(std::as_bytes(std::span(bytes)));
 }
 
-// Adds what reading makes of the picture's values; none of these faults ends a run.
+// Adds what reading silently changes in the picture; none of these faults ends a run.
 void AddTraits(const PictureTraits& traits, const PictureRules& rules, const std::string& file,
                std::vector<FileFault>* faults) {
   const auto add = [&](FaultKind kind, const std::string& text) {

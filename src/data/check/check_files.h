@@ -1,4 +1,4 @@
-// Looks through all images of a data set and says what is wrong with them, or unlike the others.
+// Checks all images of a data set and reports faults and differences between images.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -16,7 +16,7 @@ namespace ada::data {
 struct FileCheckSpec {
   bool decodes = true;       // all of each file; false: headers, and whether files end early
   bool skip_broken = false;  // data.on_broken: skip
-  // Where images have to become one size by themselves: which, and what a stored size becomes.
+  // If images must come out in one size: that size, and what each stored size becomes.
   PictureSize wanted = {};
   std::function<PictureSize(PictureSize)> after = {};
   std::vector<std::string> class_names = {};

@@ -1,5 +1,5 @@
-// What becomes of boxes when their image is expanded, cropped, resized or mirrored, and where a
-// crop may lie that keeps an overlap with them. Arithmetic in fp32 as ChainerCV's on NumPy arrays.
+// How boxes change when their image is expanded, cropped, resized or mirrored, and which crops keep
+// an overlap with them. fp32 arithmetic like ChainerCV's on NumPy arrays.
 #pragma once
 #include <cstddef>
 #include <optional>

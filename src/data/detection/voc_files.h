@@ -24,7 +24,7 @@ struct ListedImage {
 // The folders with ImageSets that `path` means: itself, or those below it (or below its VOCdevkit),
 // in byte order. DataError where there is none.
 std::vector<std::string> YearFolders(const std::string& path);
-// Those of several paths, one after the other; DataError as well where one is there twice.
+// Those of several paths, one after another; DataError also if one occurs twice.
 std::vector<std::string> YearFolders(const std::vector<std::string>& paths);
 
 // Whether any of the years has a list of this split.
@@ -45,13 +45,13 @@ void RequireFiles(const ListedImage& image);
 // The class is still a name: which label it has is known when all annotations are read.
 struct AnnotatedObject {
   std::string name;
-  // In pixels from 0: the file counts from 1. As it stands there: it may reach beyond the image, or
-  // have no area, or be inverted.
+  // In pixels from 0 (the file counts from 1). Unchecked: it may extend beyond the image, have no
+  // area, or be inverted.
   vision::Box box;
   bool difficult = false;
   int line = 0;  // of the file, where it begins
 };
-// Holds what an XML file says of its picture, unchecked against the picture.
+// The content of an XML file, not checked against the picture.
 struct Annotation {
   PictureSize size;  // 0x0: the file does not say it, or says 0
   std::vector<AnnotatedObject> objects;

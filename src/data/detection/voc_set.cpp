@@ -21,7 +21,7 @@ namespace ada::data {
 namespace {
 
 constexpr std::int64_t kImagesOfTask = 64;
-// What the splits of a run are called in messages, whatever its lists are.
+// The names of a run's splits in messages, whatever its lists are called.
 constexpr char kTrainSplit[] = "train", kValidationSplit[] = "validation", kTestSplit[] = "test";
 constexpr std::size_t kNamedFaults = 3;  // of each kind, in the note
 
@@ -100,7 +100,7 @@ void ReadVocImage(const PictureRules& rules, VocImage* image) {
     // Where the annotation says the size, a picture that cannot be read is no reason to stop here:
     // a check and a run with on_broken find it when they decode it.
     if (said == PictureSize{}) throw;
-    image->size = said;  // whoever decodes the picture says what is wrong with it
+    image->size = said;  // decoding the picture will report its fault
     return;
   }
   if (said == PictureSize{} || said == image->size) return;
@@ -165,7 +165,7 @@ int LabelOfObject(const LabelsByName& labels, const AnnotatedObject& object,
       FaultKind::kLabel);
 }
 
-// What is found out about a split on the way.
+// Faults found while a split is read.
 struct VocFaults {
   std::string split;
   FileFaults* all;  // null: nobody asks for each

@@ -43,7 +43,7 @@ bool LooksLikeSplit(const std::string& folder) {
                      [&](const std::string& name) { return HoldsPictures(folder + "/" + name); });
 }
 
-// PATH has no train: what it is instead.
+// Throws for a PATH without train and says what it seems to be instead.
 [[noreturn]] void FailWithoutTrain(const std::string& path) {
   std::string problem = path + ": holds no folder train; " + kLayout;
   std::error_code unknown;  // then the path stays relative
@@ -84,7 +84,7 @@ std::vector<std::string> Missing(const std::vector<std::string>& of,
   return missing;
 }
 
-// Into `faults`, where that is not null: what is wrong with a class and not with the whole set.
+// Adds faults of a single class, rather than of the whole set, to `faults` if that is not null.
 void RequireSameClasses(const FolderListing& train, const FolderListing& other,
                         const std::string& split, FileFaults* faults) {
   // Labels are the numbers of sorted class folders: a class that is missing in one split would give
@@ -168,7 +168,7 @@ struct SplitFolders {
   std::string unused = {};  // a folder test without the classes, as competitions have it
 };
 
-// The only one of the folders that stand for validation; DataError where there are several.
+// The only folder that can be the validation split; DataError if there are several.
 std::string ValidationFolder(const std::string& base) {
   std::vector<std::string> found;
   for (const std::string& name : ValidationNames())

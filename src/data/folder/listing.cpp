@@ -27,13 +27,13 @@ struct FolderEntries {
   std::vector<std::string> folders, pictures, others;  // sorted
 };
 
-// Hidden files, and what Windows keeps beside pictures.
+// Hidden files, and files that Windows puts next to pictures.
 bool IsLeftByOthers(std::string_view name) {
   return name.starts_with('.') || name == "Thumbs.db" || name == "desktop.ini";
 }
 
-// Names are told apart by what they lead to: a link to a folder is a folder, one that leads nowhere
-// counts by its name.
+// Entries are classified by what they refer to: a link to a folder is a folder, and a dangling link
+// is classified by its name.
 FolderEntries EntriesOf(const std::string& folder) {
   FolderEntries entries;
   std::error_code error;
@@ -163,7 +163,7 @@ FolderListing ListPictures(const std::string& folder, const std::string& split,
   if (listing.classes.size() > static_cast<std::size_t>(kMostClasses))
     throw DataError(folder + ": holds " + std::to_string(listing.classes.size()) +
                     " folders; expected at most " + std::to_string(kMostClasses) + " classes");
-  // What lies in empty classes instead of pictures (.gif, .tif) is the likely reason, and is told.
+  // Other files in empty classes (.gif, .tif) are the likely reason, so they are named.
   std::vector<std::string> empty, not_read;
   for (std::size_t k = 0; k < listing.classes.size(); ++k) {
     const std::int64_t before = listing.files.size();

@@ -1,5 +1,5 @@
-// What picture.cpp knows of each kind of file. The functions take files that begin as such a file
-// begins; errors are those of picture.h.
+// The functions of each kind of file that picture.cpp uses. They get files that begin like their
+// kind; errors: see picture.h.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -22,8 +22,8 @@ enum class Interpolation : std::uint8_t {
   kLanczos4,  // eight taps
 };
 
-// A picture of 3 channels on a canvas of one color: what an expansion makes, never stored as a
-// whole. The picture must outlive it. What lies in `part` of a call and not in the picture has the
+// A picture of 3 channels on a canvas of one color, as made by an expansion, but never stored
+// as a whole. The picture must outlive it. Pixels of a `part` outside the picture have the
 // color.
 struct Canvas {
   const Picture* picture = nullptr;
@@ -62,7 +62,7 @@ struct DistortSpec {
   Range saturation{0.5, 1.5};  // a factor
   int hue = 18;                // added: whole numbers in -18..18
 };
-// What was drawn; unset: the coin said no.
+// The random choices; unset: this distortion is not applied.
 struct Distortion {
   std::optional<double> brightness, contrast, saturation;
   std::optional<int> hue;

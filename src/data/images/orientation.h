@@ -9,8 +9,8 @@ namespace ada::data {
 
 inline bool SwapsSides(int orientation) { return orientation >= 5; }
 
-// The orientation in the TIFF block that an EXIF block is; 1 where it says none, or none that
-// exists.
+// The orientation in the TIFF block of an EXIF block; 1 if it has none, or an invalid
+// one.
 int OrientationOf(FileBytes tiff);
 // Whether EXIF data begins with "Exif\0\0", as it does in JPEG.
 bool HasExifMark(FileBytes exif);

@@ -1,5 +1,5 @@
-// Tells formats apart and applies PictureRules; each format's own reader knows nothing of EXIF
-// rules or of other formats.
+// Detects formats and applies PictureRules; each format's own reader knows neither EXIF rules nor
+// other formats.
 #include "data/images/picture.h"
 
 #include <algorithm>

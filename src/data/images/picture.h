@@ -46,13 +46,13 @@ inline Box WholeOf(PictureSize size) { return {0, 0, size.height, size.width}; }
 // What becomes of 16-bit values v: as PIL has it (gray: min(v, 255); colors: v / 256, rounded
 // down), or v / 257, rounded to nearest.
 enum class SixteenBit : std::uint8_t { kClip, kScale };
-// What is made of a file beyond what its format says.
+// Changes to a file's pixels beyond what its format specifies.
 struct PictureRules {
   bool applies_exif = false;  // turned as its orientation in EXIF says; sizes and boxes are so too
   SixteenBit sixteen_bit = SixteenBit::kClip;
 };
 
-// What a header says of its values.
+// Properties of the values, from the header.
 struct PictureTraits {
   int bits = 8;         // of a value
   int orientation = 1;  // in EXIF, 1 to 8; 1: as it is stored
@@ -77,12 +77,12 @@ Picture DecodePicture(FileBytes file, const std::string& path, const Box& box,
 PictureSize SizeOfPicture(FileBytes file, const std::string& path, const PictureRules& rules = {});
 std::string KindOfPicture(FileBytes file, const std::string& path);
 
-// The file's bytes; of one that is no picture its beginning alone, which says what it is. Errors of
-// core/data_files.h, DataError where it is larger than 2 GiB.
+// The file's bytes; if it is not a picture, only its beginning, which shows what it is. Errors of
+// core/data_files.h; DataError if it is larger than 2 GiB.
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path);
 Picture ReadPicture(const std::string& path, const PictureRules& rules = {});
 
-// What the header of the picture in a file says, from the file's beginning if that has it all.
+// The properties of a picture from its header, for which the file's beginning is often enough.
 struct PictureNeeds {
   PictureSize size, stored;  // as the rules have it, and as it stands in the file
   std::uint64_t bytes = 0;   // of memory while the whole picture is decoded, the file's among them

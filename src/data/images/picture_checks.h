@@ -1,5 +1,5 @@
-// What a picture's file is told of without its pixels: whether its end is there, and what its owner
-// may not expect of reading it.
+// Checks of a picture's file that need no pixels: whether its end is missing, and what its owner
+// may not expect when it is read.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,9 +12,9 @@ namespace ada::data {
 
 // Whether a picture's file has the end that its format wants, without decoding it.
 
-// True: a JPEG without the marker of its end, a PNG that ends within the
-// chunks of its pixels, a WebP shorter than it says: each is an error of who decodes it. False:
-// none of these, or no such picture. Errors are those of ReadPictureFile.
+// True: a JPEG without its end marker, a PNG that ends within its pixel chunks, a WebP shorter than
+// its header says: decoding each of these is an error. False: none of these, or not such a picture.
+// Errors are those of ReadPictureFile.
 bool IsCutOff(const std::string& path);
 
 // What reading makes of a picture without being asked, and its owner may not expect.
@@ -32,8 +32,8 @@ inline bool IsLeftUnturned(const PictureTraits& traits, const PictureRules& rule
   return traits.orientation != 1 && !rules.applies_exif;
 }
 
-// `holds` says of which pictures it is true; `one` and `many` begin its line after the count, and
-// `what` says what becomes of such pictures and how to change that.
+// `holds` tells for which pictures it is true; `one` and `many` start its line after the count, and
+// `what` explains what happens to such pictures and how to change that.
 struct Surprise {
   bool (*holds)(const PictureTraits& traits, const PictureRules& rules);
   const char *one, *many, *what;

@@ -111,8 +111,8 @@ class PngReader {
 
   static void OnError(png_structp png, png_const_charp words) {
     auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
-    // Where the data has ended, its words stand already: the library's are about a read that
-    // failed.
+    // If the data has ended, there is already a message: libpng's would be about a failed
+    // read.
     if (!reader->ended_)
       std::snprintf(reader->words_, sizeof reader->words_, "the PNG data cannot be decoded: %s",
                     words);
@@ -158,8 +158,8 @@ void PngReader::ReadHeader() {
   Guarded([this] {
     png_set_read_fn(png_, this, Read);
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // CheckSize knows the limit
-    // What libpng calls benign is a warning, which nobody hears, and chunks that are not needed are
-    // not kept.
+    // libpng reports errors that it calls benign as warnings, which are ignored, and discards
+    // chunks that are not needed.
     png_set_benign_errors(png_, 1);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);

@@ -56,8 +56,8 @@ Axis AxisOf(int from, int to, int begin, int size) {
     const auto n = static_cast<std::size_t>(i);
     axis.end = std::max(axis.end, axis.first[n] + counts[n]);
   }
-  // Every result reads as many inputs as the longest one: where those after its last would lie
-  // beyond what is read, it begins earlier, with weights of zero.
+  // Every result reads as many inputs as the longest one: if that would go beyond the end, it
+  // starts earlier, with weights of zero.
   axis.weights.assign(static_cast<std::size_t>(axis.taps) * static_cast<std::size_t>(size), 0);
   for (int i = 0; i < size; ++i) {
     const auto n = static_cast<std::size_t>(i);

@@ -29,11 +29,11 @@ Picture ResizeNearest(const Picture& picture, PictureSize to);
 // shorter without its fraction. Throws DataError naming `path` where that passes kMaxPixels.
 PictureSize ShorterSide(PictureSize of, int size, const std::string& path);
 
-// torchvision's CenterCrop(crop): where it lies in a picture. Halves of pixels round to even. Where
-// the crop is larger than the picture, the box reaches beyond it.
+// torchvision's CenterCrop(crop): its place in a picture. Halves of pixels round to even. If the
+// crop is larger than the picture, the box extends beyond it.
 Box CenterBox(PictureSize of, PictureSize crop);
 
-// The box cut out; what lies outside the picture is black.
+// Cuts out the box; pixels outside of the picture are black.
 Picture CutBox(const Picture& picture, const Box& box);
 
 // torchvision's Resize(size) and CenterCrop(crop), one after the other; only what the crop shows is

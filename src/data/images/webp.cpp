@@ -52,8 +52,8 @@ int OrientationOfWebp(FileBytes file, const std::string& path) {
       return OrientationOfExif(file.subspan(data, length));
     at = data + length + length % 2;
   }
-  // The chunk is not among those that are here. Where the file is shorter than it says, it may lie
-  // in what is missing, which the caller then reads.
+  // The chunk was not found. If the file is shorter than its header says, it may be in the missing
+  // part, which the caller reads next.
   if (file.size() < end) FailCutOff(path);
   return 1;
 }

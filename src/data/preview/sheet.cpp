@@ -21,15 +21,15 @@ constexpr int kColumnsWithLabels = 4,
               kLargestWithLabels = 448;  // where labels or boxes are drawn on it
 constexpr vision::Rgb kInk = {30, 30, 30}, kPaper = {245, 245, 245};
 
-// What was normalized, as it was before; [0, 1] where that holds the values. Looks through the
-// whole batch first, so that all images of a sheet have the same shades.
+// Shows values as they were before normalization, with shades for [0, 1], or for a wider range if
+// the batch needs one. Looks at the whole batch first, so that all images have the same shades.
 class Shades {
  public:
   Shades(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec)
       : mean_(spec.mean), std_(spec.std) {
     mean_.resize(static_cast<std::size_t>(shape.channels), 0);
     std_.resize(static_cast<std::size_t>(shape.channels), 1);
-    if (spec.changes.random_erasing) return;  // what it puts in may lie anywhere
+    if (spec.changes.random_erasing) return;  // its values may be anything
     constexpr double kRounding = 1e-4;
     for (std::size_t i = 0; i < batch.images.size(); ++i) {
       const double value = Before(batch.images[i], i % mean_.size());

@@ -69,8 +69,8 @@ struct PixelCounts {
   std::vector<BrokenImage> left_out = {};
 };
 
-// The label image of image `image`, or, where `left_out` says what is left out, none of an image
-// that training cannot use, as far as the beginning of its picture tells.
+// The label image of image `image`; or, if `left_out` collects images, none for an image that
+// training cannot use, as far as the beginning of its picture shows.
 Picture LabelsToCount(const Dataset& dataset, std::int64_t image,
                       std::vector<BrokenImage>* left_out) {
   const std::int64_t number = dataset.NumberInFiles(image);

@@ -1,5 +1,5 @@
-// A label image is decoded to what stands in its file (numbers or colors), mapped to classes by a
-// table, and turned like its picture.
+// A label image is decoded to the values in its file (numbers or colors), mapped to classes by a
+// table, and rotated like its picture.
 #include "data/segmentation/label_files.h"
 
 #include <algorithm>
@@ -113,7 +113,7 @@ int LabelFiles::OrientationFor(std::int64_t image, PictureSize labels) const {
 }
 
 void LabelFiles::RequireLabels(std::int64_t image, const PictureTraits& traits) const {
-  // Reading the whole file says what it is instead.
+  // Reading the whole file reports what it is instead.
   if (classes_.values.by_color && !traits.png) ReadColorPng(NameOf(image));
   if (!classes_.values.by_color && !traits.may_be_labels) ReadLabelPng(NameOf(image));
 }

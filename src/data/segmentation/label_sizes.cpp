@@ -25,7 +25,7 @@ std::string TurnedText(const std::string& picture, PictureSize labels) {
          " turns the picture to that size: set data.exif: apply, or turn the picture itself";
 }
 
-// A file whose header cannot be read is no pair that does not fit; decoding it says what is wrong.
+// If a header cannot be read, that is no mismatch of sizes; decoding will report the fault.
 void RequirePair(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
   PictureSize picture, labels;

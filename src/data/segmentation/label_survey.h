@@ -12,9 +12,9 @@ namespace ada::data {
 
 // Whether label images fit their pictures, before anything is trained on them.
 
-// DataError naming both files where a label image of the set has another size than its picture.
-// Reads the beginnings of all files, in parallel; what cannot be read is left to whoever decodes
-// it. With `skip_broken` so are pairs that do not fit.
+// DataError naming both files if a label image of the set has another size than its picture. Reads
+// the beginnings of all files, in parallel; unreadable files are left to be reported when they are
+// decoded, and with `skip_broken` pairs of different size too.
 void RequireLabelSizes(const Dataset& dataset, bool skip_broken);
 
 // The message of such a pair, for the image with this number in its files; names EXIF where that
@@ -39,7 +39,7 @@ UnseenClasses FindUnseenClasses(const Dataset& dataset);
 
 // Weights of classes that are rare in the label images of a set.
 
-// What becomes of a class that no pixel has.
+// What is done about a class without a pixel.
 enum class UnseenClass : std::uint8_t {
   kWeightOne,  // it is left out of the median and weighs 1: no pixel asks for its weight
   kAllNan,     // as recorded from ChainerCV's script: every weight is NaN

@@ -1,4 +1,4 @@
-// Arrays of images do not say what their axes are; the shortest one tells.
+// Arrays of images do not name their axes; the shortest axis is taken for the channels.
 #include "data/tensors/arrays.h"
 
 #include <algorithm>

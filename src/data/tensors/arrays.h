@@ -23,9 +23,9 @@ struct ImageAxes {
 // `shape`: [n, height, width], or of 4 axes in `layout`, which is not kAuto.
 ImageAxes AxesOf(const std::vector<std::int64_t>& shape, ArrayLayout layout);
 
-// What kAuto is for images of 4 axes: an axis of at most 4 values is that of the channels, the last
-// before the first of an image; where only the first is so short, rows and columns must be as many,
-// since else they may be the rows of an array of many channels: DataError.
+// The meaning of kAuto for images with 4 axes: an axis of at most 4 values is that of the channels,
+// the last before the first of an image; if only the first is so short, rows and columns must be
+// equal, because otherwise they may be the rows of an array of many channels: DataError.
 ArrayLayout LayoutOf(const TensorInFile& images);
 
 // "train.images [60, 3, 32, 32] are read as chw: 32 rows, 32 columns, 3 channels (data.layout:

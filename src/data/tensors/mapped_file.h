@@ -8,8 +8,8 @@
 
 namespace ada::data {
 
-// Several threads may read its bytes. Spans into it live as long as it does, so that whoever keeps
-// one keeps a shared_ptr to the file.
+// Several threads may read its bytes. Spans into it are valid as long as it exists, so a user of a
+// span must hold a shared_ptr to the file.
 class MappedFile {
  public:
   // DataError: missing, no regular file, empty, may not be read or mapped.
@@ -20,7 +20,7 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {begin_, size_}; }
-  // DataError where the file was cut since: to read what is gone would end the process.
+  // DataError if the file was truncated: reading the missing part would kill the process.
   void CheckUnchanged() const;
 
  private:

@@ -57,9 +57,9 @@ class TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// A tensor's elements: where they lie in the file or, of one that is packed, in `unpacked`, which
-// outlives what is returned. Those of an .npz file are read to their end: DataError where their
-// CRC-32 is not the one that the file says.
+// A tensor's elements: in the file or, if it is packed, in `unpacked`, which must outlive the
+// result. Those of an .npz file are read completely: DataError if their CRC-32 is not the one in
+// the file.
 std::span<const std::byte> CheckedElements(const TensorInFile& tensor, ByteBlock* unpacked);
 
 }  // namespace ada::data

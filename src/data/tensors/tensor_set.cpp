@@ -1,5 +1,5 @@
-// Opens images as they lie in a mapped file, and reads labels at once, as their largest says how
-// many classes there are.
+// Opens images where they are in a mapped file, and reads labels at once, because the largest one
+// determines the number of classes.
 #include <algorithm>
 #include <atomic>
 #include <limits>

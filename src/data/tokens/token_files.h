@@ -12,13 +12,13 @@
 
 namespace ada::data {
 
-// A file is checked where it is opened, but for its tokens, of which there may be very many.
-// Several threads may read from it.
+// A file is checked when it is opened, except for its tokens, which may be very many. Several
+// threads may read from it.
 class TokenFile {
  public:
-  // `type`: kByte, or what the user says of the numbers; kAuto: what llm.c's header says, and
-  // uint16 of a file without one. DataError: a size that is no whole number of tokens, a header of
-  // another version or count, uint32 that nobody named.
+  // `type`: kByte, or the type that the user gives; kAuto: the one in llm.c's header, and uint16
+  // for a file without one. DataError: a size that is no whole number of tokens, a header of
+  // another version or count, or uint32 that the user did not give.
   TokenFile(const std::string& path, TokenType type);
 
   const std::string& path() const { return file_.path(); }

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kElementsOfTask = 1 << 20;  // that one thread looks at
 
-// One tensor of whole numbers, and where its elements lie.
+// A tensor of integers, and the memory of its elements.
 class IntegerTensor {
  public:
   explicit IntegerTensor(const TensorInFile& tensor) : tensor_(tensor) {

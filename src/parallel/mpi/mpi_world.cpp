@@ -19,7 +19,7 @@
 namespace ada::parallel {
 namespace {
 
-// "Open MPI v4.1.4": of what the library says of itself the beginning.
+// "Open MPI v4.1.4": the beginning of the library's version text.
 std::string NameOfLibrary() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
@@ -59,8 +59,8 @@ class MpiProgram {
   Patience patience_;
 };
 
-// Calls are non-blocking ones that are waited for by Patience, which can tell who does not come. A
-// count of MPI is an int, so that one call moves less than 2 GiB.
+// Calls are non-blocking, and Patience waits for them, which can tell which process does not
+// respond. A count in MPI is an int, so one call moves less than 2 GiB.
 class MpiCommunicator final : public Communicator {
  public:
   // All processes make theirs in the same order. hurries: see Patience::Wait.

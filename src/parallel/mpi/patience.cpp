@@ -63,7 +63,7 @@ void Patience::WaitUntil(const std::function<bool()>& done, bool hurries) {
   }
 }
 
-// Messages are empty: their tags say all. The mutex keeps a probe and its receive together.
+// Messages are empty: their tags carry the meaning. The mutex keeps probe and receive together.
 void Patience::AnswerAsks() {
   const std::lock_guard lock(mutex_);
   for (;;) {

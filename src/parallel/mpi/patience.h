@@ -10,7 +10,7 @@
 
 namespace ada::parallel {
 
-// Throws DeviceError with MPI's words where `code` is none of success.
+// Throws DeviceError with MPI's error text if `code` is not success.
 void CheckMpi(int code, const char* what);
 
 // All waiting of a process goes through one of these; safe from several threads.
@@ -26,7 +26,7 @@ class Patience {
   // hurries: the thread looks without sleeping for a while, since nothing else is to be done; else
   // another thread of the process is at work on its core.
   void Wait(MPI_Request& request, bool hurries);
-  // The same until done() is true, of which MPI knows nothing.
+  // The same until done() is true, for conditions that MPI does not know.
   void WaitUntil(const std::function<bool()>& done, bool hurries);
 
  private:

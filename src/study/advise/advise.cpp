@@ -17,9 +17,9 @@ namespace {
 // More than five changes at once would not tell which of them helped.
 constexpr std::size_t kMost = 5;
 
-// Channels of the network's input, as a checkpoint of the run says; 0 where none does.
-// The configuration does not say it for data sets whose files do. Checkpoints are asked until one
-// has it; older ones may not.
+// The number of channels of the network's input, from a checkpoint of the run; 0 if unknown. For
+// data sets whose files determine it, the configuration does not have it. Checkpoints are tried
+// until one has it, because older ones may not.
 int ChannelsOf(const std::string& run) {
   const std::string folder = run + "/checkpoints";
   try {
@@ -47,7 +47,7 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   EachRow<TensorRow>(folder, [&](const TensorRow& row) {
     record.layers.Add(row);
     record.course.Add(row);
-    // Rows of one step stand together, so a change of the step begins the next one.
+    // Rows of one step are consecutive, so a change of the step starts the next one.
     record.logged_steps += row.step != logged;
     logged = row.step;
   });
@@ -56,7 +56,7 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   record.channels = ChannelsOf(folder);
   if (!HasFile(folder, telemetry::HistogramRow::kFile)) return record;
   record.needs = CollectNeeds(folder, record.formats, options.underflow_target);
-  // Histograms of which no gradient had a value say nothing of scales; the counts are asked then.
+  // Histograms in which no gradient had a value tell nothing about scales; then counts are used.
   record.has_histograms =
       std::any_of(record.needs.tensors.begin(), record.needs.tensors.end(),
                   [](const TensorNeeds& t) { return t.carries_s() && !t.silent(); });
@@ -71,7 +71,7 @@ std::string FlowOf(const Advice& advice) {
   return advice.section + ": {" + text + "}";
 }
 
-// All of it as one document: a section stands once.
+// All advice as one document, in which each section occurs once.
 std::string DocumentOf(const std::vector<Advice>& all) {
   std::map<std::string, std::string> sections;
   for (const Advice& advice : all)

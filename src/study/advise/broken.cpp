@@ -23,7 +23,7 @@ constexpr double kGoneBy = 1024;          // a scale that fell by more was not t
 bool IsAdam(const config::Config& config) {
   return config.optimizer.kind != backend::UpdateRule::Kind::kSgd;
 }
-// What most trainings are well served with.
+// A learning rate that suits most trainings.
 double UsualRate(const config::Config& config) { return IsAdam(config) ? 1e-3 : 0.1; }
 
 // Made for one record of a broken run. It always gives an advice, at last one that is little sure.
@@ -32,8 +32,8 @@ class Broken {
   explicit Broken(const RunRecord& record)
       : record_(record), config_(record.config), first_(record.run.finiteness().first()) {}
 
-  // The order is that of certainty: averages that vanish and are divided by; then a loss that rose
-  // without anything that is not finite; then what the first such tensor says.
+  // In order of certainty: averages that underflow and are divided by; then a loss that rose while
+  // everything was finite; then the cause that the first tensor that is not finite shows.
   Advice Find() {
     std::optional<Advice> state = StateAdvice(record_);
     // With a rate that is far too large the averages are not the first thing to mend.

@@ -15,8 +15,8 @@ using telemetry::TensorTotals;
 constexpr double kAboveTarget = 10;  // a mean over steps above the target by so much is no outlier
 constexpr std::size_t kNames = 3;
 
-// Says whether a loss is a cause: in a broken run only what was lost from the start is, for the
-// rest may be an effect.
+// Whether lost values can be a cause: in a broken run only those lost from the start are, because
+// later ones may be effects.
 bool IsBelieved(const RunRecord& record, const std::string& layer, const std::string& tensor) {
   if (!record.is_broken()) return true;
   const TensorCourse* course = record.course.Find(layer, tensor);
@@ -187,8 +187,8 @@ class Counts {
 
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record) {
   const RunNeeds& needs = record.needs;
-  // The same recommendation that `ada-train recommend` prints, of which only what mends a loss is
-  // taken.
+  // The same recommendation as that of `ada-train recommend`, but only the parts that fix a loss of
+  // values are used.
   const Recommendation recommended =
       MakeRecommendation(options, record.config, record.formats, needs);
   const char* sure = GradeOf(record.config, needs);
@@ -200,7 +200,7 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
     if (!IsBelieved(record, t.layer, t.tensor)) continue;
     if (IsChanged(recommended, t.name())) changed.push_back(t.name());
     if (!t.carries_s() || IsChanged(recommended, t.name())) continue;
-    // What serves as it is needs no advice, also where the recommendation would move its scale.
+    // Tensors that meet the target need no advice, even if the recommendation moves their scale.
     if (MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options)) continue;
     mends.push_back(t.name());
     if (worst == nullptr || t.lost_pct > worst->lost_pct) worst = &t;

@@ -74,8 +74,8 @@ struct Advice {
   std::vector<std::string> mends = {};
 };
 
-// What of a run is looked at.
-// Filled once by advise.cpp and then read only. Members without a file behind them stay empty.
+// The data of a run that are examined, filled in once by advise.cpp and then only read. Members
+// whose file does not exist stay empty.
 struct RunRecord {
   config::Config config;
   telemetry::RunTotals run;
@@ -92,7 +92,7 @@ struct RunRecord {
   bool is_broken() const { return run.finiteness().since() > 0 || course.Diverged(); }
 };
 
-constexpr double kManyLost = 10;  // percent of changes, or of what is kept, that vanish
+constexpr double kManyLost = 10;  // percent of changes, or of stored values, that underflow
 
 // Three digits, or what is shorter: for reasons.
 std::string ShortNumber(double value);
@@ -115,15 +115,15 @@ std::optional<Advice> BrokenAdvice(const RunRecord& record);
 // What the optimizer's averages lose; nothing where that is little. The worst step of a broken run
 // counts, for Adam divides by the second one.
 std::optional<Advice> StateAdvice(const RunRecord& record);
-// What the histograms, or where there are none the counts of underflow.csv, say of scales and
-// formats.
+// Advice on scales and formats from the histograms or, if there are none, from the counts in
+// underflow.csv.
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record);
 std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record);
 
 // Returns the changes, the most urgent first; each section's keys are those of one sentence, so
 // that no advice contradicts another.
 std::vector<Advice> FindAdvice(const RecommendOptions& options, const RunRecord& record);
-// What is said where there are none: what that rests on.
+// The text if there is no advice: which data this is based on.
 std::string NothingText(const RunRecord& record);
 
 }  // namespace ada::study

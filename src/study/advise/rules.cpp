@@ -21,10 +21,10 @@ class Rules {
   Rules(const RecommendOptions& options, const RunRecord& record)
       : options_(options), record_(record), config_(record.config) {}
 
-  // Input, then what broke the run, then what is lost where weights and averages are kept, then
-  // scales and formats, and at last layers without a gradient that none of these explains.
+  // First the input, then what broke the run, then losses in stored weights and averages, then
+  // scales and formats, and last layers without a gradient that none of these explains.
   std::vector<Advice> Find() {
-    // What comes after images that are lost is their effect.
+    // If images are lost, all other findings are effects of that.
     if (std::optional<Advice> input = InputAdvice(record_)) return {*input};
     Add(BrokenAdvice(record_));
     if (!record_.is_broken()) Kept();
@@ -119,7 +119,7 @@ class Rules {
     const auto needs = std::find_if(record_.needs.tensors.begin(), record_.needs.tensors.end(),
                                     [](const TensorNeeds& t) { return t.name() == "loss.dx"; });
     if (needs == record_.needs.tensors.end() || needs->silent()) return;
-    // Taken from the histogram, since counts do not tell which scale would be enough.
+    // Computed from the histogram, because counts do not show which scale would be enough.
     const Powers powers = PowersFor(*needs, needs->format, options_.headroom_bits);
     if (!powers.any() || std::ldexp(1.0, powers.low) <= loss->last_scale) return;
     const bool fixed = config_.scaling.policy == "fixed";

@@ -17,9 +17,9 @@ namespace {
 
 std::string PercentOfOne(double share) { return Formatted("%.3g %%", 100 * share); }
 
-// Written by hand and not by the tables of config/: only what differs from the usual format shall
-// stand in it, one entry a line.
-// A preset of the configuration would decide what the fragment says.
+// Written by hand, not by the tables of config/: it should contain only what differs from the usual
+// format, one entry a line. A preset of the configuration is turned off, because it would override
+// the fragment.
 std::string FragmentOf(const config::PrecisionConfig& precision,
                        const config::PrecisionConfig& before) {
   std::string text = "precision:\n  format: " + FormatName(precision.format) + "\n";

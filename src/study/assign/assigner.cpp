@@ -1,6 +1,6 @@
-// A search by halves: where a group of layers does not bear a format, each half is tried for
-// itself, on top of what was accepted before. It needs few forks where most layers bear it; what it
-// finds need not be the cheapest set of all.
+// A search by bisection: if a group of layers does not tolerate a format, each half is tried
+// separately, in addition to what was accepted before. It needs few forks if most layers tolerate
+// it; the result need not be the cheapest set of all.
 #include "study/assign/assigner.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Forks of which losses and troubles are kept: a long `blame` can be stopped and asked again.
+// Stores the losses and troubles of forks, so that a long `blame` can be interrupted and resumed.
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -26,8 +26,8 @@ Forks::Forks(const train::ForkSource& source, const BlameOptions& options, telem
       options_(options),
       log_(log),
       file_(options.folder + "/blame.json"),
-      // The key tells whether a file is of the same question: its version, the step, the length of
-      // forks and the whole configuration. Names tell the forks apart.
+      // The key identifies the question that a file belongs to: its version, the step, the length
+      // of forks and the whole configuration. Forks are identified by names.
       key_("2 " + std::to_string(source.step()) + " " + std::to_string(options.steps) + " " +
            config::ToYaml(source.config())) {
   if (options.metric == BlameOptions::Metric::kLoss) Load();

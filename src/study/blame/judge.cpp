@@ -1,6 +1,6 @@
-// What is a finding: a suspect whose fork ends further from the run than chance alone takes it.
-// Chance is measured by twins: forks whose weights are moved by less than their format resolves.
-// How far they end from the fork they are twins of is what no format can be blamed for.
+// Defines a finding: a suspect whose fork ends further from the run than chance alone explains.
+// Chance is measured by twins: forks whose weights are perturbed by less than their format can
+// resolve. The distance of a twin from its original cannot be blamed on any format.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -11,8 +11,8 @@ namespace ada::study {
 namespace {
 
 constexpr char kAsItWas[] = "as it was";
-// A suspect stands out by so many times the furthest of so many twins; where it is less than
-// `kClear` times, more of them are asked.
+// A suspect is significant if its distance is kTimesNoise times the largest of its twins; if it is
+// less than `kClear` times, more twins are run.
 constexpr double kTimesNoise = 2, kClear = 4;
 constexpr std::uint64_t kTwins = 4, kMoreTwins = 12;
 
@@ -72,8 +72,8 @@ class Trial {
       s.effect = Distance(forks_.Of(s.fork(), SpecOf(PrecisionOf(s))), AsItWas(source_, forks_));
       s.significant = StandsOut(s, run);
       if (s.significant) continue;
-      // The twins of the run are moved by much where a suspect has few bits, and go far. Where it
-      // is what has them, the twins of its own fork tell what chance is without it.
+      // If a suspect has few bits, the twins of the run are perturbed by much and end far away. If
+      // the suspect itself has these few bits, twins of its own fork measure chance without it.
       const Reference without{s.fork(), PrecisionOf(s), Without(s, kUnit)};
       if (Without(s, kNarrowest) != narrowest ||
           without.precision.masters.format != precision.masters.format)

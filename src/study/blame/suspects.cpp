@@ -67,7 +67,7 @@ double RootMeanSquare(const std::vector<double>& values) {
 
 }  // namespace
 
-// Layers of a block are found by name and need not stand together.
+// Layers of a block are found by name and need not be consecutive.
 std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By by) {
   const std::vector<train::ForkLayer> layers = source.Layers(source.config().precision);
   if (by == BlameOptions::By::kTensor) return ByTensor(source.config().precision, layers);

@@ -27,9 +27,9 @@ struct BlockTensor {
 BlockTensor ReadBlockTensor(const SafetensorsFile& file, const TensorEntry& entry,
                             const BlockFormat& format, std::optional<int> axis, float factor);
 
-// The shape of the tensor of scales: that of the values with the number of blocks along the axis in
-// the place of its length. For square blocks it is [rows of tiles, blocks, what follows the axis];
-// where they run along axis 0, [blocks, rows of tiles, what follows axis 1].
+// The shape of the tensor of scales: that of the values, with the length of the axis replaced by
+// the number of blocks along it. For square blocks it is [rows of tiles, blocks, the axes after];
+// if they run along axis 0, [blocks, rows of tiles, the axes after axis 1].
 std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFormat& format);
 
 // That of the largest magnitudes of rows: 1 in the place of the axis. A scalar has no axis.

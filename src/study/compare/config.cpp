@@ -18,8 +18,8 @@ struct FlatKey {
   std::string key, value;
 };
 
-// What stands for an item of a list of maps: its name where all have one of their own, else its
-// place.
+// The labels for items of a list of maps: their names if all have distinct ones, otherwise their
+// positions.
 std::vector<std::string> ItemNames(const YamlNode& list) {
   std::vector<std::string> names;
   std::set<std::string> seen;

@@ -21,7 +21,7 @@ std::optional<std::string> CommonSplit(const RunResults& a, const RunResults& b)
   return common;
 }
 
-// What a run is judged by on a split: what that is called, and how much it is.
+// The metric by which a run is judged on a split: its name and its value.
 struct Judged {
   std::string name, text;
 };
@@ -40,8 +40,8 @@ Judged JudgedBy(const RunResults& run, const std::string& split) {
   return {};
 }
 
-// "1.500 % (A)": the mean over the layers that have values other than zero, and how many have none;
-// empty where no layer was logged.
+// "1.500 % (A)": the mean over the layers with values other than zero, and how many have none;
+// empty if no layer was logged.
 std::string LostText(const std::vector<LayerRecord>& layers, const char* run) {
   double sum = 0;
   std::int64_t count = 0, silent = 0;

@@ -47,7 +47,7 @@ ByName IndexOf(const std::vector<LayerRecord>& layers) {
   return index;
 }
 
-// How far apart two values are; where only one of them is a value, as far as can be.
+// The distance between two values; the largest possible one if only one of them is a number.
 double Distance(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;  // infinities have no difference
   return std::isnan(a) || std::isnan(b) ? INFINITY : std::fabs(a - b);

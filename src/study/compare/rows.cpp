@@ -84,8 +84,8 @@ class StepBlocks {
     more_ = file_.Next();
   }
 
-  // What a row is about; the last part tells apart the attempts of one step.
-  // A layer's own decision and that of a sum of branches are two rows of scales.csv with one name.
+  // What a row is about; the last part distinguishes attempts of one step. A layer's own decision
+  // and that of a sum of branches are two rows of scales.csv with the same name.
   struct Key {
     std::string layer, tensor;
     bool branch;

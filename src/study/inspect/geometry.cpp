@@ -19,7 +19,7 @@ std::int64_t TakeNumber(std::string_view& text) {
   return value;
 }
 
-// What the metadata say under `key`: numbers with 'x' between them ("2x1"); empty: nothing.
+// The metadata under `key`: numbers separated by 'x' ("2x1"); empty: there are none.
 std::vector<std::int64_t> NumbersOf(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);
   std::vector<std::int64_t> numbers;

@@ -19,10 +19,10 @@ namespace {
 
 using Output = InspectOptions::Output;
 
-// S that the gradients of a file carry: what the user says, else what the file's metadata say of
-// the tensor ("scale:NAME.dy", as a run's dumps have it), else the policy's start.
-// The file's metadata say the scale of each gradient on its own, since layers of an adaptive run
-// differ.
+// S that the gradients of a file carry: the user's, or that in the file's
+// metadata ("scale:NAME.dy", as in a run's dumps), or the policy's start. The
+// metadata have the scale of each gradient separately, because layers of an
+// adaptive run differ.
 class CarriedScales {
  public:
   CarriedScales(const SafetensorsFile& file, std::optional<double> said, double start)
@@ -49,8 +49,8 @@ class CarriedScales {
   bool from_file_;
 };
 
-// The layers of a file, with what is to be known of those that are left out.
-// Decides for all layers at once; the views only print.
+// The layers of a file, and notes about those that are left out. Decides for all layers at once;
+// the views only print.
 class Layers {
  public:
   Layers(const SafetensorsFile& file, const InspectOptions& options, const NumberFormat& format,

@@ -64,8 +64,8 @@ struct BlockCountRow : telemetry::BlockFigures {
   double scale = 1;  // that the values carry
 };
 
-// Throws ConfigError for what `inspect` cannot say of a block-scaled format, and for an axis of a
-// plain one.
+// Throws ConfigError for what `inspect` cannot do with a block-scaled format, and for an axis with
+// a plain one.
 void CheckBlockOptions(const InspectOptions& options);
 // Prints what a block-scaled format keeps of the tensors, in the form of `options.output`;
 // `carried` gives the S of each.
@@ -101,7 +101,7 @@ struct FileLayers {
 // DataError naming both tensors where they do not fit, or where w is no float tensor.
 FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob);
 
-// What the sums in a convolution's dx are divided among.
+// What determines the number of terms in the sums of a convolution's dx.
 struct Geometry {
   std::int64_t groups = 1;
   double positions = 1;  // the strides, multiplied; of a transposed convolution 1
@@ -109,11 +109,11 @@ struct Geometry {
   bool known = false;  // false: the file tells neither
   bool fits = true;    // false: the input's channels are no multiple of w's
 };
-// From a dump's metadata ("kind:NAME", "groups:NAME", "stride:NAME" as "2x2"), else from the shapes
-// of NAME.x or NAME.dx beside dy and w. DataError where the metadata are no such numbers.
+// From a dump's metadata ("kind:NAME", "groups:NAME", "stride:NAME" as "2x2"), or from the shapes
+// of NAME.x or NAME.dx together with dy and w. DataError if the metadata are not such numbers.
 Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& convolution);
 
-// Whether a dump's metadata ("chooses_scale:NAME") say that the layer hands on the scale it gets.
+// Whether a dump's metadata ("chooses_scale:NAME") say that the layer passes its scale on.
 bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer);
 
 // Returns what Decide reads: dy as the file has it, w rounded to `weight_format` as a run

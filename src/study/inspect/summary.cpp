@@ -19,9 +19,9 @@ bool IsAllZero(const TensorLine& line) {
   return IsGradient(line.entry->name) && s.numel > 0 && s.zeros_before == s.numel;
 }
 
-// By what lines are ranked: the share of the values other than zero that no longer mean anything,
-// beyond 100 where there are none; then the share of those that keep fewer digits.
-// A value that is lost, overflowed or was not finite to begin with is worse than one that keeps
+// The sort key of lines: the share of the values other than zero that are no longer
+// meaningful, above 100 if there are none; then the share of those that keep fewer digits. A
+// value that is lost, overflowed or was not finite from the start is worse than one that keeps
 // fewer digits.
 std::pair<double, double> Badness(const TensorLine& line) {
   const TensorStats& s = line.stats;

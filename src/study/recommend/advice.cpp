@@ -1,5 +1,5 @@
-// The decision of recommend. A scale that serves every gradient is the simplest answer; formats
-// change only where no scale can serve a tensor; adaptive scales are for what is left.
+// How recommend decides. A scale that suits every gradient is the simplest answer; formats change
+// only if no scale suits a tensor; adaptive scales are for the remaining cases.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +13,7 @@ namespace {
 // Formats that machines have, from narrow to wide.
 constexpr NumberFormat kLadder[] = {kFp8E4M3, kFp8E5M2, kFp16, kBf16, kFp32};
 constexpr int kRounds = 3;  // of formats that a prediction asks for
-constexpr int kMargin = 8;  // powers of two kept free above the smallest scale, where there is room
+constexpr int kMargin = 8;  // powers of two kept free above the smallest scale, if possible
 
 int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.mantissa_bits; }
 

@@ -73,7 +73,7 @@ class Collector {
     }
   }
 
-  // Where the counts know no largest value (all of its rows were infinite): the histogram's end.
+  // If the counts have no largest value (all rows were infinite), uses the histogram's end.
   void Finish() {
     for (TensorNeeds& tensor : needs_.tensors)
       if (tensor.largest == 0 && tensor.keep != TensorNeeds::kNothing)
@@ -105,7 +105,7 @@ class Collector {
 Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double headroom_bits) {
   Powers all, powers;
   if (needs.keep == TensorNeeds::kNothing) return all;
-  // What is equal to half of the smallest number or below becomes zero.
+  // Values up to and including half of the smallest number become zero.
   const int lost_below = std::ilogb(format.smallest_subnormal()) - 1;
   // This brings 2^keep to half of the smallest number: of the values from there on only those equal
   // to it are lost.

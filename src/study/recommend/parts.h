@@ -66,7 +66,7 @@ struct RunNeeds {
   telemetry::LayerTotals totals;  // for layers that get no gradient
   telemetry::Finiteness finiteness;
 };
-// Says whether so much of a gradient was lost that what comes after it says little about small
+// Whether so much of a gradient was lost that later gradients tell little about small
 // values.
 bool MuchWasLost(const RunNeeds& needs);
 
@@ -149,8 +149,8 @@ struct ProbedLoss {
   double lost_pct = 0;
 };
 
-// Whether any step with a histogram had a gradient that carries S. Where none had, nothing is known
-// of scales.
+// Whether any step with a histogram had a gradient that carries S. If none had, nothing is known
+// about scales.
 bool AnyArrived(const RunNeeds& needs);
 
 // How far the record carries: well, fairly or little.

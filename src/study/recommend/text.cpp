@@ -1,5 +1,5 @@
-// The words of recommend, in lines for a terminal. Nothing is decided here but what is worth
-// saying.
+// The texts of recommend, in lines for a terminal. The only decision made here is what is worth
+// printing.
 #include "core/text.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::string PercentText(double value) {
   return Formatted(value > 0 && value < 0.001 ? "%.1e %%" : "%.3g %%", value);
 }
 std::string Power(int exponent) { return "2^" + std::to_string(exponent); }
-// 2^k, or the number where it is none.
+// 2^k, or the number if it is not a power of two.
 std::string PowerText(double scale) {
   int exponent = 0;
   if (std::frexp(scale, &exponent) == 0.5) return Power(exponent - 1);
@@ -36,8 +36,8 @@ bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
   return MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options);
 }
 
-// What is said of a gradient that arrived, or of a tensor that carries no scale.
-// The gravest finding first.
+// The text about a gradient that arrived, or about a tensor that carries no scale. The most serious
+// finding comes first.
 std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
   if (t.carries_s() && !PowersFor(t, t.format, options.headroom_bits).any()) return "no scale fits";
   if (t.overflow > 0) return "overflowed";
@@ -115,7 +115,7 @@ void PrintChanges(const Recommendation& advice, std::ostream& out) {
            "them\n  seldom matters: this change may be left out.)\n";
 }
 
-// Policy none stands for a fixed scale of 1.
+// Policy none is shown as a fixed scale of 1.
 void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostream& out) {
   const scaling::Settings& scaling = advice.config.scaling;
   if (scaling.policy == "none") {
@@ -142,8 +142,8 @@ void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostre
   }
 }
 
-// What is left above the target after all changes is named, so that nobody takes the advice for
-// more.
+// Losses above the target that remain after all changes are named, so that the advice promises no
+// more than it can do.
 void PrintPrediction(const RecommendOptions& options, const Recommendation& advice,
                      std::ostream& out) {
   std::vector<std::string> bad;

@@ -1,4 +1,4 @@
-// Traces out of the logs that DeepSpeed, Megatron and apex print: what a line says of attempts.
+// Traces from the logs of DeepSpeed, Megatron and apex: what a line tells about attempts.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -30,8 +30,8 @@ std::optional<double> CountAfter(std::string_view line, std::string_view key) {
   return count && *count >= 0 && *count <= kMostAttempts ? count : std::nullopt;
 }
 
-// Lines are taken one after the other; what is no line of these programs is passed over, so a log
-// may hold anything else.
+// Lines are read one after another; lines that are not from these programs are skipped, so a log
+// may contain anything else.
 class LogReader {
  public:
   void Take(std::string_view text) {

@@ -19,16 +19,16 @@
 
 namespace ada::study {
 
-// An attempt as somebody else's record has it, with what is known of its scale.
-// Without a scale of the record nothing is compared; the attempt counts all the same.
+// An attempt as another program's record has it, and its scale there if known. Without a recorded
+// scale nothing is compared, but the attempt still counts.
 struct RecordedAttempt {
   bool overflow = false;
   double amax = 0;                           // largest unscaled gradient; where it is asked for
   std::optional<double> scale, scale_after;  // of the attempt, and of the next
 };
 
-// The attempts in a log of DeepSpeed, Megatron or apex; none: it is no such log. `notes`: what it
-// does not tell.
+// The attempts in a log of DeepSpeed, Megatron or apex; none: it is not such a log. `notes`: what
+// the log does not contain.
 struct ForeignLog {
   std::vector<RecordedAttempt> attempts;
   std::vector<std::string> notes;
@@ -47,12 +47,12 @@ class Attempts {
   virtual std::pair<std::int64_t, std::int64_t> FirstNumbers() const { return {1, 1}; }
   // What was recorded of the attempt that Next gave last; made-up ones have nothing.
   virtual RecordedAttempt recorded() const { return {}; }
-  // Says in a few words what they are.
+  // Describes the attempts in a few words.
   virtual std::string Describe() const = 0;
 };
 
-// Opens the trace that `options` name; `wants_amax`: the policy needs the largest gradient. What a
-// reader must know of how it is read goes to `notes`. DataErrors, of Next too, name file and line.
+// Opens the trace that `options` name; `wants_amax`: the policy needs the largest gradient. Remarks
+// on how it is read go to `notes`. DataErrors, also those of Next, name file and line.
 std::unique_ptr<Attempts> OpenTrace(const ReplayOptions& options, bool wants_amax,
                                     std::ostream& notes);
 

@@ -57,7 +57,7 @@ std::optional<bool> FlagOf(std::string_view text) {
 
 bool IsValue(std::string_view text) { return IsWord(text) || NumberIn(text).has_value(); }
 
-// The descriptor and the name of what `path` says; `-` is standard input.
+// The descriptor and name of the input at `path`; `-` is standard input.
 std::pair<int, std::string> Open(const std::string& path) {
   if (path == "-") {
     const int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
@@ -114,9 +114,9 @@ class Recorded : public Attempts {
   std::size_t next_ = 0;
 };
 
-// A CSV that may begin with `#` comment lines, one row an attempt, of which a few columns matter. A
-// file of one column needs no header. The last row may lack its line end. A row whose cell is empty
-// is no attempt. What is wrong with a row is said when the attempts come to it.
+// A CSV that may begin with `#` comment lines, one row for each attempt, of which a few columns are
+// used. A file of one column needs no header. The last row may lack its line end. A row with an
+// empty cell is not an attempt. Errors in a row are reported when it is reached.
 class Trace : public Attempts {
  public:
   Trace(const std::pair<int, std::string>& source, const std::string& column, bool wants_amax,

@@ -1,6 +1,6 @@
-// score: computes metrics of detections and label images of any program with the labels of a data
-// set, as the papers on VOC and CamVid do. Both write CSV or a table to `out`, and to `notes` what
-// a reader of it must know besides; both throw DataError where a file is not as it should be.
+// score: computes metrics of any program's detections and label images with the labels of a data
+// set, as in the papers on VOC and CamVid. Both functions write CSV or a table to `out`, and
+// further remarks for its reader to `notes`; both throw DataError if a file is invalid.
 #pragma once
 #include <iosfwd>
 #include <optional>

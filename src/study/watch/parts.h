@@ -97,8 +97,8 @@ struct WatchState {
   std::map<std::string, std::size_t> index_;
 };
 
-// Follows the files of a run and hands what is new to a WatchState.
-// Used by one thread. A look reads only what was added since the last one.
+// Follows the files of a run and passes new rows to a WatchState. Used by one thread. Each look
+// reads only what was added since the last one.
 class WatchFeed {
  public:
   explicit WatchFeed(std::string folder);
@@ -164,7 +164,7 @@ void WriteOut(const std::string& text);
 class Signals {
  public:
   Signals();
-  ~Signals();  // as it was before; a signal that nobody waited for acts now
+  ~Signals();  // restores handlers; a pending signal takes effect now
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
   // Returns the next signal's number, kQuit where `q` is typed and `keys`, or 0 after `seconds`

@@ -116,7 +116,7 @@ void WatchedBlocks::Add(const BlockRow& row) {
   const auto width = [](const BlockRow& of) { return of.scale_log2_max - of.scale_log2_min; };
   const bool is_first = row.step != step;
   step = row.step;
-  // The negated comparisons take over a row also where the one kept is NaN.
+  // The negated comparisons replace the stored row also if its value is NaN.
   if (is_first || !(row.sqnr_db >= worst.sqnr_db)) worst = row;
   if (is_first || !(width(row) <= width(widest))) widest = row;
 }

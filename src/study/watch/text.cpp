@@ -236,7 +236,7 @@ class Table {
   std::size_t name_ = 5, sparkline_ = 0;
 };
 
-// Says how bad the hidden layers are at most, so that nobody has to scroll to be sure.
+// The worst value among hidden layers, so that nobody has to scroll to be sure.
 std::string Hidden(const WatchState& state, const std::vector<std::size_t>& shown) {
   double most = 0;
   for (std::size_t i = 0, next = 0; i < state.layers.size(); ++i) {
@@ -267,7 +267,7 @@ std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& o
     const bool has_blocks = state.blocks.step > 0;
     const std::size_t around = lines.size() + (has_blocks ? 3 : 2);  // titles and legends
     std::size_t room = state.layers.size();
-    // One line is kept for what Hidden says.
+    // One line is reserved for the output of Hidden.
     if (options.height > 0 && around + room > options.height) {
       room = options.height > around + 1 ? options.height - around - 1 : 0;
     }

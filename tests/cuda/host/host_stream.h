@@ -1,7 +1,7 @@
-// The host executor's stream: backend memory is host memory, kernels run when they are launched.
-// As strict as a device: what is copied to the host is there after Synchronize only, memory of
-// AllocateOnHost is read when the next work needs it, what a lane copies arrives and what a side is
-// asked for is done when somebody waits for it, and what cannot be recorded throws.
+// The stream of the host executor: backend memory is host memory, and kernels run when they are
+// launched. It is as strict as a device: copies to the host arrive only at Synchronize, memory of
+// AllocateOnHost is read when the next work needs it, work of copy streams and side streams is done
+// only when it is waited for, and what cannot be recorded throws.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace ada::backend::cuda {
 
 class HostStream final : public Stream {
  public:
-  // As made, memory that nobody promises to be zero is NaN.
+  // By default memory that is not promised to be zero is filled with NaN.
   HostStream() : HostStream(Poisoning()) {}
   explicit HostStream(const CudaSwitches& switches) : Stream(switches) {}
   ~HostStream() override;
@@ -47,9 +47,9 @@ class HostStream final : public Stream {
   bool guards_intact() const;
   // Threads and blocks run backwards from now on: a kernel whose results change has a race.
   void set_reverse(bool reverse) { reverse_ = reverse; }
-  // Late: work is done when somebody waits for it; else when it is asked for. Where two streams do
-  // not wait for each other though they must, the one that is late shows it. At first only side
-  // streams are late.
+  // Late: work is done when it is waited for; otherwise when it is launched. If two streams
+  // fail to wait for each other, the late one shows the error. Initially only side streams are
+  // late.
   void set_late(bool main, bool sides) {
     late_ = main, sides_late_ = sides;
     for (HostStream* side : sides_) side->late_ = sides;
@@ -58,8 +58,8 @@ class HostStream final : public Stream {
   // "to device", "to host", "replay"; "lane: to device", "lane: waits", "waits"; a side's among
   // them.
   void KeepNames() { keeps_names_ = true; }
-  // told("recording") and told("side") when such a one ends: a device's recording may not outlive
-  // the streams whose work it holds.
+  // Calls told("recording") and told("side") when one of these ends: a device's recording must not
+  // outlive the streams whose work it contains.
   using TellsEnd = std::function<void(std::string_view what)>;
   void TellEnds(TellsEnd told) { tells_end_ = std::move(told); }
   std::vector<std::string> TakeNames();

@@ -88,8 +88,8 @@ std::string WhyNoCuda(int index) {
 // A build without MPI says how to make one that has it (nccl_absent.cpp).
 std::string WhyNoCudaLink() { return cuda::WhyNoDeviceLink(); }
 
-// UUIDs tell whether two processes mean the same GPU, however CUDA_VISIBLE_DEVICES numbers them. An
-// error is taken back, or the next launch would be blamed for it.
+// UUIDs show whether two processes see the same GPU, however CUDA_VISIBLE_DEVICES numbers them. An
+// error is cleared, because otherwise the next launch would report it.
 std::vector<CudaDeviceId> VisibleCudaDevices() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {

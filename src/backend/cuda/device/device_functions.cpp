@@ -12,9 +12,9 @@ using ada::backend::cuda::Cublas;
 using ada::backend::cuda::Cudnn;
 using ada::backend::cuda::Nvrtc;
 
-// Calls the library's function of this name, which takes just these types.
-// Types are those of the arguments, which are passed on as the declaration has them: the function
-// behind the address takes no others.
+// Calls the library's function of this name, whose parameters must have exactly these types. The
+// arguments are passed on with the types of the declaration: the function at the address accepts no
+// others.
 template <class Result, class... Arguments>
 Result Call(const ada::backend::cuda::Library& library, const char* name, Arguments... arguments) {
   return reinterpret_cast<Result (*)(Arguments...)>(library.Get(name))(arguments...);

@@ -14,16 +14,16 @@ const Library& Cublas();
 // cuDNN compiles its fused plans with it, and answers that it has none where it does not find it.
 const Library& Nvrtc();
 
-// Where several processes share a run.
+// For runs of several processes.
 const Library& Nccl();
 
-// 91300 of cuDNN 9.13.0; 0 where none is found.
+// 91300 for cuDNN 9.13.0; 0 if none is found.
 std::size_t LoadedCudnnVersion();
 // Names a missing library that matmuls need; "" where nothing is missing. Opens NVRTC before cuDNN
 // asks for it.
 std::string WhichLibraryIsMissing();
-// For device `index`: the driver, the GPU and its age. "" where all are there.
-// Throws DeviceError where CUDA does not answer what the device is.
+// What is missing for device `index` (driver, GPU, compute capability); "": nothing. Throws
+// DeviceError if CUDA cannot tell what the device is.
 std::string WhatIsMissing(int index);
 
 }  // namespace ada::backend::cuda

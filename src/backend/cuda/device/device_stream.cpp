@@ -12,8 +12,8 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Whether what was asked for is done, by what cuda...Query said. That it is not is kept as the last
-// error, which the next launch would be blamed for.
+// Whether the work is done, from the result of cuda...Query. "Not ready" stays the last error,
+// which the next launch would report, so it is cleared.
 bool IsDone(cudaError_t status, const char* doing) {
   if (status == cudaErrorNotReady) {
     cudaGetLastError();
@@ -49,8 +49,8 @@ cudaEvent_t MakePlace() {
   return event;
 }
 
-// patience: DeviceStream's, as it is when somebody waits.
-// It may be marked again and again; who waits means the last mark.
+// patience: DeviceStream's, at the time of waiting. The event may be recorded repeatedly; waiting
+// refers to the last time.
 class DeviceEvent final : public Event {
  public:
   DeviceEvent(cudaStream_t stream, const DeviceStream::Patience& patience)
@@ -80,21 +80,21 @@ cudaStream_t MakeStream() {
 void WaitOn(cudaStream_t stream, const Event& event) {
   CheckCuda(cudaStreamWaitEvent(stream, event.handle(), 0), "letting a stream wait");
 }
-// Queued, not done: whoever calls keeps `from` alive until its turn has come.
+// Enqueued, not executed: the caller must keep `from` alive until the copy has been made.
 void CopyOn(cudaStream_t stream, std::byte* to, const void* from, std::size_t bytes) {
   CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
             "copying to the device");
 }
-// Whether a device copies from there by itself, whenever its turn comes.
-// Memory that CUDA does not know of is pageable.
+// Whether a device can copy from there by itself, at any time. Memory that CUDA does not know is
+// pageable.
 bool IsPinned(const void* from) {
   cudaPointerAttributes attributes{};
   CheckCuda(cudaPointerGetAttributes(&attributes, from), "asking where memory lies");
   return attributes.type != cudaMemoryTypeUnregistered;
 }
 
-// A stream of its own, so that copies overlap with kernels; order between the two comes from events
-// alone.
+// A separate stream, so that copies overlap with kernels; only events define an order between the
+// two.
 class DeviceCopyStream final : public CopyStream {
  public:
   explicit DeviceCopyStream(const DeviceStream::Patience& patience)
@@ -117,7 +117,7 @@ class DeviceCopyStream final : public CopyStream {
   const DeviceStream::Patience& patience_;
 };
 
-// The message has what was asked for, what this stream holds, and what the device has.
+// The message gives the requested bytes, those of this stream, and those of the device.
 [[noreturn]] void ThrowOutOfMemory(std::size_t wanted, std::size_t allocated) {
   std::size_t free = 0, total = 0;
   int index = 0;
@@ -129,7 +129,7 @@ class DeviceCopyStream final : public CopyStream {
 
 }  // namespace
 
-// Names what was being done, since CUDA's own words seldom do.
+// Names the operation, because CUDA's own message seldom does.
 void CheckCuda(cudaError_t status, const char* doing) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // an error that does not last is told once
@@ -143,7 +143,7 @@ DeviceStream::DeviceStream(int index, const CudaSwitches& switches)
   stream_ = MakeStream();
 }
 
-// Work that is still queued may use what is freed next.
+// Work that is still queued may use the memory that is freed next.
 DeviceStream::~DeviceStream() {
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);
@@ -184,7 +184,7 @@ void DeviceStream::Synchronize() {
 void DeviceStream::WaitToFree() noexcept {
   try {
     if (patience_ != nullptr) Synchronize();
-  } catch (const DeviceError&) {  // who waits for the stream next is told
+  } catch (const DeviceError&) {  // reported to the next caller that waits for the stream
   }
 }
 
@@ -252,8 +252,8 @@ std::unique_ptr<Stream> DeviceStream::MakeSide() {
 
 void DeviceStream::WaitFor(Event& event) { WaitOn(stream_, event); }
 
-// What `body` asks for is captured, that of a side stream that waits for this one too. Whatever it
-// throws, the capture is ended first, or the stream could not be used again.
+// Captures the work of `body`, including that of a side stream that waits for this one. If it
+// throws, the capture is ended first; otherwise the stream could not be used again.
 std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;
   CheckCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");

@@ -1,4 +1,4 @@
-// A build in which every process is alone.
+// For builds without support for several processes.
 #include "backend/cuda/device/nccl_link.h"
 #include "core/error.h"
 

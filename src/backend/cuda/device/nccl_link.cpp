@@ -34,8 +34,8 @@ std::string TextOf(int version) {
          '.' + std::to_string(version % 100);
 }
 
-// comm: null where there is none yet.
-// Adds NCCL's last message, which often says more than the status.
+// comm: null if there is none yet. Adds NCCL's last message, which is often clearer than the
+// status.
 void CheckNccl(ncclResult_t result, const char* doing, ncclComm_t comm) {
   if (result == ncclSuccess) return;
   std::string text = "NCCL, " + std::string(doing) + ": " + ncclGetErrorString(result);
@@ -44,9 +44,9 @@ void CheckNccl(ncclResult_t result, const char* doing, ncclComm_t comm) {
   throw DeviceError(text + "; NCCL_DEBUG=INFO has it say what it does");
 }
 
-// A connection that is being made by a thread of its own: whoever has to be there may not come.
-// Shared by that thread and who waits for it, so that a thread that never returns keeps what it
-// writes to.
+// A connection made by a separate thread, because another process may never join. It is shared by
+// that thread and the one that waits, so that what a thread writes to stays alive even if the
+// thread never returns.
 struct Connecting {
   ncclUniqueId id;
   ncclComm_t comm = nullptr;

@@ -1,5 +1,5 @@
-// Messages between GPUs: NVIDIA's NCCL, in builds that know several processes (nccl_absent.cpp:
-// the others).
+// Communication between GPUs by NVIDIA's NCCL, in builds that support several processes
+// (nccl_absent.cpp is for other builds).
 #pragma once
 #include <memory>
 #include <string>
@@ -14,9 +14,9 @@ namespace ada::backend::cuda {
 // It is to be destroyed before the stream and the communicators.
 std::unique_ptr<Link> MakeDeviceLink(DeviceStream& stream, const Communicators& communicators,
                                      int index);
-// What is missing for that, with what to do; "" where nothing is.
+// What is missing for that, with advice; "": nothing.
 std::string WhyNoDeviceLink();
-// "NCCL 2.28.9", of what was found; "": not built in.
+// The version that was found: "NCCL 2.28.9"; "": not built in.
 std::string DeviceLinkVersion();
 
 }  // namespace ada::backend::cuda

@@ -33,7 +33,7 @@ struct DecideWithin {
   float* scale_out;
 };
 
-// Moments of the batch's tensors, each of so many values of this process.
+// Moments of tensors of the batch, each with the number of values in this process.
 struct MomentsHere {
   static constexpr int kMost = 3;
   const TensorMoments* of[kMost];  // null: of nothing

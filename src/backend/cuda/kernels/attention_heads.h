@@ -1,5 +1,5 @@
-// Tensors of attention by head: queries, keys and values as matrices of one head after the other,
-// and results of such matrices as they lie in tensors.
+// Tensors of attention by head: queries, keys and values as one matrix per head, and results of
+// these matrices in the tensors' layout.
 #pragma once
 #include <cstdint>
 
@@ -35,7 +35,7 @@ struct HeadShape {
                width +
            value;
   }
-  // Whether values i .. i + 3, where 4 divides i, lie together both ways.
+  // Whether values i .. i + 3, where 4 divides i, are adjacent in both layouts.
   bool vec4() const { return width % 4 == 0 && first % 4 == 0 && channels % 4 == 0; }
 };
 

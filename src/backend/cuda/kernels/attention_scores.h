@@ -178,7 +178,7 @@ struct DroppedValue {
   ScoreMask mask;
 };
 
-// What the gradient of the scores is made of: p and the gradient of what was multiplied as p.
+// The inputs of the scores' gradient: p, and the gradient of the probabilities as multiplied.
 struct ScoreTerms {
   // The gradient of p.
   ADA_HOST_DEVICE float Dp(std::int64_t i) const { return mask.Applied(dp[i], i); }

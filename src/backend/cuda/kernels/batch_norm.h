@@ -46,8 +46,8 @@ struct ChannelFactors {
   }
 };
 
-// What one of several processes has of a batch norm's channels, [2 * channels + 1] doubles: how
-// many pixels, then two sums by channel.
+// One process's part of a batch norm's sums, [2 * channels + 1] doubles: the number of pixels, then
+// two sums by channel.
 struct NormPart {
   double* values = nullptr;  // null: the process is alone
   ADA_HOST_DEVICE void Put(std::int64_t c, std::int64_t channels, double count, double first,
@@ -145,9 +145,9 @@ struct ScaledFactors {
   float* to = nullptr;
 };
 
-// dgamma and dbeta from the parts' sums, and what dx needs of them.
-// dgamma and dbeta are of this process alone, as all gradients are before they are summed over
-// processes; what dx needs has to be of all.
+// Computes dgamma and dbeta from the sums of the parts, and the means that dx needs. dgamma and
+// dbeta are those of this process only, like all gradients before they are summed over processes;
+// the means for dx must be over all processes.
 struct ReduceGradient {
   static constexpr int kThreads = ChannelLanes::kThreads, kPhases = 2;
   struct Shared {

@@ -107,8 +107,8 @@ struct CountBlocksKernel {
   }
 };
 
-// The sum over all ranges, and what it says of the rounding. One block.
-// The counts of a rounding are filled in where an inspection before it has filled the others.
+// Sums the counts over all ranges and derives those of the rounding. One block. They are filled in
+// if an inspection before it has filled in the others.
 struct JoinBlockCountsKernel {
   static constexpr int kThreads = 32, kPhases = 1;
   struct Shared {};

@@ -50,7 +50,7 @@ struct BlockTiles {
   ADA_HOST_DEVICE std::uint32_t ColumnOf(std::uint32_t line, std::uint32_t i) const {
     return stride == 1 ? line * length + i : line + i * stride;
   }
-  // Where a value lies; and which column the one has that lies at `at` of its row.
+  // The index of a value, and the inverse: the column of the value at `at` of its row.
   ADA_HOST_DEVICE std::uint32_t Place(std::uint32_t row, std::uint32_t column) const {
     if (pixels != 0) column = column % pixels * channels + column / pixels;
     return row * width + column;

@@ -6,7 +6,7 @@
 
 namespace ada::backend::cuda {
 
-// What one of several processes says of its part of a sum.
+// What one of several processes reports about its part of a sum.
 struct BranchSumPart {
   std::uint32_t overflows;            // it reached u_max
   std::uint32_t halvings, first_nan;  // see BranchHalvings
@@ -51,9 +51,9 @@ struct BranchHalvings {
   }
 };
 
-// What this process says of its part. One block.
-// Several processes have to halve as often as the one with the largest sum: first each says what it
-// needs, then all repair alike.
+// What this process reports about its part. One block. All processes must halve as often
+// as the one with the largest sum: first each reports what it needs, then all do the
+// same.
 struct BranchSumPartKernel : BranchHalvings {
   static constexpr int kThreads = 256, kPhases = 3;
   struct Shared {
@@ -121,7 +121,7 @@ struct BranchRepairKernel : BranchHalvings {
   int ranks;
 
  private:
-  // Starts from what the sum's own statistics say, or from all processes' parts.
+  // Starts from the sum's own statistics, or from the parts of all processes.
   ADA_HOST_DEVICE void Begin(Shared& shared) const {
     shared.overflows = parts == nullptr && Reaches(stats->max_abs);
     shared.halvings = shared.again = 0;

@@ -45,7 +45,7 @@ struct BranchSet {
   const double* joined;    // largest magnitudes in all processes; null: this one is alone
   std::uint32_t channels;  // of the sum
 
-  // Values of branch i, of which the sum has so many.
+  // The number of values in branch i, of a sum with `values` values.
   ADA_HOST_DEVICE std::int64_t ValuesOf(int i, std::int64_t values) const {
     return values / channels * terms[i].channels;
   }
@@ -55,11 +55,11 @@ struct BranchSet {
       if (*terms[i].scale != *terms[0].scale) return true;
     return false;
   }
-  // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
+  // Largest magnitude of one branch, as stored; infinite or NaN if it contains such values.
   ADA_HOST_DEVICE double LargestOf(int i) const {
     return joined != nullptr ? joined[i] : LargestHere(i);
   }
-  // The same of what this process has.
+  // The same for this process's part.
   ADA_HOST_DEVICE double LargestHere(int i) const {
     const BranchTerm& term = terms[i];
     if (term.moments != nullptr) return backend::LargestOf(*term.moments);
@@ -83,7 +83,7 @@ struct BranchSet {
   }
 };
 
-// What one of several processes says of branch i, and what all say. For all branches.
+// Stores this process's largest magnitude of branch i; TakeLargest reads those of all.
 struct PutLargest {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     to[i] = set.LargestHere(static_cast<int>(i));
@@ -212,8 +212,8 @@ struct BranchSumValue {
     for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].span, i) * (target / scales[k]);
     return sum;
   }
-  // The same of branches that have some of the channels; where none has a value it is -0, to which
-  // -0 adds up to -0.
+  // The same for branches that have only some of the channels; where none has a value the sum
+  // starts from -0, so that -0 plus -0 is -0.
   template <class FactorOf>
   ADA_HOST_DEVICE float OfParts(std::int64_t i, FactorOf&& factor) const {
     const auto at = static_cast<std::uint32_t>(i);

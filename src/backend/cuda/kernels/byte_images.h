@@ -1,4 +1,4 @@
-// What images that are bytes stand for, channel by channel.
+// The fp32 values of images stored as bytes, channel by channel.
 #pragma once
 #include <cstdint>
 
@@ -24,7 +24,7 @@ struct ValuesOfBytes {
     for (int k = 0; k < 4; ++k) x.of[k] = Next(codes >> 8 * k & 0xffu, c);
     reinterpret_cast<Vec4*>(out)[four] = x;
   }
-  // What a byte of channel c stands for; c goes on to the channel of the next.
+  // The value of a byte of channel c; advances c to the channel of the next byte.
   ADA_HOST_DEVICE float Next(std::uint32_t byte, std::uint32_t& c) const {
     const float value = table[c * 256 + byte];
     if (++c == channels) c = 0;

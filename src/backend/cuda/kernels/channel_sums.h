@@ -17,8 +17,8 @@
 
 namespace ada::backend::cuda {
 
-// Many parts make work for many blocks; but they are added up by few.
-// Chosen by the shape alone: the same parts, and so the same sums, whatever the device.
+// Many parts give work to many blocks, but few blocks add them up. The number depends only on the
+// shape, so that parts, and therefore sums, are the same on every device.
 struct PixelParts {
   // So few pixels are one part and one piece; else pieces have 16 where that makes few enough
   // parts.
@@ -37,7 +37,7 @@ struct PixelParts {
     const std::int64_t least = (pixels + kMostParts - 1) / kMostParts;
     part_pixels = std::max(Pieces(4) * kPiecePixels, (least + 7) / 8 * 8);
   }
-  // The pieces of a part, where a piece is summed in so many chains.
+  // The number of pieces of a part, if a piece is summed in this many chains.
   std::int64_t Pieces(int chains) const {
     const std::int64_t cells = chains * std::min<std::int64_t>(channels, kChannels);
     return alone ? 1 : std::min<std::int64_t>(64 / chains, kCells / cells);
@@ -47,7 +47,7 @@ struct PixelParts {
     return (pixels + part_pixels - 1) / part_pixels;
   }
   ADA_HOST_DEVICE std::int64_t Begin(std::int64_t part) const { return part * part_pixels; }
-  // How many of the first `pixels` pixels lie in `part`.
+  // The number of the first `pixels` pixels that belong to `part`.
   ADA_HOST_DEVICE std::int64_t Pixels(std::int64_t part, std::int64_t pixels) const {
     const std::int64_t rest = pixels - Begin(part);
     return rest < part_pixels ? rest : part_pixels;

@@ -20,8 +20,8 @@ struct PairsOfSums {
   }
 };
 
-// ChannelMomentsKernel.
-// Taken where 8 divides the channels and x lies in 16 bits on a boundary of 16 bytes (HasVec8).
+// ChannelMomentsKernel for the case that 8 divides the channels and x is 16-bit and aligned to 16
+// bytes (HasVec8).
 template <StorageType kStorageType>
 struct Vec8MomentsKernel {
   static constexpr int kChains = 4;
@@ -94,8 +94,8 @@ struct Vec8MomentsKernel {
   }
 };
 
-// What tells where dy passes the relu after a batch norm.
-// Where y is NaN nothing passes.
+// What the mask of dy at the relu after a batch norm is computed from. Where y is NaN nothing
+// passes.
 enum class Masks : std::uint8_t {
   kNone,    // all of it passes
   kOutput,  // what the op has stored; dy is masked in place

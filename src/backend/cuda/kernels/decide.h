@@ -19,7 +19,7 @@ struct ChannelMagnitudes {
   std::uint32_t* low;
   std::uint32_t* high;
 };
-// What a thread has seen of one channel, or of all products.
+// The range that a thread has found for one channel, or for all products.
 struct MagnitudeRange {
   std::uint32_t low, high;
   ADA_HOST_DEVICE void Add(float x) {
@@ -33,9 +33,9 @@ struct MagnitudeRange {
   }
 };
 
-// Magnitudes of [pixels, channels], where the rule's next decision looks at products. Blocks: for
-// each 32 channels `cuts` of the pixels.
-// Does nothing in a pass whose rule looks at no products: that is known on the device alone.
+// Magnitudes of [pixels, channels], if the rule's next decision uses products. Blocks: `cuts` of
+// the pixels for each 32 channels. Does nothing in a pass whose rule does not use products, which
+// only the device knows.
 struct ImageMagnitudesKernel {
   static constexpr int kThreads = 256, kPhases = 1, kChannels = 32;
   struct Shared {};

@@ -17,7 +17,7 @@ ADA_HOST_DEVICE inline std::uint32_t Larger(std::uint32_t a, std::uint32_t b) {
 // A member of kernels that read all values of a tensor anyway: the moments' and the gradient sums'
 // kernels add, the channels' kernel after them writes.
 struct DeferredAmax {
-  std::uint32_t* bits = nullptr;  // of a magnitude; 0 where a pass begins. Null: nobody asks
+  std::uint32_t* bits = nullptr;  // of a magnitude; 0 at the start of a pass. Null: not needed
   TensorStats* stats = nullptr;
   std::int64_t values = 0;  // of the pass
 

@@ -28,8 +28,8 @@ struct GatheredValue {
   std::uint32_t channels;
 };
 
-// dw of an embedding: the sum of dy over a token's places, in their order, over S; added to what is
-// there where `adds`. `first` and `places` are of sort_places.h.
+// dw of an embedding: the sum of dy over a token's positions, in order, divided by S; with `adds`
+// it is added to dw. `first` and `places`: see sort_places.h.
 struct PlacesSum {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const auto at = static_cast<std::uint32_t>(i);

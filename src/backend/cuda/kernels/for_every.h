@@ -1,5 +1,5 @@
-// A thread's loop over memory, several loads ahead of what is done with them: few threads must not
-// wait for every single one.
+// A thread's loop over memory that loads several values ahead of their use, so that with few
+// threads the loop does not wait for every single load.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// Values of fp8_e4m3 and fp8_e5m2 as codes of one byte, for products that read them; elsewhere such
-// values are kept in fp32.
+// Values of fp8_e4m3 and fp8_e5m2 as one-byte codes, for the matmuls that read them; everywhere
+// else such values are stored in fp32.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// Sums over processes of tensors that are cut into segments, a block of threads each: what is sent,
-// the sum of what came in the order of processes, and what is stored.
+// Sums over processes of tensors that are divided into segments, one per block of threads: packing
+// for sending, sums of the received parts in the order of processes, and storing.
 #pragma once
 #include <cstdint>
 
@@ -107,8 +107,8 @@ struct RoundSegments {
   TransportCounts* counts = nullptr;  // [segments]; null: nothing is rounded
 };
 
-// A process's own values: times the loss's scale where they are rounded, times its share where they
-// become a mean.
+// A process's own values: multiplied by the loss scale if they are rounded, and by its share if the
+// result is a mean.
 struct OwnValues {
   ADA_HOST_DEVICE float operator()(const SumSegment& s, std::int32_t i, bool narrow) const {
     return s.values[i] * (mean ? pass->share : narrow ? pass->loss_scale : 1);

@@ -106,8 +106,8 @@ struct UnitStatistics {
   float *mean, *inverse;
 };
 
-// A sum over each unit, of term(value, channel, unit), and what finish(unit, sum) makes of it.
-// The shape of kernels with one sum a unit; `work` says what is summed and what becomes of it.
+// A sum over each group of term(value, channel, unit), passed to finish(unit, sum): the form of all
+// kernels with one sum per group; `work` defines the terms and the use of the sum.
 template <class Work>
 struct UnitSums {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;

@@ -1,4 +1,4 @@
-// Gradients of what is the same in every image, and a gradient that is handed on as it is.
+// Gradients of parameters that all images share, and a gradient that is passed on unchanged.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Results of threads that lie side by side in a warp, brought together without a barrier.
+// Combines results of adjacent threads of a warp, without a barrier.
 #pragma once
 #include <cstdint>
 #include <cstring>

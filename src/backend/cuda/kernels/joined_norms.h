@@ -47,7 +47,7 @@ struct JoinStatistics {
   double momentum = 0;
 };
 
-// What dx needs of the sums over all. For all channels.
+// Computes what dx needs from the sums over all processes. For all channels.
 struct JoinGradientSums {
   ADA_HOST_DEVICE void operator()(std::int64_t c) const {
     double dy = 0, dy_xhat = 0;

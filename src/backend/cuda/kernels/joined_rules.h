@@ -1,5 +1,5 @@
-// What rules of layers look at where several processes share the batch: what each says of its part,
-// and of all parts, in the order of processes, what the decision reads.
+// The inputs of layers' rules if several processes share the batch: what each process reports about
+// its part, and the total of all parts, in the order of processes, which decisions read.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -101,9 +101,9 @@ struct JoinSeen {
   std::int64_t channels;
 };
 
-// Hands over what all have observed, unless some value is not finite. One block.
-// A thread for each bin.
-// Phase 0 asks before anything is handed over: FinishTail changes what WantsTail says.
+// Stores the observations of all processes, unless some value is not finite. One block, one thread
+// for each bin. Phase 0 evaluates WantsTail before anything is stored, because FinishTail changes
+// its result.
 struct JoinTailsKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 2;
   struct Shared {

@@ -1,5 +1,5 @@
-// A kernel whose results another one brings together, by one launch: the block that ends last goes
-// on with that. Blocks take tickets; whoever takes the last one sees what all others wrote.
+// A kernel and the one that combines its results, in one launch: the block that ends last does the
+// combining. Blocks draw tickets; the block with the last ticket sees what all others wrote.
 #pragma once
 #include <cstdint>
 

@@ -172,7 +172,7 @@ struct ScaledGradient {
   NumberGrid before;
   const PassValues* pass = nullptr;
 };
-// That which lies in memory.
+// The gradient as it is stored in memory.
 struct StoredGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return gradient[i]; }
   const float* gradient = nullptr;

@@ -34,8 +34,8 @@ struct StoredInput {
   TensorSpan span;
 };
 
-// A Value for RoundingStats::Round and Move, and a term for sums of parameters: what a maker makes
-// of a and, where it takes two inputs, of b, for every kind of Makes.
+// A Value for RoundingStats::Round and Move, and a term for sums of parameters: what a maker, of
+// any kind of Makes, computes from a and (with two inputs) b.
 template <class Maker>
 struct MadeValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
@@ -118,7 +118,7 @@ struct MadeValue {
     } else {
       const MovedRun run = maker.From(at);
       use([&](int c, std::int64_t) {
-        // What a run does not take from the input is zero.
+        // Values of a run that do not come from the input are zero.
         if (c < run.begin || c >= run.end) return 0.0f;
         return Load(a, run.from + std::int64_t{c - run.begin} * run.step);
       });

@@ -40,7 +40,7 @@ struct ScaledSum {
   }
 };
 
-// Values of a tensor as they are.
+// Values of a tensor, unchanged.
 struct StoredValues {
   TensorSpan in;
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(in, i); }
@@ -77,12 +77,12 @@ struct ScaleGradient {
   }
 };
 
-// Weights lie as [out, c, taps] (PyTorch) or [out, taps, c] (products); taps = kh * kw. Where a
-// product was padded with channels, [out, taps, row] holds the channels and what nobody reads.
-// The packed order is that of NHWC convolutions: a tap's channels lie together.
+// Weights are stored as [out, c, taps] (PyTorch) or [out, taps, c] (packed, for matmuls); taps = kh
+// * kw. If a matmul needs padded channels, [out, taps, row] has the channels and then unused
+// values. The packed order is that of NHWC convolutions: a tap's channels are adjacent.
 struct WeightOrder {
   std::int64_t channels, taps, row = channels;
-  // Where a value of the one order lies in the other.
+  // The index in one order of a value of the other order.
   ADA_HOST_DEVICE std::int64_t PlainOf(std::int64_t packed) const {
     const std::int64_t c = packed % channels, rest = packed / channels;
     return (rest / taps * channels + c) * taps + rest % taps;
@@ -136,7 +136,7 @@ struct SumAsReference {
     return RoundToGrid(grid, values[i] * *scale) * (1 / *scale);
   }
 };
-// db as such a sum: rounded before and after.
+// db as a sum that is rounded before and after the division.
 struct RoundBiasSum {
   SumAsReference sum;
   float* db;

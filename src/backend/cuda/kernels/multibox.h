@@ -105,7 +105,7 @@ struct MultiboxImage {
     own.key |= digit << (24 - 8 * kDigit);
   }
 
-  // From here on a thread has boxes that lie together, so that of equal keys the first are taken.
+  // From here on a thread has adjacent boxes, so that among equal keys the first ones are chosen.
   ADA_HOST_DEVICE std::int64_t Begin(std::int64_t first, int thread) const {
     const std::int64_t each = (boxes + kThreads - 1) / kThreads, begin = each * thread;
     return first + (begin < boxes ? begin : boxes);
@@ -158,7 +158,7 @@ struct MultiboxImage {
   const double* entropies;
   TensorSpan locations;
   const float* targets;  // of locations
-  std::int32_t* used;    // labels of what has a part in the scores' loss, else -1
+  std::int32_t* used;    // labels of boxes that count in the scores' loss, else -1
   LossResult* parts;
 };
 

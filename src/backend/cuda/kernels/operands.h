@@ -1,4 +1,4 @@
-// What else the operands of products take: their Hadamard transform, and the scale of this very
+// Other parts of the operands of matmuls: their Hadamard transform, and the current scale of their
 // tensor.
 #pragma once
 #include <algorithm>

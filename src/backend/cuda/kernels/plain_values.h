@@ -61,7 +61,7 @@ ADA_HOST_DEVICE inline void AddVec8(StatsOwn<StatsLevel::kMoments>& own, const V
     }
   }
   own.ints[kLeast] = Combine(kLeast, own.ints[kLeast], least);
-  // Zeros have no sign. Where there is a NaN the sums tell, and nobody asks for these.
+  // Zeros have no sign. If there is a NaN, the sums show it, and these values are not used.
   own.ints[kHigh] = Combine(kHigh, own.ints[kHigh], Ordered(high + 0.0f));
   own.ints[kLow] = Combine(kLow, own.ints[kLow], Ordered(low + 0.0f));
 }

@@ -41,7 +41,7 @@ ADA_HOST_DEVICE inline PoolIndex IndexOf(std::int64_t i, int h, int w, int c) {
 struct PoolRange {
   int begin, end;
 };
-// What a window reaches: so many places, in row order.
+// The positions that a window covers, in row order.
 struct PoolPlaces {
   PoolRange rows, columns;
 

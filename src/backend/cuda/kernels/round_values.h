@@ -25,8 +25,8 @@ inline FlatBlocks FlatBlocksOf(std::int64_t values) {
   flat.blocks = static_cast<int>((values + flat.size - 1) / flat.size);
   return flat;
 }
-// The most blocks that any run of at most so many values makes: fewer values may make more blocks
-// than many, whose blocks are larger.
+// The largest number of blocks for any run of at most this many values: a smaller number of values
+// may need more blocks, because those of larger runs are larger.
 inline int MostFlatBlocksOf(std::int64_t values) {
   return static_cast<int>(
       std::min(kMostFlatBlocks, (values + kLeastFlatSize - 1) / kLeastFlatSize));

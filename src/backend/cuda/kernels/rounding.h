@@ -30,9 +30,9 @@ enum class StatsLevel : std::uint8_t { kNone, kLargest, kMoments, kCounts };
 // Sums over the blocks of the launch that runs; zero between launches.
 struct StatsTotals;
 
-// Made by RoundingStats::For. A default one leaves fp32 values as they are and measures nothing.
-// The fields up to scale_to say how values are rounded, those after it what is measured and where
-// it goes. Copied into kernels' arguments.
+// Made by RoundingStats::For. A default-constructed one leaves fp32 values unchanged and measures
+// nothing. The fields up to scale_to define the rounding, those after it what is measured and where
+// it is stored. Copied into kernels' arguments.
 struct Rounding {
   NumberGrid grid;
   bool stochastic = false;
@@ -82,7 +82,7 @@ ADA_HOST_DEVICE inline std::uint32_t RandomWord(std::uint64_t key, std::uint64_t
   const auto at = static_cast<std::uint64_t>(i);
   return Philox(key, draw, at / 4)[at % 4];
 }
-// Words i .. i + 3: drawn together where 4 divides i.
+// Words i .. i + 3, drawn together if 4 divides i.
 struct Vec4Words {
   std::uint32_t of[4];
 };

@@ -67,7 +67,7 @@ struct StatsTotals {
   std::uint32_t finished;  // blocks
 };
 
-// Arrays of length 1 stand for what a level does not need, as C++ knows no empty arrays.
+// Arrays of length 1 replace those that a level does not need, because C++ has no empty arrays.
 template <StatsLevel kLevel>
 struct StatsShared {
   static constexpr bool kCounts = kLevel == StatsLevel::kCounts;
@@ -190,7 +190,7 @@ ADA_HOST_DEVICE inline float RoundAndCount(const Rounding& how, StatsShared<kLev
   stat::Add(how, shared, own, x, v);
   return v.stored;
 }
-// Values i .. i + 3, where 4 divides i: their random words are drawn together where they can be.
+// Values i .. i + 3, where 4 divides i: their random words are drawn together if possible.
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline Vec4 RoundAndCountVec4(const Rounding& how, StatsShared<kLevel>& shared,
                                               StatsOwn<kLevel>& own, const Vec4& x,

@@ -9,7 +9,7 @@
 
 namespace ada::backend::cuda {
 
-// What is sorted: tokens, and the place of each.
+// The data that are sorted: tokens, with the position of each.
 struct SortedPlaces {
   std::int32_t *tokens, *places;
 };

@@ -66,7 +66,7 @@ struct ParameterSum {
   bool accumulate;
 };
 
-// The same of all channels together, for one thread.
+// The same for all channels together, for one thread.
 struct WholeParameterSum {
   ADA_HOST_DEVICE void operator()(std::int64_t) const {
     double total = 0;

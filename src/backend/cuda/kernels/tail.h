@@ -10,7 +10,7 @@
 
 namespace ada::backend::cuda {
 
-// What is observed, by a launch or by one of several processes.
+// An observation, by one launch or by one of several processes.
 struct TailPart {
   std::uint32_t bins[scaling::ExponentTail::kBins];
   std::uint32_t nonzero, max_bits;
@@ -23,10 +23,10 @@ struct TailTotals {
   std::uint32_t finished;
 };
 
-// Takes the tail of value(i) for all values (round_values.h says what a Value is), only where the
-// layer's scaler wants this pass's, and after its decision. The result is handed over unless some
-// value is not finite, or is put where `part` points, for others' to be added.
-// It looks at dx before alpha, which the same pass's decision has made: the tail serves the next
+// Computes the tail of value(i) for all values (see round_values.h for Value), only if the
+// layer's scaler wants that of this pass, and after its decision. The result is stored unless
+// some value is not finite, or written to `part` to be joined with that of other processes. It
+// uses dx before alpha, which this pass's decision has chosen already: the tail is for the next
 // pass.
 template <class Value>
 struct TailKernel {

@@ -261,9 +261,9 @@ struct ApplyUpdate {
   bool adam = false;
 };
 
-// The same where what is kept has fewer bits than fp32, or changes are counted. Counts of the
-// threads meet part by part, since those of all parts together do not fit into shared memory.
-// Stochastic rounding draws by the value's number in its slot, as on a CPU.
+// The same if results are stored in fewer bits than fp32, or changes are counted. Counts of the
+// threads are combined one part after another, because all parts together do not fit into shared
+// memory. Stochastic rounding uses the value's index in its slot, as on a CPU.
 struct ApplyKeptUpdate {
   static constexpr int kThreads = 256, kPhases = 2 * KeptCounts::kParts;
   struct Shared {

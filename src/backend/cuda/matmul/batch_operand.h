@@ -1,5 +1,5 @@
-// The operands of a layer's products that are made of the batch, where they are not what is stored:
-// copies of x and dy, each rounded once more, in scratch memory.
+// Operands of a layer's matmuls that are made from the batch but differ from what is stored: copies
+// of x and dy, each rounded once more, in scratch memory.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace ada::backend::cuda {
 // on the side stream. It only launches; nothing is computed on the host.
 class BatchOperand {
  public:
-  // context: of the stream whose product takes it. scale: the S that `stored` carries; null: none.
+  // context: with the stream of the matmul. scale: the S that `stored` carries; null: none.
   BatchOperand(const Context& context, const OperandPlaces& places, Operand which,
                const Tensor& stored, const float* scale, const OperandRounding& operand,
                Storage carrier);
@@ -38,7 +38,7 @@ class BatchOperand {
   bool joins_amax(const Pass& pass) const { return amax_of_all_ != nullptr && pass.whole_rows > 0; }
   std::size_t transformed_bytes() const;
   std::int64_t ValuesOf(const Pass& pass) const { return pass.rows * stored_.shape.per_image(); }
-  // What is rounded: what is stored, or its transform, at `work`.
+  // The values to round: the stored ones, or their transform at `work`.
   TensorSpan Input(Stream& stream, const Pass& pass, std::byte* work) const;
   void RoundValues(const Pass& pass, const TensorSpan& in, const TensorSpan& out) const;
 
@@ -53,14 +53,14 @@ class BatchOperand {
   std::uint32_t *amax_ = nullptr, *amax_of_all_ = nullptr, *amaxes_ = nullptr;
 };
 
-// Those of one product: the first operand of an output or data gradient, both of a weight gradient.
-// Copies lie one after the other at the front of the product's scratch memory; what making one
-// takes lies after them, and is the plan's when all are made.
+// The copies for one matmul: the first operand of an output or data gradient, both of a weight
+// gradient. They are stored one after another at the start of the matmul's scratch memory; memory
+// for making one follows them, and is free for the plan when all are made.
 class BatchOperands {
  public:
   BatchOperands(const Context& context, const OperandPlaces& places, const MatmulSpec& spec,
                 MatmulKind kind);
-  // Bytes of scratch memory: of the copies; of what lies after them and is free again after Make.
+  // Bytes of scratch memory: for the copies; for the part after them that is free after Make.
   std::size_t carrier_bytes() const;
   std::size_t work_bytes() const;
   // What the product reads: by operand, as spec.x or spec.dy lies or as the copy does.

@@ -82,7 +82,7 @@ std::size_t BlockOperand::work_bytes() const {
   return Aligned(sizeof(std::uint32_t)) + work.largest + work.rows + work.errors + work.parts;
 }
 
-// Where a block has several runs they meet by atomic maxima, which begin with zeros.
+// Several runs of a block are combined by atomic maxima, which start from zeros.
 void BlockOperand::FindLargest(const BlockRounding& how, std::uint32_t* amax) const {
   const BlockTiles& tiles = how.tiles;
   if (tiles.runs_of_tile() > 1)

@@ -88,7 +88,7 @@ std::string FaultOf(const CudnnContext& context, const MatmulRequest& r, Graph& 
   return r.scale && !trial.Multiplies() ? "leaves out the scale" : "";
 }
 
-// Null where cuDNN has no engine for the product, or none that is wanted.
+// Null if cuDNN has no engine for the matmul, or none that is wanted.
 std::shared_ptr<Graph> Supported(const CudnnContext& context, const MatmulRequest& r) {
   std::shared_ptr<Graph> graph = GraphOf(r);
   if (graph->validate().is_bad() || graph->build_operation_graph(context.handle).is_bad() ||

@@ -118,8 +118,8 @@ class DeviceMatmuls final : public Matmuls {
   }
 
  private:
-  // Codes of 8 bits are cuDNN's; linear layers of other operands are cuBLAS's whatever the switch
-  // says.
+  // Matmuls of 8-bit codes are cuDNN's; linear layers with other operands are cuBLAS's whatever the
+  // switch is.
   bool IsCublas(const MatmulRequest& request) const {
     return IsMatrix(request.geometry) && !HasCodes(request) && (cublas_ || request.geometry.linear);
   }

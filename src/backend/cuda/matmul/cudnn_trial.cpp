@@ -70,7 +70,7 @@ std::vector<float> PlanTrial::Run() {
   return out;
 }
 
-// One product alone lies below the range of the format, so that every sum does.
+// A single product is already below the range of the format, so every sum is.
 bool PlanTrial::KeepsOverflow() {
   const bool fp16 = stored_ == Storage::kF16;
   const int large = fp16 ? kLargeFp16 : kLargeBf16;

@@ -22,9 +22,9 @@ class PlanTrial {
   // Runs all plans that are built and keeps the fastest. False where cuDNN refuses.
   bool KeepFastest();
 
-  // Whether the plan that was built last gives -inf where a sum lies below the range of an output
-  // of 16 bits. On an H200 cuDNN 9.14 had fp16 forward plans that gave 0 there (and +inf above the
-  // range): neither the output nor its largest magnitude tells of such an overflow.
+  // Whether the plan built last gives -inf if a sum is below the range of a 16-bit output. On an
+  // H200, cuDNN 9.14 had fp16 forward plans that gave 0 there (and +inf above the range), so that
+  // neither the output nor its largest magnitude shows the overflow.
   bool KeepsOverflow();
 
   // Whether that plan's output doubles where the scale on the device does.

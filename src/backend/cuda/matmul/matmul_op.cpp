@@ -107,8 +107,8 @@ MatmulOp::MatmulOp(const Context& context, const MatmulSpec& spec, const MatmulG
   weights_.Seal();
 }
 
-// Where there are no sums the plan has rounded y itself, of which at most the largest magnitude is
-// still to be taken.
+// If there are no sums, the plan has rounded y itself, and at most its largest magnitude is still
+// to be computed.
 void MatmulOp::Forward(const Pass& pass) {
   const PlannedMatmul& matmul =
       plans_.For(MatmulKind::kForward, pass.rows, MayRound(y_stats_, pass));
@@ -127,7 +127,7 @@ void MatmulOp::Forward(const Pass& pass) {
     y_stats_.Round(pass, y, BiasedSum{sums, bias, spec_.y.shape.c});
 }
 
-// The side stream is told the memory of x and dy: whoever overwrites one of them waits for it.
+// The side stream registers the memory of x and dy: an op that overwrites one of them waits for it.
 void MatmulOp::Backward(const Pass& pass) {
   operands_.weights.JoinAmax(context_, pass);
   context_.side_stream.Run({RangeOf(spec_.x), RangeOf(spec_.dy.tensor)},
@@ -150,8 +150,8 @@ void MatmulOp::WeightGradients(const Pass& pass) {
   if (spec_.b) gradient_.StoreBias(pass, scratch);
 }
 
-// Scratch memory in order: the copy of dy, alpha * dy in the authors' way, then what the plan
-// takes.
+// Scratch memory in order: the copy of dy, alpha * dy as in the authors' program, then the plan's
+// memory.
 void MatmulOp::DataGradient(const Pass& pass) {
   const PlannedMatmul& matmul = plans_.For(MatmulKind::kData, pass.rows, MayRound(dx_stats_, pass));
   const float* alpha = rule_->alpha();

@@ -25,10 +25,10 @@ struct OperandCopies {
 // Belongs to a MatmulOp. Plans for a smaller last batch are made when it first comes.
 class MatmulPlans {
  public:
-  // Plans what passes over all images need. alpha_first: dy is multiplied by alpha, not dx.
-  // transposed: `geometry` is of the convolution that the layer transposes. `weights` packs its
-  // copy in the storages that plans read. operands: those that are copied, whose copies lie in
-  // scratch memory before what a plan takes.
+  // Plans the matmuls for passes over the largest batch. alpha_first: dy is multiplied by alpha,
+  // not dx. transposed: `geometry` is that of the convolution that the layer transposes. `weights`
+  // packs its copy in the storage types that plans read. operands: those that are copied; the
+  // copies are in scratch memory before the plan's part.
   MatmulPlans(const Context& context, const MatmulSpec& spec, const MatmulGeometry& geometry,
               bool transposed, WeightCopies& weights, const OperandCopies& operands,
               bool alpha_first);
@@ -56,7 +56,7 @@ class MatmulPlans {
     const scaling::TensorScaler* per_tensor_scale = nullptr;
   };
   static Coded CodedOf(const Tensor& tensor, const scaling::TensorScaler* per_tensor_scale);
-  // An operand as its product takes it; stored: as it is stored.
+  // An operand as its matmul reads it; stored: as it is stored.
   Coded CodedOperand(Operand operand, const Coded& stored) const;
   Coded CodedDy(MatmulKind kind) const;
   // None unless options.fp8_hardware; where an operand is not known, with a diagnostic.

@@ -98,8 +98,8 @@ struct MatrixProduct {
 };
 MatrixProduct MatrixProductOf(const MatmulRequest& request);
 
-// Products of `batches` pairs of matrices by rows, each pair's memory after the one before it, in
-// fp32 sums: [rows, terms] [terms, columns], where a transposed one lies the other way.
+// Matmuls of `batches` pairs of row-major matrices, one pair's memory after another, with fp32
+// sums: [rows, terms] [terms, columns], where a transposed one is stored transposed.
 struct BatchedRequest {
   std::int64_t rows = 0, columns = 0, terms = 0;
   bool transpose_first = false, transpose_second = false;

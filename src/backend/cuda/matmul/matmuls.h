@@ -17,7 +17,7 @@ namespace ada::backend::cuda {
 
 class Stream;
 
-// Backend memory; matmul_request.h says what lies where. scale: with MatmulRequest::scale (null:
+// Backend memory, with the layouts of matmul_request.h. scale: with MatmulRequest::scale (null:
 // 1).
 struct MatmulArguments {
   const void *first = nullptr, *second = nullptr;
@@ -33,7 +33,7 @@ class Matmul {
   virtual void Run(const MatmulArguments& arguments) = 0;
 };
 
-// The same of many matrices (BatchedRequest).
+// The same for many matrices (BatchedRequest).
 class BatchedMatmul {
  public:
   virtual ~BatchedMatmul() = default;
@@ -61,14 +61,14 @@ class Matmuls {
   }
   // The same anew.
   virtual std::unique_ptr<Matmul> Make(const MatmulRequest& request) = 0;
-  // Null where the library has no such products. Not while recording.
+  // Null if the library has no such matmuls. Not to be called while recording.
   virtual std::unique_ptr<BatchedMatmul> MakeBatched(const BatchedRequest& /*request*/) {
     return nullptr;
   }
   // Memory that all products share; and Scratch::Grow of it.
   virtual void GrowWorkspace() {}
   virtual std::size_t workspace_bytes() const { return 0; }
-  // What there was to say since the last call, one line each.
+  // New messages since the last call, one line each.
   virtual std::vector<std::string> TakeDiagnostics() { return {}; }
 
  private:

@@ -1,6 +1,6 @@
-// What of a convolution or linear layer says along which values its products sum, in the layer's
-// own words (backend/operand_rows.h); and in which storage each product takes its two operands
-// where it rounds one of them (precision.operands).
+// The properties of a convolution or linear layer that determine along which values its matmuls sum
+// (backend/operand_rows.h), and the storage type in which each matmul reads its two operands if it
+// rounds one of them (precision.operands).
 #pragma once
 #include <array>
 #include <cstdint>

@@ -14,8 +14,8 @@ namespace ada::backend::cuda {
 // decide.
 class PlanCache {
  public:
-  // folder: made where it is missing; "": nothing is kept. maker: what plans are good for, one line
-  // ("NVIDIA H200, sm_90, cuDNN 9.19.0").
+  // folder: created if missing; "": plans are not kept. maker: one line that says for what plans
+  // are valid ("NVIDIA H200, sm_90, cuDNN 9.19.0").
   PlanCache(std::string folder, std::string maker);
 
   // The plan that was stored under `key` (one line), if it is whole and of this maker.

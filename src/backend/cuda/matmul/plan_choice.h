@@ -15,13 +15,13 @@ namespace ada::backend::cuda {
 // "eng67" of the name above.
 std::string EngineOf(const std::string& plan);
 
-// What device.autotune and the switches say, and what the request needs.
+// The settings of device.autotune and the switches, and the needs of the request.
 struct PlanChoice {
   bool autotune = false;  // several are measured
   int skip = 0;           // so many engines, of the first by the heuristics
   bool only_sm90 = false;
 };
-// Whether plans of the engine for sm_90 alone are taken: for scaled data gradients.
+// Whether only plans of the engine for sm_90 are used: for scaled data gradients.
 bool NeedsSm90(const MatmulRequest& request);
 
 // Indices of `plans`, which come best first by the heuristics, in the order in which they are to be

@@ -7,8 +7,8 @@
 
 namespace ada::backend::cuda {
 
-// Diagnostics name what is taken instead of the first request; a widening to fp32 is also a
-// warning, since it is slow.
+// Diagnostics name what is used instead of the first request; a widening to fp32 also gives a
+// warning, because it is slow.
 PlannedMatmul::PlannedMatmul(const Context& context, const std::string& layer,
                              const std::vector<MatmulRequest>& requests,
                              const PerTensorScales& scales)

@@ -1,5 +1,5 @@
-// A product as an op uses it: the best plan that the library has, and what it takes to feed it:
-// operands widened to fp32, or packed into codes, where the plan wants that.
+// A matmul as an op uses it: the best plan that the library has, and the preparation of its
+// operands: widened to fp32, or packed into codes, if the plan needs that.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace ada::backend::cuda {
 
-// Where the scales are that operands carry of their own, as far as they may be packed; null: 1.
+// Pointers to operands' per-tensor scales, for operands that may be packed; null: 1.
 struct PerTensorScales {
   const float *first = nullptr, *second = nullptr;
 };
@@ -21,8 +21,8 @@ struct PerTensorScales {
 class PlannedMatmul {
  public:
   PlannedMatmul() = default;
-  // The first of `requests` that the library can do. Remarks say, once for a layer, what comes out
-  // otherwise than was asked for first. DeviceError where it can do none.
+  // The first of `requests` that the library supports. Diagnostics say, once for a layer, what
+  // differs from the first request. DeviceError if none is supported.
   PlannedMatmul(const Context& context, const std::string& layer,
                 const std::vector<MatmulRequest>& requests, const PerTensorScales& scales = {});
 
@@ -34,11 +34,11 @@ class PlannedMatmul {
   // Input channels of the plan beyond those that the tensors have.
   std::int64_t added_channels() const { return request_.geometry.x.c - channels_; }
 
-  // Bytes of scratch memory that Run takes, for the storage of its operands. apart: with room for
-  // fp32 sums, which lie there where `out` is not fp32, or there is none.
+  // Bytes of scratch memory that Run needs, for the storage types of its operands. apart: including
+  // fp32 sums, which are stored there if `out` is not fp32 or does not exist.
   std::size_t scratch_bytes(Storage first, Storage second, bool apart) const;
-  // Returns where the fp32 sums are (of values without scales of their own): out.data where there
-  // is one in fp32, else in `scratch`; null where the plan rounds. scale: with request().scale.
+  // Returns a pointer to the fp32 sums (without per-tensor scales): out.data if that is fp32,
+  // otherwise in `scratch`; null if the plan rounds. scale: with request().scale.
   float* Run(const Context& context, const TensorSpan& first, const TensorSpan& second,
              const TensorSpan& out, const float* scale, std::byte* scratch) const;
 

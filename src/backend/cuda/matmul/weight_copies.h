@@ -19,8 +19,8 @@ namespace ada::backend::cuda {
 class WeightCopies {
  public:
   WeightCopies(const WeightCopies&) = delete;
-  // Keeps copies of spec.w in spec.w_format. moments: those of the rounded copy, in backend memory,
-  // or null. Where an operand of the weights rounds, what its product reads is that copy rounded
+  // Keeps copies of spec.w in spec.w_format. moments: those of the rounded copy, in backend
+  // memory, or null. If an operand of the weights is rounded, its matmul reads that copy rounded
   // once more.
   WeightCopies(const Context& context, const OperandPlaces& places, const MatmulSpec& spec,
                TensorMoments* moments);
@@ -28,7 +28,7 @@ class WeightCopies {
   // In which storage products may read the copy without widening it.
   Storage storage() const { return storage_; }
   void Refresh(const Pass& pass) const { context_.weight_refresh.Refresh(*this, pass); }
-  // What of a refresh comes after what Describe says: operands that round.
+  // The part of a refresh that follows what Describe describes: operands that are rounded.
   void RefreshOperands(const Pass& pass) const;
   // What a refresh does, but for how it is cut into blocks; and what it measures.
   WeightTensor Describe(const Pass& pass) const;

@@ -56,8 +56,8 @@ void WeightGradient::StoreBias(const Pass& pass, std::byte* scratch) const {
                        spec_.reference && !pass.part, GridOf(spec_.dw_format)});
 }
 
-// dw is rounded in the authors' way, rounded, only counted, or left alone, as its format and the
-// spec say.
+// dw is rounded as in the authors' program, rounded, only counted, or left unchanged, depending on
+// its format and the spec.
 void WeightGradient::Finish(const Pass& pass) const {
   const TensorSpan dw = SpanOf(spec_.dw);
   const NumberGrid grid = GridOf(spec_.dw_format);

@@ -1,5 +1,5 @@
-// From the sums of a product's weight gradient to dw and db: PyTorch's order, unscaled, rounded
-// where they have a format of their own.
+// Turns the sums of a weight gradient into dw and db: in PyTorch's order, unscaled, rounded if they
+// have a format of their own.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ class WeightGradient {
   Context context_;
   MatmulSpec spec_;
   RoundingStats stats_;
-  std::int64_t run_ = 0;  // rows of dy that one thread adds up: fixed by the shape alone
+  std::int64_t run_ = 0;  // rows of dy that one thread adds up; depends only on the shape
 };
 
 }  // namespace ada::backend::cuda

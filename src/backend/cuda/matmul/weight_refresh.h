@@ -1,5 +1,5 @@
-// The weights of several layers made anew by one launch, which reads from a table in backend memory
-// what it is to do.
+// Refreshes the copies of weights of several layers in one launch, which reads its work from a
+// table in backend memory.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,13 +20,13 @@ class WeightCopies;
 class WeightRefresh {
  public:
   WeightRefresh(Stream& stream, Memory& memory) : stream_(stream), memory_(memory) {}
-  // Tells tensors apart, also those of ops that are gone.
+  // A number that identifies tensors, even those of ops that no longer exist.
   std::int64_t NextNumber() { return next_++; }
   // At once, or at the end of the Together that runs.
   void Refresh(const WeightCopies& weights, const Pass& pass);
-  // All that `body` refreshes with `pass`, by one launch, but for operands that round. A table is
-  // made when tensors first meet in such a pass, which is never while that pass is recorded
-  // (recordings.h).
+  // Performs the refreshes that `body` makes with `pass` in one launch, except for operands that
+  // are rounded. A table is made when tensors are first refreshed together, which is never while
+  // such a pass is recorded (recordings.h).
   void Together(const Pass& pass, const std::function<void()>& body);
 
  private:

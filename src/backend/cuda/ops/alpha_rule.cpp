@@ -50,7 +50,7 @@ void AlphaRule::MakeJoined(const Context& context, const scaling::LayerRule& rul
 void AlphaRule::Decide(const Pass& pass) const {
   if (logs_ != nullptr) TakeLogs(pass);
   if (dy_magnitudes_.low != nullptr) TakeProducts(pass);
-  // The kernel reads what this process found or, where several decide together, what all have.
+  // The kernel reads the observations of this process or, if several decide together, of all.
   DecideKernel decide{scaler_,       dy_.moments,       weights_.moments, logs_,    dy_magnitudes_,
                       w_magnitudes_, weights_.channels, dy_.scale,        dx_.scale};
   if (joined_) {

@@ -1,5 +1,5 @@
-// How a layer comes to its alpha: what its rule looks at, the decision, and what is observed of the
-// data gradient afterwards. All of it runs in the stream; nobody waits for it.
+// How a layer gets its alpha: the inputs of its rule, the decision, and the observation of the data
+// gradient afterwards. All of it runs in the stream, and the host does not wait.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -56,7 +56,7 @@ class AlphaRule {
   LogMoments* log_moments_ = nullptr;
   ChannelMagnitudes dy_magnitudes_{}, w_magnitudes_{};
   TailTotals* tail_ = nullptr;
-  // Where several processes decide together; none: this one decides by what it has itself.
+  // If several processes decide together; unset: this one decides by its own values.
   std::optional<JoinedRule> joined_;
   std::optional<JoinedTail> joined_tail_;
 };

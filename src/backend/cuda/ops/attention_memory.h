@@ -16,8 +16,8 @@
 
 namespace ada::backend::cuda {
 
-// The sizes of one attention as its spec gives them; a position is a pixel of a tensor's image. A
-// head of keys with all queries that read it is what products take as one matrix.
+// The sizes of an attention, from its spec; a position is a pixel of a tensor's image. Matmuls
+// treat a head of keys, with all queries that read it, as one matrix.
 struct AttentionSizes {
   std::int64_t heads = 1, kv_heads = 1, width = 0, queries = 0, keys = 0;
   bool causal = false, fused = false;

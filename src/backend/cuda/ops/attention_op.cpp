@@ -64,8 +64,8 @@ class CudaAttention final : public Op {
     Pack(pass, 2, at.v);
     chunks_.For(Heads(pass), [&](const ScoreChunk& chunk, std::int64_t number) {
       const ProbabilityValue p = Probabilities(forward_, at, chunk, number, /*known=*/false);
-      // Rounded probabilities lie where the next product reads them; the softmax is not stored
-      // otherwise.
+      // Rounded probabilities are stored where the next matmul reads them; the softmax is not
+      // stored anywhere else.
       RoundChunk(context_.stream, p_stats_, pass, chunk, at.rounded,
                  DroppedValue{p, Mask(pass, chunk, pass.training)});
       forward_.Multiply(AttentionMemory::kY, chunk, at.rounded, at.v, at.y);

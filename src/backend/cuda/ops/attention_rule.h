@@ -1,5 +1,5 @@
-// How attention comes to one of its four alphas: the decision, and what is observed of the gradient
-// afterwards. All of it runs in the stream; nobody waits for it.
+// How attention gets one of its four alphas: the decision, and the observation of the gradient
+// afterwards. All of it runs in the stream, and the host does not wait.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -29,7 +29,7 @@ class WithinRule {
   WithinRule(const Context& context, scaling::LayerScaler* scaler);
   // Whether a decision may look at moments.
   bool looks() const { return looks_; }
-  // scale_out: of the gradient; null: nobody's.
+  // scale_out: S of the gradient; null: not stored.
   void Decide(const SeenWithin& seen, const float* scale_in, float* scale_out) const;
   // Launches what exact_range observes of the gradient, before alpha; nothing for others. value(i):
   // its values (round_values.h), all of them or a chunk's.

@@ -1,5 +1,5 @@
-// Batch norm like PyTorch's, in two launches each way: sums over pixels, whose last blocks tell
-// what the channels make of them (where that is much, a launch of its own), and the values.
+// Batch norm as in PyTorch, in two launches in each direction: sums over pixels, whose last blocks
+// compute the channels' values (for large sums in a separate launch), and the values.
 #include <optional>
 
 #include "backend/cuda/kernels/batch_norm.h"
@@ -78,13 +78,13 @@ class CudaBatchNorm final : public Op {
   }
 
  private:
-  // Whether sums are taken by eights of such a tensor.
+  // Whether sums over this tensor read eight values at a time.
   bool SumsVec8(const Tensor& tensor) const {
     return context_.stream.switches().plain && cut_.channels % 8 == 0 &&
            tensor.storage == spec_.x.storage && HasVec8(SpanOf(tensor));
   }
-  // y tells whether its gradient passes where it is rounded plainly; nobody reads a masked dy,
-  // which need not be stored then, where dx lies in its place and no rule looks at it.
+  // A plainly rounded y can be computed from x again to mask its gradient. The masked dy need not
+  // be stored then, if dx overwrites it and no rule reads it.
   Masks MaskOf(const BatchNormSpec& spec) const {
     if (!spec.relu) return Masks::kNone;
     const bool plainly = spec.out.format == FormatOf(spec.out.storage) &&
@@ -128,7 +128,7 @@ class CudaBatchNorm final : public Op {
     return scaled_;
   }
 
-  // What is left to this op to note; empty in other passes.
+  // The largest magnitude that this op must record; empty in other passes.
   DeferredAmax NoteOfX(const Pass& pass) const {
     if (!DefersAmax(pass, spec_.x_style, spec_.x_stats)) return {};
     return {notes_, spec_.x_stats, pass.rows * spec_.x.shape.per_image()};
@@ -308,7 +308,7 @@ class CudaBatchNorm final : public Op {
     kernel.store = store;
     LaunchFilled(pass, kernel);
   }
-  // Fills in what both kinds of kernels take: x, addend, out, factors and roundings.
+  // Fills in what both kinds of kernels need: x, addend, out, factors and roundings.
   template <class Kernel>
   void LaunchFilled(const Pass& pass, Kernel kernel) {
     const std::int64_t values = pass.rows * spec_.x.shape.per_image();

@@ -15,8 +15,8 @@
 namespace ada::backend::cuda {
 namespace {
 
-// A branch as kernels see it; `first` is its first channel in the sum. Its statistics tell its
-// largest magnitude where rounding kept the order of values.
+// A branch as kernels see it; `first` is its first channel in the sum. If rounding was monotonic,
+// its statistics give its largest magnitude.
 BranchTerm TermOf(const Gradient& g, int first) {
   BranchTerm term{};
   term.first = static_cast<std::uint32_t>(first);
@@ -66,8 +66,8 @@ class CudaBranchSum final : public Op {
   }
 
  private:
-  // Constants of the run go to backend memory once: which branches there are and where their facts
-  // lie.
+  // Constants of the run are copied to backend memory once: the list of branches and pointers to
+  // their data.
   void MakeSet(const Context& context) {
     std::vector<BranchTerm> terms;
     for (std::size_t i = 0; i < spec_.branches.size(); ++i)
@@ -122,7 +122,7 @@ class CudaBranchSum final : public Op {
     ForEach(stream_, set_.count,
             TakeLargest{all_, link_->ranks(), set_.count, const_cast<double*>(set_.joined)});
   }
-  // By what all processes say of their parts of the sum.
+  // From the reports of all processes about their parts of the sum.
   void RepairTogether(const Pass& pass, const BranchHalvings& halvings) {
     Launch(stream_, BranchSumPartKernel{halvings, part_}, 1);
     link_->AllGatherInStream(part_, sizeof(BranchSumPart), parts_);

@@ -13,7 +13,7 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Values in each of so many parts of an image.
+// The number of values in each of `parts` parts of an image.
 int RunOf(const Tensor& tensor, std::int64_t parts) {
   const std::int64_t run = tensor.shape.per_image() / parts;
   ADA_CHECK(run <= std::numeric_limits<std::int32_t>::max());

@@ -12,7 +12,7 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Buckets of tensors of one kind, and where their segments lie.
+// Buckets of tensors of one kind, and the places of their segments.
 class Sums {
  public:
   Sums(const Context& context, const std::vector<Tensor>& tensors, std::int64_t bucket_bytes,

@@ -13,7 +13,7 @@ namespace ada::backend::cuda {
 // either side from writing a block that the other one still reads.
 class ImageFeed final : public ByteFeed {
  public:
-  // x: fp32 of `shape`, in backend memory; what Take fills.
+  // x: fp32 of `shape`, in backend memory, which Take fills.
   ImageFeed(const Context& context, const Shape& shape, float* x);
   ~ImageFeed() override;
   ImageFeed(const ImageFeed&) = delete;

@@ -46,7 +46,7 @@ ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& sp
   data.table = context.Keep(spec.table, std::int64_t{data.channels} * 256);
   data.order = order_;
   kernel_.augment = {spec.pad, spec.random_crop, spec.horizontal_flip};
-  // What is random goes by seed, epoch and the image's number, as in the host's loader.
+  // Random numbers depend on seed, epoch and the image's index, as in the host's loader.
   kernel_.seed = spec.seed;
   // Blocks of threads for one image of a batch.
   kernel_.parts = FillBatch::Parts(std::int64_t{data.height} * data.width);

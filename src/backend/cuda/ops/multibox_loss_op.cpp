@@ -64,7 +64,7 @@ class CudaMultiboxLoss final : public LossOp {
   LossResult Result() override { return total_.Result(); }
 
  private:
-  // Bytes of one T for each box of so many images.
+  // Bytes of one T for each box of this many images.
   template <class T>
   std::size_t Bytes(std::int64_t images) const {
     return static_cast<std::size_t>(images * boxes_) * sizeof(T);

@@ -9,10 +9,10 @@
 
 namespace ada::backend::cuda {
 
-// The op of a layer; null: its fusion is declined, as any with `recomputed` is. Batch norms take
-// the moments of x themselves (x_moments is not read); poolings throw ConfigError where a window
-// has more positions than 16 bits can tell apart. Each other spec of OpSpec has a specialization,
-// next to its op: what is missing does not link.
+// Makes the op of a layer; null: its fusion is declined, as any with `recomputed` is. Batch norms
+// compute the moments of x themselves (x_moments is not read); poolings throw ConfigError if a
+// window has more positions than 16 bits can represent. Each other spec of OpSpec has a
+// specialization, next to its op: a missing one is a linker error.
 template <class Spec>
 std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
 // The op of a spec that has LayerValues (backend/values/layer_values.h).
@@ -32,8 +32,8 @@ std::unique_ptr<GradientSums> MakeGradientSumsOp(const Context&, const GradientS
 // A data set in device memory: bytes go there once, an order once an epoch, and one kernel makes
 // each batch. Null where ResidentBytes is 0.
 std::unique_ptr<ImageSource> MakeImageSourceOp(const Context&, const ImageSourceSpec&);
-// Bytes of device memory that the data set would take; 0: more than half of what is free, and the
-// rest is for what a step needs.
+// Bytes of device memory that the data set would need; 0: that is more than half of the free
+// memory, of which the rest is for the training step.
 std::size_t ResidentBytes(const Context&, const ImageSourceSpec&);
 
 }  // namespace ada::backend::cuda

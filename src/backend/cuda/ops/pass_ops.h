@@ -68,8 +68,8 @@ void ForEachGradient(Part& part, const Visitor& visit) {
   }
 }
 
-// The gradients that Backward of an op of this spec may write. An op knows best of its own; of what
-// it reads is written dy at the most, which a batch norm masks.
+// The gradients that Backward of an op with this spec may write: its own outputs, and of its inputs
+// at most dy, which a batch norm masks.
 template <class Spec>
 std::vector<Range> GradientsWrittenBy(Spec spec) {
   std::vector<Range> written;

@@ -36,7 +36,7 @@ class CudaPixelLoss final : public LossOp {
   void SetTargets(const Targets& targets, int rows) override {
     ADA_CHECK(targets.second.labels == nullptr && rows <= spec_.logits.shape.n);
     const std::int64_t count = rows * pixels_;
-    // A negative label stands for none and is let through.
+    // A negative label means that the pixel is ignored, so it is allowed.
     for (std::int64_t i = 0; i < count; ++i) ADA_CHECK(targets.labels[i] < spec_.logits.shape.c);
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(std::int32_t);
     std::memcpy(labels_.host, targets.labels, bytes);

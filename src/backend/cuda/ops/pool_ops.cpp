@@ -90,7 +90,7 @@ class CudaMaxPool final : public Op {
   MaxPoolSpec spec_;
   PoolGrid grid_;
   RoundingStats stats_;
-  std::uint16_t* index_ = nullptr;  // position of the maximum in its window; null: nobody asks
+  std::uint16_t* index_ = nullptr;  // position of the maximum in its window; null: not needed
 };
 
 // The op of a MaxUnpoolSpec. The positions belong to the pool that it undoes, whose Forward of the

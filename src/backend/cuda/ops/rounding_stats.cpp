@@ -1,4 +1,4 @@
-// What an op knows of its rounding points before any call; see rounding_stats.h.
+// What an op knows about its rounding points before any call; see rounding_stats.h.
 #include "backend/cuda/ops/rounding_stats.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A rounding point of an op: how its values are rounded, and where what was measured of them goes.
+// A rounding point of an op: how its values are rounded, and where measurements are stored.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -11,7 +11,7 @@
 
 namespace ada::backend::cuda {
 
-// Blocks of a kernel's own that a RoundingStats has room for unless told otherwise.
+// Number of a kernel's blocks for which a RoundingStats has room by default.
 inline constexpr int kMostStatsBlocks = 1024;
 
 // Made once with the op. One launch measures one call's values: its last block writes the
@@ -20,8 +20,8 @@ inline constexpr int kMostStatsBlocks = 1024;
 class RoundingStats {
  public:
   RoundingStats() = default;
-  // The rounding of `tensor`. stats, moments: null where nobody asks. most_blocks: of a launch that
-  // takes a Rounding of this.
+  // The rounding of `tensor`. stats, moments: null if not needed. most_blocks: the largest number
+  // of blocks in a launch that uses a Rounding of this.
   RoundingStats(const Context& context, const Tensor& tensor, const RoundingStyle& style,
                 TensorStats* stats, TensorMoments* moments = nullptr,
                 int most_blocks = kMostStatsBlocks);
@@ -33,21 +33,21 @@ class RoundingStats {
   static RoundingStats OfParameter(const Context& context, const NumberFormat& format,
                                    Storage storage, std::int64_t numel, const RoundingStyle& style,
                                    TensorStats* stats, TensorMoments* moments = nullptr);
-  // The largest magnitude is left to who reads the values (DefersAmax); of a gradient, its
+  // Leaves the largest magnitude to the op that reads the values (DefersAmax); for a gradient,
   // amax_deferred says so.
   void DeferAmax() { amax_deferred_ = true; }
   // Launches set the gradient's scale as well, to what `from` carries.
   void PassScale(const Gradient& from) { scale_from_ = from.scale; }
 
-  // What a kernel takes that rounds (and measures) all values of this call in one launch: `values`
-  // of them, 0: those of pass.rows images. Random words go by a value's index in the tensor.
+  // The argument of a kernel that rounds (and measures) all values of this call in one launch:
+  // `values` of them; 0: those of pass.rows images. Random words depend on a value's index.
   Rounding For(const Pass& pass, std::int64_t values = 0) const;
   // Which statistics that launch takes; f(std::integral_constant<StatsLevel, level>).
   StatsLevel Level(const Pass& pass) const;
   template <class Call>
   void AtLevel(const Pass& pass, Call&& f) const;
 
-  // out[i] = round(value(i)) for all values of the call (round_values.h says what a Value is).
+  // out[i] = round(value(i)) for all values of the call (see round_values.h for Value).
   template <class Value>
   void Round(const Pass& pass, const TensorSpan& out, const Value& value,
              std::int64_t values = 0) const;

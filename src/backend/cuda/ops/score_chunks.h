@@ -21,8 +21,8 @@ struct ScoreChunk {
   int first_block = 0, blocks = 0;  // blocks: of all chunks of the call
 };
 
-// Made once with an attention op. A chunk takes as many heads as `most` scores allow, one at least,
-// and never more than a batched product takes matrices.
+// Made once with an attention op. A chunk has as many heads as `most` scores allow, at least one,
+// but never more than a batched matmul can have matrices.
 class ScoreChunks {
  public:
   // each: scores of a head of keys; heads: of a whole batch; most: scores of a chunk of several
@@ -40,7 +40,7 @@ class ScoreChunks {
   // The most that a call has.
   int most_blocks() const { return static_cast<int>(chunks_ * MostFlatBlocksOf(values())); }
 
-  // body(chunk, its number) for those of so many heads.
+  // Calls body(chunk, its number) for the chunks of this many heads.
   template <class Body>
   void For(std::int64_t heads, Body&& body) const {
     const std::int64_t count = (heads + heads_ - 1) / heads_;

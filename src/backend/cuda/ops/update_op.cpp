@@ -77,8 +77,8 @@ class CudaUpdate final : public UpdateOp {
     slots_ = slots.size();
     facts_ = context.Allocate<GradientFacts>(count_);
     look_ = {context.Keep(watched), static_cast<int>(watched.size()), decision_};
-    // With several processes each looks at its own roundings, and all are told what any of them
-    // found.
+    // With several processes, each checks its own roundings, and all get the result of
+    // all.
     if (context.link == nullptr) return;
     look_.decision = context.AllocateZeroed<UpdateDecision>(1);
     looks_ = context.Allocate<UpdateDecision>(context.link->ranks());

@@ -46,7 +46,7 @@ class CudaValueOp final : public Op {
   void Backward(const Pass& pass) override {
     if constexpr (HasSum<Spec>)
       if (spec_.dw) {
-        // Gradients of parameters come first: dx may lie where dy lies.
+        // Gradients of parameters come first, because dx may overwrite dy.
         const auto term = Of(pass, spec_.dy.tensor, Layer::Dw(spec_));
         SumTerms(context_.stream, pass, strips_, spec_.x.shape.c, SumsByChannel(spec_), term, sums_,
                  spec_.dy.scale, spec_.dw);
@@ -58,7 +58,7 @@ class CudaValueOp final : public Op {
             ImagesSum{SpanOf(spec_.dy.tensor), pass.rows, spec_.y.shape.per_image(),
                       Layer::ImageSums(spec_), spec_.dy.scale, spec_.dw.f32(), pass.accumulate});
     if (!spec_.dx) return;
-    // What is moved within its own memory stays where it is, so that only the scale is passed on.
+    // Values that stay in the same memory need no copy, so only the scale is passed on.
     if (spec_.dx.tensor.data == spec_.dy.tensor.data && Moves<MakerOfDx<Spec>>() &&
         !dx_stats_.wanted())
       ForEach(context_.stream, 1, PassScaleOn{spec_.dy.scale, spec_.dx.scale});

@@ -26,8 +26,8 @@ int PiecesOf(int positions) {
 
 }  // namespace
 
-// places_ maps each value of a step to its index in PyTorch's order; if the two orders are those of
-// tiles, tiles are only transposed.
+// places_ maps each value of a step to its index in PyTorch's order; if tiles have that order
+// already, they are only transposed.
 DirectWeightGradient::DirectWeightGradient(const MatmulKernels& kernels,
                                            const MatmulGeometry& geometry, int block, int most)
     : kernels_(kernels),

@@ -20,7 +20,7 @@ float ValueOf(const Kernels& kernels, const TensorSpan& values, std::int64_t i) 
   kernels.widen(Advance(values, i), &value, 1);
   return value;
 }
-// The 64 bits that begin `shift` bits after the start of a word, in rows of `room` words.
+// The 64 bits that begin `shift` bits after a word's start; the next word is `room` words on.
 std::uint64_t Shifted(const std::uint64_t* word, int room, int shift) {
   return shift == 0 ? *word : *word >> shift | word[room] << (64 - shift);
 }
