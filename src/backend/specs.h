@@ -157,7 +157,7 @@ struct ConcatBoxesSpec : ConcatSpec {
   static constexpr char kKind[] = "concat_boxes";
 };
 // y = round(a * b); da = round(dy * b), db = round(dy * a), with dy's scale. One of them may be [n,
-// 1, 1, c]: it multiplies all pixels of its image; its gradient is their sum (strips.h).
+// 1, 1, c]: it multiplies all pixels of its image; its gradient sums over them (strips.h).
 struct MultiplySpec {
   static constexpr char kKind[] = "multiply";
   std::string layer;
@@ -171,7 +171,7 @@ struct MultiplySpec {
 };
 // The paper's cast at a boundary between formats: y = round(x), alpha = rule(dy) without a weight,
 // dx = round(alpha * dy), S_out = S * alpha; under rule.reference alpha * dy is rounded to dy's
-// format before.
+// format first.
 struct ScaleSpec : RoundedLayerSpec {
   static constexpr char kKind[] = "scale";
   scaling::LayerScaler* scaler = nullptr;  // null where dx is empty

@@ -39,7 +39,7 @@ ADA_HOST_DEVICE static inline BlockSums SumsOfBlock(std::int64_t n, const ValueA
   return sums;
 }
 
-// Whether x is lost if the scale maps `largest` exactly to the largest element (no rounding).
+// Whether x is lost if `largest` is scaled exactly to the largest element. Products are exact.
 ADA_HOST_DEVICE static inline bool LostBeside(const BlockGrid& grid, double x, double largest) {
   const double half_spacing = static_cast<double>(OfBits(grid.element.below_min)) / 2;
   return std::fabs(x) * static_cast<double>(grid.top) <= half_spacing * largest;

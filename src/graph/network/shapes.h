@@ -19,7 +19,7 @@ struct Node {
   const LayerKind* kind = nullptr;
   std::vector<int> inputs;  // values
   int pool = -1;            // for a kind that reads positions: the node that records them
-  // The node whose weight it multiplies by (the other parameters are its own); -1: none.
+  // The node whose weight it multiplies by (its other parameters are its own); -1: its own weight.
   int tied_to = -1;
   bool sequence = false;                  // the positions of its output are tokens
   Shape input, output;                    // of the first input and of the output, one image (n = 1)
