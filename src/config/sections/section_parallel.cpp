@@ -12,8 +12,8 @@ const EnumNames<SharedStatistics> kStatistics = {{"global", SharedStatistics::kG
 
 }  // namespace
 
-// A key is written only if it has an effect: none does in a run of one process. Comparing members
-// through pointers uses one source of defaults, ParallelConfig.
+// A key is written only if it differs from its default. Comparing members through pointers keeps a
+// single place for defaults, ParallelConfig.
 Section ParallelSection(ParallelConfig& parallel) {
   const auto differs = [&parallel](auto ParallelConfig::*key) {
     return [&parallel, key] { return !(parallel.*key == ParallelConfig().*key); };
