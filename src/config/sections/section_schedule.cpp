@@ -67,7 +67,7 @@ Section WarmupSection(Warmup& warmup) {
       Switch("counts", warmup.counts,
              "its steps count for the schedule; false: the schedule begins after it"),
   };
-  // A key is written only if it differs from its default; the indices refer to the list above.
+  // A key is written only if it has an effect; the indices refer to the list above.
   section.keys[0].WrittenIf([&warmup] { return warmup.kind != Warmup().kind; });
   section.keys[2].WrittenIf([&warmup] { return warmup.steps > 0; });
   section.keys[3].WrittenIf([&warmup] { return !warmup.by_name(); });
