@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "backend/cuda/launch.h"
 #include "backend/cuda/messages.h"
@@ -22,25 +23,6 @@ bool IsDone(cudaError_t status, const char* doing) {
   CheckCuda(status, doing);
   return true;
 }
-
-// A CUDA graph, made executable once; a replay is one launch for a whole pass.
-class Graph final : public Recording {
- public:
-  Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
-    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
-    cudaGraphDestroy(graph);
-    CheckCuda(status, "preparing a recorded step");
-  }
-  ~Graph() override { cudaGraphExecDestroy(executable_); }
-  Graph(const Graph&) = delete;
-  void Replay() override {
-    CheckCuda(cudaGraphLaunch(executable_, stream_), "launching a recorded step");
-  }
-
- private:
-  cudaStream_t stream_;
-  cudaGraphExec_t executable_ = nullptr;
-};
 
 // Without timing, which makes marking and waiting cheaper.
 cudaEvent_t MakePlace() {
@@ -137,6 +119,44 @@ void CheckCuda(cudaError_t status, const char* doing) {
 }
 
 // A thread has one current device, the one that was chosen last.
+// A CUDA graph, made executable once; a replay is one launch for a whole pass. The stream outlives
+// it.
+class DeviceStream::Graph final : public Recording {
+ public:
+  // Throws DeviceError. What a launch needs is on the device then: a device that has no memory for
+  // it says so here and not at the first replay, where it would end the run.
+  Graph(DeviceStream& stream, cudaGraph_t graph) : stream_(stream) {
+    cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    CheckCuda(status, "preparing a recorded step");
+    status = cudaGraphUpload(executable_, stream_.stream_);
+    if (status != cudaSuccess) Destroy();
+    CheckCuda(status, "putting a recorded step on the device");
+    stream_.graphs_.push_back(this);
+  }
+  ~Graph() override {
+    Destroy();
+    std::erase(stream_.graphs_, this);
+  }
+  Graph(const Graph&) = delete;
+  void Replay() override {
+    if (executable_ == nullptr) throw DeviceError("a recorded step was destroyed after an error");
+    CheckCuda(cudaGraphLaunch(executable_, stream_.stream_), "launching a recorded step");
+  }
+  // One that runs at present is not waited for: CUDA frees it at its end.
+  void Destroy() noexcept {
+    if (executable_ != nullptr) cudaGraphExecDestroy(std::exchange(executable_, nullptr));
+  }
+
+ private:
+  DeviceStream& stream_;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+void DeviceStream::DestroyGraphs() noexcept {
+  for (Graph* graph : graphs_) graph->Destroy();
+}
+
 DeviceStream::DeviceStream(int index, const CudaSwitches& switches)
     : Stream(switches), index_(index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");
@@ -265,7 +285,7 @@ std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& bod
     throw;
   }
   CheckCuda(cudaStreamEndCapture(stream_, &graph), "recording a step");
-  return std::make_unique<Graph>(stream_, graph);
+  return std::make_unique<Graph>(*this, graph);
 }
 
 // Only HostStream has this way to launch: such work is a plain loop over host memory.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/stream.h"
 
@@ -45,7 +46,12 @@ class DeviceStream final : public Stream {
   using Patience = std::function<void(const std::function<bool()>& done)>;
   void SetPatience(Patience patience) { patience_ = std::move(patience); }
 
+  // Destroys all that was recorded and is still there: to replay it throws from then on. For NCCL,
+  // which does not abort a communicator as long as there is a graph that holds its messages.
+  void DestroyGraphs() noexcept;
+
  private:
+  class Graph;
   void WaitToFree() noexcept;
   std::byte* AllocateAsItIs(std::size_t bytes);
   void Fill(std::byte* to, int byte, std::size_t bytes);
@@ -54,6 +60,7 @@ class DeviceStream final : public Stream {
   CUstream_st* stream_ = nullptr;
   Patience patience_;
   std::size_t allocated_ = 0;
+  std::vector<Graph*> graphs_;  // that were recorded and are still there
 };
 
 }  // namespace ada::backend::cuda

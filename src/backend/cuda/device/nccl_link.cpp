@@ -88,14 +88,21 @@ class NcclLink final : public Link {
   // another in a circle.
   void AllToAll(Stream& side, const void* mine, std::size_t bytes, void* parts) override {
     Check(ncclGroupStart());
+    // An error is told after the group's end: messages that are asked for in a group that stays
+    // open are never sent.
+    ncclResult_t first = ncclSuccess;
+    const auto ask = [&first](ncclResult_t result) {
+      if (first == ncclSuccess) first = result;
+    };
     for (int other = 0; other < ranks(); ++other) {
       const std::size_t at = static_cast<std::size_t>(other) * bytes;
-      Check(ncclSend(static_cast<const std::byte*>(mine) + at, bytes, ncclUint8, other, comm_,
-                     side.handle()));
-      Check(ncclRecv(static_cast<std::byte*>(parts) + at, bytes, ncclUint8, other, comm_,
-                     side.handle()));
+      ask(ncclSend(static_cast<const std::byte*>(mine) + at, bytes, ncclUint8, other, comm_,
+                   side.handle()));
+      ask(ncclRecv(static_cast<std::byte*>(parts) + at, bytes, ncclUint8, other, comm_,
+                   side.handle()));
     }
-    Check(ncclGroupEnd());
+    ask(ncclGroupEnd());
+    Check(first);
   }
 
  private:
@@ -141,9 +148,12 @@ class NcclLink final : public Link {
       throw;
     }
   }
-  // Ends kernels of NCCL that wait on the GPU; there is no communicator afterwards.
+  // Ends kernels of NCCL that wait on the GPU; there is no communicator afterwards. Recorded steps
+  // go first, as ncclCommAbort returns only after all graphs that hold its messages are destroyed.
   void Abort() {
-    if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+    if (comm_ == nullptr) return;
+    device_stream_.DestroyGraphs();
+    ncclCommAbort(std::exchange(comm_, nullptr));
   }
 
   DeviceStream& device_stream_;
