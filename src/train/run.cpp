@@ -101,15 +101,15 @@ void CheckRanks(const config::Config& given, const ResumePoint& from, const Team
 
 // The objects for the steps of one precision, where precision.schedule has several. A backend frees
 // memory only when it is destroyed, so each has its own backend.
-struct Stretch {
+struct PrecisionPhase {
   ChosenBackend chosen;
   config::Config config;  // with the precision of these steps
   std::unique_ptr<scaling::Policy> policy;
   graph::GraphSpec spec;  // refers to the members before it
   std::unique_ptr<graph::Graph> graph;
 
-  explicit Stretch(ChosenBackend backend) : chosen(std::move(backend)) {}
-  Stretch(const Stretch&) = delete;
+  explicit PrecisionPhase(ChosenBackend backend) : chosen(std::move(backend)) {}
+  PrecisionPhase(const PrecisionPhase&) = delete;
 
   // For `step`, with a policy that has made no decisions yet.
   void Plan(const config::Config& whole, std::int64_t step, const Shape& image, const Team& team) {
@@ -130,11 +130,11 @@ struct Stretch {
 
 // If several processes share the run, checks that they agree on what they are about to compute, and
 // returns lines about them for the log; for one process returns none.
-std::vector<std::string> CheckTogether(Team& team, const Stretch& stretch, const RunData& data,
+std::vector<std::string> CheckTogether(Team& team, const PrecisionPhase& phase, const RunData& data,
                                        std::int64_t step, const DistributedGradients& gradients) {
   if (!gradients.are_parts()) return {};
-  CheckConsistency(data, *stretch.graph, *stretch.chosen.backend, step, team);
-  const int micro = stretch.config.data.batch_size / stretch.config.train.accumulate;
+  CheckConsistency(data, *phase.graph, *phase.chosen.backend, step, team);
+  const int micro = phase.config.data.batch_size / phase.config.train.accumulate;
   return {parallel::DescribeProcesses(team.world()) + "; " + team.world().library(),
           std::to_string(team.LargestShare(micro)) + " of " + std::to_string(micro) +
               " images a process; gradients of " +
@@ -148,17 +148,17 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   KeepFoldersOfData(given);
   Team team(*options.world, given.parallel);
   CheckConfigConsistency(given, team);
-  auto stretch = std::make_unique<Stretch>(MakeBackend(given.device, team));
+  auto phase = std::make_unique<PrecisionPhase>(MakeBackend(given.device, team));
   const data::DatasetInfo info = InspectData(given);
   if (options.resume) RequireClassesOfRun(given, info);
   config::Config config = Completed(given, info);
   CheckParts(config, info.train, team);
   config.parallel.ranks = team.ranks_to_keep();
   const Shape image{1, info.height, info.width, info.channels};
-  stretch->Plan(config, 1, image, team);
-  MemoryNeed need = LeastNeed(config, info, stretch->spec);
-  need.has_own_memory = stretch->chosen.has_own_memory;
-  RefuseMemory(need, stretch->spec);
+  phase->Plan(config, 1, image, team);
+  MemoryNeed need = LeastNeed(config, info, phase->spec);
+  need.has_own_memory = phase->chosen.has_own_memory;
+  RefuseMemory(need, phase->spec);
   // Class weights of the loss are computed from the data, before the network is made.
   std::optional<RunData> read;
   ClassWeights weights;
@@ -169,11 +169,11 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
       weights = ComputeClassWeights(config, *read);
     }
     config.train.class_weights.values = weights.values;
-    stretch->Plan(config, 1, image, team);
+    phase->Plan(config, 1, image, team);
   }
   std::future<RunData> reading;
   if (!read) reading = StartReading(config, info, options);
-  stretch->Build(need);
+  phase->Build(need);
 
   // Whatever can still fail comes before an old run is deleted.
   const bool writes = team.writes();
@@ -189,43 +189,43 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   }
   std::optional<ResumePoint>& from = continuation.from;
   const auto switch_to = [&](std::int64_t step) {
-    stretch.reset();
-    stretch = std::make_unique<Stretch>(MakeBackend(given.device, team));
-    stretch->Plan(config, step, image, team);
-    stretch->Build(need);
+    phase.reset();
+    phase = std::make_unique<PrecisionPhase>(MakeBackend(given.device, team));
+    phase->Plan(config, step, image, team);
+    phase->Build(need);
   };
   // A run that was killed during its last evaluation has no steps left.
   const std::int64_t next = from ? std::min(from->state.step + 1, total) : 1;
   if (next > config::LastStepAsAt(config.precision, 1)) switch_to(next);
-  const std::string warning = MemoryWarning(need, stretch->spec);
+  const std::string warning = MemoryWarning(need, phase->spec);
   const RunData data = read ? std::move(*read) : reading.get();
 
   const SignalWatch signals;
   std::optional<Session> session;
   const auto begin = [&](const std::optional<Elapsed>& before) {
     session.emplace(
-        SessionParts{config, stretch->config, signals, config.output, *stretch->chosen.backend,
-                     data, *stretch->graph, *stretch->policy, log, options.progress,
-                     stretch->chosen.threads, team, options.program, before},
+        SessionParts{config, phase->config, signals, config.output, *phase->chosen.backend, data,
+                     *phase->graph, *phase->policy, log, options.progress, phase->chosen.threads,
+                     team, options.program, before},
         from);
   };
   begin(std::nullopt);
   const std::vector<std::string> together =
-      CheckTogether(team, *stretch, data, from ? from->state.step : -1, session->distributed());
+      CheckTogether(team, *phase, data, from ? from->state.step : -1, session->distributed());
   if (writes) {
     // The state to resume from is in memory: only now may anything of an old run be changed.
     if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
     log.OpenFile(folder->path() + "/log.txt", from.has_value());
-    log.Info(config.name + ": " + stretch->chosen.reason);
+    log.Info(config.name + ": " + phase->chosen.reason);
     for (const std::string& line : together) log.Info(line);
     if (!warning.empty()) log.Warning(warning);
     if (!data.note.empty()) log.Info(data.note);
     for (const std::string& line : data.warnings) log.Warning(line);
     if (!weights.text.empty()) log.Info(weights.text);
     for (const std::string& line : weights.warnings) log.Warning(line);
-    for (const std::string& line : UnusedGlobs(config, *stretch->graph, total)) log.Warning(line);
+    for (const std::string& line : UnusedGlobs(config, *phase->graph, total)) log.Warning(line);
     if (from) {
-      WarnOfOtherBackend(*from, *stretch->chosen.backend, log);
+      WarnOfOtherBackend(*from, *phase->chosen.backend, log);
       WarnOfOtherData(from->state, data, log);
     }
     folder->MarkUnfinished();
@@ -238,7 +238,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     if (code) return *code;
     const std::int64_t step = session->steps();
     const Elapsed elapsed = session->elapsed();
-    session.reset();  // it uses the stretch
+    session.reset();  // it uses the phase
     const std::string stem = CheckpointStem(config.output + "/checkpoints", step);
     from = ResumePoint{stem, ReadCheckpointState(stem)};
     switch_to(step + 1);

@@ -204,12 +204,12 @@ Session::End Session::Loop() {
     if (r.step % steps_per_epoch_ == 0) progress_.EndEpoch();
     if (EvaluationDue(r)) EvaluateAll();
     if (CheckpointDue(r)) Checkpoint();
-    const Outside outside = Agreed();
-    signal_ = outside.signal;
+    const StopReason reason = Agreed();
+    signal_ = reason.signal;
     if (signal_ != 0) return End::kSignal;
     const std::int64_t most = p_.config.train.stop_after_skips;
     if (most > 0 && trainer_.skips_in_a_row() >= most) return End::kSkips;
-    if (outside.time_is_up) return trainer_.steps() < total_steps_ ? End::kTime : End::kFinished;
+    if (reason.time_is_up) return trainer_.steps() < total_steps_ ? End::kTime : End::kFinished;
   }
   return last < total_steps_ ? End::kSwitch : End::kFinished;
 }
@@ -217,11 +217,11 @@ Session::End Session::Loop() {
 // Collective: all processes leave the loop after the same step, although a signal, or the end of
 // the time, may have been seen by only one of them. The signal of the lowest rank that has one
 // counts.
-Session::Outside Session::Agreed() const {
+Session::StopReason Session::Agreed() const {
   const double limit = p_.config.train.max_minutes * 60;
-  const Outside mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
-  Outside agreed;
-  for (const Outside& one : parallel::GatherAll(p_.team.all(), mine)) {
+  const StopReason mine{p_.signals.signal(), limit > 0 && Seconds() >= limit};
+  StopReason agreed;
+  for (const StopReason& one : parallel::GatherAll(p_.team.all(), mine)) {
     if (agreed.signal == 0) agreed.signal = one.signal;
     agreed.time_is_up = agreed.time_is_up || one.time_is_up;
   }

@@ -81,12 +81,12 @@ class Session {
   // How a loop ended: all steps are made, train.max_minutes is over, too many steps in a row were
   // skipped, the policy ended the run, a signal came, or the precision changes.
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal, kSwitch };
-  // Reasons from outside to end a loop, as all processes agree on them after a step.
-  struct Outside {
+  // Reasons from outside to end the loop, as all processes agree on them after a step.
+  struct StopReason {
     int signal = 0;
     bool time_is_up = false;
   };
-  Outside Agreed() const;
+  StopReason Agreed() const;
   std::string ResumeCommand() const;  // as it must be typed
   bool writes() const { return p_.team.writes(); }
   // Broken images of all processes, in their order.

@@ -170,7 +170,7 @@ backend::UpdateRule UpdateRuleOf(const config::Config& config) {
   return rule;
 }
 
-bool SparesDecay(const std::string& pattern, const graph::Parameter& parameter) {
+bool IsExemptFromDecay(const std::string& pattern, const graph::Parameter& parameter) {
   if (pattern == config::kVectors) return parameter.dims.size() == 1;
   return GlobMatch(pattern, parameter.name);
 }
@@ -189,7 +189,7 @@ std::vector<optim::OptimizedParameter> OptimizedParameters(const config::Optimiz
       parameter.decay = group.decay_factor.value_or(parameter.decay);
     }
     for (const std::string& pattern : optimizer.no_decay)
-      if (SparesDecay(pattern, p)) parameter.decay = 0;
+      if (IsExemptFromDecay(pattern, p)) parameter.decay = 0;
     trained.push_back(parameter);
   }
   return trained;

@@ -112,7 +112,7 @@ graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& imag
 // optimizer.kind and its numbers, with the formats of precision.masters and optimizer_state.
 backend::UpdateRule UpdateRuleOf(const config::Config& config);
 // Whether an entry of optimizer.no_decay matches this parameter.
-bool SparesDecay(const std::string& pattern, const graph::Parameter& parameter);
+bool IsExemptFromDecay(const std::string& pattern, const graph::Parameter& parameter);
 // Parameters with the factors of optimizer.groups; optimizer.no_decay takes precedence.
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph);

@@ -49,11 +49,11 @@ class Team {
   std::vector<std::string> AllGatherText(const std::string& mine);
 
   // While it exists, batch norms use the statistics of each process's own batch.
-  class NormsAlone {
+  class LocalNormsScope {
    public:
-    explicit NormsAlone(Team& team) : team_(team) { team_.norms_.alone = true; }
-    ~NormsAlone() { team_.norms_.alone = false; }
-    NormsAlone(const NormsAlone&) = delete;
+    explicit LocalNormsScope(Team& team) : team_(team) { team_.norms_.alone = true; }
+    ~LocalNormsScope() { team_.norms_.alone = false; }
+    LocalNormsScope(const LocalNormsScope&) = delete;
 
    private:
     Team& team_;

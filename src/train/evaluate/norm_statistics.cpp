@@ -112,9 +112,12 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
     pass.first_row = team_.ShareOf(pass.whole_rows).first;
     // The rest of the images may be fewer than there are processes.
     // A process without a row takes no part in the pass, and the others must not wait for it in
-    // their batch norms.
-    std::optional<Team::NormsAlone> alone;
-    if (pass.whole_rows < team_.ranks()) alone.emplace(team_);
+    // their batch norms, nor for its part of an operand's amax (whole_rows of 0).
+    std::optional<Team::LocalNormsScope> alone;
+    if (pass.whole_rows < team_.ranks()) {
+      alone.emplace(team_);
+      pass.whole_rows = 0;
+    }
     if (pass.rows == 0) continue;
     pass.loss_terms = batches.terms();
     batches.Feed(graph_, 0, pass.rows);

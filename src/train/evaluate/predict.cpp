@@ -183,10 +183,10 @@ InputRules RulesOf(const config::Config& config, const InputFacts& input) {
 // The network, looking at one photo after the other.
 // Runs the evaluation's graph with one image at a time. The graph has a loss, which wants labels
 // and locations; those it gets are made up and its loss is not read.
-class Photographer {
+class PhotoPredictor {
  public:
-  Photographer(const config::Config& config, const InputRules& rules, graph::Graph& graph,
-               backend::Backend& backend)
+  PhotoPredictor(const config::Config& config, const InputRules& rules, graph::Graph& graph,
+                 backend::Backend& backend)
       : whole_(config.task != Task::kClassification),
         rules_(rules),
         graph_(graph),
@@ -279,9 +279,9 @@ void TellOfSurprises(const std::vector<std::string>& photos, const data::Picture
 }
 
 // Reads photos one by one: with several photos, a broken one is reported and left out.
-class Sieve {
+class ReadablePhotos {
  public:
-  Sieve(std::size_t photos, telemetry::Log& log) : photos_(photos), log_(log) {}
+  ReadablePhotos(std::size_t photos, telemetry::Log& log) : photos_(photos), log_(log) {}
 
   template <class Use>
   void Try(const Use& use) {
@@ -330,9 +330,9 @@ void Predict(const config::Config& given, const std::string& weights,
   const auto graph = graph::Graph::Build(EvaluationGraph(config, input.image), *chosen.backend);
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
   RecomputeNormsOf(config, /*told=*/asks_data, *graph, *chosen.backend, log);
-  Photographer network(config, rules, *graph, *chosen.backend);
+  PhotoPredictor network(config, rules, *graph, *chosen.backend);
   TellOfSurprises(photos, config.data.pictures, log);
-  Sieve sieve(photos.size(), log);
+  ReadablePhotos readable(photos.size(), log);
   // clang 14 captures no structured binding; clang 16 does.
   const auto read = [&, &pictures = config.data.pictures](const std::string& photo) {
     return InChannels(data::ReadPicture(photo, pictures), rules.shape.channels, photo);
@@ -340,17 +340,17 @@ void Predict(const config::Config& given, const std::string& weights,
   if (config.task == Task::kClassification) {
     Printer printer(options, rules.names, out);
     for (const std::string& photo : photos)
-      sieve.Try([&] {
+      readable.Try([&] {
         network.Look(read(photo), photo);
         printer.Print(photo, Likeliest(network.outputs().front(), options.top));
       });
-    sieve.RequireAny();
+    readable.RequireAny();
     return printer.Finish();
   }
   const PredictionMaker maker(config, input.image, graph->classes());
   PhotoReport report(config, options, rules.names, out);
   for (const std::string& photo : photos)
-    sieve.Try([&] {
+    readable.Try([&] {
       data::Picture picture = read(photo);
       network.Look(picture, photo);
       std::vector<const float*> outputs;
@@ -358,7 +358,7 @@ void Predict(const config::Config& given, const std::string& weights,
       const data::PictureSize size = picture.size();
       report.Add(photo, std::move(picture), maker.Make(outputs, size));
     });
-  sieve.RequireAny();
+  readable.RequireAny();
   report.Finish();
 }
 
