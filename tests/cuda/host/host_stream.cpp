@@ -172,6 +172,8 @@ bool HostStream::IsOnHost(const void* at) {
 }
 
 void HostStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
+  // A device does not record copies to pageable memory.
+  ADA_CHECK(recorded() == nullptr || IsOnHost(to));
   Ask({"to host", [this, to, from, bytes](bool) {
          arriving_.push_back({to, std::vector<std::byte>(from, from + bytes)});
        }});
@@ -208,6 +210,7 @@ std::byte* HostStream::Allocate(std::size_t bytes) {
 std::byte* HostStream::AllocateZeroed(std::size_t bytes) { return AllocateFull(bytes, 0); }
 
 void HostStream::Free(std::byte* block) noexcept {
+  if (recorded() != nullptr) recorded()->frees = true;
   root().EndAll();
   if (root().blocks_.erase(block) > 0) std::free(block);
 }
@@ -258,6 +261,8 @@ std::unique_ptr<Recording> HostStream::Record(const std::function<void()>& body)
     body();
     // A device refuses a recording whose sides go on after its end.
     for (const HostStream* side : sides_) ADA_CHECK(side->joined_work_ == side->recorded_work_);
+    // Nor one in which memory is freed, which waits for the device.
+    ADA_CHECK(!recorded.frees);
   } catch (...) {
     recorded_ = nullptr;
     throw;

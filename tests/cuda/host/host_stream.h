@@ -80,6 +80,7 @@ class HostStream final : public Stream {
   // What was asked for while a main stream records, of it and of its sides, to be asked for again.
   struct Recorded {
     std::vector<std::function<void()>> asked;
+    bool frees = false;  // memory was freed meanwhile
   };
 
   explicit HostStream(HostStream& main)
