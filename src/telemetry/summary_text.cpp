@@ -217,16 +217,21 @@ std::string Losses(const LayerTotals& layers, bool color) {
   const bool any = std::any_of(layers.tensors().begin(), layers.tensors().end(),
                                [](const TensorTotals& tensor) { return !IsUpdate(tensor); });
   if (!any) return "";
-  const auto broken = static_cast<std::int64_t>(
-      std::count_if(layers.tensors().begin(), layers.tensors().end(),
-                    [](const TensorTotals& tensor) { return tensor.broken_rows > 0; }));
+  // Operands are quantized copies, made to saturate: they have a line of their own.
+  const auto not_finite_line = [&](bool operands, const char* noun, const char* what) {
+    const auto count = static_cast<std::int64_t>(std::count_if(
+        layers.tensors().begin(), layers.tensors().end(), [&](const TensorTotals& tensor) {
+          return tensor.broken_rows > 0 && IsOperand(tensor.tensor) == operands;
+        }));
+    if (count == 0) return std::string();
+    return "\n" + Colored(color, Color::kYellow, Counted(count, noun) + what) +
+           " in logged steps (see underflow.csv)";
+  };
   const std::string not_finite =
-      broken == 0 ? ""
-                  : "\n" +
-                        Colored(color, Color::kYellow,
-                                Counted(broken, "tensor") + " overflowed or held inf or NaN") +
-                        " in logged steps (see underflow.csv)";
-  if (worst.empty()) return broken == 0 ? "\nno value underflowed in the logged steps" : not_finite;
+      not_finite_line(false, "tensor", " overflowed or held inf or NaN") +
+      not_finite_line(true, "operand", " saturated or held inf or NaN");
+  if (worst.empty())
+    return not_finite.empty() ? "\nno value underflowed in the logged steps" : not_finite;
   std::vector<Row> rows = {
       {{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"scale"}, {"alpha"}, {"why"}}};
   std::int64_t most = 0;

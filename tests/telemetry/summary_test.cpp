@@ -120,6 +120,15 @@ TEST_SUITE("cpu") {
     CHECK(json["tokens_per_second"] == doctest::Approx(541.4 * 128));
   }
 
+  TEST_CASE("operands that saturate are told apart from tensors that overflow") {
+    LayerTotals layers = Layers();
+    layers.AddUnderflow("fc", "forward.w", 1, Stats(5));
+    const std::string text = SummaryText(Facts(), Run(), layers);
+    CHECK(text.find("\n8 tensors overflowed or held inf or NaN in logged steps (see "
+                    "underflow.csv)\n1 operand saturated or held inf or NaN in logged steps (see "
+                    "underflow.csv)\n") != std::string::npos);
+  }
+
   TEST_CASE("the text") {
     CHECK(SummaryText(Facts(), Run(), Layers()) ==
           R"(run demo finished: 2 epochs, 3 steps (1 skipped) in 2:05, 541 images/s
