@@ -25,6 +25,18 @@ bool Knows(BlockScale scale, BlockRule rule) {
   return false;
 }
 
+// The rules of a scale in words, as "floor, ceil, even, rceil".
+std::string RulesOf(BlockScale scale) {
+  std::string rules;
+  for (int i = 0; i <= static_cast<int>(BlockRule::kModelopt); ++i) {
+    const auto rule = static_cast<BlockRule>(i);
+    if (!Knows(scale, rule)) continue;
+    if (!rules.empty()) rules += ", ";
+    rules += ToString(rule);
+  }
+  return rules;
+}
+
 }  // namespace
 
 BlockFormat DefaultBlockFormat(const NumberFormat& element, BlockScale scale) {
@@ -54,7 +66,7 @@ std::string RefuseBlockFormat(const BlockFormat& format) {
            " are possible";
   if (!Knows(format.scale, format.rule))
     return "scale " + std::string(ToString(format.scale)) + " has no rule " +
-           std::string(ToString(format.rule));
+           std::string(ToString(format.rule)) + "; it has " + RulesOf(format.scale);
   if ((format.tensor_scale || format.row_scaled) && format.scale != BlockScale::kFp8E4M3)
     return "only scale fp8_e4m3 has a tensor_scale";
   if (format.power_of_two && format.scale != BlockScale::kFp32)
