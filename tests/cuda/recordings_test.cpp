@@ -113,10 +113,9 @@ TEST_SUITE("cpu") {
       }
     CHECK(bodies == 10);  // one more than calls in each variant
     REQUIRE(bench.diagnostic_lines.Warnings().size() == 1);
-    CHECK(
-        bench.diagnostic_lines.Warnings()[0] ==
-        "steps are launched kernel by kernel, which is slower: the device cannot record them: the "
-        "capture failed");
+    CHECK(bench.diagnostic_lines.Warnings()[0] ==
+          "steps, or parts of them, are launched kernel by kernel, which is slower: the device "
+          "cannot record them: the capture failed");
     // What fails as it is ends the run.
     CHECK_THROWS_AS(bench.recordings.Run(3, At(1), [] { throw DeviceError("lost"); }), DeviceError);
   }

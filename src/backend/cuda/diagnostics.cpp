@@ -39,8 +39,8 @@ std::vector<std::string> DiagnosticLines::Warnings() const {
         FirstNames(layers, kMostLayers) + "; --verbose tells what was asked for");
   if (!not_recorded_.empty())
     warnings.push_back(
-        "steps are launched kernel by kernel, which is slower: the device cannot "
-        "record them: " +
+        "steps, or parts of them, are launched kernel by kernel, which is slower: the device "
+        "cannot record them: " +
         not_recorded_);
   return warnings;
 }

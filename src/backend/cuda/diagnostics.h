@@ -12,8 +12,8 @@ class DiagnosticLines {
   // Operands of 16 bits of this matmul ("weight gradient") are widened, and it multiplies fp32
   // numbers, which Tensor Cores do not.
   void Widened(const std::string& layer, const std::string& product);
-  // Steps are launched kernel by kernel, because the device refused to record one. The first reason
-  // is kept.
+  // Steps, or parts of them, are launched kernel by kernel, because the device refused to record
+  // them. The first reason is kept.
   void NotRecorded(const std::string& why);
 
   const std::vector<std::string>& diagnostics() const { return diagnostics_; }
