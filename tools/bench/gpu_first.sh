@@ -109,7 +109,8 @@ pack() {
 # Smaller than most_mib: with one batch where two are too many.
 archive() {
   local mib
-  tar -C "$folder" -cf - gpu_first | xz -T0 -6 >"$archive"
+  # The dictionary reaches from one program to the other, which hold the same kernels.
+  tar -C "$folder" -cf - gpu_first | xz -T1 --lzma2=preset=6,dict=192MiB >"$archive"
   mib=$((($(stat -c %s "$archive") + 1048575) / 1048576))
   echo "gpu_first.sh: $archive: $mib MiB"
   [ "$mib" -ge $most_mib ] || return 0
