@@ -85,13 +85,14 @@ class Workshop:
 
     @Once
     def wheel(self):
-        """The wheel's file, built by the release's own Python."""
+        """The wheel's file, built by the release's own Python. CXX is the compiler's name in the
+        recipe's build, which ccache looks at."""
         assert self.left is not None
         self.tree.install("ccache")
         self.tree.run("tools/setup.sh", cwd=SOURCE)
         self.tree.run("python3", "-m", "venv", "/tmp/pip")
         self.tree.run("/tmp/pip/bin/pip", "wheel", "--quiet", "--no-deps", "--wheel-dir",
-                      "/tmp/wheel", "./tools/python", cwd=SOURCE,
+                      "/tmp/wheel", "./tools/python", cwd=SOURCE, CXX="/usr/bin/c++",
                       CMAKE_CXX_COMPILER_LAUNCHER="ccache", CCACHE_BASEDIR=SOURCE)
         made, = self.tree.path("/tmp/wheel").iterdir()
         (self.scratch / self.release).mkdir()
