@@ -74,7 +74,10 @@ std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const 
 
 std::string HelpFormat::make_footer(const CLI::App* app) const {
   std::istringstream lines(app->get_footer());
-  std::string text;
+  // The blank line before it is CLI11's: some versions (2.1) print it in front of the footer,
+  // others (2.4) as part of it.
+  const bool has_blank_line = CLI::Formatter::make_footer(app).starts_with('\n');
+  std::string text = has_blank_line ? "\n" : "";
   for (std::string line; std::getline(lines, line);)
     // Examples are command lines and must stay copyable; other lines are prose.
     text += (line.starts_with("  ada-train ") ? Example(line) : Wrapped(line, 0)) + "\n";

@@ -49,11 +49,11 @@ TEST_SUITE("cpu") {
     CHECK(refused(mx, [](BlockFormat& f) { f.element = kFp16; }) ==
           "elements are fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2 or fp4_e2m1");
     CHECK(refused(mx, [](BlockFormat& f) { f.rule = BlockRule::kTe; }) ==
-          "scale e8m0 has no rule te");
+          "scale e8m0 has no rule te; it has floor, ceil, even, rceil");
     CHECK(refused(mx, [](BlockFormat& f) { f.block = 1025; }) ==
           "block is 1025; 1 to 1024 are possible");
     CHECK(refused(Nvfp4(), [](BlockFormat& f) { f.rule = BlockRule::kRceil; }) ==
-          "scale fp8_e4m3 has no rule rceil");
+          "scale fp8_e4m3 has no rule rceil; it has te, four_over_six, torchao, modelopt");
     CHECK(refused(Nvfp4(), [](BlockFormat& f) {
             f.rule = BlockRule::kFourOverSix, f.tensor_scale = false;
           }) == "rule four_over_six needs tensor_scale: true");

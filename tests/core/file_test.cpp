@@ -56,8 +56,8 @@ TEST_SUITE("cpu") {
                          "/dev/zero: cannot be opened: it is a device, not a regular file",
                          DataError);
     CHECK_THROWS_WITH_AS(
-        ReadFile("/proc/self/maps", 100),
-        "/proc/self/maps: has no known size; at most 100 B (100 bytes) are read of such a file",
+        ReadFile("/proc/self/status", 100),
+        "/proc/self/status: has no known size; at most 100 B (100 bytes) are read of such a file",
         DataError);
     // Only the size of a giant file is asked for.
     Put(path, "");

@@ -172,7 +172,7 @@ TEST_SUITE("cpu") {
         {{8, 1, 127, true, true, true, false, false}, "a sign"},
     };
     for (const auto& [format, reason] : table) {
-      INFO(std::string(reason));
+      CAPTURE(reason);
       CHECK(RefuseFormat(format).find(reason) != std::string::npos);
       CHECK_THROWS_AS(RoundTo(format, 1.0f), InternalError);
     }

