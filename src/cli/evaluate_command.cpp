@@ -112,7 +112,9 @@ Commands AddEvaluateCommands(CLI::App& app) {
   evaluate
       ->add_option("--outputs", a->options.outputs,
                    "also write what the network gives for each image of split test,\n"
-                   "in the order of the files: tensor `outputs`, fp32 [images, classes]")
+                   "in the order of the files: tensor `outputs`, fp32 [images, classes].\n"
+                   "Language: [sequences, tokens, vocabulary], of split validation\n"
+                   "where there is no split test")
       ->type_name("FILE");
   evaluate->add_flag("--per-class", a->options.per_class,
                      "a row a class, with its precision, instead of a row a split");

@@ -97,6 +97,18 @@ MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
   return layer;
 }
 
+// Whether the weight is multiplied, as far as a run's dump tells: an embedding has one as well.
+bool IsMatmul(const SafetensorsFile& file, const std::string& layer) {
+  const std::string kind = MetadataOf(file, "kind:" + layer);
+  return kind.empty() || kind == "linear" || kind == "conv2d" || kind == "conv_transpose2d";
+}
+
+// A layer that reads the network's input makes no dx, of which a run's dump has none then.
+bool HasProduct(const SafetensorsFile& file, const std::string& layer, const std::string& operand) {
+  return !operand.starts_with("dx.") || MetadataOf(file, "kind:" + layer).empty() ||
+         file.Find(layer + ".dx") != nullptr;
+}
+
 void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
   // Equal rows keep the order of the file.
   std::stable_sort(rows.begin(), rows.end(), telemetry::LosesMore);
@@ -138,10 +150,13 @@ void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
   std::size_t layers = 0;
   for (const TensorEntry& entry : file.entries()) {
     if (!entry.name.ends_with(".w") || !IsFloat(entry.dtype) || entry.shape.size() < 2) continue;
-    const MatmulTensors layer = LayerOf(file, entry.name.substr(0, entry.name.size() - 2));
+    const std::string name = entry.name.substr(0, entry.name.size() - 2);
+    if (!IsMatmul(file, name)) continue;
+    const MatmulTensors layer = LayerOf(file, name);
     ++layers;
     for (const AnyFormat& format : options.formats) {
       for (OperandRow& row : what_if::JudgeOperands(layer, format)) {
+        if (!HasProduct(file, name, row.tensor)) continue;
         if (csv) out << telemetry::FieldsOf(row).text() << '\n';
         if (!csv) all.push_back(std::move(row));
       }

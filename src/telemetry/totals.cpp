@@ -41,7 +41,9 @@ void RunTotals::Add(const StepRow& row) {
   last_.grad_norm = AsLogged(row.grad_norm);
   skipped_ += row.skipped;
   finiteness_.Add(row);
-  if (!std::isfinite(row.loss)) return;
+  // A loss of 0 without a right answer is that of a batch without labels, which has none.
+  const bool has_labels = last_.loss != 0 || last_.accuracy != 0;
+  if (!std::isfinite(row.loss) || !has_labels) return;
   ++epoch_steps_;
   loss_sum_ += last_.loss;
   accuracy_sum_ += last_.accuracy;

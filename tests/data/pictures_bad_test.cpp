@@ -77,7 +77,8 @@ TEST_SUITE("cpu") {
     };
     for (const auto& [file, message] : files) {
       CHECK(Refusal(file) == message);
-      CHECK(MessageOf("no folder", [&] { SizeOfPicture(file, "photo.jpg"); }) == message);
+      const auto& picture = file;
+      CHECK(MessageOf("no folder", [&] { SizeOfPicture(picture, "photo.jpg"); }) == message);
     }
   }
 

@@ -135,11 +135,12 @@ TEST_SUITE("cpu") {
         {"resnet20", 20}, {"resnet32", 32}, {"resnet44", 44}, {"resnet56", 56}, {"resnet110", 110},
         {"vgg11", 9},     {"vgg13", 11},    {"vgg16", 14},    {"vgg19", 17}};
     for (const auto& [zoo, depth] : depths) {
+      CAPTURE(zoo);
       int count = 0;
       for (const auto& layer : ExpandZoo(Zoo(zoo))) {
         count += layer.kind == "conv2d" || layer.kind == "linear";
       }
-      CHECK_MESSAGE(count == depth, zoo);
+      CHECK(count == depth);
     }
   }
 

@@ -114,7 +114,8 @@ TEST_SUITE("cpu") {
     run.Add(StepRow{2, 2, 4, 0.25, 0.1, 1, false, false, 1});
     run.Add(StepRow{3, 2, INFINITY, 0, 0.1, 2, true, true, 1});
     run.Add(StepRow{4, 2, 2, 0.75, 0.1, 4, false, true, 1});
-    CHECK(run.steps() == 4);
+    run.Add(StepRow{5, 2, 0, 0, 0.1, 4, false, false, 0});  // without labels: no part in the means
+    CHECK(run.steps() == 5);
     CHECK(run.skipped() == 2);
     CHECK(run.epoch_loss() == 3);
     CHECK(run.epoch_accuracy() == 0.5);

@@ -183,6 +183,11 @@ class Debian13Test(OnABareDebian, unittest.TestCase):
                          written(workshop("bookworm").tree, "/root/built"))
 
 
+def take_interrupts():
+    """In a new process: a test that was started in the background ignores SIGINT, and so would it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class InterruptTest(unittest.TestCase):
     def test_an_interrupt_leaves_no_process_and_no_mount(self):
         folder = WORKSHOPS["folder"] / "interrupted"
@@ -193,7 +198,7 @@ class InterruptTest(unittest.TestCase):
                 "bare_tree.PLAIN; tree.run('sh', '-c', 'touch /root/started; exec sleep 3600')")
         command = subprocess.Popen([sys.executable, "-c", code, str(folder), str(tree.kept)],
                                    cwd=pathlib.Path(__file__).parent, start_new_session=True,
-                                   stderr=subprocess.DEVNULL)
+                                   stderr=subprocess.DEVNULL, preexec_fn=take_interrupts)
         while not started.exists():
             self.assertIsNone(command.poll())
             time.sleep(0.05)

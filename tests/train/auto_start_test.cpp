@@ -38,11 +38,12 @@ TEST_SUITE("cpu") {
              {"layerwise_dynamic", "fp8_e4m3", 448},
              {"adaptive, method: exact_range", "fp16", 65504}}) {
       CAPTURE(policy);
+      const std::string& scaling = policy;
       const TempFolder folder;
       const Arguments settings = {"precision.gradients=" + format, "train.accumulate=1",
                                   "train.max_steps=7"};
       const auto with = [&](const std::string& start) {
-        return With(settings, {"scaling={policy: " + policy + ", init_scale: " + start + "}"});
+        return With(settings, {"scaling={policy: " + scaling + ", init_scale: " + start + "}"});
       };
       // The gradient that the run itself has counted, before it was rounded.
       const double largest = LargestLogitGradient(Train(folder, "one", with("1")));

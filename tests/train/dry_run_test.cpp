@@ -118,8 +118,10 @@ train: {max_steps: 1}
         if (row.at("step") == "1" && row.at("tensor") == tensor)
           formats[row.at("layer")] += " " + row.at("format");
     CHECK(formats.size() >= 8);
-    for (const auto& [layer, row] : formats)
-      CHECK_MESSAGE(Contains(RowOf(dry.out, layer), row + " "), layer);
+    for (const auto& [layer, row] : formats) {
+      CAPTURE(layer);
+      CHECK(Contains(RowOf(dry.out, layer), row + " "));
+    }
   }
 
   TEST_CASE("globs that match nothing are warnings of the dry run and of the run, with the place") {

@@ -16,8 +16,10 @@ double MeanOf(double sum, std::int64_t n) { return n > 0 ? sum / static_cast<dou
 double BlockCounts::log2_mean() const { return MeanOf(log2_sum, scaled_blocks); }
 
 double BlockCounts::log2_std() const {
+  if (scaled_blocks == 0) return NAN;
+  // Equal scales would be left with what cancellation leaves, which may also be below 0.
+  if (log2_min == log2_max) return 0;
   const double mean = log2_mean();
-  // Cancellation may leave a variance a little below 0.
   return std::sqrt(std::max(0.0, MeanOf(log2_square_sum, scaled_blocks) - mean * mean));
 }
 

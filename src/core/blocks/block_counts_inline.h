@@ -18,7 +18,8 @@ struct BlockValue {
 struct BlockSums {
   float largest = 0;  // finite magnitude
   double signal = 0, noise = 0;
-  bool broken = false;
+  bool finite = true;   // as it was given
+  bool broken = false;  // as it is decoded
 };
 
 ADA_HOST_DEVICE static inline bool IsFinite(float x) { return MagnitudeBits(x) < kInfinityBits; }
@@ -32,6 +33,7 @@ ADA_HOST_DEVICE static inline BlockSums SumsOfBlock(std::int64_t n, const ValueA
     const double error = x - static_cast<double>(value.decoded);
     const float magnitude = OfBits(MagnitudeBits(value.x));
     if (!IsFinite(value.decoded)) sums.broken = true;
+    if (!IsFinite(value.x)) sums.finite = false;
     if (IsFinite(value.x) && sums.largest < magnitude) sums.largest = magnitude;
     sums.signal += x * x;
     sums.noise += error * error;
@@ -115,7 +117,7 @@ ADA_HOST_DEVICE static inline void CountBlockOf(const BlockGrid& grid, const Ten
     ++counts.zero_blocks;
   } else {
     CountScale(factor, counts);
-    CountNoise(sums, counts);
+    if (sums.finite) CountNoise(sums, counts);
   }
 }
 

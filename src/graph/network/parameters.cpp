@@ -19,6 +19,8 @@ class ParameterMaker {
   void Add(const config::LayerConfig& layer, const ParameterSpec& spec) {
     Parameter parameter{NameOf(layer, spec), spec.dims, {}, {}, spec.start, layer.start_factor};
     parameter.value.shape = spec.shape;
+    parameter.layer = layer.name;
+    parameter.part = spec.name.empty() ? "weight" : spec.name;
     if (share_) {
       const std::vector<Parameter>& others = share_->parameters();
       const std::size_t index = result_.all.size();
@@ -41,7 +43,9 @@ class ParameterMaker {
     // owner's kind is.
     if (node.tied_to >= 0) {
       mine.push_back(result_.of[node.tied_to].front());
-      result_.all[mine.front()].other_names.push_back(NameOf(node.config, {"weight", {}, {}}));
+      Parameter& tied = result_.all[mine.front()];
+      tied.other_names.push_back(NameOf(node.config, {"weight", {}, {}}));
+      tied.tied_layers.push_back(node.config.name);
     }
     for (const ParameterSpec& spec : node.parameters) {
       mine.push_back(static_cast<int>(result_.all.size()));

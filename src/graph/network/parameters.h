@@ -26,6 +26,12 @@ struct Parameter {
   // Its names in the layers that are tied to its own, because PyTorch's state dicts contain a tied
   // weight once for each layer.
   std::vector<std::string> other_names = {};
+  // The layer that owns it, the layers that are tied to its own, and what it is to them: weight,
+  // bias, running_mean, running_var. A name need not be made of these (in_proj_weight,
+  // class_token).
+  std::string layer = {};
+  std::vector<std::string> tied_layers = {};
+  std::string part = {};
 
   std::int64_t numel() const;
 };
@@ -57,6 +63,9 @@ bool IsSkipped(const config::InitConfig& init, const std::string& tensor);
 SafetensorsFile OpenWeights(const config::InitConfig& init);
 // The name that a parameter has in `file`: its own, or that of a layer tied to it; "": none.
 std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter);
+// A weight that several layers share may be in a file once for each of them: DataError where the
+// values differ.
+void CheckTied(const SafetensorsFile& file, const Parameter& parameter);
 // Compares names and shapes; batch norm's num_batches_tracked is ignored. DataError: a wrong shape,
 // a name that the network does not have (unless ignore_unknown), a missing tensor under
 // require_all, a tied weight that is stored twice with different values, or a file without any

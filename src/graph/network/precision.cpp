@@ -78,10 +78,13 @@ bool LayerOperands::any() const {
 }
 
 // Hadamard comes last, because only after all entries it is known which operands are rounded.
-LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer) {
+LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer, bool spared) {
   LayerOperands operands;
-  std::optional<config::HadamardConfig> hadamard = precision.operands.hadamard;
-  Apply(precision.operands, operands);
+  std::optional<config::HadamardConfig> hadamard;
+  if (!spared) {
+    hadamard = precision.operands.hadamard;
+    Apply(precision.operands, operands);
+  }
   for (const config::LayerPrecisionConfig& entry : precision.layers) {
     if (!GlobMatch(entry.match, layer)) continue;
     Apply(entry.operands, operands);
@@ -128,8 +131,8 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
     };
   }
   result.spared = precision.operands.spared.value_or(config::SparedConfig());
-  result.operands_of = [precision](const std::string& layer) {
-    return OperandsOf(precision, layer);
+  result.operands_of = [precision](const std::string& layer, bool spared) {
+    return OperandsOf(precision, layer, spared);
   };
   result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
   result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;

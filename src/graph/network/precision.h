@@ -45,8 +45,9 @@ struct Precision {
   std::optional<NumberFormat> autocast;
   bool autocast_on_cpu = false;
   std::function<LayerFormats(const std::string& layer, const LayerFormats& start)> formats_from;
-  std::function<LayerOperands(const std::string& layer)> operands_of;  // empty: all as stored
-  config::SparedConfig spared;  // layers that `operands_of` does not apply to
+  // Empty: all as stored. spared: of a layer to which only entries of precision.layers apply.
+  std::function<LayerOperands(const std::string& layer, bool spared)> operands_of;
+  config::SparedConfig spared;  // how many layers are spared
   bool stochastic = false;      // only in training; evaluation rounds to nearest
   // Delayed scaling: for y and w, and for gradients unless a per-layer policy decides their scale.
   bool scaled_forward = false, scaled_backward = false;
@@ -65,8 +66,10 @@ LayerFormats FormatsFrom(const config::PrecisionConfig& precision, const std::st
                          const LayerFormats& start);
 
 // The operands of one layer: those of `precision.operands`, changed key by key by the entries of
-// `precision.layers` whose glob matches. Operands with a scale saturate, unless `overflow: format`.
-LayerOperands OperandsOf(const config::PrecisionConfig& precision, const std::string& layer);
+// `precision.layers` whose glob matches; of a spared layer those entries only. Operands with a scale
+// saturate, unless `overflow: format`.
+LayerOperands OperandsOf(const config::PrecisionConfig& precision, const std::string& layer,
+                         bool spared = false);
 
 // `policy_owns_gradients`: the policy decides a scale for each layer, so that under delayed scaling
 // gradients get no per-tensor scale in addition. Keeps a copy of `precision`. Fp32 tensors never

@@ -135,12 +135,13 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
     result.weight_gradients.push_back({formats.weight_gradients, Storage::kF32, false});
     result.operands.emplace_back();
     // The first and last products of the network (precision.operands.spared) take operands as they
-    // are stored. Tied layers count as products of their own.
+    // are stored, unless precision.layers says otherwise. Tied layers count as products of their
+    // own.
     const bool spared =
         product < precision.spared.first || product >= products - precision.spared.last;
     if (!node.kind->has_weight) continue;
-    if (precision.operands_of && !spared)
-      result.operands.back() = precision.operands_of(node.config.name);
+    if (precision.operands_of)
+      result.operands.back() = precision.operands_of(node.config.name, spared);
     ++product;
   }
   result.arriving = Arriving(network, result.gradients, result.attention);

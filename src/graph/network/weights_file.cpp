@@ -54,7 +54,8 @@ void RefuseUnknown(const std::string& path, const std::vector<std::string>& unkn
                   "; model.init.ignore_unknown: true leaves such tensors out");
 }
 
-// A weight that several layers share may be in a file once for each of them, with the same values.
+}  // namespace
+
 void CheckTied(const SafetensorsFile& file, const Parameter& parameter) {
   const std::string first = NameInFile(file, parameter);
   for (const std::string& other : parameter.other_names) {
@@ -65,8 +66,6 @@ void CheckTied(const SafetensorsFile& file, const Parameter& parameter) {
                     "layers: no `weight_of`) gives each its own");
   }
 }
-
-}  // namespace
 
 std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter) {
   if (file.Find(parameter.name)) return parameter.name;

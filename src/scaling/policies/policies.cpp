@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/tensor_names.h"
 #include "core/text.h"
 #include "scaling/policies/common_keys.h"
 #include "scaling/policies/start_scale.h"
@@ -19,11 +20,19 @@ const PolicyKind& FindPolicy(const std::string& name) {
   return **found;
 }
 
+// A decision within attention, LAYER.ds, is reached by its own name and by its layer's.
+bool Reaches(const std::string& glob, const std::string& name) {
+  if (GlobMatch(glob, name)) return true;
+  const std::size_t dot = name.rfind('.');
+  return dot != std::string::npos && IsOfAttention(name.substr(dot + 1)) &&
+         GlobMatch(glob, name.substr(0, dot));
+}
+
 template <class Parameters>
 Parameters OfLayer(const Settings& settings, const std::string& layer, Parameters parameters) {
   parameters = With(settings, parameters);
   for (const LayerSettings& entry : settings.layers)
-    if (GlobMatch(entry.match, layer)) parameters = With(entry, parameters);
+    if (Reaches(entry.match, layer)) parameters = With(entry, parameters);
   return parameters;
 }
 
@@ -65,7 +74,7 @@ LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer
   if (!BoundsCross(own.min_scale, own.max_scale)) return own;
   Location where = settings.where;
   for (const LayerSettings& entry : settings.layers)
-    if (GlobMatch(entry.match, layer) && (entry.min_scale || entry.max_scale)) where = entry.where;
+    if (Reaches(entry.match, layer) && (entry.min_scale || entry.max_scale)) where = entry.where;
   throw ConfigError(ToString(where) + ": scaling.layers[]: layer " + layer + " has min_scale " +
                     ShortestText(own.min_scale) + ", above its max_scale, " +
                     ShortestText(own.max_scale));

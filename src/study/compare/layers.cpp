@@ -163,10 +163,11 @@ std::vector<LayerRecord> ReadLayers(const std::string& folder) {
   std::vector<Sums> sums;
   std::map<std::string, std::size_t> index;
   EachRow<TensorRow>(folder, [&](const TensorRow& row) {
-    if (row.tensor != "dx") return;
-    const auto [at, added] = index.try_emplace(row.layer, layers.size());
+    const std::string line = LineOfGradient(row.layer, row.tensor);
+    if (line.empty()) return;
+    const auto [at, added] = index.try_emplace(line, layers.size());
     if (added) {
-      layers.emplace_back().name = row.layer;
+      layers.emplace_back().name = line;
       sums.emplace_back();
     }
     LayerRecord& layer = layers[at->second];

@@ -115,7 +115,7 @@ void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
   std::vector<BlockLine> lines;
   std::vector<const TensorEntry*> skipped;
   for (const TensorEntry& entry : file.entries()) {
-    if (!GlobMatch(options.tensors, entry.name)) continue;
+    if (!IsShown(file, options, entry.name)) continue;
     if (!IsFloat(entry.dtype)) {
       skipped.push_back(&entry);
       continue;

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/shown_text.h"
 #include "study/inspect/parts.h"
+#include "study/tensors_glob.h"
 
 namespace ada::study {
 namespace {
@@ -60,6 +61,20 @@ bool GivesShapes(const TensorEntry* input, const FileLayer& layer) {
 
 }  // namespace
 
+bool IsShown(const SafetensorsFile& file, const InspectOptions& options,
+             const std::string& tensor) {
+  const bool of_blocks = (tensor.ends_with(".scales") || tensor.ends_with(".amax")) &&
+                         file.metadata().contains("scale:" + tensor);
+  const std::string& glob = options.tensors;
+  return GlobMatch(glob, tensor) &&
+         (!of_blocks || glob.ends_with("scales") || glob.ends_with("amax"));
+}
+
+std::string KindOf(const SafetensorsFile& file, const std::string& layer) {
+  const auto found = file.metadata().find("kind:" + layer);
+  return found != file.metadata().end() ? found->second : std::string();
+}
+
 bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer) {
   const auto found = file.metadata().find("chooses_scale:" + layer);
   return found != file.metadata().end() && found->second == "false";
@@ -73,8 +88,7 @@ Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& layer) {
   const TensorEntry* input = GivesShapes(x, layer) ? x : layer.dx;
   geometry.known = (!stride.empty() && !groups.empty()) || GivesShapes(input, layer);
   if (!groups.empty()) geometry.groups = groups.front();
-  const auto kind = file.metadata().find("kind:" + layer.name);
-  geometry.transposed = kind != file.metadata().end() && kind->second == "conv_transpose2d";
+  geometry.transposed = KindOf(file, layer.name) == "conv_transpose2d";
   // To its rule no stride thins out a transposed convolution's sums.
   if (geometry.transposed) {
     geometry.fits = layer.w->shape[0] % geometry.groups == 0;

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/tensor_files/safetensors.h"
 #include "core/tensor_files/safetensors_header.h"
+#include "core/tensor_names.h"
 #include "core/text.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
@@ -86,7 +87,7 @@ void ShowCsvCounts(const SafetensorsFile& file, const InspectOptions& options,
                    const NumberFormat& format, const CarriedScales& carried, std::ostream& out) {
   out << telemetry::Header<CountRow>() << '\n';
   for (const TensorEntry& entry : file.entries()) {
-    if (!GlobMatch(options.tensors, entry.name) || !IsFloat(entry.dtype)) continue;
+    if (!IsShown(file, options, entry.name) || !IsFloat(entry.dtype)) continue;
     const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
     out << telemetry::FieldsOf(CountRowOf(entry, format, count)).text() << '\n';
   }
@@ -116,7 +117,7 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options,
   std::vector<TensorLine> lines;
   std::vector<const TensorEntry*> skipped;
   for (const TensorEntry& entry : file.entries()) {
-    if (!GlobMatch(options.tensors, entry.name)) continue;
+    if (!IsShown(file, options, entry.name)) continue;
     if (!IsFloat(entry.dtype)) {
       skipped.push_back(&entry);
       if (all) PrintSkipped(entry, out);
@@ -144,7 +145,8 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options,
 }  // namespace
 
 bool CarriesScale(const std::string& name) {
-  return name.ends_with(".dy") || name.ends_with(".dx");
+  const std::string tensor = name.substr(name.rfind('.') + 1);
+  return tensor.size() < name.size() && (tensor == "dy" || IsDx(tensor) || IsOfAttention(tensor));
 }
 
 InspectOptions::Output ParseInspectOutput(const std::string& word) {

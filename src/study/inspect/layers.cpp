@@ -45,8 +45,12 @@ void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
   if (layer.fan_reference == 0) Refuse(file, layer, "a weight has at least one output and one tap");
   if (w.size() == 2) {
     layer.kind = FileLayer::Kind::kLinear;
-    if (dy.size() < 2 || dy.back() != w[0])
-      Refuse(file, layer, "a linear layer with w [out, in] has dy [n, out]");
+    // A run's dump has tokens as pixels of one column: [n, out, tokens, 1].
+    layer.channels_first = dy.size() == 4 && dy[3] == 1 && dy[1] == w[0];
+    if (!layer.channels_first && (dy.size() < 2 || dy.back() != w[0]))
+      Refuse(file, layer,
+             "a linear layer with w [out, in] has dy [n, out] or [..., out], in a dump of "
+             "sequences [n, out, tokens, 1]");
     return;
   }
   layer.kind = FileLayer::Kind::kConvolution;
@@ -131,6 +135,11 @@ FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob) {
     if (!GlobMatch(glob, entry.name) || !IsFloat(entry.dtype)) continue;
     FileLayer layer;
     layer.name = entry.name.substr(0, entry.name.size() - kSuffix.size());
+    if (KindOf(file, layer.name) == "attention") {
+      found.left_out.push_back(Shown(layer.name) +
+                               ": attention decides for its dv, ds, dq and dk: no scale of dx");
+      continue;
+    }
     // Counted but not listed: there is no decision to show.
     if (ChoosesNoScale(file, layer.name)) {
       ++found.passing;
@@ -166,10 +175,10 @@ scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer
     for (float& x : w) x = RoundTo(weight_format, x);
   seen.w = MomentsOf(w);
   if (dy.empty() || w.empty()) return seen;
-  const bool linear = layer.kind == FileLayer::Kind::kLinear;
+  const bool last = layer.kind == FileLayer::Kind::kLinear && !layer.channels_first;
   if (layer.transposed) w = OutputFirst(w, layer);
   const std::int64_t inner = static_cast<std::int64_t>(w.size()) / layer.outputs;
-  backend::cpu::ObserveProducts(ByOutput(dy, layer.outputs, linear ? 1 : Inner(*layer.dy, 2)),
+  backend::cpu::ObserveProducts(ByOutput(dy, layer.outputs, last ? 1 : Inner(*layer.dy, 2)),
                                 ByOutput(w, layer.outputs, inner), seen);
   return seen;
 }

@@ -83,6 +83,7 @@ struct FileLayer {
   const TensorEntry* dx = nullptr;                // null where the file has none
   std::int64_t outputs = 0;                       // features or channels; 0 for a cast
   bool transposed = false;                        // w [in, out / groups, k...]
+  bool channels_first = false;                    // of a linear layer: dy [n, out, tokens, 1]
   std::int64_t groups = 1;                        // of a convolution
   // Length of the sums in dx: outputs times the kernel's size, for `exact` by groups and stride.
   double fan_reference = 1, fan_exact = 1;
@@ -95,7 +96,8 @@ struct FileLayers {
   std::size_t passing = 0;            // layers that choose no scale, as a dump's metadata say
 };
 
-// Returns the layers whose NAME.dy matches `glob`. w [out, in]: linear, dy [..., out]. w [out, in,
+// Returns the layers whose NAME.dy matches `glob`. w [out, in]: linear, dy [..., out] or, in a dump
+// of sequences, [n, out, tokens, 1]. w [out, in,
 // k...]: convolution, dy [n, out, ...] of w's rank; w [in, out / groups, k...] where a dump's
 // metadata ("kind:NAME") say that it is transposed. factor [c]: batch norm, dy [n, c, ...]. Throws
 // DataError naming both tensors where they do not fit, or where w is no float tensor.
@@ -113,6 +115,12 @@ struct Geometry {
 // of NAME.x or NAME.dx together with dy and w. DataError if the metadata are not such numbers.
 Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& convolution);
 
+// Whether the glob of `options` selects a tensor. The scales that a run's dump has of block-scaled
+// operands (NAME.OPERAND.scales, .amax), which no format rounds, take a glob that ends in their
+// names.
+bool IsShown(const SafetensorsFile& file, const InspectOptions& options, const std::string& tensor);
+// A layer's kind by a dump's metadata ("kind:NAME"); empty where they do not say.
+std::string KindOf(const SafetensorsFile& file, const std::string& layer);
 // Whether a dump's metadata ("chooses_scale:NAME") say that the layer passes its scale on.
 bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer);
 

@@ -94,8 +94,9 @@ void WatchState::Add(const TimingRow& row) {
 void WatchState::Add(const TensorRow& row) {
   logged_step = std::max(logged_step, row.step);
   totals.Add(row);
-  if (row.tensor != "dx") return;
-  WatchedLayer& layer = Layer(row.layer);
+  const std::string line = LineOfGradient(row.layer, row.tensor);
+  if (line.empty()) return;
+  WatchedLayer& layer = Layer(line);
   layer.scale = row.scale;
   layer.underflow_pct = row.underflow_pct_nonzero;
   layer.broken = row.inf + row.nan + row.overflow > 0;

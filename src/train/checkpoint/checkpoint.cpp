@@ -29,12 +29,13 @@ struct Stored {
   std::string name;
   std::vector<std::int64_t> dims;
   Tensor tensor;
+  std::vector<std::string> other_names = {};  // of a tied weight, which other programs may store
 };
 std::vector<Stored> StoredTensors(const graph::Graph& graph, const optim::Optimizer* optimizer) {
   std::vector<Stored> all;
   std::map<std::string, std::vector<std::int64_t>> dims;
   for (const graph::Parameter& p : graph.parameters()) {
-    all.push_back({p.name, p.dims, p.value});
+    all.push_back({p.name, p.dims, p.value, p.other_names});
     dims[p.name] = p.dims;
   }
   if (optimizer == nullptr) return all;
@@ -90,6 +91,8 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
   const SafetensorsFile file = SafetensorsFile::Open(StemOf(path) + ".safetensors");
   for (Stored s : StoredTensors(graph, optimizer)) {
     s.name = prefix + s.name;
+    for (const std::string& other : s.other_names)
+      if (!file.Find(s.name) && file.Find(prefix + other)) s.name = prefix + other;
     const TensorEntry* entry = file.Find(s.name);
     if (entry == nullptr) Damaged(file.path(), "no tensor " + s.name + ", which this model has");
     if (entry->shape != s.dims)

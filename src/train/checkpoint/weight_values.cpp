@@ -32,7 +32,13 @@ std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::R
 
 const graph::Parameter* WeightOf(const graph::Graph& graph, const std::string& layer) {
   for (const graph::Parameter& p : graph.parameters())
-    if (p.name == layer + ".weight") return &p;
+    if (p.part == "weight" && (p.layer == layer || Contains(p.tied_layers, layer))) return &p;
+  return nullptr;
+}
+
+const graph::RoundingPoint* CopyOf(const graph::Graph& graph, const graph::Parameter& weight) {
+  for (const graph::RoundingPoint& point : graph.roundings())
+    if (point.tensor == "w" && point.layer == weight.layer) return &point;
   return nullptr;
 }
 

@@ -15,7 +15,12 @@ std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::R
                                   bool stochastic, const backend::Pass& pass,
                                   backend::Backend& backend);
 
-// The parameter `weight` of a layer; null where it has none, or another layer's.
+// The parameter `weight` of a layer, which is another layer's where the two are tied; null where it
+// has none.
 const graph::Parameter* WeightOf(const graph::Graph& graph, const std::string& layer);
+
+// How the copy of a weight is rounded that its layer, and those that are tied to it, multiply with;
+// null where there is no such copy (a batch norm's).
+const graph::RoundingPoint* CopyOf(const graph::Graph& graph, const graph::Parameter& weight);
 
 }  // namespace ada::train

@@ -145,8 +145,7 @@ DistributedGradients::Transport DistributedGradients::LostInTransport() {
   const std::vector<TensorStats> all = parallel::GatherAll(team_.all(), mine);
   std::vector<Lost> lost;
   for (std::size_t place = order_.size(); place-- > 0;) {  // layers in forward order
-    const std::string& name = graph_.parameters()[static_cast<std::size_t>(order_[place])].name;
-    const std::string layer = name.substr(0, name.rfind('.'));
+    const std::string& layer = graph_.parameters()[static_cast<std::size_t>(order_[place])].layer;
     TensorStats total = all[place];
     for (std::size_t at = place + order_.size(); at < all.size(); at += order_.size())
       total = CombinedStats(total, all[at]);

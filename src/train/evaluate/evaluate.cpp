@@ -21,8 +21,12 @@
 namespace ada::train {
 namespace {
 
-// The split whose logits --outputs writes.
-constexpr char kTestSplit[] = "test";
+constexpr char kTestSplit[] = "test", kValidationSplit[] = "validation";
+
+// The split whose logits --outputs writes: test, or validation where a text has no test.
+const char* SplitOfOutputs(const RunData& data) {
+  return data.train.tokens && data.test.images() == 0 ? kValidationSplit : kTestSplit;
+}
 
 // The network as a run begins with it.
 void StartWeights(const config::Config& config, graph::Graph& graph, backend::Backend& backend,
@@ -73,6 +77,7 @@ class SplitReport {
         log_(log) {
     if (options.per_class) names_ = NamesOfClasses(config, data);
     if (!options.predictions.empty()) predictions_.emplace(options.predictions);
+    split_of_outputs_ = SplitOfOutputs(data);
     if (!options.outputs.empty()) outputs_.emplace(options.outputs, DimsOfOutputs(data));
     out << (options.per_class ? "split,class,name,images,top1,top5,precision"
                               : "split,images,loss,top1,top5")
@@ -83,7 +88,7 @@ class SplitReport {
     if (dataset.images() == 0) return;
     ClassTable classes(evaluator_.graph().classes());
     ImageVisitor visit;
-    const bool gives_outputs = outputs_ && split == kTestSplit;
+    const bool gives_outputs = outputs_ && split == split_of_outputs_;
     // Without a visitor no logits are read back, which makes a plain evaluation faster.
     if (!language_ && (predictions_ || options_.per_class || gives_outputs))
       visit = [&](const ImageResult& result) {
@@ -125,8 +130,10 @@ class SplitReport {
   // [images, classes]; of sequences [sequences, tokens, vocabulary].
   std::vector<std::int64_t> DimsOfOutputs(const RunData& data) const {
     const Shape& logits = evaluator_.graph().logits().shape;
-    if (language_) return {data.test.images(), logits.h, logits.c};
-    return {data.test.images(), logits.c};
+    const bool of_test = split_of_outputs_ == kTestSplit;
+    const std::int64_t images = (of_test ? data.test : data.validation).images();
+    if (language_) return {images, logits.h, logits.c};
+    return {images, logits.c};
   }
 
   const bool language_, bytes_;
@@ -137,6 +144,7 @@ class SplitReport {
   telemetry::Log& log_;
   std::optional<PredictionsFile> predictions_;
   std::optional<OutputsFile> outputs_;
+  std::string split_of_outputs_;
   std::vector<std::string> names_;
 };
 
@@ -145,9 +153,6 @@ void CheckLanguage(const EvaluateOptions& options, const RunData& data) {
   if (!options.predictions.empty() || options.per_class)
     throw ConfigError(std::string(options.per_class ? "--per-class" : "--predictions") +
                       ": is for images, and the task is language; --outputs writes logits");
-  if (!options.outputs.empty() && data.test.images() == 0)
-    throw ConfigError("--outputs: writes the logits of split test, and " +
-                      data.train.tokens->files().front() + " has none");
   if (data.validation.images() + data.test.images() == 0)
     throw ConfigError(
         "data.validation: nothing is held back, and the data have no split test: "
@@ -189,7 +194,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
                          log);
   RecomputeNorms(config, data, evaluator.graph(), *chosen.backend, log, options.progress);
   const auto report = [&data](auto&& of_task) {
-    of_task.Write("validation", data.validation);
+    of_task.Write(kValidationSplit, data.validation);
     of_task.Write(kTestSplit, data.test);
     of_task.Finish();
   };

@@ -159,7 +159,13 @@ struct KnownText {
 };
 KnownText FindText(const config::Config& given, const std::string& weights) {
   const std::optional<CheckpointState> state = StateOfCheckpoint(weights);
-  if (state && state->input) return {given, state->input->image};
+  if (state && state->input) {
+    config::Config config = given;
+    // A configuration of one's own (--config) may leave the vocabulary to the data.
+    if (config.model.classes == 0)
+      config.model.classes = config::LoadText(state->config, weights, {}).config.model.classes;
+    return {config, state->input->image};
+  }
   const data::DatasetInfo info = InspectData(given);
   return {Completed(given, info), {1, info.height, info.width, info.channels}};
 }

@@ -14,11 +14,10 @@ namespace ada::train {
 namespace {
 
 // The momentum of the batch norm that a running statistic belongs to.
-double MomentumOf(const graph::Network& network, const std::string& parameter) {
-  const std::string layer = parameter.substr(0, parameter.rfind('.'));
+double MomentumOf(const graph::Network& network, const graph::Parameter& parameter) {
   for (const graph::Node& node : network.nodes)
-    if (node.config.name == layer) return node.config.momentum;
-  throw InternalError("no layer of parameter " + parameter);
+    if (node.config.name == parameter.layer) return node.config.momentum;
+  throw InternalError("no layer of parameter " + parameter.name);
 }
 
 void Put(const Tensor& tensor, const std::vector<float>& values, backend::Backend& backend) {
@@ -52,7 +51,7 @@ NormStatistics::NormStatistics(const config::Config& config, const RunData& data
   const graph::Network network = graph::Resolve(config.model, data.image, config.task);
   for (const graph::Parameter& p : graph.parameters()) {
     if (p.gradient) continue;
-    const double momentum = MomentumOf(network, p.name);
+    const double momentum = MomentumOf(network, p);
     if (momentum > 0) statistics_.push_back({p.value, momentum, {}, {}});
   }
 }

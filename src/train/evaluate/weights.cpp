@@ -35,8 +35,10 @@ void WarnOfUnused(const SafetensorsFile& file, const graph::Graph& graph, teleme
   std::string names;
   for (const TensorEntry& entry : file.entries()) {
     const auto& parameters = graph.parameters();
-    const bool known = std::any_of(parameters.begin(), parameters.end(),
-                                   [&](const auto& p) { return p.name == entry.name; });
+    const bool known =
+        std::any_of(parameters.begin(), parameters.end(), [&](const graph::Parameter& p) {
+          return p.name == entry.name || Contains(p.other_names, entry.name);
+        });
     if (known || entry.name.ends_with("num_batches_tracked")) continue;
     if (++unused <= 3) names += (unused == 1 ? "" : ", ") + entry.name;
   }
@@ -53,7 +55,9 @@ void LoadWeightsAlone(const std::string& path, graph::Graph& graph, backend::Bac
                     ": holds weights alone, and precision.tensor_scaling needs the scales "
                     "of tensors, which checkpoints have; --set precision.tensor_scaling=none "
                     "evaluates without");
-  WarnOfUnused(SafetensorsFile::Open(path), graph, log);
+  const SafetensorsFile file = SafetensorsFile::Open(path);
+  for (const graph::Parameter& parameter : graph.parameters()) graph::CheckTied(file, parameter);
+  WarnOfUnused(file, graph, log);
   LoadCheckpointTensors(path, graph, nullptr, backend);
 }
 

@@ -52,10 +52,9 @@ float RoundedByChance(const NumberFormat& format, double x, float chance) {
 // others the network has.
 void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& backend) {
   const NumberFormat& masters = spec.precision.masters.format;
-  const std::set<std::string> layers = NamesOf(graph);
   for (const graph::Parameter& parameter : graph.parameters()) {
     if (!parameter.gradient) continue;
-    const auto unit = spec.units.find(LayerOf(parameter.name, layers));
+    const auto unit = spec.units.find(parameter.layer);
     const NumberFormat format = unit == spec.units.end() ? kFp32 : unit->second;
     std::vector<float> values = HostValues(parameter.value, backend);
     RandomStream random(spec.twin, StreamId("twin:" + parameter.name));
@@ -194,10 +193,9 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   result.losses.resize(static_cast<std::size_t>(spec.steps), NAN);
   result.trouble = TroubleOf(spec, result, last, skips, recorder.run().finiteness());
   if (!spec.gradients) return result;
-  const std::set<std::string> layers = NamesOf(*graph);
   for (const graph::Parameter& parameter : graph->parameters()) {
     if (!parameter.gradient) continue;
-    result.layers.push_back(LayerOf(parameter.name, layers));
+    result.layers.push_back(parameter.layer);
     result.gradients.push_back(HostValues(parameter.gradient, backend));
   }
   return result;

@@ -5,16 +5,6 @@
 
 namespace ada::train {
 
-std::set<std::string> NamesOf(const graph::Graph& graph) {
-  std::set<std::string> names;
-  for (const graph::LayerRow& row : graph.layers()) names.insert(row.name);
-  return names;
-}
-
-std::string LayerOf(const std::string& parameter, const std::set<std::string>& layers) {
-  return layers.contains(parameter) ? parameter : parameter.substr(0, parameter.rfind('.'));
-}
-
 namespace {
 
 // Fewest mantissa bits decide; of equals the first that is looked at.

@@ -1,7 +1,6 @@
 // The parts of a fork: finding layers by name, perturbing weights, reasons for not training.
 #pragma once
 #include <cstdint>
-#include <set>
 #include <string>
 
 #include "graph/graph.h"
@@ -10,10 +9,6 @@
 #include "train/fork/fork.h"
 
 namespace ada::train {
-
-std::set<std::string> NamesOf(const graph::Graph& graph);
-// Returns the layer of a parameter, which is named LAYER.NAME, or like its layer.
-std::string LayerOf(const std::string& parameter, const std::set<std::string>& layers);
 
 // Perturbs the masters of a twin (ForkSpec::twin), which must be rounded to their format before.
 void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& backend);

@@ -62,9 +62,9 @@ bool Dump::Matches(const std::string& layer) const {
 }
 
 bool Dump::IsLinear(const std::string& layer) const {
-  const auto& parameters = graph_.parameters();
-  return std::any_of(parameters.begin(), parameters.end(), [&](const graph::Parameter& p) {
-    return p.name == layer + ".weight" && p.dims.size() == 2;
+  const auto& layers = graph_.layers();
+  return std::any_of(layers.begin(), layers.end(), [&](const graph::LayerRow& row) {
+    return row.name == layer && row.kind == backend::LinearSpec::kKind;
   });
 }
 
@@ -78,12 +78,14 @@ void Dump::Begin(std::int64_t step, const backend::Pass& pass) {
 // in layouts of its own.
 void Dump::AddWeights(const backend::Pass& pass) {
   const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
-  for (const graph::RoundingPoint& point : graph_.roundings()) {
-    if (point.tensor != "w" || !Takes(point.layer)) continue;
-    const graph::Parameter& weight = *WeightOf(graph_, point.layer);
-    std::vector<float> values = RoundedWeights(weight, point, stochastic, pass, backend_);
-    AddScales(point.layer, operands_.OfWeight(point.layer, point.format, values), 1);
-    items_[point.layer + ".w"] = {weight.dims, std::move(values), FormatName(point.format)};
+  for (const graph::LayerRow& layer : graph_.layers()) {
+    if (!Takes(layer.name)) continue;
+    const graph::Parameter* weight = WeightOf(graph_, layer.name);
+    const graph::RoundingPoint* copy = weight != nullptr ? CopyOf(graph_, *weight) : nullptr;
+    if (copy == nullptr) continue;
+    std::vector<float> values = RoundedWeights(*weight, *copy, stochastic, pass, backend_);
+    AddScales(layer.name, operands_.OfWeight(layer.name, copy->format, values), 1);
+    items_[layer.name + ".w"] = {weight->dims, std::move(values), FormatName(copy->format)};
   }
 }
 
@@ -161,10 +163,8 @@ void Dump::Describe(const graph::LayerRow& layer,
 // From x as it is in the dump: [n, c, h, w].
 void Dump::AddFactors(const graph::LayerRow& batch_norm) {
   const auto x = items_.find(batch_norm.name + ".x");
-  const auto gamma = std::find_if(
-      graph_.parameters().begin(), graph_.parameters().end(),
-      [&](const graph::Parameter& p) { return p.name == batch_norm.name + ".weight"; });
-  ADA_CHECK(x != items_.end() && gamma != graph_.parameters().end());
+  const graph::Parameter* gamma = WeightOf(graph_, batch_norm.name);
+  ADA_CHECK(x != items_.end() && gamma != nullptr);
   const std::vector<float>& values = x->second.values;
   const std::int64_t channels = batch_norm.output.c;
   const std::int64_t pixels = batch_norm.output.h * batch_norm.output.w;

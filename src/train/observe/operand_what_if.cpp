@@ -47,16 +47,16 @@ void OperandWhatIf::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
   counts_.assign(asked_.size() * products_.size() * kOperands, BlockCounts());
   if (!team_.writes()) return;
   const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
-  for (const graph::RoundingPoint& point : graph_.roundings()) {
-    const auto found = by_layer_.find(point.layer);
-    if (point.tensor != "w" || found == by_layer_.end()) continue;
-    const std::vector<float> values =
-        RoundedWeights(*WeightOf(graph_, point.layer), point, stochastic, pass, backend_);
-    const OperandLayer& layer = products_[found->second].is;
+  for (const auto& [name, product] : by_layer_) {
+    const graph::Parameter& weight = *WeightOf(graph_, name);
+    const graph::RoundingPoint* copy = CopyOf(graph_, weight);
+    if (copy == nullptr) continue;
+    const std::vector<float> values = RoundedWeights(weight, *copy, stochastic, pass, backend_);
+    const OperandLayer& layer = products_[product].is;
     Count(
-        found->second, {Operand::kForwardW, Operand::kDxW},
+        product, {Operand::kForwardW, Operand::kDxW},
         [&](Operand operand) { return layer.PlaceOfWeight(operand); },
-        StorageFor(point.format) == Storage::kBF16, values, AmaxOf(values), Team::OfOne());
+        StorageFor(copy->format) == Storage::kBF16, values, AmaxOf(values), Team::OfOne());
   }
 }
 

@@ -53,8 +53,8 @@ std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Gra
   std::size_t next = 0;
   for (const graph::Parameter& parameter : graph.parameters()) {
     if (!parameter.gradient) continue;
-    const std::size_t dot = parameter.name.rfind('.');
-    const std::string layer = parameter.name.substr(0, dot), of = parameter.name.substr(dot);
+    const std::string& layer = parameter.layer;
+    const std::string of = "." + parameter.part;
     const optim::KeptStats& stats = kept.at(next++);
     const TensorStats* const of_states[] = {&stats.state1, &stats.state2};
     if (changes) parts.push_back({layer, "update" + of, p.masters.format, stats.change});
