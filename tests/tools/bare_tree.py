@@ -88,7 +88,7 @@ class Tree:
     def __init__(self, release, kept, folder):
         self.kept, self.folder = kept / release, pathlib.Path(folder)
         subprocess.run(["cp", "-a", str(bare(release, kept)), str(self.folder)], check=True)
-        for name in ("/etc/resolv.conf", "/etc/pip.conf"):
+        for name in ("/etc/hosts", "/etc/resolv.conf", "/etc/pip.conf"):
             if os.path.exists(name):
                 shutil.copy(name, self.path(name))
         self.environment = {**PLAIN, **{key: os.environ[key] for key in PASSED_ON
