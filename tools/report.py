@@ -16,7 +16,15 @@ import sys
 import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
-TENSORS = ["y", "w", "dx", "dx2", "dw", "dy", "update", "master", "state", "sent"]
+TENSORS = ["y", "p", "w", "dx", "dx2", "ds", "dq", "dk", "dv", "dw", "dy", "update", "master", "state",
+           "sent"]
+
+
+def tensor_name(text):
+    if text not in TENSORS:
+        raise argparse.ArgumentTypeError(f"'{text}' is no tensor of the logs; choose from\n  "
+                                         + ", ".join(TENSORS))
+    return text
 
 
 def arguments():
@@ -31,9 +39,11 @@ def arguments():
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page to write")
     parser.add_argument("--png", metavar="DIR", help="write each picture there as well")
     parser.add_argument("--title", help="of the page; default: the runs' names")
-    parser.add_argument("--tensor", default="dx", choices=TENSORS,
-                        help="whose scales, underflow and histograms are drawn; update: what the "
-                             "optimizer asked of the weights and rounding swallowed; default: dx")
+    parser.add_argument("--tensor", default="dx", type=tensor_name, metavar="TENSOR",
+                        help=f"whose scales, underflow and histograms are drawn: {', '.join(TENSORS)}; "
+                             "dx has attention's ds, dq, dk and dv as rows of their own, y its p; "
+                             "update: what the optimizer asked of the weights and rounding "
+                             "swallowed; default: dx")
     parser.add_argument("--seeds", default="auto", choices=["auto", "mean", "each"],
                         help="runs that differ in their seed alone: as one, the mean, or each by "
                              "itself; default: the mean from 4 runs on")

@@ -103,12 +103,6 @@ bool IsMatmul(const SafetensorsFile& file, const std::string& layer) {
   return kind.empty() || kind == "linear" || kind == "conv2d" || kind == "conv_transpose2d";
 }
 
-// A layer that reads the network's input makes no dx, of which a run's dump has none then.
-bool HasProduct(const SafetensorsFile& file, const std::string& layer, const std::string& operand) {
-  return !operand.starts_with("dx.") || MetadataOf(file, "kind:" + layer).empty() ||
-         file.Find(layer + ".dx") != nullptr;
-}
-
 void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
   // Equal rows keep the order of the file.
   std::stable_sort(rows.begin(), rows.end(), telemetry::LosesMore);
@@ -156,7 +150,6 @@ void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
     ++layers;
     for (const AnyFormat& format : options.formats) {
       for (OperandRow& row : what_if::JudgeOperands(layer, format)) {
-        if (!HasProduct(file, name, row.tensor)) continue;
         if (csv) out << telemetry::FieldsOf(row).text() << '\n';
         if (!csv) all.push_back(std::move(row));
       }

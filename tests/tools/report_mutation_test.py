@@ -10,7 +10,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from report_test import PACKAGES, PYTHON, TOOLS, make_run  # noqa: E402  (beside this file)
+from report_language_test import make_language_run  # noqa: E402  (beside this file)
+from report_test import PACKAGES, PYTHON, TOOLS, make_run  # noqa: E402
 
 SLOW = bool(os.environ.get("ADA_SLOW"))
 SECONDS = 45 if SLOW else 6
@@ -81,7 +82,7 @@ def hammer(folder, seed, seconds):
                 getattr(ada_train.read(folder), table)
             folders = [str(folder)] + [str(beside)] * rng.randint(0, 2)
             rng.shuffle(folders)
-            tensor = rng.choice(["dx", "dw"])
+            tensor = rng.choice(["dx", "dx", "dw", "ds", "y", "p"])
             chosen = selection.read(folders, rng.choice(["each", "mean"]), tensor, rng.randint(1, 3))
             with style.look():
                 parts = sections.all_sections(chosen, tensor)
@@ -102,13 +103,15 @@ def hammer(folder, seed, seconds):
 class ReportMutationTest(unittest.TestCase):
     def test_damaged_files_are_read_or_refused(self):
         with tempfile.TemporaryDirectory(prefix="ada-report-") as scratch:
-            folder = pathlib.Path(scratch, "run")
-            make_run(folder)
             seed = int(os.environ.get("ADA_SEED", "1"))
-            result = subprocess.run([PYTHON, __file__, str(folder), str(seed), str(SECONDS)],
-                                    capture_output=True, text=True, errors="replace", check=False)
-            self.assertEqual(result.returncode, 0, result.stderr[-4000:])
-            print(f"[report] {result.stdout.strip()} damaged runs from seed {seed} on")
+            runs = [make_run(pathlib.Path(scratch, "images", "run")),
+                    make_language_run(pathlib.Path(scratch, "language", "run"), drop=())]
+            for folder in runs:
+                result = subprocess.run([PYTHON, __file__, str(folder), str(seed), str(SECONDS)],
+                                        capture_output=True, text=True, errors="replace", check=False)
+                self.assertEqual(result.returncode, 0, f"{folder}: {result.stderr[-4000:]}")
+                print(f"[report] {result.stdout.strip()} damaged runs of {folder.parent.name} from "
+                      f"seed {seed} on")
 
     def page_of(self, **changed):
         """The page of a run with these files changed (name without ending -> text to text)."""

@@ -7,7 +7,7 @@ from matplotlib import colormaps
 from ada_train.report import layers, pictures_layers, style
 from ada_train.report.style import Picture
 
-TENSORS = ["dx", "dx2", "dw"]
+TENSORS = ["dx", "dx2", *layers.ATTENTION, "dw"]
 PREFIXES = ("multibox.", "cast", layers.LOGIT)  # of the networks that ada-train has
 LAST = 6  # layers of a network without such names
 
@@ -43,9 +43,11 @@ def _sentence(runs, tables):
 
 
 def heads(runs, order, last):
-    tables = [_rows(run, head_layers(order)) for run in runs]
+    logged = set().union(*[set(run.underflow["layer"].unique()) for run in runs])
+    ends = head_layers([name for name in order if name in logged])
+    tables = [_rows(run, ends) for run in runs]
     there = set().union(*[set(table["row"]) for table in tables])
-    names = [f"{layer}.{tensor}" for layer in head_layers(order) for tensor in TENSORS
+    names = [f"{layer}.{tensor}" for layer in ends for tensor in TENSORS
              if f"{layer}.{tensor}" in there]
     if not names:
         return []

@@ -3,11 +3,19 @@ import dataclasses
 import math
 
 import numpy
+import pandas
 
 from ada_train.no_gradient import BRANCH, layers_without_gradient
 
 COLUMNS = 240  # of a heat map; more logged steps share a column
 LOGIT = "loss"  # the layer that the logit gradient is logged under
+ATTENTION = ("ds", "dq", "dk", "dv")  # gradients of its scores, queries, keys and values
+# Tensors that log.statistics counts with another one. A picture of that one has them too, as rows
+# LAYER.TENSOR: scales.csv names attention's decisions like this as well.
+BESIDE = {"dx": ("dx2", *ATTENTION), "y": ("p",)}
+INSIDE = ("dq", "dk", "dv", "ds", "p", "dx2")  # the same, from the input to the loss
+BACKWARD = ("dx", "dx2", "dy", "dw", *ATTENTION)  # listed in the opposite order
+MEANINGS = {"dq": "queries", "dk": "keys", "dv": "values", "ds": "scores"}
 
 
 def merge(base, other):
@@ -35,15 +43,38 @@ def network_order(run):
     """The layers of a run from the input to the loss. The files list the forward pass (y, w) in
     that order, the backward pass (dx, dy, dw) in the opposite one."""
     rows = _first_step(run.underflow)
-    backward = rows["tensor"].isin(["dx", "dx2", "dy", "dw"])
+    backward = rows["tensor"].isin(BACKWARD)
     forward = list(dict.fromkeys(rows["layer"][~backward]))
     order = merge(forward, list(dict.fromkeys(rows["layer"][backward]))[::-1])
-    for table in (run.scales, run.histograms, run.probes):
-        order = merge(order, list(dict.fromkeys(_first_step(table)["layer"]))[::-1])
+    order = _with_inside(order, zip(rows["layer"], rows["tensor"]))
+    decided = [_layer_and_tensor(name) for name in dict.fromkeys(_first_step(run.scales)["layer"])]
+    order = merge(order, _backward(decided))
+    for table in (run.histograms, run.probes):
+        rows = _first_step(table)
+        order = merge(order, _backward(list(zip(rows["layer"], rows["tensor"]))))
     if LOGIT in order:
         order.remove(LOGIT)
         order.append(LOGIT)
     return order
+
+
+def _layer_and_tensor(name):
+    """The layer and the tensor that a decision LAYER.TENSOR of an attention is about; of other
+    decisions the layer and ""."""
+    layer, _, tensor = name.rpartition(".")
+    return (layer, tensor) if layer and tensor in ATTENTION else (name, "")
+
+
+def _backward(pairs):
+    """Names of (layer, tensor), listed in the order of the backward pass, from the input on."""
+    return _with_inside(list(dict.fromkeys(layer for layer, _ in pairs))[::-1], pairs)
+
+
+def _with_inside(order, pairs):
+    """`order` with the rows LAYER.TENSOR of INSIDE put before their layers."""
+    there = set(pairs)
+    return [name for layer in order for name in [f"{layer}.{tensor}" for tensor in INSIDE
+                                                 if (layer, tensor) in there] + [layer]]
 
 
 def common_order(runs):
@@ -104,8 +135,53 @@ def thinned(grids, how="mean"):
     return f" Up to {most} logged steps share a column of the picture, which shows {what}."
 
 
+def is_of(table, tensor):
+    """Which rows `of_tensor` takes."""
+    return table["tensor"].isin((tensor, *BESIDE.get(tensor, ()))).to_numpy()
+
+
 def of_tensor(table, tensor):
-    return table[(table["tensor"] == tensor).to_numpy()]
+    """The rows of a tensor, and those of the tensors that count with it (BESIDE): of these the layer
+    is LAYER.TENSOR."""
+    rows = table[is_of(table, tensor)]
+    kinds = (tensor, *BESIDE.get(tensor, ()))
+    kind = codes(rows["tensor"], kinds)
+    if not kind.any():
+        return rows
+    layer = rows["layer"].astype("category")
+    code = layer.cat.codes.to_numpy().astype(int) * len(kinds) + kind
+    names, place = {}, numpy.zeros(len(layer.cat.categories) * len(kinds), dtype=int)
+    for i in numpy.flatnonzero(numpy.bincount(code)):
+        name = layer.cat.categories[i // len(kinds)]
+        name = name if i % len(kinds) == 0 else f"{name}.{kinds[i % len(kinds)]}"
+        place[i] = names.setdefault(name, len(names))
+    return rows.assign(layer=pandas.Categorical.from_codes(place[code], list(names)))
+
+
+def _is_beside(name, tensor):
+    return name.endswith(tuple("." + other for other in BESIDE.get(tensor, ())))
+
+
+def values_of(names, tensor):
+    """What the rows of these names have values of, in a word: the tensor, or, where some are of
+    others that count with it, values."""
+    return "values" if any(_is_beside(name, tensor) for name in names) else tensor
+
+
+def beside_note(names, tensor):
+    """What the rows LAYER.TENSOR among `names` are; "" where there are none."""
+    there = [other for other in INSIDE if other in BESIDE.get(tensor, ())
+             and any(name.endswith("." + other) for name in names)]
+    attention = [other for other in there if other in ATTENTION]
+    parts = []
+    if attention:
+        parts.append(f"{', '.join('LAYER.' + other for other in attention)}: gradients of an "
+                     f"attention's {', '.join(MEANINGS[other] for other in attention)}")
+    if "dx2" in there:
+        parts.append("LAYER.dx2: gradient of a layer's second input")
+    if "p" in there:
+        parts.append("LAYER.p: an attention's probabilities")
+    return f" Rows {'; '.join(parts)}." if parts else ""
 
 
 def all_zero(table):

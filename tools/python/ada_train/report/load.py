@@ -28,7 +28,7 @@ COLUMNS = {
     "classes": "step split class count iou accuracy ap_07 ap",
     "confusion": "step split class prediction count",
     "losses": "step locations classes terms",
-    "timing": "step seconds images_per_second data forward backward update log",
+    "timing": "step seconds images_per_second data forward backward update log tokens",
 }
 # What makes a file.
 MADE_BY = {

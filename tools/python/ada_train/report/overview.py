@@ -2,7 +2,7 @@
 differ."""
 import html
 
-from ada_train.report import layers, pictures_training, style, tasks
+from ada_train.report import layers, style, tasks
 from ada_train.report.names import RunName, escaped
 from ada_train.report.page import LONG, Section
 from ada_train.run_files import number
@@ -10,6 +10,7 @@ from ada_train.run_files import number
 CELL = 110          # characters of a configuration's value
 MOST_COLUMNS = 6    # of a table of runs or keys
 TOP5 = "top-5 (%)"  # left out where no run has more than five classes
+PERPLEXITY, BITS, BEST_LOSS, TOKENS = "perplexity", "bits per byte", "best loss", "tokens/s"
 
 
 def _number(value, text="", missing="–"):
@@ -25,30 +26,64 @@ def _top5_tells(run):
 
 
 def _result_row(run):
-    summary = run.summary
-    evaluations = run.evaluation
-    rows = evaluations[(evaluations["split"] == "test").to_numpy()]
-    rows = rows if len(rows) else evaluations
+    summary, last, language = run.summary, tasks.last_evaluation(run), tasks.is_language(run)
     cells = [RunName(run.label), f"{int(run.steps['step'].max()):,}" if len(run.steps) else "0",
              f"{int((run.steps['skipped'].fillna(0) != 0).sum()):,}",
              _number(number(summary, "train", "loss"))]
     accuracy = number(summary, "train", "accuracy")
     cells.append(_number(None if accuracy is None else 100 * accuracy, "{:.2f}"))
-    if len(rows) and tasks.last_value(run):
+    if last is not None and tasks.last_value(run):
         name, value, split, _ = tasks.last_value(run)
         best = tasks.best_value(run)
-        cells += [split, style.digits(rows.iloc[-1]["loss"], 4), f"{100 * value:.2f} ({name})", "–",
-                  "–" if best is None else f"{100 * best[0]:.2f} (step {best[1]:,})"]
-    elif len(rows):
-        last = rows.iloc[-1]
-        best = rows.loc[rows["top1"].idxmax()] if rows["top1"].notna().any() else last
-        cells += [str(last["split"]), style.digits(last['loss'], 4), f"{100 * last['top1']:.2f}",
+        cells += [split, style.digits(last["loss"], 4), "–", "–", f"{100 * value:.2f} ({name})", "–",
+                  "–" if best is None else f"{100 * best[0]:.2f} (step {best[1]:,})", "–"]
+    elif last is not None:
+        best = tasks.best_evaluation(run)
+        best = last if best is None else best
+        step = f"(step {int(best['step']):,})"
+        cells += [str(last["split"]), style.digits(last["loss"], 4), *_of_tokens(run, last["loss"]),
+                  f"{100 * last['top1']:.2f}",
                   f"{100 * last['top5']:.2f}" if _top5_tells(run) else "–",
-                  f"{100 * best['top1']:.2f} (step {int(best['step']):,})"]
+                  "–" if language else f"{100 * best['top1']:.2f} {step}",
+                  f"{style.digits(best['loss'], 4)} {step}" if language else "–"]
     else:
-        cells += ["–"] * 5
+        cells += ["–"] * 8
     rate, seconds = number(summary, "images_per_second"), number(summary, "seconds")
-    return cells + [_number(rate, "{:,.0f}"), _number(seconds, "{:,.1f}")]
+    tokens = number(summary, "tokens_per_second")
+    return cells + [_number(None if language else rate, "{:,.0f}"), _number(tokens, "{:,.0f}"),
+                    _number(seconds, "{:,.1f}")]
+
+
+def _of_tokens(run, loss):
+    """Perplexity and bits per byte, where they say something of a run."""
+    if not tasks.is_language(run):
+        return ["–", "–"]
+    return [style.digits(tasks.perplexity(loss), 4),
+            style.digits(tasks.bits(loss), 4) if tasks.tokens_are_bytes(run) else "–"]
+
+
+def _accuracy_names(runs):
+    """What training's accuracy and the one of evaluations are called in tables of these runs."""
+    some, every = tasks.languages(runs)
+    if tasks.others(runs):
+        return "train right (%)" if some else "train top-1 (%)", "metric (%)"
+    if some:
+        return "train accuracy (%)", "next-token accuracy (%)" if every else "accuracy (%)"
+    return "train top-1 (%)", "top-1 (%)"
+
+
+def _result_table(runs):
+    """Header and rows: what came out. Columns of tasks that no run has are left out."""
+    some, every = tasks.languages(runs)
+    train, metric = _accuracy_names(runs)
+    header = ["run", "steps", "skipped", "train loss", train, "evaluated on", "loss", PERPLEXITY,
+              BITS, metric, TOP5, f"best {metric}", BEST_LOSS, "images/s", TOKENS, "time (s)"]
+    rows = [_result_row(run) for run in runs]
+    without = {"images/s", f"best {metric}"} if every else set() if some else {
+        PERPLEXITY, BITS, BEST_LOSS, TOKENS}
+    without |= {name for name in (TOP5, BITS) if all(row[header.index(name)] == "–" for row in rows)}
+    kept = [i for i, name in enumerate(header) if name not in without]
+    return [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
 def _format(run):
@@ -94,7 +129,8 @@ def results(chosen, tensor):
         if rows and rows[0][1] > 0:
             layer, mean, most, step = rows[0]
             worst.append(f"<li><b>{escaped(run.label)}</b>: <code>{escaped(layer)}</code> "
-                         f"loses most: {style.percent(mean)} of its non-zero {tensor} on average, "
+                         f"loses most: {style.percent(mean)} of its non-zero "
+                         f"{layers.values_of([layer], tensor)} on average, "
                          f"{style.percent(most)} at step {step:,}</li>")
     notes = [f"<li><b>{escaped(run.label)}</b>: {escaped(note)}</li>"
              for run in runs for note in run.notes]
@@ -107,24 +143,18 @@ def results(chosen, tensor):
         grouped = [("", *_group_table(drawn, tensor))]
         how += (" Runs that differ in their seed alone are drawn as one, their mean; the last table "
                 "has mean ± standard deviation. --seeds each draws every run.")
-    metric = "metric (%)" if tasks.others(runs) else "top-1 (%)"
-    results = ["run", "steps", "skipped", "train loss", "train top-1 (%)", "evaluated on", "loss",
-               metric, TOP5, f"best {metric}", "images/s", "time (s)"]
-    rows, at = [_result_row(run) for run in runs], results.index(TOP5)
-    if all(row[at] == "–" for row in rows):
-        for row in [results, *rows]:
-            del row[at]
     return Section("runs", "Runs", how, tables=[
         ("", ["run", "status", "model", "data", "format", "policy", "optimizer", "seed", "folder"],
          what),
-        ("", results, rows), *grouped], extra=extra)
+        ("", *_result_table(runs)), *grouped], extra=extra)
 
 
 def _group_table(drawn, tensor):
     """Header and rows: means and deviations over the seeds of each configuration."""
     rows = []
+    some, _ = tasks.languages(drawn)
     for run in drawn:
-        ends = [row for row in map(pictures_training.last_evaluation, run.each) if row is not None]
+        ends = [row for row in map(tasks.last_evaluation, run.each) if row is not None]
         judged = [100 * end[1] for end in map(tasks.last_value, run.each) if end is not None]
         lost = [means[0] for means in (_lost_mean(member, tensor) for member in run.each) if means]
         accuracy = [number(member.summary, "train", "accuracy") for member in run.each]
@@ -134,11 +164,22 @@ def _group_table(drawn, tensor):
             style.mean_and_spread([number(m.summary, "train", "loss") for m in run.each], 4),
             style.mean_and_spread([None if a is None else 100 * a for a in accuracy], 2),
             style.mean_and_spread([row["loss"] for row in ends], 4),
+            *(_tokens_mean(run, ends) if some else []),
             style.mean_and_spread(judged or [100 * row["top1"] for row in ends], 2),
             style.mean_and_spread(lost, 3)])
-    metric = "metric (%)" if tasks.others(drawn) else "top-1 (%)"
-    return ["configuration", "runs", "seeds", "train loss", "train top-1 (%)", "loss", metric,
-            f"{tensor} lost (%)"], rows
+    train, metric = _accuracy_names(drawn)
+    return ["configuration", "runs", "seeds", "train loss", train, "loss",
+            *([PERPLEXITY, BITS] if some else []), metric, f"{tensor} lost (%)"], rows
+
+
+def _tokens_mean(run, ends):
+    """Perplexity and bits per byte over the seeds of a configuration."""
+    if not tasks.is_language(run):
+        return ["–", "–"]
+    losses = [row["loss"] for row in ends]
+    return [style.mean_and_spread(map(tasks.perplexity, losses), 2),
+            style.mean_and_spread(map(tasks.bits, losses), 4)
+            if tasks.tokens_are_bytes(run) else "–"]
 
 
 def _lost_mean(run, tensor):

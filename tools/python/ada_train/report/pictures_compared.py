@@ -32,8 +32,11 @@ def scale_spread(runs, tensor, order, last):
         color, spread = style.color(number), values["std"].fillna(0)
         low = (values["mean"] - spread).clip(lower=values["min"])  # no bar beyond its extremes
         high = (values["mean"] + spread).clip(upper=values["max"])
-        ax.hlines(at, values["min"], values["max"], color=color, lw=0.9, alpha=0.55)
-        ax.hlines(at, low, high, color=color, lw=3.2, alpha=0.55)
+        there = values["mean"].notna().to_numpy()
+        if there.any():
+            ax.hlines(at[there], values["min"][there], values["max"][there], color=color, lw=0.9,
+                      alpha=0.55)
+            ax.hlines(at[there], low[there], high[there], color=color, lw=3.2, alpha=0.55)
         ax.plot(values["mean"], at, ls="none", marker="o", ms=4.5, color=color, mec="white",
                 mew=0.5, label=run.label)
     style.layer_axis(ax, names, True)

@@ -108,9 +108,20 @@ def scale_tables(runs, tensor):
     for run in runs:
         rows = layers.of_tensor(run.underflow, tensor)
         if not len(rows):  # not among log.statistics: what the layers' decisions say
-            rows = run.scales.rename(columns={"scale_out": "scale"})
+            rows = _decided_scales(run.scales, tensor)
         tables.append(rows)
     return tables
+
+
+def _decided_scales(table, tensor):
+    """The decisions about a tensor as rows with its scale: of attention's tensors their own."""
+    table = table.rename(columns={"scale_out": "scale"})
+    if tensor == "p":  # which carries none
+        return table.iloc[:0]
+    if tensor not in layers.ATTENTION:
+        return table
+    rows = table[table["layer"].astype(str).str.endswith("." + tensor).to_numpy()]
+    return rows.assign(layer=rows["layer"].astype(str).str.removesuffix("." + tensor))
 
 
 def scales(runs, tensor, order, last):
@@ -149,7 +160,8 @@ def _lost_sentence(runs, tables, tensor):
             continue
         layer, mean, most, step = rows[0]
         parts.append(f"{run.label}: {layer} loses most, {style.percent(mean)} of its non-zero "
-                     f"{tensor} on average and {style.percent(most)} at step {step:,}")
+                     f"{layers.values_of([layer], tensor)} on average and {style.percent(most)} "
+                     f"at step {step:,}")
     return style.sentences(parts)
 
 
@@ -179,7 +191,7 @@ def _worst_lines(runs, tables, tensor, last):
         pointer.lines(ax, [(layer, data.edges[:-1], data.values[i])
                            for i, layer in enumerate(worst)], style.percent)
         if number % style.PER_ROW == 0:
-            ax.set_ylabel(f"underflow (% of non-zero {tensor})")
+            ax.set_ylabel(f"underflow (% of non-zero {layers.values_of(worst, tensor)})")
     axes[0].set_ylim(bottom=0)
     style.legend_above(figure, *axes[0].get_legend_handles_labels())
     sentence = ("The layers that lose most in any of the runs, in one colour each: "
@@ -222,7 +234,8 @@ def underflow(runs, tensor, order, last):
     cmap = colormaps["magma_r"].with_extremes(over="black")
     figure, axes, mesh = heat_maps(runs, names, grids, last, cmap, norm, words=None)
     broken = _mark_broken(axes, grids, [_broken_cells(table, names) for table in tables], names)
-    lost_bar(figure, mesh, axes, norm, f"underflow\n(% of non-zero {tensor})")
+    lost_bar(figure, mesh, axes, norm,
+             f"underflow\n(% of non-zero {layers.values_of(names, tensor)})")
     sentence = _lost_sentence(runs, tables, tensor) + broken + layers.thinned(grids)
     return [Picture("underflow", figure, sentence, "underflow by layer and step")] + _worst_lines(
         runs, tables, tensor, last)

@@ -66,7 +66,8 @@ def by_run_and_layer(runs, tensor, order):
         norm = pictures_layers.lost_norm(numpy.nanmax(lost))
         figure, ax, mesh = _map(runs, names, lost, colormaps["magma_r"], norm,
                                pictures_layers.lost_words)
-        pictures_layers.lost_bar(figure, mesh, ax, norm, f"underflow, mean\n(% of non-zero {tensor})")
+        values = layers.values_of(names, tensor)
+        pictures_layers.lost_bar(figure, mesh, ax, norm, f"underflow, mean\n(% of non-zero {values})")
         pictures.append(Picture("runs_underflow", figure, "Each layer's mean over the run. "
                                 + _ends(runs, names, lost, style.percent),
                                 "underflow by run and layer"))

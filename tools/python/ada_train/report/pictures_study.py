@@ -43,7 +43,8 @@ def probes(runs, tensor, order, last):
     top = max([0.0] + [numpy.nanmax(g.values) for g in lost if numpy.isfinite(g.values).any()])
     norm = lost_norm(top)
     figure, axes, mesh = heat_maps(runs, names, lost, last, "magma_r", norm, lost_words)
-    lost_bar(figure, mesh, axes, norm, f"truly lost\n(% of non-zero {tensor})")
+    lost_bar(figure, mesh, axes, norm,
+             f"truly lost\n(% of non-zero {layers.values_of(names, tensor)})")
     sentence = ("Zero in the run though not in fp32, here or because of what came before: where "
                 "this is darker than the underflow above, operands had already vanished upstream.")
     return pictures + [Picture("probe_lost", figure, sentence, "values lost beside fp32")]
@@ -138,7 +139,8 @@ def what_if(runs, tensor, order):
         pointer.cells(ax, numpy.arange(len(scenarios) + 1), names, mean, lost_words,
                       pointer.named(scenarios))
         style.panel_title(ax, run.label, len(runs))
-    lost_bar(figure, mesh, axes, norm, f"mean underflow\n(% of non-zero {tensor})")
+    lost_bar(figure, mesh, axes, norm,
+             f"mean underflow\n(% of non-zero {layers.values_of(names, tensor)})")
     unsure = max([0.0] + [float(t["underflow_unsure_pct"].max()) for t in tables if len(t)])
     sentence = _what_if_sentence(runs, results, scenarios) + " ▲: values would overflow."
     if unsure > 0:

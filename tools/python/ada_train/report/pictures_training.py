@@ -1,5 +1,7 @@
 """Pictures of the whole run: loss, accuracy, learning rate, the scale, skipped steps, events, time.
 All runs share the axes; a run has one colour throughout the page."""
+import math
+
 import numpy
 import pandas
 from matplotlib.ticker import MaxNLocator
@@ -135,25 +137,45 @@ def _rate_axis(ax, runs):
     return False
 
 
-def last_evaluation(run):
-    """The last evaluation's row, of the test images where they were evaluated; None."""
-    rows = run.evaluation[(run.evaluation["split"] == "test").to_numpy()]
-    rows = rows if len(rows) else run.evaluation
-    return rows.iloc[-1] if len(rows) else None
-
-
 def _metric(run):
     """(name, percent, split, step) of what the last evaluation judges by; None."""
     if found := tasks.last_value(run):
         return found[0], 100 * found[1], *found[2:]
-    row = last_evaluation(run)
+    row = tasks.last_evaluation(run)
     return None if row is None else ("top-1", 100 * row["top1"], row["split"], int(row["step"]))
+
+
+def _tokens_words(run, row):
+    """What a language model's evaluation says, and which one had the smallest loss."""
+    loss, best = row["loss"], tasks.best_evaluation(run)
+    text = f"loss {style.digits(loss, 4)}, perplexity {style.digits(tasks.perplexity(loss), 4)}"
+    if tasks.tokens_are_bytes(run):
+        text += f", {style.digits(tasks.bits(loss), 4)} bits per byte"
+    text += (f", next-token accuracy {100 * row['top1']:.2f} % ({row['split']}, "
+             f"step {int(row['step']):,})")
+    if best is not None and best["step"] != row["step"]:
+        text += f", best loss {style.digits(best['loss'], 4)} at step {int(best['step']):,}"
+    return text
+
+
+def _tokens_group(run):
+    """The same of several seeds, as means."""
+    ends = [row for row in map(tasks.last_evaluation, run.members) if row is not None]
+    losses = [row["loss"] for row in ends]
+    text = (f"loss {style.mean_and_spread(losses, 4)}, perplexity "
+            f"{style.mean_and_spread(map(tasks.perplexity, losses), 2)}")
+    if tasks.tokens_are_bytes(run):
+        text += f", {style.mean_and_spread(map(tasks.bits, losses), 4)} bits per byte"
+    right = style.mean_and_spread([100 * row["top1"] for row in ends], 2)
+    return f"{text}, next-token accuracy {right}"
 
 
 def _group_sentence(run):
     ends = [end for end in map(_metric, run.members) if end is not None]
     name = ends[0][0] if ends else "top-1"
-    text = f"{run.label}: {name} " + style.mean_and_spread([end[1] for end in ends], 2)
+    result = (_tokens_group(run) if tasks.is_language(run) else
+              f"{name} " + style.mean_and_spread([end[1] for end in ends], 2))
+    text = f"{run.label}: {result}"
     skipped = sum(int(_is_set(member.steps["skipped"]).sum()) for member in run.members)
     return f"{text} %, {style.counted(skipped, 'step')} skipped in all"
 
@@ -165,7 +187,10 @@ def _final_sentence(runs):
             parts.append(_group_sentence(run))
             continue
         text = f"{run.label}: "
-        if end := _metric(run):
+        row = tasks.last_evaluation(run)
+        if row is not None and tasks.is_language(run):
+            text += _tokens_words(run, row)
+        elif end := _metric(run):
             text += f"{end[0]} {end[1]:.2f} % ({end[2]}, step {end[3]:,})"
         else:
             text += "not evaluated yet"
@@ -188,6 +213,33 @@ def _behind(axes, rest):
                     zorder=0.8)
 
 
+def _loss_unit(runs):
+    if tasks.languages(runs)[1]:
+        return "cross-entropy (nats a token)"
+    return "loss (nats)" if tasks.others(runs) else "cross-entropy (nats)"
+
+
+def _accuracy_unit(runs):
+    some, every = tasks.languages(runs)
+    if every:
+        return "next token right (% of tokens)"
+    return "right (% of what the loss is of)" if some or tasks.others(runs) else "top-1 (% of images)"
+
+
+def _tokens_axis(ax, runs):
+    """The loss once more, at the right, where all runs are language models: in bits per byte, or,
+    where tokens are no bytes, as perplexity."""
+    if not tasks.languages(runs)[1]:
+        return
+    if all(map(tasks.tokens_are_bytes, runs)):
+        ax.secondary_yaxis("right", functions=(tasks.bits, lambda value: value * math.log(2))
+                           ).set_ylabel("bits per byte")
+        return
+    right = ax.secondary_yaxis("right")
+    right.set_ylabel("perplexity")
+    right.yaxis.set_major_formatter(lambda loss, _: style.digits(tasks.perplexity(loss), 3))
+
+
 def training(runs, last, rest=()):
     """`rest`: runs that are drawn behind the others."""
     figure, axes = style.subplots(2, 2, (style.WIDTH, 6.3))
@@ -204,9 +256,7 @@ def training(runs, last, rest=()):
                         color=style.color(number),
                         ls=style.line(number), lw=_width(number))
     _scale_lines(axes[1][1], runs)
-    others = tasks.others(runs)
-    titles = [("Loss", "loss (nats)" if others else "cross-entropy (nats)"),
-              ("Accuracy", "right (% of what the loss is of)" if others else "top-1 (% of images)"),
+    titles = [("Loss", _loss_unit(runs)), ("Accuracy", _accuracy_unit(runs)),
               (f"Learning rate{' (logarithmic)' if _rate_axis(axes[1][0], runs) else ''}",
                "learning rate (per update)"),
               ("Scale of the logit gradient", "scale (factor)")]
@@ -221,6 +271,7 @@ def training(runs, last, rest=()):
                       series.value_words(panel[1]))
     if logarithmic:
         axes[0][0].set_title("Loss (logarithmic)")
+    _tokens_axis(axes[0][0], runs)
     style.legend_above(figure, *axes[0][0].get_legend_handles_labels())
     sentence = _final_sentence(runs)
     if rest:
@@ -299,6 +350,14 @@ def _cut_bars(ax, runs, totals):
     return f"\nBars that reach the edge go on beyond it: {'; '.join(longer)}." if longer else ""
 
 
+def _speed_of(runs):
+    """The column of timing.csv that says how fast all of these runs are, and its unit."""
+    some, every = tasks.languages(runs)
+    if every:
+        return "tokens", "tokens/s"
+    return "images_per_second", "images or sequences/s" if some else "images/s"
+
+
 def timing(runs, last):
     labels = [style.wrapped(run.label, 30) for run in runs]
     lines = max(text.count("\n") + 1 for text in labels)
@@ -321,7 +380,8 @@ def timing(runs, last):
     bars.grid(axis="y", visible=False)
     bars.set_xlabel("time (s, of all logged intervals)")
     bars.set_title("Where the time went")
-    means = [run.timing.groupby("step")["images_per_second"].mean() for run in runs]
+    column, unit = _speed_of(runs)
+    means = [run.timing.groupby("step")[column].mean() for run in runs]
     far = [robust.outliers(mean) for mean in means]
     for number, mean in enumerate(means):
         mean = mean.mask(far[number])
@@ -329,17 +389,17 @@ def timing(runs, last):
                    lw=1.3)
     speed.set_ylim(bottom=0)
     speed.yaxis.set_major_locator(MaxNLocator(5))
-    speed.set_ylabel("training speed (images/s)")
+    speed.set_ylabel(f"training speed\n({unit})")
     speed.set_title("Speed")
     style.step_axis(speed, last)
     outliers = []
     for number, (run, mean) in enumerate(zip(runs, means)):
         some = mean[far[number]]
         robust.mark(speed, some.index, some, style.color(number))
-        outliers += [robust.Outlier(run.label, "images/s", step, style.digits(value, 4))
+        outliers += [robust.Outlier(run.label, unit, step, style.digits(value, 4))
                      for step, value in some.items()]
     pointer.lines(speed, [(run.label, mean.index, mean) for run, mean in zip(runs, means)],
-                  lambda value: style.digits(value, 4) + " images/s")
+                  lambda value: f"{style.digits(value, 4)} {unit}")
     style.legend_above(figure, *bars.get_legend_handles_labels())
     sentence = _time_sentence(runs) + longer + robust.sentence(outliers)
-    return [Picture("timing", figure, sentence, "time by phase, images per second")]
+    return [Picture("timing", figure, sentence, "time by phase, speed of training")]

@@ -142,16 +142,23 @@ def _all_runs(chosen, tensor, order):
                    pictures=pictures_runs.by_run_and_layer(chosen.all, tensor, order))
 
 
+def _comes_with(tensor):
+    """Which of the tensors that can be chosen brings one that cannot."""
+    main = [name for name, beside in layers.BESIDE.items() if tensor in beside]
+    return f", and {main[0]} brings {tensor} of layers that have it" if main else ""
+
+
 def _part(part, runs, given):
     """One section. All runs keep their panel, also those without rows: the place of a run is the
     same from picture to picture."""
     anchor, title, how, file, draw, wanted = part
-    section = Section(anchor, title, how.format(**given) + given["note"])
+    beside = given["beside"] if "tensor" in wanted else ""
+    section = Section(anchor, title, how.format(**given) + beside + given["note"])
     if any(len(run.tables[file]) for run in runs):
         section.pictures = draw(runs, *[given[name] for name in wanted])
         if not section.pictures and "tensor" in wanted:
             section.extra = (f"<p class=\"absent\">{file}.csv has no rows of {given['tensor']}: "
-                             "log.statistics chooses the tensors.</p>")
+                             f"log.statistics chooses the tensors{_comes_with(given['tensor'])}.</p>")
     section.extra += _absent(runs, file)
     return section
 
@@ -170,9 +177,12 @@ def all_sections(chosen, tensor, folders=None):
     order = layers.common_order(runs)
     lost, dead = LOST.get(tensor, LOST_OF_OTHERS)
     given = {"tensor": tensor, "order": order, "last": layers.last_step(runs), "lost": lost,
-             "dead": dead, "rest": chosen.rest, "note": chosen.short_note()}
+             "dead": dead, "rest": chosen.rest, "note": chosen.short_note(),
+             "beside": layers.beside_note(order, tensor)}
     parts = {part[0]: _part(part, drawn, given) for part in _wanted(drawn)}
     parts["limits"].tables = _limit_words(runs)
+    decide = set().union(*[set(run.scales["layer"].unique()) for run in drawn])
+    parts["limits"].how += layers.beside_note(decide, "dx")
     parts["events"].tables = _events_tables(chosen.looked_into)
     if not parts["events"].tables:
         parts["events"].extra = "<p class=\"absent\">Nothing happened: events.csv has no rows.</p>"

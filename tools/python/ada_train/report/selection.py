@@ -3,7 +3,7 @@ of every run would be higher than a PNG may be, and take more memory and time th
 """
 import dataclasses
 
-from ada_train.report import MOST, groups, load
+from ada_train.report import MOST, groups, layers, load
 from ada_train.spread import evenly
 
 BRIEF = ("steps", "evaluation", "classes", "underflow", "scales")  # read of the others
@@ -43,7 +43,7 @@ class Selection:
 def _shorten(run, tensor):
     """Leaves of a run that is not drawn the rows that tables and the pictures of all runs need."""
     table = run.tables["underflow"]
-    of_tensor = (table["tensor"] == tensor).to_numpy()
+    of_tensor = layers.is_of(table, tensor)
     last = (table["step"] == table["step"].max()).to_numpy()
     run.tables["underflow"] = table[of_tensor | last].reset_index(drop=True)
     if of_tensor.any():  # it says the scales
