@@ -299,6 +299,31 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("a block that holds infinity has no part in the SQNR, though its values decode") {
+    BlockFormat format = DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3);
+    format.tensor_scale = false;
+    std::vector<float> input(64);
+    for (std::size_t i = 0; i < input.size(); ++i) input[i] = 0.1F * static_cast<float>(i % 13);
+    input[5] = INFINITY;
+    const Quantized q = Quantize(format, Rows(1, 64, format), input);
+    double noise = 0;
+    for (std::size_t i = 16; i < input.size(); ++i)
+      noise += std::pow(static_cast<double>(input[i]) - static_cast<double>(q.values[i]), 2);
+    REQUIRE(std::isfinite(q.values[5]));
+    CHECK(q.counts.broken_blocks == 0);
+    CHECK(q.counts.noise == doctest::Approx(noise).epsilon(1e-12));
+    CHECK(q.counts.noisy_blocks == 3);
+    CHECK(std::isfinite(q.counts.sqnr_db()));
+  }
+
+  TEST_CASE("the spread of scales: none without scales, 0 of equal ones") {
+    const BlockFormat format = DefaultBlockFormat(kFp8E4M3, BlockScale::kFp32);
+    const Quantized zeros = Quantize(format, Rows(1, 256, format), std::vector<float>(256));
+    CHECK(std::isnan(zeros.counts.log2_std()));
+    const Quantized equal = Quantize(format, Rows(1, 256, format), std::vector<float>(256, 0.7F));
+    CHECK(equal.counts.log2_std() == 0);
+  }
+
   TEST_CASE("each cause of a loss is told from the others") {
     struct Row {
       const char* cause;
