@@ -66,8 +66,8 @@ LayerFormats FormatsFrom(const config::PrecisionConfig& precision, const std::st
                          const LayerFormats& start);
 
 // The operands of one layer: those of `precision.operands`, changed key by key by the entries of
-// `precision.layers` whose glob matches; of a spared layer those entries only. Operands with a scale
-// saturate, unless `overflow: format`.
+// `precision.layers` whose glob matches; of a spared layer those entries only. Operands with a
+// scale saturate, unless `overflow: format`.
 LayerOperands OperandsOf(const config::PrecisionConfig& precision, const std::string& layer,
                          bool spared = false);
 
