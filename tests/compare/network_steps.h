@@ -58,8 +58,7 @@ inline graph::GraphSpec SpecOf(const graph::test::TestNetwork& network, const Tr
 class NetworkSteps {
  public:
   NetworkSteps(const graph::test::TestNetwork& network, const Training& training, Backend& backend)
-      : backend_(backend),
-        training_(training),
+      : training_(training),
         rows_{static_cast<int>(network.input.n), static_cast<int>(network.input.n / 2 + 1)},
         graph_(graph::Graph::Build(SpecOf(network, training), backend)),
         optimizer_(backend, RuleOf(training), Trained(*graph_), training.clip_norm) {
@@ -118,7 +117,6 @@ class NetworkSteps {
     return trained;
   }
 
-  Backend& backend_;
   const Training training_;
   const int rows_[2];
   std::unique_ptr<graph::Graph> graph_;
