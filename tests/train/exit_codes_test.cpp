@@ -205,12 +205,11 @@ TEST_SUITE("cpu") {
   TEST_CASE("standard output that cannot be written is exit code 6") {
     const TempFolder folder;
     const Arguments run = WriteConfig(folder, "run", SmallRun());
-    for (const Arguments& arguments : {Arguments{"models"},
-                                       {"schema"},
-                                       {"--version"},
-                                       With(run, {"--dry-run"}),
-                                       With(run, {"--print-config"})})
+    for (const Arguments& arguments :
+         {Arguments{"models"}, {"schema"}, {"--version"}, With(run, {"--print-config"})})
       CHECK(Run(arguments, folder.path(), 0).code == 6);
+    // LLVM's OpenMP, which clang links, ends a program that may not write a file of 1,024 bytes.
+    CHECK(Run(With(run, {"--dry-run"}), folder.path(), 1024).code == 6);
     const Outcome full = Shell(folder, "$ADA train run.yaml --output run >/dev/full");
     ADA_CHECK_EXIT(full, 6);
     CHECK(Contains(full.err, "standard output cannot be written: No space left on device"));

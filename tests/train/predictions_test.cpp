@@ -211,7 +211,7 @@ TEST_SUITE("cpu") {
       CHECK(Contains(o.err, path));
       CHECK(o.out.empty());  // before anything is evaluated
     }
-    const Outcome full = Run(With(evaluate, {"--predictions", "p.csv"}), folder.path(), 1000);
+    const Outcome full = Run(With(evaluate, {"--predictions", "p.csv"}), folder.path(), 1024);
     ADA_CHECK_EXIT(full, 6);
     CHECK(Contains(full.err, "File too large"));
     CHECK(!folder.Has("p.csv"));
