@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace ada {
@@ -48,6 +49,21 @@ inline bool IsOperand(std::string_view tensor) { return OperandNamed(tensor).has
 // Tensors of attention, each with a scale decision of its own: LAYER.ds.
 inline bool IsOfAttention(std::string_view tensor) {
   return tensor == "ds" || tensor == "dq" || tensor == "dk" || tensor == "dv";
+}
+// The name of the decision about a tensor's scale: LAYER.ds within attention, else its layer's.
+inline std::string DecisionOf(std::string_view layer, std::string_view tensor) {
+  std::string name(layer);
+  return IsOfAttention(tensor) ? name.append(".").append(tensor) : name;
+}
+// Layer and tensor of a decision within attention; the tensor of any other is empty.
+struct DecisionParts {
+  std::string_view layer, tensor;
+};
+inline DecisionParts PartsOfDecision(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  const bool within = dot != std::string_view::npos && IsOfAttention(name.substr(dot + 1));
+  return within ? DecisionParts{name.substr(0, dot), name.substr(dot + 1)}
+                : DecisionParts{name, {}};
 }
 inline bool IsDx(std::string_view tensor) {
   return tensor == "dx" || tensor == "dx2" || IsOfAttention(tensor);

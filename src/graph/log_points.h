@@ -38,6 +38,8 @@ struct RoundingPoint {
   // The block-scaled format of an operand, whose elements have `format`; null: it is plain.
   std::optional<BlockFormat> block = {};
   const BlockCounts* blocks = nullptr;
+  int hadamard = 0;  // of a block-scaled operand: size of the transform before it is rounded
+  bool random_signs = false;
   AnyFormat named_format() const { return block ? AnyFormat(*block) : AnyFormat(format); }
   // Where several processes share the batch, the one with the largest magnitude (Graph::Join of the
   // last pass); -1 for a weight, which all of them have.

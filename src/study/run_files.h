@@ -20,8 +20,7 @@ namespace ada::study {
 // Under which name a row of dx, or of a gradient within attention, stands in tables of layers:
 // LAYER, or LAYER.ds as in scales.csv. Empty: other tensors, which have no line of their own.
 inline std::string LineOfGradient(const std::string& layer, const std::string& tensor) {
-  if (tensor == "dx") return layer;
-  return IsOfAttention(tensor) ? layer + "." + tensor : std::string();
+  return tensor == "dx" || IsOfAttention(tensor) ? DecisionOf(layer, tensor) : std::string();
 }
 
 using telemetry::BlockRow;

@@ -28,15 +28,10 @@ using what_if::MatmulTensors;
 using what_if::OperandRow;
 using what_if::StoredTensor;
 
-std::string MetadataOf(const SafetensorsFile& file, const std::string& key) {
-  const auto found = file.metadata().find(key);
-  return found == file.metadata().end() ? "" : found->second;
-}
-
 // The number that the metadata have under `key`; 1 where they have none.
 template <class Number>
 Number MetadataNumber(const SafetensorsFile& file, const std::string& key) {
-  const std::string text = MetadataOf(file, key);
+  const std::string text = file.MetadataOf(key);
   Number value = 1;
   if (text.empty()) return value;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -50,7 +45,7 @@ Number MetadataNumber(const SafetensorsFile& file, const std::string& key) {
 // Dumps are written in F32 and name the format of each tensor in their metadata.
 bool IsBf16(const SafetensorsFile& file, const TensorEntry& entry) {
   if (entry.dtype == DType::kBF16) return true;
-  const std::string format = MetadataOf(file, "format:" + entry.name);
+  const std::string format = file.MetadataOf("format:" + entry.name);
   return !format.empty() && StorageFor(config::ReadFormat(format)) == Storage::kBF16;
 }
 
@@ -69,7 +64,7 @@ StoredTensor Stored(const SafetensorsFile& file, const std::string& name) {
 // The groups of a convolution: from the metadata, or from the shape of x (transposed: dy).
 std::int64_t GroupsOf(const SafetensorsFile& file, const MatmulTensors& layer) {
   const std::string key = "groups:" + layer.layer;
-  if (!MetadataOf(file, key).empty()) return MetadataNumber<std::int64_t>(file, key);
+  if (!file.MetadataOf(key).empty()) return MetadataNumber<std::int64_t>(file, key);
   const StoredTensor& grouped = layer.transposed ? layer.dy : layer.x;
   const bool known = grouped && grouped.dims.size() > 1 && layer.w.dims[1] > 0;
   return known ? std::max<std::int64_t>(1, grouped.dims[1] / layer.w.dims[1]) : 1;
@@ -90,7 +85,7 @@ MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
   };
   layer.linear = layer.w.dims.size() == 2 && one_row(layer.x, layer.w.dims[1]) &&
                  one_row(layer.dy, layer.w.dims[0]);
-  layer.transposed = MetadataOf(file, "kind:" + name) == "conv_transpose2d";
+  layer.transposed = file.MetadataOf("kind:" + name) == "conv_transpose2d";
   if (!layer.linear) layer.groups = GroupsOf(file, layer);
   const std::string refusal = what_if::RefuseShapes(layer);
   if (!refusal.empty()) throw DataError(file.path() + ": layer " + Shown(name) + ": " + refusal);
@@ -99,7 +94,7 @@ MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
 
 // Whether the weight is multiplied, as far as a run's dump tells: an embedding has one as well.
 bool IsMatmul(const SafetensorsFile& file, const std::string& layer) {
-  const std::string kind = MetadataOf(file, "kind:" + layer);
+  const std::string kind = file.MetadataOf("kind:" + layer);
   return kind.empty() || kind == "linear" || kind == "conv2d" || kind == "conv_transpose2d";
 }
 

@@ -35,7 +35,7 @@ ScalePath::ScalePath(const config::ModelConfig& model, bool scales_batch_norms,
     if (node.chooses && before) choosers_.push_back(first_to_choose_ = node.name);
     node.needs_gradient = node.trained || before;
     EachWithin(node, [&](const std::string& tensor) {
-      if (tensor == "dv") first_to_choose_ = ChooserOf(node.name, tensor);
+      if (tensor == "dv") first_to_choose_ = DecisionOf(node.name, tensor);
     });
     values[layer.name] = index + 1;
     nodes_.push_back(std::move(node));
@@ -44,13 +44,9 @@ ScalePath::ScalePath(const config::ModelConfig& model, bool scales_batch_norms,
     outputs_.push_back(values.at(name));
   for (const Node& node : nodes_) {
     EachWithin(node, [&](const std::string& tensor) {
-      choosers_.push_back(ChooserOf(node.name, tensor));
+      choosers_.push_back(DecisionOf(node.name, tensor));
     });
   }
-}
-
-std::string ScalePath::ChooserOf(const std::string& layer, const std::string& tensor) {
-  return IsOfAttention(tensor) ? layer + "." + tensor : layer;
 }
 
 // The order of LayerKind::decisions, in which they are taken.

@@ -26,8 +26,6 @@ class ScalePath {
   const std::vector<std::string>& choosers() const { return choosers_; }
   // The one that decides first in the backward pass. "": nothing chooses.
   const std::string& first_to_choose() const { return first_to_choose_; }
-  // The name of the one that chooses for a tensor: dx, or a gradient within attention.
-  static std::string ChooserOf(const std::string& layer, const std::string& tensor);
 
   struct Choice {
     // S_out of a tensor that a chooser computes.

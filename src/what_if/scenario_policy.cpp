@@ -139,7 +139,7 @@ std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) 
 ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) const {
   ScalePath::Choice choose;
   choose.layer = [&](const std::string& layer, const std::string& tensor, float scale_in) {
-    const std::string name = ScalePath::ChooserOf(layer, tensor);
+    const std::string name = DecisionOf(layer, tensor);
     const std::size_t i = histograms.Find(layer, tensor);
     const bool known = i < histograms.size();
     // An entry of precision.layers may leave ds in fp32: it is not rounded, and decides nothing.
@@ -193,7 +193,7 @@ void ScenarioPolicy::MarkLayers(const StepHistograms& histograms, const std::vec
     const HistogramOfTensor& t = histograms[i];
     if (t.tensor != "dx" && !IsOfAttention(t.tensor)) continue;
     const auto layer = outcome.layer_overflow.find(
-        t.layer == "loss" ? path_.first_to_choose() : ScalePath::ChooserOf(t.layer, t.tensor));
+        t.layer == "loss" ? path_.first_to_choose() : DecisionOf(t.layer, t.tensor));
     if (layer == outcome.layer_overflow.end() || histograms.Overflow(i, scales[i]) < 0.5) continue;
     layer->second = any = true;
   }

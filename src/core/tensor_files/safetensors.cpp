@@ -202,6 +202,11 @@ SafetensorsFile::~SafetensorsFile() {
   if (fd_ >= 0) CloseFile(fd_);
 }
 
+std::string SafetensorsFile::MetadataOf(const std::string& key) const {
+  const auto found = metadata_.find(key);
+  return found == metadata_.end() ? "" : found->second;
+}
+
 const TensorEntry* SafetensorsFile::Find(std::string_view name) const {
   const auto found = index_.find(std::string(name));
   return found == index_.end() ? nullptr : &entries_[found->second];

@@ -69,6 +69,8 @@ class SafetensorsFile {
   const std::vector<TensorEntry>& entries() const { return entries_; }  // in the order of the bytes
   const TensorEntry* Find(std::string_view name) const;                 // nullptr: not there
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // The text under `key`; empty where there is none.
+  std::string MetadataOf(const std::string& key) const;
 
   // Both throw DataError where there is no such tensor.
   std::vector<std::byte> Bytes(std::string_view name) const;

@@ -61,8 +61,10 @@ bool IsSkipped(const config::InitConfig& init, const std::string& tensor);
 // Opens `init.weights`. Throws DataError, with the key's name, if it cannot be opened or is not a
 // safetensors file.
 SafetensorsFile OpenWeights(const config::InitConfig& init);
-// The name that a parameter has in `file`: its own, or that of a layer tied to it; "": none.
-std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter);
+// The name that a parameter has in `file`: its own, or that of a layer tied to it; "": none. All
+// names begin with `prefix` there.
+std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter,
+                       const std::string& prefix = "");
 // A weight that several layers share may be in a file once for each of them: DataError where the
 // values differ.
 void CheckTied(const SafetensorsFile& file, const Parameter& parameter);

@@ -70,14 +70,10 @@ void Transform(const std::optional<config::HadamardConfig>& hadamard, LayerOpera
   }
 }
 
-}  // namespace
-
-bool LayerOperands::any() const {
-  return std::any_of(rules.begin(), rules.end(),
-                     [](const OperandRule& rule) { return rule.rounds; });
-}
-
-// Hadamard comes last, because only after all entries it is known which operands are rounded.
+// The operands of one layer: those of `precision.operands`, changed key by key by the entries of
+// `precision.layers` whose glob matches; of a spared layer those entries only. Operands with a
+// scale saturate, unless `overflow: format`. Hadamard comes last, because only after all entries it
+// is known which operands are rounded.
 LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer, bool spared) {
   LayerOperands operands;
   std::optional<config::HadamardConfig> hadamard;
@@ -97,6 +93,13 @@ LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& la
     if (saturates && rule.format != kFp32) rule.format.saturate = true;
   Transform(hadamard, operands);
   return operands;
+}
+
+}  // namespace
+
+bool LayerOperands::any() const {
+  return std::any_of(rules.begin(), rules.end(),
+                     [](const OperandRule& rule) { return rule.rounds; });
 }
 
 LayerFormats FormatsFrom(const PrecisionConfig& precision, const std::string& layer,

@@ -65,12 +65,6 @@ LayerFormats FormatsOf(const config::PrecisionConfig& precision, const std::stri
 LayerFormats FormatsFrom(const config::PrecisionConfig& precision, const std::string& layer,
                          const LayerFormats& start);
 
-// The operands of one layer: those of `precision.operands`, changed key by key by the entries of
-// `precision.layers` whose glob matches; of a spared layer those entries only. Operands with a
-// scale saturate, unless `overflow: format`.
-LayerOperands OperandsOf(const config::PrecisionConfig& precision, const std::string& layer,
-                         bool spared = false);
-
 // `policy_owns_gradients`: the policy decides a scale for each layer, so that under delayed scaling
 // gradients get no per-tensor scale in addition. Keeps a copy of `precision`. Fp32 tensors never
 // have a per-tensor scale.

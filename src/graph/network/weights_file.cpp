@@ -67,10 +67,11 @@ void CheckTied(const SafetensorsFile& file, const Parameter& parameter) {
   }
 }
 
-std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter) {
-  if (file.Find(parameter.name)) return parameter.name;
+std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter,
+                       const std::string& prefix) {
+  if (file.Find(prefix + parameter.name)) return prefix + parameter.name;
   for (const std::string& other : parameter.other_names)
-    if (file.Find(other)) return other;
+    if (file.Find(prefix + other)) return prefix + other;
   return "";
 }
 

@@ -22,10 +22,7 @@ const PolicyKind& FindPolicy(const std::string& name) {
 
 // A decision within attention, LAYER.ds, is reached by its own name and by its layer's.
 bool Reaches(const std::string& glob, const std::string& name) {
-  if (GlobMatch(glob, name)) return true;
-  const std::size_t dot = name.rfind('.');
-  return dot != std::string::npos && IsOfAttention(name.substr(dot + 1)) &&
-         GlobMatch(glob, name.substr(0, dot));
+  return GlobMatch(glob, name) || GlobMatch(glob, PartsOfDecision(name).layer);
 }
 
 template <class Parameters>

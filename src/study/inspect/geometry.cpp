@@ -70,14 +70,8 @@ bool IsShown(const SafetensorsFile& file, const InspectOptions& options,
          (!of_blocks || glob.ends_with("scales") || glob.ends_with("amax"));
 }
 
-std::string KindOf(const SafetensorsFile& file, const std::string& layer) {
-  const auto found = file.metadata().find("kind:" + layer);
-  return found != file.metadata().end() ? found->second : std::string();
-}
-
 bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer) {
-  const auto found = file.metadata().find("chooses_scale:" + layer);
-  return found != file.metadata().end() && found->second == "false";
+  return file.MetadataOf("chooses_scale:" + layer) == "false";
 }
 
 Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& layer) {
@@ -88,7 +82,7 @@ Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& layer) {
   const TensorEntry* input = GivesShapes(x, layer) ? x : layer.dx;
   geometry.known = (!stride.empty() && !groups.empty()) || GivesShapes(input, layer);
   if (!groups.empty()) geometry.groups = groups.front();
-  geometry.transposed = KindOf(file, layer.name) == "conv_transpose2d";
+  geometry.transposed = file.MetadataOf("kind:" + layer.name) == "conv_transpose2d";
   // To its rule no stride thins out a transposed convolution's sums.
   if (geometry.transposed) {
     geometry.fits = layer.w->shape[0] % geometry.groups == 0;

@@ -145,8 +145,8 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options,
 }  // namespace
 
 bool CarriesScale(const std::string& name) {
-  const std::string tensor = name.substr(name.rfind('.') + 1);
-  return tensor.size() < name.size() && (tensor == "dy" || IsDx(tensor) || IsOfAttention(tensor));
+  const std::size_t dot = name.rfind('.');
+  return dot != std::string::npos && CarriesS(std::string_view(name).substr(dot + 1));
 }
 
 InspectOptions::Output ParseInspectOutput(const std::string& word) {

@@ -135,7 +135,7 @@ FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob) {
     if (!GlobMatch(glob, entry.name) || !IsFloat(entry.dtype)) continue;
     FileLayer layer;
     layer.name = entry.name.substr(0, entry.name.size() - kSuffix.size());
-    if (KindOf(file, layer.name) == "attention") {
+    if (file.MetadataOf("kind:" + layer.name) == "attention") {
       found.left_out.push_back(Shown(layer.name) +
                                ": attention decides for its dv, ds, dq and dk: no scale of dx");
       continue;

@@ -119,8 +119,6 @@ Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& convolution);
 // operands (NAME.OPERAND.scales, .amax), which no format rounds, take a glob that ends in their
 // names.
 bool IsShown(const SafetensorsFile& file, const InspectOptions& options, const std::string& tensor);
-// A layer's kind by a dump's metadata ("kind:NAME"); empty where they do not say.
-std::string KindOf(const SafetensorsFile& file, const std::string& layer);
 // Whether a dump's metadata ("chooses_scale:NAME") say that the layer passes its scale on.
 bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer);
 

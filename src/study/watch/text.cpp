@@ -156,9 +156,10 @@ std::vector<Line> Header(const WatchState& s) {
 // Whether the last logged step left nothing of the gradient of a line (LineOfGradient) but zeros.
 bool IsDead(const WatchState& state, const WatchedLayer& layer) {
   const telemetry::TensorTotals* dx = state.totals.FindTensor(layer.name, "dx");
-  const std::size_t dot = layer.name.rfind('.');
-  if (dx == nullptr && dot != std::string::npos && IsOfAttention(layer.name.substr(dot + 1)))
-    dx = state.totals.FindTensor(layer.name.substr(0, dot), layer.name.substr(dot + 1));
+  if (dx == nullptr) {
+    const auto [of, tensor] = PartsOfDecision(layer.name);
+    dx = state.totals.FindTensor(std::string(of), std::string(tensor));
+  }
   return dx != nullptr && dx->left_empty;
 }
 

@@ -80,10 +80,7 @@ std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
   std::vector<LayerRounding> all;
   for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
     const graph::RoundingPoint& p = graph.roundings()[i];
-    // A gradient within attention has a scale decision of its own, named LAYER.ds.
-    const std::string layer = p.layer == "loss"         ? last
-                              : IsOfAttention(p.tensor) ? p.layer + "." + p.tensor
-                                                        : p.layer;
+    const std::string layer = p.layer == "loss" ? last : DecisionOf(p.layer, p.tensor);
     const bool of_scores = p.layer == "loss" && p.tensor == "dx2";
     const bool of_layer = p.tensor == "dx" || p.tensor == "dw" || IsOfAttention(p.tensor);
     if ((of_layer || of_scores) && has_scale.count(layer) > 0)

@@ -29,13 +29,13 @@ struct Stored {
   std::string name;
   std::vector<std::int64_t> dims;
   Tensor tensor;
-  std::vector<std::string> other_names = {};  // of a tied weight, which other programs may store
+  const graph::Parameter* parameter = nullptr;  // null: the optimizer's state
 };
 std::vector<Stored> StoredTensors(const graph::Graph& graph, const optim::Optimizer* optimizer) {
   std::vector<Stored> all;
   std::map<std::string, std::vector<std::int64_t>> dims;
   for (const graph::Parameter& p : graph.parameters()) {
-    all.push_back({p.name, p.dims, p.value, p.other_names});
+    all.push_back({p.name, p.dims, p.value, &p});
     dims[p.name] = p.dims;
   }
   if (optimizer == nullptr) return all;
@@ -90,9 +90,10 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
                            const std::string& prefix) {
   const SafetensorsFile file = SafetensorsFile::Open(StemOf(path) + ".safetensors");
   for (Stored s : StoredTensors(graph, optimizer)) {
-    s.name = prefix + s.name;
-    for (const std::string& other : s.other_names)
-      if (!file.Find(s.name) && file.Find(prefix + other)) s.name = prefix + other;
+    // Another program may have stored a tied weight under its other name.
+    const std::string found =
+        s.parameter != nullptr ? graph::NameInFile(file, *s.parameter, prefix) : "";
+    s.name = found.empty() ? prefix + s.name : found;
     const TensorEntry* entry = file.Find(s.name);
     if (entry == nullptr) Damaged(file.path(), "no tensor " + s.name + ", which this model has");
     if (entry->shape != s.dims)

@@ -70,6 +70,7 @@ class SplitReport {
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log)
       : language_(config.task == Task::kLanguage),
         bytes_(TokensAreBytes(config)),
+        split_of_outputs_(SplitOfOutputs(data)),
         loader_(EvaluationLoader(config, data)),
         evaluator_(evaluator),
         options_(options),
@@ -77,7 +78,6 @@ class SplitReport {
         log_(log) {
     if (options.per_class) names_ = NamesOfClasses(config, data);
     if (!options.predictions.empty()) predictions_.emplace(options.predictions);
-    split_of_outputs_ = SplitOfOutputs(data);
     if (!options.outputs.empty()) outputs_.emplace(options.outputs, DimsOfOutputs(data));
     out << (options.per_class ? "split,class,name,images,top1,top5,precision"
                               : "split,images,loss,top1,top5")
@@ -137,6 +137,7 @@ class SplitReport {
   }
 
   const bool language_, bytes_;
+  const std::string split_of_outputs_;
   data::LoaderSpec loader_;
   Evaluator& evaluator_;
   const EvaluateOptions& options_;
@@ -144,7 +145,6 @@ class SplitReport {
   telemetry::Log& log_;
   std::optional<PredictionsFile> predictions_;
   std::optional<OutputsFile> outputs_;
-  std::string split_of_outputs_;
   std::vector<std::string> names_;
 };
 

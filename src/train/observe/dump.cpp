@@ -30,7 +30,7 @@ Dump::Dump(const config::Config& config, std::string folder, const graph::Graph&
       graph_(graph),
       backend_(backend),
       team_(team),
-      operands_(config, graph, team) {}
+      operands_(graph, team) {}
 
 // A dump that waits for an event observes every step, since what leads to the event is known only
 // afterwards.

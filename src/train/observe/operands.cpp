@@ -83,8 +83,7 @@ OperandScales RowsOf(const OperandScales& scales, std::vector<float> amaxes) {
 
 // Only layers with an operand in a block-scaled format are kept; of all others OfWeight and OfBatch
 // return nothing.
-DumpedOperands::DumpedOperands(const config::Config& config, const graph::Graph& graph, Team& team)
-    : team_(team) {
+DumpedOperands::DumpedOperands(const graph::Graph& graph, Team& team) : team_(team) {
   std::map<std::string, const graph::LayerRow*> rows;
   for (const graph::LayerRow& row : graph.layers()) rows[row.name] = &row;
   for (const graph::RoundingPoint& point : graph.roundings()) {
@@ -96,10 +95,8 @@ DumpedOperands::DumpedOperands(const config::Config& config, const graph::Graph&
     layer.is = OperandLayer(row, *weight);
     const bool single = weight->dims.size() == 2 || (weight->dims[2] == 1 && weight->dims[3] == 1);
     layer.pointwise = single && row.stride == std::array{1, 1};
-    const Operand which = OperandNamed(point.tensor).value();
-    const graph::OperandRule rule =
-        graph::OperandsOf(config.precision, point.layer).rules[IndexOf(which)];
-    layer.rounded[which] = {*point.block, rule.hadamard, rule.random_signs};
+    layer.rounded[OperandNamed(point.tensor).value()] = {*point.block, point.hadamard,
+                                                         point.random_signs};
   }
 }
 

@@ -74,8 +74,8 @@ struct DumpedScales {
 // Owned by Dump, which calls it for each tensor that it writes.
 class DumpedOperands {
  public:
-  // All must outlive it.
-  DumpedOperands(const config::Config& config, const graph::Graph& graph, Team& team);
+  // Both must outlive it.
+  DumpedOperands(const graph::Graph& graph, Team& team);
 
   // For a weight in PyTorch's order.
   std::vector<DumpedScales> OfWeight(const std::string& layer, const NumberFormat& stored,

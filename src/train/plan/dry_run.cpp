@@ -39,17 +39,16 @@ std::string PolicyWord(const std::string& layer, const graph::Graph& graph,
   for (const graph::ScalePoint& point : graph.scales()) {
     if (point.scaler == nullptr) continue;
     if (point.layer == layer) return RuleWord(*point.scaler, policy);
-    const std::string::size_type dot = point.layer.rfind('.');
-    const std::string within = dot == std::string::npos ? "" : point.layer.substr(dot + 1);
-    if (!IsOfAttention(within) || point.layer.substr(0, dot) != layer) continue;
+    const auto [of, tensor] = PartsOfDecision(point.layer);
+    if (tensor.empty() || of != layer) continue;
     if (point.scaler->rule.method == scaling::LayerMethod::kPass) continue;  // hands S on
     const std::string word = RuleWord(*point.scaler, policy);
     const auto same = std::find_if(words.begin(), words.end(),
                                    [&](const auto& other) { return other.first == word; });
     if (same == words.end())
-      words.emplace_back(word, within);
+      words.emplace_back(word, tensor);
     else
-      same->second += ", " + within;
+      same->second.append(", ").append(tensor);
   }
   std::string text;
   for (const auto& [word, gradients] : words)
