@@ -87,8 +87,8 @@ class OnABareDebian:
 
     def test_2_the_installed_program_writes_the_bytes_of_the_build(self):
         assert self.shop.recipe
-        self.assertEqual(written(self.shop.tree, "/root/runs/fashion_quickstart"),
-                         written(self.shop.tree, "/root/built"))
+        self.assertEqual(written(self.shop.tree, f"{bare_tree.HOME}/runs/fashion_quickstart"),
+                         written(self.shop.tree, f"{bare_tree.HOME}/built"))
 
     def test_3_a_purge_after_the_recipe_leaves_nothing(self):
         self.assertEqual(sorted(self.shop.left), [])
@@ -99,7 +99,7 @@ class OnABareDebian:
         self.assertIn("installed as a package\n", self.ordinary("ada-train", "--version"))
         self.trains(self.ordinary("ada-train", *QUICK))
         self.assertEqual(written(self.user, f"{HOME}/runs/fashion_quickstart"),
-                         written(self.shop.tree, "/root/built"))
+                         written(self.shop.tree, f"{bare_tree.HOME}/built"))
 
     def test_5_what_cannot_be_written_is_told(self):
         self.install_deb()
@@ -154,7 +154,7 @@ class OnABareDebian:
 
     def test_8_the_wheel_in_an_environment_writes_the_bytes_of_the_build(self):
         self.assertEqual(self.wheel_runs(self.shop.wheel, "own wheel"),
-                         written(self.shop.tree, "/root/built"))
+                         written(self.shop.tree, f"{bare_tree.HOME}/built"))
 
     def test_9_mpich_and_open_mpi_write_the_same_bytes(self):
         mpich, named = self.shop.with_mpi("mpich", "libmpich-dev")
@@ -180,7 +180,7 @@ class Debian13Test(OnABareDebian, unittest.TestCase):
 
     def test_8_the_wheel_of_debian_12_runs(self):
         self.assertEqual(self.wheel_runs(workshop("bookworm").wheel, "older wheel"),
-                         written(workshop("bookworm").tree, "/root/built"))
+                         written(workshop("bookworm").tree, f"{bare_tree.HOME}/built"))
 
 
 def take_interrupts():
@@ -192,10 +192,10 @@ class InterruptTest(unittest.TestCase):
     def test_an_interrupt_leaves_no_process_and_no_mount(self):
         folder = WORKSHOPS["folder"] / "interrupted"
         tree = bare_tree.Tree("bookworm", kept(), folder)
-        started = tree.path("/root/started")
+        started = tree.path(f"{bare_tree.HOME}/started")
         code = ("import sys, bare_tree; tree = bare_tree.Tree.__new__(bare_tree.Tree); "
                 "tree.folder, tree.kept, tree.environment = sys.argv[1], sys.argv[2], "
-                "bare_tree.PLAIN; tree.run('sh', '-c', 'touch /root/started; exec sleep 3600')")
+                "bare_tree.PLAIN; tree.run('sh', '-c', 'touch ~/started; exec sleep 3600')")
         command = subprocess.Popen([sys.executable, "-c", code, str(folder), str(tree.kept)],
                                    cwd=pathlib.Path(__file__).parent, start_new_session=True,
                                    stderr=subprocess.DEVNULL, preexec_fn=take_interrupts)

@@ -25,6 +25,7 @@ exec chroot "$0" "$@"
 PLAIN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
          "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "PYTHONDONTWRITEBYTECODE": "1",
          "CCACHE_DIR": "/kept/ccache"}
+HOME = PLAIN["HOME"]  # of root, in a tree
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
              "PIP_DEFAULT_TIMEOUT")
 CERTIFICATES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
@@ -101,7 +102,7 @@ class Tree:
         """Where a path of the tree lies for this machine."""
         return self.folder / str(inside).lstrip("/")
 
-    def run(self, *command, expect=0, cwd="/root", user=0, network=True, **environment):
+    def run(self, *command, expect=0, cwd=HOME, user=0, network=True, **environment):
         """What a command in the tree said, stdout and stderr; another exit code is a failure."""
         words = ["env", "-C", cwd, *map(str, command)]
         if user:

@@ -70,7 +70,7 @@ class Workshop:
         self.files = self.tree.files()
         self.warnings = [line for line in self.tree.path(
             f"{SOURCE}/build/build.log").read_text().splitlines() if "warning:" in line]
-        self.said = self.tree.run("ada-train", *QUICK, cwd="/root")
+        self.said = self.tree.run("ada-train", *QUICK, cwd=bare_tree.HOME)
         self.tree.run(f"{SOURCE}/build/ada-train", *QUICK, "--output", "built")
         return said
 
@@ -112,4 +112,4 @@ class Workshop:
                       PATH=f"{SOURCE}/build:{bare_tree.PLAIN['PATH']}")
         self.tree.purge(*packages)
         self.tree.remove_unneeded()
-        return written(self.tree, "/root/two"), named
+        return written(self.tree, f"{bare_tree.HOME}/two"), named
