@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -30,32 +30,34 @@ struct GatheredValue {
 
 // dw of an embedding: the sum of dy over a token's positions, in order, divided by S; with `adds`
 // it is added to dw. `first` and `places`: see sort_places.h.
+// Body of ForEach over the values of dw.
 struct PlacesSum {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     const auto at = static_cast<std::uint32_t>(i);
     const std::uint32_t token = at / channels, channel = at - token * channels;
     const std::int32_t begin = first[token], end = first[token + 1];
     // A token without a place has a zero gradient, or what was there.
-    if (begin == end) return adds ? dw[i] : 0.0f;
-    const auto load = [&](std::int64_t k) {
-      return Load(dy, std::int64_t{places[k]} * channels + channel);
-    };
-    float sum = load(begin);
-    ForEvery<16>(begin + 1, end, 1, load, [&](std::int64_t, float v) { sum = sum + v; });
+    if (begin == end) {
+      if (!adds) dw[i] = 0;
+      return;
+    }
+    const float sum = WithStorageType(StorageTypeOf(dy.storage), [&](auto type) {
+      const auto load = [&](std::int64_t k) {
+        return LoadAs<type()>(dy, std::int64_t{places[k]} * channels + channel);
+      };
+      float all = load(begin);
+      ForEvery<16>(begin + 1, end, 1, load, [&](std::int64_t, float v) { all = all + v; });
+      return all;
+    });
     const float unscaled = sum / *scale;
-    return adds ? dw[i] + unscaled : unscaled;
+    dw[i] = adds ? dw[i] + unscaled : unscaled;
   }
   const std::int32_t *first, *places;
   TensorSpan dy;
   std::uint32_t channels;
-  const float *scale, *dw;
+  const float* scale;
+  float* dw;
   bool adds;
-};
-// The same where dw is a part of a sum over processes: stored as it is.
-struct StorePlacesSum {
-  ADA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = sum(i); }
-  PlacesSum sum;
-  float* to;
 };
 
 }  // namespace ada::backend::cuda

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "backend/cuda/launch.h"
 #include "backend/formulas.h"
 
@@ -240,9 +240,11 @@ struct GroupedNormGradient {
 };
 // dy * xhat, a term of dgamma (strip_sums.h).
 struct HatTerm {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+  ADA_HOST_DEVICE StorageType storage() const { return CommonStorageType(x, dy); }
+  template <StorageType kStorageType>
+  ADA_HOST_DEVICE float At(std::int64_t i) const {
     const std::int64_t u = geometry.Unit(i);
-    return Load(dy, i) * UnitHat(Load(x, i), mean[u], inverse[u]);
+    return LoadAs<kStorageType>(dy, i) * UnitHat(LoadAs<kStorageType>(x, i), mean[u], inverse[u]);
   }
   UnitGeometry geometry;
   TensorSpan x, dy;

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -16,10 +16,14 @@ struct ImagesSum {
       if (!adds) dw[i] = 0;
       return;
     }
-    float sum = 0;
-    ForEvery<16>(
-        0, images, 1, [&](std::int64_t image) { return Load(dy, image * per_image + i); },
-        [&](std::int64_t, float v) { sum = sum + v; });
+    const float sum = WithStorageType(StorageTypeOf(dy.storage), [&](auto type) {
+      float all = 0;
+      ForEvery<16>(
+          0, images, 1,
+          [&](std::int64_t image) { return LoadAs<type()>(dy, image * per_image + i); },
+          [&](std::int64_t, float v) { all = all + v; });
+      return all;
+    });
     const float unscaled = sum / *scale;
     dw[i] = adds ? dw[i] + unscaled : unscaled;
   }

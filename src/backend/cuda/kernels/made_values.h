@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/rounding.h"
-#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "backend/values/layer_values.h"
 #include "core/host_device.h"
 #include "core/random.h"
@@ -38,15 +38,21 @@ struct StoredInput {
 // any kind of Makes, computes from a and (with two inputs) b.
 template <class Maker>
 struct MadeValue {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return At<StorageType::kAny>(i); }
+  ADA_HOST_DEVICE StorageType storage() const {
+    if constexpr (InputsOf<Maker>() == 2) return CommonStorageType(a, b);
+    return StorageTypeOf(a.storage);
+  }
+  template <StorageType kStorageType>
+  ADA_HOST_DEVICE float At(std::int64_t i) const {
     if constexpr (Maker::kMakes == Makes::kEach) {
+      const float x = LoadAs<kStorageType>(a, i);
       if constexpr (IsRandom<Maker>())
-        return maker(Load(a, i),
-                     UniformFloat(RandomWord(pass->seed ^ maker.stream, pass->draw, first + i)));
+        return maker(x, UniformFloat(RandomWord(pass->seed ^ maker.stream, pass->draw, first + i)));
       else if constexpr (InputsOf<Maker>() == 2)
-        return maker(Load(a, i), Load(b, i));
+        return maker(x, LoadAs<kStorageType>(b, i));
       else
-        return maker(Load(a, i));
+        return maker(x);
     } else {
       float value = 0;
       const RunValue at = RunValueOf(maker.runs(), i);

@@ -4,7 +4,8 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/for_every.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -153,9 +154,13 @@ struct SumRuns {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     const std::int64_t c = i % channels, begin = i / channels * span;
     const std::int64_t end = begin + span < rows ? begin + span : rows;
-    float sum = 0;
-    for (std::int64_t row = begin; row < end; ++row) sum += Load(in, row * channels + c);
-    runs[i] = sum;
+    runs[i] = WithStorageType(StorageTypeOf(in.storage), [&](auto type) {
+      float sum = 0;
+      ForEvery<16>(
+          begin, end, 1, [&](std::int64_t row) { return LoadAs<type()>(in, row * channels + c); },
+          [&](std::int64_t, float value) { sum += value; });
+      return sum;
+    });
   }
 };
 
@@ -169,8 +174,9 @@ struct UnscaledBias {
   NumberGrid grid;
   ADA_HOST_DEVICE void operator()(std::int64_t c) const {
     double sum = 0;
-    for (std::int64_t run = 0; run < count; ++run)
-      sum += static_cast<double>(runs[run * channels + c]);
+    ForEvery<16>(
+        0, count, 1, [&](std::int64_t run) { return runs[run * channels + c]; },
+        [&](std::int64_t, float value) { sum += static_cast<double>(value); });
     float x = static_cast<float>(sum);
     if (reference) x = RoundToGrid(grid, x);
     x = x / *scale;

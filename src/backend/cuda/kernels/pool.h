@@ -312,17 +312,34 @@ struct AvgPoolMean {
 // dx = the sum of the shares of all windows. For all values of dx.
 struct AvgPoolGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    float sum = 0;
+    ForShares(i, [&](std::int64_t from, float share) { sum = sum + Load(dy, from) / share; });
+    return sum;
+  }
+  // Four channels of a pixel.
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 sums = {};
+    if (grid.c % 4 != 0) {
+      for (int k = 0; k < 4; ++k) sums.of[k] = (*this)(i + k);
+      return sums;
+    }
+    ForShares(i, [&](std::int64_t from, float share) {
+      const Vec4 values = LoadVec4(dy, from);
+      for (int k = 0; k < 4; ++k) sums.of[k] = sums.of[k] + values.of[k] / share;
+    });
+    return sums;
+  }
+  // use(j, n) for the values j of dy that are means over value i and n - 1 others.
+  template <class Use>
+  ADA_HOST_DEVICE void ForShares(std::int64_t i, Use&& use) const {
     const PoolIndex at = IndexOf(i, grid.h, grid.w, grid.c);
     const MeanSide down = RowsOf(grid), across = ColumnsOf(grid);
     const PoolRange rows = down.Over(at.y), columns = across.Over(at.x);
     const std::int64_t image = at.image * grid.out() + at.c;
-    float sum = 0;
     for (int r = rows.begin; r < rows.end; ++r)
-      for (int k = columns.begin; k < columns.end; ++k) {
-        const std::int64_t from = image + (std::int64_t{r} * grid.out_w + k) * grid.c;
-        sum = sum + Load(dy, from) / static_cast<float>(down.Counted(r) * across.Counted(k));
-      }
-    return sum;
+      for (int k = columns.begin; k < columns.end; ++k)
+        use(image + (std::int64_t{r} * grid.out_w + k) * grid.c,
+            static_cast<float>(down.Counted(r) * across.Counted(k)));
   }
 
   PoolGrid grid;

@@ -4,20 +4,29 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/vec8.h"
 #include "backend/formulas.h"
 #include "backend/strips.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
 
-// Terms of sums, of value i of a tensor.
+// Terms of sums, of value i of a tensor: At<kStorageType>(i) where all that a term reads is stored
+// so (storage()).
 struct PlainTerm {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(a, i); }
+  ADA_HOST_DEVICE StorageType storage() const { return StorageTypeOf(a.storage); }
+  template <StorageType kStorageType>
+  ADA_HOST_DEVICE float At(std::int64_t i) const {
+    return LoadAs<kStorageType>(a, i);
+  }
   TensorSpan a;
 };
 struct ProductTerm {
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(a, i) * Load(b, i); }
+  ADA_HOST_DEVICE StorageType storage() const { return CommonStorageType(a, b); }
+  template <StorageType kStorageType>
+  ADA_HOST_DEVICE float At(std::int64_t i) const {
+    return LoadAs<kStorageType>(a, i) * LoadAs<kStorageType>(b, i);
+  }
   TensorSpan a, b;
 };
 
@@ -30,9 +39,14 @@ struct StripSums {
     const std::int64_t image = at / strips.per_image(), strip = at - image * strips.per_image();
     const std::int64_t first = (image * strips.pixels + strips.Begin(strip)) * channels + channel;
     const std::int64_t pixels = strips.Size(strip);
-    float sum = 0;
-    for (std::int64_t p = 0; p < pixels; ++p) sum = sum + term(first + p * channels);
-    sums[i] = sum;
+    sums[i] = WithStorageType(term.storage(), [&](auto type) {
+      float sum = 0;
+      ForEvery<16>(
+          0, pixels, 1,
+          [&](std::int64_t p) { return term.template At<type()>(first + p * channels); },
+          [&](std::int64_t, float value) { sum = sum + value; });
+      return sum;
+    });
   }
   std::int64_t Count(std::int64_t images) const { return images * strips.per_image() * channels; }
 

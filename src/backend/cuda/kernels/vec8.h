@@ -1,6 +1,7 @@
 // Eight values of 16 bits at a time: one load or store of 16 bytes, and the hardware's conversions.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/cuda/kernels/tensor_span.h"
 
@@ -8,7 +9,7 @@ namespace ada::backend::cuda {
 
 // How values lie, known when the kernel is compiled; kAny: it is not.
 enum class StorageType : std::uint8_t { kF32, kF16, kBF16, kAny };
-inline StorageType StorageTypeOf(Storage storage) {
+ADA_HOST_DEVICE inline StorageType StorageTypeOf(Storage storage) {
   return storage == Storage::kF32   ? StorageType::kF32
          : storage == Storage::kF16 ? StorageType::kF16
                                     : StorageType::kBF16;
@@ -20,6 +21,27 @@ ADA_HOST_DEVICE float LoadAs(const TensorSpan& p, std::int64_t i) {
   if constexpr (kStorageType == StorageType::kF32) return static_cast<const float*>(p.data)[i];
   const auto* codes = static_cast<const std::uint16_t*>(p.data);
   return kStorageType == StorageType::kF16 ? OfFp16(codes[i]) : OfBf16(codes[i]);
+}
+
+// kAny where they differ.
+ADA_HOST_DEVICE inline StorageType CommonStorageType(const TensorSpan& a, const TensorSpan& b) {
+  return a.storage == b.storage ? StorageTypeOf(a.storage) : StorageType::kAny;
+}
+// body(std::integral_constant<StorageType, ...>()) for this storage. The branch is taken once: with
+// one at every load, the loads of a loop would wait for each other.
+template <class Body>
+ADA_HOST_DEVICE inline auto WithStorageType(StorageType type, Body&& body) {
+  using enum StorageType;
+  switch (type) {
+    case kF32:
+      return body(std::integral_constant<StorageType, kF32>());
+    case kF16:
+      return body(std::integral_constant<StorageType, kF16>());
+    case kBF16:
+      return body(std::integral_constant<StorageType, kBF16>());
+    default:
+      return body(std::integral_constant<StorageType, kAny>());
+  }
 }
 
 // Values 2k and 2k + 1 are the low and the high half of pair k.

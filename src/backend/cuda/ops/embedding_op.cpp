@@ -44,19 +44,16 @@ class CudaEmbedding final : public Op {
   const Context& Side() const { return context_.side_stream.context(); }
   const std::int32_t* Tokens() const { return reinterpret_cast<const std::int32_t*>(spec_.x.data); }
   std::uint32_t Channels() const { return static_cast<std::uint32_t>(spec_.w.shape.c); }
-  // Each value of dw is one thread's sum over the places of its token, in their order, and is
-  // rounded where it is stored; a part of a sum over processes stays fp32 until FinishGradients.
+  // Each value of dw is one thread's sum over the places of its token, in their order; a part of a
+  // sum over processes is rounded in FinishGradients.
   void SumPlaces(const Pass& pass) {
     order_->Sort(Tokens(), pass.rows * spec_.x.shape.per_image());
-    const PlacesSum sum{
-        order_->first(), order_->places(), SpanOf(spec_.dy.tensor),         Channels(),
-        spec_.dy.scale,  spec_.dw.f32(),   pass.accumulate || spec_.adds_dw};
-    if (pass.part)
-      ForEach(Side().stream, spec_.w.shape.numel(), StorePlacesSum{sum, spec_.dw.f32()});
-    else
-      dw_stats_.Round(pass, SpanOf(spec_.dw), sum);
+    ForEach(Side().stream, spec_.w.shape.numel(),
+            PlacesSum{order_->first(), order_->places(), SpanOf(spec_.dy.tensor), Channels(),
+                      spec_.dy.scale, spec_.dw.f32(), pass.accumulate || spec_.adds_dw});
+    if (!pass.part) RoundSums(pass);
   }
-  // After the sum over processes: rounds dw in place, or only measures it where it stays fp32.
+  // Rounds dw in place, or only measures it where it stays fp32.
   void RoundSums(const Pass& pass) {
     const TensorSpan dw = SpanOf(spec_.dw);
     if (dw_stats_.rounds())
