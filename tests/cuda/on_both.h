@@ -118,8 +118,9 @@ class Findings {
     double bound;      // relative; 0: bit for bit
     double least = 0;  // differences are relative to this at least
   };
-  void Numbers(const std::string& name, const std::vector<double>& values, double bound = 0) {
-    entries_.push_back({name, values, bound});
+  void Numbers(const std::string& name, const std::vector<double>& values, double bound = 0,
+               double least = 0) {
+    entries_.push_back({name, values, bound, least});
   }
   // Within `bound` of the tensor's largest magnitude.
   void Near(const std::string& name, const Lab& lab, const Tensor& tensor, double bound) {

@@ -57,15 +57,18 @@ inline OperandSettings AllAlike(const MatmulCase& layer, const OperandRounding& 
 // Every figure, to the last bit.
 inline void AddBlocks(const std::string& name, const BlockCounts& c, Findings& findings) {
   findings.Numbers(name, CountsOf(c));
-// A device's logarithms may be off by a bit.
+// A device's logarithms may be off by a bit, and sums of them may cancel; signal and noise, the
+// last two, are sums of squares.
 #ifdef ADA_CUDA_DEVICE
   constexpr double kBound = 1e-12;
 #else
   constexpr double kBound = 0;
 #endif
-  for (const double figure : TotalsOf(c))
-    findings.Numbers(name + " figures", {figure, static_cast<double>(static_cast<float>(figure))},
-                     kBound);
+  const std::vector<double> figures = TotalsOf(c);
+  for (std::size_t i = 0; i < figures.size(); ++i)
+    findings.Numbers(name + " figures",
+                     {figures[i], static_cast<double>(static_cast<float>(figures[i]))}, kBound,
+                     i + 2 < figures.size() ? static_cast<double>(c.blocks) : 0);
 }
 
 struct OperandLab {

@@ -77,13 +77,20 @@ ADA_HOST_DEVICE static inline void CountValue(const BlockGrid& grid, const Tenso
   }
 }
 
+// log2 of a finite x > 0; that of a power of two is a whole number, which CUDA's std::log2 does not
+// promise.
+ADA_HOST_DEVICE static inline double Log2Of(float x) {
+  int exponent = 0;
+  return std::frexp(x, &exponent) == 0.5f ? exponent - 1 : std::log2(static_cast<double>(x));
+}
+
 // Adds the scale of a block that is neither zero nor broken. `decode`, which includes the tensor's
 // scale, is the factor by which elements are multiplied.
 ADA_HOST_DEVICE static inline void CountScale(const BlockFactor& factor, BlockCounts& counts) {
   counts.at_floor += factor.at_floor;
   counts.at_ceiling += factor.at_ceiling;
   if (!IsFinite(factor.decode) || factor.decode <= 0) return;
-  const double log2 = std::log2(static_cast<double>(factor.decode));
+  const double log2 = Log2Of(factor.decode);
   const bool first = counts.scaled_blocks++ == 0;
   if (first || log2 < counts.log2_min) counts.log2_min = log2;
   if (first || log2 > counts.log2_max) counts.log2_max = log2;
