@@ -79,6 +79,33 @@ pack_images() {
   done
 }
 
+# The text, and some pictures of BCCD and CamVid, where they are found.
+pack_data() {
+  local root set name split
+  mkdir -p "$packed/data"
+  ln -s ../cifar-10 "$packed/data/cifar-10"
+  for root in "${ADA_DATA:-}" data; do
+    [ -d "$root/jargon" ] && cp -r "$root/jargon" "$packed/data"
+    if [ -d "$root/bccd" ]; then
+      for split in train val test; do
+        set=ImageSets/Main/$split.txt
+        mkdir -p "$packed/data/bccd"/{ImageSets/Main,Annotations,JPEGImages}
+        sed 12q "$root/bccd/$set" >"$packed/data/bccd/$set"
+        while read -r name _; do
+          cp "$root/bccd/Annotations/$name.xml" "$packed/data/bccd/Annotations"
+          cp "$root/bccd/JPEGImages/$name.jpg" "$packed/data/bccd/JPEGImages"
+        done <"$packed/data/bccd/$set"
+      done
+    fi
+    for split in "$root"/camvid/*; do
+      [ -d "$split" ] || continue
+      mkdir -p "$packed/data/camvid/${split##*/}"
+      find "$split" -type f | sort | sed -n 1,12p |
+        xargs -r cp -t "$packed/data/camvid/${split##*/}"
+    done
+  done
+}
+
 pack() {
   local program
   rm -rf "$packed"
@@ -88,15 +115,16 @@ pack() {
     libraries_of "$program" | xargs -r cp -Lt "$packed/lib"
     strip -o "$packed/${program##*/}" "$program"
   done
-  cp configs/resnet20_cifar.yaml configs/resnet50_synthetic.yaml "$packed/configs"
-  cp tools/bench/torch_worker.py tools/bench/torch_networks.py tools/bench/torch_emulation.py \
-    "$packed/torch"
+  cp configs/{resnet20_cifar,vit_cifar,gpt2_jargon,resnet50_synthetic}.yaml configs/*_quick*.yaml \
+    configs/sweep/operands_*.yaml "$packed/configs"
+  cp tools/bench/torch_*.py "$packed/torch"
   cp -r tests/golden/adaptive tests/golden/steps "$packed/tree/tests/golden"
   cp tests/cuda/under_sanitizer.sh "$packed/tree/tests/cuda"
   cp tools/bench/gpu_first/*.sh tools/bench/gpu_first/*.awk "$packed/gpu_first"
   mv "$packed/gpu_first/run.sh" "$packed"
   "${CUDACXX:-nvcc}" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p' >"$packed/cuda_major"
   pack_images
+  pack_data
   local losses=("$packed/ada-train" --config configs/resnet20_cifar.yaml --output "$folder/cpu_losses"
     --overwrite --no-progress --quiet --set device.kind=cpu train.max_steps=20 log.every=1
     evaluate.every_epochs=0 "checkpoint={every_epochs: 0}")

@@ -6,6 +6,8 @@ folder_of() {  # file name
   local found
   found=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name {print $NF; exit}')
   [ -n "$found" ] || found=$(compgen -G "/usr/local/cuda*/lib*/$1" | head -n 1)
+  [ -n "$found" ] || found=$(compgen -G "$(python3 -c 'import sysconfig
+print(sysconfig.get_path("purelib"))' 2>/dev/null)/nvidia/*/lib/$1" | head -n 1)
   [ -n "$found" ] || found=$(timeout 60 find / -xdev \( -path /proc -o -path /sys -o -path "$here" \) \
     -prune -o -name "$1" -print -quit 2>/dev/null)
   [ -z "$found" ] || dirname "$found"
@@ -67,18 +69,18 @@ section_versions() {
   record step status "$status"
 }
 
-# The device tests in eight processes, each with its share of the test cases.
+# The device tests in several processes, each with its share of the test cases.
 section_tests() {
   local count share first k pids=()
   count=$("$tests" --test-suite=gpu --count 2>/dev/null | sed -n 's/.*filters: *\([0-9]*\).*/\1/p')
-  share=$(((${count:-8} + 7) / 8))
-  for k in 0 1 2 3 4 5 6 7; do
+  share=$(((${count:-$parts} + parts - 1) / parts))
+  for ((k = 0; k < parts; ++k)); do
     first=$((k * share + 1))
     (cd "$here/tree" && limited 300 "tests_$k" "$tests" --test-suite=gpu --first="$first" \
       --last=$((first + share - 1))) &
     pids+=($!)
   done
-  for k in 0 1 2 3 4 5 6 7; do
+  for ((k = 0; k < parts; ++k)); do
     local status=0
     wait "${pids[$k]}" || status=$?
     # doctest counts the cases of all parts in each.

@@ -16,7 +16,7 @@ switches=(
 )
 all_off="ADA_CUDA_GRAPHS=0 ADA_CUDA_SIDE_STREAM=0 ADA_CUDA_PDL=off ADA_CUDA_PLAIN=0
   ADA_CUDA_LAST_BLOCK=0 ADA_CUDA_CUBLAS=0 ADA_CUDA_ROUND=0"
-resnet20=$here/configs/resnet20_cifar.yaml resnet50=$here/configs/resnet50_synthetic.yaml
+resnet20=$here/configs/resnet20_cifar.yaml
 data=(data.path="$here/cifar-10")
 [ -d "$here/cifar-10" ] || data=("data={dataset: synthetic, batch_size: 128, synthetic: {height: 32, \
 width: 32, channels: 3, classes: 10, train: 20000, test: 1000}}")
@@ -52,8 +52,9 @@ section_bits() {
   for entry in "${switches[@]}"; do bits_of "${entry%% *}" "${entry#* }"; done
   bits_of all_off "$all_off"
   bits_of all_off_again "$all_off"
-  # Bounds of sums are computed on one core, value by value: a small batch.
-  train 120 compare "" "$resnet20" "${data[@]}" data.batch_size=8 train.max_steps=2 \
+  # Bounds of sums are computed on one core, value by value: a small batch, few images at the end.
+  local few="data.limit={train: 64, test: 16}"
+  train 120 compare "" "$resnet20" "${data[@]}" data.batch_size=8 train.max_steps=2 "$few" \
     device.compare=true || status=$?
   record compare status "$status" "$(tail -n 1 "$out/logs/compare.log")"
   [ $status = 0 ] || record failed "device.compare, 2 steps" "$(tail -n 1 "$out/logs/compare.log")"
@@ -70,8 +71,18 @@ losses_of() {  # steps.csv, whose
     { print "loss", whose, $at["step"], $at["loss"] }' "$1" >>"$results"
 }
 
-# Images a second of all steps but those before the first row of timing.csv, which warm up.
-speed_of() {  # model, name, batch, status
+# Model, configuration, batch, steps, tokens of a sample (1: an image), values of --set.
+timed=(
+  "resnet20 resnet20_cifar 128 500 1"
+  "vit_cifar vit_cifar 128 500 1"
+  "gpt2_jargon gpt2_jargon 16 500 128 precision.format=fp16 scaling.policy=adaptive scaling.init_scale=auto"
+  "resnet50 resnet50_synthetic 256 60 1"
+)
+# Ways to round the operands of products, beside none, in bf16.
+operands=(mxfp8_e4m3 nvfp4)
+
+# Images or tokens a second of all steps but those before the first row of timing.csv, which warm up.
+speed_of() {  # model, name, samples or tokens of a step, status
   local speed=none file=$out/runs/$1_$2/timing.csv
   [ "$4" = 0 ] && speed=$(awk -F, -v batch="$3" '
     NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
@@ -81,45 +92,57 @@ speed_of() {  # model, name, batch, status
     "$file")
   [ "$4" = 0 ] || record failed "times of $1, $2" "$(words_of "$4" 120)"
   record speed "$1" "$2" "$speed"
-  say "  $1, $2: $speed images/s"
+  say "  $1, $2: $speed a second"
 }
-time_one() {  # model, name, variables, --set values ...
-  local model=$1 name=$2 variables=$3 status=0
-  shift 3
-  case $model in
-    resnet20) train 120 "${model}_$name" "$variables" "$resnet20" "${data[@]}" data.batch_size=128 \
-      train.max_steps=500 log.every=100 "checkpoint={every_epochs: 0}" "$@" || status=$?
-      speed_of "$model" "$name" 128 "$status" ;;
-    resnet50) train 120 "${model}_$name" "$variables" "$resnet50" data.batch_size=256 \
-      train.max_steps=60 log.every=30 "checkpoint={every_epochs: 0}" "$@" || status=$?
-      speed_of "$model" "$name" 256 "$status" ;;
-  esac
+time_one() {  # model, config, batch, steps, tokens, name, variables, --set values ...
+  local model=$1 config=$here/configs/$2.yaml batch=$3 steps=$4 tokens=$5 name=$6 variables=$7
+  local status=0
+  shift 7
+  train 120 "${model}_$name" "$variables" "$config" data.batch_size="$batch" \
+    train.max_steps="$steps" log.every=$((steps / 5)) "checkpoint={every_epochs: 0}" "$@" ||
+    status=$?
+  speed_of "$model" "$name" $((batch * tokens)) "$status"
 }
-time_torch() {  # model, mode, batch, steps
-  local status=0 log=$out/logs/torch_$1_$2.log seconds
-  echo "$4" | limited 150 "torch_$1_$2" "${ADA_BENCH_PYTHON:-python3}" "$here/torch/torch_worker.py" \
-    --model "$1" --mode "$2" --batch "$3" --device cuda || status=$?
+time_torch() {  # model, batch, steps, tokens, mode
+  local status=0 log=$out/logs/torch_$1_$5.log seconds
+  echo "$3" | limited 150 "torch_$1_$5" "${ADA_BENCH_PYTHON:-python3}" "$here/torch/torch_worker.py" \
+    --model "$1" --mode "$5" --batch "$2" --device cuda || status=$?
   seconds=$(sed -n 's/.*"seconds": \[\([0-9.e-]*\).*/\1/p' "$log")
   if [ -z "$seconds" ]; then
-    record skipped "PyTorch, $1 $2" "$(tail -n 1 "$log"), $(words_of $status 150)"
+    record skipped "PyTorch, $1 $5" "$(tail -n 1 "$log"), $(words_of $status 150)"
     return
   fi
-  record speed "$1" "torch $2" "$(awk -v s="$seconds" -v n="$3" 'BEGIN { printf "%.1f", n / s }')"
-  say "  $1, PyTorch $2: $(awk -v s="$seconds" -v n="$3" 'BEGIN { printf "%.0f", n / s }') images/s"
+  seconds=$(awk -v s="$seconds" -v n="$(($2 * $4))" 'BEGIN { printf "%.1f", n / s }')
+  record speed "$1" "torch $5" "$seconds"
+  say "  $1, PyTorch $5: $seconds a second"
 }
 
+# --brief: the defaults and PyTorch alone.
 section_times() {
-  local model entry
-  for model in resnet20 resnet50; do
-    time_one $model defaults ""
-    time_one $model autotune "" "device={kind: cuda, autotune: true, deterministic: false}"
-    case $model in resnet20) set -- 128 500 ;; resnet50) set -- 256 60 ;; esac
-    time_torch $model fp16 "$1" "$2"
-    time_torch $model fp16-graphed "$1" "$2"
+  local row entry model config batch steps tokens values
+  export ADA_DATA=$here/data
+  for row in "${timed[@]}"; do
+    read -r model config batch steps tokens values <<<"$row"
+    local of=("$model" "$config" "$batch" "$steps" "$tokens") values=($values)
+    [ "$model" != resnet20 ] || values=("${data[@]}")
+    time_one "${of[@]}" defaults "" "${values[@]}"
+    time_torch "$model" "$batch" "$steps" "$tokens" fp16
+    time_torch "$model" "$batch" "$steps" "$tokens" fp16-graphed
+    $brief && continue
+    time_one "${of[@]}" autotune "" "${values[@]}" \
+      "device={kind: cuda, autotune: true, deterministic: false}"
     for entry in "${switches[@]}"; do
       case $entry in poison*) continue ;; esac  # fills memory once, before all steps
-      time_one $model "${entry%% *}" "${entry#* }"
+      time_one "${of[@]}" "${entry%% *}" "${entry#* }" "${values[@]}"
     done
-    time_one $model defaults_again ""
+    time_one "${of[@]}" defaults_again "" "${values[@]}"
+  done
+  for row in "resnet20 operands_resnet20 128 500 1" "gpt2_jargon operands_gpt2 16 500 128"; do
+    read -r model config batch steps tokens <<<"$row"
+    local of=("$model operands" "$config" "$batch" "$steps" "$tokens")
+    time_one "${of[@]}" defaults ""
+    for entry in "${operands[@]}"; do
+      time_one "${of[@]}" "$entry" "" precision.operands="$entry"
+    done
   done
 }

@@ -4,19 +4,22 @@
 # any minute. Needs no network and installs nothing; PyTorch and compute-sanitizer are used where
 # they are found.
 #
-# usage: run.sh [--out FOLDER] [--only SECTION,...] [--minutes N]
+# usage: run.sh [--out FOLDER] [--only SECTION,...] [--minutes N] [--parts N] [--brief]
 #   --out       results, logs and runs (./gpu_first_results)
-#   --only      of: versions, tests, bits, times, sanitizer (all, in this order)
+#   --only      of: versions, tests, bits, networks, times, sanitizer (all, in this order)
 #   --minutes   no section begins later (60)
+#   --parts     processes that share the device tests (8)
+#   --brief     times of the defaults and PyTorch alone
 # Exit status: 0: nothing failed, or there is no GPU and all was skipped; 1: verdicts.md has what did.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-out=gpu_first_results only=versions,tests,bits,times,sanitizer minutes=60
+out=gpu_first_results only=versions,tests,bits,networks,times,sanitizer minutes=60 parts=8 brief=false
 while [ $# -gt 0 ]; do
   case $1 in
-    --out | --only | --minutes)
+    --out | --only | --minutes | --parts)
       [ $# -ge 2 ] || { echo "run.sh: $1 needs a value" >&2; exit 2; }
       declare "${1#--}=$2"; shift ;;
+    --brief) brief=true ;;
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option '$1' (--help)" >&2; exit 2 ;;
   esac
@@ -32,6 +35,8 @@ export ADA_CACHE_DIR=$out/plans
 . "$here/gpu_first/machine.sh"
 # shellcheck source=tools/bench/gpu_first/measure.sh
 . "$here/gpu_first/measure.sh"
+# shellcheck source=tools/bench/gpu_first/networks.sh
+. "$here/gpu_first/networks.sh"
 
 record() { local IFS=$'\t'; echo "$*" >>"$results"; }
 say() { printf '%4ds  %s\n' "$SECONDS" "$*"; }
@@ -49,7 +54,7 @@ verdicts() { awk -f "$here/gpu_first/verdicts.awk" "$results" >"$out/verdicts.md
 
 find_cuda
 why=$(why_no_gpu)
-for section in versions tests bits times sanitizer; do
+for section in versions tests bits networks times sanitizer; do
   case ",$only," in *",$section,"*) ;; *) continue ;; esac
   if [ -n "$why" ] && [ "$section" != versions ]; then
     say "$section: skipped: $why"

@@ -14,6 +14,7 @@ $1 == "compare" { compared = $3 == 0 ? "every op agrees with the CPU in 2 steps"
 $1 == "loss" { loss[$2, $3] = $4; if ($2 == "gpu") steps[++losses] = $3 }
 $1 == "speed" { speed[$2, $3] = $4; if (!($2 in seen)) models[++model_count] = $2
                 seen[$2] = 1; runs[$2, ++run_count[$2]] = $3 }
+$1 == "network" { networks = networks "* " $2 ", " $3 ": " ($4 == 0 ? "" : "exit code " $4 ": ") $5 "\n" }
 $1 == "sanitizer" { tools = tools "* " $2 ": " $3 "\n" }
 
 function bits_verdict(    i, name, text, base) {
@@ -56,7 +57,7 @@ function ratio(model, name, base) {
 function speed_verdict(model,    i, name, base, spread, text, gain, r) {
   base = "defaults"
   if (speed[model, base] + 0 == 0) return "* no time of the defaults\n"
-  text = "\n| " model " | images/s | of the defaults |\n|---|---|---|\n"
+  text = "\n| " model " | a second | of the defaults |\n|---|---|---|\n"
   for (i = 1; i <= run_count[model]; ++i) {
     name = runs[model, i]
     r = ratio(model, name, base)
@@ -94,6 +95,7 @@ END {
     printf "\n## Bits (ResNet-20, 300 steps)\n\n%s%s", bits_verdict(), loss_verdict()
     if (compared != "") print "* device.compare: " compared
   }
+  if (networks != "") printf "\n## Networks (20 steps beside the CPU's)\n\n%s", networks
   for (i = 1; i <= model_count; ++i) printf "\n## Times\n%s", speed_verdict(models[i])
   if (tools != "") printf "\n## compute-sanitizer\n\n%s", tools
 }
