@@ -53,6 +53,10 @@ class TransformerToolsTest(unittest.TestCase):
         self.ask("train", f"{net}.yaml", "--quiet", "--overwrite", "--output", "run", "--set",
                  f"train.max_steps={steps}", "log.every=1", *settings)
 
+    def test_patches_that_leave_rows_out_are_refused(self):
+        told = self.ask("train", "vit.yaml", "--dry-run", "--set", "model.patch=3", expect=2)
+        self.assertIn("model.patch: 3 does not divide images of 8x8 pixels", told)
+
     def test_vit_is_dumped_and_probed(self):
         self.train("vit", 2, "log.dump_every=2", "log.probe_every=1", "log.histogram_every=1",
                    "log.what_if=[{format: nvfp4}]", "log.statistics=[w, dw]")

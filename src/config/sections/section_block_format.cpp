@@ -102,6 +102,22 @@ Key TensorScaleKey(BlockFormat& format) {
   return key;
 }
 
+Key TopKey(BlockFormat& format) {
+  Key key = MakeKey("top", "integer", "what the largest scale of a block is brought to");
+  key.range = "448, 256";
+  key.schemas = {IntegerSchema(FromTo(256, 256)), IntegerSchema(FromTo(448, 448))};
+  key.default_text = "448";
+  key.read = [&format](const YamlNode& node, const ReadContext& context) {
+    long long top = 0;
+    if (ReadInteger(node, FromTo(256, 448), top).empty() && (top == 256 || top == 448))
+      format.top = static_cast<int>(top);
+    else
+      context.problems.Add(node, context.path, Expected("448 or 256", node));
+  };
+  key.write = [&format]() -> std::optional<YamlNode> { return Scalar(std::to_string(format.top)); };
+  return key;
+}
+
 }  // namespace
 
 Names BlockFormatNames() {
@@ -152,10 +168,7 @@ Section BlockFormatSection(BlockFormat& format) {
              "by which error one of the two scales of a block is chosen")
           .For({"fp8_e4m3"})
           .ForSecond({"four_over_six"}),
-      Integer("top", format.top, FromTo(256, 448),
-              "448 or 256: what the largest scale of a block is brought to")
-          .For({"fp8_e4m3"})
-          .ForSecond({"four_over_six"}),
+      TopKey(format).For({"fp8_e4m3"}).ForSecond({"four_over_six"}),
   };
   section.check = [&format](const YamlNode& map, const ReadContext& context) {
     if (!context.problems.Clean({Join(context.path, "element"), Join(context.path, "block"),

@@ -194,6 +194,17 @@ bool HoldsBack(const config::Config& config, const data::DatasetInfo& info) {
   return true;
 }
 
+// A patch that does not divide the image would leave its last rows or columns out without a word.
+void CheckPatches(const config::Config& config, const data::DatasetInfo& info) {
+  const int patch = config.model.transformer.patch;
+  if (!config.model.zoo.starts_with("vit") || (info.height % patch == 0 && info.width % patch == 0))
+    return;
+  FailKey(config, "model.patch",
+          std::to_string(patch) + " does not divide images of " + std::to_string(info.height) +
+              "x" + std::to_string(info.width) +
+              " pixels; expected a divisor of both sides (or another data.resize)");
+}
+
 }  // namespace
 
 // Reads headers and lists, but no images. Limits are applied before the validation share, which is
@@ -249,6 +260,7 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info) {
             "expected one number a class, " + std::to_string(config.model.classes) + "; got " +
                 std::to_string(weights.values.size()));
   CheckBoxes(config, {1, info.height, info.width, info.channels});
+  CheckPatches(config, info);
   if (!config.data.evaluate_batch_size && config.task == Task::kLanguage) {
     constexpr int kTokens = 32'768;  // of a batch
     config.data.evaluate_batch_size =
