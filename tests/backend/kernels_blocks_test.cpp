@@ -29,7 +29,8 @@ std::vector<BlockFormat> Served() {
   add(kFp4E2M1, BlockScale::kFp8E4M3, [](BlockFormat& f) { f.tensor_scale = false; });
   add(kFp4E2M1, BlockScale::kFp8E4M3, [](BlockFormat& f) { f.row_scaled = true; });
   add(kFp8E4M3, BlockScale::kFp32, plain);
-  add(kFp8E5M2, BlockScale::kFp32, [](BlockFormat& f) { f.power_of_two = true; });
+  for (const NumberFormat& element : {kFp8E5M2, kFp4E2M1})
+    add(element, BlockScale::kFp32, [](BlockFormat& f) { f.power_of_two = true; });
   for (std::size_t i = 0, n = formats.size(); i < n; ++i) {
     formats.push_back(formats[i]);
     formats.back().block = i % 2 == 0 ? 16 : 10;

@@ -316,6 +316,20 @@ TEST_SUITE("cpu") {
     CHECK(std::isfinite(q.counts.sqnr_db()));
   }
 
+  TEST_CASE("a NaN is not lost: its block is NaN, or it alone where elements can be NaN") {
+    for (const NamedFormat& element : BlockElements())
+      for (const bool power_of_two : {false, true}) {
+        CAPTURE(std::string(element.name));
+        CAPTURE(power_of_two);
+        BlockFormat format = DefaultBlockFormat(element.format, BlockScale::kFp32);
+        format.power_of_two = power_of_two;
+        const Quantized q = Quantize(format, Rows(1, 4, format), {1, NAN, 2, -3});
+        CHECK(std::isnan(q.values[1]));
+        const bool alone = power_of_two && element.format.has_nan;
+        for (const std::size_t i : {0U, 2U, 3U}) CHECK(std::isnan(q.values[i]) != alone);
+      }
+  }
+
   TEST_CASE("the spread of scales: none without scales, 0 of equal ones") {
     const BlockFormat format = DefaultBlockFormat(kFp8E4M3, BlockScale::kFp32);
     const Quantized zeros = Quantize(format, Rows(1, 256, format), std::vector<float>(256));

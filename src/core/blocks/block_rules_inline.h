@@ -28,6 +28,7 @@ struct BlockGrid {
   bool tensor_scale = false, power_of_two = false;
   bool plain_zeros = false;     // elements for zeros and NaN are +0
   bool nan_is_zero = false;     // only those for NaN are
+  bool has_nan = false;         // elements can be NaN
   bool divides = false;         // elements are rounded from x / decode, not x * encode
   int top_exponent = 0;         // of the largest element
   float top = 0;                // the largest element
@@ -50,6 +51,7 @@ ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format
   grid.tensor_scale = format.tensor_scale, grid.power_of_two = format.power_of_two;
   grid.plain_zeros = format.tensor_scale && format.rule != BlockRule::kTorchao;
   grid.nan_is_zero = format.tensor_scale && !grid.plain_zeros;
+  grid.has_nan = format.element.has_nan;
   grid.divides = format.rule == BlockRule::kModelopt;
   grid.top = OfBits(grid.element.largest);
   grid.top_exponent = static_cast<int>(grid.element.largest >> 23) - 127;
@@ -180,14 +182,15 @@ ADA_HOST_DEVICE static inline BlockFactor Fp8FactorOf(const BlockGrid& grid,
 // --- fp32 ----------------------------------------------------------------------------------------
 
 // Stores the reciprocal of `encode`, as Transformer Engine does. A block of zeros has scale 1; a
-// factor that has to be a power of two is rounded down to one.
+// factor that has to be a power of two is rounded down to one. NaN in a block then leaves the other
+// elements as they are, if an element can be NaN.
 ADA_HOST_DEVICE static inline BlockFactor Fp32FactorOf(const BlockGrid& grid, float amax) {
   if (amax == 0) return {};
   float encode = grid.top / amax;
   const bool bounded = BitsOf(encode) == kInfinityBits;
   if (bounded) encode = grid.largest_input;
-  if (grid.power_of_two) {
-    const std::uint32_t bits = BitsOf(amax);
+  const std::uint32_t bits = BitsOf(amax);
+  if (grid.power_of_two && (bits <= kInfinityBits || grid.has_nan)) {
     encode = bits == kInfinityBits  ? 0
              : bits > kInfinityBits ? 0.5f
                                     : OfBits(BitsOf(encode) & kInfinityBits);

@@ -96,7 +96,7 @@ ADA_INLINE Fp8BlockFactors Fp8Factors(const BlockRules& rules, const TensorFacto
 }
 
 // Scales in fp32. A block of zeros has the scale 1; an infinite quotient is replaced by the largest
-// number.
+// number. NaN: as in Fp32FactorOf.
 ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
   const U infinity = FillU(kInfinityBits);
   F encode = grid.top / amax;
@@ -105,7 +105,7 @@ ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
     const U bits = Bits(amax);
     encode = Float(Bits(encode) & kInfinityBits);
     encode = Select((I)bits == (I)infinity, F{}, encode);
-    encode = Select((I)bits > (I)infinity, Fill(0.5f), encode);
+    encode = Select((I)bits > (I)infinity, Fill(grid.has_nan ? 0.5f : NAN), encode);
   }
   const I zero = amax == F{};
   return {Select(zero, Fill(1), encode), Select(zero, Fill(1), 1.0f / encode)};
