@@ -172,7 +172,7 @@ TEST_SUITE("cpu") {
         {{"--format", "{element: fp4_e2m1, scale: fp8_e4m3, top: 448}"},
          "does not belong to rule te, only to four_over_six"},
         {{"--format", "{element: fp4_e2m1, scale: fp8_e4m3, rule: four_over_six, top: 300}"},
-         "top is 448 or 256"},
+         "top: expected 448 or 256"},
         {{"--format", "{element: fp4_e2m1, mantissa: 3}"}, "mantissa: unknown key"},
     };
     const Converter converter(
