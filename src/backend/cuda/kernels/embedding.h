@@ -2,8 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/vec8.h"
+#include "backend/cuda/kernels/strip_sums.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -41,14 +40,8 @@ struct PlacesSum {
       if (!adds) dw[i] = 0;
       return;
     }
-    const float sum = WithStorageType(StorageTypeOf(dy.storage), [&](auto type) {
-      const auto load = [&](std::int64_t k) {
-        return LoadAs<type()>(dy, std::int64_t{places[k]} * channels + channel);
-      };
-      float all = load(begin);
-      ForEvery<16>(begin + 1, end, 1, load, [&](std::int64_t, float v) { all = all + v; });
-      return all;
-    });
+    const auto place = [&](std::int64_t k) { return std::int64_t{places[k]} * channels + channel; };
+    const float sum = SumOfStored(dy, begin + 1, end, place, Load(dy, place(begin)));
     const float unscaled = sum / *scale;
     dw[i] = adds ? dw[i] + unscaled : unscaled;
   }

@@ -2,8 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/vec8.h"
+#include "backend/cuda/kernels/strip_sums.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -16,14 +15,8 @@ struct ImagesSum {
       if (!adds) dw[i] = 0;
       return;
     }
-    const float sum = WithStorageType(StorageTypeOf(dy.storage), [&](auto type) {
-      float all = 0;
-      ForEvery<16>(
-          0, images, 1,
-          [&](std::int64_t image) { return LoadAs<type()>(dy, image * per_image + i); },
-          [&](std::int64_t, float v) { all = all + v; });
-      return all;
-    });
+    const float sum =
+        SumOfStored(dy, 0, images, [&](std::int64_t image) { return image * per_image + i; });
     const float unscaled = sum / *scale;
     dw[i] = adds ? dw[i] + unscaled : unscaled;
   }

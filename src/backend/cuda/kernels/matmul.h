@@ -4,8 +4,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/vec8.h"
+#include "backend/cuda/kernels/strip_sums.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -154,13 +153,7 @@ struct SumRuns {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     const std::int64_t c = i % channels, begin = i / channels * span;
     const std::int64_t end = begin + span < rows ? begin + span : rows;
-    runs[i] = WithStorageType(StorageTypeOf(in.storage), [&](auto type) {
-      float sum = 0;
-      ForEvery<16>(
-          begin, end, 1, [&](std::int64_t row) { return LoadAs<type()>(in, row * channels + c); },
-          [&](std::int64_t, float value) { sum += value; });
-      return sum;
-    });
+    runs[i] = SumOfStored(in, begin, end, [&](std::int64_t row) { return row * channels + c; });
   }
 };
 
@@ -173,11 +166,7 @@ struct UnscaledBias {
   bool add, reference;
   NumberGrid grid;
   ADA_HOST_DEVICE void operator()(std::int64_t c) const {
-    double sum = 0;
-    ForEvery<16>(
-        0, count, 1, [&](std::int64_t run) { return runs[run * channels + c]; },
-        [&](std::int64_t, float value) { sum += static_cast<double>(value); });
-    float x = static_cast<float>(sum);
+    float x = static_cast<float>(SumOfStrips(runs, 0, count, channels, c));
     if (reference) x = RoundToGrid(grid, x);
     x = x / *scale;
     if (add) x = db[c] + x;

@@ -11,6 +11,20 @@
 
 namespace ada::backend::cuda {
 
+// start + the values of `span` at the places place(begin) .. place(end - 1), one after the other,
+// in fp32.
+template <class Place>
+ADA_HOST_DEVICE inline float SumOfStored(const TensorSpan& span, std::int64_t begin,
+                                         std::int64_t end, Place&& place, float start = 0) {
+  return WithStorageType(StorageTypeOf(span.storage), [&](auto type) {
+    float sum = start;
+    ForEvery<16>(
+        begin, end, 1, [&](std::int64_t k) { return LoadAs<type()>(span, place(k)); },
+        [&](std::int64_t, float value) { sum = sum + value; });
+    return sum;
+  });
+}
+
 // Terms of sums, of value i of a tensor: At<kStorageType>(i) where all that a term reads is stored
 // so (storage()).
 struct PlainTerm {
