@@ -98,7 +98,7 @@ class GpuFirstTest(unittest.TestCase):
                      "* racecheck: exit code 1", "* part 0: assertions: 24 | 24 passed | 0 failed", "* PyTorch, resnet20 fp16: ",
                      "* device tests, part 1: TEST CASE:  streams: broken",
                      "* llama, losses: 2 steps, first 0 %, worst 0 % (step 2)",
-                     "* segnet: no folder camvid", "* too_large, status: exit code 4: out of memory",
+                     "* segnet: no folder camvid", "* mxfp8_e4m3: +0.0 % beside the defaults", "* too_large, status: exit code 4: out of memory",
                      "* gpt2, resumed: exit code 0; weights "):
             self.assertIn(line, page)
         for line in ("* resnet20, resumed: exit code", "* a batch that is too large:"):

@@ -21,13 +21,24 @@ data=(data.path="$here/cifar-10")
 [ -d "$here/cifar-10" ] || data=("data={dataset: synthetic, batch_size: 128, synthetic: {height: 32, \
 width: 32, channels: 3, classes: 10, train: 20000, test: 1000}}")
 
+export ADA_DATA=$here/data
+# Of every run on the GPU: it ends with train.max_steps.
+always=(--no-progress --set device.kind=cuda evaluate.every_epochs=0 train.epochs=1000000)
+
+# Whether a configuration's data set is there; else it is recorded as skipped.
+has_data() {  # name, config
+  local log=$out/logs/$1_dry.log
+  "$ada" --config "$here/configs/$2.yaml" --dry-run >"$log" 2>&1 && return
+  record skipped "$1" "$(grep -av '^$' "$log" | tail -n 1)"
+  return 1
+}
 # A run of the program; its folder is runs/NAME.
 train() {  # seconds, name, variables, config, --set values ...
   local seconds=$1 name=$2 variables=$3 config=$4
   shift 4
   # shellcheck disable=SC2086
   limited "$seconds" "$name" env $variables "$ada" --config "$config" --output "$out/runs/$name" \
-    --overwrite --no-progress --set device.kind=cuda evaluate.every_epochs=0 train.epochs=1000000 "$@"
+    --overwrite "${always[@]}" "$@"
 }
 
 # 300 steps of ResNet-20, of which the first alone is logged; the hash of its weights.
@@ -120,11 +131,11 @@ time_torch() {  # model, batch, steps, tokens, mode
 # --brief: the defaults and PyTorch alone.
 section_times() {
   local row entry model config batch steps tokens values
-  export ADA_DATA=$here/data
   for row in "${timed[@]}"; do
     read -r model config batch steps tokens values <<<"$row"
     local of=("$model" "$config" "$batch" "$steps" "$tokens") values=($values)
-    [ "$model" != resnet20 ] || values=("${data[@]}")
+    if [ "$model" = resnet20 ]; then values=("${data[@]}")
+    else has_data "times of $model" "$config" || continue; fi
     time_one "${of[@]}" defaults "" "${values[@]}"
     time_torch "$model" "$batch" "$steps" "$tokens" fp16
     time_torch "$model" "$batch" "$steps" "$tokens" fp16-graphed
@@ -140,6 +151,7 @@ section_times() {
   for row in "resnet20 operands_resnet20 128 500 1" "gpt2_jargon operands_gpt2 16 500 128"; do
     read -r model config batch steps tokens <<<"$row"
     local of=("$model operands" "$config" "$batch" "$steps" "$tokens")
+    has_data "times of $model operands" "$config" || continue
     time_one "${of[@]}" defaults ""
     for entry in "${operands[@]}"; do
       time_one "${of[@]}" "$entry" "" precision.operands="$entry"

@@ -70,8 +70,7 @@ resumed() {  # name, config
   once=$(weights_of "$run")
   rm "$out/runs/$run"/checkpoints/{best,step-00000020}.safetensors "$out/runs/$run/summary.json"
   limited 60 "${run}_again" "$ada" --config "$config" --output "$out/runs/$run" --resume \
-    --no-progress --set device.kind=cuda evaluate.every_epochs=0 train.epochs=1000000 \
-    "${steps_of[@]}" || status=$?
+    "${always[@]}" "${steps_of[@]}" || status=$?
   again=$(weights_of "$run")
   record network "$1" resumed "$status" "weights $once, resumed $again"
   [ "$status $again" = "0 $once" ] ||
@@ -87,13 +86,9 @@ too_large() {
 }
 section_networks() {
   local entry name config
-  export ADA_DATA=$here/data
   for entry in "${networks[@]}"; do
     read -r name config entry <<<"$entry"
-    if ! "$ada" --config "$here/configs/$config.yaml" --dry-run >"$out/logs/${name}_dry.log" 2>&1; then
-      record skipped "$name" "$(last_line "${name}_dry")"
-      continue
-    fi
+    has_data "$name" "$config" || continue
     turn
     # shellcheck disable=SC2086
     network "$name" "$config" $entry &

@@ -73,7 +73,8 @@ function speed_verdict(model,    i, name, base, spread, text, gain, r) {
   for (i = 1; i <= run_count[model]; ++i) {
     name = runs[model, i]
     if (name ~ /^defaults|^torch/ || ratio(model, name, base) == 0) continue
-    if (name ~ /^(autotune|pdl_early|cudnn_skip)$/) {  # more than the defaults have
+    # More than the defaults have.
+    if (model ~ / operands$/ || name ~ /^(autotune|pdl_early|cudnn_skip)$/) {
       gain = (ratio(model, name, base) - 1) * 100
       text = text sprintf("* %s: %+.1f %% beside the defaults\n", name, gain)
       continue
