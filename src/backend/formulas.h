@@ -46,19 +46,19 @@ ADA_HOST_DEVICE static inline ChannelGradient ChannelGradientOf(double dy, doubl
 
 // Sums over a group: value i of a run of adjacent channels is added to lane i % 16, run by run, in
 // double; at the end the lanes are added in their order.
-inline constexpr int kUnitLanes = 16;
+inline constexpr int kSumLanes = 16;
 ADA_HOST_DEVICE static inline double SumOfLanes(const double* lanes, std::int64_t step = 1) {
   double sum = 0;
-  for (int k = 0; k < kUnitLanes; ++k) sum += lanes[k * step];
+  for (int k = 0; k < kSumLanes; ++k) sum += lanes[k * step];
   return sum;
 }
 
 // (value - mean) / sqrt(var + eps).
-ADA_HOST_DEVICE static inline float UnitHat(float x, float mean, float inverse) {
+ADA_HOST_DEVICE static inline float NormalizedValue(float x, float mean, float inverse) {
   return (x - mean) * inverse;
 }
-// g: dy * gamma; mean_g, mean_ghat: means over the unit of g and of g * xhat.
-ADA_HOST_DEVICE static inline float UnitDx(float g, float xhat, float inverse, float mean_g,
+// g: dy * gamma; mean_g, mean_ghat: means over the group of g and of g * xhat.
+ADA_HOST_DEVICE static inline float NormalizedDx(float g, float xhat, float inverse, float mean_g,
                                            float mean_ghat) {
   return ((g - mean_g) - xhat * mean_ghat) * inverse;
 }
@@ -68,7 +68,7 @@ ADA_HOST_DEVICE static inline float UnitDx(float g, float xhat, float inverse, f
 ADA_HOST_DEVICE static inline float InverseLength(double norm, double eps) {
   return static_cast<float>(1 / (norm + eps));
 }
-ADA_HOST_DEVICE static inline float AlongUnit(double product, float norm) {
+ADA_HOST_DEVICE static inline float MeanAlongX(double product, float norm) {
   return norm > 0 ? static_cast<float>(product / static_cast<double>(norm)) : 0.0f;
 }
 

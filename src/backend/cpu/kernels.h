@@ -99,17 +99,17 @@ struct PoolArgs {
   Rounding rounding;
 };
 
-// Units (formulas.h) of one image in fp32: unit u is `runs` runs of `run` values, `step` values
+// Groups (formulas.h) of one image in fp32: group g is `runs` runs of `run` values, `step` values
 // apart; the first begins at u * run. by_length: L2NormalizeSpec; mean
 // is the norm.
-struct UnitArgs {
+struct GroupedNormArgs {
   const float *x = nullptr, *dy = nullptr;
-  std::int64_t units = 0, runs = 1, run = 0, step = 0;
-  std::int64_t affine_step = 0;  // parameters of unit u begin at u * affine_step
+  std::int64_t groups = 0, runs = 1, run = 0, step = 0;
+  std::int64_t affine_step = 0;  // parameters of group g begin at g * affine_step
   const float *gamma = nullptr, *beta = nullptr;
   double eps = 0;
   bool by_length = false;
-  float *mean = nullptr, *inverse = nullptr;  // by unit; written forwards
+  float *mean = nullptr, *inverse = nullptr;  // by group; written forwards
   float* out = nullptr;                       // y or dx, as x lies; may be x or dy
 };
 
@@ -184,10 +184,10 @@ struct Kernels {
   // sums[c] = the sum over the pixels of a * b (b null: of a), from the first to the last.
   void (*strip_sums)(const float* a, const float* b, std::int64_t pixels, std::int64_t channels,
                      float* sums);
-  // out = normalized x; mean and inverse of each unit.
-  void (*grouped_norm)(const UnitArgs&);
+  // out = normalized x; mean and inverse of each group.
+  void (*grouped_norm)(const GroupedNormArgs&);
   // out = dx; hat: xhat, as x lies.
-  void (*grouped_norm_backward)(const UnitArgs&, float* hat);
+  void (*grouped_norm_backward)(const GroupedNormArgs&, float* hat);
 
   void (*lrn)(const LrnArgs&);
   void (*lrn_backward)(const LrnArgs&);

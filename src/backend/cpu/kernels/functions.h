@@ -28,8 +28,8 @@ void MultiplyChannels(const float* x, const float* factors, std::int64_t pixels,
                       std::int64_t channels, float* out);
 void StripSums(const float* a, const float* b, std::int64_t pixels, std::int64_t channels,
                float* sums);
-void GroupedNorm(const UnitArgs&);
-void GroupedNormBackward(const UnitArgs&, float* hat);
+void GroupedNorm(const GroupedNormArgs&);
+void GroupedNormBackward(const GroupedNormArgs&, float* hat);
 void Lrn(const LrnArgs&);
 void LrnBackward(const LrnArgs&);
 void SoftmaxSums(const SoftmaxArgs&);

@@ -1,4 +1,4 @@
-// Products and sums by channel, and norms of units of values (formulas.h), in fp32: loops that the
+// Products and sums by channel, and norms of groups of values (formulas.h), in fp32: loops that the
 // compiler turns into vectors, whose order no vector length changes.
 #include "backend/cpu/kernels/functions.h"
 #include "backend/formulas.h"
@@ -35,24 +35,24 @@ void StripSums(const float* a, const float* b, std::int64_t pixels, std::int64_t
 
 namespace {
 
-// lanes[i % 16] += term(value, channel of the unit) for all values of a unit, run by run.
+// lanes[i % 16] += term(value, channel of the group) for all values of a group, run by run.
 // Sixteen lanes in double whatever the set; the tail of a run goes to the first lanes.
 template <class Term>
-inline __attribute__((always_inline)) double UnitSum(const UnitArgs& a, std::int64_t first,
+inline __attribute__((always_inline)) double GroupSum(const GroupedNormArgs& a, std::int64_t first,
                                                      Term&& term) {
-  double lanes[kUnitLanes] = {};
+  double lanes[kSumLanes] = {};
   for (std::int64_t r = 0; r < a.runs; ++r) {
     const std::int64_t begin = first + r * a.step;
     std::int64_t i = 0;
-    for (; i + kUnitLanes <= a.run; i += kUnitLanes)
-      for (int k = 0; k < kUnitLanes; ++k) lanes[k] += term(begin + i + k, i + k);
+    for (; i + kSumLanes <= a.run; i += kSumLanes)
+      for (int k = 0; k < kSumLanes; ++k) lanes[k] += term(begin + i + k, i + k);
     for (int k = 0; i + k < a.run; ++k) lanes[k] += term(begin + i + k, i + k);
   }
   return SumOfLanes(lanes);
 }
-// each(value, channel of the unit).
+// each(value, channel of the group).
 template <class Each>
-inline __attribute__((always_inline)) void ForUnit(const UnitArgs& a, std::int64_t first,
+inline __attribute__((always_inline)) void ForGroup(const GroupedNormArgs& a, std::int64_t first,
                                                    Each&& each) {
   for (std::int64_t r = 0; r < a.runs; ++r)
 #pragma GCC ivdep
@@ -63,97 +63,97 @@ inline __attribute__((always_inline)) void ForUnit(const UnitArgs& a, std::int64
 
 namespace {
 
-// A unit is divided by its length (L2NormalizeSpec), not by a deviation.
-void LengthNorm(const UnitArgs& a) {
-  for (std::int64_t u = 0; u < a.units; ++u) {
-    const std::int64_t first = u * a.run;
+// A group is divided by its length (L2NormalizeSpec), not by a deviation.
+void LengthNorm(const GroupedNormArgs& a) {
+  for (std::int64_t group = 0; group < a.groups; ++group) {
+    const std::int64_t first = group * a.run;
     const float *x = a.x, *gamma = a.gamma;
-    const double norm = std::sqrt(UnitSum(a, first, [&](std::int64_t at, std::int64_t) {
+    const double norm = std::sqrt(GroupSum(a, first, [&](std::int64_t at, std::int64_t) {
       return static_cast<double>(x[at]) * static_cast<double>(x[at]);
     }));
     const float inverse = InverseLength(norm, a.eps);
-    a.mean[u] = static_cast<float>(norm), a.inverse[u] = inverse;
-    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
-      a.out[at] = UnitHat(x[at], 0, inverse) * gamma[c];
+    a.mean[group] = static_cast<float>(norm), a.inverse[group] = inverse;
+    ForGroup(a, first, [&](std::int64_t at, std::int64_t c) {
+      a.out[at] = NormalizedValue(x[at], 0, inverse) * gamma[c];
     });
   }
 }
 
-void LengthNormBackward(const UnitArgs& a, float* hat) {
-  for (std::int64_t u = 0; u < a.units; ++u) {
-    const std::int64_t first = u * a.run;
+void LengthNormBackward(const GroupedNormArgs& a, float* hat) {
+  for (std::int64_t group = 0; group < a.groups; ++group) {
+    const std::int64_t first = group * a.run;
     const float *x = a.x, *dy = a.dy, *gamma = a.gamma;
-    const float inverse = a.inverse[u];
-    ForUnit(a, first, [&](std::int64_t at, std::int64_t) { hat[at] = UnitHat(x[at], 0, inverse); });
-    const double product = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
+    const float inverse = a.inverse[group];
+    ForGroup(a, first, [&](std::int64_t at, std::int64_t) { hat[at] = NormalizedValue(x[at], 0, inverse); });
+    const double product = GroupSum(a, first, [&](std::int64_t at, std::int64_t c) {
       return static_cast<double>(dy[at] * gamma[c]) * static_cast<double>(x[at]);
     });
-    const float along = AlongUnit(product, a.mean[u]);
-    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
-      a.out[at] = UnitDx(dy[at] * gamma[c], hat[at], inverse, 0, along);
+    const float along = MeanAlongX(product, a.mean[group]);
+    ForGroup(a, first, [&](std::int64_t at, std::int64_t c) {
+      a.out[at] = NormalizedDx(dy[at] * gamma[c], hat[at], inverse, 0, along);
     });
   }
 }
 
 }  // namespace
 
-// Two passes over a unit, which is in the cache: the mean, then squares of deviations. One pass
+// Two passes over a group, which is in the cache: the mean, then squares of deviations. One pass
 // over sums of squares would cancel.
-void GroupedNorm(const UnitArgs& given) {
-  const UnitArgs a = given;
+void GroupedNorm(const GroupedNormArgs& given) {
+  const GroupedNormArgs a = given;
   if (a.by_length) return LengthNorm(a);
   const bool centered = a.beta != nullptr;  // false: RmsNormSpec
   const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
-  for (std::int64_t u = 0; u < a.units; ++u) {
-    const std::int64_t first = u * a.run;
-    const float *x = a.x, *gamma = a.gamma + u * a.affine_step, *beta = a.beta + u * a.affine_step;
+  for (std::int64_t group = 0; group < a.groups; ++group) {
+    const std::int64_t first = group * a.run;
+    const float *x = a.x, *gamma = a.gamma + group * a.affine_step, *beta = a.beta + group * a.affine_step;
     double mean = 0;
     if (centered)
-      mean = UnitSum(a, first,
+      mean = GroupSum(a, first,
                      [&](std::int64_t at, std::int64_t) { return static_cast<double>(x[at]); }) /
              count;
-    const double squares = UnitSum(a, first, [&](std::int64_t at, std::int64_t) {
+    const double squares = GroupSum(a, first, [&](std::int64_t at, std::int64_t) {
       const double d = static_cast<double>(x[at]) - mean;
       return d * d;
     });
     const auto center = static_cast<float>(mean);
     const float inverse = InverseDeviation(squares / count, a.eps);
-    a.mean[u] = center, a.inverse[u] = inverse;
+    a.mean[group] = center, a.inverse[group] = inverse;
     if (centered)
-      ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
-        a.out[at] = UnitHat(x[at], center, inverse) * gamma[c] + beta[c];
+      ForGroup(a, first, [&](std::int64_t at, std::int64_t c) {
+        a.out[at] = NormalizedValue(x[at], center, inverse) * gamma[c] + beta[c];
       });
     else
-      ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
-        a.out[at] = UnitHat(x[at], 0, inverse) * gamma[c];
+      ForGroup(a, first, [&](std::int64_t at, std::int64_t c) {
+        a.out[at] = NormalizedValue(x[at], 0, inverse) * gamma[c];
       });
   }
 }
 
 // xhat is made anew from x, so that only mean and inverse are kept from the forward pass.
-void GroupedNormBackward(const UnitArgs& given, float* hat) {
-  const UnitArgs a = given;
+void GroupedNormBackward(const GroupedNormArgs& given, float* hat) {
+  const GroupedNormArgs a = given;
   if (a.by_length) return LengthNormBackward(a, hat);
   const bool centered = a.beta != nullptr;
   const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
-  for (std::int64_t u = 0; u < a.units; ++u) {
-    const std::int64_t first = u * a.run;
-    const float *x = a.x, *dy = a.dy, *gamma = a.gamma + u * a.affine_step;
-    const float center = a.mean[u], inverse = a.inverse[u];
-    ForUnit(a, first,
-            [&](std::int64_t at, std::int64_t) { hat[at] = UnitHat(x[at], center, inverse); });
+  for (std::int64_t group = 0; group < a.groups; ++group) {
+    const std::int64_t first = group * a.run;
+    const float *x = a.x, *dy = a.dy, *gamma = a.gamma + group * a.affine_step;
+    const float center = a.mean[group], inverse = a.inverse[group];
+    ForGroup(a, first,
+            [&](std::int64_t at, std::int64_t) { hat[at] = NormalizedValue(x[at], center, inverse); });
     double sum = 0;
     if (centered)
-      sum = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
+      sum = GroupSum(a, first, [&](std::int64_t at, std::int64_t c) {
         return static_cast<double>(dy[at] * gamma[c]);
       });
-    const double product = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
+    const double product = GroupSum(a, first, [&](std::int64_t at, std::int64_t c) {
       return static_cast<double>(dy[at] * gamma[c]) * static_cast<double>(hat[at]);
     });
     const auto mean_g = static_cast<float>(sum / count);
     const auto mean_ghat = static_cast<float>(product / count);
-    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
-      a.out[at] = UnitDx(dy[at] * gamma[c], hat[at], inverse, mean_g, mean_ghat);
+    ForGroup(a, first, [&](std::int64_t at, std::int64_t c) {
+      a.out[at] = NormalizedDx(dy[at] * gamma[c], hat[at], inverse, mean_g, mean_ghat);
     });
   }
 }

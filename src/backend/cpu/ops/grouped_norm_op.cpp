@@ -13,12 +13,12 @@ namespace {
 // What values are divided by; a layer norm and a group norm subtract their mean before.
 enum class Over { kDeviation, kRootMeanSquare, kLength };
 
-// The op of layer, RMS and group norm and of L2 normalization. A unit is what is normalized
-// together: a pixel's channels or a group of an image's channels. Forward keeps each unit's mean
+// The op of layer, RMS and group norm and of L2 normalization. A group is what is normalized
+// together: a pixel's channels or a group of an image's channels. Forward keeps each group's mean
 // and inverse size in fp32 for Backward; values are computed in fp32 by block and rounded once.
 class CpuGroupedNorm final : public Op {
  public:
-  // groups: of an image's channels; 0: each pixel is a unit.
+  // groups: of an image's channels; 0: each pixel is a group.
   CpuGroupedNorm(const Context& context, const GroupedNormSpec& spec, int groups, Over over)
       : context_(context),
         spec_(spec),
@@ -26,15 +26,15 @@ class CpuGroupedNorm final : public Op {
         by_length_(over == Over::kLength),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         dx_stats_(spec.dx) {
-    const auto units = static_cast<std::size_t>(spec.x.shape.n * Image().units);
-    mean_.resize(units), inverse_.resize(units);
+    const auto groups = static_cast<std::size_t>(spec.x.shape.n * Image().groups);
+    mean_.resize(groups), inverse_.resize(groups);
     // The kernel subtracts a mean where it gets a beta: a layer norm without one gets zeros, an RMS
     // norm and an L2 normalization get null.
     if (over == Over::kDeviation && !spec.beta)
       zeros_.resize(static_cast<std::size_t>(spec.x.shape.c));
     // In training a worker holds x (then dx), dy and xhat of a block.
     context.scratch.Reserve((spec.dgamma ? 3 : 1) * BlockValues(spec.x.shape) * sizeof(float), 0);
-    context.scratch.CountOwn(static_cast<std::ptrdiff_t>(2 * units * sizeof(float)));
+    context.scratch.CountOwn(static_cast<std::ptrdiff_t>(2 * groups * sizeof(float)));
     if (!spec.dgamma) return;
     dgamma_ = StripTotals(context, spec.x.shape);
     if (spec.dbeta) dbeta_ = StripTotals(context, spec.x.shape);
@@ -44,7 +44,7 @@ class CpuGroupedNorm final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 float* x = Block(spec_.x, image, n, worker, 0);
                 for (std::int64_t i = 0; i < n; ++i) {
-                  UnitArgs a = At(image + i);
+                  GroupedNormArgs a = At(image + i);
                   a.x = a.out = x + i * spec_.x.shape.per_image();
                   context_.kernels.grouped_norm(a);
                 }
@@ -61,7 +61,7 @@ class CpuGroupedNorm final : public Op {
                 float* dy = Block(spec_.dy.tensor, image, n, worker, 1);
                 float* hat = dy + BlockValues(spec_.x.shape);
                 for (std::int64_t i = 0; i < n; ++i) {
-                  UnitArgs a = At(image + i);
+                  GroupedNormArgs a = At(image + i);
                   a.x = a.out = x + i * per_image, a.dy = dy + i * per_image;
                   context_.kernels.grouped_norm_backward(a, hat + i * per_image);
                 }
@@ -78,25 +78,25 @@ class CpuGroupedNorm final : public Op {
   }
 
  private:
-  // The units of an image.
-  UnitArgs Image() const {
+  // The groups of an image.
+  GroupedNormArgs Image() const {
     const Shape& shape = spec_.x.shape;
     const std::int64_t pixels = shape.h * shape.w;
-    UnitArgs a;
+    GroupedNormArgs a;
     a.step = shape.c;
     if (groups_ == 0) {
-      a.units = pixels, a.run = shape.c;
+      a.groups = pixels, a.run = shape.c;
     } else {
-      a.units = groups_, a.runs = pixels, a.run = a.affine_step = shape.c / groups_;
+      a.groups = groups_, a.runs = pixels, a.run = a.affine_step = shape.c / groups_;
     }
     a.gamma = spec_.gamma.f32(), a.beta = zeros_.empty() ? spec_.beta.f32() : zeros_.data();
     a.eps = static_cast<double>(spec_.eps), a.by_length = by_length_;
     return a;
   }
   // The same with the places of this image's means and inverse sizes.
-  UnitArgs At(std::int64_t image) {
-    UnitArgs a = Image();
-    a.mean = mean_.data() + image * a.units, a.inverse = inverse_.data() + image * a.units;
+  GroupedNormArgs At(std::int64_t image) {
+    GroupedNormArgs a = Image();
+    a.mean = mean_.data() + image * a.groups, a.inverse = inverse_.data() + image * a.groups;
     return a;
   }
   float* Block(const Tensor& tensor, std::int64_t image, std::int64_t n, int worker,
@@ -113,7 +113,7 @@ class CpuGroupedNorm final : public Op {
   GroupedNormSpec spec_;
   int groups_;
   bool by_length_;
-  std::vector<float> mean_, inverse_;  // by unit of the batch
+  std::vector<float> mean_, inverse_;  // by group of the batch
   std::vector<float> zeros_;           // beta of a layer norm without one; empty: it has one
   RoundingStats y_stats_, dx_stats_;
   StripTotals dgamma_, dbeta_;

@@ -54,7 +54,7 @@ struct ScoreSum {
 // over the threads. Other kernels make probabilities of it value by value, several times, rather
 // than keep them.
 struct ScoreSumsKernel {
-  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 3;
+  static constexpr int kThreads = GroupThreads::kThreads, kPhases = 3;
   struct Shared {
     double sum[kThreads];
     float top[kThreads], low[kThreads];
@@ -64,15 +64,15 @@ struct ScoreSumsKernel {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const std::int64_t row = UnitThreads::Unit(at);
+    const std::int64_t row = GroupThreads::Group(at);
     if (row >= rows) return;
-    const int lane = UnitThreads::Lane(at);
+    const int lane = GroupThreads::Lane(at);
     const float* s = scores + row * shape.keys;
     const std::int64_t seen = shape.SeenBy(static_cast<std::uint32_t>(row));
     if constexpr (kPhase == 0) {
       float top = -HUGE_VALF, low = HUGE_VALF;
       std::uint32_t magnitude = 0;
-      for (std::int64_t j = lane; j < seen; j += kUnitLanes) {
+      for (std::int64_t j = lane; j < seen; j += kSumLanes) {
         top = s[j] > top ? s[j] : top, low = s[j] < low ? s[j] : low;  // a NaN is passed over
         const std::uint32_t u = MagnitudeBits(s[j]);
         magnitude = u > magnitude ? u : magnitude;
@@ -84,12 +84,12 @@ struct ScoreSumsKernel {
       const ScoreSum of = Extremes(at.thread - lane, shared);
       if constexpr (kPhase == 1) {
         double sum = 0;
-        for (std::int64_t j = lane; j < seen; j += kUnitLanes)
+        for (std::int64_t j = lane; j < seen; j += kSumLanes)
           sum += of.wide ? WideExponential(s[j], of.top, factor)
                          : static_cast<double>(SmallExponential((s[j] - of.top) * factor));
         shared.sum[at.thread] = sum;
       } else if (lane == 0) {
-        sums[row] = {UnitThreads::Sum(shared.sum, at), of.top, of.wide};
+        sums[row] = {GroupThreads::Sum(shared.sum, at), of.top, of.wide};
       }
     }
   }
@@ -105,7 +105,7 @@ struct ScoreSumsKernel {
   ADA_HOST_DEVICE ScoreSum Extremes(int first, const Shared& shared) const {
     float top = -HUGE_VALF, low = HUGE_VALF;
     std::uint32_t magnitude = 0;
-    for (int t = first; t < first + kUnitLanes; ++t) {
+    for (int t = first; t < first + kSumLanes; ++t) {
       top = shared.top[t] > top ? shared.top[t] : top;
       low = shared.low[t] < low ? shared.low[t] : low;
       magnitude = shared.magnitude[t] > magnitude ? shared.magnitude[t] : magnitude;
@@ -193,7 +193,7 @@ struct ScoreTerms {
 // The sum of p dp of each row.
 // The sum that the derivative of softmax subtracts, in double, as its terms nearly cancel.
 struct ScoreSlopesKernel {
-  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
+  static constexpr int kThreads = GroupThreads::kThreads, kPhases = 2;
   struct Shared {
     double sum[kThreads];
   };
@@ -201,14 +201,14 @@ struct ScoreSlopesKernel {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const std::int64_t row = UnitThreads::Unit(at);
+    const std::int64_t row = GroupThreads::Group(at);
     if (row >= rows) return;
-    const int lane = UnitThreads::Lane(at);
+    const int lane = GroupThreads::Lane(at);
     const ScoreShape& shape = terms.p.shape;
     if constexpr (kPhase == 0) {
       const std::int64_t seen = shape.SeenBy(static_cast<std::uint32_t>(row));
       double sum = 0;
-      for (std::int64_t j = lane; j < seen; j += kUnitLanes) {
+      for (std::int64_t j = lane; j < seen; j += kSumLanes) {
         const std::int64_t i = row * shape.keys + j;
         sum += static_cast<double>(terms.p.At(static_cast<std::uint32_t>(row),
                                               static_cast<std::uint32_t>(j), terms.p.scores[i])) *
@@ -216,7 +216,7 @@ struct ScoreSlopesKernel {
       }
       shared.sum[at.thread] = sum;
     } else if (lane == 0) {
-      slopes[row] = UnitThreads::Sum(shared.sum, at);
+      slopes[row] = GroupThreads::Sum(shared.sum, at);
     }
   }
 

@@ -1,4 +1,4 @@
-// Norms of units of values (backend/formulas.h): a unit's sums by 16 threads, its values one by
+// Norms of groups of values (backend/formulas.h): a group's sums by 16 threads, its values one by
 // one.
 #pragma once
 #include <cstdint>
@@ -9,66 +9,66 @@
 
 namespace ada::backend::cuda {
 
-// How images are cut into units: each is `runs` runs of `run` values, `channels` values apart.
-// A unit is a pixel's channels (layer norm, RMS norm, L2 normalization), or a group of channels
+// How images are cut into groups: each is `runs` runs of `run` values, `channels` values apart.
+// A group is a pixel's channels (layer norm, RMS norm, L2 normalization), or a group of channels
 // over all pixels of an image.
-struct UnitGeometry {
-  std::int64_t units = 1;  // of an image
+struct NormGroups {
+  std::int64_t groups = 1;  // of an image
   std::int64_t runs = 1, run = 1, channels = 1, per_image = 1;
   bool by_pixel = true;
 
   ADA_HOST_DEVICE double count() const {
     return static_cast<double>(runs) * static_cast<double>(run);
   }
-  // The first value of unit u of the call, and its channel.
-  ADA_HOST_DEVICE std::int64_t First(std::int64_t u) const {
-    return u / units * per_image + u % units * run;
+  // The first value of a group of the call, and its channel.
+  ADA_HOST_DEVICE std::int64_t First(std::int64_t group) const {
+    return group / groups * per_image + group % groups * run;
   }
-  ADA_HOST_DEVICE std::int64_t FirstChannel(std::int64_t u) const {
-    return by_pixel ? 0 : u % units * run;
+  ADA_HOST_DEVICE std::int64_t FirstChannel(std::int64_t group) const {
+    return by_pixel ? 0 : group % groups * run;
   }
   // The channel of value i.
   ADA_HOST_DEVICE std::uint32_t Channel(std::int64_t i) const {
     return static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels);
   }
-  ADA_HOST_DEVICE std::int64_t Unit(std::int64_t i) const {
+  ADA_HOST_DEVICE std::int64_t Group(std::int64_t i) const {
     if (by_pixel) return static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(channels);
     const std::uint32_t image =
         static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(per_image);
-    return std::int64_t{image} * units + Channel(i) / static_cast<std::uint32_t>(run);
+    return std::int64_t{image} * groups + Channel(i) / static_cast<std::uint32_t>(run);
   }
 };
 
-// What both kernels share: 16 units a block, 16 threads each.
-struct UnitThreads {
-  static constexpr int kThreads = 256, kUnits = kThreads / kUnitLanes;
-  static int Blocks(std::int64_t units) { return static_cast<int>((units + kUnits - 1) / kUnits); }
+// What both kernels share: 16 groups a block, 16 threads each.
+struct GroupThreads {
+  static constexpr int kThreads = 256, kGroups = kThreads / kSumLanes;
+  static int Blocks(std::int64_t groups) { return static_cast<int>((groups + kGroups - 1) / kGroups); }
 
-  ADA_HOST_DEVICE static std::int64_t Unit(const ThreadIndex& at) {
-    return std::int64_t{at.block} * kUnits + at.thread / kUnitLanes;
+  ADA_HOST_DEVICE static std::int64_t Group(const ThreadIndex& at) {
+    return std::int64_t{at.block} * kGroups + at.thread / kSumLanes;
   }
-  ADA_HOST_DEVICE static int Lane(const ThreadIndex& at) { return at.thread % kUnitLanes; }
+  ADA_HOST_DEVICE static int Lane(const ThreadIndex& at) { return at.thread % kSumLanes; }
   ADA_HOST_DEVICE static double Sum(const double* lanes, const ThreadIndex& at) {
-    return SumOfLanes(lanes + at.thread / kUnitLanes * kUnitLanes);
+    return SumOfLanes(lanes + at.thread / kSumLanes * kSumLanes);
   }
-  // The sum of term(value, channel) over this thread's values of unit u.
+  // The sum of term(value, channel) over this thread's values of a group.
   template <class Term>
-  ADA_HOST_DEVICE static double Lanes(const UnitGeometry& g, std::int64_t u, int lane,
+  ADA_HOST_DEVICE static double Lanes(const NormGroups& g, std::int64_t group, int lane,
                                       Term&& term) {
-    const std::int64_t first = g.First(u), channel = g.FirstChannel(u);
+    const std::int64_t first = g.First(group), channel = g.FirstChannel(group);
     double sum = 0;
     for (std::int64_t r = 0; r < g.runs; ++r)
-      for (std::int64_t i = lane; i < g.run; i += kUnitLanes)
+      for (std::int64_t i = lane; i < g.run; i += kSumLanes)
         sum += term(first + r * g.channels + i, channel + i);
     return sum;
   }
 };
 
-// Mean and inverse deviation of each unit: two passes over its values, as on a CPU.
-// Threads whose unit is past the last one return early from every phase, which they may: the
+// Mean and inverse deviation of each group: two passes over its values, as on a CPU.
+// Threads whose group is past the last one return early from every phase, which they may: the
 // barriers are between the calls of Run.
-struct UnitStatistics {
-  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 3;
+struct GroupStatistics {
+  static constexpr int kThreads = GroupThreads::kThreads, kPhases = 3;
   struct Shared {
     double sum[kThreads], squares[kThreads];
   };
@@ -76,41 +76,41 @@ struct UnitStatistics {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const std::int64_t u = UnitThreads::Unit(at);
-    if (u >= units) return;
-    const int lane = UnitThreads::Lane(at);
+    const std::int64_t group = GroupThreads::Group(at);
+    if (group >= groups) return;
+    const int lane = GroupThreads::Lane(at);
     if constexpr (kPhase == 0) {
-      shared.sum[at.thread] = UnitThreads::Lanes(
-          geometry, u, lane,
+      shared.sum[at.thread] = GroupThreads::Lanes(
+          geometry, group, lane,
           [&](std::int64_t i, std::int64_t) { return static_cast<double>(Load(x, i)); });
       return;
     } else {
-      const double center = UnitThreads::Sum(shared.sum, at) / geometry.count();
+      const double center = GroupThreads::Sum(shared.sum, at) / geometry.count();
       if constexpr (kPhase == 1) {
         shared.squares[at.thread] =
-            UnitThreads::Lanes(geometry, u, lane, [&](std::int64_t i, std::int64_t) {
+            GroupThreads::Lanes(geometry, group, lane, [&](std::int64_t i, std::int64_t) {
               const double d = static_cast<double>(Load(x, i)) - center;
               return d * d;
             });
       } else if (lane == 0) {
-        mean[u] = static_cast<float>(center);
-        inverse[u] = InverseDeviation(UnitThreads::Sum(shared.squares, at) / geometry.count(), eps);
+        mean[group] = static_cast<float>(center);
+        inverse[group] = InverseDeviation(GroupThreads::Sum(shared.squares, at) / geometry.count(), eps);
       }
     }
   }
 
-  UnitGeometry geometry;
-  std::int64_t units;  // of the call
+  NormGroups geometry;
+  std::int64_t groups;  // of the call
   TensorSpan x;
   double eps;
   float *mean, *inverse;
 };
 
-// A sum over each group of term(value, channel, unit), passed to finish(unit, sum): the form of all
+// A sum over each group of term(value, channel, group), passed to finish(group, sum): the form of all
 // kernels with one sum per group; `work` defines the terms and the use of the sum.
 template <class Work>
-struct UnitSums {
-  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
+struct GroupSums {
+  static constexpr int kThreads = GroupThreads::kThreads, kPhases = 2;
   struct Shared {
     double sum[kThreads];
   };
@@ -118,69 +118,69 @@ struct UnitSums {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const std::int64_t u = UnitThreads::Unit(at);
-    if (u >= units) return;
-    const int lane = UnitThreads::Lane(at);
+    const std::int64_t group = GroupThreads::Group(at);
+    if (group >= groups) return;
+    const int lane = GroupThreads::Lane(at);
     if constexpr (kPhase == 0)
-      shared.sum[at.thread] = UnitThreads::Lanes(
-          geometry, u, lane, [&](std::int64_t i, std::int64_t c) { return work.Term(i, c, u); });
+      shared.sum[at.thread] = GroupThreads::Lanes(
+          geometry, group, lane, [&](std::int64_t i, std::int64_t c) { return work.Term(i, c, group); });
     else if (lane == 0)
-      work.Finish(u, UnitThreads::Sum(shared.sum, at));
+      work.Finish(group, GroupThreads::Sum(shared.sum, at));
   }
 
-  UnitGeometry geometry;
-  std::int64_t units;  // of the call
+  NormGroups geometry;
+  std::int64_t groups;  // of the call
   Work work;
 };
 
-// The length of each unit, and one over it.
-struct UnitLengths {
+// The length of each group, and one over it.
+struct GroupLengths {
   ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t, std::int64_t) const {
     const auto v = static_cast<double>(Load(x, i));
     return v * v;
   }
-  ADA_HOST_DEVICE void Finish(std::int64_t u, double squares) const {
+  ADA_HOST_DEVICE void Finish(std::int64_t group, double squares) const {
     const double norm = std::sqrt(squares);
-    size[u] = static_cast<float>(norm), inverse[u] = InverseLength(norm, eps);
+    size[group] = static_cast<float>(norm), inverse[group] = InverseLength(norm, eps);
   }
   TensorSpan x;
-  double eps, count;  // values of a unit
+  double eps, count;  // values of a group
   float *size, *inverse;
 };
-// One over the root of the mean square of each unit; its size is nobody's.
-struct UnitRootMeanSquares : UnitLengths {
-  ADA_HOST_DEVICE void Finish(std::int64_t u, double squares) const {
-    inverse[u] = InverseDeviation(squares / count, eps);
+// One over the root of the mean square of each group; its size is nobody's.
+struct GroupRootMeanSquares : GroupLengths {
+  ADA_HOST_DEVICE void Finish(std::int64_t group, double squares) const {
+    inverse[group] = InverseDeviation(squares / count, eps);
   }
 };
-// mean_ghat of units that are divided by their lengths.
-struct UnitsAlong {
+// mean_ghat of groups that are divided by their lengths.
+struct GroupMeansAlongX {
   ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t) const {
     return static_cast<double>(Load(dy, i) * gamma[c]) * static_cast<double>(Load(x, i));
   }
-  ADA_HOST_DEVICE void Finish(std::int64_t u, double product) const {
-    mean_ghat[u] = AlongUnit(product, size[u]);
+  ADA_HOST_DEVICE void Finish(std::int64_t group, double product) const {
+    mean_ghat[group] = MeanAlongX(product, size[group]);
   }
   TensorSpan x, dy;
   const float *size, *inverse, *gamma;
   double count;
   float* mean_ghat;
 };
-// The same of units that are divided by the root of their mean square. `u`: of value i.
-// Both functions hide those of UnitsAlong; UnitSums calls them by the type it is given.
-struct UnitRmsSlopes : UnitsAlong {
-  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t u) const {
+// The same of groups that are divided by the root of their mean square. `group`: that of value i.
+// Both functions hide those of GroupMeansAlongX; GroupSums calls them by the type it is given.
+struct GroupRmsSlopes : GroupMeansAlongX {
+  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t group) const {
     return static_cast<double>(Load(dy, i) * gamma[c]) *
-           static_cast<double>(UnitHat(Load(x, i), 0, inverse[u]));
+           static_cast<double>(NormalizedValue(Load(x, i), 0, inverse[group]));
   }
-  ADA_HOST_DEVICE void Finish(std::int64_t u, double product) const {
-    mean_ghat[u] = static_cast<float>(product / count);
+  ADA_HOST_DEVICE void Finish(std::int64_t group, double product) const {
+    mean_ghat[group] = static_cast<float>(product / count);
   }
 };
 
 // The two means that dx subtracts: of g = dy * gamma, and of g * xhat.
-struct UnitGradientSums {
-  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
+struct GroupGradientMeans {
+  static constexpr int kThreads = GroupThreads::kThreads, kPhases = 2;
   struct Shared {
     double sum[kThreads], product[kThreads];
   };
@@ -188,53 +188,53 @@ struct UnitGradientSums {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const std::int64_t u = UnitThreads::Unit(at);
-    if (u >= units) return;
-    const int lane = UnitThreads::Lane(at);
+    const std::int64_t group = GroupThreads::Group(at);
+    if (group >= groups) return;
+    const int lane = GroupThreads::Lane(at);
     if constexpr (kPhase == 0) {
-      const float center = mean[u], factor = inverse[u];
+      const float center = mean[group], factor = inverse[group];
       shared.sum[at.thread] =
-          UnitThreads::Lanes(geometry, u, lane, [&](std::int64_t i, std::int64_t c) {
+          GroupThreads::Lanes(geometry, group, lane, [&](std::int64_t i, std::int64_t c) {
             return static_cast<double>(Load(dy, i) * gamma[c]);
           });
       shared.product[at.thread] =
-          UnitThreads::Lanes(geometry, u, lane, [&](std::int64_t i, std::int64_t c) {
+          GroupThreads::Lanes(geometry, group, lane, [&](std::int64_t i, std::int64_t c) {
             return static_cast<double>(Load(dy, i) * gamma[c]) *
-                   static_cast<double>(UnitHat(Load(x, i), center, factor));
+                   static_cast<double>(NormalizedValue(Load(x, i), center, factor));
           });
     } else if (lane == 0) {
-      mean_g[u] = static_cast<float>(UnitThreads::Sum(shared.sum, at) / geometry.count());
-      mean_ghat[u] = static_cast<float>(UnitThreads::Sum(shared.product, at) / geometry.count());
+      mean_g[group] = static_cast<float>(GroupThreads::Sum(shared.sum, at) / geometry.count());
+      mean_ghat[group] = static_cast<float>(GroupThreads::Sum(shared.product, at) / geometry.count());
     }
   }
 
-  UnitGeometry geometry;
-  std::int64_t units;
+  NormGroups geometry;
+  std::int64_t groups;
   TensorSpan x, dy;
   const float *mean, *inverse, *gamma;
   float *mean_g, *mean_ghat;
 };
 
-// Values of RoundingStats::Round: y and dx, one by one, from the units' statistics.
+// Values of RoundingStats::Round: y and dx, one by one, from the groups' statistics.
 struct GroupedNormValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const std::int64_t u = geometry.Unit(i);
+    const std::int64_t group = geometry.Group(i);
     const std::uint32_t c = geometry.Channel(i);
-    const float scaled = UnitHat(Load(x, i), mean[u], inverse[u]) * gamma[c];
+    const float scaled = NormalizedValue(Load(x, i), mean[group], inverse[group]) * gamma[c];
     return beta == nullptr ? scaled : scaled + beta[c];
   }
-  UnitGeometry geometry;
+  NormGroups geometry;
   TensorSpan x;
   const float *mean, *inverse, *gamma, *beta;
 };
 struct GroupedNormGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const std::int64_t u = geometry.Unit(i);
-    const float hat = UnitHat(Load(x, i), mean[u], inverse[u]);
-    return UnitDx(Load(dy, i) * gamma[geometry.Channel(i)], hat, inverse[u], mean_g[u],
-                  mean_ghat[u]);
+    const std::int64_t group = geometry.Group(i);
+    const float hat = NormalizedValue(Load(x, i), mean[group], inverse[group]);
+    return NormalizedDx(Load(dy, i) * gamma[geometry.Channel(i)], hat, inverse[group], mean_g[group],
+                  mean_ghat[group]);
   }
-  UnitGeometry geometry;
+  NormGroups geometry;
   TensorSpan x, dy;
   const float *mean, *inverse, *gamma, *mean_g, *mean_ghat;
 };
@@ -243,10 +243,10 @@ struct HatTerm {
   ADA_HOST_DEVICE StorageType storage() const { return CommonStorageType(x, dy); }
   template <StorageType kStorageType>
   ADA_HOST_DEVICE float At(std::int64_t i) const {
-    const std::int64_t u = geometry.Unit(i);
-    return LoadAs<kStorageType>(dy, i) * UnitHat(LoadAs<kStorageType>(x, i), mean[u], inverse[u]);
+    const std::int64_t group = geometry.Group(i);
+    return LoadAs<kStorageType>(dy, i) * NormalizedValue(LoadAs<kStorageType>(x, i), mean[group], inverse[group]);
   }
-  UnitGeometry geometry;
+  NormGroups geometry;
   TensorSpan x, dy;
   const float *mean, *inverse;
 };

@@ -8,11 +8,11 @@ namespace ada::backend::cuda {
 namespace {
 
 // The op of a layer norm or a group norm; norms without a mean are uncentered_norm_op's. A first
-// launch finds each unit's mean and inverse deviation, which Backward reads again, a second one
+// launch finds each group's mean and inverse deviation, which Backward reads again, a second one
 // makes the values.
 class CudaGroupedNorm final : public Op {
  public:
-  // groups: of an image's channels; 0: each pixel is a unit.
+  // groups: of an image's channels; 0: each pixel is a group.
   CudaGroupedNorm(const Context& context, const GroupedNormSpec& spec, int groups)
       : context_(context),
         spec_(spec),
@@ -22,23 +22,23 @@ class CudaGroupedNorm final : public Op {
     const Shape& shape = spec.x.shape;
     geometry_.channels = shape.c, geometry_.per_image = shape.per_image();
     geometry_.by_pixel = groups == 0;
-    geometry_.units = groups == 0 ? strips_.pixels : groups;
+    geometry_.groups = groups == 0 ? strips_.pixels : groups;
     geometry_.runs = groups == 0 ? 1 : strips_.pixels;
     geometry_.run = groups == 0 ? shape.c : shape.c / groups;
-    const std::int64_t units = shape.n * geometry_.units;
+    const std::int64_t groups = shape.n * geometry_.groups;
     beta_ = spec.beta ? spec.beta.f32() : context.AllocateZeroed<float>(shape.c);
-    mean_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
+    mean_ = context.Allocate<float>(groups), inverse_ = context.Allocate<float>(groups);
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);
-    mean_g_ = context.Allocate<float>(units), mean_ghat_ = context.Allocate<float>(units);
+    mean_g_ = context.Allocate<float>(groups), mean_ghat_ = context.Allocate<float>(groups);
     sums_ = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
   }
   void Forward(const Pass& pass) override {
-    const std::int64_t units = pass.rows * geometry_.units;
+    const std::int64_t groups = pass.rows * geometry_.groups;
     Launch(context_.stream,
-           UnitStatistics{geometry_, units, SpanOf(spec_.x), static_cast<double>(spec_.eps), mean_,
+           GroupStatistics{geometry_, groups, SpanOf(spec_.x), static_cast<double>(spec_.eps), mean_,
                           inverse_},
-           UnitThreads::Blocks(units));
+           GroupThreads::Blocks(groups));
     y_stats_.Round(
         pass, SpanOf(spec_.y),
         GroupedNormValue{geometry_, SpanOf(spec_.x), mean_, inverse_, spec_.gamma.f32(), beta_});
@@ -48,12 +48,12 @@ class CudaGroupedNorm final : public Op {
     Total(pass, HatTerm{geometry_, x, dy, mean_, inverse_}, spec_.dgamma);
     if (spec_.dbeta) Total(pass, PlainTerm{dy}, spec_.dbeta);
     if (!spec_.dx) return;
-    const std::int64_t units = pass.rows * geometry_.units;
+    const std::int64_t groups = pass.rows * geometry_.groups;
     const float* gamma = spec_.gamma.f32();
-    // dx subtracts the means over a unit of dy * gamma and of that times xhat.
+    // dx subtracts the means over a group of dy * gamma and of that times xhat.
     Launch(context_.stream,
-           UnitGradientSums{geometry_, units, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
-           UnitThreads::Blocks(units));
+           GroupGradientMeans{geometry_, groups, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
+           GroupThreads::Blocks(groups));
     dx_stats_.Round(
         pass, SpanOf(spec_.dx.tensor),
         GroupedNormGradient{geometry_, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_});
@@ -70,10 +70,10 @@ class CudaGroupedNorm final : public Op {
   Context context_;
   GroupedNormSpec spec_;
   Strips strips_;
-  UnitGeometry geometry_;
+  NormGroups geometry_;
   RoundingStats y_stats_, dx_stats_;
   const float* beta_ = nullptr;                     // zeros where the norm has none
-  float *mean_ = nullptr, *inverse_ = nullptr;      // by unit of the batch
+  float *mean_ = nullptr, *inverse_ = nullptr;      // by group of the batch
   float *mean_g_ = nullptr, *mean_ghat_ = nullptr;  // the same
   float* sums_ = nullptr;
 };

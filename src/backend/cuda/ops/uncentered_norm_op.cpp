@@ -1,5 +1,5 @@
 // A pixel's channels over their Euclidean norm (L2 normalization) or over the root of the mean of
-// their squares (RMS norm), times factors by channel: norms of units (grouped_norm_op) whose means
+// their squares (RMS norm), times factors by channel: norms of groups (grouped_norm_op) whose means
 // are zero.
 #include "backend/cuda/kernels/grouped_norm.h"
 #include "backend/cuda/ops/ops.h"
@@ -9,7 +9,7 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Sizes, Along: of kernels/grouped_norm.h. Forward finds one over the size of each unit (its length
+// Sizes, Along: of kernels/grouped_norm.h. Forward finds one over the size of each group (its length
 // or root mean square), which Backward reads again with x.
 template <class Sizes, class Along>
 class CudaUncenteredNorm final : public Op {
@@ -22,24 +22,24 @@ class CudaUncenteredNorm final : public Op {
         dx_stats_(context, spec.dx) {
     const Shape& shape = spec.x.shape;
     geometry_.channels = geometry_.run = shape.c, geometry_.per_image = shape.per_image();
-    geometry_.units = strips_.pixels;
-    const std::int64_t units = shape.n * geometry_.units;
-    // Kernels of centered norms read a mean for each unit.
-    zeros_ = context.AllocateZeroed<float>(units);
-    size_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
+    geometry_.groups = strips_.pixels;
+    const std::int64_t groups = shape.n * geometry_.groups;
+    // Kernels of centered norms read a mean for each group.
+    zeros_ = context.AllocateZeroed<float>(groups);
+    size_ = context.Allocate<float>(groups), inverse_ = context.Allocate<float>(groups);
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);
-    along_ = context.Allocate<float>(units);
+    along_ = context.Allocate<float>(groups);
     sums_ = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
   }
   void Forward(const Pass& pass) override {
-    const std::int64_t units = pass.rows * geometry_.units;
+    const std::int64_t groups = pass.rows * geometry_.groups;
     Launch(context_.stream,
-           UnitSums<Sizes>{
+           GroupSums<Sizes>{
                geometry_,
-               units,
+               groups,
                {SpanOf(spec_.x), static_cast<double>(spec_.eps), Count(), size_, inverse_}},
-           UnitThreads::Blocks(units));
+           GroupThreads::Blocks(groups));
     y_stats_.Round(
         pass, SpanOf(spec_.y),
         GroupedNormValue{geometry_, SpanOf(spec_.x), zeros_, inverse_, spec_.gamma.f32(), nullptr});
@@ -49,11 +49,11 @@ class CudaUncenteredNorm final : public Op {
     SumByChannel(context_.stream, pass, strips_, geometry_.channels,
                  HatTerm{geometry_, x, dy, zeros_, inverse_}, sums_, spec_.dy.scale, spec_.dgamma);
     if (!spec_.dx) return;
-    const std::int64_t units = pass.rows * geometry_.units;
+    const std::int64_t groups = pass.rows * geometry_.groups;
     const float* gamma = spec_.gamma.f32();
     Launch(context_.stream,
-           UnitSums<Along>{geometry_, units, {x, dy, size_, inverse_, gamma, Count(), along_}},
-           UnitThreads::Blocks(units));
+           GroupSums<Along>{geometry_, groups, {x, dy, size_, inverse_, gamma, Count(), along_}},
+           GroupThreads::Blocks(groups));
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor),
                     GroupedNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_});
   }
@@ -64,9 +64,9 @@ class CudaUncenteredNorm final : public Op {
   Context context_;
   GroupedNormSpec spec_;
   Strips strips_;
-  UnitGeometry geometry_;
+  NormGroups geometry_;
   RoundingStats y_stats_, dx_stats_;
-  float* zeros_ = nullptr;                                         // by unit of the batch
+  float* zeros_ = nullptr;                                         // by group of the batch
   float *size_ = nullptr, *inverse_ = nullptr, *along_ = nullptr;  // the same
   float* sums_ = nullptr;
 };
@@ -75,11 +75,11 @@ class CudaUncenteredNorm final : public Op {
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const L2NormalizeSpec& s) {
-  return std::make_unique<CudaUncenteredNorm<UnitLengths, UnitsAlong>>(c, s);
+  return std::make_unique<CudaUncenteredNorm<GroupLengths, GroupMeansAlongX>>(c, s);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const RmsNormSpec& s) {
-  return std::make_unique<CudaUncenteredNorm<UnitRootMeanSquares, UnitRmsSlopes>>(c, s);
+  return std::make_unique<CudaUncenteredNorm<GroupRootMeanSquares, GroupRmsSlopes>>(c, s);
 }
 
 }  // namespace ada::backend::cuda
