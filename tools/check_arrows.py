@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Checks that the includes in src/ follow the arrows of the design: rooms depend in one direction,
-and each foreign library is known to one room only. Where the source folder has a README.md with a
-diagram of the arrows, that is to be the one that this program prints.
+"""Checks that the includes in src/ follow the arrows of the design: folders depend in one
+direction, and each foreign library is known to one folder only. Where the source folder has a
+README.md with a diagram of the arrows, that is to be the one that this program prints.
 
 usage: tools/check_arrows.py [SOURCE_FOLDER]    (default: src of this tree)
        tools/check_arrows.py --diagram          prints the diagram
@@ -12,8 +12,8 @@ import re
 import sys
 import textwrap
 
-# What a room may include besides itself: a room, a folder, or one header (a glob). The longest room
-# that contains a file is its room. CMakeLists.txt links the same arrows.
+# What a folder may include besides itself: a whole folder or one header (a glob). The longest entry
+# that contains a file is its folder. CMakeLists.txt links the same arrows.
 ARROWS = {
     "core": [],
     "scaling/rules": ["core"],
@@ -53,7 +53,7 @@ ARROWS = {
     "main.cpp": ["core", "cli", "parallel"],
 }
 
-# Foreign headers and the only rooms, with the rooms within them, that may know them.
+# Foreign headers and the only folders, with the folders within them, that may know them.
 LIBRARIES = {
     r"yaml-cpp/": "config",
     r"(oneapi/dnnl|dnnl)": "backend/cpu",
@@ -73,21 +73,21 @@ LIBRARIES = {
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
-def room_of(path):
-    """The room of a path relative to the source folder, or None where it lies in none."""
-    rooms = [room for room in ARROWS if path == room or path.startswith(room + "/")]
-    return max(rooms, key=len, default=None)
+def folder_of(path):
+    """The folder of a path relative to the source folder, or None where it lies in none."""
+    folders = [folder for folder in ARROWS if path == folder or path.startswith(folder + "/")]
+    return max(folders, key=len, default=None)
 
 
-def allowed(room, target):
-    """Whether a file of `room` may include the project's header `target`."""
-    target_room = room_of(target)
-    if target_room is None:
+def allowed(folder, target):
+    """Whether a file of `folder` may include the project's header `target`."""
+    target_folder = folder_of(target)
+    if target_folder is None:
         return False
-    if target_room == room:
+    if target_folder == folder:
         return True
     parts = pathlib.PurePosixPath(target)
-    for arrow in ARROWS[room]:
+    for arrow in ARROWS[folder]:
         if "*" in arrow or arrow.endswith(".h"):
             if parts.match(arrow) and len(parts.parts) == arrow.count("/") + 1:
                 return True
@@ -96,36 +96,36 @@ def allowed(room, target):
     return False
 
 
-def violation(room, bracket, target):
+def violation(folder, bracket, target):
     """What is wrong with one include, or None."""
     if bracket == "<":
         for pattern, owner in LIBRARIES.items():
             owners = (owner,) if isinstance(owner, str) else owner
             if re.match(pattern, target) and not any(
-                    (room + "/").startswith(owner + "/") for owner in owners):
+                    (folder + "/").startswith(owner + "/") for owner in owners):
                 return f"<{target}> is for {' and '.join(owners)} only"
-        if room_of(target) is not None:
+        if folder_of(target) is not None:
             return f"<{target}> is ours: write \"{target}\""
         return None
-    if target.startswith(".") or room_of(target) is None:
-        return f"\"{target}\": write \"room/file.h\", from src/"
-    if not allowed(room, target):
-        arrows = ", ".join(ARROWS[room]) or "nothing"
-        return f"{room} must not include \"{target}\" (it may include: {arrows})"
+    if target.startswith(".") or folder_of(target) is None:
+        return f"\"{target}\": write \"folder/file.h\", from src/"
+    if not allowed(folder, target):
+        arrows = ", ".join(ARROWS[folder]) or "nothing"
+        return f"{folder} must not include \"{target}\" (it may include: {arrows})"
     return None
 
 
 def check_file(source, path):
     """Yields 'file:line: message' for each violation in one file."""
     relative = path.relative_to(source).as_posix()
-    room = room_of(relative)
-    if room is None:
-        yield f"{path}:1: lies in no room of the design"
+    folder = folder_of(relative)
+    if folder is None:
+        yield f"{path}:1: lies in no folder of the design"
         return
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         include = INCLUDE.match(line)
         if include:
-            wrong = violation(room, include.group(1), include.group(2))
+            wrong = violation(folder, include.group(1), include.group(2))
             if wrong:
                 yield f"{path}:{number}: {wrong}"
 
@@ -137,13 +137,13 @@ def check_tree(source):
 
 
 def diagram():
-    """The arrows as lines of text, the room that includes most first; core is left out, since all
-    rooms may include it."""
+    """The arrows as lines of text, the folder that includes most first; core is left out, since all
+    folders may include it."""
     lines, width = [], max(map(len, ARROWS))
-    for room, arrows in reversed(ARROWS.items()):
+    for folder, arrows in reversed(ARROWS.items()):
         others = ", ".join(arrow for arrow in arrows if arrow != "core") or (
             "core" if arrows else "nothing")
-        lines += textwrap.wrap(others, 100, initial_indent=f"{room:<{width}} -> ",
+        lines += textwrap.wrap(others, 100, initial_indent=f"{folder:<{width}} -> ",
                                subsequent_indent=" " * (width + 4), break_on_hyphens=False)
     return lines
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Checks that names in unnamed namespaces are unique within a room of src/: the files of a room are
-compiled together (ADA_UNITY), where a function of one file would be an overload of another's, which
-no compiler complains of.
+"""Checks that names in unnamed namespaces are unique within a folder of src/: the files of a folder
+are compiled together (ADA_UNITY), where a function of one file would be an overload of another's,
+which no compiler complains of.
 
 usage: tools/check_names.py [SOURCE_FOLDER]    (default: src of this tree)
 Prints one line per name that stands in several files, and exits 1 if there are any.
@@ -25,9 +25,9 @@ DECLARATION = re.compile(
 )
 
 
-def room_of(path):
-    """The room of a path relative to the source folder."""
-    inner = next((room for room in INNER if path.startswith(room + "/")), None)
+def folder_of(path):
+    """The folder of a path relative to the source folder."""
+    inner = next((folder for folder in INNER if path.startswith(folder + "/")), None)
     return inner or path.split("/")[0]
 
 
@@ -54,10 +54,10 @@ def main():
         name = path.relative_to(source).as_posix()
         if not name.startswith(ALONE):
             for declared in names_of(path.read_text(encoding="utf-8")):
-                files[room_of(name), declared].append(name)
+                files[folder_of(name), declared].append(name)
     several = {key: paths for key, paths in files.items() if len(paths) > 1}
-    for (room, name), paths in sorted(several.items()):
-        print(f"{room}: {name} stands in the unnamed namespaces of {', '.join(paths)}")
+    for (folder, name), paths in sorted(several.items()):
+        print(f"{folder}: {name} stands in the unnamed namespaces of {', '.join(paths)}")
     if not files:
         print(f"{source}: no C++ files")
     return 1 if several or not files else 0

@@ -17,8 +17,8 @@ ADA_HOST_DEVICE static inline TensorMoments Times(TensorMoments moments, double 
   return moments;
 }
 // Moments of elementwise products of two tensors, as far as the rules read them.
-ADA_HOST_DEVICE static inline TensorMoments Together(const TensorMoments& one,
-                                                     const TensorMoments& other) {
+ADA_HOST_DEVICE static inline TensorMoments ProductMoments(const TensorMoments& one,
+                                                           const TensorMoments& other) {
   TensorMoments both;
   both.mean = 0;
   both.mean_square = one.mean_square * other.mean_square;

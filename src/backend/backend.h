@@ -66,12 +66,13 @@ class Backend {
   }
 
   // Runs `body`, which may call Forward, Backward, FinishGradients and RefreshWeights (of ops or of
-  // the backend) with `pass`, a GradientSums, and Look and Update of an UpdateOp, and has no other
-  // effect that matters. For one `variant` and equal rows, first_row, whole_rows, training, count,
-  // accumulate, bins and part of `pass` it must make the same calls in the same order (an Update
-  // with plans of one kind): a backend may record what `body` launches and replay that instead of
-  // calling `body`. `body` may call Run itself, with a `pass` of the same values: the inner call
-  // becomes part of the recording, or is recorded separately where the whole cannot be.
+  // the backend) with `pass`, a GradientSums, and CheckWatched and Update of an UpdateOp, and has
+  // no other effect that matters. For one `variant` and equal rows, first_row, whole_rows,
+  // training, count, accumulate, bins and part of `pass` it must make the same calls in the same
+  // order (an Update with plans of one kind): a backend may record what `body` launches and replay
+  // that instead of calling `body`. `body` may call Run itself, with a `pass` of the same values:
+  // the inner call becomes part of the recording, or is recorded separately where the whole cannot
+  // be.
   virtual void Run(std::uint64_t /*variant*/, const Pass& /*pass*/,
                    const std::function<void()>& body) {
     body();

@@ -75,9 +75,9 @@ class UpdateOp {
   virtual ~UpdateOp() = default;
   // Checks the watched roundings of the last backward pass. The next Update uses the result of all
   // calls since the last Update.
-  virtual void Look() = 0;
-  // Sets what the next Update does. To be called outside of Backend::Run, within which Look and
-  // Update may be called: a replayed update uses the latest plan.
+  virtual void CheckWatched() = 0;
+  // Sets what the next Update does. To be called outside of Backend::Run, within which CheckWatched
+  // and Update may be called: a replayed update uses the latest plan.
   virtual void Plan(const UpdatePlan& plan) = 0;
   virtual void Update() = 0;
   void Update(const UpdatePlan& plan) {

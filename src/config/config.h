@@ -1,9 +1,9 @@
 // The configuration as typed structs: one field per YAML key, of the same name, with its default. A
-// section that a room takes as it is has that room's own struct (scaling::Settings,
+// section that another folder takes as it is has that folder's own struct (scaling::Settings,
 // optim::Schedule). Reading, checking and writing YAML is load.h's work.
 // The structs are plain data without invariants: a member holds its default until a section's table
 // (sections/) reads a value into it, and members that depend on others (a policy's bounds, the
-// evaluation's batch) stay unset until FillDefaults or the room that uses them resolves them.
+// evaluation's batch) stay unset until FillDefaults or the code that uses them resolves them.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -449,7 +449,7 @@ struct ParallelConfig {
 };
 
 // A whole configuration, as Load gives it: checked, with paths expanded, but with members of
-// policies and logs that are still unset until FillDefaults. Other rooms take single sections of
+// policies and logs that are still unset until FillDefaults. Other folders take single sections of
 // it; only train/, study/ and cli/ pass it on as a whole.
 struct Config {
   int schema_version = 1;  // of the file: what its keys mean

@@ -18,7 +18,7 @@ struct Shape {
 };
 // "32x32x16" (height, width, channels) or "10" for a flat activation; n is left out.
 inline std::string ToString(const Shape& shape) {
-  const std::string channels = std::to_string(shape.c);
+  std::string channels = std::to_string(shape.c);
   if (shape.h == 1 && shape.w == 1) return channels;
   return std::to_string(shape.h) + "x" + std::to_string(shape.w) + "x" + channels;
 }

@@ -12,13 +12,13 @@ namespace ada::data {
 namespace {
 
 // Pixels written together: the compiler sees straight code.
-constexpr int kTogether = 8;
+constexpr int kPixelsAtOnce = 8;
 
-// Writes kTogether pixels as one expression without a loop. A negative kStep lets the pixels run to
-// the left, while the channels of each keep their order.
+// Writes kPixelsAtOnce pixels as one expression without a loop. A negative kStep lets the pixels
+// run to the left, while the channels of each keep their order.
 template <int kChannels, int kStep, class Value, std::size_t... kByte>
-inline void WriteTogether(const std::uint8_t* in, const Value* table, Value* out,
-                          std::index_sequence<kByte...>) {
+inline void WriteAtOnce(const std::uint8_t* in, const Value* table, Value* out,
+                        std::index_sequence<kByte...>) {
   ((out[static_cast<int>(kByte) / kChannels * kStep + static_cast<int>(kByte) % kChannels] =
         table[kByte % kChannels * 256 + in[kByte]]),
    ...);
@@ -27,10 +27,10 @@ inline void WriteTogether(const std::uint8_t* in, const Value* table, Value* out
 // `count` pixels of one row; a step of -channels writes them from right to left.
 template <int kChannels, int kStep, class Value>
 void WritePixels(const std::uint8_t* in, std::int64_t count, const Value* table, Value* out) {
-  constexpr auto kBytes = std::make_index_sequence<kTogether * kChannels>();
+  constexpr auto kBytes = std::make_index_sequence<kPixelsAtOnce * kChannels>();
   std::int64_t i = 0;
-  for (; i + kTogether <= count; i += kTogether)
-    WriteTogether<kChannels, kStep>(in + i * kChannels, table, out + i * kStep, kBytes);
+  for (; i + kPixelsAtOnce <= count; i += kPixelsAtOnce)
+    WriteAtOnce<kChannels, kStep>(in + i * kChannels, table, out + i * kStep, kBytes);
   for (; i < count; ++i)
     for (int c = 0; c < kChannels; ++c) out[i * kStep + c] = table[c * 256 + in[i * kChannels + c]];
 }

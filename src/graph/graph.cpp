@@ -49,14 +49,14 @@ void Graph::SetTokens(const std::int32_t* tokens, const backend::Targets& target
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body,
                 std::uint64_t kind) {
   constexpr std::uint64_t kBits = 8;
-  static_assert(static_cast<std::uint64_t>(Part::kTogether) + kMostKinds <= 1u << kBits);
+  static_assert(static_cast<std::uint64_t>(Part::kAsOne) + kMostKinds <= 1u << kBits);
   backend_.Run(number_ << kBits | (static_cast<std::uint64_t>(part) + kind), pass, body);
 }
 
-void Graph::Together(std::uint64_t kind, const backend::Pass& pass,
+void Graph::RunAsOne(std::uint64_t kind, const backend::Pass& pass,
                      const std::function<void()>& body) {
   ADA_CHECK(kind < kMostKinds);
-  Run(Part::kTogether, pass, body, kind);
+  Run(Part::kAsOne, pass, body, kind);
 }
 
 // An observer looks at tensors between the ops, where a replay would not stop: in that case the ops
@@ -73,24 +73,25 @@ void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
   observer ? body() : Run(Part::kForward, pass, body);
 }
 
-// If the taker sums in the pass, its calls can be replayed with the ops; if it sums on the host, it
-// is called between ops and no replay is possible.
-void Graph::Backward(const backend::Pass& pass, TensorObserver* observer, GradientTaker* taker) {
-  const bool sums = taker && taker->sums_in_pass();
+// If the reducer sums in the pass, its calls can be replayed with the ops; if it sums on the host,
+// it is called between ops and no replay is possible.
+void Graph::Backward(const backend::Pass& pass, TensorObserver* observer,
+                     GradientReducer* reducer) {
+  const bool sums = reducer && reducer->sums_in_pass();
   const auto body = [&] {
     loss_->Backward(pass);
     if (observer) Observe(observed_.backward[0], pass, *observer);
     for (std::size_t i = 0; i < backward_.size(); ++i) {
       backward_[i]->Backward(pass);
       if (observer) Observe(observed_.backward[i + 1], pass, *observer);
-      if (taker && !completes_[i].empty()) taker->Take(completes_[i]);
+      if (reducer && !completes_[i].empty()) reducer->Reduce(completes_[i]);
     }
     if (!sums) return;
-    taker->Finish();
+    reducer->Finish();
     FinishGradients(pass);
   };
-  observer || (taker && !sums) ? body()
-                               : Run(sums ? Part::kBackwardAndSums : Part::kBackward, pass, body);
+  observer || (reducer && !sums) ? body()
+                                 : Run(sums ? Part::kBackwardAndSums : Part::kBackward, pass, body);
 }
 
 // The order is fixed by the plan and equal in all processes, which the sums depend on.

@@ -63,14 +63,14 @@ struct GraphSpec {
 };
 
 // Is told during a backward pass which gradients are complete, to sum them over processes.
-class GradientTaker {
+class GradientReducer {
  public:
-  virtual ~GradientTaker() = default;
+  virtual ~GradientReducer() = default;
   // Takes the gradients of the parameters of the last op that ran (indices of Graph::parameters).
   // The backend may still be working on it.
-  virtual void Take(const std::vector<int>& parameters) = 0;
+  virtual void Reduce(const std::vector<int>& parameters) = 0;
   // Whether the backend sums as part of the pass. If so the pass calls Finish at its end, after
-  // which gradients are sums, and then finishes them; and Take and Finish may be replayed.
+  // which gradients are sums, and then finishes them; and Reduce and Finish may be replayed.
   virtual bool sums_in_pass() const { return false; }
   virtual void Finish() = 0;
 };
@@ -116,7 +116,7 @@ class Graph {
   // on return.
   void Forward(const backend::Pass& pass, TensorObserver* observer = nullptr);
   void Backward(const backend::Pass& pass, TensorObserver* observer = nullptr,
-                GradientTaker* taker = nullptr);
+                GradientReducer* reducer = nullptr);
   // The parameters that have gradients, in the order in which a backward pass completes them.
   // Indices of `parameters`.
   std::vector<int> GradientOrder() const;
@@ -134,10 +134,10 @@ class Graph {
   void RefreshWeights(const backend::Pass& pass);
   // Sums over all Forwards since the last one that did not accumulate. Waits for them.
   backend::LossResult Result() { return loss_->Result(); }
-  // Runs `body`, which may call all passes above, including a GradientTaker's sums, and an
+  // Runs `body`, which may call all passes above, including a GradientReducer's sums, and an
   // UpdateOp, as one Backend::Run. kind: below kMostKinds, a number for what `body` calls.
   static constexpr std::uint64_t kMostKinds = 128;
-  void Together(std::uint64_t kind, const backend::Pass& pass, const std::function<void()>& body);
+  void RunAsOne(std::uint64_t kind, const backend::Pass& pass, const std::function<void()>& body);
   // What to fetch for the lists below in addition to the decisions of branches, which are few.
   struct Wanted {
     bool counts = true;   // statistics, moments, scales; histograms where the pass takes them
@@ -180,8 +180,8 @@ class Graph {
   Graph(backend::Backend& backend, std::size_t nodes);
   friend class Builder;
   // Distinguishes recordings: the variant given to Backend::Run is made from the graph's number and
-  // one of these, where kinds of Together are counted up from kTogether.
-  enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums, kTogether };
+  // one of these, where kinds of RunAsOne are counted up from kAsOne.
+  enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums, kAsOne };
   void Run(Part part, const backend::Pass& pass, const std::function<void()>& body,
            std::uint64_t kind = 0);
   // Waits for the backend, then shows the tensors.

@@ -45,7 +45,7 @@ struct RoundingPoint {
   // last pass); -1 for a weight, which all of them have.
   int largest_at = -1;
   // The factor by which its values are multiplied.
-  double carried() const {
+  double total_scale() const {
     return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *
            (per_tensor_scale != nullptr ? static_cast<double>(per_tensor_scale->scale) : 1.0);
   }

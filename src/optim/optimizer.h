@@ -38,14 +38,14 @@ std::size_t StateTensors(const backend::UpdateRule& rule);
 class Optimizer {
  public:
   // Allocates the state tensors (zeroed) in `backend`, which must outlive this. clip_norm 0: none.
-  // watched: roundings that Look looks at.
+  // watched: roundings that CheckWatched looks at.
   Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
             const std::vector<OptimizedParameter>& parameters, double clip_norm,
             std::vector<backend::WatchedRounding> watched = {});
 
   // After a backward pass: where a watched rounding left its format, the next Update will change
   // nothing.
-  void Look() { op_->Look(); }
+  void CheckWatched() { op_->CheckWatched(); }
   // What the next Update does, to be called outside of Backend::Run, which may replay that Update.
   // It reads, of `plan`: step.lr, step.seed, on_overflow, sanitize_to (where on_overflow is
   // kSanitize: positive and finite), largest, count.

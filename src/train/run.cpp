@@ -14,7 +14,7 @@
 #include "telemetry/run_folder.h"
 #include "train/assemble/assemble.h"
 #include "train/distributed/consistency_check.h"
-#include "train/evaluate/kept_inputs.h"
+#include "train/evaluate/protect_data.h"
 #include "train/facts/class_weights.h"
 #include "train/facts/data_facts.h"
 #include "train/plan/commands.h"
@@ -130,8 +130,9 @@ struct PrecisionPhase {
 
 // If several processes share the run, checks that they agree on what they are about to compute, and
 // returns lines about them for the log; for one process returns none.
-std::vector<std::string> CheckTogether(Team& team, const PrecisionPhase& phase, const RunData& data,
-                                       std::int64_t step, const DistributedGradients& gradients) {
+std::vector<std::string> CheckProcesses(Team& team, const PrecisionPhase& phase,
+                                        const RunData& data, std::int64_t step,
+                                        const DistributedGradients& gradients) {
   if (!gradients.are_parts()) return {};
   CheckConsistency(data, *phase.graph, *phase.chosen.backend, step, team);
   const int micro = phase.config.data.batch_size / phase.config.train.accumulate;
@@ -145,7 +146,7 @@ std::vector<std::string> CheckTogether(Team& team, const PrecisionPhase& phase, 
 }  // namespace
 
 int Train(const config::Config& given, const RunOptions& options, telemetry::Log& log) {
-  KeepFoldersOfData(given);
+  ProtectFoldersOfData(given);
   Team team(*options.world, given.parallel);
   CheckConfigConsistency(given, team);
   auto phase = std::make_unique<PrecisionPhase>(MakeBackend(given.device, team));
@@ -211,7 +212,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   };
   begin(std::nullopt);
   const std::vector<std::string> together =
-      CheckTogether(team, *phase, data, from ? from->state.step : -1, session->distributed());
+      CheckProcesses(team, *phase, data, from ? from->state.step : -1, session->distributed());
   if (writes) {
     // The state to resume from is in memory: only now may anything of an old run be changed.
     if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));

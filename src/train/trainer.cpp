@@ -70,8 +70,8 @@ StepResult Trainer::Step() {
   weights_changed_ = false;
   wants_scalers_ = r.logged || policy_.FollowsReference();
   observers_.Choose(step_);
-  together_ = observers_.active() == nullptr && !distributed_.on_host();
-  if (!together_ && std::exchange(refreshes_, false)) graph_.RefreshWeights(pass);
+  runs_as_one_ = observers_.active() == nullptr && !distributed_.on_host();
+  if (!runs_as_one_ && std::exchange(refreshes_, false)) graph_.RefreshWeights(pass);
   observers_.Begin(step_, pass);
 
   // 2. Forward, loss and backward, with the logit gradient multiplied by S. What the update has to
@@ -158,7 +158,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     // Otherwise Update collects the counts, after it has asked the optimizer to work, so that the
     // host waits for the device only once a step.
     if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
-    if (request_.layers && !together_) optimizer_.Look();
+    if (request_.layers && !runs_as_one_) optimizer_.CheckWatched();
     if (several) counts_.Add(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
@@ -170,26 +170,26 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
 }
 
 // Asks for all of a micro-batch that the host need not look at: both passes and, where nobody reads
-// results in between (together_), the weight refresh before them and the update after the last one.
-// A device may replay all of it as one unit; then no lap is measured in between.
+// results in between (runs_as_one_), the weight refresh before them and the update after the last
+// one. A device may replay all of it as one unit; then no lap is measured in between.
 void Trainer::Work(const backend::Pass& pass, bool last) {
   // Only the last micro-batch hands its gradients to the sum: until then they are accumulated in
   // place, and a sum would count them twice.
-  graph::GradientTaker* const taker = last ? distributed_.taker() : nullptr;
+  graph::GradientReducer* const reducer = last ? distributed_.reducer() : nullptr;
   const bool refreshes = std::exchange(refreshes_, false);
   const auto passes = [&] {
     if (refreshes) graph_.RefreshWeights(pass);
     graph_.Forward(pass, observers_.active());
     Lap(seconds_.forward);
-    graph_.Backward(pass, observers_.active(), taker);
+    graph_.Backward(pass, observers_.active(), reducer);
   };
-  if (!together_) return passes();
+  if (!runs_as_one_) return passes();
   static_assert(backend::UpdatePlan::kKinds << 5 <= graph::Graph::kMostKinds);
-  const std::uint64_t parts = 1u | (refreshes ? 2u : 0u) | (taker != nullptr ? 4u : 0u) |
+  const std::uint64_t parts = 1u | (refreshes ? 2u : 0u) | (reducer != nullptr ? 4u : 0u) |
                               (request_.layers ? 8u : 0u) | (last ? 16u : 0u);
-  graph_.Together(parts | (last ? plan_.kind() << 5 : 0u), pass, [&] {
+  graph_.RunAsOne(parts | (last ? plan_.kind() << 5 : 0u), pass, [&] {
     passes();
-    if (request_.layers) optimizer_.Look();
+    if (request_.layers) optimizer_.CheckWatched();
     Lap(seconds_.backward);
     if (last) AskForUpdate(pass);
   });
@@ -197,7 +197,7 @@ void Trainer::Work(const backend::Pass& pass, bool last) {
 
 // Asks for the update alone, which a device may replay as a unit of its own.
 void Trainer::AskForUpdate(const backend::Pass& pass) {
-  graph_.Together(plan_.kind() << 5, pass, [&] { optimizer_.Update(); });
+  graph_.RunAsOne(plan_.kind() << 5, pass, [&] { optimizer_.Update(); });
   Lap(seconds_.update);
 }
 
@@ -217,7 +217,7 @@ bool Trainer::WantsCounts(const StepResult& r, const backend::Pass& pass) const 
 // then decides must be what the optimizer has done.
 void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
   StepResult& r = attempt.result;
-  if (!together_) AskForUpdate(pass);
+  if (!runs_as_one_) AskForUpdate(pass);
   const ada::Share part = team_.ShareOf(config_.data.batch_size / config_.train.accumulate);
   // The next batch is transferred to the device while that still works on this one.
   batches_.SendAhead(graph_, static_cast<int>(part.count));

@@ -91,7 +91,7 @@ class Trainer {
   // For the current attempt: whether only the device needs results between its first pass and its
   // update; whether the next passes begin by rounding the copies of the weights again; whether the
   // host fetches the layers' scalers.
-  bool together_ = false, refreshes_ = false, wants_scalers_ = false;
+  bool runs_as_one_ = false, refreshes_ = false, wants_scalers_ = false;
   backend::UpdatePlan plan_;
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;

@@ -40,7 +40,7 @@ struct OperandBench {
     return w;
   }
   // What the product multiplies; scale: the operand's own.
-  Values Taken(Operand operand) const {
+  Values ValuesOf(Operand operand) const {
     const OperandRounding& rounding = p.spec.operands[IndexOf(operand)];
     Values values = Stored(operand);
     if (!rounding.rounds) return values;
@@ -53,9 +53,9 @@ struct OperandBench {
     const MatmulCase& c = p.product;
     const Values b = p.spec.b ? Bench::Get(p.spec.b) : Values{};
     const Values dy = Stored(kDwDy);
-    NaiveMatmul y = ComputeNaively(c, rows, Taken(kForwardX), Taken(kForwardW), b, dy);
-    NaiveMatmul dx = ComputeNaively(c, rows, Stored(kDwX), Taken(kDxW), b, Taken(kDxDy));
-    NaiveMatmul dw = ComputeNaively(c, rows, Taken(kDwX), Taken(kDxW), b, Taken(kDwDy));
+    NaiveMatmul y = ComputeNaively(c, rows, ValuesOf(kForwardX), ValuesOf(kForwardW), b, dy);
+    NaiveMatmul dx = ComputeNaively(c, rows, Stored(kDwX), ValuesOf(kDxW), b, ValuesOf(kDxDy));
+    NaiveMatmul dw = ComputeNaively(c, rows, ValuesOf(kDwX), ValuesOf(kDxW), b, ValuesOf(kDwDy));
     for (Exact& sum : dx.dx) sum *= static_cast<double>(alpha);
     for (Exact& sum : dw.dw) sum *= 1 / static_cast<double>(scale);
     for (Exact& sum : y.db) sum *= 1 / static_cast<double>(scale);

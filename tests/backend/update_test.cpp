@@ -217,9 +217,9 @@ TEST_SUITE("cpu") {
       UpdatePlan plan;
       plan.step.lr = 1;
       stats[1].max_abs = row.max_abs;
-      op->Look();
+      op->CheckWatched();
       stats[1].max_abs = 0;  // the next micro-batch's
-      op->Look();
+      op->CheckWatched();
       op->Update(plan);
       CHECK(op->Outcome().watched == row.left);
       CHECK(op->Outcome().updated == !row.left);

@@ -237,7 +237,7 @@ TEST_SUITE("cpu") {
      public:
       OffUpdate(std::unique_ptr<UpdateOp> op, const Tensor& value, float share)
           : op_(std::move(op)), value_(value), share_(share) {}
-      void Look() override { op_->Look(); }
+      void CheckWatched() override { op_->CheckWatched(); }
       void Plan(const UpdatePlan& plan) override { op_->Plan(plan); }
       void Update() override {
         op_->Update();

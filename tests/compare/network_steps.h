@@ -87,7 +87,7 @@ class NetworkSteps {
       pass.draw = static_cast<std::uint64_t>(2 * step_ + part);
       graph_->SetBatch(images_.data(), labels_.data(), pass.rows);
       // As the trainer does: the update goes with the last backward pass.
-      graph_->Together(static_cast<std::uint64_t>(part), pass, [&] {
+      graph_->RunAsOne(static_cast<std::uint64_t>(part), pass, [&] {
         if (part == 0) graph_->RefreshWeights(pass);
         graph_->Forward(pass);
         graph_->Backward(pass);

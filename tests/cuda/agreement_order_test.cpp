@@ -56,7 +56,7 @@ void CheckSameStats(const graph::Graph& a, const graph::Graph& b) {
     CHECK(s.l1 == t.l1);
     CHECK(s.l2 == t.l2);
     CHECK(s.std == t.std);
-    CHECK(p.carried() == q.carried());
+    CHECK(p.total_scale() == q.total_scale());
   }
 }
 

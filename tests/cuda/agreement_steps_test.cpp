@@ -67,7 +67,7 @@ void CheckSameCounts(const graph::Graph& a, const graph::Graph& b) {
     CHECK(std::abs(p.underflow - q.underflow) <= few);
     CHECK(std::abs(p.subnormal - q.subnormal) <= few);
     CHECK(std::abs(p.overflow - q.overflow) <= few);
-    CHECK(a.roundings()[i].carried() == b.roundings()[i].carried());
+    CHECK(a.roundings()[i].total_scale() == b.roundings()[i].total_scale());
   }
 }
 

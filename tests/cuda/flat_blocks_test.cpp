@@ -36,7 +36,7 @@ TEST_SUITE("cpu") {
         CHECK(cuda::FlatBlocksOf(part).blocks <= cuda::MostFlatBlocksOf(values));
   }
 
-  TEST_CASE("flat blocks: a partial batch that is counted writes nothing behind its room") {
+  TEST_CASE("flat blocks: a partial batch that is counted writes nothing after its memory") {
     auto own = std::make_unique<cuda::HostStream>();
     cuda::HostStream& stream = *own;
     const auto backend = cuda::MakeBackendOn(std::move(own), {"host", "host"}, {});

@@ -49,7 +49,7 @@ data::LoaderSpec Augmented(int channels) {
 }
 
 // What Next and Fill leave in backend memory; `part`: rows of a micro-batch.
-data::Batch Taken(ResidentBatches& resident, Backend& backend, std::int64_t values, int part) {
+data::Batch NextBatch(ResidentBatches& resident, Backend& backend, std::int64_t values, int part) {
   data::Batch batch;
   batch.rows = resident.Next();
   for (int from = 0; from < batch.rows; from += part) {
@@ -87,7 +87,7 @@ void CheckLikeLoader(Backend& backend, const data::Dataset& dataset, const data:
   REQUIRE(resident->batches_per_epoch() == loader.batches_per_epoch());
   const std::int64_t values = std::int64_t{dataset.height} * dataset.width * dataset.channels;
   for (int i = 0; i < batches; ++i)
-    CheckSame(Taken(*resident, backend, values, part), loader.Next());
+    CheckSame(NextBatch(*resident, backend, values, part), loader.Next());
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ TEST_SUITE(ADA_SUITE) {
       resident->Seek(epoch, index);
       loader.Seek(epoch, index);
       for (int i = 0; i < 2; ++i)
-        CheckSame(Taken(*resident, *backend, 6 * 6 * 3, 1000), loader.Next());
+        CheckSame(NextBatch(*resident, *backend, 6 * 6 * 3, 1000), loader.Next());
     }
   }
 

@@ -217,7 +217,7 @@ TEST_SUITE(ADA_SUITE) {
           UpdatePlan plan;
           plan.step.lr = 0.1;
           for (const int looks : {2, 0, 1}) {
-            for (int i = 0; i < looks; ++i) op->Look();
+            for (int i = 0; i < looks; ++i) op->CheckWatched();
             op->Update(plan);
             const UpdateOutcome outcome = op->Outcome();
             CHECK(outcome.watched == (bad >= 0 && looks > 0));
@@ -238,7 +238,7 @@ TEST_SUITE(ADA_SUITE) {
       UpdatePlan plan;
       plan.step.lr = 0.1;
       plan.on_overflow = UpdatePlan::OnOverflow::kSanitize, plan.sanitize_to = 1;
-      op->Look();
+      op->CheckWatched();
       op->Update(plan);
       CHECK(op->Outcome().watched);
       CHECK_FALSE(op->Outcome().updated);

@@ -95,7 +95,7 @@ void Watch(std::string_view input) {
   study::WatchFeed feed(run.path());
   for (const std::string_view part : {input.substr(0, half), input}) {
     run.Write(name, part);
-    Refusable([&] { feed.Look(state); });
+    Refusable([&] { feed.Poll(state); });
   }
   for (const std::size_t width : {std::size_t{1}, std::size_t{80}})
     study::DrawWatch(state, {.width = width, .height = 24, .utf8 = width == 80});

@@ -1,4 +1,4 @@
-// Networks that the tests of this room share: the zoo and some that are awkward on purpose.
+// Networks that the tests of this folder share: the zoo and some that are awkward on purpose.
 #pragma once
 #include <string>
 #include <vector>

@@ -21,7 +21,7 @@ class FakeUpdate final : public backend::UpdateOp {
              std::vector<backend::WatchedRounding> watched)
       : rule_(rule), slots_(std::move(slots)), watched_(std::move(watched)) {}
 
-  void Look() override {
+  void CheckWatched() override {
     for (const backend::WatchedRounding& w : watched_)
       if (std::isnan(w.stats->max_abs) || w.stats->max_abs > w.most) left_ = true;
   }

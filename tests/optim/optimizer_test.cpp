@@ -190,7 +190,7 @@ TEST_SUITE("cpu") {
     Optimizer optimizer(backend, Sgd(), {{"w", value, backend.Make({1})}}, 0, {{&stats, 8}});
     for (const float largest : {9.0f, NAN, 8.0f}) {
       stats.max_abs = largest;
-      optimizer.Look();
+      optimizer.CheckWatched();
       const backend::UpdateOutcome outcome = Step(optimizer, 0.5);
       CHECK(outcome.watched == (largest != 8));
       CHECK(outcome.updated == (largest == 8));

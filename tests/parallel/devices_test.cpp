@@ -42,7 +42,7 @@ TEST_SUITE("cpu") {
     if (!backend::VisibleCudaDevices().empty()) return;
     config::DeviceConfig device;
     device.kind = config::DeviceKind::kCuda, device.threads = 1;
-    const auto errors = RunTogether(2, [&](parallel::World& world) {
+    const auto errors = RunRanks(2, [&](parallel::World& world) {
       train::Team team(world, {});
       train::MakeBackend(device, team);
     });
@@ -56,7 +56,7 @@ TEST_SUITE("cpu") {
       }
     }
     device.kind = config::DeviceKind::kAuto;
-    for (const auto& error : RunTogether(2, [&](parallel::World& world) {
+    for (const auto& error : RunRanks(2, [&](parallel::World& world) {
            train::Team team(world, {});
            const train::ChosenBackend chosen = train::MakeBackend(device, team);
            CHECK(!chosen.has_own_memory);

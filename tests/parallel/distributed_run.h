@@ -74,7 +74,7 @@ inline std::vector<Ended> TrainDistributed(const std::string& text, const std::s
     }
     return ended;
   }
-  for (const auto& error : RunTogether(ranks, [&](parallel::World& world) { train(&world); }))
+  for (const auto& error : RunRanks(ranks, [&](parallel::World& world) { train(&world); }))
     ended.push_back(EndedBy(error));
   return ended;
 }

@@ -17,7 +17,7 @@ std::vector<Values> Summed(int ranks, std::int64_t bucket, const NumberFormat& f
                            std::vector<TensorStats>* lost = nullptr) {
   std::vector<Values> got(static_cast<std::size_t>(ranks));
   std::mutex mutex;
-  const auto errors = RunTogether(ranks, [&](parallel::World& world) {
+  const auto errors = RunRanks(ranks, [&](parallel::World& world) {
     parallel::GradientSums sums(world.large(), kSizes, bucket, format);
     for (int round = 0; round < 3; ++round) {
       const Values mine = MadeUp(world.rank(), round);
@@ -79,7 +79,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("the largest magnitude of what was sent is by bit pattern: NaN stays, then inf") {
-    const auto errors = RunTogether(1, [](parallel::World& world) {
+    const auto errors = RunRanks(1, [](parallel::World& world) {
       for (const bool has_nan : {false, true}) {
         parallel::GradientSums sums(world.large(), {4}, 1 << 20, kFp16);
         const std::vector<float> values = {2, has_nan ? NAN : 1.0f, -INFINITY, 3};
@@ -93,7 +93,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("an error of the communicator comes out of Finish") {
-    const auto errors = RunTogether(2, [](parallel::World& world) {
+    const auto errors = RunRanks(2, [](parallel::World& world) {
       parallel::GradientSums sums(world.large(), {64}, 1 << 20);
       const std::vector<float> values(64, 1.0f);
       if (world.rank() == 1) throw DeviceError("gone");
@@ -105,7 +105,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("sums at once are those of a loop as well") {
-    const auto errors = RunTogether(3, [](parallel::World& world) {
+    const auto errors = RunRanks(3, [](parallel::World& world) {
       std::vector<float> values = MadeUp(world.rank(), 2)[1];
       parallel::SumOverRanks(world.small(), values);
       CHECK(values == Expected(3, 2, kFp32, 1)[1]);

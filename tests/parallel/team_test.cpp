@@ -49,7 +49,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("each of several has its share, and says how many there are") {
-    const auto errors = RunTogether(3, [](parallel::World& world) {
+    const auto errors = RunRanks(3, [](parallel::World& world) {
       train::Team team(world, Asking(0));
       CHECK(team.launcher() == "mpirun -n 3 ");
       CHECK(team.ranks_to_keep() == 3);

@@ -87,7 +87,7 @@ class ThreadCommunicator final : public parallel::Communicator {
 
 // Calls body(world) for each of `ranks` ranks at a time, each in a thread of its own; what each
 // threw, by rank.
-inline std::vector<std::exception_ptr> RunTogether(
+inline std::vector<std::exception_ptr> RunRanks(
     int ranks, const std::function<void(parallel::World& world)>& body) {
   // They live as long as the program: after an error a thread may still look at them.
   static std::mutex mutex;

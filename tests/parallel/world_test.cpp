@@ -61,14 +61,14 @@ TEST_SUITE("cpu") {
     CPU_ZERO(&mine);
     REQUIRE(sched_getaffinity(0, sizeof mine, &mine) == 0);
     for (const int ranks : {1, 2, 3, 5}) {
-      const auto errors = RunTogether(ranks, [&](parallel::World& world) {
+      const auto errors = RunRanks(ranks, [&](parallel::World& world) {
         CHECK(parallel::CoresOf(world) == std::max(1, CPU_COUNT(&mine) / ranks));
       });
       for (const auto& error : errors) CHECK(!error);
     }
     // Processes that are bound to cores of their own keep these.
     if (CPU_COUNT(&mine) < 2) return;
-    const auto errors = RunTogether(2, [&](parallel::World& world) {
+    const auto errors = RunRanks(2, [&](parallel::World& world) {
       cpu_set_t bound;
       CPU_ZERO(&bound);
       int seen = 0;

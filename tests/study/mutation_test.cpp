@@ -119,7 +119,7 @@ std::string Watched(const std::string& folder, const std::function<void()>& mean
   for (int look = 0; look < 2; ++look) {
     if (look > 0) meanwhile();
     state.status = RunState(folder);
-    feed.Look(state);
+    feed.Poll(state);
     for (const std::string& line : DrawWatch(state, {.width = 100, .height = 20, .utf8 = true}))
       shown += line + "\n";
   }

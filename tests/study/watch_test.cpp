@@ -144,7 +144,7 @@ TEST_SUITE("cpu") {
                          true, "gpt2");
     run.Step(1, "2");
     WatchState seen;
-    WatchFeed(run.path()).Look(seen);
+    WatchFeed(run.path()).Poll(seen);
     CHECK(seen.language);
     CHECK(seen.bytes);
   }
@@ -249,17 +249,17 @@ TEST_SUITE("cpu") {
     const WrittenRun run("train: {epochs: 3, max_steps: 50}\n");
     WatchFeed feed(run.path());
     WatchState state;
-    CHECK_FALSE(feed.Look(state));
+    CHECK_FALSE(feed.Poll(state));
     CHECK(state.name == "r");
     CHECK(state.epochs == 3);
     CHECK(state.max_steps == 50);
     run.Tensor(1, "fc", "dx", "8", "0.5");
     run.Tensor(1, "fc", "dw", "1", "9");
     run.Scale(1, "fc", "8", "cap");
-    CHECK_FALSE(feed.Look(state));  // steps.csv has no row of step 1 yet
+    CHECK_FALSE(feed.Poll(state));  // steps.csv has no row of step 1 yet
     CHECK(state.layers.empty());
     run.Step(1, "2.5", "4");
-    CHECK(feed.Look(state));
+    CHECK(feed.Poll(state));
     CHECK(state.step.loss == 2.5);
     CHECK(state.step.scale == 4);
     CHECK(state.logged_step == 1);
@@ -268,7 +268,7 @@ TEST_SUITE("cpu") {
     CHECK(state.layers[0].scale == 8);
     CHECK(state.layers[0].limit == "cap");
     CHECK(state.layers[0].underflow_pct == 0.5);
-    CHECK_FALSE(feed.Look(state));
+    CHECK_FALSE(feed.Poll(state));
   }
 
   TEST_CASE("each logged step is told, with its own state") {
@@ -281,7 +281,7 @@ TEST_SUITE("cpu") {
     WatchState state;
     std::vector<std::int64_t> steps, skipped, events;
     std::vector<double> pct;
-    feed.Look(state, [&] {
+    feed.Poll(state, [&] {
       steps.push_back(state.step.step);
       skipped.push_back(state.skipped);
       events.push_back(state.event.step);
@@ -304,7 +304,7 @@ TEST_SUITE("cpu") {
     run.Step(1'000'000'000, "1"), run.Step(7, "1"), run.Step(3'000'000'000, "1");
     WatchFeed feed(run.path());
     WatchState state;
-    CHECK(feed.Look(state));
+    CHECK(feed.Poll(state));
     CHECK(state.step.step == 3'000'000'000);
     CHECK(state.logged_step == 2'000'000'000);
   }
@@ -318,11 +318,11 @@ TEST_SUITE("cpu") {
     WatchFeed feed(run.path());
     WatchState state;
     state.folder = run.path();
-    CHECK(feed.Look(state));
+    CHECK(feed.Poll(state));
     CHECK(state.skipped == 1);
     run.files().Write("steps.csv", one);
     run.files().Write("underflow.csv", telemetry::Header<telemetry::TensorRow>() + "\n");
-    CHECK(feed.Look(state));
+    CHECK(feed.Poll(state));
     CHECK(state.step.step == 1);
     CHECK(state.skipped == 0);
     CHECK(state.layers.empty());

@@ -73,11 +73,11 @@ CASES = [
     ("main.cpp", '#include "train/run.h"', "main.cpp must not include"),
     ("data/a.cpp", '#include <zlib.h>', None),
     ("core/a.cpp", '#include <zlib.h>', "is for data only"),
-    ("train/a.cpp", '#include "run.h"', 'write "room/file.h"'),
-    ("train/a.cpp", '#include "../core/error.h"', 'write "room/file.h"'),
+    ("train/a.cpp", '#include "run.h"', 'write "folder/file.h"'),
+    ("train/a.cpp", '#include "../core/error.h"', 'write "folder/file.h"'),
     ("train/a.cpp", '#include <core/error.h>', "is ours"),
     ("train/a.cpp", '// #include "nowhere.h"', None),
-    ("attic/a.cpp", '#include <vector>', "lies in no room"),
+    ("attic/a.cpp", '#include <vector>', "lies in no folder"),
 ]
 
 
@@ -98,7 +98,7 @@ class CheckArrowsTest(unittest.TestCase):
                     self.assertEqual((result.returncode, result.stdout), (0, ""))
                     continue
                 self.assertEqual(result.returncode, 1)
-                place = f"{path}:{1 if 'no room' in message else 2}: "
+                place = f"{path}:{1 if 'no folder' in message else 2}: "
                 self.assertTrue(result.stdout.startswith(place), result.stdout)
                 self.assertIn(message, result.stdout)
 

@@ -76,7 +76,7 @@ void CheckSameNotes(const graph::Graph& a, const graph::Graph& b) {
     CAPTURE(p.tensor);
     CHECK(p.layer + p.tensor == q.layer + q.tensor);
     CHECK(Difference(*p.stats, *q.stats, !IsAddition(p)) == "");
-    CHECK(p.carried() == q.carried());
+    CHECK(p.total_scale() == q.total_scale());
     if (p.bins != nullptr && p.stats->full) CHECK(*p.bins == *q.bins);
   }
   REQUIRE(a.scales().size() == b.scales().size());

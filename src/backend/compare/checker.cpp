@@ -66,14 +66,15 @@ void Checker::CompareBins(const char* name, const Numbers& a, const Numbers& b, 
 // An output on both sides, and how far its values may lie apart (tolerances.h).
 struct Checker::Seen {
   const Output& out;
-  const Sums& sums;
+  const SumTolerance& sums;
   std::vector<float> values[2] = {};
   double own = 1, numel = 0;     // own: the tensor's scale
   double largest = INFINITY;     // finite magnitude, of the side where it is smaller
   bool finite = sums.exact();    // or a side is
   double near = 0, counted = 0;  // before rounding; values that may be counted otherwise
 
-  Seen(const PairedMemory& memory, const Output& output, const Sums& of) : out(output), sums(of) {
+  Seen(const PairedMemory& memory, const Output& output, const SumTolerance& of)
+      : out(output), sums(of) {
     const scaling::TensorScaler* scaler = out.is.style.per_tensor_scale;
     if (scaler != nullptr && out.current == nullptr) own = Wide(memory.Read(0, &scaler->scale));
     for (const int side : {0, 1}) {
@@ -190,7 +191,7 @@ void Checker::CheckNotes(const Seen& seen, const Pass& pass) {
   });
 }
 
-void Checker::Check(const Outputs& outputs, const Pass& pass, SumsByName sums) {
+void Checker::Check(const Outputs& outputs, const Pass& pass, SumTolerances sums) {
   for (auto& [name, of] : sums)  // before alphas become equal
     for (const scaling::LayerScaler* scaler : of.alphas) {
       if (scaler == nullptr) continue;

@@ -23,14 +23,16 @@ struct Comparison {
 };
 
 // Tolerances of outputs by name (others must be equal), taken before the op overwrites operands.
-using SumsByName = std::map<std::string, Sums>;
-inline SumsByName SumsOf(const Comparison&, const auto& /*spec*/, const Pass&) { return {}; }
-SumsByName SumsOf(const Comparison&, const Conv2dSpec&, const Pass&);
-SumsByName SumsOf(const Comparison&, const ConvTranspose2dSpec&, const Pass&);
-SumsByName SumsOf(const Comparison&, const LinearSpec&, const Pass&);
-SumsByName SumsOf(const Comparison&, const BatchNormSpec&, const Pass&);
-SumsByName SumsOf(const Comparison&, const AttentionSpec&, const Pass&);
-SumsByName SumsOf(const Comparison&, const ClassLossSpec&, const Pass&);
+using SumTolerances = std::map<std::string, SumTolerance>;
+inline SumTolerances TolerancesOf(const Comparison&, const auto& /*spec*/, const Pass&) {
+  return {};
+}
+SumTolerances TolerancesOf(const Comparison&, const Conv2dSpec&, const Pass&);
+SumTolerances TolerancesOf(const Comparison&, const ConvTranspose2dSpec&, const Pass&);
+SumTolerances TolerancesOf(const Comparison&, const LinearSpec&, const Pass&);
+SumTolerances TolerancesOf(const Comparison&, const BatchNormSpec&, const Pass&);
+SumTolerances TolerancesOf(const Comparison&, const AttentionSpec&, const Pass&);
+SumTolerances TolerancesOf(const Comparison&, const ClassLossSpec&, const Pass&);
 
 class Checker {
  public:
@@ -38,7 +40,7 @@ class Checker {
       : all_(all), about_{++all.calls, layer, op, phase, {}, {}, 0, 0, {}} {}
 
   // Checks decisions and scales first, because values depend on them, then all else.
-  void Check(const Outputs& outputs, const Pass& pass, SumsByName sums = {});
+  void Check(const Outputs& outputs, const Pass& pass, SumTolerances sums = {});
   // `names`: "x,y,z". Number i may differ by allowed[i % size] + relative * |a[i]|.
   void Compare(const char* names, const Numbers& a, const Numbers& b, const Numbers& allowed = {0},
                double relative = 0);

@@ -48,12 +48,12 @@ class ComparedOp final : public OpType {
     Check("result").Compare(kResult, ResultOf(a), ResultOf(b), {0}, kDoubleSums);
     return a;
   }
-  void Look() { first_->Look(), second_->Look(); }
+  void CheckWatched() { first_->CheckWatched(), second_->CheckWatched(); }
   void Plan(const UpdatePlan& plan) { first_->Plan(plan), second_->Plan(plan); }
   void Update() {
     first_->Update(), second_->Update();
     const UpdateOutcome a = first_->Outcome(), b = second_->Outcome();
-    const Sums sums{.error = spec_.exact && !a.clipped ? 0 : kUpdate};
+    const SumTolerance sums{.error = spec_.exact && !a.clipped ? 0 : kUpdate};
     Checker checker = Check("update");
     const double norm = a.overflow ? INFINITY : kDoubleSums * a.norm;
     checker.Compare(kOutcome, OutcomeOf(a), OutcomeOf(b), {0, 0, 0, 0, 0, norm});
@@ -69,7 +69,7 @@ class ComparedOp final : public OpType {
  private:
   Checker Check(const char* phase) { return Checker(all_, spec_.layer, spec_.kKind, phase); }
   void Call(const char* name, Phase phase, const Pass& pass, const auto& body) {
-    const SumsByName sums = SumsOf(all_, spec_, pass);
+    const SumTolerances sums = TolerancesOf(all_, spec_, pass);
     // A separate variant for each pass that would call other work, as Backend::Run requires.
     std::uint64_t& variant =
         variants_[{phase, pass.rows, pass.training, pass.count, pass.accumulate, pass.bins}];

@@ -28,21 +28,21 @@ double Unscaled(const Comparison& all, const Gradient& dy, std::int64_t images) 
 
 // y sums over a row of the weights [out, kh, kw, in / groups], dx over a column; transposed: vice
 // versa. dw sums over positions.
-SumsByName OfProducts(const Comparison& all, const MatmulSpec& s, const Pass& pass, int groups,
-                      bool transposed = false) {
+SumTolerances OfProducts(const Comparison& all, const MatmulSpec& s, const Pass& pass, int groups,
+                         bool transposed = false) {
   const double x = Rms(all, s.x, pass.rows), w = Rms(all, s.w, s.w.shape.n),
                dy = Rms(all, s.dy.tensor, pass.rows), g = Unscaled(all, s.dy, pass.rows);
   double row = Wide(s.w.shape.per_image()),
          column = Wide(s.w.shape.n * s.w.shape.h * s.w.shape.w / groups);
   if (transposed) std::swap(row, column);
   const bool x_is = IsFp8(s.x.format), w_is = IsFp8(s.w_format), dy_is = IsFp8(s.dy.tensor.format);
-  const auto of = [&](double length, double product, bool fp8, Sums sums) {
+  const auto of = [&](double length, double product, bool fp8, SumTolerance sums) {
     sums.error = SumError(length, all.options.slack);
     if (all.options.fp8_sums && fp8) sums.error += Fp8SumError(length);
     sums.scale = std::sqrt(length) * product;
     return sums;
   };
-  const Sums dx{.alphas = {s.scaler}, .alpha_first = s.reference},
+  const SumTolerance dx{.alphas = {s.scaler}, .alpha_first = s.reference},
       dw{.roundings = s.reference ? 2.0 : 1.0};
   return {{"y", of(row, x * w, x_is && w_is, {})},
           {"dx", of(column, dy * w, dy_is && w_is, dx)},
@@ -52,16 +52,16 @@ SumsByName OfProducts(const Comparison& all, const MatmulSpec& s, const Pass& pa
 
 }  // namespace
 
-SumsByName SumsOf(const Comparison& all, const Conv2dSpec& s, const Pass& pass) {
+SumTolerances TolerancesOf(const Comparison& all, const Conv2dSpec& s, const Pass& pass) {
   return OfProducts(all, s, pass, s.groups);
 }
-SumsByName SumsOf(const Comparison& all, const ConvTranspose2dSpec& s, const Pass& pass) {
+SumTolerances TolerancesOf(const Comparison& all, const ConvTranspose2dSpec& s, const Pass& pass) {
   return OfProducts(all, s, pass, s.groups, true);
 }
-SumsByName SumsOf(const Comparison& all, const LinearSpec& s, const Pass& pass) {
+SumTolerances TolerancesOf(const Comparison& all, const LinearSpec& s, const Pass& pass) {
   return OfProducts(all, s, pass, 1);
 }
-SumsByName SumsOf(const Comparison& all, const BatchNormSpec& s, const Pass& pass) {
+SumTolerances TolerancesOf(const Comparison& all, const BatchNormSpec& s, const Pass& pass) {
   const double length = pass.rows * PlacesOf(s.x), error = SumError(length, all.options.slack),
                x = Rms(all, s.x, pass.rows), part = Wide(s.momentum) * x,
                dy = Rms(all, s.dy.tensor, pass.rows),
@@ -76,7 +76,7 @@ SumsByName SumsOf(const Comparison& all, const BatchNormSpec& s, const Pass& pas
           {"dx", {.error = error, .scale = dy, .alphas = {s.scaler}}}};
 }
 
-SumsByName SumsOf(const Comparison& all, const AttentionSpec& s, const Pass& pass) {
+SumTolerances TolerancesOf(const Comparison& all, const AttentionSpec& s, const Pass& pass) {
   const Tensor &queries = s.x.front(), &keys = s.x[s.fused() ? 0 : 1], &values = s.x.back();
   const auto error = [&](double length) { return SumError(length, all.options.slack); };
   const double width = Wide(s.y.shape.c / s.heads), over_keys = error(PlacesOf(keys)),
@@ -88,7 +88,7 @@ SumsByName SumsOf(const Comparison& all, const AttentionSpec& s, const Pass& pas
                v = Rms(all, values, pass.rows),
                dy = Rms(all, s.dy.tensor, pass.rows) / (1 - Wide(s.dropout));
   const auto of = [](double error, double scale, std::vector<const scaling::LayerScaler*> alphas) {
-    return Sums{.error = error, .scale = scale, .alphas = alphas, .decision = kAttention};
+    return SumTolerance{.error = error, .scale = scale, .alphas = alphas, .decision = kAttention};
   };
   const auto& [av, as, aq, ak] = s.scalers;  // by AttentionSpec::Decision
   return {{"p", of(p, 0, {})},
@@ -99,7 +99,7 @@ SumsByName SumsOf(const Comparison& all, const AttentionSpec& s, const Pass& pas
           {"dk", of(ds_term, many * dy * v * q, {as, ak})}};
 }
 
-SumsByName SumsOf(const Comparison&, const ClassLossSpec& s, const Pass& pass) {
+SumTolerances TolerancesOf(const Comparison&, const ClassLossSpec& s, const Pass& pass) {
   const double one = Wide(pass.loss_scale) / std::max(1.0, Wide(pass.loss_terms));
   return {{"dx", {.error = kLoss, .scale = one, .roundings = s.reference ? 2.0 : 1.0}}};
 }

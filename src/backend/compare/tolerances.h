@@ -55,7 +55,7 @@ inline double RoundedShare(double error, const NumberFormat& format) {
 inline double CountedShare(double error) { return 0.02 + 16 * error; }
 
 // The sums of a tensor whose order is unspecified; by default there are none, and all is equal.
-struct Sums {
+struct SumTolerance {
   double error = 0;  // near = error * (scale + the tensor's largest magnitude)
   double scale = 0;  // multiplied by these alphas once the op has run
   std::vector<const scaling::LayerScaler*> alphas = {};

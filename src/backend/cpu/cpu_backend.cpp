@@ -156,7 +156,7 @@ class CpuBackend final : public Backend {
  private:
   std::unique_ptr<Op> MakeMatmul(const MatmulSpec& spec, const MatmulGeometry& geometry) {
     if (spec.recomputed && AnyRounds(spec.operands)) return nullptr;
-    MatmulSpec taken = AsTaken(spec);
+    MatmulSpec taken = AsOperands(spec);
     // Matmuls with rounded operands use exact products, so that all kernels give the same result.
     const auto& all = AnyRounds(spec.operands) ? direct_kernels_ : tiles_;
     std::string reason;

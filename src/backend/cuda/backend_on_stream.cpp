@@ -70,7 +70,7 @@ class CudaBackend final : public Backend {
   }
 
   void RefreshWeights(const std::vector<Op*>& ops, const Pass& pass) override {
-    weight_refresh_.Together(pass, [&] { Backend::RefreshWeights(ops, pass); });
+    weight_refresh_.InOneLaunch(pass, [&] { Backend::RefreshWeights(ops, pass); });
   }
 
   void Read(const Tensor& tensor, std::int64_t rows, float* out) override {

@@ -1,4 +1,4 @@
-// The parts of which json_schema.cpp makes its document. Not for other rooms.
+// The parts of which json_schema.cpp makes its document. Not for other folders.
 #pragma once
 #include <nlohmann/json.hpp>
 

@@ -357,7 +357,7 @@ Section DataSection(DataConfig& data) {
     CheckCrops(data, map, context);
     CheckShare(data, map, context);
     CheckLabelValues(data, map, context);
-    CheckTogetherWithTruth(data, map, context);
+    CheckAugmentWithLabels(data, map, context);
   };
   return section;
 }

@@ -18,21 +18,21 @@ const Names kImageNetNetworks = {"resnet18",  "resnet34",        "resnet50",    
 const Names kSegNets = {"segnet_basic", "segnet"};
 const Names kSsds = {"ssd300", "ssd512"};
 
-Names Together(std::initializer_list<Names> parts) {
+Names Concatenated(std::initializer_list<Names> parts) {
   Names all;
   for (const Names& part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 
-const Names kZoo = Together({{"mlp", "lenet"},
-                             kCifarResnets,
-                             kCifarPreResnets,
-                             kWideResnets,
-                             kVggs,
-                             kImageNetNetworks,
-                             kSegNets,
-                             kSsds,
-                             TransformerNames()});
+const Names kZoo = Concatenated({{"mlp", "lenet"},
+                                 kCifarResnets,
+                                 kCifarPreResnets,
+                                 kWideResnets,
+                                 kVggs,
+                                 kImageNetNetworks,
+                                 kSegNets,
+                                 kSsds,
+                                 TransformerNames()});
 
 // `layers`, `hidden` and `width` mean one thing to transformers and another to other networks, so
 // each is a key by choice over two fields.
@@ -61,7 +61,7 @@ Key WidthKey(ModelConfig& model) {
              Number("width", model.width, FromTo(0.25, 1),
                     "factor of the channels between input and outputs, to the nearest multiple of "
                     "8")
-                 .For(Together({kSegNets, kSsds})),
+                 .For(Concatenated({kSegNets, kSsds})),
              Integer("width", model.transformer.width, FromTo(1, 1'000'000),
                      "transformers: channels of a token")
                  .For(TransformerNames()),
@@ -110,7 +110,7 @@ Section ModelSection(ModelConfig& model) {
              "share of values set to zero before the last layer, in wide_resnet between the "
              "convolutions of a block, in transformers where their programs have it; 0: none")
           .Default("0; mobilenet_v2: 0.2")
-          .For(Together({kVggs, kWideResnets, {"mobilenet_v2"}, TransformerNames()})),
+          .For(Concatenated({kVggs, kWideResnets, {"mobilenet_v2"}, TransformerNames()})),
       Switch("plain", model.plain, "without batch norm; convolutions have a bias").For(kVggs),
       WidthKey(model),
       Switch("batch_norm", model.batch_norm,
@@ -120,7 +120,7 @@ Section ModelSection(ModelConfig& model) {
       Switch("cast", model.cast,
              "a layer of kind scale between each output and the loss, `cast`, or `cast.locations` "
              "and `cast.scores`: the cast of the paper, with formats and a scale of its own")
-          .For(Together({kSegNets, kSsds})),
+          .For(Concatenated({kSegNets, kSsds})),
   };
   for (Key& key : TransformerKeys(model.transformer)) section.keys.push_back(std::move(key));
   section.keys.push_back(Nested("init", InitSection(model.init), "how the weights start"));

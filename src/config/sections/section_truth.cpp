@@ -1,6 +1,6 @@
 // Keys of `data.augment` for images that have label images or boxes, which are changed together.
 // A change that moves pixels must move labels and boxes alike; those that cannot do so are refused
-// by CheckTogetherWithTruth, for each data set that has labels by pixel or boxes.
+// by CheckAugmentWithLabels, for each data set that has labels by pixel or boxes.
 #include <array>
 #include <memory>
 #include <utility>
@@ -176,7 +176,7 @@ Key SsdKey(std::optional<data::SsdChangesSpec>& ssd) {
   return key.WrittenIf([&ssd] { return ssd.has_value(); });
 }
 
-void CheckTogetherWithTruth(const DataConfig& data, const YamlNode& map,
+void CheckAugmentWithLabels(const DataConfig& data, const YamlNode& map,
                             const ReadContext& context) {
   const YamlNode* augment = map.Find("augment");
   const std::string path = Join(context.path, "augment");

@@ -75,7 +75,7 @@ Key RandomScaleKey(std::optional<data::Range>& range);
 Key SsdKey(std::optional<data::SsdChangesSpec>& ssd);
 // Problems where images are changed as their label images or boxes cannot be, or the other way
 // round.
-void CheckTogetherWithTruth(const DataConfig& data, const YamlNode& map,
+void CheckAugmentWithLabels(const DataConfig& data, const YamlNode& map,
                             const ReadContext& context);
 // Two numbers, the smaller one first.
 Key RangeKey(std::string name, data::Range& field, const Range& within, std::string meaning);

@@ -1,4 +1,4 @@
-// A YAML value as a plain tree with the place of every part. The room's own type: context,
+// A YAML value as a plain tree with the place of every part. The folder's own type: context,
 // overriding and writing work on it, and only yaml_document.cpp knows the YAML library.
 #pragma once
 #include <string>

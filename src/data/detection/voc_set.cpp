@@ -185,7 +185,7 @@ struct VocFaults {
   }
 
   // Sorts a box into the first kind that fits it. A box that is all right belongs to none.
-  void Look(const VocImage& image, const AnnotatedObject& object) {
+  void Classify(const VocImage& image, const AnnotatedObject& object) {
     const vision::Box& box = object.box;
     const auto height = static_cast<float>(image.size.height);
     const auto width = static_cast<float>(image.size.width);
@@ -246,7 +246,7 @@ Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
       continue;
     }
     if (image.annotation.size == PictureSize{}) faults.sizeless.Add(image.listed.annotation);
-    for (const AnnotatedObject& object : image.annotation.objects) faults.Look(image, object);
+    for (const AnnotatedObject& object : image.annotation.objects) faults.Classify(image, object);
     files.Add(image.listed.folder, image.listed.file);
     objects->push_back(std::move(of));
   }

@@ -107,7 +107,7 @@ struct LayerKind {
   std::vector<OwnDecision> decisions = {};
   // It chooses a scale if the policy wants batch norms to (GraphSpec::scales_batch_norms); the op
   // itself computes the input of its rule.
-  bool may_choose_scale = false;
+  bool chooses_scale_with_batch_norms = false;
   bool rounds_output = true;  // false: each output value is an input value or zero
   bool (*rounds_output_by)(const LayerKeys& keys) = nullptr;  // if set, decides this by keys
   // Whether its dx is rounded. Null: it is if the output is rounded and there is only one input.
@@ -140,7 +140,7 @@ struct LayerKind {
   bool is_trained() const { return parameters != nullptr && !constant; }
   // Whether the graph asks the policy for a rule for its dx.
   bool Chooses(bool scales_batch_norms) const {
-    return chooses_scale || (may_choose_scale && scales_batch_norms);
+    return chooses_scale || (chooses_scale_with_batch_norms && scales_batch_norms);
   }
 };
 

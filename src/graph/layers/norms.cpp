@@ -122,7 +122,7 @@ std::vector<LayerKind> NormKinds() {
        .keys = {"eps", "momentum", "initial_beta"},
        .infer = KeepShape,
        .parameters = BatchNormParameters,
-       .may_choose_scale = true,
+       .chooses_scale_with_batch_norms = true,
        .takes_deferred_amax = true,
        .keeps_input = true,
        .dx_in_place = true,

@@ -23,7 +23,7 @@ using config::InitRule;
 using config::InitScheme;
 
 // Also the unit of work of the threads.
-constexpr std::size_t kDrawnTogether = 1 << 16;  // about 3 ms of work
+constexpr std::size_t kDrawnAtOnce = 1 << 16;  // about 3 ms of work
 
 bool EndsWith(std::string_view text, std::string_view tail) {
   return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
@@ -78,8 +78,8 @@ std::vector<float> RandomWeights(const Parameter& parameter, const InitRule& rul
   const bool normal = IsNormal(rule.scheme);
   std::vector<float> values(static_cast<std::size_t>(parameter.numel()));
   std::vector<std::function<void()>> parts;
-  for (std::size_t first = 0; first < values.size(); first += kDrawnTogether) {
-    const std::size_t count = std::min(kDrawnTogether, values.size() - first);
+  for (std::size_t first = 0; first < values.size(); first += kDrawnAtOnce) {
+    const std::size_t count = std::min(kDrawnAtOnce, values.size() - first);
     const std::span<float> part(values.data() + first, count);
     parts.emplace_back([=] { DrawWeights(random, variance, normal, first, part); });
   }

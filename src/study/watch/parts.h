@@ -107,7 +107,7 @@ class WatchFeed {
   // resumed from an earlier step. Calls `logged` (may be empty) after each logged step, with the
   // state of that step. Rows of a step that is still being written wait for the next look. Returns
   // whether anything changed.
-  bool Look(WatchState& state, const std::function<void()>& logged = {});
+  bool Poll(WatchState& state, const std::function<void()>& logged = {});
 
  private:
   void ReadConfig(WatchState& state);

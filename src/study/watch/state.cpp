@@ -186,7 +186,7 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
   return Take(class_rows_, up_to, state) || any;
 }
 
-bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
+bool WatchFeed::Poll(WatchState& state, const std::function<void()>& logged) {
   // A resume cuts the files back to a checkpoint; one that is shorter than before has changed.
   const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_, &underflow_,  &blocks_,
                                                       &timing_, &events_, &evaluation_, &classes_};

@@ -30,11 +30,11 @@ class WatchedRun {
   bool ended() const { return state_.status != "running"; }
 
   // `logged` as in WatchFeed. Returns whether there is something new to see.
-  bool Look(const std::function<void()>& logged = {}) {
+  bool Poll(const std::function<void()>& logged = {}) {
     // The status first: what the run wrote before it ended is read then.
     const std::string status = RunState(state_.folder);
     const std::string before = state_.status;
-    const bool changed = feed_.Look(state_, logged);
+    const bool changed = feed_.Poll(state_, logged);
     state_.status = status;
     return changed || status != before;
   }
@@ -55,14 +55,14 @@ std::string WholeTable(const WatchState& state) {
 
 // Blocks of lines: how things stand, then one a logged step, then the end.
 int WatchPlainly(WatchedRun& run, double interval, const Signals& signals) {
-  run.Look();
+  run.Poll();
   WriteOut(WholeTable(run.state()));
   while (!run.ended()) {
     const int signal = signals.Wait(interval);
     if (signal == SIGINT || signal == SIGTERM) return 128 + signal;
     // SIGTSTP is blocked and only read; SIGSTOP cannot be, so it does what Ctrl-Z asks for.
     if (signal == SIGTSTP) raise(SIGSTOP);
-    run.Look([&] { WriteOut("\n" + WholeTable(run.state())); });
+    run.Poll([&] { WriteOut("\n" + WholeTable(run.state())); });
     // The last block has the status with which the run ended.
     if (run.ended()) WriteOut("\n" + WholeTable(run.state()));
   }
@@ -81,7 +81,7 @@ void DrawOn(Screen& screen, const WatchState& state) {
 int WatchOnScreen(WatchedRun& run, double interval, const Signals& signals) {
   Screen screen;
   Keys keys;
-  run.Look();
+  run.Poll();
   DrawOn(screen, run.state());
   while (!run.ended()) {
     const int signal = signals.Wait(interval, keys.taken());
@@ -95,7 +95,7 @@ int WatchOnScreen(WatchedRun& run, double interval, const Signals& signals) {
       keys.Take();
       screen.Enter();
     }
-    if (run.Look() || signal != 0) DrawOn(screen, run.state());
+    if (run.Poll() || signal != 0) DrawOn(screen, run.state());
   }
   return 0;
 }
@@ -106,7 +106,7 @@ int Watch(const WatchOptions& options) {
   RequireRun(options.folder);
   WatchedRun run(options.folder);
   if (options.once) {
-    run.Look();
+    run.Poll();
     WriteOut(WholeTable(run.state()));
     return 0;
   }

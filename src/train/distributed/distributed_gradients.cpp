@@ -76,7 +76,7 @@ const Tensor& DistributedGradients::GradientOf(int place) const {
 
 // Called by the graph from within the backward pass. Every process has to hand gradients over in
 // the same order, which the check makes sure of.
-void DistributedGradients::Take(const std::vector<int>& parameters) {
+void DistributedGradients::Reduce(const std::vector<int>& parameters) {
   // A pass that could not be recorded is repeated from its start.
   if (parameters.front() == order_.front()) taken_ = 0;
   for (const int parameter : parameters) {

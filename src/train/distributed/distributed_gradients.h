@@ -13,10 +13,10 @@
 
 namespace ada::train {
 
-// One for each session. For every batch the trainer calls Begin, gives taker() to the last backward
-// pass, which calls Take and Finish, and then calls FinishOnHost. With one process all of this does
-// nothing.
-class DistributedGradients final : public graph::GradientTaker {
+// One for each session. For every batch the trainer calls Begin, gives reducer() to the last
+// backward pass, which calls Reduce and Finish, and then calls FinishOnHost. With one process all
+// of this does nothing.
+class DistributedGradients final : public graph::GradientReducer {
  public:
   // All must outlive it.
   DistributedGradients(const config::Config& config, Team& team, graph::Graph& graph,
@@ -27,10 +27,10 @@ class DistributedGradients final : public graph::GradientTaker {
   // Call it before a batch's passes. loss_scale: kept in gradients that travel in 16 bits.
   void Begin(float loss_scale);
   // For the last backward pass of a batch; null: nothing is to be summed.
-  graph::GradientTaker* taker() { return are_parts_ ? this : nullptr; }
-  void Take(const std::vector<int>& parameters) override;
+  graph::GradientReducer* reducer() { return are_parts_ ? this : nullptr; }
+  void Reduce(const std::vector<int>& parameters) override;
   bool sums_in_pass() const override { return in_pass_ != nullptr; }
-  // After the last Take: replaces the parts by the sums; on the host it waits for them.
+  // After the last Reduce: replaces the parts by the sums; on the host it waits for them.
   void Finish() override;
   // To be called after the last pass of a batch, of whose `whole` rows this process had `rows`. If
   // the host sums, replaces gradients and running statistics by those of all processes and returns

@@ -10,9 +10,9 @@
 #include "train/assemble/assemble.h"
 #include "train/evaluate/commands.h"
 #include "train/evaluate/evaluator.h"
-#include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
 #include "train/evaluate/predictions.h"
+#include "train/evaluate/protect_data.h"
 #include "train/evaluate/reports.h"
 #include "train/evaluate/weights.h"
 #include "train/facts/data_facts.h"
@@ -180,7 +180,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
   const RunData data = ReadData(config, info);
   if (config.task == Task::kLanguage) CheckLanguage(options, data);
   if (!options.predictions.empty() && MeasuresClasses(config.task))
-    KeepPicturesOfData(options.predictions, config.task, data);
+    ProtectPicturesOfData(options.predictions, config.task, data);
   TellOfFiles(data, log);
   if (state && state->data_facts && IsSameData(config, *state)) {
     const std::string changes =

@@ -19,8 +19,8 @@
 #include "train/assemble/assemble.h"
 #include "train/evaluate/commands.h"
 #include "train/evaluate/evaluator.h"
-#include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
+#include "train/evaluate/protect_data.h"
 #include "train/evaluate/reports.h"
 #include "train/evaluate/weights.h"
 #include "train/facts/data_facts.h"
@@ -201,7 +201,7 @@ class PhotoPredictor {
       outputs_.emplace_back(static_cast<std::size_t>(output.shape.per_image()));
   }
 
-  void Look(const data::Picture& picture, const std::string& photo) {
+  void Predict(const data::Picture& picture, const std::string& photo) {
     const std::vector<float> input =
         data::NetworkInput(picture, FittingLoader(rules_, picture, whole_), rules_.shape, photo);
     graph_.SetBatch(input.data(), {labels_.data(), {}, locations_.data()}, 1);
@@ -317,7 +317,7 @@ void Predict(const config::Config& given, const std::string& weights,
   if (!options.predictions.empty()) {
     if (given.task == Task::kClassification)
       throw ConfigError("--predictions: expected a network for segmentation or detection");
-    KeepPhotos(options.predictions, given.task, photos);
+    ProtectPhotos(options.predictions, given.task, photos);
   }
   const ChosenBackend chosen = MakeBackend(given.device);
   const std::optional<CheckpointState> state = StateOfCheckpoint(weights);
@@ -341,7 +341,7 @@ void Predict(const config::Config& given, const std::string& weights,
     Printer printer(options, rules.names, out);
     for (const std::string& photo : photos)
       readable.Try([&] {
-        network.Look(read(photo), photo);
+        network.Predict(read(photo), photo);
         printer.Print(photo, Likeliest(network.outputs().front(), options.top));
       });
     readable.RequireAny();
@@ -352,7 +352,7 @@ void Predict(const config::Config& given, const std::string& weights,
   for (const std::string& photo : photos)
     readable.Try([&] {
       data::Picture picture = read(photo);
-      network.Look(picture, photo);
+      network.Predict(picture, photo);
       std::vector<const float*> outputs;
       for (const std::vector<float>& output : network.outputs()) outputs.push_back(output.data());
       const data::PictureSize size = picture.size();

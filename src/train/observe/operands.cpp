@@ -54,7 +54,7 @@ std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector
 namespace {
 
 // A batch's values as PlaceOfBatch has them, and their largest magnitude.
-struct Taken {
+struct OperandValues {
   std::vector<float> values;
   float amax = 0;
 };
@@ -134,15 +134,15 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
   const Shape& shape = seen.value.shape;
   const bool bf16 = StorageFor(seen.value.format) == Storage::kBF16;
   const auto take = [&](std::vector<float> rows, bool linear) {
-    Taken taken{linear ? AsPyTorch(rows, shape) : std::move(rows)};
+    OperandValues taken{linear ? AsPyTorch(rows, shape) : std::move(rows)};
     taken.amax = AmaxOfBatch(taken.values, team_);
     return taken;
   };
-  std::optional<Taken> plain;  // what is not transformed, for both matmuls
+  std::optional<OperandValues> plain;  // what is not transformed, for both matmuls
   for (const auto& [operand, rounded] : layer.rounded) {
     if (IsWeight(operand) || std::string(NameOf(operand)).ends_with(".x") != is_x) continue;
     const OperandPlace place = layer.is.PlaceOfBatch(operand, shape, pass.rows);
-    std::optional<Taken> transformed;
+    std::optional<OperandValues> transformed;
     if (rounded.hadamard > 0) {
       const backend::HadamardSigns signs =
           rounded.random_signs
@@ -153,7 +153,7 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
     } else if (!plain) {
       plain = take(values, place.linear);
     }
-    const Taken& taken = transformed ? *transformed : *plain;
+    const OperandValues& taken = transformed ? *transformed : *plain;
     OperandAmaxes amaxes{taken.amax, {}};
     if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfBatch(place, taken.values, team_);
     OperandScales scales = ScalesOfOperand(rounded.format, place, bf16, taken.values, amaxes);

@@ -183,7 +183,7 @@ void Probe::End() {
     telemetry::ProbeRow row;
     row.layer = point.layer, row.tensor = point.tensor;
     row.format = FormatName(point.format);
-    row.scale = point.carried();
+    row.scale = point.total_scale();
     sums.Fill(row);
     rows_.push_back(std::move(row));
   }

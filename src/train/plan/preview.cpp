@@ -9,7 +9,7 @@
 #include "data/image_writer.h"
 #include "data/preview/sheet.h"
 #include "train/assemble/assemble.h"
-#include "train/evaluate/kept_inputs.h"
+#include "train/evaluate/protect_data.h"
 #include "train/plan/commands.h"
 #include "train/plan/estimates.h"
 
@@ -44,7 +44,7 @@ SheetNeed NeedOf(const config::Config& config, const data::DatasetInfo& info) {
 void DrawPreview(const config::Config& config, const data::DatasetInfo& info,
                  const std::string& path, std::ostream& out) {
   const RunData data = ReadData(config, info);
-  KeepFileOfData(path, data);
+  ProtectFileOfData(path, data);
   data::LoaderSpec spec = TrainLoader(config, data);
   spec.batch_size = static_cast<int>(std::min<std::int64_t>(spec.batch_size, data.train.images()));
   spec.prefetch = 0;

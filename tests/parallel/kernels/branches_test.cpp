@@ -93,7 +93,7 @@ TEST_SUITE("cpu") {
       const Made whole = Sum(backend::MakeHostExecutedBackend(), c, told, 0, kRanks * kRows);
       halved += whole.decision.halvings > 0;
       std::vector<Made> parts(kRanks);
-      const auto errors = RunTogether(kRanks, [&](parallel::World& world) {
+      const auto errors = RunRanks(kRanks, [&](parallel::World& world) {
         train::Team team(world, {});
         parts[static_cast<std::size_t>(world.rank())] =
             Sum(backend::MakeHostExecutedBackend({}, team.communicators()), c, told,

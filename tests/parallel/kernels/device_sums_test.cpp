@@ -50,7 +50,7 @@ Results Summed(int ranks, std::int64_t bucket, const NumberFormat& format, float
   results.averages = results.sums;
   results.lost.resize(kSizes.size());
   std::mutex mutex;
-  const auto errors = RunTogether(ranks, [&](parallel::World& world) {
+  const auto errors = RunRanks(ranks, [&](parallel::World& world) {
     Device device(world);
     backend::GradientSumsSpec spec;
     for (const std::int64_t size : kSizes) spec.gradients.push_back(device.Make(size));
@@ -149,7 +149,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("device sums: a rank that ends ends the others") {
-    const auto errors = RunTogether(2, [](parallel::World& world) {
+    const auto errors = RunRanks(2, [](parallel::World& world) {
       Device device(world);
       const auto sums = device.backend->MakeGradientSums({{device.Make(64)}, {}, 1 << 20, kFp32});
       if (world.rank() == 1) throw DeviceError("gone");

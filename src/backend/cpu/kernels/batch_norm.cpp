@@ -59,7 +59,7 @@ void ChannelMoments(TensorSpan in, std::int64_t pixels, std::int64_t channels, f
                     float* m2) {
   Dispatch({in}, [&](auto mode) {
     using Mode = decltype(mode);
-    ForColumns<kTogether<Mode>>(
+    ForColumns<kColumnsAtOnce<Mode>>(
         channels, [&](std::int64_t c, int lanes, auto tail,
                       auto columns) __attribute__((always_inline)) {
           constexpr bool kTail = decltype(tail)::value;
@@ -141,7 +141,7 @@ void BatchNormForward(const BatchNormForwardArgs& a) {
     auto run = [&](auto count) {
       Counter<Mode, count(), Moments::kNone> y(a.y), sum(a.sum);
       // Counting keeps values in a buffer of one column at a time.
-      constexpr int kMost = count() ? 1 : kTogether<Mode>;
+      constexpr int kMost = count() ? 1 : kColumnsAtOnce<Mode>;
       if (add && a.relu)
         Normalize<Mode, true, true, kMost>(a, y, sum);
       else if (add)
@@ -180,7 +180,7 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
   Dispatch({a.dy, a.x, a.out}, [&](auto mode) {
     using Mode = decltype(mode);
     auto run = [&](auto masked) __attribute__((always_inline)) {
-      ForColumns<kTogether<Mode>>(
+      ForColumns<kColumnsAtOnce<Mode>>(
           a.channels, [&](std::int64_t c, int lanes, auto tail,
                           auto columns) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;
@@ -264,7 +264,7 @@ void BatchNormBackward(const BatchNormBackwardArgs& a) {
     using Mode = decltype(mode);
     DispatchStats<Mode>(a.dx_rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.dx_rounding);
-      constexpr int kMost = count() ? 1 : kTogether<Mode>;
+      constexpr int kMost = count() ? 1 : kColumnsAtOnce<Mode>;
       // `later` has room for so many runs; more pixels are walked down one column at a time.
       if (a.pixels <= kRun * kMostRuns)
         Differentiate<Mode, kMost>(a, counter);

@@ -7,7 +7,7 @@ namespace ada::backend::cpu::ADA_ISA {
 // Columns that loops walk down at a time: two of 16 bits fill a line of the cache, which would
 // otherwise come twice.
 template <class Mode>
-inline constexpr int kTogether =
+inline constexpr int kColumnsAtOnce =
 #ifdef __AVX512F__
     Mode::kRounding == ModeRounding::kCodes ? 4 : 1;
 #else

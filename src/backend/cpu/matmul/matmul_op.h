@@ -24,7 +24,7 @@ namespace ada::backend::cpu {
 class MatmulOp final : public Op {
  public:
   // tiles: the kernels; null if there are none, or if WhyNoKernels rejects the layer. taken: the
-  // result of AsTaken(spec).
+  // result of AsOperands(spec).
   MatmulOp(const Context& context, const MatmulKernels* tiles, const MatmulSpec& spec,
            MatmulSpec taken, const MatmulGeometry& geometry);
   void Forward(const Pass& pass) override;

@@ -274,7 +274,7 @@ class CpuAttention final : public Op {
     if (Needs(Decision::kDs)) v = PartMoments(pass, 2);
     Decide(Decision::kDv, looks ? Seen(dy, p) : scaling::Observation{}, scale);
     if (spec_.rounds_ds)
-      Decide(Decision::kDs, looks ? Seen(dy, Together(p, v)) : scaling::Observation{}, scale);
+      Decide(Decision::kDs, looks ? Seen(dy, ProductMoments(p, v)) : scaling::Observation{}, scale);
     *spec_.ds_scale = spec_.rounds_ds ? ScalerOf(Decision::kDs).decision.scale_out : scale;
     if (spec_.rounds_ds) tails_[Decision::kDs].Begin(&ScalerOf(Decision::kDs));
   }

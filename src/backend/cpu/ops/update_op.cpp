@@ -30,7 +30,7 @@ class CpuUpdate final : public UpdateOp {
     squares_.resize(segments_.size());
   }
 
-  void Look() override {
+  void CheckWatched() override {
     for (const WatchedRounding& w : watched_) left_ |= !(w.stats->max_abs <= w.most);
   }
 

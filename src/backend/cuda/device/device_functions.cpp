@@ -1,4 +1,4 @@
-// The functions of NVIDIA's libraries that this room and cudnn-frontend call: each loads its
+// The functions of NVIDIA's libraries that this folder and cudnn-frontend call: each loads its
 // library first and calls the function of its name there. One that is missing throws DeviceError.
 #include <cublas_v2.h>
 #include <cudnn.h>

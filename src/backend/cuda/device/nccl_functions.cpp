@@ -1,4 +1,4 @@
-// NCCL's functions that this room calls; see device_functions.cpp.
+// NCCL's functions that this folder calls; see device_functions.cpp.
 #include <nccl.h>
 
 #include "backend/cuda/device/device_libraries.h"

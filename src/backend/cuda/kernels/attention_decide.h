@@ -19,7 +19,7 @@ struct DecideWithin {
     scaling::Observation seen;
     if (scaling::NeedsOf(*scaler).moments) {
       TensorMoments other = *factor;
-      if (more != nullptr) other = Together(other, *more);
+      if (more != nullptr) other = ProductMoments(other, *more);
       if (times != 1) other = Times(other, times);
       seen = Seen(*gradient, other);
     }

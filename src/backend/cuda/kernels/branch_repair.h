@@ -101,7 +101,7 @@ struct BranchRepairKernel : BranchHalvings {
       return;
     }
     if (shared.overflows == 0 || (kPhase >= kFirst && shared.again == 0)) return;
-    if constexpr (kPhase == 1) Look(at.thread);
+    if constexpr (kPhase == 1) FindLargest(at.thread);
     if constexpr (kPhase == 2)
       if (at.thread == 0)
         shared.again = scaling::BranchesFit(*set.target, set.Largest(), set.u_max);
@@ -134,7 +134,7 @@ struct BranchRepairKernel : BranchHalvings {
     }
     if (*set.target < scaling::kSmallestBranchTarget) shared.overflows = 0;
   }
-  ADA_HOST_DEVICE void Look(int thread) const {
+  ADA_HOST_DEVICE void FindLargest(int thread) const {
     if (parts != nullptr) return;
     for (int i = 0; i < set.count; ++i) {
       if (!set.terms[i].looks()) continue;

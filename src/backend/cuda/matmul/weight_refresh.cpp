@@ -11,22 +11,22 @@
 namespace ada::backend::cuda {
 
 void WeightRefresh::Refresh(const WeightCopies& weights, const Pass& pass) {
-  if (together_)
+  if (in_one_launch_)
     waiting_.push_back(&weights);
   else
     Launch({&weights}, pass);
 }
 
-void WeightRefresh::Together(const Pass& pass, const std::function<void()>& body) {
-  together_ = true;
+void WeightRefresh::InOneLaunch(const Pass& pass, const std::function<void()>& body) {
+  in_one_launch_ = true;
   try {
     body();
   } catch (...) {
-    together_ = false;
+    in_one_launch_ = false;
     waiting_.clear();
     throw;
   }
-  together_ = false;
+  in_one_launch_ = false;
   const std::vector<const WeightCopies*> all = std::exchange(waiting_, {});
   Launch(all, pass);
 }

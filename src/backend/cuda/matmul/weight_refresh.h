@@ -22,12 +22,12 @@ class WeightRefresh {
   WeightRefresh(Stream& stream, Memory& memory) : stream_(stream), memory_(memory) {}
   // A number that identifies tensors, even those of ops that no longer exist.
   std::int64_t NextNumber() { return next_++; }
-  // At once, or at the end of the Together that runs.
+  // At once, or at the end of the InOneLaunch that runs.
   void Refresh(const WeightCopies& weights, const Pass& pass);
   // Performs the refreshes that `body` makes with `pass` in one launch, except for operands that
   // are rounded. A table is made when tensors are first refreshed together, which is never while
   // such a pass is recorded (recordings.h).
-  void Together(const Pass& pass, const std::function<void()>& body);
+  void InOneLaunch(const Pass& pass, const std::function<void()>& body);
 
  private:
   // Numbers of tensors, and what of a pass their table depends on.
@@ -46,8 +46,8 @@ class WeightRefresh {
   Stream& stream_;
   Memory& memory_;
   std::int64_t next_ = 0;
-  bool together_ = false;
-  std::vector<const WeightCopies*> waiting_;  // for the end of Together
+  bool in_one_launch_ = false;
+  std::vector<const WeightCopies*> waiting_;  // for the end of InOneLaunch
   std::map<Key, Table> tables_;
 };
 

@@ -100,7 +100,7 @@ AttentionMemory::AttentionMemory(const Context& context, const AttentionSpec& sp
     Plan(context, kDq, {rows, width, keys}, {s, k, q, true, false});
     Plan(context, kDk, {keys, width, rows, true, false}, {s, q, k, true, false});
   }
-  bytes_ = Take(nullptr).bytes;
+  bytes_ = LayOut(nullptr).bytes;
 }
 
 void AttentionMemory::Plan(const Context& context, Product product, const BatchedRequest& request,
@@ -114,7 +114,7 @@ void AttentionMemory::Plan(const Context& context, Product product, const Batche
 
 // Queries, keys and values of the whole batch are packed by head; scores and what has their shape
 // are of one chunk, which the next one overwrites.
-AttentionMemory::Taken AttentionMemory::Take(std::byte* scratch) const {
+AttentionMemory::Layout AttentionMemory::LayOut(std::byte* scratch) const {
   Taking take(scratch);
   const std::int64_t of_queries = images_ * sizes_.ValuesOfPart(0);
   const std::int64_t of_keys = images_ * sizes_.ValuesOfPart(1), scores = chunks_.values();

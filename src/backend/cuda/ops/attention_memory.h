@@ -77,7 +77,7 @@ class AttentionMemory {
     ScoreSum* sums;           // by row of a chunk
     double* slopes;           // the same
   };
-  Places At(std::byte* scratch) const { return Take(scratch).places; }
+  Places At(std::byte* scratch) const { return LayOut(scratch).places; }
 
   // The product of a chunk's heads: first and second are of the batch or, where they are scores, of
   // the chunk; likewise what comes of it.
@@ -91,12 +91,12 @@ class AttentionMemory {
     std::int64_t first = 0, second = 0, out = 0;  // values of a head of keys
     bool first_is_scores = false, out_is_scores = false;
   };
-  struct Taken {
+  struct Layout {
     Places places;
     std::size_t bytes;
   };
   // With null it only counts bytes.
-  Taken Take(std::byte* scratch) const;
+  Layout LayOut(std::byte* scratch) const;
   void Plan(const Context& context, Product product, const BatchedRequest& request, Sides sides);
 
   AttentionSizes sizes_;

@@ -55,7 +55,7 @@ class CudaBranchSum final : public Op {
     const BranchHalvings halvings{set_, value_, out, how, spec_.sum.stats};
     if (link_ != nullptr) {
       stats_.Round(pass, out, value_);
-      return RepairTogether(pass, halvings);
+      return RepairOverRanks(pass, halvings);
     }
     // The kernel that repairs runs as the last block of the one that sums, and mostly finds nothing
     // to do.
@@ -123,7 +123,7 @@ class CudaBranchSum final : public Op {
             TakeLargest{all_, link_->ranks(), set_.count, const_cast<double*>(set_.joined)});
   }
   // From the reports of all processes about their parts of the sum.
-  void RepairTogether(const Pass& pass, const BranchHalvings& halvings) {
+  void RepairOverRanks(const Pass& pass, const BranchHalvings& halvings) {
     Launch(stream_, BranchSumPartKernel{halvings, part_}, 1);
     link_->AllGatherInStream(part_, sizeof(BranchSumPart), parts_);
     stats_.AtLevel(pass, [&](auto level) {

@@ -84,7 +84,7 @@ class CudaUpdate final : public UpdateOp {
     looks_ = context.Allocate<UpdateDecision>(context.link->ranks());
   }
 
-  void Look() override {
+  void CheckWatched() override {
     if (look_.count == 0) return;
     Launch(context_.stream, look_, 1);
     if (context_.link == nullptr) return;

@@ -91,7 +91,7 @@ void Down(const std::uint8_t* in, std::ptrdiff_t stride, const std::int32_t* wei
 }
 
 // So many rows have their sums side by side, in four lanes each.
-constexpr int kRowsTogether = kLanes / 4;
+constexpr int kRowsAtOnce = kLanes / 4;
 
 // Four bytes of each pixel, of the channels from `channel` on, those of the rows beside each other.
 // Where a pixel has fewer, they hold what lies after it, or zero at the end of the row.
@@ -100,11 +100,11 @@ constexpr int kRowsTogether = kLanes / 4;
                                                 std::uint8_t* room) {
   std::ptrdiff_t x = 0;
   for (; x * channels + channel + 4 <= columns * channels; ++x, room += kLanes) {
-    for (int r = 0; r < kRowsTogether; ++r)
+    for (int r = 0; r < kRowsAtOnce; ++r)
       __builtin_memcpy(room + 4 * r, rows[r] + x * channels + channel, 4);
   }
   for (; x < columns; ++x, room += kLanes) {
-    for (int r = 0; r < kRowsTogether; ++r)
+    for (int r = 0; r < kRowsAtOnce; ++r)
       for (int c = 0; c < 4; ++c)
         room[4 * r + c] =
             channel + c < channels ? rows[r][x * channels + channel + c] : std::uint8_t{0};
@@ -125,7 +125,7 @@ constexpr int kRowsTogether = kLanes / 4;
     StoreBytes(sums, bytes);
     // What is written after the pixel the next one writes anew.
     const bool four = (x + 1) * channels + 1 <= axis.size * static_cast<std::ptrdiff_t>(channels);
-    for (int r = 0; r < kRowsTogether; ++r) {
+    for (int r = 0; r < kRowsAtOnce; ++r) {
       std::uint8_t* to = out[r] + x * channels + channel;
       if (channels == 3 && four) {
         __builtin_memcpy(to, bytes + 4 * r, 4);
@@ -139,10 +139,10 @@ constexpr int kRowsTogether = kLanes / 4;
 void Across(const AxisView& axis, const std::uint8_t* in, std::ptrdiff_t in_stride,
             std::ptrdiff_t columns, int channels, std::ptrdiff_t rows, std::uint8_t* out,
             std::ptrdiff_t out_stride, std::uint8_t* room) {
-  for (std::ptrdiff_t y = 0; y < rows; y += kRowsTogether) {
-    const std::uint8_t* from[kRowsTogether];
-    std::uint8_t* to[kRowsTogether];
-    for (int r = 0; r < kRowsTogether; ++r) {
+  for (std::ptrdiff_t y = 0; y < rows; y += kRowsAtOnce) {
+    const std::uint8_t* from[kRowsAtOnce];
+    std::uint8_t* to[kRowsAtOnce];
+    for (int r = 0; r < kRowsAtOnce; ++r) {
       const std::ptrdiff_t row = y + r < rows ? y + r : rows - 1;  // the last one again
       from[r] = in + row * in_stride;
       to[r] = out + row * out_stride;

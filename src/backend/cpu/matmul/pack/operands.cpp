@@ -14,7 +14,7 @@ namespace ada::backend::cpu {
 namespace {
 
 // A value's format and storage, as a matmul reads it.
-struct Taken {
+struct FormatAndStorage {
   NumberFormat format;
   Storage storage;
 };
@@ -26,9 +26,9 @@ bool Holds(const NumberFormat& wide, const NumberFormat& narrow) {
 }
 
 // The format and storage that hold one operand after its rounding.
-Taken TakenOf(const OperandRounding& operand, const Taken& stored) {
+FormatAndStorage StoredAs(const OperandRounding& operand, const FormatAndStorage& stored) {
   if (!operand.rounds) return stored;
-  const Taken fp32 = {kFp32, Storage::kF32}, bf16 = {kBf16, Storage::kBF16};
+  const FormatAndStorage fp32 = {kFp32, Storage::kF32}, bf16 = {kBf16, Storage::kBF16};
   if (operand.block) {
     // A transform is made in the memory of the copy: of bf16 in bf16, of all else in fp32.
     if (operand.hadamard > 0 && stored.storage != Storage::kBF16) return fp32;
@@ -41,9 +41,10 @@ Taken TakenOf(const OperandRounding& operand, const Taken& stored) {
 }
 
 // The narrowest format and storage for all of them. Values in fp32 storage may be any.
-Taken Common(const std::vector<Taken>& all) {
-  for (const Taken& wide : {Taken{kBf16, Storage::kBF16}, Taken{kFp16, Storage::kF16}}) {
-    const bool holds = std::all_of(all.begin(), all.end(), [&](const Taken& taken) {
+FormatAndStorage Common(const std::vector<FormatAndStorage>& all) {
+  for (const FormatAndStorage& wide :
+       {FormatAndStorage{kBf16, Storage::kBF16}, FormatAndStorage{kFp16, Storage::kF16}}) {
+    const bool holds = std::all_of(all.begin(), all.end(), [&](const FormatAndStorage& taken) {
       return taken.storage != Storage::kF32 && Holds(wide.format, taken.format);
     });
     if (holds) return wide;
@@ -60,28 +61,29 @@ std::size_t BytesOf(const Tensor& tensor) { return WholeLines(tensor.bytes()); }
 }  // namespace
 
 // Both matmuls that read a tensor share one storage, so that kernels are chosen once for the layer.
-MatmulSpec AsTaken(const MatmulSpec& spec) {
+MatmulSpec AsOperands(const MatmulSpec& spec) {
   using enum Operand;
   MatmulSpec taken = spec;
-  const auto common = [&](const Taken& stored, Operand one, bool has_other, Operand other) {
-    std::vector<Taken> all = {TakenOf(spec.operands[IndexOf(one)], stored)};
-    if (has_other) all.push_back(TakenOf(spec.operands[IndexOf(other)], stored));
+  const auto common = [&](const FormatAndStorage& stored, Operand one, bool has_other,
+                          Operand other) {
+    std::vector<FormatAndStorage> all = {StoredAs(spec.operands[IndexOf(one)], stored)};
+    if (has_other) all.push_back(StoredAs(spec.operands[IndexOf(other)], stored));
     return Common(all);
   };
   const auto has_dw = static_cast<bool>(spec.dy), has_dx = static_cast<bool>(spec.dx);
   if (AnyRounds(spec, kForwardX, kDwX)) {
-    const Taken x = common({spec.x.format, spec.x.storage}, kForwardX, has_dw, kDwX);
+    const FormatAndStorage x = common({spec.x.format, spec.x.storage}, kForwardX, has_dw, kDwX);
     taken.x.format = x.format, taken.x.storage = x.storage;
   }
   if (AnyRounds(spec, kForwardW, kDxW)) {
     const bool scaled = spec.w_style.per_tensor_scale != nullptr || spec.w_format == kFp32;
     const Storage storage = scaled ? Storage::kF32 : StorageFor(spec.w_format);
-    const Taken w = common({spec.w_format, storage}, kForwardW, has_dx, kDxW);
+    const FormatAndStorage w = common({spec.w_format, storage}, kForwardW, has_dx, kDxW);
     taken.w_format = w.format;
   }
   if (has_dw && AnyRounds(spec, kDxDy, kDwDy)) {
     const Tensor& dy = spec.dy.tensor;
-    const Taken as = common({dy.format, dy.storage}, kDwDy, has_dx, kDxDy);
+    const FormatAndStorage as = common({dy.format, dy.storage}, kDwDy, has_dx, kDxDy);
     taken.dy.tensor.format = as.format, taken.dy.tensor.storage = as.storage;
   }
   return taken;

@@ -14,7 +14,7 @@ namespace ada::backend::cpu {
 
 // The layer as its matmuls see it: x, dy and w have the formats and storage types of their
 // operands. Data pointers still refer to the stored tensors.
-MatmulSpec AsTaken(const MatmulSpec& spec);
+MatmulSpec AsOperands(const MatmulSpec& spec);
 
 // Whether a pass counts an operand in a block-scaled format when it inspects the values.
 bool CountsBlocks(const Pass& pass, const OperandRounding& operand);
@@ -26,7 +26,7 @@ void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t s
 // storage that fits there is no copy: tensor() is what is stored.
 class BatchOperand {
  public:
-  // scale: the S that it carries; null: none. `taken`: as in AsTaken.
+  // scale: the S that it carries; null: none. `taken`: as in AsOperands.
   BatchOperand(const Context& context, const MatmulGeometry& geometry, const Tensor& stored,
                float* scale, Operand which, const OperandRounding& operand, const Tensor& taken);
   std::size_t bytes() const;  // of the copy; 0: there is none

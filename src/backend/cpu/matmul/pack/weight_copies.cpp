@@ -23,20 +23,21 @@ WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometr
                                      std::pair{Operand::kDxW, WeightUse::kData}}) {
     const OperandRounding& rounding = spec.operands[IndexOf(operand)];
     if (!rounding.rounds || (use == WeightUse::kData && !spec.dx)) continue;
-    Taken& taken = taken_[static_cast<std::size_t>(use)];
-    taken.operand = rounding;
+    OperandCopy& copy = operand_copies_[static_cast<std::size_t>(use)];
+    copy.operand = rounding;
     const NumberFormat& format = rounding.block ? kFp32 : rounding.format;
-    taken.stats = RoundingStats::OfParameter(format, values, rounding.style, rounding.stats);
-    taken.values.resize(static_cast<std::size_t>(values));
+    copy.stats = RoundingStats::OfParameter(format, values, rounding.style, rounding.stats);
+    copy.values.resize(static_cast<std::size_t>(values));
     if (!rounding.block) continue;
     const bool bf16 = spec.w_format == kBf16;
-    taken.blocks.emplace(context, rounding,
-                         RowsOfWeights(geometry.linear, geometry.transposed, geometry.groups,
-                                       geometry.w, operand, rounding.block->square),
-                         bf16);
+    copy.blocks.emplace(context, rounding,
+                        RowsOfWeights(geometry.linear, geometry.transposed, geometry.groups,
+                                      geometry.w, operand, rounding.block->square),
+                        bf16);
   }
   bytes_ = static_cast<std::ptrdiff_t>(
-      (rounded_.size() + taken_[0].values.size() + taken_[1].values.size()) * sizeof(float));
+      (rounded_.size() + operand_copies_[0].values.size() + operand_copies_[1].values.size()) *
+      sizeof(float));
   context_.scratch.CountOwn(bytes_);
 }
 
@@ -47,12 +48,12 @@ const float* WeightCopies::plain() const {
 }
 
 const float* WeightCopies::plain(WeightUse use) const {
-  const Floats& values = taken_[static_cast<std::size_t>(use)].values;
+  const Floats& values = operand_copies_[static_cast<std::size_t>(use)].values;
   return values.empty() ? plain() : values.data();
 }
 
 float WeightCopies::factor(WeightUse use) const {
-  const auto& blocks = taken_[static_cast<std::size_t>(use)].blocks;
+  const auto& blocks = operand_copies_[static_cast<std::size_t>(use)].blocks;
   return blocks ? blocks->factor() : 1;
 }
 
@@ -97,43 +98,43 @@ float WeightCopies::Largest() const {
   return OfBits(*std::max_element(largest.begin(), largest.end()));
 }
 
-void WeightCopies::RoundTaken(Taken& taken, const Pass& pass) {
-  if (taken.blocks) return RoundInBlocks(taken, pass);
-  if (taken.operand.current != nullptr)
-    taken.operand.current->scale = scaling::CurrentScale(taken.operand.rule, Largest());
+void WeightCopies::RoundOperand(OperandCopy& copy, const Pass& pass) {
+  if (copy.blocks) return RoundInBlocks(copy, pass);
+  if (copy.operand.current != nullptr)
+    copy.operand.current->scale = scaling::CurrentScale(copy.operand.rule, Largest());
   ForSegments(context_, master_.shape.numel(),
               [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
                 context_.kernels.round(plain() + first, 1.0f,
-                                       {taken.values.data() + first, Storage::kF32}, n,
-                                       taken.stats.For(pass, segment));
+                                       {copy.values.data() + first, Storage::kF32}, n,
+                                       copy.stats.For(pass, segment));
               });
-  taken.stats.Finish(pass);
+  copy.stats.Finish(pass);
 }
 
-void WeightCopies::RoundInBlocks(Taken& taken, const Pass& pass) {
-  const OperandRounding& operand = taken.operand;
+void WeightCopies::RoundInBlocks(OperandCopy& copy, const Pass& pass) {
+  const OperandRounding& operand = copy.operand;
   const std::int64_t values = master_.shape.numel();
   const bool counts = CountsBlocks(pass, operand);
   if (counts) {
     ForSegments(context_, values,
                 [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
                   context_.kernels.inspect({const_cast<float*>(plain()) + first, Storage::kF32}, n,
-                                           taken.stats.For(pass, segment));
+                                           copy.stats.For(pass, segment));
                 });
-    taken.stats.Finish(pass);
+    copy.stats.Finish(pass);
   }
-  const float amax = taken.blocks->asks_amax() ? Largest() : 0;
-  const std::int64_t subnormal = taken.blocks->Run(pass, master_.shape.n, amax, nullptr, 0,
-                                                   {const_cast<float*>(plain()), Storage::kF32},
-                                                   {taken.values.data(), Storage::kF32});
+  const float amax = copy.blocks->asks_amax() ? Largest() : 0;
+  const std::int64_t subnormal = copy.blocks->Run(pass, master_.shape.n, amax, nullptr, 0,
+                                                  {const_cast<float*>(plain()), Storage::kF32},
+                                                  {copy.values.data(), Storage::kF32});
   TakeBlockCounts(operand, counts, subnormal);
 }
 
 // In the order in which each needs the one before: the layer's copy, the operands, the layouts.
 void WeightCopies::Refresh(const Pass& pass) {
   RoundStored(pass);
-  for (Taken& taken : taken_)
-    if (!taken.values.empty()) RoundTaken(taken, pass);
+  for (OperandCopy& copy : operand_copies_)
+    if (!copy.values.empty()) RoundOperand(copy, pass);
   context_.pool.For(static_cast<std::int64_t>(copies_.size()), [&](std::int64_t i, int) {
     Copy& copy = copies_[static_cast<std::size_t>(i)];
     ToLayout(geometry_, plain(copy.use), *copy.layout, copy.values.data());

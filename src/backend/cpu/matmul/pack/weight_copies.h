@@ -46,15 +46,15 @@ class WeightCopies {
     std::shared_ptr<const WeightLayout> layout;
     Floats values;
   };
-  struct Taken {
+  struct OperandCopy {
     OperandRounding operand;
     RoundingStats stats;
     Floats values;  // PyTorch's order; empty where nothing is rounded
     std::optional<BlockRounding> blocks;
   };
   void RoundStored(const Pass& pass);
-  void RoundTaken(Taken& taken, const Pass& pass);
-  void RoundInBlocks(Taken& taken, const Pass& pass);
+  void RoundOperand(OperandCopy& copy, const Pass& pass);
+  void RoundInBlocks(OperandCopy& copy, const Pass& pass);
   float Largest() const;  // magnitude of the rounded weights
   // The same values are multiplied in both matmuls.
   bool Same(WeightUse one, WeightUse other) const { return plain(one) == plain(other); }
@@ -64,8 +64,8 @@ class WeightCopies {
   Tensor master_;
   TensorMoments moments_;
   RoundingStats stats_;
-  Floats rounded_;              // PyTorch's order; empty where nothing is rounded
-  std::array<Taken, 2> taken_;  // by WeightUse
+  Floats rounded_;                             // PyTorch's order; empty where nothing is rounded
+  std::array<OperandCopy, 2> operand_copies_;  // by WeightUse
   std::vector<Copy> copies_;
   bool refreshed_ = false;
   std::ptrdiff_t bytes_ = 0;

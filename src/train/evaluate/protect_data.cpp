@@ -1,6 +1,6 @@
 // Paths are compared in their canonical form, so that links, relative paths and a final slash do
 // not hide that two of them are the same file.
-#include "train/evaluate/kept_inputs.h"
+#include "train/evaluate/protect_data.h"
 
 #include <filesystem>
 #include <functional>
@@ -38,7 +38,7 @@ void ForEachFile(const RunData& data, const std::function<void(const std::string
 
 // Folders are compared, not files: there are far fewer of them, and what will be written is known
 // only by its folder.
-void KeepPicturesOfData(const std::string& folder, Task task, const RunData& data) {
+void ProtectPicturesOfData(const std::string& folder, Task task, const RunData& data) {
   std::set<fs::path> named, read;
   ForEachFile(data, [&](const std::string& file) { named.insert(fs::path(file).parent_path()); });
   for (const fs::path& pictures : named) read.insert(Canonical(pictures));
@@ -55,7 +55,7 @@ void KeepPicturesOfData(const std::string& folder, Task task, const RunData& dat
                         "another folder");
 }
 
-void KeepPhotos(const std::string& folder, Task task, const std::vector<std::string>& photos) {
+void ProtectPhotos(const std::string& folder, Task task, const std::vector<std::string>& photos) {
   const std::string refused = "--predictions " + folder + ": ";
   std::map<std::string, std::string> photo_of;
   std::set<fs::path> written;
@@ -76,7 +76,7 @@ void KeepPhotos(const std::string& folder, Task task, const std::vector<std::str
 
 // The end of the name is compared first, because a canonical path costs system calls for every
 // file.
-void KeepFileOfData(const std::string& path, const RunData& data) {
+void ProtectFileOfData(const std::string& path, const RunData& data) {
   const std::string name = fs::path(path).filename().string();
   const fs::path written = Canonical(path);
   ForEachFile(data, [&](const std::string& file) {
@@ -87,7 +87,7 @@ void KeepFileOfData(const std::string& path, const RunData& data) {
 }
 
 // Class folders are found by listing: a run's folder among them would be a class of the next run.
-void KeepFoldersOfData(const config::Config& config) {
+void ProtectFoldersOfData(const config::Config& config) {
   const data::DatasetFacts& facts = data::FactsOf(config.data.dataset);
   if (!facts.has_path()) return;
   std::vector<std::string> paths = config.data.more_paths;

@@ -10,13 +10,13 @@ namespace ada::train {
 // Throws ConfigError if a folder of predictions holds pictures or label images of the data set.
 // Predictions are PNG files named like their pictures, in `folder` (except for detection) and in
 // folders inside it.
-void KeepPicturesOfData(const std::string& folder, Task task, const RunData& data);
+void ProtectPicturesOfData(const std::string& folder, Task task, const RunData& data);
 // The same check for single photos; also throws if two of them would be written as one file.
-void KeepPhotos(const std::string& folder, Task task, const std::vector<std::string>& photos);
+void ProtectPhotos(const std::string& folder, Task task, const std::vector<std::string>& photos);
 // Throws ConfigError where `path` is one of the data set's pictures or label images.
-void KeepFileOfData(const std::string& path, const RunData& data);
+void ProtectFileOfData(const std::string& path, const RunData& data);
 
 // Throws ConfigError if the run's folder is the data set's, or lies in the folder of a split.
-void KeepFoldersOfData(const config::Config& config);
+void ProtectFoldersOfData(const config::Config& config);
 
 }  // namespace ada::train
