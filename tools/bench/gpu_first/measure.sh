@@ -73,13 +73,25 @@ section_bits() {
   train 60 losses "" "$resnet20" "${data[@]}" train.max_steps=20 log.every=1 \
     "checkpoint={every_epochs: 0}" || status=$?
   [ $status = 0 ] || record failed "20 logged steps" "$(words_of $status 60)"
-  [ ! -f "$out/runs/losses/steps.csv" ] || losses_of "$out/runs/losses/steps.csv" gpu
-  [ ! -f "$here/cpu_steps.csv" ] || losses_of "$here/cpu_steps.csv" cpu
+  if [ -f "$out/runs/losses/steps.csv" ] && [ -f "$here/cpu_steps.csv" ]; then
+    record losses "$(loss_gap "$out/runs/losses/steps.csv" "$here/cpu_steps.csv")"
+  fi
 }
-losses_of() {  # steps.csv, whose
-  awk -F, -v whose="$2" -v OFS='\t' '
-    NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
-    { print "loss", whose, $at["step"], $at["loss"] }' "$1" >>"$results"
+
+# The largest distance between the losses of two runs, in per cent of the second's.
+loss_gap() {  # steps.csv, the reference's
+  awk -F, '
+    FNR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
+    NR == FNR { reference[$at["step"]] = $at["loss"]; next }
+    $at["step"] in reference {
+      ++count
+      gap = ($at["loss"] / reference[$at["step"]] - 1) * 100
+      if (gap < 0) gap = -gap
+      if (gap >= worst) { worst = gap; step = $at["step"] }
+      if (count == 1) first = gap
+    }
+    END { printf "%d steps, first %.3g %%, worst %.3g %% (step %d)", count, first, worst, step }' \
+    "$2" "$1"
 }
 
 # Model, configuration, batch, steps, tokens of a sample (1: an image), values of --set.

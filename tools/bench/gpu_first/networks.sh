@@ -22,21 +22,6 @@ steps_of=(train.max_steps=20 log.every=1 "checkpoint={every_steps: 10}")
 turn() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
 last_line() { grep -av '^$' "$out/logs/$1.log" | tail -n 1; }
 
-# The largest distance between the losses of two runs, in per cent of the second's.
-loss_gap() {  # run, reference run
-  awk -F, '
-    FNR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
-    NR == FNR { reference[$at["step"]] = $at["loss"]; next }
-    $at["step"] in reference {
-      ++count
-      gap = ($at["loss"] / reference[$at["step"]] - 1) * 100
-      if (gap < 0) gap = -gap
-      if (gap >= worst) { worst = gap; step = $at["step"] }
-      if (count == 1) first = gap
-    }
-    END { printf "%d steps, first %.3g %%, worst %.3g %% (step %d)", count, first, worst, step }' \
-    "$out/runs/$2/steps.csv" "$out/runs/$1/steps.csv"
-}
 # One step, each op beside the CPU's; 20 steps on the GPU and on a core of the CPU.
 network() {  # name, config, --set values ...
   local name=$1 config=$here/configs/$2.yaml status=0
@@ -60,7 +45,8 @@ network() {  # name, config, --set values ...
     record skipped "$name on the CPU" "$(words_of $status 240): $(last_line "${name}_cpu")"
     return
   fi
-  record network "$name" losses 0 "$(loss_gap "${name}_gpu" "${name}_cpu")"
+  record network "$name" losses 0 \
+    "$(loss_gap "$out/runs/${name}_gpu/steps.csv" "$out/runs/${name}_cpu/steps.csv")"
 }
 weights_of() { sha256sum <"$out/runs/$1/checkpoints/step-00000020.safetensors" | cut -c 1-16; }
 # 20 steps, and the last ten of them again from the checkpoint of step 10: the same weights.

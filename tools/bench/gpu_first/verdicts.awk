@@ -11,7 +11,7 @@ $1 == "skipped" { skips = skips "* " $2 ": " $3 "\n" }
 $1 == "test" { parts = parts "* part " $2 ": " $4 "\n" }
 $1 == "bits" { hash[$2] = $3; names[++count] = $2 }
 $1 == "compare" { compared = $3 == 0 ? "every op agrees with the CPU in 2 steps" : "stopped: " $4 }
-$1 == "loss" { loss[$2, $3] = $4; if ($2 == "gpu") steps[++losses] = $3 }
+$1 == "losses" { losses = "* losses beside the CPU's: " $2 "\n" }
 $1 == "speed" { speed[$2, $3] = $4; if (!($2 in seen)) models[++model_count] = $2
                 seen[$2] = 1; runs[$2, ++run_count[$2]] = $3 }
 $1 == "network" { networks = networks "* " $2 ", " $3 ": " ($4 == 0 ? "" : "exit code " $4 ": ") $5 "\n" }
@@ -38,17 +38,6 @@ function bits_verdict(    i, name, text, base) {
       text = text "* **" name " owns a difference**: " hash[name] "\n"
   }
   return text (same == "" ? "" : "* the same bits without each of: " same "\n")
-}
-function loss_verdict(    i, step, gap, worst, at) {
-  for (i = 1; i <= losses; ++i) {
-    step = steps[i]
-    if (!(("cpu", step) in loss) || loss["cpu", step] == 0) continue
-    gap = (loss["gpu", step] - loss["cpu", step]) / loss["cpu", step] * 100
-    if (gap < 0) gap = -gap
-    if (gap >= worst) { worst = gap; at = step }
-  }
-  return at == "" ? "" : sprintf("* losses of %d steps are within %.3g %% of the CPU's (step %d)\n", \
-                                 losses, worst, at)
 }
 function ratio(model, name, base) {
   if (speed[model, base] + 0 == 0 || speed[model, name] + 0 == 0) return 0
@@ -93,7 +82,7 @@ END {
   if (skips != "") printf "\n## Skipped\n\n%s", skips
   if (parts != "") printf "\n## Device tests\n\n%s", parts
   if (count) {
-    printf "\n## Bits (ResNet-20, 300 steps)\n\n%s%s", bits_verdict(), loss_verdict()
+    printf "\n## Bits (ResNet-20, 300 steps)\n\n%s%s", bits_verdict(), losses
     if (compared != "") print "* device.compare: " compared
   }
   if (networks != "") printf "\n## Networks (20 steps beside the CPU's)\n\n%s", networks
