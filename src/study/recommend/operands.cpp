@@ -88,18 +88,19 @@ void PrintJudged(const JudgedFormat& judged, std::ostream& out) {
 
 }  // namespace
 
-void PrintOperandFormats(const RecommendOptions& options, std::ostream& out) {
+std::optional<AnyFormat> PrintOperandFormats(const RecommendOptions& options, std::ostream& out) {
   const std::vector<JudgedFormat> judged = JudgedOf(options);
-  if (judged.empty()) return;
+  if (judged.empty()) return std::nullopt;
   out << "Block-scaled operands, the narrowest first:\n";
   for (const JudgedFormat& one : judged) PrintJudged(one, out);
   const auto best = std::find_if(judged.begin(), judged.end(),
                                  [](const JudgedFormat& one) { return one.failing.empty(); });
-  if (best == judged.end())
+  if (best == judged.end()) {
     out << "  none serves all; precision.layers may leave layers out (operands: none)\n\n";
-  else
-    out << "  narrow enough and no more: precision: {operands: " << Visible(best->format)
-        << "}\n\n";
+    return std::nullopt;
+  }
+  out << "  narrow enough and no more: precision: {operands: " << Visible(best->format) << "}\n\n";
+  return config::ReadAnyFormat(best->format);
 }
 
 }  // namespace ada::study

@@ -8,6 +8,7 @@
 #include <iosfwd>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -163,8 +164,9 @@ void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
                          const Recommendation& advice, std::ostream& out);
 // Prints how the block-scaled formats of log.what_if, and those of the run's own operands, served:
 // a format serves an operand that loses no more than the target and, of a gradient, whose noise
-// stays below 1 / sqrt(3) of it. Nothing where there are none.
-void PrintOperandFormats(const RecommendOptions& options, std::ostream& out);
+// stays below 1 / sqrt(3) of it. Nothing where there are none. Returns the narrowest that serves
+// all, if one does.
+std::optional<AnyFormat> PrintOperandFormats(const RecommendOptions& options, std::ostream& out);
 // Prints how many steps there were, of which data, and what cannot be known from them.
 void PrintConfidence(const RecommendOptions& options, const config::Config& run,
                      const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,

@@ -21,6 +21,22 @@ ProbedLoss WorstProbe(const std::string& folder) {
   return worst;
 }
 
+// All operands in one format, in place of a recipe's, but for layers that were spared; false: they
+// had it.
+bool SetOperands(const AnyFormat& format, config::PrecisionConfig& precision) {
+  const auto same = [&](const std::optional<config::OperandConfig>& operand) {
+    return operand && operand->format == format;
+  };
+  auto& operands = precision.operands.by_operand;
+  if (std::all_of(operands.begin(), operands.end(), same)) return false;
+  precision.recipe = config::PrecisionRecipe::kNone;
+  const std::optional<config::SparedConfig> spared = precision.operands.spared;
+  precision.operands = {};
+  precision.operands.by_operand.fill(config::OperandConfig{format});
+  precision.operands.spared = spared;
+  return true;
+}
+
 }  // namespace
 
 // A run whose logs have no gradients cannot be judged, and the message says which key logs them.
@@ -39,10 +55,13 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   out << '\n';
   PrintRecommendation(options, needs, advice, out);
   out << '\n';
-  PrintOperandFormats(options, out);
+  const std::optional<AnyFormat> operands = PrintOperandFormats(options, out);
   PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
   // `scaling:` is left out where no gradient arrived, `precision:` where no format changes.
-  std::string fragment = FragmentOf(advice.config, AnyArrived(needs), !advice.changes.empty());
+  config::Config recommended = advice.config;
+  const bool other_operands = operands && SetOperands(*operands, recommended.precision);
+  std::string fragment =
+      FragmentOf(recommended, AnyArrived(needs), !advice.changes.empty() || other_operands);
   if (fragment.empty())
     fragment = "# nothing to recommend: no gradient arrived\n";
   else
