@@ -224,7 +224,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     for (const std::string& line : data.warnings) log.Warning(line);
     if (!weights.text.empty()) log.Info(weights.text);
     for (const std::string& line : weights.warnings) log.Warning(line);
-    for (const std::string& line : UnusedGlobs(config, *phase->graph, total)) log.Warning(line);
+    for (const std::string& line : NetworkWarnings(config, *phase->graph, total)) log.Warning(line);
     if (from) {
       WarnOfOtherBackend(*from, *phase->chosen.backend, log);
       WarnOfOtherData(from->state, data, log);

@@ -88,7 +88,7 @@ class KnownClasses(unittest.TestCase):
         small_sets.write_folder(self.folder / "photos")
         self.train(small_sets.FOLDER_RUN)
         (self.folder / "photos/train/bee/new.png").write_bytes(small_sets.picture(1, 77))
-        said = CHANGED + "split train has 13 images, and had 12 (bee: 5, before 4)"
+        said = CHANGED + "split train has 13 samples, and had 12 (bee: 5, before 4)"
         self.assertIn(said, self.ada(0, "evaluate", "run").stderr)
         told = self.resume(4)
         self.assertEqual(told.count(CHANGED), 1, told)

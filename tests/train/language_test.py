@@ -313,6 +313,44 @@ class LanguageTest(unittest.TestCase):
         self.assertIn("137 training, 34 validation and 0 test sequences of 8 tokens", said)
         self.assertIn("steps     34 an epoch, 30 in all", said)
 
+    def test_keys_that_are_probably_not_meant_are_warnings(self):
+        config = TEXT.replace("    - {name: head, kind: linear, features: classes}",
+                              """    - {name: qkv, kind: linear, features: 24}
+    - {name: attn, kind: attention, heads: 2, inputs: [qkv]}
+    - {name: head, kind: linear, features: classes, weight_of: wte, bias: false}
+precision: {format: bf16, operands: {x: mxfp8_e4m3, tensor_scaling: current},
+            layers: [{match: head, weights: fp16}]}""").replace("batch_size: 4,", "batch_size: 4, "
+                                                               "limit: {test: 5},")
+        warnings = [
+            "precision.layers[].match: 'head': the weight of head is that of wte, whose format it "
+            "keeps",
+            "precision.operands.tensor_scaling has no effect: no operand has a plain format",
+            "model.layers[].causal: attn sees the tokens that it is to predict (task: language); "
+            "causal: true hides them",
+            "data.limit.test has no effect: the data have no test split"]
+        said = self.ada("train", "net.yaml", "--dry-run", config=config).stdout.decode()
+        for line in warnings:
+            self.assertIn(line, said)
+        said = self.ada("train", "net.yaml", "--set", "train.max_steps=1").stderr.decode()
+        for line in warnings:
+            self.assertIn(line, said)
+        quiet = config
+        for there, then in (("heads: 2,", "heads: 2, causal: true,"), ("limit: {test: 5},", ""),
+                            ("x: mxfp8_e4m3", "x: mxfp8_e4m3, w: fp8_e4m3"),
+                            ("match: head", "match: '*'")):
+            quiet = quiet.replace(there, then)
+        said = self.ada("train", "net.yaml", "--dry-run", config=quiet).stdout.decode()
+        self.assertNotIn("warning", said)
+
+    def test_other_text_is_told_on_resume(self):
+        self.train(TEXT)
+        text = self.folder / "text.txt"
+        text.write_bytes(text.read_bytes() + b"more of it. " * 20)
+        said = self.ada("train", "net.yaml", "--resume", "--set",
+                        "train.max_steps=32").stderr.decode()
+        self.assertRegex(said, r"split train has \d+ samples, and had 137")
+        self.assertNotIn("image", said)
+
 
 if __name__ == "__main__":
     unittest.main()

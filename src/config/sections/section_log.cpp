@@ -110,8 +110,8 @@ Key WhatIfKey(std::vector<WhatIfConfig>& scenarios) {
   return key;
 }
 
-// The globs are checked against the network's layers by train/plan/unused_globs.cpp, hence their
-// places.
+// The globs are checked against the network's layers by train/plan/network_warnings.cpp, hence
+// their places.
 Key DumpKey(LogConfig& log) {
   Key key = PlacedTexts("dump", log.dump, log.dump_where,
                         "globs on the names of the layers that are dumped");

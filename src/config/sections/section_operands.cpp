@@ -171,8 +171,11 @@ Section HadamardSection(HadamardConfig& hadamard) {
              "fixed: those of Transformer Engine; random: drawn anew for every layer and pass"),
   };
   section.check = [&hadamard](const YamlNode& map, const ReadContext& context) {
-    if (!hadamard.products.empty() || !map.Find("products")) return;
-    context.problems.Add(*map.Find("products"), Join(context.path, "products"),
+    const YamlNode* products = map.Find("products");
+    const bool empty =
+        products && products->kind == YamlNode::Kind::kList && products->items.empty();
+    if (!hadamard.products.empty() || !empty) return;  // other words were refused by the key
+    context.problems.Add(*products, Join(context.path, "products"),
                          "expected at least one product; without `hadamard` none is transformed");
   };
   return section;

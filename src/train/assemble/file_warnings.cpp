@@ -51,6 +51,8 @@ std::vector<std::string> WarningsOfFiles(const config::Config& config, const dat
     for (std::string& line : data::WarningsOfPictures(dataset, split))
       lines.push_back(std::move(line));
   WarnOfUnseenClasses(config, train, class_names, &lines);
+  if (config.data.limit.test > 0 && test.images() == 0)
+    lines.push_back("data.limit.test has no effect: the data have no test split");
   return lines;
 }
 

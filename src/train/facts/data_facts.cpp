@@ -144,12 +144,12 @@ DataFacts::Split SplitFrom(const JsonFields& fields) {
   return split;
 }
 
-// "split train has 12 images, it had 14 (ant 3, it was 5)"; "" where nothing changed.
+// "split train has 12 samples, and had 14 (ant: 3, before 5)"; "" where nothing changed.
 std::string SplitText(const std::string& name, const DataFacts::Split& then,
                       const DataFacts::Split& now, const std::vector<std::string>& names) {
   constexpr std::size_t kNamed = 3;
   if (then == now) return "";
-  std::string text = "split " + name + " has " + Counted(now.images, "image");
+  std::string text = "split " + name + " has " + Counted(now.images, "sample");
   if (then.images != now.images) text += ", and had " + std::to_string(then.images);
   std::size_t others = 0;
   for (std::size_t k = 0; k < std::min(then.by_class.size(), now.by_class.size()); ++k) {

@@ -50,12 +50,14 @@ CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progres
 // "split train: FILE: what is wrong".
 std::string FaultText(const data::FileFault& fault);
 
-// Keys of the configuration without any effect, which are probably mistakes.
+// Keys of the configuration without any effect, or with one that is probably not meant.
 
-// One line of warning for each glob on layers (precision.layers, scaling.layers, those of
-// log.what_if, log.dump) and on parameters (optimizer.no_decay) that matches none, and for each
-// switch of the precision after the last step, with the place where it was written.
-std::vector<std::string> UnusedGlobs(const config::Config& config, const graph::Graph& graph,
-                                     std::int64_t total_steps);
+// One line of warning, with the place where the key was written, for each glob on layers
+// (precision.layers, scaling.layers, those of log.what_if, log.dump) and on parameters
+// (optimizer.no_decay) that matches none, each switch of the precision after the last step, each
+// format of a tied layer's weight, scales of operands that have none, and attention that sees the
+// tokens which a language model is to predict.
+std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,
+                                         std::int64_t total_steps);
 
 }  // namespace ada::train

@@ -1,4 +1,6 @@
+// Warnings about keys that probably do not do what they were written for.
 #include <algorithm>
+#include <variant>
 
 #include "core/text.h"
 #include "train/plan/commands.h"
@@ -46,10 +48,56 @@ class Finder {
   Names layers_, parameters_, lines_;
 };
 
+// A tied layer multiplies its owner's weight, rounded as the owner's entries say.
+void WarnOfTiedFormats(const config::Config& config, const graph::Graph& graph, Names* lines) {
+  for (const config::LayerPrecisionConfig& entry : config.precision.layers)
+    for (const graph::Parameter& p : graph.parameters())
+      for (const std::string& tied : p.tied_layers) {
+        const bool names_weight = entry.weights || entry.format;
+        if (!names_weight || !GlobMatch(entry.match, tied) || GlobMatch(entry.match, p.layer))
+          continue;
+        lines->push_back(ToString(entry.where) + ": precision.layers[].match: '" + entry.match +
+                         "': the weight of " + tied + " is that of " + p.layer +
+                         ", whose format it keeps");
+      }
+}
+
+bool HasPlainFormat(const config::OperandsConfig& operands) {
+  return std::any_of(operands.by_operand.begin(), operands.by_operand.end(), [](const auto& one) {
+    return one && one->format && std::holds_alternative<NumberFormat>(*one->format);
+  });
+}
+// Blocks have scales of their own.
+void WarnOfUnusedTensorScaling(const config::PrecisionConfig& precision, Names* lines) {
+  using Kind = config::TensorScalingConfig::Kind;
+  bool plain = HasPlainFormat(precision.operands);
+  for (const config::LayerPrecisionConfig& entry : precision.layers)
+    plain = plain || HasPlainFormat(entry.operands);
+  for (const config::PrecisionSwitchConfig& change : precision.schedule) {
+    plain = plain || HasPlainFormat(change.operands);
+    for (const config::LayerPrecisionConfig& entry : change.layers)
+      plain = plain || HasPlainFormat(entry.operands);
+  }
+  const auto& scaling = precision.operands.tensor_scaling;
+  if (scaling && scaling->kind != Kind::kNone && !plain)
+    lines->push_back(
+        "precision.operands.tensor_scaling has no effect: no operand has a plain format");
+}
+
+// A network that sees what it is to predict reaches a loss that says nothing.
+void WarnOfSeenTokens(const config::Config& config, Names* lines) {
+  if (config.task != Task::kLanguage) return;
+  for (const config::LayerConfig& layer : config.model.layers)
+    if (layer.kind == "attention" && !layer.causal)
+      lines->push_back(ToString(layer.where) + ": model.layers[].causal: " + layer.name +
+                       " sees the tokens that it is to predict (task: language); causal: true "
+                       "hides them");
+}
+
 }  // namespace
 
-std::vector<std::string> UnusedGlobs(const config::Config& config, const graph::Graph& graph,
-                                     std::int64_t total_steps) {
+std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,
+                                         std::int64_t total_steps) {
   Finder finder(graph);
   for (const auto& entry : config.precision.layers)
     finder.OnLayers("precision.layers[].match", entry.match, entry.where);
@@ -76,6 +124,9 @@ std::vector<std::string> UnusedGlobs(const config::Config& config, const graph::
   for (const config::InitParametersConfig& entry : config.model.init.parameters)
     finder.OnParameters("model.init.parameters[].match", entry.match, entry.where);
   std::vector<std::string> lines = finder.Take();
+  WarnOfTiedFormats(config, graph, &lines);
+  WarnOfUnusedTensorScaling(config.precision, &lines);
+  WarnOfSeenTokens(config, &lines);
   for (const config::PrecisionSwitchConfig& change : config.precision.schedule)
     if (change.from_step > total_steps)
       lines.push_back(ToString(change.where) +
