@@ -68,7 +68,7 @@ TEST_SUITE("cpu") {
     for (const TestNetwork& network : AllNetworks()) {
       CAPTURE(network.name);
       const Network resolved = Resolve(network.model, network.input, network.task);
-      const Reference expected = ReferenceStep(resolved, FixedRule).Run();
+      const Reference expected = ReferenceOf(resolved, FixedRule);
       std::set<Name> roundings;
       const Recording seen = Watch(network, /*fuse=*/false, &roundings);
       CHECK(!seen.twice);

@@ -117,7 +117,7 @@ TEST_SUITE("cpu") {
       for (const Policy& policy : policies) {
         const Network resolved = Resolve(network.model, network.input, network.task);
         const Reference expected =
-            ReferenceStep(resolved, policy.rule_for, policy.scales_batch_norms).Run();
+            ReferenceOf(resolved, policy.rule_for, policy.scales_batch_norms);
         for (const Variant& variant : Variants()) {
           for (const NamedPrecision& rounding : kPrecisions) {
             CAPTURE(network.name);
@@ -162,7 +162,7 @@ TEST_SUITE("cpu") {
       const auto graph = Graph::Build(spec, backend, training.get());
       const Network resolved = Resolve(network.model, network.input, network.task);
       graph->Forward({});
-      CHECK(backend.logits == ReferenceStep(resolved, PassRule).Run().logits);
+      CHECK(backend.logits == ReferenceOf(resolved, PassRule).logits);
       CHECK(graph->roundings().empty());
       CHECK(graph->scales().empty());
       CHECK(graph->parameters().size() == training->parameters().size());
