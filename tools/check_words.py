@@ -35,6 +35,10 @@ NAMES = (
     (r"truth", "ground truth, labels", "src/vision"),
     (r"(\w+_)?own_scales?_?|OwnScales?", "per-tensor scale", ""),
     (r"IdlePatterns", "unused globs", ""),
+    (r"GradientTaker", "GradientReducer", ""),
+    (r"\w*Unit(Hat|Dx|Geometry|Lengths|Sums|Threads)|UnitsAlong|AlongUnit|kUnitLanes", "norm group", ""),
+    (r"Taken|AsTaken", "operand, layout", "src/backend"),
+    (r"k?\w*Together|together_", "AsOne, AtOnce, InOneLaunch", "src"),
 )
 
 # British spelling, in names, comments and pages: the beginning of a word, and the American one.
@@ -52,6 +56,7 @@ PHRASES = (
     (re.compile(r"(^|[.:;!?] )Of\b"), "begins with \"Of\": write a sentence with a subject and a verb"),
     (re.compile(r"\bzeros behind\b|\bone behind the other\b"), "\"behind\": write \"after\""),
     (re.compile(r"\bwhat a network says\b", re.IGNORECASE), "write \"predictions\""),
+    (re.compile(r"\b(of|in|to) (this|that|each|one|another) rooms?\b"), "\"room\": write \"folder\""),
     (re.compile(r"\ba scale of (its|their) own\b|\bown scales?\b"), "write \"per-tensor scale\""),
 )
 

@@ -33,12 +33,12 @@ TEST_SUITE("cpu") {
         CHECK(kind.keeps_input);
         CHECK(kind.chooses_scale);
       }
-      if (kind.may_choose_scale) {
+      if (kind.chooses_scale_with_batch_norms) {
         CHECK(kind.is_trained());
         CHECK_FALSE(kind.chooses_scale);
       }
       CHECK(kind.Chooses(false) == kind.chooses_scale);
-      CHECK(kind.Chooses(true) == (kind.chooses_scale || kind.may_choose_scale));
+      CHECK(kind.Chooses(true) == (kind.chooses_scale || kind.chooses_scale_with_batch_norms));
       if (kind.hands_gradient_on) {
         CHECK_FALSE(kind.is_trained());
         CHECK_FALSE(kind.chooses_scale);

@@ -11,8 +11,8 @@ namespace ada::backend::cpu {
 // The fallback is made when it is first needed; most layers never need it.
 ChunkMatmul& MatmulOp::Fp32() {
   if (!fp32_)
-    fp32_ = std::make_unique<OnednnChunks>(context_, taken_, geometry_, weights_, rounding_, chunk_,
-                                           own_bytes_);
+    fp32_ = std::make_unique<OnednnChunks>(context_, operand_spec_, geometry_, weights_, rounding_,
+                                           chunk_, own_bytes_);
   return *fp32_;
 }
 

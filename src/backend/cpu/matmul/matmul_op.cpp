@@ -46,14 +46,14 @@ bool WantsMoments(const MatmulSpec& spec) {
 }  // namespace
 
 MatmulOp::MatmulOp(const Context& context, const MatmulKernels* tiles, const MatmulSpec& spec,
-                   MatmulSpec taken, const MatmulGeometry& geometry)
+                   MatmulSpec operand_spec, const MatmulGeometry& geometry)
     : context_(context),
       spec_(spec),
-      taken_(std::move(taken)),
+      operand_spec_(std::move(operand_spec)),
       geometry_(geometry),
       chunk_(ChunkFor(spec, geometry, tiles)),
       weights_(context, geometry, spec, WantsMoments(spec)),
-      operands_(context, geometry, spec, taken_),
+      operands_(context, geometry, spec, operand_spec_),
       rounding_(context, spec),
       on_kernels_(tiles != nullptr),
       dw_stats_(RoundingStats::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style,
@@ -63,13 +63,13 @@ MatmulOp::MatmulOp(const Context& context, const MatmulKernels* tiles, const Mat
   if (AlphaComesFirst(spec))
     own_bytes_ += WholeLines(static_cast<std::size_t>(chunk_ * spec.y.shape.per_image()) * 4);
   if (on_kernels_ && IsNarrow(geometry_))
-    matmul_ = std::make_unique<DepthwiseChunks>(*tiles, context, taken_, geometry_, weights_,
+    matmul_ = std::make_unique<DepthwiseChunks>(*tiles, context, operand_spec_, geometry_, weights_,
                                                 rounding_, chunk_, own_bytes_);
   else if (on_kernels_)
-    matmul_ = std::make_unique<KernelChunks>(*tiles, context, taken_, geometry_, weights_,
+    matmul_ = std::make_unique<KernelChunks>(*tiles, context, operand_spec_, geometry_, weights_,
                                              rounding_, chunk_, own_bytes_);
   else
-    matmul_ = std::make_unique<OnednnChunks>(context, taken_, geometry_, weights_, rounding_,
+    matmul_ = std::make_unique<OnednnChunks>(context, operand_spec_, geometry_, weights_, rounding_,
                                              chunk_, own_bytes_);
   // Only the fp32 kernels have Winograd's algorithm, so that `tiles` is not null here.
   if (matmul_->few_terms_are_inexact()) few_terms_.emplace(context_, *tiles->winograd, geometry_);

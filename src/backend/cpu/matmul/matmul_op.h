@@ -23,10 +23,10 @@ namespace ada::backend::cpu {
 // other. Scratch memory is all ops' (Context::scratch): nothing in it lives longer than a call.
 class MatmulOp final : public Op {
  public:
-  // tiles: the kernels; null if there are none, or if WhyNoKernels rejects the layer. taken: the
-  // result of AsOperands(spec).
+  // tiles: the kernels; null if there are none, or if WhyNoKernels rejects the layer. operand_spec:
+  // the result of AsOperands(spec).
   MatmulOp(const Context& context, const MatmulKernels* tiles, const MatmulSpec& spec,
-           MatmulSpec taken, const MatmulGeometry& geometry);
+           MatmulSpec operand_spec, const MatmulGeometry& geometry);
   void Forward(const Pass& pass) override;
   void Backward(const Pass& pass) override;
   void RefreshWeights(const Pass& pass) override;
@@ -83,7 +83,7 @@ class MatmulOp final : public Op {
                            std::int64_t segment);
 
   Context context_;
-  MatmulSpec spec_, taken_;
+  MatmulSpec spec_, operand_spec_;
   MatmulGeometry geometry_;
   int chunk_;  // images
   WeightCopies weights_;

@@ -26,15 +26,15 @@ class CpuGroupedNorm final : public Op {
         by_length_(over == Over::kLength),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         dx_stats_(spec.dx) {
-    const auto groups = static_cast<std::size_t>(spec.x.shape.n * Image().groups);
-    mean_.resize(groups), inverse_.resize(groups);
+    const auto count = static_cast<std::size_t>(spec.x.shape.n * Image().groups);
+    mean_.resize(count), inverse_.resize(count);
     // The kernel subtracts a mean where it gets a beta: a layer norm without one gets zeros, an RMS
     // norm and an L2 normalization get null.
     if (over == Over::kDeviation && !spec.beta)
       zeros_.resize(static_cast<std::size_t>(spec.x.shape.c));
     // In training a worker holds x (then dx), dy and xhat of a block.
     context.scratch.Reserve((spec.dgamma ? 3 : 1) * BlockValues(spec.x.shape) * sizeof(float), 0);
-    context.scratch.CountOwn(static_cast<std::ptrdiff_t>(2 * groups * sizeof(float)));
+    context.scratch.CountOwn(static_cast<std::ptrdiff_t>(2 * count * sizeof(float)));
     if (!spec.dgamma) return;
     dgamma_ = StripTotals(context, spec.x.shape);
     if (spec.dbeta) dbeta_ = StripTotals(context, spec.x.shape);

@@ -94,7 +94,8 @@ class CudaAttention final : public Op {
       backward_->Multiply(AttentionMemory::kDp, chunk, at.dy, at.v, at.dp);
       const ScoreTerms terms{p, at.dp, mask};
       const std::int64_t rows = chunk.heads * sizes_.Rows();
-      Launch(context_.stream, ScoreSlopesKernel{rows, terms, at.slopes}, UnitThreads::Blocks(rows));
+      Launch(context_.stream, ScoreSlopesKernel{rows, terms, at.slopes},
+             GroupThreads::Blocks(rows));
       if (spec_.rounds_ds) rule.ObserveChunk(ScoreGradientValue{terms, at.slopes, nullptr}, chunk);
       RoundChunk(context_.stream, ds_stats_, pass, chunk, at.rounded,
                  ScoreGradientValue{terms, at.slopes, alpha});
@@ -195,7 +196,7 @@ class CudaAttention final : public Op {
     memory.Multiply(AttentionMemory::kScores, chunk, at.q, at.k, scores);
     const std::int64_t rows = chunk.heads * sizes_.Rows();
     Launch(context_.stream, ScoreSumsKernel{shape, rows, scores, Factor(), at.sums},
-           UnitThreads::Blocks(rows));
+           GroupThreads::Blocks(rows));
     const ProbabilityValue p{shape, scores, at.sums, Factor()};
     if (kept_ == nullptr) return p;
     ForEach(context_.stream, chunk.values, KeepProbabilities{p, scores});

@@ -25,19 +25,19 @@ class CudaGroupedNorm final : public Op {
     geometry_.groups = groups == 0 ? strips_.pixels : groups;
     geometry_.runs = groups == 0 ? 1 : strips_.pixels;
     geometry_.run = groups == 0 ? shape.c : shape.c / groups;
-    const std::int64_t groups = shape.n * geometry_.groups;
+    const std::int64_t count = shape.n * geometry_.groups;
     beta_ = spec.beta ? spec.beta.f32() : context.AllocateZeroed<float>(shape.c);
-    mean_ = context.Allocate<float>(groups), inverse_ = context.Allocate<float>(groups);
+    mean_ = context.Allocate<float>(count), inverse_ = context.Allocate<float>(count);
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);
-    mean_g_ = context.Allocate<float>(groups), mean_ghat_ = context.Allocate<float>(groups);
+    mean_g_ = context.Allocate<float>(count), mean_ghat_ = context.Allocate<float>(count);
     sums_ = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
   }
   void Forward(const Pass& pass) override {
     const std::int64_t groups = pass.rows * geometry_.groups;
     Launch(context_.stream,
-           GroupStatistics{geometry_, groups, SpanOf(spec_.x), static_cast<double>(spec_.eps), mean_,
-                          inverse_},
+           GroupStatistics{geometry_, groups, SpanOf(spec_.x), static_cast<double>(spec_.eps),
+                           mean_, inverse_},
            GroupThreads::Blocks(groups));
     y_stats_.Round(
         pass, SpanOf(spec_.y),
@@ -51,9 +51,10 @@ class CudaGroupedNorm final : public Op {
     const std::int64_t groups = pass.rows * geometry_.groups;
     const float* gamma = spec_.gamma.f32();
     // dx subtracts the means over a group of dy * gamma and of that times xhat.
-    Launch(context_.stream,
-           GroupGradientMeans{geometry_, groups, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
-           GroupThreads::Blocks(groups));
+    Launch(
+        context_.stream,
+        GroupGradientMeans{geometry_, groups, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_},
+        GroupThreads::Blocks(groups));
     dx_stats_.Round(
         pass, SpanOf(spec_.dx.tensor),
         GroupedNormGradient{geometry_, x, dy, mean_, inverse_, gamma, mean_g_, mean_ghat_});

@@ -44,8 +44,8 @@ FormatAndStorage StoredAs(const OperandRounding& operand, const FormatAndStorage
 FormatAndStorage Common(const std::vector<FormatAndStorage>& all) {
   for (const FormatAndStorage& wide :
        {FormatAndStorage{kBf16, Storage::kBF16}, FormatAndStorage{kFp16, Storage::kF16}}) {
-    const bool holds = std::all_of(all.begin(), all.end(), [&](const FormatAndStorage& taken) {
-      return taken.storage != Storage::kF32 && Holds(wide.format, taken.format);
+    const bool holds = std::all_of(all.begin(), all.end(), [&](const FormatAndStorage& one) {
+      return one.storage != Storage::kF32 && Holds(wide.format, one.format);
     });
     if (holds) return wide;
   }
@@ -63,7 +63,7 @@ std::size_t BytesOf(const Tensor& tensor) { return WholeLines(tensor.bytes()); }
 // Both matmuls that read a tensor share one storage, so that kernels are chosen once for the layer.
 MatmulSpec AsOperands(const MatmulSpec& spec) {
   using enum Operand;
-  MatmulSpec taken = spec;
+  MatmulSpec operands = spec;
   const auto common = [&](const FormatAndStorage& stored, Operand one, bool has_other,
                           Operand other) {
     std::vector<FormatAndStorage> all = {StoredAs(spec.operands[IndexOf(one)], stored)};
@@ -73,20 +73,20 @@ MatmulSpec AsOperands(const MatmulSpec& spec) {
   const auto has_dw = static_cast<bool>(spec.dy), has_dx = static_cast<bool>(spec.dx);
   if (AnyRounds(spec, kForwardX, kDwX)) {
     const FormatAndStorage x = common({spec.x.format, spec.x.storage}, kForwardX, has_dw, kDwX);
-    taken.x.format = x.format, taken.x.storage = x.storage;
+    operands.x.format = x.format, operands.x.storage = x.storage;
   }
   if (AnyRounds(spec, kForwardW, kDxW)) {
     const bool scaled = spec.w_style.per_tensor_scale != nullptr || spec.w_format == kFp32;
     const Storage storage = scaled ? Storage::kF32 : StorageFor(spec.w_format);
     const FormatAndStorage w = common({spec.w_format, storage}, kForwardW, has_dx, kDxW);
-    taken.w_format = w.format;
+    operands.w_format = w.format;
   }
   if (has_dw && AnyRounds(spec, kDxDy, kDwDy)) {
     const Tensor& dy = spec.dy.tensor;
     const FormatAndStorage as = common({dy.format, dy.storage}, kDwDy, has_dx, kDxDy);
-    taken.dy.tensor.format = as.format, taken.dy.tensor.storage = as.storage;
+    operands.dy.tensor.format = as.format, operands.dy.tensor.storage = as.storage;
   }
-  return taken;
+  return operands;
 }
 
 bool CountsBlocks(const Pass& pass, const OperandRounding& operand) {
@@ -105,21 +105,20 @@ void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t s
 // has.
 BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometry,
                            const Tensor& stored, float* scale, Operand which,
-                           const OperandRounding& operand, const Tensor& taken)
+                           const OperandRounding& operand, const Tensor& as)
     : context_(context),
       stored_(stored),
       tensor_(stored),
       operand_(operand),
-      copies_(operand.rounds ||
-              (stored.storage != taken.storage && taken.storage != Storage::kF32)) {
+      copies_(operand.rounds || (stored.storage != as.storage && as.storage != Storage::kF32)) {
   if (!copies_) return;
-  tensor_.storage = taken.storage;
+  tensor_.storage = as.storage;
   const bool plain = operand.rounds && !operand.block && operand.hadamard == 0;
-  tensor_.format = plain ? operand.format : taken.format;
+  tensor_.format = plain ? operand.format : as.format;
   // Knows nothing of blocks: it is given the values that blocks are made of.
   Gradient rounded;
   rounded.tensor = tensor_, rounded.scale = scale;
-  rounded.tensor.format = operand.block ? kFp32 : operand.rounds ? operand.format : taken.format;
+  rounded.tensor.format = operand.block ? kFp32 : operand.rounds ? operand.format : as.format;
   rounded.stats = operand.stats, rounded.style = operand.style;
   if (operand.block) rounded.style.stochastic = false;
   stats_ = operand.stats != nullptr ? RoundingStats(rounded)
@@ -255,19 +254,19 @@ void BatchOperand::Permute(float* values, std::int64_t images, bool back) const 
 }
 
 BatchOperands::BatchOperands(const Context& context, const MatmulGeometry& geometry,
-                             const MatmulSpec& spec, const MatmulSpec& taken)
+                             const MatmulSpec& spec, const MatmulSpec& operand_spec)
     : context_(context), has_dx_(spec.dx) {
   const auto add = [&](Operand operand, const Tensor& stored, float* scale, const Tensor& as) {
     operands_.emplace_back(context, geometry, stored, scale, operand,
                            spec.operands[IndexOf(operand)], as);
   };
   const Gradient& dy = spec.dy;
-  add(Operand::kForwardX, spec.x, nullptr, taken.x);
+  add(Operand::kForwardX, spec.x, nullptr, operand_spec.x);
   std::size_t forward = operands_.front().bytes(), backward = 0;
   if (dy) {
-    add(Operand::kDxDy, dy.tensor, dy.scale, taken.dy.tensor);
-    add(Operand::kDwX, spec.x, nullptr, taken.x);
-    add(Operand::kDwDy, dy.tensor, dy.scale, taken.dy.tensor);
+    add(Operand::kDxDy, dy.tensor, dy.scale, operand_spec.dy.tensor);
+    add(Operand::kDwX, spec.x, nullptr, operand_spec.x);
+    add(Operand::kDwDy, dy.tensor, dy.scale, operand_spec.dy.tensor);
     for (std::size_t i = has_dx_ ? 1 : 2; i < operands_.size(); ++i)
       backward += operands_[i].bytes();
   }

@@ -26,9 +26,9 @@ void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t s
 // storage that fits there is no copy: tensor() is what is stored.
 class BatchOperand {
  public:
-  // scale: the S that it carries; null: none. `taken`: as in AsOperands.
+  // scale: the S that it carries; null: none. `as`: the tensor of AsOperands.
   BatchOperand(const Context& context, const MatmulGeometry& geometry, const Tensor& stored,
-               float* scale, Operand which, const OperandRounding& operand, const Tensor& taken);
+               float* scale, Operand which, const OperandRounding& operand, const Tensor& as);
   std::size_t bytes() const;  // of the copy; 0: there is none
   // Makes the copy at `memory`; then tensor() is it.
   void Make(const Pass& pass, std::byte* memory);
@@ -63,7 +63,7 @@ class BatchOperand {
 class BatchOperands {
  public:
   BatchOperands(const Context& context, const MatmulGeometry& geometry, const MatmulSpec& spec,
-                const MatmulSpec& taken);
+                const MatmulSpec& operand_spec);
   void Forward(const Pass& pass);
   void Backward(const Pass& pass);
   // What the matmuls read, of the whole batch; valid within Forward or Backward of the op.
