@@ -59,7 +59,7 @@ ADA_HOST_DEVICE static inline float NormalizedValue(float x, float mean, float i
 }
 // g: dy * gamma; mean_g, mean_ghat: means over the group of g and of g * xhat.
 ADA_HOST_DEVICE static inline float NormalizedDx(float g, float xhat, float inverse, float mean_g,
-                                           float mean_ghat) {
+                                                 float mean_ghat) {
   return ((g - mean_g) - xhat * mean_ghat) * inverse;
 }
 

@@ -67,9 +67,9 @@ TEST_SUITE("cpu") {
                   Values x = Input(kPlain, p.n(), 1, wild), hat = x;
                   const Values dy = Input(kPlain, p.n(), 2, false), gamma = Normal(p.n(), 1, 3);
                   Values mean(p.n()), inverse(p.n()), y = x;
-                  cpu::UnitArgs a;
+                  cpu::GroupedNormArgs a;
                   a.step = p.channels, a.eps = 1e-5, a.gamma = gamma.data(), a.beta = dy.data();
-                  a.units = by_pixel ? p.pixels : 1, a.runs = by_pixel ? 1 : p.pixels;
+                  a.groups = by_pixel ? p.pixels : 1, a.runs = by_pixel ? 1 : p.pixels;
                   a.run = p.channels, a.mean = mean.data(), a.inverse = inverse.data();
                   a.x = y.data(), a.out = y.data();
                   k.grouped_norm(a);

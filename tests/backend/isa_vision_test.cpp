@@ -58,8 +58,8 @@ TEST_SUITE("cpu") {
                 record.Add(y), record.Add(dx);
 
                 Values lengths(static_cast<std::size_t>(p.pixels)), inverse(lengths);
-                cpu::UnitArgs u;
-                u.by_length = true, u.step = u.run = p.channels, u.units = p.pixels;
+                cpu::GroupedNormArgs u;
+                u.by_length = true, u.step = u.run = p.channels, u.groups = p.pixels;
                 u.eps = 1e-5, u.gamma = dy.data();
                 u.mean = lengths.data(), u.inverse = inverse.data();
                 y = x, dx = dy;

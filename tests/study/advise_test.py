@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import tempfile
@@ -209,6 +210,25 @@ class Advise(unittest.TestCase):
         said = self.run_program("recommend", "r").stdout
         self.assertNotIn("()", said)
         self.assertTrue(math.isfinite(self.last_loss("r")))
+
+    def test_recommend_writes_the_operands_that_it_names(self):
+        asked = "log.what_if=[{format: mxfp8_e4m3}, {format: mxfp8_e5m2}]"
+        told = r"narrow enough and no more: precision: \{operands: (mxfp8_e[45]m[23])\}"
+        self.train("precision.format=bf16", "log.statistics=[dx, operands]",
+                   "log.histogram_every=5", asked)
+        said = self.run_program("recommend", "r", "--yaml", "a.yaml").stdout
+        self.assertRegex(said, told)
+        best = re.search(told, said)[1]
+        written = (self.folder / "a.yaml").read_text(encoding="utf-8")
+        self.assertIn(f"operands: {{forward: {{x: {best}, w: {best}}}", written)
+        self.train("log.statistics=[operands]", name="better", more=("--with", "a.yaml"))
+        with open(self.folder / "better/blocks.csv", encoding="utf-8", newline="") as file:
+            self.assertEqual({row["format"] for row in csv.DictReader(file)}, {best})
+        # What a run has already is no change.
+        self.train("precision.format=bf16", f"precision.operands={best}",
+                   "log.statistics=[dx, operands]", "log.histogram_every=5")
+        self.run_program("recommend", "r", "--yaml", "a.yaml")
+        self.assertNotIn("operands", (self.folder / "a.yaml").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

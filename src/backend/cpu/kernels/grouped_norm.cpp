@@ -39,7 +39,7 @@ namespace {
 // Sixteen lanes in double whatever the set; the tail of a run goes to the first lanes.
 template <class Term>
 inline __attribute__((always_inline)) double GroupSum(const GroupedNormArgs& a, std::int64_t first,
-                                                     Term&& term) {
+                                                      Term&& term) {
   double lanes[kSumLanes] = {};
   for (std::int64_t r = 0; r < a.runs; ++r) {
     const std::int64_t begin = first + r * a.step;
@@ -53,7 +53,7 @@ inline __attribute__((always_inline)) double GroupSum(const GroupedNormArgs& a, 
 // each(value, channel of the group).
 template <class Each>
 inline __attribute__((always_inline)) void ForGroup(const GroupedNormArgs& a, std::int64_t first,
-                                                   Each&& each) {
+                                                    Each&& each) {
   for (std::int64_t r = 0; r < a.runs; ++r)
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < a.run; ++i) each(first + r * a.step + i, i);
@@ -84,7 +84,8 @@ void LengthNormBackward(const GroupedNormArgs& a, float* hat) {
     const std::int64_t first = group * a.run;
     const float *x = a.x, *dy = a.dy, *gamma = a.gamma;
     const float inverse = a.inverse[group];
-    ForGroup(a, first, [&](std::int64_t at, std::int64_t) { hat[at] = NormalizedValue(x[at], 0, inverse); });
+    ForGroup(a, first,
+             [&](std::int64_t at, std::int64_t) { hat[at] = NormalizedValue(x[at], 0, inverse); });
     const double product = GroupSum(a, first, [&](std::int64_t at, std::int64_t c) {
       return static_cast<double>(dy[at] * gamma[c]) * static_cast<double>(x[at]);
     });
@@ -106,11 +107,12 @@ void GroupedNorm(const GroupedNormArgs& given) {
   const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
   for (std::int64_t group = 0; group < a.groups; ++group) {
     const std::int64_t first = group * a.run;
-    const float *x = a.x, *gamma = a.gamma + group * a.affine_step, *beta = a.beta + group * a.affine_step;
+    const float *x = a.x, *gamma = a.gamma + group * a.affine_step,
+                *beta = a.beta + group * a.affine_step;
     double mean = 0;
     if (centered)
       mean = GroupSum(a, first,
-                     [&](std::int64_t at, std::int64_t) { return static_cast<double>(x[at]); }) /
+                      [&](std::int64_t at, std::int64_t) { return static_cast<double>(x[at]); }) /
              count;
     const double squares = GroupSum(a, first, [&](std::int64_t at, std::int64_t) {
       const double d = static_cast<double>(x[at]) - mean;
@@ -140,8 +142,9 @@ void GroupedNormBackward(const GroupedNormArgs& given, float* hat) {
     const std::int64_t first = group * a.run;
     const float *x = a.x, *dy = a.dy, *gamma = a.gamma + group * a.affine_step;
     const float center = a.mean[group], inverse = a.inverse[group];
-    ForGroup(a, first,
-            [&](std::int64_t at, std::int64_t) { hat[at] = NormalizedValue(x[at], center, inverse); });
+    ForGroup(a, first, [&](std::int64_t at, std::int64_t) {
+      hat[at] = NormalizedValue(x[at], center, inverse);
+    });
     double sum = 0;
     if (centered)
       sum = GroupSum(a, first, [&](std::int64_t at, std::int64_t c) {

@@ -42,7 +42,9 @@ struct NormGroups {
 // What both kernels share: 16 groups a block, 16 threads each.
 struct GroupThreads {
   static constexpr int kThreads = 256, kGroups = kThreads / kSumLanes;
-  static int Blocks(std::int64_t groups) { return static_cast<int>((groups + kGroups - 1) / kGroups); }
+  static int Blocks(std::int64_t groups) {
+    return static_cast<int>((groups + kGroups - 1) / kGroups);
+  }
 
   ADA_HOST_DEVICE static std::int64_t Group(const ThreadIndex& at) {
     return std::int64_t{at.block} * kGroups + at.thread / kSumLanes;
@@ -94,7 +96,8 @@ struct GroupStatistics {
             });
       } else if (lane == 0) {
         mean[group] = static_cast<float>(center);
-        inverse[group] = InverseDeviation(GroupThreads::Sum(shared.squares, at) / geometry.count(), eps);
+        inverse[group] =
+            InverseDeviation(GroupThreads::Sum(shared.squares, at) / geometry.count(), eps);
       }
     }
   }
@@ -106,8 +109,8 @@ struct GroupStatistics {
   float *mean, *inverse;
 };
 
-// A sum over each group of term(value, channel, group), passed to finish(group, sum): the form of all
-// kernels with one sum per group; `work` defines the terms and the use of the sum.
+// A sum over each group of term(value, channel, group), passed to finish(group, sum): the form of
+// all kernels with one sum per group; `work` defines the terms and the use of the sum.
 template <class Work>
 struct GroupSums {
   static constexpr int kThreads = GroupThreads::kThreads, kPhases = 2;
@@ -123,7 +126,8 @@ struct GroupSums {
     const int lane = GroupThreads::Lane(at);
     if constexpr (kPhase == 0)
       shared.sum[at.thread] = GroupThreads::Lanes(
-          geometry, group, lane, [&](std::int64_t i, std::int64_t c) { return work.Term(i, c, group); });
+          geometry, group, lane,
+          [&](std::int64_t i, std::int64_t c) { return work.Term(i, c, group); });
     else if (lane == 0)
       work.Finish(group, GroupThreads::Sum(shared.sum, at));
   }
@@ -204,7 +208,8 @@ struct GroupGradientMeans {
           });
     } else if (lane == 0) {
       mean_g[group] = static_cast<float>(GroupThreads::Sum(shared.sum, at) / geometry.count());
-      mean_ghat[group] = static_cast<float>(GroupThreads::Sum(shared.product, at) / geometry.count());
+      mean_ghat[group] =
+          static_cast<float>(GroupThreads::Sum(shared.product, at) / geometry.count());
     }
   }
 
@@ -231,8 +236,8 @@ struct GroupedNormGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const std::int64_t group = geometry.Group(i);
     const float hat = NormalizedValue(Load(x, i), mean[group], inverse[group]);
-    return NormalizedDx(Load(dy, i) * gamma[geometry.Channel(i)], hat, inverse[group], mean_g[group],
-                  mean_ghat[group]);
+    return NormalizedDx(Load(dy, i) * gamma[geometry.Channel(i)], hat, inverse[group],
+                        mean_g[group], mean_ghat[group]);
   }
   NormGroups geometry;
   TensorSpan x, dy;
@@ -244,7 +249,8 @@ struct HatTerm {
   template <StorageType kStorageType>
   ADA_HOST_DEVICE float At(std::int64_t i) const {
     const std::int64_t group = geometry.Group(i);
-    return LoadAs<kStorageType>(dy, i) * NormalizedValue(LoadAs<kStorageType>(x, i), mean[group], inverse[group]);
+    return LoadAs<kStorageType>(dy, i) *
+           NormalizedValue(LoadAs<kStorageType>(x, i), mean[group], inverse[group]);
   }
   NormGroups geometry;
   TensorSpan x, dy;

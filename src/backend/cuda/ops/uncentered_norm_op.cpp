@@ -9,8 +9,8 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Sizes, Along: of kernels/grouped_norm.h. Forward finds one over the size of each group (its length
-// or root mean square), which Backward reads again with x.
+// Sizes, Along: of kernels/grouped_norm.h. Forward finds one over the size of each group (its
+// length or root mean square), which Backward reads again with x.
 template <class Sizes, class Along>
 class CudaUncenteredNorm final : public Op {
  public:
