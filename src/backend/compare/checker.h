@@ -24,9 +24,7 @@ struct Comparison {
 
 // Tolerances of outputs by name (others must be equal), taken before the op overwrites operands.
 using SumTolerances = std::map<std::string, SumTolerance>;
-inline SumTolerances TolerancesOf(const Comparison&, const auto& /*spec*/, const Pass&) {
-  return {};
-}
+inline SumTolerances TolerancesOf(const Comparison&, const auto&, const Pass&) { return {}; }
 SumTolerances TolerancesOf(const Comparison&, const Conv2dSpec&, const Pass&);
 SumTolerances TolerancesOf(const Comparison&, const ConvTranspose2dSpec&, const Pass&);
 SumTolerances TolerancesOf(const Comparison&, const LinearSpec&, const Pass&);
