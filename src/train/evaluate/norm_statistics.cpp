@@ -109,11 +109,12 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
     left_out.insert(left_out.end(), batches.broken().begin(), batches.broken().end());
     pass.whole_rows = batches.whole_rows();
     pass.first_row = team_.ShareOf(pass.whole_rows).first;
-    // The rest of the images may be fewer than there are processes.
-    // A process without a row takes no part in the pass, and the others must not wait for it in
-    // their batch norms, nor for its part of an operand's amax (whole_rows of 0).
+    // The last images may be fewer than there are processes, and those of one process may all be
+    // broken. A process without a row takes no part in the pass, and the others must not wait for
+    // it in their batch norms, nor for its part of an operand's amax (whole_rows of 0).
+    const std::vector<int> rows = parallel::GatherAll(team_.all(), pass.rows);
     std::optional<Team::LocalNormsScope> alone;
-    if (pass.whole_rows < team_.ranks()) {
+    if (std::find(rows.begin(), rows.end(), 0) != rows.end()) {
       alone.emplace(team_);
       pass.whole_rows = 0;
     }
