@@ -36,7 +36,7 @@ NAMES = (
     (r"(\w+_)?own_scales?_?|OwnScales?", "per-tensor scale", ""),
     (r"IdlePatterns", "unused globs", ""),
     (r"GradientTaker", "GradientReducer", ""),
-    (r"\w*Unit(Args|Hat|Dx|Geometry|Lengths|Sums|Threads)|UnitsAlong|AlongUnit|kUnitLanes", "norm group", ""),
+    (r"\w*Unit(Args|Hat|Dx|Geometry|Lengths|Statistics|Sums|Threads)|UnitsAlong|AlongUnit|kUnitLanes", "norm group", ""),
     (r"Taken|AsTaken", "operand, layout", "src/backend"),
     (r"k?\w*Together|together_", "AsOne, AtOnce, InOneLaunch", "src"),
 )

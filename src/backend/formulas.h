@@ -68,7 +68,7 @@ ADA_HOST_DEVICE static inline float NormalizedDx(float g, float xhat, float inve
 ADA_HOST_DEVICE static inline float InverseLength(double norm, double eps) {
   return static_cast<float>(1 / (norm + eps));
 }
-ADA_HOST_DEVICE static inline float MeanAlongX(double product, float norm) {
+ADA_HOST_DEVICE static inline float ProjectionOnX(double product, float norm) {
   return norm > 0 ? static_cast<float>(product / static_cast<double>(norm)) : 0.0f;
 }
 

@@ -59,10 +59,10 @@ struct AffineSpec : RoundedLayerSpec {
     visit(factor, offset);
   }
 };
-// y = round((x - mean) / sqrt(var + eps) * gamma + beta), mean and var of a unit: the channels of a
-// pixel (layer_norm), or a group of an image's channels over all pixels (group_norm). With
-// g = dy * gamma: dx = round((g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)), with dy's
-// scale; dgamma = sum(dy * xhat) / S, dbeta = sum(dy) / S.
+// y = round((x - mean) / sqrt(var + eps) * gamma + beta), mean and var of a group: the channels of
+// a pixel (layer_norm), or some channels of an image over all its pixels (group_norm). With g = dy
+// * gamma: dx = round((g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)), with dy's scale;
+// dgamma = sum(dy * xhat) / S, dbeta = sum(dy) / S.
 struct GroupedNormSpec : RoundedLayerSpec {
   Tensor gamma, beta, dgamma, dbeta;
   float eps = 1e-5f;

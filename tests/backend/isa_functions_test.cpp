@@ -1,5 +1,5 @@
 // All instruction sets give the same bits: functions of values, products and sums by channel, norms
-// of units. Whether the bits are right is for the other tests.
+// of groups. Whether the bits are right is for the other tests.
 #include <doctest/doctest.h>
 
 #include "backend/cpu/value_kernels.h"
@@ -58,7 +58,7 @@ TEST_SUITE("cpu") {
               }) == -1);
   }
 
-  TEST_CASE("sets agree: norms of units") {
+  TEST_CASE("sets agree: norms of groups") {
     ADA_NEEDS_TWO_SETS();
     for (const Pixels p : {Pixels{3, 5}, {40, 16}, {259, 19}, {64, 96}})
       for (const bool by_pixel : {false, true})

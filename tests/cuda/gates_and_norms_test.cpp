@@ -1,4 +1,4 @@
-// Products of tensors, factors by channel and image, norms of units, repeated pixels and adaptive
+// Products of tensors, factors by channel and image, norms of groups, repeated pixels and adaptive
 // means against the CPU's, bit for bit: their sums have one order on every backend.
 #include <doctest/doctest.h>
 

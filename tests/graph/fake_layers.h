@@ -1,5 +1,5 @@
 // Layers of the fake backend (fake_backend.h) that are more than their formula: joins, factors,
-// norms of units, casts.
+// norms of groups, casts.
 #pragma once
 #include <memory>
 #include <string>

@@ -39,7 +39,7 @@ config::ModelConfig WithActivations();
 // A decoder: transposed convolutions, the one after a batch norm that it may compute anew, means
 // between pixels, channels that become pixels; functions with slopes, one of them trained.
 config::ModelConfig WithDecoder();
-// Gates on either side, of both sizes and of one value twice; norms of units, factors, dropped
+// Gates on either side, of both sizes and of one value twice; norms of groups, factors, dropped
 // images, windows that do not fit, larger images.
 config::ModelConfig WithGates();
 // What SSD and SegNet need: sums over neighboring channels, poolings of odd sides and what undoes

@@ -224,6 +224,13 @@ class Advise(unittest.TestCase):
         self.train("log.statistics=[operands]", name="better", more=("--with", "a.yaml"))
         with open(self.folder / "better/blocks.csv", encoding="utf-8", newline="") as file:
             self.assertEqual({row["format"] for row in csv.DictReader(file)}, {best})
+        # A format that was seen with some operands alone is not written for the others.
+        self.train("precision={format: bf16, recipe: deepseek_v3}", "log.statistics=[dx, operands]",
+                   "log.histogram_every=5")
+        said = self.run_program("recommend", "r", "--yaml", "a.yaml").stdout
+        self.assertIn("Block-scaled operands", said)
+        self.assertNotIn("narrow enough", said)
+        self.assertNotIn("operands", (self.folder / "a.yaml").read_text(encoding="utf-8"))
         # What a run has already is no change.
         self.train("precision.format=bf16", f"precision.operands={best}",
                    "log.statistics=[dx, operands]", "log.histogram_every=5")

@@ -337,7 +337,8 @@ precision: {format: bf16, operands: {x: mxfp8_e4m3, tensor_scaling: current},
         quiet = config
         for there, then in (("heads: 2,", "heads: 2, causal: true,"), ("limit: {test: 5},", ""),
                             ("x: mxfp8_e4m3", "x: mxfp8_e4m3, w: fp8_e4m3"),
-                            ("match: head", "match: '*'")):
+                            ("{match: head, weights: fp16}",
+                             "{match: wte, format: fp16}, {match: head, weights: fp16}")):
             quiet = quiet.replace(there, then)
         said = self.ada("train", "net.yaml", "--dry-run", config=quiet).stdout.decode()
         self.assertNotIn("warning", said)

@@ -131,7 +131,8 @@ void Checker::CheckStats(const Seen& seen, const TensorStats& a, const TensorSta
   const double near = seen.near * seen.own, one = near + seen.Spacing(seen.largest) * seen.own,
                n = std::max(1.0, seen.numel), root = std::sqrt(n);
   Compare("numel,full", NumbersOf(a.numel, a.full), NumbersOf(b.numel, b.full));
-  if (!seen.finite) return;  // a library multiplies padding as well: NaN where others have inf
+  // A library multiplies the zeros of padding as well and gets NaN where the other side has inf.
+  if (!seen.finite) return;
   Compare("max_abs", {largest(a)}, {largest(b)}, {one});
   if (!a.full || !b.full) return;
   Compare(kCounts, CountsOf(a), CountsOf(b), {seen.counted});

@@ -54,7 +54,8 @@ inline double RoundedShare(double error, const NumberFormat& format) {
 // The share of values that may be counted differently: thresholds are an octave apart.
 inline double CountedShare(double error) { return 0.02 + 16 * error; }
 
-// The sums of a tensor whose order is unspecified; by default there are none, and all is equal.
+// How far values of a tensor may lie apart because the order of its sums is unspecified. By default
+// there are no such sums, and all values must be equal.
 struct SumTolerance {
   double error = 0;  // near = error * (scale + the tensor's largest magnitude)
   double scale = 0;  // multiplied by these alphas once the op has run

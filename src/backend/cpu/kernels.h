@@ -100,8 +100,8 @@ struct PoolArgs {
 };
 
 // Groups (formulas.h) of one image in fp32: group g is `runs` runs of `run` values, `step` values
-// apart; the first begins at u * run. by_length: L2NormalizeSpec; mean
-// is the norm.
+// apart, and its first run begins at g * run. With by_length (L2NormalizeSpec) `mean` holds the
+// norm.
 struct GroupedNormArgs {
   const float *x = nullptr, *dy = nullptr;
   std::int64_t groups = 0, runs = 1, run = 0, step = 0;

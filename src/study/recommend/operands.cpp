@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <ostream>
+#include <set>
 
 #include "config/load.h"
 #include "core/shown_text.h"
@@ -93,8 +94,12 @@ std::optional<AnyFormat> PrintOperandFormats(const RecommendOptions& options, st
   if (judged.empty()) return std::nullopt;
   out << "Block-scaled operands, the narrowest first:\n";
   for (const JudgedFormat& one : judged) PrintJudged(one, out);
-  const auto best = std::find_if(judged.begin(), judged.end(),
-                                 [](const JudgedFormat& one) { return one.failing.empty(); });
+  // One that was seen with some operands alone says nothing of the others.
+  std::set<std::string> seen;
+  for (const JudgedFormat& one : judged) seen.insert(one.operands.begin(), one.operands.end());
+  const auto best = std::find_if(judged.begin(), judged.end(), [&](const JudgedFormat& one) {
+    return one.failing.empty() && one.operands.size() == seen.size();
+  });
   if (best == judged.end()) {
     out << "  none serves all; precision.layers may leave layers out (operands: none)\n\n";
     return std::nullopt;

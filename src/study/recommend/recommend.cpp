@@ -21,8 +21,8 @@ ProbedLoss WorstProbe(const std::string& folder) {
   return worst;
 }
 
-// All operands in one format, in place of a recipe's, but for layers that were spared; false: they
-// had it.
+// Rounds all operands to nearest in one format, without a recipe or a transform; layers that were
+// spared stay spared. Returns false where all operands had this format already.
 bool SetOperands(const AnyFormat& format, config::PrecisionConfig& precision) {
   const auto same = [&](const std::optional<config::OperandConfig>& operand) {
     return operand && operand->format == format;

@@ -55,8 +55,9 @@ std::string FaultText(const data::FileFault& fault);
 // One line of warning, with the place where the key was written, for each glob on layers
 // (precision.layers, scaling.layers, those of log.what_if, log.dump) and on parameters
 // (optimizer.no_decay) that matches none, each switch of the precision after the last step, each
-// format of a tied layer's weight, scales of operands that have none, and attention that sees the
-// tokens which a language model is to predict.
+// entry that gives a tied layer's weight another format than its owner has, and attention that sees
+// the tokens which a language model is to predict; and one line without a place where
+// precision.operands.tensor_scaling is given and no operand has a plain format.
 std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,
                                          std::int64_t total_steps);
 

@@ -48,18 +48,45 @@ class Finder {
   Names layers_, parameters_, lines_;
 };
 
-// A tied layer multiplies its owner's weight, rounded as the owner's entries say.
-void WarnOfTiedFormats(const config::Config& config, const graph::Graph& graph, Names* lines) {
-  for (const config::LayerPrecisionConfig& entry : config.precision.layers)
-    for (const graph::Parameter& p : graph.parameters())
-      for (const std::string& tied : p.tied_layers) {
-        const bool names_weight = entry.weights || entry.format;
-        if (!names_weight || !GlobMatch(entry.match, tied) || GlobMatch(entry.match, p.layer))
-          continue;
-        lines->push_back(ToString(entry.where) + ": precision.layers[].match: '" + entry.match +
-                         "': the weight of " + tied + " is that of " + p.layer +
-                         ", whose format it keeps");
-      }
+using Entries = std::vector<const config::LayerPrecisionConfig*>;
+
+// The last entry that gives the layer's weight a format; null: none does.
+const config::LayerPrecisionConfig* WeightEntry(const Entries& entries, const std::string& layer) {
+  const config::LayerPrecisionConfig* found = nullptr;
+  for (const config::LayerPrecisionConfig* entry : entries)
+    if ((entry->weights || entry->format) && GlobMatch(entry->match, layer)) found = entry;
+  return found;
+}
+// A tied layer multiplies its owner's weight, rounded as the owner's entries say. `usual`: the
+// format of weights without an entry.
+void WarnOfTiedFormats(const std::string& key, const Entries& entries, const NumberFormat& usual,
+                       const graph::Graph& graph, Names* lines) {
+  const auto format_of = [&](const config::LayerPrecisionConfig* entry) {
+    return entry == nullptr ? usual : entry->weights ? *entry->weights : *entry->format;
+  };
+  for (const graph::Parameter& p : graph.parameters())
+    for (const std::string& tied : p.tied_layers) {
+      const config::LayerPrecisionConfig* entry = WeightEntry(entries, tied);
+      if (entry == nullptr || format_of(entry) == format_of(WeightEntry(entries, p.layer)))
+        continue;
+      const std::string line = ToString(entry->where) + ": " + key + ": '" + entry->match +
+                               "': the weight of " + tied + " is that of " + p.layer +
+                               ", whose format it keeps";
+      if (!Contains(*lines, line)) lines->push_back(line);
+    }
+}
+void WarnOfTiedFormats(const config::PrecisionConfig& precision, const graph::Graph& graph,
+                       Names* lines) {
+  Entries entries;
+  for (const auto& entry : precision.layers) entries.push_back(&entry);
+  NumberFormat usual = precision.weights.value_or(precision.format);
+  WarnOfTiedFormats("precision.layers[].match", entries, usual, graph, lines);
+  for (const config::PrecisionSwitchConfig& change : precision.schedule) {
+    if (change.weights || change.format) usual = change.weights ? *change.weights : *change.format;
+    if (change.layers.empty()) continue;
+    for (const auto& entry : change.layers) entries.push_back(&entry);
+    WarnOfTiedFormats("precision.schedule[].layers[].match", entries, usual, graph, lines);
+  }
 }
 
 bool HasPlainFormat(const config::OperandsConfig& operands) {
@@ -124,7 +151,7 @@ std::vector<std::string> NetworkWarnings(const config::Config& config, const gra
   for (const config::InitParametersConfig& entry : config.model.init.parameters)
     finder.OnParameters("model.init.parameters[].match", entry.match, entry.where);
   std::vector<std::string> lines = finder.Take();
-  WarnOfTiedFormats(config, graph, &lines);
+  WarnOfTiedFormats(config.precision, graph, &lines);
   WarnOfUnusedTensorScaling(config.precision, &lines);
   WarnOfSeenTokens(config, &lines);
   for (const config::PrecisionSwitchConfig& change : config.precision.schedule)

@@ -83,14 +83,17 @@ loss_gap() {  # steps.csv, the reference's
   awk -F, '
     FNR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
     NR == FNR { reference[$at["step"]] = $at["loss"]; next }
-    $at["step"] in reference {
+    ($at["step"] in reference) && reference[$at["step"]] != 0 {
       ++count
       gap = ($at["loss"] / reference[$at["step"]] - 1) * 100
       if (gap < 0) gap = -gap
       if (gap >= worst) { worst = gap; step = $at["step"] }
       if (count == 1) first = gap
     }
-    END { printf "%d steps, first %.3g %%, worst %.3g %% (step %d)", count, first, worst, step }' \
+    END {
+      if (!count) { print "no step in common"; exit }
+      printf "%d steps, first %.3g %%, worst %.3g %% (step %d)", count, first, worst, step
+    }' \
     "$2" "$1"
 }
 

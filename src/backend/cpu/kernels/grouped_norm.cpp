@@ -89,7 +89,7 @@ void LengthNormBackward(const GroupedNormArgs& a, float* hat) {
     const double product = GroupSum(a, first, [&](std::int64_t at, std::int64_t c) {
       return static_cast<double>(dy[at] * gamma[c]) * static_cast<double>(x[at]);
     });
-    const float along = MeanAlongX(product, a.mean[group]);
+    const float along = ProjectionOnX(product, a.mean[group]);
     ForGroup(a, first, [&](std::int64_t at, std::int64_t c) {
       a.out[at] = NormalizedDx(dy[at] * gamma[c], hat[at], inverse, 0, along);
     });

@@ -157,13 +157,13 @@ struct GroupRootMeanSquares : GroupLengths {
     inverse[group] = InverseDeviation(squares / count, eps);
   }
 };
-// mean_ghat of groups that are divided by their lengths.
-struct GroupMeansAlongX {
+// What stands for mean_ghat in groups that are divided by their lengths: sum(g * x) / norm.
+struct GroupProjectionsOnX {
   ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t) const {
     return static_cast<double>(Load(dy, i) * gamma[c]) * static_cast<double>(Load(x, i));
   }
   ADA_HOST_DEVICE void Finish(std::int64_t group, double product) const {
-    mean_ghat[group] = MeanAlongX(product, size[group]);
+    mean_ghat[group] = ProjectionOnX(product, size[group]);
   }
   TensorSpan x, dy;
   const float *size, *inverse, *gamma;
@@ -171,8 +171,8 @@ struct GroupMeansAlongX {
   float* mean_ghat;
 };
 // The same of groups that are divided by the root of their mean square. `group`: that of value i.
-// Both functions hide those of GroupMeansAlongX; GroupSums calls them by the type it is given.
-struct GroupRmsSlopes : GroupMeansAlongX {
+// Both functions hide those of GroupProjectionsOnX; GroupSums calls them by the type it is given.
+struct GroupRmsMeans : GroupProjectionsOnX {
   ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c, std::int64_t group) const {
     return static_cast<double>(Load(dy, i) * gamma[c]) *
            static_cast<double>(NormalizedValue(Load(x, i), 0, inverse[group]));

@@ -75,11 +75,11 @@ class CudaUncenteredNorm final : public Op {
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const L2NormalizeSpec& s) {
-  return std::make_unique<CudaUncenteredNorm<GroupLengths, GroupMeansAlongX>>(c, s);
+  return std::make_unique<CudaUncenteredNorm<GroupLengths, GroupProjectionsOnX>>(c, s);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const RmsNormSpec& s) {
-  return std::make_unique<CudaUncenteredNorm<GroupRootMeanSquares, GroupRmsSlopes>>(c, s);
+  return std::make_unique<CudaUncenteredNorm<GroupRootMeanSquares, GroupRmsMeans>>(c, s);
 }
 
 }  // namespace ada::backend::cuda
