@@ -38,7 +38,7 @@ NAMES = (
     (r"GradientTaker", "GradientReducer", ""),
     (r"\w*Unit(Args|Hat|Dx|Geometry|Lengths|Statistics|Sums|Threads)|UnitsAlong|AlongUnit|kUnitLanes", "norm group", ""),
     (r"Taken|AsTaken", "operand, layout", "src/backend"),
-    (r"k?\w*Together|together_", "AsOne, AtOnce, InOneLaunch", "src"),
+    (r"\w*Together|together_", "AsOne, AtOnce, InOneLaunch", "src"),
 )
 
 # British spelling, in names, comments and pages: the beginning of a word, and the American one.

@@ -66,115 +66,99 @@ config::ModelConfig WithConcat() {
 }
 
 config::ModelConfig WithActivations() {
-  const auto with = [](config::LayerConfig layer, auto change) {
-    change(layer);
-    return layer;
-  };
   return Model({Conv("c1", 4), Layer("b1", "batch_norm"), Layer("a1", "relu6"), Conv("c2", 4),
-                with(Layer("a2", "hardtanh"), [](auto& l) { l.min = -2, l.max = 0.5; }),
-                with(Layer("a3", "leaky_relu"), [](auto& l) { l.slope = 0.25; }),
+                Changed(Layer("a2", "hardtanh"), [](auto& l) { l.min = -2, l.max = 0.5; }),
+                Changed(Layer("a3", "leaky_relu"), [](auto& l) { l.slope = 0.25; }),
                 Layer("join", "add", {"a3", "a1"}), Layer("a4", "tanh"), Conv("c3", 4),
                 Layer("a5", "hardsigmoid"), Layer("a6", "hardswish"), Layer("a7", "gelu"),
                 Layer("join2", "add", {"a7", "a6"}), Layer("a8", "hardtanh"), Conv("c4", 4),
-                with(Layer("a9", "gelu"), [](auto& l) { l.approximate = "tanh"; }),
+                Changed(Layer("a9", "gelu"), [](auto& l) { l.approximate = "tanh"; }),
                 Layer("pool", "global_avg_pool"), Linear("fc", 10)});
 }
 
 config::ModelConfig WithDecoder() {
-  const auto with = [](config::LayerConfig layer, auto change) {
-    change(layer);
-    return layer;
-  };
   const auto transposed = [&](const char* name, int channels) {
-    return with(Conv(name, channels), [](auto& l) {
+    return Changed(Conv(name, channels), [](auto& l) {
       l.kind = "conv_transpose2d", l.kernel = l.stride = {2, 2}, l.padding = {0, 0};
     });
   };
   return Model({Conv("c1", 4),
-                with(Layer("a1", "prelu"), [](auto& l) { l.per_channel = true; }),
+                Changed(Layer("a1", "prelu"), [](auto& l) { l.per_channel = true; }),
                 Window("p1", "max_pool", 2, 2),
                 Conv("c2", 8),
-                with(Layer("a2", "elu"), [](auto& l) { l.alpha = 0.5; }),
+                Changed(Layer("a2", "elu"), [](auto& l) { l.alpha = 0.5; }),
                 Conv("c3", 8),
                 Layer("b3", "batch_norm"),
                 Layer("r3", "relu"),
                 transposed("t1", 4),
                 Layer("b4", "batch_norm"),
                 Layer("r4", "relu"),
-                with(Layer("u1", "upsample", {"a2"}),
-                     [](auto& l) { l.mode = "bilinear", l.align_corners = true; }),
-                with(Layer("s1", "pixel_shuffle", {"c3"}), [](auto& l) { l.scale = 2; }),
+                Changed(Layer("u1", "upsample", {"a2"}),
+                        [](auto& l) { l.mode = "bilinear", l.align_corners = true; }),
+                Changed(Layer("s1", "pixel_shuffle", {"c3"}), [](auto& l) { l.scale = 2; }),
                 Layer("joined", "concat", {"r4", "u1", "s1", "a1"}),
-                with(Layer("a3", "softplus"), [](auto& l) { l.beta = 2, l.threshold = 5; }),
-                with(Layer("a4", "prelu"), [](auto& l) { l.per_channel = true; }),
-                with(Layer("u2", "upsample"), [](auto& l) { l.mode = "bilinear", l.scale = 3; }),
+                Changed(Layer("a3", "softplus"), [](auto& l) { l.beta = 2, l.threshold = 5; }),
+                Changed(Layer("a4", "prelu"), [](auto& l) { l.per_channel = true; }),
+                Changed(Layer("u2", "upsample"), [](auto& l) { l.mode = "bilinear", l.scale = 3; }),
                 Conv("c5", 4),
                 Layer("pool", "global_avg_pool"),
                 Linear("fc", 10)});
 }
 
 config::ModelConfig WithGates() {
-  const auto with = [](config::LayerConfig layer, auto change) {
-    change(layer);
-    return layer;
-  };
   return Model({Conv("c1", 4),
-                with(Layer("n1", "group_norm"), [](auto& l) { l.groups = 2; }),
+                Changed(Layer("n1", "group_norm"), [](auto& l) { l.groups = 2; }),
                 Layer("pool1", "global_avg_pool"),
                 Conv("squeeze", 4),
                 Layer("gate", "hardsigmoid"),
                 Layer("gated", "multiply", {"gate", "n1"}),
-                with(Layer("s1", "channel_scale"), [](auto& l) { l.value = 0.5; }),
-                with(Layer("d1", "stochastic_depth"), [](auto& l) { l.rate = 0.25; }),
+                Changed(Layer("s1", "channel_scale"), [](auto& l) { l.value = 0.5; }),
+                Changed(Layer("d1", "stochastic_depth"), [](auto& l) { l.rate = 0.25; }),
                 Layer("j1", "add", {"d1", "n1"}),
                 Layer("square", "multiply", {"j1", "j1"}),
                 Conv("c2", 4),
-                with(Layer("half", "slice"), [](auto& l) { l.channels = 3, l.first = 1; }),
-                with(Layer("less", "affine"), [](auto& l) { l.factor = 0.5, l.offset = -1; }),
+                Changed(Layer("half", "slice"), [](auto& l) { l.channels = 3, l.first = 1; }),
+                Changed(Layer("less", "affine"), [](auto& l) { l.factor = 0.5, l.offset = -1; }),
                 Layer("whole", "concat", {"less", "half", "c2"}),
                 Conv("c5", 4),
                 Layer("n2", "layer_norm"),
                 Layer("both", "multiply", {"n2", "square"}),
                 Layer("again", "multiply", {"both", "gate"}),
-                with(Window("p1", "max_pool", 2, 2), [](auto& l) { l.ceil_mode = true; }),
-                with(Layer("up", "upsample"), [](auto& l) { l.scale = 3; }),
-                with(Window("p2", "avg_pool", 3, 2),
-                     [](auto& l) {
-                       l.ceil_mode = true, l.count_include_pad = false, l.padding = {1, 1};
-                     }),
-                with(Layer("p3", "adaptive_avg_pool"),
-                     [](auto& l) {
-                       l.size = {2, 3};
-                     }),
-                with(Layer("p4", "adaptive_avg_pool"),
-                     [](auto& l) {
-                       l.size = {1, 1};
-                     }),
-                with(Layer("d2", "stochastic_depth"), [](auto& l) { l.mode = "batch"; }),
+                Changed(Window("p1", "max_pool", 2, 2), [](auto& l) { l.ceil_mode = true; }),
+                Changed(Layer("up", "upsample"), [](auto& l) { l.scale = 3; }),
+                Changed(Window("p2", "avg_pool", 3, 2),
+                        [](auto& l) {
+                          l.ceil_mode = true, l.count_include_pad = false, l.padding = {1, 1};
+                        }),
+                Changed(Layer("p3", "adaptive_avg_pool"),
+                        [](auto& l) {
+                          l.size = {2, 3};
+                        }),
+                Changed(Layer("p4", "adaptive_avg_pool"),
+                        [](auto& l) {
+                          l.size = {1, 1};
+                        }),
+                Changed(Layer("d2", "stochastic_depth"), [](auto& l) { l.mode = "batch"; }),
                 Linear("fc", 10)});
 }
 
 config::ModelConfig WithUnpooling() {
-  const auto with = [](config::LayerConfig layer, auto change) {
-    change(layer);
-    return layer;
-  };
   const auto ceil = [](auto& l) { l.ceil_mode = true; };
   const auto unpool = [&](const std::string& name, const std::string& pool, bool whole) {
-    return with(Layer(name, "max_unpool"), [&](auto& l) { l.pool = pool, l.whole = whole; });
+    return Changed(Layer(name, "max_unpool"), [&](auto& l) { l.pool = pool, l.whole = whole; });
   };
-  return Model({Conv("c1", 8),
-                with(Layer("lrn", "lrn"),
-                     [](auto& l) {
-                       l.size = {3, 3};
-                     }),
-                with(Window("p1", "max_pool", 2, 2), ceil), Conv("c2", 8),
-                with(Window("p2", "max_pool", 2, 2), ceil), Conv("c3", 8), unpool("u2", "p2", true),
-                Conv("c4", 8), unpool("u1", "p1", false), Layer("join", "add", {"u1", "lrn"}),
-                with(Layer("norm", "l2_normalize"), [](auto& l) { l.value = 5; }),
-                with(Layer("again", "max_unpool", {"c2"}), [](auto& l) { l.pool = "p1"; }),
-                Conv("c5", 12), Layer("boxes", "concat_boxes", {"norm", "c5", "norm"}),
-                Linear("fc", 10)});
+  return Model(
+      {Conv("c1", 8),
+       Changed(Layer("lrn", "lrn"),
+               [](auto& l) {
+                 l.size = {3, 3};
+               }),
+       Changed(Window("p1", "max_pool", 2, 2), ceil), Conv("c2", 8),
+       Changed(Window("p2", "max_pool", 2, 2), ceil), Conv("c3", 8), unpool("u2", "p2", true),
+       Conv("c4", 8), unpool("u1", "p1", false), Layer("join", "add", {"u1", "lrn"}),
+       Changed(Layer("norm", "l2_normalize"), [](auto& l) { l.value = 5; }),
+       Changed(Layer("again", "max_unpool", {"c2"}), [](auto& l) { l.pool = "p1"; }),
+       Conv("c5", 12), Layer("boxes", "concat_boxes", {"norm", "c5", "norm"}), Linear("fc", 10)});
 }
 
 config::ModelConfig WithTwoOutputs() {

@@ -156,22 +156,23 @@ class CpuBackend final : public Backend {
  private:
   std::unique_ptr<Op> MakeMatmul(const MatmulSpec& spec, const MatmulGeometry& geometry) {
     if (spec.recomputed && AnyRounds(spec.operands)) return nullptr;
-    MatmulSpec taken = AsOperands(spec);
+    MatmulSpec operand_spec = AsOperands(spec);
     // Matmuls with rounded operands use exact products, so that all kernels give the same result.
     const auto& all = AnyRounds(spec.operands) ? direct_kernels_ : tiles_;
     std::string reason;
     for (const MatmulKernels& kernels : all) {
-      const char* refused = WhyNoKernels(kernels, taken, geometry);
+      const char* refused = WhyNoKernels(kernels, operand_spec, geometry);
       if (refused == nullptr) {
         if (geometry.training) ++ways_[WayOfMatmuls(kernels, geometry)];
-        return std::make_unique<MatmulOp>(context_, &kernels, spec, std::move(taken), geometry);
+        return std::make_unique<MatmulOp>(context_, &kernels, spec, std::move(operand_spec),
+                                          geometry);
       }
       reason = refused;
     }
     if (geometry.training) ++ways_["on oneDNN in fp32"];
     if (!reason.empty() && geometry.training)
       diagnostics_.push_back("layer " + spec.layer + ": on oneDNN in fp32: " + reason);
-    return std::make_unique<MatmulOp>(context_, nullptr, spec, std::move(taken), geometry);
+    return std::make_unique<MatmulOp>(context_, nullptr, spec, std::move(operand_spec), geometry);
   }
 
   const Kernels& kernels_;

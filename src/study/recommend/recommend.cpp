@@ -49,7 +49,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
     throw DataError(options.folder +
                     "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
                     "again with them in log.statistics");
-  const Recommendation advice = MakeRecommendation(options, run, formats, needs);
+  Recommendation advice = MakeRecommendation(options, run, formats, needs);
   out << "run " << Visible(run.name) << " (" << run.data.dataset << ")\n\n";
   PrintNeeds(options, needs, out);
   out << '\n';
@@ -58,10 +58,9 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   const std::optional<AnyFormat> operands = PrintOperandFormats(options, out);
   PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
   // `scaling:` is left out where no gradient arrived, `precision:` where no format changes.
-  config::Config recommended = advice.config;
-  const bool other_operands = operands && SetOperands(*operands, recommended.precision);
+  const bool other_operands = operands && SetOperands(*operands, advice.config.precision);
   std::string fragment =
-      FragmentOf(recommended, AnyArrived(needs), !advice.changes.empty() || other_operands);
+      FragmentOf(advice.config, AnyArrived(needs), !advice.changes.empty() || other_operands);
   if (fragment.empty())
     fragment = "# nothing to recommend: no gradient arrived\n";
   else

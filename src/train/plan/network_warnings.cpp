@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <variant>
 
+#include "config/load.h"
 #include "core/text.h"
+#include "graph/network/precision.h"
 #include "train/plan/commands.h"
 
 namespace ada::train {
@@ -48,45 +50,40 @@ class Finder {
   Names layers_, parameters_, lines_;
 };
 
-using Entries = std::vector<const config::LayerPrecisionConfig*>;
+// The precision of each stretch of the run between two switches.
+std::vector<config::PrecisionConfig> PrecisionsOf(const config::PrecisionConfig& precision) {
+  std::vector<config::PrecisionConfig> all = {config::PrecisionAt(precision, 1)};
+  for (const config::PrecisionSwitchConfig& change : precision.schedule)
+    all.push_back(config::PrecisionAt(precision, change.from_step));
+  return all;
+}
 
-// The last entry that gives the layer's weight a format; null: none does.
-const config::LayerPrecisionConfig* WeightEntry(const Entries& entries, const std::string& layer) {
-  const config::LayerPrecisionConfig* found = nullptr;
-  for (const config::LayerPrecisionConfig* entry : entries)
-    if ((entry->weights || entry->format) && GlobMatch(entry->match, layer)) found = entry;
-  return found;
+// The last entry that gives the layer's weight a format; `end`: none does.
+auto WeightEntry(const std::vector<config::LayerPrecisionConfig>& entries,
+                 const std::string& layer) {
+  return std::find_if(entries.rbegin(), entries.rend(), [&](const auto& entry) {
+    return (entry.weights || entry.format) && GlobMatch(entry.match, layer);
+  });
 }
-// A tied layer multiplies its owner's weight, rounded as the owner's entries say. `usual`: the
-// format of weights without an entry.
-void WarnOfTiedFormats(const std::string& key, const Entries& entries, const NumberFormat& usual,
-                       const graph::Graph& graph, Names* lines) {
-  const auto format_of = [&](const config::LayerPrecisionConfig* entry) {
-    return entry == nullptr ? usual : entry->weights ? *entry->weights : *entry->format;
-  };
-  for (const graph::Parameter& p : graph.parameters())
-    for (const std::string& tied : p.tied_layers) {
-      const config::LayerPrecisionConfig* entry = WeightEntry(entries, tied);
-      if (entry == nullptr || format_of(entry) == format_of(WeightEntry(entries, p.layer)))
-        continue;
-      const std::string line = ToString(entry->where) + ": " + key + ": '" + entry->match +
-                               "': the weight of " + tied + " is that of " + p.layer +
-                               ", whose format it keeps";
-      if (!Contains(*lines, line)) lines->push_back(line);
-    }
-}
+// A tied layer multiplies its owner's weight, rounded as the owner's entries say.
 void WarnOfTiedFormats(const config::PrecisionConfig& precision, const graph::Graph& graph,
                        Names* lines) {
-  Entries entries;
-  for (const auto& entry : precision.layers) entries.push_back(&entry);
-  NumberFormat usual = precision.weights.value_or(precision.format);
-  WarnOfTiedFormats("precision.layers[].match", entries, usual, graph, lines);
-  for (const config::PrecisionSwitchConfig& change : precision.schedule) {
-    if (change.weights || change.format) usual = change.weights ? *change.weights : *change.format;
-    if (change.layers.empty()) continue;
-    for (const auto& entry : change.layers) entries.push_back(&entry);
-    WarnOfTiedFormats("precision.schedule[].layers[].match", entries, usual, graph, lines);
-  }
+  const std::ptrdiff_t own = std::ssize(precision.layers);  // entries of switches follow them
+  for (const config::PrecisionConfig& now : PrecisionsOf(precision))
+    for (const graph::Parameter& p : graph.parameters())
+      for (const std::string& tied : p.tied_layers) {
+        const auto entry = WeightEntry(now.layers, tied);
+        if (entry == now.layers.rend() ||
+            graph::FormatsOf(now, tied).weights == graph::FormatsOf(now, p.layer).weights)
+          continue;
+        const bool scheduled = now.layers.rend() - entry > own;
+        const std::string line = ToString(entry->where) +
+                                 (scheduled ? ": precision.schedule[].layers[].match: '"
+                                            : ": precision.layers[].match: '") +
+                                 entry->match + "': the weight of " + tied + " is that of " +
+                                 p.layer + ", whose format it keeps";
+        if (!Contains(*lines, line)) lines->push_back(line);
+      }
 }
 
 bool HasPlainFormat(const config::OperandsConfig& operands) {
@@ -97,18 +94,15 @@ bool HasPlainFormat(const config::OperandsConfig& operands) {
 // Blocks have scales of their own.
 void WarnOfUnusedTensorScaling(const config::PrecisionConfig& precision, Names* lines) {
   using Kind = config::TensorScalingConfig::Kind;
-  bool plain = HasPlainFormat(precision.operands);
-  for (const config::LayerPrecisionConfig& entry : precision.layers)
-    plain = plain || HasPlainFormat(entry.operands);
-  for (const config::PrecisionSwitchConfig& change : precision.schedule) {
-    plain = plain || HasPlainFormat(change.operands);
-    for (const config::LayerPrecisionConfig& entry : change.layers)
-      plain = plain || HasPlainFormat(entry.operands);
-  }
   const auto& scaling = precision.operands.tensor_scaling;
-  if (scaling && scaling->kind != Kind::kNone && !plain)
-    lines->push_back(
-        "precision.operands.tensor_scaling has no effect: no operand has a plain format");
+  if (!scaling || scaling->kind == Kind::kNone) return;
+  for (const config::PrecisionConfig& now : PrecisionsOf(precision)) {
+    if (HasPlainFormat(now.operands)) return;
+    for (const config::LayerPrecisionConfig& entry : now.layers)
+      if (HasPlainFormat(entry.operands)) return;
+  }
+  lines->push_back(
+      "precision.operands.tensor_scaling has no effect: no operand has a plain format");
 }
 
 // A network that sees what it is to predict reaches a loss that says nothing.
