@@ -29,7 +29,7 @@ struct NormGroups {
   }
   // The channel of value i.
   ADA_HOST_DEVICE std::uint32_t Channel(std::int64_t i) const {
-    return static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels);
+    return ChannelOf(i, static_cast<std::uint32_t>(channels));
   }
   ADA_HOST_DEVICE std::int64_t Group(std::int64_t i) const {
     if (by_pixel) return static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(channels);

@@ -12,7 +12,7 @@ namespace ada::backend::cuda {
 struct LrnWindows {
   ADA_HOST_DEVICE double X(std::int64_t i) const { return static_cast<double>(Load(x, i)); }
   ADA_HOST_DEVICE int Channel(std::int64_t i) const {
-    return static_cast<int>(static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels));
+    return static_cast<int>(ChannelOf(i, static_cast<std::uint32_t>(channels)));
   }
   // term(value) summed over channels c - before .. c + behind of value i's pixel.
   template <class Term>

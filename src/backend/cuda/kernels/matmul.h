@@ -14,14 +14,12 @@ namespace ada::backend::cuda {
 struct BiasedSum {
   const float *sum, *bias;
   std::int64_t channels;
-  // Tensors have fewer than 2^32 values; divisions of 64 bits are slow on a device.
-  ADA_HOST_DEVICE std::int64_t Channel(std::int64_t i) const {
-    return static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels);
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return sum[i] + bias[ChannelOf(i, static_cast<std::uint32_t>(channels))];
   }
-  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return sum[i] + bias[Channel(i)]; }
   ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
     Vec4 x = reinterpret_cast<const Vec4*>(sum)[i / 4];
-    std::int64_t c = Channel(i);
+    std::int64_t c = ChannelOf(i, static_cast<std::uint32_t>(channels));
     for (float& value : x.of) {
       value = value + bias[c];
       c = c + 1 < channels ? c + 1 : 0;

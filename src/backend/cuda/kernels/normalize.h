@@ -9,11 +9,6 @@
 
 namespace ada::backend::cuda {
 
-// The channel of value i.
-ADA_HOST_DEVICE inline std::uint32_t ChannelOf(std::int64_t i, std::uint32_t channels) {
-  return static_cast<std::uint32_t>(i) % channels;
-}
-
 // y before rounding.
 struct Normalized {
   ADA_HOST_DEVICE float At(float value, std::uint32_t c) const {

@@ -15,6 +15,12 @@ struct TensorSpan {
 };
 inline TensorSpan SpanOf(const Tensor& tensor) { return {tensor.data, tensor.storage}; }
 
+// The channel of value i. Tensors have fewer than 2^32 values, and divisions of 64 bits are slow on
+// a device.
+ADA_HOST_DEVICE inline std::uint32_t ChannelOf(std::int64_t i, std::uint32_t channels) {
+  return static_cast<std::uint32_t>(i) % channels;
+}
+
 // The branch is the same for all threads of a warp. Kernels that know the storage when they are
 // compiled use LoadAs (vec8.h).
 ADA_HOST_DEVICE inline float Load(const TensorSpan& p, std::int64_t i) {
