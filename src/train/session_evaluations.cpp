@@ -22,10 +22,7 @@ void Session::EvaluateAll() {
   EvaluateSplits();
   // Checkpoints hold the running averages.
   if (average_norms_) average_norms_->Restore();
-  if (norms_) {
-    norms_->Restore();
-    trainer_.WeightsWereRead();
-  }
+  if (norms_) norms_->Restore();
   if (best_due_) WriteState(p_.folder + "/checkpoints/best");
   best_due_ = false;
   if (writes()) recorder_.Flush();

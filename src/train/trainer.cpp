@@ -2,7 +2,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -14,13 +13,6 @@
 #include "train/assemble/assemble.h"
 
 namespace ada::train {
-namespace {
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
                  scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
@@ -42,7 +34,7 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       total_steps_(total_steps),
       retry_(config::MaxRetries(config.train)),
       sanitize_limit_(config.precision.gradients.value_or(config.precision.format).largest()),
-      tensor_amax_(graph.scaled_tensors().size()) {}
+      tensor_scales_(graph) {}
 
 StepResult Trainer::Step() {
   Attempt attempt(counts_);
@@ -57,21 +49,19 @@ StepResult Trainer::Step() {
   r.lr = optim::LearningRate(config_.schedule, config_.optimizer.lr, at, steps_per_epoch_,
                              total_steps_);
   r.rate_moves = optim::MovesEachStep(config_.schedule, at, steps_per_epoch_);
-  lap_start_ = Now();
+  clock_.Start();
 
   // 1. Get a batch, and round the copies of the weights that it will be multiplied with.
   batches_.Next();
   r.images = batches_.whole_rows();
-  Lap(seconds_.data);
+  clock_.Lap(&PhaseSeconds::data);
   const backend::Pass pass = MakePass(r);
-  // Copies are made again where the weights changed, where their rounding is counted or logged, and
-  // in each step under per-tensor scaling, because the scales may have changed.
-  refreshes_ = weights_changed_ || pass.count || r.logged || !tensor_amax_.empty();
-  weights_changed_ = false;
   wants_scalers_ = r.logged || policy_.FollowsReference();
   observers_.Choose(step_);
   runs_as_one_ = observers_.active() == nullptr && !distributed_.on_host();
-  if (!runs_as_one_ && std::exchange(refreshes_, false)) graph_.RefreshWeights(pass);
+  // Copies are made again after a skipped step too: stochastic rounding draws anew in each step,
+  // and a step that is resumed or logged rounds like any other.
+  if (!runs_as_one_) graph_.RefreshWeights(pass);
   observers_.Begin(step_, pass);
 
   // 2. Forward, loss and backward, with the logit gradient multiplied by S. What the update has to
@@ -84,12 +74,12 @@ StepResult Trainer::Step() {
   // 3. Update the masters, or leave them. The policy is told how the attempt ended.
   Update(attempt, pass);
   Finish(attempt);
-  Lap(seconds_.update);
+  clock_.Lap(&PhaseSeconds::update);
 
   // 4. Write down what happened and why.
   observers_.Conclude(log_.Write(attempt));
-  UpdateTensorScales();
-  Lap(seconds_.log);
+  tensor_scales_.Update();
+  clock_.Lap(&PhaseSeconds::log);
   return r;
 }
 
@@ -160,13 +150,13 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     if (summed || several || observers_.active() != nullptr) JoinCounts(pass);
     if (request_.layers && !runs_as_one_) optimizer_.CheckWatched();
     if (several) counts_.Add(pass);
-    if (several) ObserveTensorScales(/*first=*/first == 0);
-    Lap(seconds_.backward);
+    if (several) tensor_scales_.Observe(/*first=*/first == 0);
+    clock_.Lap(&PhaseSeconds::backward);
     observers_.EndMicroBatch({seen, pass});
-    Lap(seconds_.log);
+    clock_.Lap(&PhaseSeconds::log);
   }
   observers_.End();
-  Lap(seconds_.log);
+  clock_.Lap(&PhaseSeconds::log);
 }
 
 // Asks for all of a micro-batch that the host need not look at: both passes and, where nobody reads
@@ -176,11 +166,11 @@ void Trainer::Work(const backend::Pass& pass, bool last) {
   // Only the last micro-batch hands its gradients to the sum: until then they are accumulated in
   // place, and a sum would count them twice.
   graph::GradientReducer* const reducer = last ? distributed_.reducer() : nullptr;
-  const bool refreshes = std::exchange(refreshes_, false);
+  const bool refreshes = runs_as_one_ && !pass.accumulate;  // once a batch
   const auto passes = [&] {
     if (refreshes) graph_.RefreshWeights(pass);
     graph_.Forward(pass, observers_.active());
-    Lap(seconds_.forward);
+    clock_.Lap(&PhaseSeconds::forward);
     graph_.Backward(pass, observers_.active(), reducer);
   };
   if (!runs_as_one_) return passes();
@@ -190,7 +180,7 @@ void Trainer::Work(const backend::Pass& pass, bool last) {
   graph_.RunAsOne(parts | (last ? plan_.kind() << 5 : 0u), pass, [&] {
     passes();
     if (request_.layers) optimizer_.CheckWatched();
-    Lap(seconds_.backward);
+    clock_.Lap(&PhaseSeconds::backward);
     if (last) AskForUpdate(pass);
   });
 }
@@ -198,7 +188,7 @@ void Trainer::Work(const backend::Pass& pass, bool last) {
 // Asks for the update alone, which a device may replay as a unit of its own.
 void Trainer::AskForUpdate(const backend::Pass& pass) {
   graph_.RunAsOne(plan_.kind() << 5, pass, [&] { optimizer_.Update(); });
-  Lap(seconds_.update);
+  clock_.Lap(&PhaseSeconds::update);
 }
 
 // Replaces the counts by those of all processes, once a pass: fetching again would undo it.
@@ -210,7 +200,7 @@ void Trainer::JoinCounts(const backend::Pass& pass) {
 
 // Whether the host needs to know more about the attempt than the outcome of its update.
 bool Trainer::WantsCounts(const StepResult& r, const backend::Pass& pass) const {
-  return r.logged || pass.count || request_.layers || !tensor_amax_.empty();
+  return r.logged || pass.count || request_.layers || !tensor_scales_.empty();
 }
 
 // Asks for everything that is still to be done, then waits for it, once a step. What the policy
@@ -221,7 +211,7 @@ void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
   const ada::Share part = team_.ShareOf(config_.data.batch_size / config_.train.accumulate);
   // The next batch is transferred to the device while that still works on this one.
   batches_.SendAhead(graph_, static_cast<int>(part.count));
-  Lap(seconds_.data);
+  clock_.Lap(&PhaseSeconds::data);
   if (WantsCounts(r, pass)) JoinCounts(pass);
   if (!joined_) graph_.Collect(pass, {.counts = false, .scalers = wants_scalers_});
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
@@ -258,8 +248,8 @@ backend::LossResult Trainer::Loss() {
 scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutcome& outcome,
                                         const backend::Pass& pass) {
   const backend::LossResult loss = Loss();
-  Lap(seconds_.backward);
-  if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);
+  clock_.Lap(&PhaseSeconds::backward);
+  if (config_.train.accumulate == 1) tensor_scales_.Observe(/*first=*/true);
   r.terms = terms_;
   // Avoids a division by zero for a batch in which no label counts.
   const double terms = static_cast<double>(std::max<std::int64_t>(r.terms, 1));
@@ -286,38 +276,10 @@ void Trainer::Finish(Attempt& attempt) {
   r.error = update.error.empty() ? facts_.DecisionErrors() : update.error;
   r.skipped = update.action == scaling::Action::kSkip;
   r.sanitized = update.action == scaling::Action::kSanitize && r.overflow;
-  weights_changed_ = !r.skipped;
   r.retried = retry_.Next(r.skipped);
   if (!r.retried) ++schedule_steps_;
   skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
 }
-
-// Records the largest unscaled magnitude of each tensor with a per-tensor scale; NaN is kept.
-void Trainer::ObserveTensorScales(bool first) {
-  const auto& tensors = graph_.scaled_tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const float amax = tensors[i].stats->max_abs / tensors[i].scale->per_tensor_scale.host->scale;
-    float& largest = tensor_amax_[i];
-    if (first || std::isnan(amax) || amax > largest) largest = amax;
-  }
-}
-
-// Computes the per-tensor scales of the next step and sends them to the backend.
-void Trainer::UpdateTensorScales() {
-  const auto& tensors = graph_.scaled_tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    scaling::UpdateTensorScale(tensors[i].scale->history, tensor_amax_[i],
-                               *tensors[i].scale->per_tensor_scale.host);
-  if (!tensors.empty()) graph_.SendTensorScales();
-}
-
-// Adds the time since the last lap to a phase, and begins the next.
-void Trainer::Lap(double& phase) {
-  const double now = Now();
-  phase += now - std::exchange(lap_start_, now);
-}
-
-PhaseSeconds Trainer::TakeSeconds() { return std::exchange(seconds_, PhaseSeconds{}); }
 
 void Trainer::Resume(const Position& position) {
   step_ = position.step;

@@ -13,18 +13,14 @@
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
 #include "train/attempt/attempt.h"
+#include "train/attempt/tensor_scales.h"
 #include "train/batches/batches.h"
 #include "train/distributed/distributed_gradients.h"
 #include "train/observe/step_log.h"
 #include "train/observe/step_observer.h"
+#include "train/phase_clock.h"
 
 namespace ada::train {
-
-// Seconds since the last time they were taken, by phase. Where a device works asynchronously, the
-// time spent waiting for it counts as backward.
-struct PhaseSeconds {
-  double data = 0, forward = 0, backward = 0, update = 0, log = 0;
-};
 
 // One for each session (or fork), which calls Step for each attempt. It owns none of its parts and
 // writes no files; in a run of several processes Step is collective and returns the same result in
@@ -47,9 +43,7 @@ class Trainer {
   std::int64_t schedule_steps() const { return schedule_steps_; }  // steps the schedule has made
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // Returns the seconds so far and begins to count from 0.
-  PhaseSeconds TakeSeconds();
-  // To be called after other code rounded the weights' copies: the next step rounds them again.
-  void WeightsWereRead() { weights_changed_ = true; }
+  PhaseSeconds TakeSeconds() { return clock_.Take(); }
   // Goes on after an earlier process; policy, optimizer, weights and tensor scales are restored.
   struct Position {
     std::int64_t step = 0, skips_in_a_row = 0, retries = 0, schedule_steps = 0;
@@ -70,9 +64,6 @@ class Trainer {
   scaling::StepOutcome OutcomeOf(StepResult& result, const backend::UpdateOutcome& outcome,
                                  const backend::Pass& pass);
   void Finish(Attempt& attempt);
-  void ObserveTensorScales(bool first);
-  void UpdateTensorScales();
-  void Lap(double& phase);
 
   const config::Config& config_;
   graph::Graph& graph_;
@@ -89,19 +80,16 @@ class Trainer {
   std::int64_t terms_ = 0;  // of the current batch, in all processes
   bool joined_ = false;     // the current pass's counts are those of all processes
   // For the current attempt: whether only the device needs results between its first pass and its
-  // update; whether the next passes begin by rounding the copies of the weights again; whether the
-  // host fetches the layers' scalers.
-  bool runs_as_one_ = false, refreshes_ = false, wants_scalers_ = false;
+  // update; whether the host fetches the layers' scalers.
+  bool runs_as_one_ = false, wants_scalers_ = false;
   backend::UpdatePlan plan_;
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;
-  scaling::StatsRequest request_;   // of the current attempt
-  double sanitize_limit_;           // largest value of the gradients' format
-  std::vector<float> tensor_amax_;  // by scaled tensor, of the current attempt
-  bool weights_changed_ = true;
-  PhaseSeconds seconds_;
-  double lap_start_ = 0;
+  scaling::StatsRequest request_;  // of the current attempt
+  double sanitize_limit_;          // largest value of the gradients' format
+  TensorScales tensor_scales_;
+  PhaseClock clock_;
 };
 
 }  // namespace ada::train

@@ -41,6 +41,13 @@ std::string SwitchedNetwork() {
   return text;
 }
 
+// The small network with stochastic rounding.
+std::string DrawnNetwork() {
+  std::string text = kSmallNetwork;
+  const std::string format = "{format: fp16";
+  return text.insert(text.find(format) + format.size(), ", rounding: stochastic");
+}
+
 // Every kind of state there is: a scale that falls and grows with skipped steps, Adam's moments and
 // counts, a schedule that skipped steps hold, a fixed layer.
 const std::map<std::string, std::string> kVariants = {
@@ -51,6 +58,13 @@ scaling: {policy: dynamic, init_scale: 1e9, growth_interval: 4}
 schedule: {kind: multistep, milestones: [1, 2], gamma: 0.5}
 train: {epochs: 8, schedule_on_skip: hold}
 log: {every: 3}
+)"},
+    // Steps that are skipped, and logged only at the end: copies of weights are rounded anew by
+    // each.
+    {"drawn", DrawnNetwork() + R"(
+scaling: {policy: dynamic, init_scale: 1e9, growth_interval: 1}
+train: {epochs: 3, accumulate: 2}
+log: {every: 1000}
 )"},
     {"recorded", std::string(kSmallNetwork) + R"(
 scaling: {policy: layerwise_dynamic, init_scale: 64, growth_interval: 3, max_scale: 4096}
