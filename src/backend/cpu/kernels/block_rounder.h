@@ -42,8 +42,7 @@ struct Rounder16 {
   static constexpr int kGroup = kStochastic ? kWordGroups : 1;
   ADA_INLINE void WordsOf(std::int64_t at, std::int64_t step, U* words) const {
     if constexpr (kStochastic)
-      RandomWordsOfGroups(key, draw, first + static_cast<std::uint64_t>(at),
-                          static_cast<std::uint64_t>(step), words);
+      RandomWordsOfGroups(key, draw, first + static_cast<std::uint64_t>(at), step, words);
   }
   // Sixteen values; `words`: theirs.
   ADA_INLINE F operator()(F x, F encode, F decode, U words) const {

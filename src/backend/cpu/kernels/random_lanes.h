@@ -113,13 +113,15 @@ ADA_OUTLINE U RandomWords(std::uint64_t key, std::uint64_t draw, std::uint64_t f
   return words;
 }
 
-// words[g]: the words from first + step * g on, where step is any number from 16 on.
+// words[g]: the words from first + step * g on. A negative step wraps around, as sums of unsigned
+// numbers do.
 ADA_OUTLINE void RandomWordsOfGroups(std::uint64_t key, std::uint64_t draw, std::uint64_t first,
-                                     std::uint64_t step, U* words) {
+                                     std::int64_t step, U* words) {
   if (first % 4 == 0 && step % 4 == 0)
-    return GroupsOfBlocks<kWordGroups>(key, draw, first / 4, step / 4, words);
+    return GroupsOfBlocks<kWordGroups>(key, draw, first / 4, static_cast<std::uint64_t>(step / 4),
+                                       words);
   for (int g = 0; g < kWordGroups; ++g)
-    words[g] = RandomWords(key, draw, first + step * static_cast<std::uint64_t>(g));
+    words[g] = RandomWords(key, draw, first + static_cast<std::uint64_t>(step * g));
 }
 
 // The same words, of a stretch of values that is walked through: blocks are made many at a time, so
