@@ -42,8 +42,11 @@ inline double PercentOf(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : NAN;
 }
 
-// The counts of both, as if one tensor had held all values.
+// The counts of both, as if one tensor had held all values, which carry one scale.
 TensorStats CombinedStats(const TensorStats& a, const TensorStats& b);
+// Magnitudes and moments as if the values had carried `factor` more. A magnitude that left `format`
+// when it was rounded stays as it was, so that it is still known as one.
+TensorStats Rescaled(TensorStats stats, double factor, const NumberFormat& format);
 
 // A histogram of log2 |x|: how the magnitudes of a tensor are distributed over binary exponents,
 // and what any format at any scale would lose of them. Numbers only.

@@ -15,31 +15,17 @@ namespace {
 // The statistics of one rounding in one process, in a pass that counts everything.
 struct FullPart {
   TensorStats stats;
-  float scale = 1;
+  double scale = 1;
 };
 // The same in a pass that records only the largest magnitude.
 struct ShortPart {
-  float max_abs = 0, scale = 1;
+  float max_abs = 0;
+  double scale = 1;
   std::int64_t numel = 0;
 };
 
 // Weights and their gradients are the same in all processes when they are counted.
 bool IsOfBatch(const RoundingPoint& point) { return !IsOfWholeBatch(point.tensor); }
-
-float ScaleOf(const RoundingPoint& point) { return point.scale != nullptr ? *point.scale : 1; }
-
-// Converts statistics as if the values had carried `factor` more; a magnitude that left the format
-// stays as it was. Processes may have decided for different scales, but sums need a common one.
-TensorStats Rescaled(TensorStats stats, double factor, const NumberFormat& format) {
-  if (factor == 1 || !std::isfinite(factor)) return stats;
-  const auto times = [factor](float x) {
-    return static_cast<float>(static_cast<double>(x) * factor);
-  };
-  if (std::isfinite(RoundTo(format, stats.max_abs))) stats.max_abs = times(stats.max_abs);
-  stats.min_abs = times(stats.min_abs);
-  stats.mean *= factor, stats.std *= factor, stats.l1 *= factor, stats.l2 *= factor;
-  return stats;
-}
 
 bool IsLarger(float one, float other) {
   return std::bit_cast<std::uint32_t>(one) >
@@ -53,9 +39,11 @@ TensorStats StatsOfPart(const ShortPart& part) {
   stats.max_abs = part.max_abs, stats.numel = part.numel;
   return stats;
 }
-void Fill(const RoundingPoint& point, FullPart& part) { part = {*point.stats, ScaleOf(point)}; }
+void Fill(const RoundingPoint& point, FullPart& part) {
+  part = {*point.stats, point.total_scale()};
+}
 void Fill(const RoundingPoint& point, ShortPart& part) {
-  part = {point.stats->max_abs, ScaleOf(point), point.stats->numel};
+  part = {point.stats->max_abs, point.total_scale(), point.stats->numel};
 }
 
 // Every process gathers the parts of all and adds them in rank order, so that all get bitwise equal
@@ -74,8 +62,8 @@ void JoinStats(parallel::Communicator& communicator, std::vector<RoundingPoint>&
     TensorStats total;
     for (int rank = 0; rank < communicator.ranks(); ++rank) {
       const Part& part = all[static_cast<std::size_t>(rank) * mine.size() + at];
-      const double factor = static_cast<double>(all[at].scale) / static_cast<double>(part.scale);
-      const TensorStats stats = Rescaled(StatsOfPart(part), factor, point.format);
+      const TensorStats stats =
+          Rescaled(StatsOfPart(part), all[at].scale / part.scale, point.format);
       if (rank == 0 || IsLarger(stats.max_abs, total.max_abs)) point.largest_at = rank;
       const bool full = rank == 0 ? stats.full : total.full && stats.full;
       total = rank == 0 ? stats : CombinedStats(total, stats);
@@ -87,21 +75,37 @@ void JoinStats(parallel::Communicator& communicator, std::vector<RoundingPoint>&
   }
 }
 
+// The counts of blocks carry the scale of their process, bins carry none.
+struct BlocksPart {
+  BlockCounts counts;
+  double scale = 1;
+};
+void Fill(const RoundingPoint& point, BlocksPart& part) {
+  part = {*point.blocks, point.total_scale()};
+}
+void Fill(const RoundingPoint& point, ExponentBins& part) { part = *point.bins; }
+BlockCounts CountsOf(const BlocksPart& part, const BlocksPart& first) {
+  return part.counts.Rescaled(first.scale / part.scale);
+}
+const ExponentBins& CountsOf(const ExponentBins& part, const ExponentBins&) { return part; }
+
 // Adds up what points count besides their statistics, where they do.
-template <class Counts>
+template <class Part, class Counts>
 void JoinSums(parallel::Communicator& communicator, const std::vector<RoundingPoint>& points,
               const Counts* RoundingPoint::*counts) {
-  std::vector<Counts> mine;
+  std::vector<Part> mine;
   for (const RoundingPoint& point : points)
-    if (IsOfBatch(point) && point.*counts != nullptr) mine.push_back(*(point.*counts));
+    if (IsOfBatch(point) && point.*counts != nullptr) Fill(point, mine.emplace_back());
   if (mine.empty()) return;
-  const std::vector<Counts> all = parallel::GatherAll(communicator, mine);
+  const std::vector<Part> all = parallel::GatherAll(communicator, mine);
   std::size_t at = 0;
   for (const RoundingPoint& point : points) {
     if (!IsOfBatch(point) || point.*counts == nullptr) continue;
     auto& total = const_cast<Counts&>(*(point.*counts));
     total = Counts();
-    for (std::size_t part = at++; part < all.size(); part += mine.size()) total.Add(all[part]);
+    for (std::size_t part = at; part < all.size(); part += mine.size())
+      total.Add(CountsOf(all[part], all[at]));
+    ++at;
   }
 }
 
@@ -123,8 +127,8 @@ void Graph::Join(parallel::Communicator& communicator, const backend::Pass& pass
     JoinStats<FullPart>(communicator, roundings_);
   else
     JoinStats<ShortPart>(communicator, roundings_);
-  if (pass.count) JoinSums(communicator, roundings_, &RoundingPoint::blocks);
-  if (pass.bins) JoinSums(communicator, roundings_, &RoundingPoint::bins);
+  if (pass.count) JoinSums<BlocksPart>(communicator, roundings_, &RoundingPoint::blocks);
+  if (pass.bins) JoinSums<ExponentBins>(communicator, roundings_, &RoundingPoint::bins);
 }
 
 }  // namespace ada::graph

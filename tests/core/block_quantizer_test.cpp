@@ -299,6 +299,24 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("counts of values times a power of two are counts with that scale") {
+    const std::vector<float> values = Spread(8, 96, 6, 5);
+    std::vector<float> scaled = values;
+    for (float& x : scaled) x *= 8;
+    const BlockFormat format = DefaultBlockFormat(kFp8E4M3, BlockScale::kE8M0);
+    const BlockLayout layout = Rows(8, 96, format);
+    const BlockCounts counts = Quantize(format, layout, values).counts.Rescaled(8),
+                      want = Quantize(format, layout, scaled).counts;
+    CHECK(counts.signal == want.signal);
+    CHECK(counts.noise == want.noise);
+    CHECK(counts.log2_min == want.log2_min);
+    CHECK(counts.log2_max == want.log2_max);
+    CHECK(counts.log2_mean() == want.log2_mean());
+    CHECK(counts.log2_std() == doctest::Approx(want.log2_std()));
+    CHECK(counts.lost() == want.lost());
+    CHECK(BlockCounts().Rescaled(8).log2_min == 0);
+  }
+
   TEST_CASE("a block that holds infinity has no part in the SQNR, though its values decode") {
     BlockFormat format = DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3);
     format.tensor_scale = false;
@@ -336,6 +354,22 @@ TEST_SUITE("cpu") {
     CHECK(std::isnan(zeros.counts.log2_std()));
     const Quantized equal = Quantize(format, Rows(1, 256, format), std::vector<float>(256, 0.7F));
     CHECK(equal.counts.log2_std() == 0);
+  }
+
+  TEST_CASE("a tiny tensor saturates where its factor overflows, not where values are divided") {
+    std::vector<float> tiny(64);
+    for (std::size_t i = 0; i < tiny.size(); ++i)
+      tiny[i] = std::ldexp(1 + static_cast<float>(i % 16) / 16, -131);
+    BlockFormat format = DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3);
+    for (const BlockRule rule : {BlockRule::kModelopt, BlockRule::kTorchao}) {
+      format.rule = rule;
+      const Quantized q = Quantize(format, Rows(1, 64, format), tiny);
+      std::int64_t clamped = 0;  // codes of the largest magnitude, 6
+      for (const std::uint8_t code : q.codes) clamped += (code & 7) == 7;
+      CAPTURE(FormatName(format));
+      CHECK(q.counts.saturated == (rule == BlockRule::kTorchao ? 64 : 0));
+      CHECK((clamped == 64) == (rule == BlockRule::kTorchao));
+    }
   }
 
   TEST_CASE("each cause of a loss is told from the others") {

@@ -83,6 +83,23 @@ const double kScales[] = {1, 2,    1024,       0x1p40,     0x1p-20, 0x1p100, 0x1
 }  // namespace
 
 TEST_SUITE("cpu") {
+  TEST_CASE("figures as if values had carried another scale; a magnitude that overflowed stays") {
+    TensorStats stats;
+    stats.numel = 4, stats.underflow = 1;
+    stats.min_abs = 0.5f, stats.max_abs = 60000;
+    stats.mean = -2, stats.std = 3, stats.l1 = 8, stats.l2 = 5;
+    const TensorStats half = Rescaled(stats, 0.5, kFp16);
+    CHECK(half.min_abs == 0.25f);
+    CHECK(half.max_abs == 30000);
+    CHECK(std::vector<double>{half.mean, half.std, half.l1, half.l2} ==
+          std::vector<double>{-1, 1.5, 4, 2.5});
+    CHECK(half.numel == 4);
+    CHECK(half.underflow == 1);
+    stats.max_abs = 70000;
+    CHECK(Rescaled(stats, 0.5, kFp16).max_abs == 70000);
+    CHECK(Rescaled(stats, INFINITY, kFp16).l1 == 8);
+  }
+
   TEST_CASE("bins: sums, and what is a value") {
     ExponentBins a = BinsOf({0, -0.0f, 1, 1.5f, -1.9f, 2, 0x1p-149f, INFINITY, NAN, -NAN});
     CHECK(a[0] == 3);

@@ -30,6 +30,18 @@ double BlockCounts::sqnr_worst_db() const { return noisy_blocks > 0 ? sqnr_worst
 
 void BlockCounts::Add(const BlockCounts& other) { AddCounts(other, *this); }
 
+BlockCounts BlockCounts::Rescaled(double factor) const {
+  BlockCounts counts = *this;
+  if (factor == 1 || !std::isfinite(factor) || factor <= 0) return counts;
+  counts.signal *= factor * factor, counts.noise *= factor * factor;
+  if (scaled_blocks == 0) return counts;
+  const double shift = std::log2(factor), n = static_cast<double>(scaled_blocks);
+  counts.log2_min += shift, counts.log2_max += shift;
+  counts.log2_sum += n * shift;
+  counts.log2_square_sum += 2 * shift * log2_sum + n * shift * shift;
+  return counts;
+}
+
 void CountBlock(const BlockGrid& grid, const TensorFactor& tensor, const BlockFactor& factor,
                 std::span<const float> values, std::span<const float> decoded,
                 BlockCounts& counts) {

@@ -47,6 +47,8 @@ struct BlockCounts {
 
   // Adds counts of other blocks. Sums are taken in the order of the calls.
   void Add(const BlockCounts& other);
+  // The same blocks, as if their values and scales had carried `factor` more.
+  BlockCounts Rescaled(double factor) const;
 };
 
 // Adds one block: its values, what they are decoded to, and by which factor.

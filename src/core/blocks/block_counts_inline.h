@@ -71,7 +71,7 @@ ADA_HOST_DEVICE static inline void CountValue(const BlockGrid& grid, const Tenso
   if (magnitude == 0 || magnitude >= kInfinityBits) return;
   if (value.decoded == 0) {
     ++CauseOfLoss(grid, tensor, factor, x, largest, counts);
-  } else if (const std::uint32_t scaled = MagnitudeBits(x * factor.encode);
+  } else if (const std::uint32_t scaled = MagnitudeBits(Scaled(grid, factor, x));
              scaled >= grid.element.overflow_min && scaled <= kInfinityBits) {
     ++counts.saturated;
   }
