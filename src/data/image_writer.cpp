@@ -196,16 +196,17 @@ void ImageWriter::PlaceScaled(std::int64_t epoch, std::int64_t image, ShownPart*
   RandomStream random = StreamFor(spec_.seed, kScaleStream, epoch, image);
   StreamDraws draws(&random);
   const Range& range = *spec_.changes.random_scale;
-  const auto scale = static_cast<double>(
+  const auto drawn = static_cast<double>(
       draws.Uniform(static_cast<float>(range.low), static_cast<float>(range.high)));
-  // A side is clamped before it becomes an int; the product of both sides is checked after that.
+  // A factor that would make more pixels than any picture may have is the largest that does not: no
+  // draw makes an image unusable. Its sides are cut to whole numbers, so that they do not pass it.
+  const double pixels = static_cast<double>(part->resized.height) * part->resized.width;
+  const double most = std::sqrt(static_cast<double>(kMaxPixels) / pixels);
   const auto scaled = [&](int side) {
-    return static_cast<int>(std::clamp<std::int64_t>(std::llround(side * scale), 1, kMaxPixels));
+    const double size = drawn < most ? std::round(side * drawn) : std::floor(side * most);
+    return std::max(1, static_cast<int>(size));
   };
   const PictureSize to{scaled(part->resized.height), scaled(part->resized.width)};
-  if (to.height > kMaxPixels / to.width)
-    throw DataError(NameOf(image) + ": data.augment.random_scale makes " + SizeText(to) +
-                    " of it; expected at most " + std::to_string(kMaxPixels));
   // A window that is larger than the picture lies anywhere around it, one that is smaller anywhere
   // in it.
   const auto place = [&](int spare) {

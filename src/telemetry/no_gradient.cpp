@@ -53,6 +53,7 @@ std::vector<LayerWithoutGradient> LayersWithoutGradient(const LayerTotals& layer
       layer.why = "no tensor had values";
     } else {
       layer.died_at = died->layer + "." + died->tensor;
+      layer.died_layer = died->layer, layer.died_tensor = died->tensor;
       layer.by_rounding = died->left_empty;
       layer.why = Loss(*died);
     }

@@ -12,6 +12,8 @@ namespace {
 // that starts at 2^16 and halves at each skipped step is 1 after 16 of them.
 constexpr std::int64_t kSearch = 20;
 
+constexpr NotFiniteCause kCauses[] = {NotFiniteCause::kOutgrown, NotFiniteCause::kBlocks};
+
 // The name without its magnitude.
 std::string TensorText(const FirstNotFinite& first) {
   return first.layer == "input" ? first.layer : first.layer + "." + first.tensor;
@@ -22,11 +24,26 @@ std::string TensorText(const FirstNotFinite& first) {
 std::string PointText(const FirstNotFinite& first) {
   if (IsOfOptimizer(first)) return "the optimizer's update did it";
   if (first.layer.empty()) return "a smaller optimizer.lr may help";
+  if (first.cause == NotFiniteCause::kBlocks) return "its block-scaled format did it";
   if (!IsOfScale(first)) return "a loss scale does not help";
   return first.scale > 1 ? "a smaller loss scale helps" : "a wider format of gradients helps";
 }
 
 }  // namespace
+
+std::string CauseText(NotFiniteCause cause) {
+  switch (cause) {
+    case NotFiniteCause::kNone:
+      return "";
+    case NotFiniteCause::kOutgrown:
+      return "precision.overflow: saturate would keep it: it outgrew its tensor's own scale, and "
+             "overflow: format makes it infinite";
+    case NotFiniteCause::kBlocks:
+      return "its block-scaled format makes inf or NaN of blocks of finite values "
+             "(precision.operands; broken_blocks in blocks.csv)";
+  }
+  return "";
+}
 
 bool HasNumber(const FirstNotFinite& first) {
   const std::string& value = first.value;
@@ -39,7 +56,8 @@ std::string NameText(const FirstNotFinite& first) {
 }
 
 bool IsOfScale(const FirstNotFinite& first) {
-  return CarriesS(first.tensor) && first.scale > 0 && !first.layer.empty() && !first.outgrew;
+  return CarriesS(first.tensor) && first.scale > 0 && !first.layer.empty() &&
+         first.cause == NotFiniteCause::kNone;
 }
 
 bool IsOfOptimizer(const FirstNotFinite& first) {
@@ -47,7 +65,7 @@ bool IsOfOptimizer(const FirstNotFinite& first) {
 }
 
 std::string AdviceText(const FirstNotFinite& first) {
-  if (first.outgrew) return kOutgrown;
+  if (first.cause != NotFiniteCause::kNone) return CauseText(first.cause);
   if (IsOfOptimizer(first))
     return "a loss scale does not help: gradients were finite and the weights are not, so the "
            "optimizer's update did it (optimizer.lr; under Adam optimizer.epsilon too)";
@@ -104,7 +122,8 @@ FirstNotFinite Finiteness::first() const {
   first.scale = scale_;
   if (event_.step != begin_) return first;
   first.layer = event_.layer, first.tensor = event_.tensor, first.value = event_.value;
-  first.outgrew = event_.message.ends_with(kOutgrown);
+  for (const NotFiniteCause cause : kCauses)
+    if (event_.message.ends_with(CauseText(cause))) first.cause = cause;
   return first;
 }
 

@@ -9,21 +9,26 @@
 
 namespace ada::telemetry {
 
+// What made finite values of a tensor infinite or NaN, where it was not their magnitude alone.
+enum class NotFiniteCause {
+  kNone,
+  // They outgrew the scale that their tensor has from earlier largest magnitudes, and the format
+  // turns them into infinity (precision.overflow: format).
+  kOutgrown,
+  // The tensor's block-scaled format has no scale for a block of them.
+  kBlocks,
+};
+// Advice for such a cause, with which messages of events end; empty: none.
+std::string CauseText(NotFiniteCause cause);
+
 // The tensor in which values that are not finite came first in a step. layer empty: none of the
 // rounded ones. `value`: its largest magnitude, as in events.csv.
 struct FirstNotFinite {
   std::string layer, tensor, value;
   double scale = 1;       // S of the step
   std::int64_t step = 0;  // from 1
-  // The value outgrew the scale that its tensor has from earlier largest magnitudes, and the format
-  // turns it into infinity (precision.overflow: format).
-  bool outgrew = false;
+  NotFiniteCause cause = NotFiniteCause::kNone;
 };
-
-// Advice for a value that outgrew its tensor's scale; messages of events end with it.
-inline constexpr char kOutgrown[] =
-    "precision.overflow: saturate would keep it: it outgrew its tensor's own scale, and overflow: "
-    "format makes it infinite";
 
 // Returns "conv1.y (largest magnitude 70000)"; of the images "input (...)".
 std::string NameText(const FirstNotFinite& first);

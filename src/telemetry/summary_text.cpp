@@ -227,9 +227,14 @@ std::string Losses(const LayerTotals& layers, bool color) {
     return "\n" + Colored(color, Color::kYellow, Counted(count, noun) + what) +
            " in logged steps (see underflow.csv)";
   };
-  const std::string not_finite =
-      not_finite_line(false, "tensor", " overflowed or held inf or NaN") +
-      not_finite_line(true, "operand", " saturated or held inf or NaN");
+  std::string not_finite = not_finite_line(false, "tensor", " overflowed or held inf or NaN") +
+                           not_finite_line(true, "operand", " saturated or held inf or NaN");
+  if (layers.broken_blocks() > 0)
+    not_finite += "\n" +
+                  Colored(color, Color::kYellow,
+                          "blocks of operands became inf or NaN, or were, in " +
+                              Counted(layers.broken_blocks(), "row")) +
+                  " of blocks.csv (broken_blocks)";
   if (worst.empty())
     return not_finite.empty() ? "\nno value underflowed in the logged steps" : not_finite;
   std::vector<Row> rows = {

@@ -205,6 +205,7 @@ void LayerTotals::RebuildFrom(const std::string& folder) {
 }
 
 void LayerTotals::Add(const BlockRow& row) {
+  broken_blocks_ += row.broken_blocks > 0;
   noise_[{row.layer, row.tensor}] = AsLogged(row.norm_over_noise);
 }
 

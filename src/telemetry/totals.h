@@ -112,6 +112,10 @@ class LayerTotals {
   // norm_over_noise in the last row of blocks.csv, or for a tensor of probes.csv; inf if there is
   // none.
   double NoiseBefore(const std::string& layer, const std::string& tensor) const;
+  // The same of all gradients, by layer and tensor: operands, and dw on probe steps.
+  const std::map<std::pair<std::string, std::string>, double>& noise() const { return noise_; }
+  // Rows of blocks.csv in which finite values became inf or NaN, or were that before.
+  std::int64_t broken_blocks() const { return broken_blocks_; }
   // Starts from the rows of scales.csv, underflow.csv and, where they are there, blocks.csv and
   // probes.csv in
   // `folder`, already cut to the lengths of the checkpoint. Throws DataError with file and line.
@@ -130,6 +134,7 @@ class LayerTotals {
   std::map<std::pair<std::string, std::string>, std::size_t> tensor_index_;
   std::map<std::pair<std::string, bool>, std::size_t> scale_index_;
   std::map<std::pair<std::string, std::string>, double> noise_;  // norm_over_noise of the last rows
+  std::int64_t broken_blocks_ = 0;                               // rows
 };
 
 // Layers that receive no gradient, or whose weights get none: all values of their dx or dw are
@@ -142,6 +147,7 @@ struct LayerWithoutGradient {
   // The last tensor before it that still had values; otherwise "loss". "branch": later tensors have
   // values, so the gradient continues on another path.
   std::string died_at;
+  std::string died_layer, died_tensor;  // its two parts, where it is a tensor
   // Whether rounding lost those values; otherwise the network itself made them zero.
   bool by_rounding = false;
   std::string why;  // in words: what died_at lost, or what may leave a branch without

@@ -178,6 +178,46 @@ class Advise(unittest.TestCase):
         self.train("log.every=0", "log.histogram_every=0")
         self.assertIn("was not logged", self.advice()[0])
 
+    def test_a_dynamic_scale_that_starts_too_low_starts_higher(self):
+        self.train("scaling={policy: dynamic, init_scale: 1, growth_interval: 100000}",
+                   "precision.gradients=fp8_e4m3", "log.histogram_every=0")
+        lines = self.advice()
+        self.assertRegex(lines[0], r"^scaling: \{policy: dynamic, init_scale: \d+\}")
+        self.assertIn("no gradient overflows", lines[0])
+
+    def test_an_operand_in_which_a_gradient_dies_is_left_as_it_is_stored(self):
+        self.train("precision={format: bf16, operands: fp8_e4m3}",
+                   "scaling={policy: fixed, scale: 1e-4}", "log.statistics=[y, dx, dw, operands]")
+        lines = self.advice()
+        self.assertRegex(lines[0], r"^precision: \{layers: \[\{match: \w+, operands: ")
+        self.assertIn("died at", lines[0])
+        layer = re.search(r"match: (\w+),", lines[0]).group(1)
+        self.mend()
+        with open(self.folder / "better/underflow.csv", encoding="utf-8", newline="") as file:
+            operands = {row["layer"] for row in csv.DictReader(file) if row["tensor"] == "dw.dy"}
+        self.assertNotIn(layer, operands)
+        self.assertTrue(operands)
+
+    def test_gradients_among_noise(self):
+        self.train("precision={format: bf16, operands: nvfp4}",
+                   "log.statistics=[dx, dw, operands]")
+        self.assertIn("nothing to change", self.advice()[0])
+        path = self.folder / "r/blocks.csv"
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:
+            if row["layer"] != "f1" and row["tensor"] == "dw.dy":
+                row["norm_over_noise"] = "1.5" if row["layer"] == "f2" else "1.25"
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        lines = self.advice()
+        self.assertRegex(lines[0], r"^precision: \{layers: .*match: f2,.*match: out,")
+        self.assertIn("out.dw.dy: its norm is 1.25 times that of its errors", lines[0])
+        self.assertNotIn("match: f1", lines[0])
+        self.mend()
+
     def test_nothing_to_change_is_a_file_that_changes_nothing(self):
         self.train("precision.format=fp32")
         lines = self.advice()

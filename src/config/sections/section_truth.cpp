@@ -149,7 +149,7 @@ Key RandomScaleKey(std::optional<data::Range>& range) {
       RangeKey("random_scale", *drawn, FromTo(0.01, 16),
                "both sides times a random factor, after data.resize; then the network's size "
                "is cut from a random place, or the smaller image lies somewhere in it and the "
-               "rest is black, without labels")
+               "rest is black, without labels; no image grows beyond 178956970 pixels")
           .Default("none");
   key.read = [&range, drawn, read = std::move(key.read)](const YamlNode& node,
                                                          const ReadContext& context) {

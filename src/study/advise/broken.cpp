@@ -43,6 +43,12 @@ class Broken {
       return *state;
     }
     if (record_.run.finiteness().since() == 0) return Rate("fairly");
+    if (first_.cause == telemetry::NotFiniteCause::kBlocks) {
+      Advice advice = PlainOperands(config_, {first_.layer});
+      advice.reason = Story() + ": " + telemetry::CauseText(first_.cause);
+      advice.sure = "well";
+      return advice;
+    }
     if (telemetry::IsOfOptimizer(first_)) return OfOptimizer();
     if (IsOfRate()) return Rate("fairly");
     if (IsOfScale()) return Scale();

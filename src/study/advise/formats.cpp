@@ -69,4 +69,14 @@ Advice FormatAdvice(const config::Config& config, const std::string& layer,
   return advice;
 }
 
+Advice PlainOperands(const config::Config& config, const std::vector<std::string>& layers) {
+  config::Config changed = config;
+  for (const std::string& layer : layers) {
+    config::LayerPrecisionConfig& entry = changed.precision.layers.emplace_back();
+    entry.match = layer;
+    entry.operands.by_operand.fill(config::OperandConfig());
+  }
+  return {"precision", {{"layers", LayersText(changed)}}, ""};
+}
+
 }  // namespace ada::study

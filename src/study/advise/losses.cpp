@@ -157,9 +157,10 @@ class Counts {
     for (const TensorTotals& each : record_.layers.tensors())
       if (CarriesS(each.tensor)) advice.mends.push_back(each.layer + "." + each.tensor);
     const int high = HighestPower();
-    const bool exact = config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange;
     // A factor of 4 and more is worth a change; less is within the headroom.
-    if ((policy == "none" || policy == "fixed") && std::ldexp(1.0, high) >= 4 * t.last_scale) {
+    const bool has_room = std::ldexp(1.0, high) >= 4 * t.last_scale;
+    const bool exact = config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange;
+    if ((policy == "none" || policy == "fixed" || policy == "dynamic") && has_room) {
       const std::string scale = ShortestText(std::ldexp(1.0, high));
       advice.keys = {{"policy", "dynamic"}, {"init_scale", scale}};
       advice.reason +=
@@ -172,7 +173,9 @@ class Counts {
       advice.sure = "little";
     } else {
       advice.keys = {{"policy", "adaptive"}, {"method", "exact_range"}};
-      advice.reason += ", and others leave one scale no room: each layer has its own then";
+      advice.reason += has_room
+                           ? "; each layer has its own scale then"
+                           : ", and others leave one scale no room: each layer has its own then";
     }
     return advice;
   }

@@ -105,6 +105,8 @@ std::optional<NumberFormat> Wider(const NumberFormat& format);
 // entry of precision.layers or a preset has set it, an entry that comes after it.
 Advice FormatAdvice(const config::Config& config, const std::string& layer,
                     const std::string& tensor, const NumberFormat& format);
+// The change that leaves the operands of `layers` as they are stored.
+Advice PlainOperands(const config::Config& config, const std::vector<std::string>& layers);
 // The list precision.layers of a configuration as YAML.
 std::string LayersText(const config::Config& config);
 

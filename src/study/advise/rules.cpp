@@ -5,6 +5,7 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "study/advise/parts.h"
+#include "telemetry/block_figures.h"
 #include "telemetry/totals.h"
 
 namespace ada::study {
@@ -22,7 +23,8 @@ class Rules {
       : options_(options), record_(record), config_(record.config) {}
 
   // First the input, then what broke the run, then losses in stored weights and averages, then
-  // scales and formats, and last layers without a gradient that none of these explains.
+  // scales and formats, gradients among noise, and last layers without a gradient that none of
+  // these explains.
   std::vector<Advice> Find() {
     // If images are lost, all other findings are effects of that.
     if (std::optional<Advice> input = InputAdvice(record_)) return {*input};
@@ -35,6 +37,7 @@ class Rules {
     // Histograms are of few steps: counts of more may show what these do not.
     if (losses.empty()) losses = CountAdvice(options_, record_);
     for (Advice& advice : losses) Add(std::move(advice));
+    if (!record_.is_broken()) Noise();
     if (!record_.is_broken()) Dead();
     return std::move(all_);
   }
@@ -140,6 +143,38 @@ class Rules {
     Add(std::move(advice));
   }
 
+  // Gradients whose norm is not far enough above that of their errors in the last row that knows
+  // it: operands, and dw on probe steps.
+  void Noise() {
+    std::vector<std::string> layers, mends;
+    std::string worst_layer, worst_tensor;
+    double least = std::sqrt(telemetry::kStallPower);
+    for (const auto& [name, over_noise] : record_.layers.noise()) {
+      const auto& [layer, tensor] = name;
+      if (!(over_noise < std::sqrt(telemetry::kStallPower))) continue;
+      if (!Contains(layers, layer)) layers.push_back(layer);
+      mends.push_back(layer + "." + tensor);
+      if (over_noise < least) least = over_noise, worst_layer = layer, worst_tensor = tensor;
+    }
+    if (layers.empty()) return;
+    const bool operands = config_.precision.operands.given();
+    std::optional<NumberFormat> wider;
+    if (!operands) {
+      const auto format = record_.formats.find({worst_layer, "dx"});
+      wider = Wider(format == record_.formats.end() ? config_.precision.format : format->second);
+      if (!wider) return;
+    }
+    Advice advice = operands ? PlainOperands(config_, layers)
+                             : FormatAdvice(config_, worst_layer, "dx", *wider);
+    advice.reason = worst_layer + "." + worst_tensor + ": its norm is " + ShortNumber(least) +
+                    " times that of its errors, and training stalls below " +
+                    ShortNumber(std::sqrt(telemetry::kStallPower));
+    if (operands && layers.size() > 1)
+      advice.reason += "; so does that of " + Counted(layers.size() - 1, "other layer");
+    advice.mends = std::move(mends);
+    Add(std::move(advice));
+  }
+
   // Layers without a gradient, where nothing that was said changes that: for reasons that no format
   // has, or by rounding.
   void Dead() {
@@ -157,8 +192,13 @@ class Rules {
       if (!layer.by_rounding)
         return Add(Advice{
             "optimizer", {{"lr", ShortNumber(config_.optimizer.lr / 10)}}, reason, "little"});
-      const std::size_t dot = layer.died_at.rfind('.');
-      const std::string at = layer.died_at.substr(0, dot), tensor = layer.died_at.substr(dot + 1);
+      const std::string &at = layer.died_layer, &tensor = layer.died_tensor;
+      if (IsOperand(tensor)) {
+        Advice advice = PlainOperands(config_, {at});
+        advice.reason = reason;
+        advice.mends = {layer.died_at};
+        return Add(std::move(advice));
+      }
       const auto format = record_.formats.find({at, tensor});
       const std::optional<NumberFormat> wider =
           Wider(format == record_.formats.end() ? config_.precision.format : format->second);
@@ -195,6 +235,8 @@ std::string NothingText(const RunRecord& record) {
                                  : ", and no tensor lost more than " + Pct(worst->pct_mean()) +
                                        " on the mean (" + worst->layer + "." + worst->tensor + ")";
   text += " in " + Counted(record.logged_steps, "logged step");
+  if (worst->pct_mean() > 0 && IsOperand(worst->tensor))
+    text += "; of operands the noise matters (blocks.csv: sqnr_db, norm_over_noise)";
   return text + (record.has_histograms ? ""
                                        : "; there are no histograms, counts alone "
                                          "(log.histogram_every)");

@@ -42,7 +42,8 @@ struct JudgedFormat {
     // more.
     const bool noisy =
         tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(telemetry::kStallPower);
-    if (row.lost_pct_nonzero > 100 * target || noisy || row.inf + row.nan > 0) failing.insert(name);
+    const bool broken = row.inf + row.nan + row.broken_blocks > 0;
+    if (row.lost_pct_nonzero > 100 * target || noisy || broken) failing.insert(name);
   }
 };
 

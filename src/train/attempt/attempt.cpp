@@ -1,5 +1,6 @@
 #include "train/attempt/attempt.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -9,35 +10,46 @@
 
 namespace ada::train {
 
-// The first micro-batch of a batch (Pass::accumulate is false) clears the sums.
+// Micro-batches may carry different scales: their sums carry the smaller one, so that no magnitude
+// leaves a format in which it is finite.
+void BatchCounts::Sum::Add(const graph::RoundingPoint& point) {
+  const double its = point.total_scale(), common = std::min(scale, its);
+  const TensorStats before = Rescaled(stats, common / scale, point.format);
+  const TensorStats added = Rescaled(*point.stats, common / its, point.format);
+  // A NaN, once it is there, stays the largest: both comparisons are false for it.
+  if (!std::isnan(before.max_abs) && !(added.max_abs <= before.max_abs))
+    largest_at = point.largest_at;
+  stats = CombinedStats(before, added);
+  if (point.blocks != nullptr) {
+    blocks = blocks.Rescaled(common / scale);
+    blocks.Add(point.blocks->Rescaled(common / its));
+  }
+  scale = common;
+}
+
+// The first micro-batch of a batch (Pass::accumulate is false) replaces the sums. A weight and its
+// gradient exist once a batch, whatever the micro-batches.
 void BatchCounts::Add(const backend::Pass& pass) {
   const auto& points = graph_.roundings();
   const bool first = !pass.accumulate;
-  if (first) sums_.assign(points.size(), TensorStats{});
-  if (first) largest_at_.assign(points.size(), -1);
-  if (first) block_sums_.assign(points.size(), BlockCounts{});
-  if (first && pass.bins) bin_sums_.assign(points.size(), ExponentBins{});
+  sums_.resize(points.size());
+  if (pass.bins) bin_sums_.resize(points.size());
   for (std::size_t i = 0; i < points.size(); ++i) {
-    // A weight and its gradient exist once a batch, whatever the micro-batches.
-    const bool once = IsOfWholeBatch(points[i].tensor);
-    // The process with the largest magnitude so far; a NaN counts as larger than all, by the
-    // negated comparison.
-    // A NaN, once it is there, stays the largest.
-    if (first || (!std::isnan(sums_[i].max_abs) && !(points[i].stats->max_abs <= sums_[i].max_abs)))
-      largest_at_[i] = points[i].largest_at;
-    sums_[i] = first || once ? *points[i].stats : CombinedStats(sums_[i], *points[i].stats);
-    if (points[i].blocks != nullptr) {
-      if (once) block_sums_[i] = BlockCounts{};
-      block_sums_[i].Add(*points[i].blocks);
-    }
-    if (!pass.bins || points[i].bins == nullptr) continue;
-    if (once) bin_sums_[i] = ExponentBins{};
-    bin_sums_[i].Add(*points[i].bins);
+    const graph::RoundingPoint& point = points[i];
+    const bool replaces = first || IsOfWholeBatch(point.tensor);
+    if (replaces)
+      sums_[i] = {*point.stats, point.blocks != nullptr ? *point.blocks : BlockCounts{},
+                  point.total_scale(), point.largest_at};
+    else
+      sums_[i].Add(point);
+    if (!pass.bins || point.bins == nullptr) continue;
+    if (replaces) bin_sums_[i] = ExponentBins{};
+    bin_sums_[i].Add(*point.bins);
   }
 }
 
 const TensorStats& BatchCounts::StatsOf(std::size_t point) const {
-  return sums_.empty() ? *graph_.roundings()[point].stats : sums_[point];
+  return sums_.empty() ? *graph_.roundings()[point].stats : sums_[point].stats;
 }
 
 const ExponentBins& BatchCounts::BinsOf(std::size_t point) const {
@@ -45,11 +57,15 @@ const ExponentBins& BatchCounts::BinsOf(std::size_t point) const {
 }
 
 const BlockCounts& BatchCounts::BlocksOf(std::size_t point) const {
-  return block_sums_.empty() ? *graph_.roundings()[point].blocks : block_sums_[point];
+  return sums_.empty() ? *graph_.roundings()[point].blocks : sums_[point].blocks;
+}
+
+double BatchCounts::ScaleOf(std::size_t point) const {
+  return sums_.empty() ? graph_.roundings()[point].total_scale() : sums_[point].scale;
 }
 
 int BatchCounts::LargestAt(std::size_t point) const {
-  return largest_at_.empty() ? graph_.roundings()[point].largest_at : largest_at_[point];
+  return sums_.empty() ? graph_.roundings()[point].largest_at : sums_[point].largest_at;
 }
 
 namespace {
@@ -129,14 +145,21 @@ void AttemptFacts::Fill(const scaling::StatsRequest& request, scaling::StepOutco
 
 // The largest magnitude of a tensor may be finite before rounding and infinite in the tensor's
 // format: such a tensor caused the overflow, so it is also searched for. If the reason is that its
-// per-tensor scale was too large, it has outgrown its scale.
+// per-tensor scale was too large, it has outgrown its scale. Blocks are known in steps with counts.
 NotFiniteTensor AttemptFacts::FirstNotFinite() const {
+  using Cause = telemetry::NotFiniteCause;
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const float largest = counts_.StatsOf(i).max_abs;
-    if (!std::isfinite(RoundTo(points[i].format, largest)))
-      return {points[i].layer, points[i].tensor, largest, counts_.LargestAt(i),
-              points[i].per_tensor_scale != nullptr && std::isfinite(largest)};
+    const TensorStats& stats = counts_.StatsOf(i);
+    const float largest = stats.max_abs;
+    const bool finite = std::isfinite(largest);
+    if (finite && stats.full && points[i].blocks != nullptr &&
+        counts_.BlocksOf(i).broken_blocks > 0)
+      return {points[i].layer, points[i].tensor, largest, counts_.LargestAt(i), Cause::kBlocks};
+    if (std::isfinite(RoundTo(points[i].format, largest))) continue;
+    const bool outgrew = points[i].per_tensor_scale != nullptr && finite;
+    return {points[i].layer, points[i].tensor, largest, counts_.LargestAt(i),
+            outgrew ? Cause::kOutgrown : Cause::kNone};
   }
   return {};
 }

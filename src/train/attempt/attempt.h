@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "telemetry/not_finite.h"
 #include "train/distributed/distributed_gradients.h"
 
 namespace ada::train {
@@ -20,8 +21,8 @@ namespace ada::train {
 struct NotFiniteTensor {
   std::string layer, tensor;  // layer empty: there is none
   float largest = 0;
-  int rank = -1;         // the process that has it in its part of the tensor; -1: all have the same
-  bool outgrew = false;  // see telemetry::FirstNotFinite
+  int rank = -1;  // the process that has it in its part of the tensor; -1: all have the same
+  telemetry::NotFiniteCause cause = telemetry::NotFiniteCause::kNone;
 };
 
 // Filled by the trainer during Step and returned to the session; the logs get the same through
@@ -58,14 +59,21 @@ class BatchCounts {
   const TensorStats& StatsOf(std::size_t point) const;
   const ExponentBins& BinsOf(std::size_t point) const;
   const BlockCounts& BlocksOf(std::size_t point) const;
-  int LargestAt(std::size_t point) const;  // RoundingPoint::largest_at
+  double ScaleOf(std::size_t point) const;  // that these carry, but bins
+  int LargestAt(std::size_t point) const;   // RoundingPoint::largest_at
 
  private:
   const graph::Graph& graph_;
-  std::vector<TensorStats> sums_;
-  std::vector<BlockCounts> block_sums_;  // of roundings in block-scaled formats
-  std::vector<ExponentBins> bin_sums_;   // where histograms are taken
-  std::vector<int> largest_at_;
+  // The counts of one rounding, added up over micro-batches.
+  struct Sum {
+    TensorStats stats;
+    BlockCounts blocks;  // in block-scaled formats
+    double scale = 1;    // that the values carry
+    int largest_at = -1;
+    void Add(const graph::RoundingPoint& point);
+  };
+  std::vector<Sum> sums_;
+  std::vector<ExponentBins> bin_sums_;  // where histograms are taken
 };
 
 // All that is known of one attempt when it is over: the input of the logs.

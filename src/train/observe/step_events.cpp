@@ -57,7 +57,7 @@ namespace {
 std::string Brief(double value) { return Formatted("%.3g", value); }
 
 telemetry::FirstNotFinite AsFirst(const StepResult& r, const EventTensor& first) {
-  return {first.layer, first.tensor, first.value, r.scale, r.step, first.outgrew};
+  return {first.layer, first.tensor, first.value, r.scale, r.step, first.cause};
 }
 
 // Why an upper bound cut a layer's scale, or nothing.
@@ -196,9 +196,9 @@ void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
                      : r.skipped   ? "step skipped"
                      : r.sanitized ? "updated without them"
                                    : "updated all the same";
+  const std::string cause = telemetry::CauseText(first.cause);
   const std::string message = std::string("gradients are not finite, ") + what +
-                              "; first: " + where +
-                              (first.outgrew ? "; " + std::string(telemetry::kOutgrown) : "");
+                              "; first: " + where + (cause.empty() ? "" : "; " + cause);
   const char* name = r.retried ? "retry" : r.skipped ? "skip" : "sanitize";
   Add(r, name, first, message);
   repeated_.Add(name, r.step, message + "; S = " + ShortestText(r.scale));

@@ -53,11 +53,10 @@ class RepeatedNotes {
 // as an uninterrupted one, because earlier steps are known from the recorder only.
 
 // The tensor that an event is about; layer empty: there is none. process: which of several has it.
-// outgrew: see telemetry::FirstNotFinite.
 struct EventTensor {
   std::string layer, tensor, value;
   std::string process = {};
-  bool outgrew = false;
+  telemetry::NotFiniteCause cause = telemetry::NotFiniteCause::kNone;
 };
 
 // What a row of underflow.csv is about.
