@@ -132,6 +132,13 @@ TEST_SUITE("cpu") {
           std::string::npos);
     CHECK(MessageOfText("a: &a [x]\nb: [" + Repeated("*a, ", 6'000) + "]\n") ==
           "text.yaml:2:20005: aliases expand to more than 10000 values");
+    CHECK(MessageOfText("a: &a " + std::string(1000, 'a') + "\nb: [" + Repeated("*a, ", 1'100) +
+                        "]\n") == "text.yaml:2:4197: aliases expand to more than 1 MB of text");
+    CHECK(MessageOfText(std::string(201, 'k') + ": 1\n") ==
+          "text.yaml:1:1: a key of 201 bytes; expected a name of at most 200");
+    std::string names = "optimizer: {kind: sgd, no_decay: [";
+    for (int i = 0; i < 100'000; ++i) names += std::to_string(i) + "a, ";
+    CHECK(MessageOfText(names + "0a]}\n").find("'0a' stands here twice") != std::string::npos);
   }
 
   TEST_CASE("a thousand problems are shown as a hundred") {
@@ -140,5 +147,8 @@ TEST_SUITE("cpu") {
     const std::string message = MessageOfText(text);
     CHECK(message.find("text.yaml: and 902 more problems") != std::string::npos);
     CHECK(message.find("text.yaml:1:1: k0: unknown key") != std::string::npos);
+    // Reading ends early: the same key many times in a map would be as many paths in memory.
+    CHECK(MessageOfText("a: {" + Repeated("b: 1, ", 100'000) + "}\n")
+              .find("text.yaml: and at least 1900 more problems") != std::string::npos);
   }
 }

@@ -5,6 +5,7 @@
 #include "config/keys/keys.h"
 
 #include <algorithm>
+#include <set>
 
 #include "config/keys/foreign_names.h"
 #include "core/text.h"
@@ -272,6 +273,7 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
   key.range = JoinNames(words);
   key.read = [&field, words = std::move(words)](const YamlNode& node, const ReadContext& context) {
     std::vector<std::string> values;
+    std::set<std::string> known;
     const std::string what = words.empty() ? "a list of texts" : "a list of " + JoinNames(words);
     ReadList(node, what, context, [&](const YamlNode& item) {
       std::string text;
@@ -282,9 +284,7 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
       text = item.text;
       // The text is kept all the same: its place in the list stays that of the node, on which
       // PlacedTexts and messages about single items rely.
-      if (std::find(values.begin(), values.end(), text) != values.end()) {
-        Accept("'" + text + "' stands here twice", item, context);
-      }
+      if (!known.insert(text).second) Accept("'" + text + "' stands here twice", item, context);
       values.push_back(text);
     });
     field = values;
@@ -293,6 +293,19 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
     std::vector<YamlNode> items;
     for (const std::string& value : field) items.push_back(TextNode(value));
     return List(std::move(items));
+  };
+  return key;
+}
+
+Key OfItems(Key key, std::size_t least, std::size_t most, std::string expected) {
+  key.schemas.front().least = least;
+  key.schemas.front().most = most;
+  key.read = [read = std::move(key.read), least, most, expected = std::move(expected)](
+                 const YamlNode& node, const ReadContext& context) {
+    const std::size_t items = node.items.size();
+    if (node.kind == YamlNode::Kind::kList && (items < least || items > most))
+      context.problems.Add(node, context.path, expected);
+    read(node, context);
   };
   return key;
 }

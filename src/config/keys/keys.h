@@ -236,6 +236,9 @@ Key NumberList(std::string name, std::vector<double>& field, const Range& range,
 // `words` empty: any text.
 // A text that stands twice is a problem.
 Key TextList(std::string name, std::vector<std::string>& field, Names words, std::string meaning);
+// A key of a list (its first schema) with so many items; any other number is answered by
+// `expected`, and a list of fewer or more may be read all the same.
+Key OfItems(Key key, std::size_t least, std::size_t most, std::string expected);
 // Any texts, each with the place where it was written.
 Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<Location>& places,
                 std::string meaning);

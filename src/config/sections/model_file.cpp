@@ -7,6 +7,7 @@
 
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
+#include "core/data_files.h"
 #include "core/error.h"
 
 namespace ada::config {
@@ -105,10 +106,9 @@ void FindWeights(YamlNode& section, const std::string& path, const Problems& pro
   Entry* weights = init ? init->FindEntry("weights") : nullptr;
   if (!weights || weights->value.kind != YamlNode::Kind::kScalar) return;
   std::string named = weights->value.text;
-  std::error_code error;
-  if (!ExpandPath(named).empty() || fs::exists(named, error)) return;
+  if (!ExpandPath(named).empty() || IsThere(named)) return;
   const fs::path beside = fs::path(path).parent_path() / fs::path(named).filename();
-  if (!fs::exists(beside, error)) return;
+  if (!IsThere(beside.string())) return;
   notes.push_back(ToString(problems.Where(weights->value)) + ": model.init.weights: there is no " +
                   named + "; " + beside.string() + ", which lies beside the file, is taken");
   weights->value.text = beside.string();

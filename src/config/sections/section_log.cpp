@@ -1,5 +1,6 @@
 // The keys of `log`: what is written down of a run, how often, and which other choices are judged.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -113,16 +114,10 @@ Key WhatIfKey(std::vector<WhatIfConfig>& scenarios) {
 // The globs are checked against the network's layers by train/plan/network_warnings.cpp, hence
 // their places.
 Key DumpKey(LogConfig& log) {
-  Key key = PlacedTexts("dump", log.dump, log.dump_where,
-                        "globs on the names of the layers that are dumped");
-  key.schemas.front().least = 1;
-  key.read = [read = key.read](const YamlNode& node, const ReadContext& context) {
-    if (node.kind == YamlNode::Kind::kList && node.items.empty()) {
-      context.problems.Add(node, context.path,
-                           "expected at least one glob on layer names; got an empty list");
-    }
-    read(node, context);
-  };
+  Key key = OfItems(PlacedTexts("dump", log.dump, log.dump_where,
+                                "globs on the names of the layers that are dumped"),
+                    1, std::numeric_limits<std::size_t>::max(),
+                    "expected at least one glob on layer names; got an empty list");
   key.unused = [&log] { return log.dump_every == 0; };
   return key;
 }

@@ -4,6 +4,7 @@
 // The more specific key wins; OperandsConfig, and what is written, always has all six.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "config/sections/sections.h"
 #include "core/text.h"
@@ -165,18 +166,12 @@ Section HadamardSection(HadamardConfig& hadamard) {
   Section section;
   section.path = "precision.operands.hadamard";
   section.keys = {
-      TextList("products", hadamard.products, {"dw"}, "whose operands are transformed"),
+      OfItems(TextList("products", hadamard.products, {"dw"}, "whose operands are transformed"), 1,
+              std::numeric_limits<std::size_t>::max(),
+              "expected at least one product; without `hadamard` none is transformed"),
       Integer("size", hadamard.size, FromTo(16, 16), "values of a transform"),
       Choice("signs", hadamard.signs, kSigns,
              "fixed: those of Transformer Engine; random: drawn anew for every layer and pass"),
-  };
-  section.check = [&hadamard](const YamlNode& map, const ReadContext& context) {
-    const YamlNode* products = map.Find("products");
-    const bool empty =
-        products && products->kind == YamlNode::Kind::kList && products->items.empty();
-    if (!hadamard.products.empty() || !empty) return;  // other words were refused by the key
-    context.problems.Add(*products, Join(context.path, "products"),
-                         "expected at least one product; without `hadamard` none is transformed");
   };
   return section;
 }

@@ -13,7 +13,8 @@ const EnumNames<Task> kTasks = {{"classification", Task::kClassification},
                                 {"language", Task::kLanguage}};
 const Names kBoxPresets = {"ssd300", "ssd512"};
 // Feature maps at most, and pixels of a side.
-constexpr double kMostMaps = 64, kMostSide = 16384;
+constexpr double kMostSide = 16384;
+constexpr std::size_t kMostMaps = 64;
 
 // A list of lists of numbers above zero.
 // An inner list may be empty: such a map has only the two squares.
@@ -60,8 +61,9 @@ Section OwnBoxesSection(DefaultBoxesConfig& boxes) {
   Section section;
   section.path = "detection.boxes";
   section.keys = {
-      IntegerList("grids", boxes.grids, FromTo(1, 1024),
-                  "rows (and columns) of each feature map that boxes are told from")
+      OfItems(IntegerList("grids", boxes.grids, FromTo(1, 1024),
+                          "rows (and columns) of each feature map that boxes are told from"),
+              1, kMostMaps, "expected 1 to 64 feature maps")
           .Required(),
       NumberList("steps", boxes.steps, FromTo(1, kMostSide),
                  "pixels of the input between two places of each map")
@@ -73,9 +75,7 @@ Section OwnBoxesSection(DefaultBoxesConfig& boxes) {
   };
   section.check = [&boxes](const YamlNode& map, const ReadContext& context) {
     const std::size_t maps = boxes.grids.size();
-    if (maps == 0 || static_cast<double>(maps) > kMostMaps)
-      return context.problems.Add(map, Join(context.path, "grids"),
-                                  "expected 1 to 64 feature maps");
+    if (maps == 0 || maps > kMostMaps) return;  // the key says so
     const auto expect = [&](const char* name, std::size_t have, std::size_t want) {
       if (have == want) return;
       const YamlNode* value = map.Find(name);
@@ -204,8 +204,9 @@ Section DetectionSection(DetectionConfig& detection) {
   section.where = &detection.where;
   section.keys = {
       BoxesKey(detection.boxes),
-      NumberList("variances", detection.variances, Above(0),
-                 "what offsets of centres and of sizes are divided by"),
+      OfItems(NumberList("variances", detection.variances, Above(0),
+                         "what offsets of centres and of sizes are divided by"),
+              2, 2, "expected two numbers: of centres, of sizes"),
       Number("negatives", detection.negatives, AtLeast(0),
              "boxes of background in the loss for each that learns an object: the hardest"),
       Number("score", detection.score, FromTo(0, 1), "detections below it are dropped"),
@@ -217,12 +218,6 @@ Section DetectionSection(DetectionConfig& detection) {
               "detections of an image, the likeliest; 0: all"),
       Number("draw", detection.draw, FromTo(0, 1),
              "score from which evaluate --predictions and predict draw a box"),
-  };
-  section.check = [&detection](const YamlNode& map, const ReadContext& context) {
-    if (detection.variances.size() == 2) return;
-    const YamlNode* value = map.Find("variances");
-    context.problems.Add(value != nullptr ? *value : map, Join(context.path, "variances"),
-                         "expected two numbers: of centres, of sizes");
   };
   return section;
 }

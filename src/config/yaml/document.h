@@ -24,6 +24,8 @@ std::string TextProblem(std::string_view text);
 
 inline constexpr std::size_t kNestingLimit = 64;
 inline constexpr std::size_t kAliasLimit = 10'000;    // nodes that aliases may add
+inline constexpr std::size_t kAliasBytes = 1 << 20;   // of text that aliases may add
+inline constexpr std::size_t kKeyLimit = 200;         // bytes of a key
 inline constexpr std::size_t kAnchorLimit = 100'000;  // nodes that anchors may name in all
 
 // Why a text is no single YAML document, and where (from 1; line 0: the text as a whole).

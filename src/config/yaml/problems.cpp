@@ -7,6 +7,11 @@
 #include "core/error.h"
 
 namespace ada::config {
+namespace {
+
+constexpr std::size_t kMost = 2000, kShown = 100;
+
+}  // namespace
 
 Problems::Problems(std::string file, std::vector<Location> overrides)
     : file_(std::move(file)), overrides_(std::move(overrides)) {}
@@ -29,6 +34,7 @@ void Problems::Add(const YamlNode& at, const std::string& path, const std::strin
   text += (named ? ": " + path : "") + ": " + message;
   lines_.push_back({at.source, at.line, at.column, std::move(text)});
   paths_.insert(path);
+  if (lines_.size() >= kMost) ThrowIfAny();
 }
 
 bool Problems::Clean(std::initializer_list<std::string_view> paths) const {
@@ -38,7 +44,6 @@ bool Problems::Clean(std::initializer_list<std::string_view> paths) const {
 
 // Aliases and repeated blocks show one node several times, so equal lines occur; one is enough.
 void Problems::ThrowIfAny() const {
-  constexpr std::size_t kShown = 100;
   if (lines_.empty()) return;
   std::vector<Line> sorted = lines_;
   // Sources go in their order: the included file (-1), the file, then overrides as they were given.
@@ -52,7 +57,9 @@ void Problems::ThrowIfAny() const {
     message += (i == 0 ? "" : "\n") + sorted[i].text;
   }
   if (sorted.size() > kShown) {
-    message += "\n" + file_ + ": and " + std::to_string(sorted.size() - kShown) + " more problems";
+    const std::string least = lines_.size() >= kMost ? "at least " : "";
+    message +=
+        "\n" + file_ + ": and " + least + std::to_string(sorted.size() - kShown) + " more problems";
   }
   throw ConfigError(message);
 }

@@ -13,8 +13,9 @@
 
 namespace ada::config {
 
-// Lives as long as one reading. Adding a problem does not stop the reading: a reader leaves its
-// field at the default and goes on, and later checks ask Clean before they trust fields.
+// Lives as long as one reading. Adding a problem does not stop the reading, up to two thousand
+// of them: a reader leaves its field at the default and goes on, and later checks ask Clean before
+// they trust fields.
 class Problems {
  public:
   // `file` stands for source 0, `overrides` for the sources 1, 2, ... (the places of overrides).
@@ -23,7 +24,8 @@ class Problems {
   // A file whose nodes have source kIncluded, and where it is named: messages begin with both.
   void Include(const Location& named_at, const std::string& file);
   Location Where(const YamlNode& node) const;
-  // One line: the place of `at`, the key's path (may be empty), and what is wrong.
+  // One line: the place of `at`, the key's path (may be empty), and what is wrong. Throws all of
+  // them once there are two thousand, because a hostile file has more than memory holds.
   void Add(const YamlNode& at, const std::string& path, const std::string& message);
   // True when none of these keys has a problem: a check across keys then makes sense.
   // Paths are compared whole: a problem of "data.resize" does not make "data" unclean.

@@ -91,6 +91,14 @@ std::size_t Count(const YamlNode& node, std::size_t limit) {
   return count;
 }
 
+// Bytes of all keys and values.
+std::size_t TextBytes(const YamlNode& node) {
+  std::size_t bytes = node.text.size();
+  for (const YamlNode& item : node.items) bytes += TextBytes(item);
+  for (const Entry& entry : node.entries) bytes += entry.key.text.size() + TextBytes(entry.value);
+  return bytes;
+}
+
 std::size_t Height(const YamlNode& node) {
   std::size_t below = 0;
   for (const YamlNode& item : node.items) below = std::max(below, Height(item));
@@ -128,6 +136,8 @@ class TreeBuilder : public YAML::EventHandler {
     if (expanded_ > kAliasLimit) {
       Fail(mark, "aliases expand to more than " + std::to_string(kAliasLimit) + " values");
     }
+    expanded_bytes_ += TextBytes(found->second);
+    if (expanded_bytes_ > kAliasBytes) Fail(mark, "aliases expand to more than 1 MB of text");
     if (stack_.size() + Height(found->second) > kNestingLimit) FailNesting(mark);
     Finish(found->second, 0);
   }
@@ -206,6 +216,11 @@ class TreeBuilder : public YAML::EventHandler {
       if (node.kind != YamlNode::Kind::kScalar) {
         throw ParseProblem{node.line, node.column, "a key must be a name"};
       }
+      if (node.text.size() > kKeyLimit) {
+        throw ParseProblem{node.line, node.column,
+                           "a key of " + std::to_string(node.text.size()) +
+                               " bytes; expected a name of at most " + std::to_string(kKeyLimit)};
+      }
       parent.key = std::move(node);
     } else {
       if (node.kind == YamlNode::Kind::kNull) {  // its own place is that of whatever comes next
@@ -233,6 +248,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Frame> stack_;
   std::map<YAML::anchor_t, YamlNode> anchors_;
   std::size_t expanded_ = 0, kept_ = 0;  // nodes of aliases and of anchors
+  std::size_t expanded_bytes_ = 0;       // texts of aliases
 };
 
 }  // namespace
