@@ -39,11 +39,22 @@ void OccupyStandardStreams() {
   }
 }
 
+// A mapped data file whose disk failed, or that was cut short, raises a signal where it is read.
+// The handler makes only system calls.
+void TellUnreadable(int /*signal*/) {
+  constexpr char kText[] =
+      "ada-train: a data file could not be read: its disk or server failed, or it was cut short "
+      "while it was read\n";
+  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, kText, sizeof kText - 1);
+  _exit(4);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   OccupyStandardStreams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error with a message
+  std::signal(SIGBUS, TellUnreadable);
   ada::parallel::World world;
   try {
     world = ada::parallel::StartWorld();

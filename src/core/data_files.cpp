@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -106,6 +107,15 @@ bool IsThere(const std::string& path) {
   const int error = LookAt(path, &facts);
   if (IsOfMachine(error)) throw MachineFailed(CannotBeLookedAt(path, error), error);
   return error == 0;
+}
+
+std::uint64_t BytesOfFile(const std::string& path) {
+  struct stat facts = {};
+  const int error = LookAt(path, &facts);
+  if (IsOfMachine(error)) throw MachineFailed(CannotBeLookedAt(path, error), error);
+  const bool is_file = error == 0 && S_ISREG(facts.st_mode);
+  return is_file ? static_cast<std::uint64_t>(facts.st_size)
+                 : std::numeric_limits<std::uint64_t>::max();
 }
 
 void RefuseMachineError(const std::string& path, const std::error_code& error) {

@@ -26,6 +26,9 @@ std::vector<std::string> ListDataFolder(const std::string& folder);
 bool IsDataFolder(const std::string& path);
 // Whether anything exists there that permissions let this program see.
 bool IsThere(const std::string& path);
+// The size of a regular file in bytes; the largest number where there is none that permissions let
+// this program see.
+std::uint64_t BytesOfFile(const std::string& path);
 // Throws DeviceError if std::filesystem's `error` about `path` is the machine's fault.
 void RefuseMachineError(const std::string& path, const std::error_code& error);
 

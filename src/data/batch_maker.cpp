@@ -179,10 +179,33 @@ void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch*
     batch->broken.push_back(broken);
   }
   if (spec_.on_broken == OnBroken::kLeaveOut) return;
-  for (std::int64_t other = (image + 1) % images_; other != image; other = (other + 1) % images_)
-    if (WriteUsable(epoch, other, row, batch, &broken)) return;
+  if (WriteNextUsable(epoch, image, row, batch, &broken)) return;
   throw DataError("none of the " + std::to_string(images_) +
                   " images can be read; the last: " + broken.message);
+}
+
+// Goes from one image to the next that is not known to be broken. What it finds is noted for each
+// image that it came by, so that a long series of broken ones is gone through once.
+bool BatchMaker::WriteNextUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,
+                                 BrokenImage* broken) {
+  const auto next_of = [&](std::int64_t at) {
+    const std::lock_guard lock(mutex_);
+    const auto known = usable_after_.find(at);
+    return known != usable_after_.end() ? known->second : (at + 1) % images_;
+  };
+  std::vector<std::int64_t> passed = {image};
+  std::int64_t gone = 0;  // images, until all have been gone by
+  for (;;) {
+    const std::int64_t at = passed.back(), next = next_of(at);
+    gone += (next - at + images_) % images_;
+    if (gone >= images_ || next == at) return false;
+    if (WriteUsable(epoch, next, row, batch, broken)) {
+      const std::lock_guard lock(mutex_);
+      for (const std::int64_t other : passed) usable_after_[other] = next;
+      return true;
+    }
+    passed.push_back(next);
+  }
 }
 
 // Writes the image, or records why that is impossible; it is then not tried again.

@@ -58,6 +58,9 @@ class BatchMaker {
   void WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const;
   bool WriteUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,
                    BrokenImage* broken);
+  // Writes the next image that can be read after the broken `image`; false: there is none.
+  bool WriteNextUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,
+                       BrokenImage* broken);
   void KeepRows(const std::vector<bool>& keep, Batch* batch) const;
 
   const Dataset& dataset_;
@@ -70,6 +73,9 @@ class BatchMaker {
   OrderCache orders_;
   std::mutex mutex_;                            // guards what follows, and `broken` of batches
   std::map<std::int64_t, BrokenImage> broken_;  // images that are known to be
+  // By broken image: the first after it that could be read when it was looked for; all between them
+  // are broken.
+  std::map<std::int64_t, std::int64_t> usable_after_;
 };
 
 }  // namespace ada::data

@@ -5,6 +5,7 @@ import io
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -363,7 +364,8 @@ class DataSurprises(unittest.TestCase):
                          [f"photos/val/{name}/{i}.png" for name in small_sets.CLASSES
                           for i in range(2)])
 
-    def test_stopped_by_a_signal_it_says_how_to_go_on(self):
+    def sent(self, number):
+        """The exit code of a training that got a signal, and what it said from then on."""
         self.photos()
         self.put("r.yaml", small_sets.FOLDER_RUN.replace("output: run", "output: my run")
                  .replace("max_steps: 2", "max_steps: 100000000").replace("epochs: 50",
@@ -373,11 +375,21 @@ class DataSurprises(unittest.TestCase):
         for line in run.stderr:
             if "evaluat" in line or "epoch 1 " in line:
                 break
-        run.terminate()
+        run.send_signal(number)
         said = run.stderr.read()
         run.stderr.close()
-        self.assertEqual(run.wait(), 143)
+        return run.wait(), said
+
+    def test_stopped_by_a_signal_it_says_how_to_go_on(self):
+        code, said = self.sent(signal.SIGTERM)
+        self.assertEqual(code, 143)
         self.assertIn(f"go on with: {BINARY} train --resume 'my run'", said)
+
+    def test_a_mapped_file_whose_disk_fails_is_an_error_of_the_machine(self):
+        """Which the system tells by a signal."""
+        code, said = self.sent(signal.SIGBUS)
+        self.assertEqual(code, 4)
+        self.assertIn("ada-train: a data file could not be read: its disk or server failed", said)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
 // The encoding is a name out of a file, so only plain names are handed to iconv: suffixes such as
 // //TRANSLIT would let it replace characters in silence.
+#include <fcntl.h>
 #include <iconv.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstring>
 #include <new>
 
+#include "core/data_files.h"
 #include "core/error.h"
 #include "data/detection/xml_text.h"
 
@@ -65,6 +69,18 @@ bool IsName(const std::string& encoding) {
   });
 }
 
+// iconv_open loads a file for most encodings, and calls an encoding unknown where no file can be
+// opened.
+void RefuseWithoutDescriptors(const std::string& encoding) {
+  const int fd = open("/", O_RDONLY);
+  const int error = errno;
+  if (fd >= 0)
+    close(fd);
+  else if (IsOfMachine(error))
+    throw MachineFailed("the encoding " + encoding + " cannot be loaded: " + std::strerror(error),
+                        error);
+}
+
 }  // namespace
 
 Utf8Text ToUtf8(std::string_view bytes, const std::string& encoding) {
@@ -75,6 +91,7 @@ Utf8Text ToUtf8(std::string_view bytes, const std::string& encoding) {
   const Conversion conversion(encoding == "latin-1" ? "latin1" : encoding);
   if (!conversion.is_known()) {
     if (errno == ENOMEM) throw std::bad_alloc();
+    RefuseWithoutDescriptors(encoding);
     return unknown;
   }
   return conversion.Convert(bytes);

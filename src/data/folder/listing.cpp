@@ -20,7 +20,8 @@
 namespace ada::data {
 namespace {
 
-constexpr std::size_t kDeepest = 100;  // folders below each other
+constexpr std::size_t kDeepest = 100;            // folders below each other
+constexpr std::size_t kMostFolders = 1'000'000;  // of a class, counted by every way to them
 
 // What lies in a folder.
 struct FolderEntries {
@@ -107,6 +108,10 @@ class ClassWalk {
                            ? "a link that leads back to a folder above it"
                            : "more folders below each other than " + std::to_string(kDeepest)) +
                       ", so its pictures would have no end; remove it");
+    if (++entered_ > kMostFolders)
+      throw DataError(path + ": more than " + std::to_string(kMostFolders) +
+                      " folders in one class, where links lead to the same folders again and "
+                      "again; remove links");
     above_.push_back(identity);
   }
 
@@ -128,6 +133,7 @@ class ClassWalk {
 
   std::string split_;
   std::vector<Identity> above_;
+  std::size_t entered_ = 0;  // folders
   std::vector<std::pair<std::string, std::vector<std::string>>> found_;
   std::vector<std::string> not_read_, hidden_;
 };

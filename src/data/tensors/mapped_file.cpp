@@ -38,7 +38,11 @@ MappedFile::~MappedFile() {
 
 void MappedFile::CheckUnchanged() const {
   struct stat facts {};
-  if (fstat(fd_, &facts) == 0 && static_cast<std::size_t>(facts.st_size) >= size_) return;
+  if (fstat(fd_, &facts) != 0) {
+    const int error = errno;
+    ThrowUnread<DataError>(path_ + ": " + std::strerror(error), error);
+  }
+  if (static_cast<std::size_t>(facts.st_size) >= size_) return;
   throw DataError(path_ + ": was cut to " + std::to_string(facts.st_size) + " of its " +
                   std::to_string(size_) + " bytes while it was read");
 }

@@ -153,8 +153,7 @@ void TokenFile::Read(std::int64_t first, std::int64_t count, int vocabulary,
       out[i] = static_cast<std::int32_t>(value);
     }
     if (largest < static_cast<std::uint32_t>(vocabulary)) return;
-    for (std::int64_t i = first;; ++i)
-      if (token(i) >= static_cast<std::uint32_t>(vocabulary)) Refuse(i, token(i), vocabulary);
+    RefuseFirst(token, first, first + count, vocabulary);
   });
 }
 
@@ -169,11 +168,21 @@ std::int64_t TokenFile::Largest(std::int64_t limit) const {
     });
     for (std::size_t task = 0; task < largest.size(); ++task) {
       if (largest[task] < limit) continue;
-      for (std::int64_t i = static_cast<std::int64_t>(task) * kTokensOfTask;; ++i)
-        if (token(i) >= limit) Refuse(i, token(i), limit);
+      RefuseFirst(token, static_cast<std::int64_t>(task) * kTokensOfTask, count_, limit);
     }
   });
   return largest.empty() ? 0 : *std::max_element(largest.begin(), largest.end());
+}
+
+// The file may have been written anew since the token was seen.
+template <class Token>
+void TokenFile::RefuseFirst(const Token& token, std::int64_t begin, std::int64_t end,
+                            std::int64_t limit) const {
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::int64_t value = token(i);
+    if (value >= limit) Refuse(i, value, limit);
+  }
+  throw DataError(path() + ": changed while it was read");
 }
 
 void TokenFile::Refuse(std::int64_t token, std::int64_t value, std::int64_t limit) const {

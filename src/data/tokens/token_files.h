@@ -37,6 +37,9 @@ class TokenFile {
   void ReadHeader();
   void RefuseWide() const;
   [[noreturn]] void Refuse(std::int64_t token, std::int64_t value, std::int64_t limit) const;
+  template <class Token>
+  [[noreturn]] void RefuseFirst(const Token& token, std::int64_t begin, std::int64_t end,
+                                std::int64_t limit) const;
 
   MappedFile file_;
   TokenType type_;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <span>
 #include <string_view>
 
 #include "config/load.h"
+#include "core/data_files.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "train/about/about.h"
@@ -55,9 +55,8 @@ std::string HashOfImages(const data::Dataset& set) {
     } else if (set.store) {
       const std::string title = set.store->TitleOf(number);
       hasher.Update(std::as_bytes(std::span(title.data(), title.size())));
-      std::error_code error;  // ignored: reading the file will report the error
-      std::vector<std::uintmax_t> size(1);
-      if (looks) size[0] = std::filesystem::file_size(set.store->NameOf(number), error);
+      std::vector<std::uint64_t> size(1);
+      if (looks) size[0] = BytesOfFile(set.store->NameOf(number));
       hasher.Update(BytesOf(size));
     }
   }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/data_files.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/tensor_files/safetensors.h"
@@ -22,9 +23,8 @@ namespace fs = std::filesystem;
 // A .safetensors whose JSON is not there. DataError where it is missing itself.
 bool IsWeightsAlone(const std::string& path) {
   if (!path.ends_with(".safetensors")) return false;
-  std::error_code error;
-  if (fs::exists(fs::path(path).replace_extension(".json"), error)) return false;
-  if (!fs::exists(path, error)) throw DataError(path + ": missing, and so is its JSON file");
+  if (IsThere(fs::path(path).replace_extension(".json").string())) return false;
+  if (!IsThere(path)) throw DataError(path + ": missing, and so is its JSON file");
   return true;
 }
 
@@ -100,8 +100,7 @@ std::string CheckpointOfRun(const std::string& folder, bool best) {
   const std::vector<std::int64_t> steps = ListCheckpoints(checkpoints).paired;
   if (best) {
     std::string path = checkpoints + "/best.safetensors";
-    std::error_code error;
-    if (fs::exists(path, error)) return path;
+    if (IsThere(path)) return path;
     throw DataError(path +
                     ": missing; a run writes it when it is evaluated, unless "
                     "checkpoint.best is false");

@@ -3,11 +3,11 @@
 #include "train/facts/data_facts.h"
 
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 
+#include "core/data_files.h"
 #include "core/hash.h"
 #include "core/run_in_parallel.h"
 #include "core/shown_text.h"
@@ -15,8 +15,6 @@
 
 namespace ada::train {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Files that one task looks up: asking for sizes waits for the disk, so many tasks do it at once.
 constexpr std::int64_t kFilesOfTask = 256;
@@ -66,7 +64,7 @@ std::string_view LastParts(std::string_view path) {
 
 struct FoundFile {
   std::string name;
-  std::uintmax_t bytes = 0;  // files that cannot be accessed get the largest number
+  std::uint64_t bytes = 0;
 };
 
 // Sizes are found in parallel and hashed in order, so that the hash does not depend on the threads.
@@ -77,15 +75,14 @@ void HashFiles(const data::Dataset& split, FactsHasher* hasher) {
     const std::int64_t image = split.NumberInFiles(i % split.images());
     return i < split.images() ? split.store->NameOf(image) : split.label_images->NameOf(image);
   };
-  RunRangesInParallel(static_cast<std::int64_t>(files.size()), kFilesOfTask,
-                      [&](std::int64_t begin, std::int64_t end) {
-                        for (std::int64_t i = begin; i < end; ++i) {
-                          const std::string path = name_of(i);
-                          std::error_code error;
-                          files[static_cast<std::size_t>(i)] = {std::string(LastParts(path)),
-                                                                fs::file_size(path, error)};
-                        }
-                      });
+  RunRangesInParallel(
+      static_cast<std::int64_t>(files.size()), kFilesOfTask,
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::string path = name_of(i);
+          files[static_cast<std::size_t>(i)] = {std::string(LastParts(path)), BytesOfFile(path)};
+        }
+      });
   for (const FoundFile& file : files) {
     hasher->Add(file.name);
     hasher->Number(file.bytes);
@@ -105,9 +102,8 @@ void HashBoxes(const data::Dataset& split, FactsHasher* hasher) {
 
 void HashTokens(const data::TokenSet& tokens, FactsHasher* hasher) {
   for (const std::string& path : tokens.files()) {
-    std::error_code error;
     hasher->Add(LastParts(path));
-    hasher->Number(fs::file_size(path, error));
+    hasher->Number(BytesOfFile(path));
   }
   const std::vector<std::int32_t> sample = data::SampleOf(tokens);
   hasher->Bytes(std::as_bytes(std::span(sample)));
