@@ -42,6 +42,7 @@ int Blame(BlameArguments& a) {
   if (a.threads) Checked(*a.threads, 1, 1024, "--threads", "a whole number, 1 to 1024");
   a.options.threads = a.threads.value_or(0);
   a.options.view = a.view.View();
+  CheckOutput("--picture", a.options.picture);
   // The result goes to stdout; of the forks' messages only warnings are shown.
   telemetry::Log log(telemetry::LogLevel::kWarning);
   study::Blame(a.options, std::cout, log);
@@ -86,7 +87,11 @@ std::vector<std::string> WholeFormats(const std::vector<std::string>& pieces) {
 int Assign(AssignArguments& a) {
   // FILE after --set is taken for one of its values; RequireOperand finds it there.
   if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "assign");
-  if (a.config.empty()) a.config = a.file;
+  TakeFile(a, a.file);
+  OutputPaths paths;
+  paths.Read("FILE", a.config);
+  paths.Write("--yaml", a.yaml);
+  paths.Check();
   study::AssignOptions options;
   for (const std::string& format : WholeFormats(a.formats))
     options.formats.push_back(config::ReadTensorFormat("--formats", format));

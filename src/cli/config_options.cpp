@@ -82,6 +82,12 @@ std::vector<ShortOption> DataOptions() {
            Value::kYaml}};
 }
 
+void TakeFile(ConfigArguments& a, const std::string& file) {
+  if (!file.empty() && !a.config.empty())
+    throw ConfigError(file + " and --config " + a.config + ": expected one configuration");
+  if (a.config.empty()) a.config = file;
+}
+
 config::Loaded LoadConfig(ConfigArguments& a, config::Overrides before) {
   std::error_code error;
   config::Overrides overrides = std::move(before);

@@ -39,6 +39,9 @@ void AddOverrides(CLI::App& app, ConfigArguments& a, const std::vector<ShortOpti
 std::vector<ShortOption> MachineOptions();
 std::vector<ShortOption> DataOptions();
 
+// Takes FILE, an operand, for a.config. Throws ConfigError where both are given.
+void TakeFile(ConfigArguments& a, const std::string& file);
+
 // The configuration that `a` names: a file, or else a shipped one; then `a.config` becomes its
 // path, and a note says so. `before` are overrides ahead of those of --set. Throws ConfigError
 // where neither is there, and as config::Load does.

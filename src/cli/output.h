@@ -48,6 +48,9 @@ class OutputPaths {
   std::vector<Named> read_, written_;
 };
 
+// Throws ConfigError where an option names a file that a run keeps for itself.
+void CheckOutput(const std::string& option, const std::string& path);
+
 // Output for programs, such as CSV, names things exactly as files do: byte for byte in a pipe or a
 // file, but made visible (core/shown_text.h) on a terminal.
 

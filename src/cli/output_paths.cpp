@@ -74,4 +74,10 @@ void OutputPaths::Check() const {
   }
 }
 
+void CheckOutput(const std::string& option, const std::string& path) {
+  OutputPaths paths;
+  paths.Write(option, path);
+  paths.Check();
+}
+
 }  // namespace ada::cli

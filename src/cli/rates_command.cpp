@@ -22,7 +22,7 @@ struct RatesArguments : ConfigArguments {
 // With --steps-per-epoch no data set is opened, so rates can be printed on any machine.
 int Rates(RatesArguments& a) {
   if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "rates");
-  if (a.config.empty()) a.config = a.file;
+  TakeFile(a, a.file);
   // With the most epochs that a run can have, steps are still counted in 64 bits.
   constexpr std::int64_t kMostStepsOfEpoch = 1'000'000'000'000;
   const std::int64_t asked = a.steps_per_epoch.value_or(1);

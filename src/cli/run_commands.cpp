@@ -100,6 +100,7 @@ int RecommendFor(const study::RecommendOptions& options) {
   Checked(options.underflow_target, 0, 1, "--underflow-target",
           "a share as in the YAML, 0 to 1 (0.001: 0.1 %)");
   Checked(options.headroom_bits, 0, 64, "--headroom", "bits, 0 to 64");
+  CheckOutput("--yaml", options.yaml);
   study::Recommend(options, std::cout);
   return 0;
 }
@@ -178,6 +179,7 @@ Command AddAdvise(CLI::App& app) {
       ->add_option("--yaml", a->yaml, "write the changes there, for train --with (none: a comment)")
       ->type_name("FILE");
   return {command, [a] {
+            CheckOutput("--yaml", a->yaml);
             study::Advise(*a, std::cout);
             return 0;
           }};

@@ -119,9 +119,7 @@ std::string TakeResumeFolder(TrainArguments& a) {
 // come before those of --set, which win. Throws ConfigError where nothing names one.
 config::Loaded LoadFor(TrainArguments& a) {
   if (a.config.empty()) TakeOperand(a.file, a.set);
-  if (!a.file.empty() && !a.config.empty())
-    throw ConfigError(a.file + " and --config " + a.config + ": expected one configuration");
-  if (a.config.empty()) a.config = a.file;
+  TakeFile(a, a.file);
   const std::string folder = TakeResumeFolder(a);
   if (a.config.empty())
     throw ConfigError(
@@ -147,6 +145,8 @@ int Train(TrainArguments& a, parallel::World& world, const std::string& program)
   // printed all the same.
   const bool is_first = world.rank() == 0;
   telemetry::Log log(is_first ? LevelOf(a) : telemetry::LogLevel::kError);
+  // CLI11 sees it only where both stand on the same side of the word `train`.
+  if (a.resumes() && a.overwrite) throw ConfigError("--resume excludes --overwrite");
   const config::Loaded loaded = LoadFor(a);
   for (const std::string& note : loaded.notes) log.Info(note);
   // All processes have read the configuration, so all fail alike where it is wrong.

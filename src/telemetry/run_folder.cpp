@@ -62,12 +62,12 @@ void Remove(const fs::path& path) {
   if (error) throw OutputError(path.string() + ": cannot be deleted: " + error.message());
 }
 
-// Whether a file is called as the tensors or the state of step N are: step-N, then one of
-// `endings`.
-bool IsOfStep(std::string_view name, std::initializer_list<std::string_view> endings) {
-  constexpr std::string_view kBegin = "step-";
-  if (!name.starts_with(kBegin)) return false;
-  name.remove_prefix(kBegin.size());
+// Whether a file is called as the tensors or the state of a step are: `begin`, the step's number,
+// then one of `endings`.
+bool IsOfStep(std::string_view name, std::initializer_list<std::string_view> endings,
+              std::string_view begin = "step-") {
+  if (!name.starts_with(begin)) return false;
+  name.remove_prefix(begin.size());
   const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
   return digits > 0 &&
          std::find(endings.begin(), endings.end(), name.substr(digits)) != endings.end();
@@ -79,13 +79,19 @@ bool IsCheckpoint(const std::string& name) {
          name == "best.json";
 }
 
+// Dumps of steps that were due, and of an event (log.dump_on).
+bool IsAnyDump(const std::string& name) {
+  return IsDump(name) || IsOfStep(name, {".safetensors"}, "skip-") ||
+         IsOfStep(name, {".safetensors"}, "alert-");
+}
+
 // A folder of a run, and which of its files the run has written.
 struct OwnFolder {
   std::string name;
   std::function<bool(const std::string& name)> ours;
 };
 const std::vector<OwnFolder> kFolders = {
-    {"checkpoints", IsCheckpoint}, {"dump", IsDump}, {kEventFolder, IsEventFile}};
+    {"checkpoints", IsCheckpoint}, {"dump", IsAnyDump}, {kEventFolder, IsEventFile}};
 
 bool IsFolderOfRun(const std::string& name) {
   return std::any_of(kFolders.begin(), kFolders.end(),
@@ -200,7 +206,7 @@ std::string RunThatKeeps(const std::string& path) {
 
 void RemoveDumps(const std::string& run_folder) {
   const std::string folder = run_folder + "/dump";
-  if (IsFolder(folder)) RemoveFolder(folder, IsDump);
+  if (IsFolder(folder)) RemoveFolder(folder, IsAnyDump);
 }
 
 FolderState InspectRunFolder(const std::string& folder) {

@@ -147,6 +147,7 @@ std::vector<std::string> CheckProcesses(Team& team, const PrecisionPhase& phase,
 
 int Train(const config::Config& given, const RunOptions& options, telemetry::Log& log) {
   ProtectFoldersOfData(given);
+  if (options.overwrite) ProtectFirstWeights(given);
   Team team(*options.world, given.parallel);
   CheckConfigConsistency(given, team);
   auto phase = std::make_unique<PrecisionPhase>(MakeBackend(given.device, team));

@@ -140,6 +140,8 @@ TEST_SUITE("cpu") {
                              "run/probes.csv",
                              "run/log.txt",
                              "run/dump/step-00000100.safetensors",
+                             "run/dump/skip-00000007.safetensors",
+                             "run/dump/alert-00000009.safetensors",
                              "run/tensorboard/events.out.tfevents.1700000000.host.1.0",
                              "run/checkpoints/best.safetensors",
                              "run/checkpoints/best.json",
@@ -150,6 +152,7 @@ TEST_SUITE("cpu") {
                              "run/checkpoints/step-.json",
                              "run/dump/step-1.json",
                              "run/dump/best.safetensors",
+                             "run/dump/skip-mine.safetensors",
                              "run/tensorboard/notes.json",
                              "run/analysis.csv",
                              "run/plots/a.png",
@@ -163,8 +166,9 @@ TEST_SUITE("cpu") {
             std::set<std::string>{".lock", "analysis.csv", "checkpoints", "checkpoints/mine.txt",
                                   "checkpoints/mine.safetensors", "checkpoints/notes.json",
                                   "checkpoints/step-1-old.json", "checkpoints/step-.json", "dump",
-                                  "dump/step-1.json", "dump/best.safetensors", "notes.txt", "plots",
-                                  "plots/a.png", "tensorboard", "tensorboard/notes.json"});
+                                  "dump/step-1.json", "dump/best.safetensors",
+                                  "dump/skip-mine.safetensors", "notes.txt", "plots", "plots/a.png",
+                                  "tensorboard", "tensorboard/notes.json"});
     }
     CHECK(folder.Read("run/notes.txt") == "mine");
   }

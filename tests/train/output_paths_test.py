@@ -105,8 +105,21 @@ class OutputPaths(unittest.TestCase):
         self.refuse("predict", "a.png", "--checkpoint", "segm", "--predictions", ".",
                     says="a.png would be written over")
         self.refuse("train", "classification.yaml", "--output", "photos", says="among the files")
-        self.refuse("train", "classification.yaml", "--output", "photos/train/x",
-                    says="among the files")
+        for folder in ("photos/train/x", "photos/valid/x", "photos/dev/x"):
+            self.refuse("train", "classification.yaml", "--output", folder,
+                        says="among the files")
+        # A set without a folder train: its classes lie at its path.
+        self.refuse("train", "classification.yaml", "--data", "photos/train", "--set",
+                    "data.validation=0.3", "--output", "photos/train/x", says="among the files")
+        self.refuse("train", "classification.yaml", "--output", "clas", "--overwrite", "--set",
+                    f"model.init.weights=clas/checkpoints/{self.tensors}",
+                    says="which this run starts from")
+        self.refuse("assign", "classification.yaml", "--formats", "fp16", "--yaml",
+                    "classification.yaml", says="is what is read")
+        self.refuse("rates", "classification.yaml", "--config", "segmentation.yaml",
+                    says="expected one configuration")
+        self.refuse("--overwrite", "train", "classification.yaml", "--resume",
+                    says="--resume excludes --overwrite")
 
     def test_what_a_run_keeps_is_its_own(self):
         for path in ("clas/checkpoints/x.csv", "clas/steps.csv", "clas/config.yaml",
@@ -119,6 +132,9 @@ class OutputPaths(unittest.TestCase):
             self.refuse("picture", "a.png", "-o", path, says="belongs to the run")
             self.refuse("datasets", "--preview", path, "--config", "classification.yaml",
                         says="belongs to the run")
+            for command in ("recommend", "advise"):
+                self.refuse(command, "clas", "--yaml", path, says="belongs to the run")
+            self.refuse("blame", "clas", "--picture", path, says="belongs to the run")
         kept = "clas/checkpoints/" + self.tensors
         self.refuse("evaluate", "clas", "--outputs", kept, says="is what is read")
         self.refuse("convert", kept, kept, "--format", "fp16", says="belongs to the run")

@@ -9,6 +9,8 @@
 
 #include "config/load.h"
 #include "core/error.h"
+#include "core/file.h"
+#include "data/names.h"
 #include "train/metrics/prediction.h"
 
 namespace ada::train {
@@ -21,6 +23,14 @@ fs::path Canonical(const fs::path& path) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
   return whole.has_filename() ? whole : whole.parent_path();
+}
+
+// The folder itself included.
+bool IsWithin(const fs::path& path, const fs::path& folder) {
+  const fs::path root = Canonical(folder);
+  for (fs::path at = Canonical(path); at.has_relative_path(); at = at.parent_path())
+    if (at == root) return true;
+  return false;
 }
 
 // Calls `look` with each file that holds an image or its labels, as the data set names it.
@@ -87,6 +97,7 @@ void ProtectFileOfData(const std::string& path, const RunData& data) {
 }
 
 // Class folders are found by listing: a run's folder among them would be a class of the next run.
+// A set without a folder `train` has its class folders at its path.
 void ProtectFoldersOfData(const config::Config& config) {
   const data::DatasetFacts& facts = data::FactsOf(config.data.dataset);
   if (!facts.has_path()) return;
@@ -97,14 +108,23 @@ void ProtectFoldersOfData(const config::Config& config) {
                       ": the run's folder lies among the files of the data set (" + path +
                       "); expected another folder");
   };
-  const fs::path output = Canonical(config.output);
+  std::vector<std::string> splits = data::ValidationNames();
+  splits.insert(splits.end(), {"train", "test"});
   for (const std::string& path : paths) {
-    if (Canonical(path) == output) refuse(path);
+    if (Canonical(path) == Canonical(config.output)) refuse(path);
     if (facts.origin != data::Origin::kFolder) continue;
-    for (const char* split : {"train", "val", "test"})
-      for (fs::path at = output; at.has_relative_path(); at = at.parent_path())
-        if (at == Canonical(path) / split) refuse(path);
+    if (!IsFolder(path + "/train") && IsWithin(config.output, path)) refuse(path);
+    for (const std::string& split : splits)
+      if (IsWithin(config.output, fs::path(path) / split)) refuse(path);
   }
+}
+
+void ProtectFirstWeights(const config::Config& config) {
+  const std::string& weights = config.model.init.weights;
+  if (!weights.empty() && IsWithin(weights, config.output + "/checkpoints"))
+    throw ConfigError("--overwrite would delete " + weights +
+                      ", which this run starts from (model.init.weights); expected another "
+                      "--output, or a copy of the file");
 }
 
 }  // namespace ada::train

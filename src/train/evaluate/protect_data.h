@@ -16,7 +16,11 @@ void ProtectPhotos(const std::string& folder, Task task, const std::vector<std::
 // Throws ConfigError where `path` is one of the data set's pictures or label images.
 void ProtectFileOfData(const std::string& path, const RunData& data);
 
-// Throws ConfigError if the run's folder is the data set's, or lies in the folder of a split.
+// Throws ConfigError if the run's folder is the data set's, or lies in the folder of a split or
+// among class folders.
 void ProtectFoldersOfData(const config::Config& config);
+// Throws ConfigError if the weights that a run starts from lie in its own folder, which is about to
+// be deleted.
+void ProtectFirstWeights(const config::Config& config);
 
 }  // namespace ada::train
