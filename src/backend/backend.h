@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -90,6 +91,9 @@ class Backend {
 
   // Whether the host should send images as bytes, not fp32: input ops then have a byte_feed.
   virtual bool takes_bytes() const { return false; }
+
+  // The most values of one tensor that ops can number.
+  virtual std::int64_t most_values() const { return std::numeric_limits<std::int64_t>::max(); }
 
   // Returns the number of images in one reduction block; it depends on the shape only.
   virtual int BlockImages(const Shape& shape) const = 0;

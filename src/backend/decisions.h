@@ -69,10 +69,11 @@ bool MovesBytes(const Spec& spec) {
          (!spec.dx || (spec.dx.tensor.format == spec.dy.tensor.format &&
                        spec.dx.tensor.storage == spec.dy.tensor.storage));
 }
-// Whether dropout, of values or images, only copies.
+// Whether dropout, of values or images, only copies. A scale of its own rounds to other values.
 template <class Spec>
 bool Copies(const Spec& spec, const Pass& pass) {
-  return !pass.training && spec.x.format == spec.y.format && spec.x.storage == spec.y.storage;
+  return !pass.training && spec.x.format == spec.y.format && spec.x.storage == spec.y.storage &&
+         spec.y_style.per_tensor_scale == nullptr;
 }
 
 inline LrnFactors FactorsOf(const LrnSpec& spec) {

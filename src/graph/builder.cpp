@@ -19,10 +19,11 @@ ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
 
 // Sizes are checked before anything is allocated: a network that no machine holds is an error of
 // the configuration, not a failed allocation.
-Network ResolveFor(const GraphSpec& spec) {
+Network ResolveFor(const GraphSpec& spec, const backend::Backend& backend) {
   ADA_CHECK(spec.model != nullptr && spec.input.n >= 1);
   Network network = Resolve(*spec.model, spec.input, spec.task);
   RefuseHuge(network, spec.input.n, spec.model->where);
+  RefuseOutputsBeyond(backend.most_values(), network, spec.input.n);
   return network;
 }
 
@@ -34,7 +35,7 @@ Builder::Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* 
     : spec_(spec),
       backend_(backend),
       share_(share),
-      network_(ResolveFor(spec)),
+      network_(ResolveFor(spec, backend)),
       storage_(ResolveStorage(network_, spec.precision)),
       graph_(new Graph(backend, network_.nodes.size())),
       styles_(spec, share, graph_->tensor_scales_, graph_->results_, graph_->bins_) {}

@@ -129,12 +129,12 @@ struct ReplayOptions {
 // Feeds the attempts to `policy` and writes CSV to `out`: attempt,step,overflow,scale,skipped,
 // scale_after,error; or a table of the stretches that had the same scale. Scales in CSV read back
 // to the same double. attempt and step go on from those of the trace's first row, where it has such
-// columns, else from 1; a retried attempt keeps its step. The trace has a column `overflow` (0 or
-// 1, False or True, 0.0 or 1.0), or is this column without a header; a policy that wants amax needs
-// `amax` and takes overflow from it where the trace has no such column. Where the policy ends the
-// run, `error` of the last row says so and the rest of the trace is not read. A summary goes to
-// `notes`, below a table to `out`. Throws ConfigError for a policy that needs more than a trace
-// holds, DataError with file and line.
+// columns, else from 1; a retried attempt keeps its step, which counts updates. The trace has a
+// column `overflow` (0 or 1, False or True, 0.0 or 1.0), or is this column without a header; a
+// policy that wants amax needs `amax` and takes overflow from it where the trace has no such
+// column. Where the policy ends the run, `error` of the last row says so and the rest of the trace
+// is not read. A summary goes to `notes`, below a table to `out`. Throws ConfigError for a policy
+// that needs more than a trace holds, DataError with file and line.
 void Replay(scaling::Policy& policy, const ReplayOptions& options, std::ostream& out,
             std::ostream& notes);
 

@@ -49,6 +49,7 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, double was_pct) {
   // With such scales a threshold in the histogram is the edge of a bin, and only values on it are
   // unsure.
   powers_of_two_ = powers_of_two_ && IsPowerOfTwo(row.scale);
+  overflow_unsure_ += row.overflow_unsure;
   if (row.underflow_unsure_pct > unsure_pct_) {
     unsure_pct_ = row.underflow_unsure_pct;
     unsure_at_ = name + " in step " + std::to_string(row.step);
@@ -93,15 +94,21 @@ std::string WhatIfSummary::Overflows() const {
 // A bin of a histogram is a power of two wide: values in that of a threshold may lie on either
 // side.
 std::string WhatIfSummary::Uncertainty() const {
-  if (unsure_pct_ == 0) return "  exact: no value shares an exponent with a threshold\n";
-  std::string text = "  uncertainty: up to " + Percent(unsure_pct_) +
-                     " of a tensor's values share the threshold's exponent\n    (" + unsure_at_ +
-                     ")";
-  if (powers_of_two_)
+  if (unsure_pct_ == 0 && overflow_unsure_ == 0)
+    return "  exact: no value shares an exponent with a threshold\n";
+  std::string text;
+  if (unsure_pct_ > 0)
+    text += "  uncertainty: up to " + Percent(unsure_pct_) +
+            " of a tensor's values share the threshold's exponent\n    (" + unsure_at_ + ")";
+  if (unsure_pct_ > 0 && powers_of_two_)
     text +=
         "; of these only those equal to a power of two may\n    underflow: all scales are powers "
         "of two";
-  return text + "\n";
+  if (unsure_pct_ > 0) text += "\n";
+  if (overflow_unsure_ > 0)
+    text += "  uncertainty: " + Counted(overflow_unsure_, "value") +
+            " in all share the exponent above which values overflow\n";
+  return text;
 }
 
 std::string WhatIfSummary::FirstLine() const {

@@ -53,6 +53,7 @@ class WhatIfSummary {
   std::int64_t first_step_ = 0, last_step_ = 0, steps_ = 0;
   double unsure_pct_ = 0;  // the largest
   std::string unsure_at_;
+  std::int64_t overflow_unsure_ = 0;  // values
   bool powers_of_two_ = true;
 };
 

@@ -3,6 +3,7 @@
 
 #include "backend/naive_count.h"
 #include "backend/op_bench.h"
+#include "backend/styles.h"
 
 namespace ada::backend::test {
 namespace {
@@ -112,6 +113,21 @@ TEST_SUITE("cpu") {
       bench->Make(spec)->Forward(pass);
       CheckEqual(spec.y, Bench::Get(spec.x));
     }
+  }
+
+  TEST_CASE("dropout: evaluation rounds to a scale of its own") {
+    Bench bench;
+    DropoutSpec spec;
+    const Style style(false, 0, 3);
+    spec.rate = 0.5f, spec.y_style = style.style;
+    const auto n = static_cast<std::size_t>(kShape.numel());
+    spec.x = bench.MakeF32(kShape, kFp8E4M3);
+    Bench::Set(spec.x, Normal(n, 1, 1));
+    spec.y = bench.MakeF32(kShape, kFp8E4M3);
+    Pass pass = Drawing(9, 1, 1);
+    pass.training = false;
+    bench->Make(spec)->Forward(pass);
+    CheckRounded("y", spec.y, style, Bench::Get(spec.x), 9);
   }
 }
 

@@ -2,6 +2,7 @@
 // parameters and the rules' requests.
 #include <doctest/doctest.h>
 
+#include "core/error.h"
 #include "graph/build_training.h"
 #include "graph/networks.h"
 
@@ -207,6 +208,20 @@ TEST_SUITE("cpu") {
       CHECK(seen.seed == 3);
       CHECK(seen.draw == 5);
     }
+  }
+
+  TEST_CASE("an output with more values than the backend numbers is the configuration's matter") {
+    const config::ModelConfig model = Zoo("lenet");
+    GraphSpec spec;
+    spec.model = &model, spec.input = {4, 28, 28, 1}, spec.precision = Uniform(kFp32);
+    FakeBackend backend;
+    backend.most = 12000;
+    CHECK_THROWS_WITH_AS(Graph::Build(spec, backend),
+                         doctest::Contains("values in a batch, more than the 12000 that this "
+                                           "device's kernels number; take a smaller"),
+                         ConfigError);
+    spec.input.n = 1;
+    CHECK_NOTHROW(Graph::Build(spec, backend));
   }
 
   TEST_CASE("fans") {

@@ -3,6 +3,7 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <variant>
@@ -34,6 +35,7 @@ class FakeBackend : public backend::Backend {
   std::function<bool(const backend::MatmulSpec&)> declines_consumer = [](const auto&) {
     return false;
   };
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();  // values of a tensor
   std::vector<backend::OpSpec> specs;  // all of which ops were made; below by kind
   std::vector<backend::Conv2dSpec> convolutions;
   std::vector<backend::ConvTranspose2dSpec> transposed;
@@ -79,6 +81,7 @@ class FakeBackend : public backend::Backend {
   }
   void Synchronize() override {}
   void Read(const Tensor&, std::int64_t, float*) override { FAIL("symbols are no numbers"); }
+  std::int64_t most_values() const override { return most; }
   int BlockImages(const Shape&) const override { return 3; }
 
   std::unique_ptr<backend::InputOp> MakeInput(const backend::InputSpec& s) override;

@@ -90,6 +90,13 @@ TEST_CASE("rows, name and notes") {
         answer.notes.find("1 tensor would overflow, most of all fc.dx: about 1 values in 1 step") !=
         std::string::npos);
   }
+  SUBCASE("values in the bin of the threshold of overflow are no exact count") {
+    options.scale = 0x1p35;  // 1.5 * 2^15 is below 65520, whose bin it shares
+    const Answer answer = Ask(options);
+    CHECK(answer.notes.find("1 value in all share the exponent above which values overflow") !=
+          std::string::npos);
+    CHECK(answer.notes.find("exact") == std::string::npos);
+  }
 }
 
 TEST_CASE("the table: the worst first, what the run itself lost, and what all come to") {

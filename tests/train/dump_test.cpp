@@ -168,7 +168,7 @@ data: {dataset: text, path: text.txt, context: 8, batch_size: 4}
 model: {zoo: gpt2, layers: 1, heads: 1, width: 16}
 precision: {format: fp8_e4m3}
 train: {max_steps: 1}
-log: {every: 1, statistics: [y, w, dx, dw], probe_every: 1, dump_every: 1}
+log: {every: 1, statistics: [y, w, dx, dw, operands], probe_every: 1, dump_every: 1}
 )");
     ADA_REQUIRE_EXIT(Run(run, folder.path()), 0);
     const DumpFile dump(folder / "run/dump/step-00000001.safetensors");
@@ -181,7 +181,11 @@ log: {every: 1, statistics: [y, w, dx, dw], probe_every: 1, dump_every: 1}
     for (const char token : {'a', 'b'})
       for (std::size_t k = 0; k < 16; ++k) rows.insert(w[static_cast<std::size_t>(token) * 16 + k]);
     CHECK(std::includes(rows.begin(), rows.end(), stored.begin(), stored.end()));
-    const Table probes = RowsWhere(ReadCsv(folder / "run/probes.csv"), "layer", "transformer.wte");
+    const Table all = ReadCsv(folder / "run/probes.csv");
+    // What exists only within attention is compared with nothing.
+    for (const char* tensor : {"p", "ds", "forward.x"})
+      CHECK(RowsWhere(all, "tensor", tensor).empty());
+    const Table probes = RowsWhere(all, "layer", "transformer.wte");
     CHECK(RowsWhere(probes, "tensor", "w").size() == 1);
     CHECK(RowsWhere(probes, "tensor", "dw").size() == 1);
   }

@@ -249,7 +249,7 @@ class LanguageTest(unittest.TestCase):
 
         def text(*more, tokens=40):
             return self.ada("generate", "run", "--prompt", "the dög ", "--tokens", str(tokens),
-                            *more).stdout.decode()  # is UTF-8, whatever bytes were drawn
+                            *more).stdout.decode(errors="surrogateescape")
 
         first = text()
         self.assertTrue(first.startswith("the dög "), first)
@@ -257,6 +257,8 @@ class LanguageTest(unittest.TestCase):
         self.assertNotEqual(first, text("--seed", "2"))
         self.assertEqual(text("--temperature", "0"), text("--temperature", "0", "--seed", "2"))
         self.assertEqual(text(tokens=0).rstrip("\n"), "the dög ")
+        # The bytes that were drawn, whether they are UTF-8 or not: one each, and a line end.
+        self.assertEqual(len(os.fsencode(first)), len("the dög ".encode()) + 40 + 1)
 
     def test_what_generate_refuses(self):
         self.train(ROWS)

@@ -1,6 +1,7 @@
 // The factory of compared ops; see compare_backend.h.
 #include "backend/compare/compare_backend.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -128,6 +129,9 @@ class CompareBackend final : public Backend {
   void Send(const SharedMemory& memory) override { all_.memory.Send(memory); }
   void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
     first().Read(tensor, rows, out);
+  }
+  std::int64_t most_values() const override {
+    return std::min(first().most_values(), second().most_values());
   }
   int BlockImages(const Shape& shape) const override {
     const int images = first().BlockImages(shape);

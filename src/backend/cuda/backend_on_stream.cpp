@@ -1,6 +1,7 @@
 // The factory of this backend's ops and the owner of its memory.
 #include "backend/cuda/backend_on_stream.h"
 
+#include <limits>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -52,6 +53,8 @@ class CudaBackend final : public Backend {
     stream_->Synchronize();
   }
   void Synchronize() override { stream_->Synchronize(); }
+  // Kernels number values with 32 bits.
+  std::int64_t most_values() const override { return std::numeric_limits<std::uint32_t>::max(); }
   SharedMemory AllocateShared(std::size_t bytes) override { return shared_.Allocate(bytes); }
   void Fetch(const SharedMemory& memory) override { shared_.Fetch(memory); }
   void Send(const SharedMemory& memory) override { shared_.Send(memory); }

@@ -198,4 +198,16 @@ void RefuseHuge(const Network& network, std::int64_t images, const Location& whe
                     HumanBytes(static_cast<std::uint64_t>(sizes.front().bytes)));
 }
 
+void RefuseOutputsBeyond(std::int64_t most_values, const Network& network, std::int64_t images) {
+  for (const Node& node : network.nodes) {
+    const double values = Values(node.output) * static_cast<double>(images);
+    if (values <= static_cast<double>(most_values)) continue;
+    throw ConfigError(PlacePrefix(node.config.where) + "layer " + node.config.name +
+                      ": its output has " + Formatted("%.3g", values) +
+                      " values in a batch, more than the " + std::to_string(most_values) +
+                      " that this device's kernels number; take a smaller data.batch_size or a "
+                      "larger train.accumulate");
+  }
+}
+
 }  // namespace ada::graph

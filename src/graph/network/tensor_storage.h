@@ -68,6 +68,9 @@ std::vector<TensorSize> LargestTensors(const GraphSpec& spec, std::size_t count)
 // Throws ConfigError, naming the largest tensor, if all of them, for `images` images, need more
 // memory than any machine has: beyond that, sizes might overflow.
 void RefuseHuge(const Network& network, std::int64_t images, const Location& where);
+// Throws ConfigError, naming the layer, if an output for `images` images has more values than a
+// backend can number.
+void RefuseOutputsBeyond(std::int64_t most_values, const Network& network, std::int64_t images);
 
 // The formats that torch.autocast gives the layers of a network by its op lists for CUDA or for
 // CPUs, as far as a graph can express them.

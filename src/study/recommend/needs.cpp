@@ -131,7 +131,12 @@ RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
   Collector collector(needs, underflow_target);
   EachHistogramStep(folder, formats, [&](const HistogramStep& step) { collector.Add(step); });
   EachRow<TensorRow>(folder, [&](const TensorRow& row) { collector.Add(row); });
-  EachRow<StepRow>(folder, [&](const StepRow& row) { needs.finiteness.Add(row); });
+  EachRow<StepRow>(folder, [&](const StepRow& row) {
+    needs.finiteness.Add(row);
+    if (row.epoch > 1 && needs.epoch_steps == 0) needs.epoch_steps = needs.run_steps;
+    needs.run_steps = row.step;
+  });
+  needs.finished = RunState(folder) == "finished";
   EachRow<EventRow>(folder, [&](const EventRow& row) { needs.finiteness.Add(row); });
   collector.Finish();
   return needs;

@@ -62,6 +62,10 @@ struct RunNeeds {
   std::int64_t steps = 0, first_step = 0, last_step = 0;  // with histograms
   std::int64_t first_epoch = 0, last_epoch = 0;           // of these
   std::int64_t logged_steps = 0;                          // with rows in underflow.csv
+  // What steps.csv and summary.json say of the run: its last step; the steps of an epoch, 0 where
+  // none is over; whether it has ended as its configuration says.
+  std::int64_t run_steps = 0, epoch_steps = 0;
+  bool finished = false;
   // Histograms with inf or NaN, which show what an overflow has left over: they are not looked at.
   std::int64_t left_out = 0;
   telemetry::LayerTotals totals;  // for layers that get no gradient

@@ -134,10 +134,12 @@ void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostre
                 : "which finds each layer's scale as training\n  moves")
         << "; from these histograms it would choose:\n";
     TextTable table({"gradient", "S from", "to", "loses at most"});
-    for (const Predicted& p : advice.predicted)
-      if (p.tensor.ends_with(".dx") || p.tensor.ends_with(".dy"))
+    for (std::size_t i = 0; i < advice.predicted.size(); ++i) {
+      const Predicted& p = advice.predicted[i];  // of needs.tensors[i]
+      if (needs.tensors[i].carries_s())
         table.Row(
             {p.tensor, PowerText(p.scale_low), PowerText(p.scale_high), PercentText(p.lost_pct)});
+    }
     table.Print(out);
   }
 }
@@ -185,19 +187,28 @@ std::vector<std::string> WithoutHistograms(const RecommendOptions& options, cons
 
 }  // namespace
 
+namespace {
+
+// The steps that a training takes; 0: not known before its first epoch is over.
+std::int64_t StepsOfTraining(const config::TrainConfig& train, const RunNeeds& needs) {
+  if (needs.finished) return needs.run_steps;
+  const std::int64_t of_epochs = needs.epoch_steps * train.epochs;
+  if (of_epochs == 0 || train.max_steps == 0) return std::max(of_epochs, train.max_steps);
+  return std::min(of_epochs, train.max_steps);
+}
+
+}  // namespace
+
 // How far the record carries: few steps, less than half of the training, or gradients of which much
-// was lost or broken say little.
+// was lost or broken say little. Gradients change as a training goes on, so a record of its first
+// half says little of the rest.
 const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
-  const bool in_steps = run.train.epochs == 0;
-  // Gradients change as a training goes on, so a record of its first half says little of the rest.
-  const bool half = in_steps ? 2 * needs.last_step >= run.train.max_steps
-                             : 2 * needs.last_epoch >= run.train.epochs;
+  const std::int64_t all = StepsOfTraining(run.train, needs);
+  const bool half = all > 0 && 2 * needs.last_step >= all;
   if (needs.steps < 3 || !half || needs.left_out > 0 || MuchWasLost(needs)) return "little";
-  // In steps: the ends are no farther away than the steps of the record are from one another.
+  // The ends are no farther away than the steps of the record are from one another.
   const std::int64_t apart = (needs.last_step - needs.first_step) / (needs.steps - 1);
-  const bool whole =
-      in_steps ? needs.first_step <= apart && run.train.max_steps - needs.last_step < apart
-               : needs.last_epoch >= run.train.epochs && needs.first_epoch == 1;
+  const bool whole = needs.first_step <= apart && all - needs.last_step < apart;
   return needs.steps >= 10 && whole ? "well" : "fairly";
 }
 
@@ -288,8 +299,8 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
   const TensorNeeds& lost =
       *std::max_element(needs.tensors.begin(), needs.tensors.end(),
                         [](const auto& a, const auto& b) { return a.lost_pct < b.lost_pct; });
-  const std::string of = run.train.epochs == 0
-                             ? " of " + std::to_string(run.train.max_steps)
+  const std::string of = run.train.max_steps > 0
+                             ? " of " + std::to_string(StepsOfTraining(run.train, needs))
                              : ", " + EpochsText(needs.first_epoch, needs.last_epoch) + " of " +
                                    std::to_string(run.train.epochs);
   out << "How sure: " << GradeOf(run, needs) << ". " << Counted(needs.steps, "step")

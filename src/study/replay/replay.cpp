@@ -62,7 +62,7 @@ void Drive(scaling::Policy& policy, const ReplayOptions& options, Attempts& atte
     row.reason = update.reason;
     use(row, attempts.recorded());
     ++row.attempt;
-    // A skipped attempt that is retried keeps its step, as in a training.
+    // A skipped attempt that is retried keeps its step, which counts updates here.
     if (!retry.Next(row.skipped)) ++row.step;
   }
 }

@@ -60,8 +60,8 @@ struct GenerateOptions {
   std::uint64_t seed = 1;
 };
 // Continues a prompt, token by token, with a language model (`weights`: as in Predict), and prints
-// the prompt and the continuation: as text, in which invalid UTF-8 becomes U+FFFD, or as numbers
-// separated by blanks. If the text is longer than the context, only its last tokens are used. The
+// the prompt and the continuation: as bytes, whether they are UTF-8 or not, or as numbers separated
+// by blanks. If the text is longer than the context, only its last tokens are used. The
 // same options give the same text. The data set is read only if a checkpoint does not say how long
 // the context is.
 void Generate(const config::Config& config, const std::string& weights,

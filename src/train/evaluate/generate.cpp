@@ -20,7 +20,6 @@ namespace {
 // The stream of random numbers is its own, so that the draws do not depend on what else uses the
 // seed.
 constexpr std::uint64_t kGenerateStream = StreamId("generate");
-constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 
 // A network that predicts how a text continues. Every token costs a whole forward pass over the
 // window: keys and values are not cached between tokens.
@@ -104,7 +103,8 @@ std::vector<std::int32_t> PromptOf(const GenerateOptions& options, bool bytes, i
   return tokens;
 }
 
-// Prints tokens as they come: bytes as characters when these are whole, others as numbers.
+// Prints tokens as they come: bytes as they are, those of one character together, so that a
+// terminal can show it; other tokens as numbers.
 class TokenPrinter {
  public:
   TokenPrinter(bool bytes, std::ostream& out) : bytes_(bytes), out_(out) {}
@@ -132,8 +132,9 @@ class TokenPrinter {
     while (at < pending_.size()) {
       const std::size_t length = CharacterLength(pending_, at);
       if (length == 0 && !end && pending_.size() - at < kMostBytes && MayBegin(at)) break;
-      out_ << (length == 0 ? std::string(kReplacement) : pending_.substr(at, length));
-      at += length == 0 ? 1 : length;
+      const std::size_t bytes = std::max<std::size_t>(length, 1);  // of none that is a character: 1
+      out_ << pending_.substr(at, bytes);
+      at += bytes;
     }
     pending_.erase(0, at);
   }

@@ -2,7 +2,6 @@
 #include "train/observe/dump.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "backend/formulas.h"
 #include "core/error.h"
@@ -44,10 +43,12 @@ bool Dump::Waits() const {
 
 // The file of an earlier process of the run counts.
 bool Dump::HasEventFile() const {
-  std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(folder_ + "/dump", error))
-    if (file.path().filename().string().starts_with(EventPrefix(config_))) return true;
-  return false;
+  const std::string folder = folder_ + "/dump";
+  if (!IsFolder(folder)) return false;
+  const std::vector<std::string> names = ListFolder(folder);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name.starts_with(EventPrefix(config_));
+  });
 }
 
 // Returns what the first process, which writes, knows, so that all observe the same steps.

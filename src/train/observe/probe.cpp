@@ -178,8 +178,11 @@ void Probe::End() {
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     // The images are the same on both sides.
     if (!Wants(point.tensor) || point.layer == "input") continue;
+    // What exists only within an op, such as attention's p or an operand, is not compared.
+    const bool of_parameter = point.tensor == "w" || point.tensor == "dw";
+    if (!of_parameter && !sums_.contains({point.layer, point.tensor})) continue;
     Sums& sums = sums_[{point.layer, point.tensor}];
-    if (point.tensor == "w" || point.tensor == "dw") CompareParameters(point, sums);
+    if (of_parameter) CompareParameters(point, sums);
     telemetry::ProbeRow row;
     row.layer = point.layer, row.tensor = point.tensor;
     row.format = FormatName(point.format);

@@ -15,7 +15,7 @@ ImageFeed::ImageFeed(const Context& context, const Shape& shape, float* x)
     block.device = context.Allocate<std::byte>(bytes);
     block.arrived = copy_stream_->MakeEvent();
     block.was_read = stream_.MakeEvent();
-    block.was_read->Mark();  // after the zeros, which the stream writes
+    block.was_read->Mark();  // after what the stream may have written there so far
   }
 }
 
