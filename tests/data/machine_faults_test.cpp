@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "data/batch_maker.h"
 #include "data/detection/voc_files.h"
+#include "data/detection/xml_text.h"
 #include "data/images/picture.h"
 #include "data/input_file.h"
 #include "data/readers.h"
@@ -92,6 +93,17 @@ TEST_SUITE("cpu") {
       CHECK((said.starts_with(folder.path()) || said.starts_with(pixels.path())));
     }
     CHECK(left_out.empty());
+  }
+
+  TEST_CASE("machine faults: an encoding that cannot be loaded is not an unknown one") {
+    const Call convert = [] { CHECK(ToUtf8("\xC1", "koi8-r").text == "а"); };
+    {
+      const testing::NoDescriptors limit;
+      CHECK(MessageOf<DeviceError>("no such folder", convert)
+                .starts_with("the encoding koi8-r cannot be loaded: Too many open files; raise"));
+    }
+    convert();
+    CHECK_FALSE(ToUtf8("a", "no-such-encoding").known);
   }
 
   TEST_CASE("machine faults: a picture that was not opened once is not left out for good") {

@@ -319,6 +319,27 @@ TEST_CASE("a training that is told in steps is judged in steps, and of sequences
   CHECK_FALSE(Has(out.str(), "epoch"));
 }
 
+TEST_CASE("a training that is told in epochs is judged in the steps that it takes") {
+  config::Config run;
+  run.train.epochs = 10;
+  RunNeeds needs;
+  needs.tensors.emplace_back();
+  needs.steps = 12, needs.first_epoch = needs.last_epoch = 1;
+  needs.first_step = 1, needs.last_step = needs.run_steps = 12;
+  const auto grade = [&] { return std::string(GradeOf(run, needs)); };
+  CHECK(grade() == "little");  // its first epoch is not over: how long that is nobody knows
+  run.train.epochs = 1;
+  CHECK(grade() == "little");
+  needs.finished = true;
+  CHECK(grade() == "well");
+  needs.finished = false, needs.epoch_steps = 5;
+  CHECK(grade() == "well");
+  run.train.epochs = 10;  // 50 steps
+  CHECK(grade() == "little");
+  run.train.max_steps = 12;
+  CHECK(grade() == "well");
+}
+
 TEST_CASE("histograms of what an overflow left over count for nothing") {
   MadeRun run("precision: {format: fp16}");
   Values broken = testing::Normal(-60, 100, 1);
