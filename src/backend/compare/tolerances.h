@@ -66,8 +66,9 @@ struct SumTolerance {
   bool exact() const { return error == 0; }
 };
 
-// One spacing of the format around a magnitude.
+// One spacing of the format around a magnitude; 0 for one that is not finite.
 inline double SpacingAt(const NumberFormat& format, double magnitude) {
+  if (!std::isfinite(magnitude)) return 0;
   const int exponent = std::ilogb(std::max(magnitude, format.smallest_normal()));
   return std::ldexp(1.0, exponent - format.mantissa_bits);
 }
