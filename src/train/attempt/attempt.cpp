@@ -60,8 +60,16 @@ const BlockCounts& BatchCounts::BlocksOf(std::size_t point) const {
   return sums_.empty() ? *graph_.roundings()[point].blocks : sums_[point].blocks;
 }
 
-double BatchCounts::ScaleOf(std::size_t point) const {
-  return sums_.empty() ? graph_.roundings()[point].total_scale() : sums_[point].scale;
+double BatchCounts::ToLastScale(std::size_t point) const {
+  return sums_.empty() ? 1 : graph_.roundings()[point].total_scale() / sums_[point].scale;
+}
+
+TensorStats BatchCounts::LoggedStats(std::size_t point) const {
+  return Rescaled(StatsOf(point), ToLastScale(point), graph_.roundings()[point].format);
+}
+
+BlockCounts BatchCounts::LoggedBlocks(std::size_t point) const {
+  return BlocksOf(point).Rescaled(ToLastScale(point));
 }
 
 int BatchCounts::LargestAt(std::size_t point) const {

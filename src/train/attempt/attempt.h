@@ -59,11 +59,16 @@ class BatchCounts {
   const TensorStats& StatsOf(std::size_t point) const;
   const ExponentBins& BinsOf(std::size_t point) const;
   const BlockCounts& BlocksOf(std::size_t point) const;
-  double ScaleOf(std::size_t point) const;  // that these carry, but bins
-  int LargestAt(std::size_t point) const;   // RoundingPoint::largest_at
+  int LargestAt(std::size_t point) const;  // RoundingPoint::largest_at
+  // The same for logs: as if all values had carried the scale of the last micro-batch, which the
+  // logs name (RoundingPoint::total_scale).
+  TensorStats LoggedStats(std::size_t point) const;
+  BlockCounts LoggedBlocks(std::size_t point) const;
 
  private:
   const graph::Graph& graph_;
+  // The factor from the scale that a sum carries to that of the last micro-batch.
+  double ToLastScale(std::size_t point) const;
   // The counts of one rounding, added up over micro-batches.
   struct Sum {
     TensorStats stats;

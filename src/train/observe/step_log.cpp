@@ -81,9 +81,9 @@ void StepLog::WriteTensors(const StepResult& r, const BatchCounts& counts) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
     if (!Contains(config_.log.statistics, StatisticOf(p.tensor))) continue;
-    WriteUnderflow(r, {p.layer, p.tensor, p.named_format(), counts.ScaleOf(i)}, counts.StatsOf(i),
+    WriteUnderflow(r, {p.layer, p.tensor, p.named_format(), p.total_scale()}, counts.LoggedStats(i),
                    ErrorOf(r, p));
-    if (p.blocks != nullptr) WriteBlocks(r, p, counts.BlocksOf(i));
+    if (p.blocks != nullptr) WriteBlocks(r, p, counts.LoggedBlocks(i));
   }
   events_.NoGradient(r, dead_before);
 }
@@ -139,10 +139,10 @@ void StepLog::WriteHistograms(const StepResult& r, const BatchCounts& counts) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
     if (p.bins == nullptr) continue;
-    recorder_.Histogram(r.step, r.epoch, p.layer, p.tensor, counts.ScaleOf(i), counts.BinsOf(i));
+    recorder_.Histogram(r.step, r.epoch, p.layer, p.tensor, p.total_scale(), counts.BinsOf(i));
     // Scenarios apply to stored tensors only.
     if (!IsOperand(p.tensor))
-      tensors.push_back({p.layer, p.tensor, p.format, counts.ScaleOf(i), &counts.BinsOf(i)});
+      tensors.push_back({p.layer, p.tensor, p.format, p.total_scale(), &counts.BinsOf(i)});
   }
   for (what_if::Scenario& scenario : scenarios_)
     for (const telemetry::WhatIfRow& row : scenario.Judge(r.step, r.epoch, tensors))
