@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <fstream>
+#include <string>
+
+#include "core/error.h"
 
 namespace ada::testing {
 
@@ -23,7 +26,19 @@ class Limit {
   rlimit before_ = {};
 };
 
-class NoDescriptors : Limit {
+// UBSan checks through a pipe, which needs descriptors, that an object is of the type that it is
+// used as, and remembers what it has seen: so this error is seen before none can be opened.
+struct SeenError {
+  SeenError() {
+    try {
+      throw DeviceError("seen");
+    } catch (const Error& error) {
+      ADA_CHECK(std::string(error.what()) == "seen");
+    }
+  }
+};
+
+class NoDescriptors : SeenError, Limit {
  public:
   NoDescriptors() : Limit(RLIMIT_NOFILE, 0) {}
 };

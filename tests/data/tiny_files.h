@@ -58,10 +58,8 @@ inline Bytes Idx(std::uint32_t magic, const std::vector<std::uint32_t>& sizes,
 }
 
 // The message of the E that `call` throws, with `folder` written as DIR; "" where it throws none.
-// UBSan looks whether an object's type is known through a pipe, which needs descriptors: some
-// callers have none left.
 template <class E = DataError, class Call>
-__attribute__((no_sanitize("vptr"))) std::string MessageOf(const std::string& folder, Call call) {
+std::string MessageOf(const std::string& folder, Call call) {
   try {
     call();
   } catch (const E& error) {

@@ -11,7 +11,7 @@ namespace ada::data {
 
 inline Picture TinyPicture(int height, int width, int channels, int seed) {
   Picture picture{height, width, channels, {}};
-  for (int p = 0; p < height * width * channels; ++p)
+  for (std::int64_t p = 0; p < std::int64_t{height} * width * channels; ++p)
     picture.pixels.push_back(static_cast<std::uint8_t>(p * p / 50 + p + seed * 31));
   return picture;
 }
