@@ -145,10 +145,11 @@ time_torch() {  # model, batch, steps, tokens, mode
 
 # --brief: the defaults and PyTorch alone.
 section_times() {
-  local row entry model config batch steps tokens values
+  local row entry model config batch steps tokens rest of=() values=()
   for row in "${timed[@]}"; do
-    read -r model config batch steps tokens values <<<"$row"
-    local of=("$model" "$config" "$batch" "$steps" "$tokens") values=($values)
+    read -r model config batch steps tokens rest <<<"$row"
+    of=("$model" "$config" "$batch" "$steps" "$tokens")
+    read -ra values <<<"$rest"
     if [ "$model" = resnet20 ]; then values=("${data[@]}")
     else has_data "times of $model" "$config" || continue; fi
     time_one "${of[@]}" defaults "" "${values[@]}"
