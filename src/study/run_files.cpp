@@ -2,6 +2,7 @@
 // configuration, its summary, whether it still runs.
 #include "study/run_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -60,6 +61,11 @@ std::string RunState(const std::string& folder) {
   }
   // A run that ends in order writes a summary; one that was killed cannot, and its lock is gone.
   return running ? "running" : "died";
+}
+
+std::int64_t StepsInAll(std::int64_t of_epochs, std::int64_t max_steps) {
+  return of_epochs > 0 && max_steps > 0 ? std::min(of_epochs, max_steps)
+                                        : std::max(of_epochs, max_steps);
 }
 
 bool HasFile(const std::string& folder, const std::string& name) {

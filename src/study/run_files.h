@@ -58,6 +58,16 @@ void EachRow(const std::string& folder, const Use& use) {
   telemetry::ReadRows<Row>(file, telemetry::Expect::kKeys, use);
 }
 
+// The same of a file that a run need not have: without it there is no row.
+template <class Row, class Use>
+void EachRowIfThere(const std::string& folder, const Use& use) {
+  if (HasFile(folder, Row::kFile)) EachRow<Row>(folder, use);
+}
+
+// The steps that a training takes, from those of all its epochs and from train.max_steps, of which
+// 0 is not known or no limit: it ends at the first of the two. 0: neither is known.
+std::int64_t StepsInAll(std::int64_t of_epochs, std::int64_t max_steps);
+
 // The histograms of a run: tensor by tensor, and step by step with the format that each tensor had,
 // which is what what-if and recommend judge.
 

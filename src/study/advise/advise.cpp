@@ -52,12 +52,9 @@ RunRecord ReadRecord(const RecommendOptions& options) {
     logged = row.step;
   });
   EachRow<ScaleRow>(folder, [&](const ScaleRow& row) { record.layers.Add(row); });
-  if (HasFile(folder, telemetry::BlockRow::kFile))
-    EachRow<telemetry::BlockRow>(folder,
-                                 [&](const telemetry::BlockRow& row) { record.layers.Add(row); });
-  if (HasFile(folder, telemetry::ProbeRow::kFile))
-    EachRow<telemetry::ProbeRow>(folder,
-                                 [&](const telemetry::ProbeRow& row) { record.layers.Add(row); });
+  EachRowIfThere<BlockRow>(folder, [&](const BlockRow& row) { record.layers.Add(row); });
+  EachRowIfThere<telemetry::ProbeRow>(
+      folder, [&](const telemetry::ProbeRow& row) { record.layers.Add(row); });
   record.formats = ReadTensorFormats(folder, record.config);
   record.channels = ChannelsOf(folder);
   if (!HasFile(folder, telemetry::HistogramRow::kFile)) return record;

@@ -148,10 +148,11 @@ class Rules {
   void Noise() {
     std::vector<std::string> layers, mends;
     std::string worst_layer, worst_tensor;
-    double least = std::sqrt(telemetry::kStallPower);
+    const double limit = std::sqrt(telemetry::kStallPower);
+    double least = limit;
     for (const auto& [name, over_noise] : record_.layers.noise()) {
       const auto& [layer, tensor] = name;
-      if (!(over_noise < std::sqrt(telemetry::kStallPower))) continue;
+      if (!(over_noise < limit)) continue;
       if (!Contains(layers, layer)) layers.push_back(layer);
       mends.push_back(layer + "." + tensor);
       if (over_noise < least) least = over_noise, worst_layer = layer, worst_tensor = tensor;
@@ -167,8 +168,7 @@ class Rules {
     Advice advice = operands ? PlainOperands(config_, layers)
                              : FormatAdvice(config_, worst_layer, "dx", *wider);
     advice.reason = worst_layer + "." + worst_tensor + ": its norm is " + ShortNumber(least) +
-                    " times that of its errors, and training stalls below " +
-                    ShortNumber(std::sqrt(telemetry::kStallPower));
+                    " times that of its errors, and training stalls below " + ShortNumber(limit);
     if (operands && layers.size() > 1)
       advice.reason += "; so does that of " + Counted(layers.size() - 1, "other layer");
     advice.mends = std::move(mends);

@@ -176,8 +176,7 @@ RunResults ReadResults(const std::string& folder, const config::Config& config) 
       throw DataError(folder + "/evaluation.csv: step " + std::to_string(row.step) +
                       ": more than 100 names of splits; expected train, test or validation");
   });
-  if (HasFile(folder, ClassRow::kFile))
-    EachRow<ClassRow>(folder, [&](const ClassRow& row) { run.totals.Add(row); });
+  EachRowIfThere<ClassRow>(folder, [&](const ClassRow& row) { run.totals.Add(row); });
   if (const nlohmann::json summary = ReadSummary(folder); summary.is_object()) {
     run.seconds = NumberOf(summary, "seconds");
     run.images_per_second = NumberOf(summary, "images_per_second");

@@ -60,14 +60,9 @@ std::vector<JudgedFormat> JudgedOf(const RecommendOptions& options) {
     }
     judged.Add(row, layer, tensor, options.underflow_target);
   };
-  using Asked = telemetry::WhatIfBlockRow;
-  using Own = telemetry::BlockRow;
-  if (HasFile(options.folder, Asked::kFile))
-    EachRow<Asked>(options.folder,
-                   [&](const Asked& row) { add(row, row.format, row.layer, row.tensor); });
-  if (HasFile(options.folder, Own::kFile))
-    EachRow<Own>(options.folder,
-                 [&](const Own& row) { add(row, row.format, row.layer, row.tensor); });
+  const auto each = [&](const auto& row) { add(row, row.format, row.layer, row.tensor); };
+  EachRowIfThere<telemetry::WhatIfBlockRow>(options.folder, each);
+  EachRowIfThere<BlockRow>(options.folder, each);
   std::vector<JudgedFormat> judged;
   for (auto& [name, one] : all) judged.push_back(std::move(one));
   std::stable_sort(judged.begin(), judged.end(),

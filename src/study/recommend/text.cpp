@@ -9,6 +9,7 @@
 
 #include "core/shown_text.h"
 #include "study/recommend/parts.h"
+#include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/totals.h"
 
@@ -191,10 +192,8 @@ namespace {
 
 // The steps that a training takes; 0: not known before its first epoch is over.
 std::int64_t StepsOfTraining(const config::TrainConfig& train, const RunNeeds& needs) {
-  if (needs.finished) return needs.run_steps;
-  const std::int64_t of_epochs = needs.epoch_steps * train.epochs;
-  if (of_epochs == 0 || train.max_steps == 0) return std::max(of_epochs, train.max_steps);
-  return std::min(of_epochs, train.max_steps);
+  return needs.finished ? needs.run_steps
+                        : StepsInAll(needs.epoch_steps * train.epochs, train.max_steps);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "config/load.h"
 #include "core/error.h"
+#include "study/run_files.h"
 #include "study/watch/parts.h"
 #include "telemetry/progress_text.h"
 
@@ -61,8 +62,7 @@ WatchedLayer& WatchState::Layer(const std::string& layer) {
 // The run ends at the first of its two limits, where both are known.
 std::int64_t WatchState::steps_in_all() const {
   const std::int64_t of_epochs = epochs * epoch_steps;
-  return of_epochs > 0 && max_steps > 0 ? std::min(of_epochs, max_steps)
-                                        : std::max(of_epochs, max_steps);
+  return StepsInAll(of_epochs, max_steps);
 }
 
 std::int64_t WatchState::epochs_in_all() const {
