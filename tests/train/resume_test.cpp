@@ -13,39 +13,36 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
+// `text` with more keys after those that end with `after`.
+std::string Extended(std::string text, const std::string& after, const std::string& keys) {
+  return text.insert(text.find(after) + after.size(), ", " + keys);
+}
+
 // The small network with all that draws or keeps something of its own in each update.
 std::string RecipeNetwork() {
   std::string text = kSmallNetwork;
-  const auto add = [&text](const std::string& behind, const std::string& keys) {
-    text.insert(text.find(behind) + behind.size(), ", " + keys);
-  };
-  add("horizontal_flip: true", "mixup: {alpha: 0.4}, cutmix: {alpha: 1}");
-  add("{format: fp16", "masters: {format: bf16, rounding: stochastic}, optimizer_state: fp16");
-  add("weight_decay: 1e-4",
-      "velocity: steps, groups: [{match: '*.bias', lr_factor: 2, decay_factor: 0}]");
-  return text;
+  text = Extended(text, "horizontal_flip: true", "mixup: {alpha: 0.4}, cutmix: {alpha: 1}");
+  text = Extended(text, "{format: fp16",
+                  "masters: {format: bf16, rounding: stochastic}, optimizer_state: fp16");
+  return Extended(text, "weight_decay: 1e-4",
+                  "velocity: steps, groups: [{match: '*.bias', lr_factor: 2, decay_factor: 0}]");
 }
 
 // The small network with switches of its precision: scales of tensors that stay, go and come, an
 // alpha under other formats.
 std::string SwitchedNetwork() {
-  std::string text = kSmallNetwork;
-  const std::string format = "{format: fp16";
-  text.insert(text.find(format) + format.size(), R"(,
+  return Extended(kSmallNetwork, "{format: fp16", R"(
   tensor_scaling: {kind: delayed, history: 4},
   operands: {x: fp8_e4m3, w: fp8_e4m3, dy: fp8_e5m2, tensor_scaling: {kind: delayed, history: 3}},
   schedule: [{from_step: 4, gradients: bf16, recipe: te_nvfp4},
              {from_step: 9, recipe: none, layers: [{match: conv*, format: bf16}]},
              {from_step: 13, format: fp32,
               operands: {x: fp8_e5m2, tensor_scaling: {kind: delayed, history: 2}}}])");
-  return text;
 }
 
 // The small network with stochastic rounding.
 std::string DrawnNetwork() {
-  std::string text = kSmallNetwork;
-  const std::string format = "{format: fp16";
-  return text.insert(text.find(format) + format.size(), ", rounding: stochastic");
+  return Extended(kSmallNetwork, "{format: fp16", "rounding: stochastic");
 }
 
 // Every kind of state there is: a scale that falls and grows with skipped steps, Adam's moments and
