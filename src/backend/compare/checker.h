@@ -24,10 +24,7 @@ struct Comparison {
 
 // Tolerances of outputs by name (others must be equal), taken before the op overwrites operands.
 using SumTolerances = std::map<std::string, SumTolerance>;
-inline SumTolerances TolerancesOf(const Comparison&, const auto&, const Pass&) { return {}; }
-SumTolerances TolerancesOf(const Comparison&, const Conv2dSpec&, const Pass&);
-SumTolerances TolerancesOf(const Comparison&, const ConvTranspose2dSpec&, const Pass&);
-SumTolerances TolerancesOf(const Comparison&, const LinearSpec&, const Pass&);
+SumTolerances TolerancesOf(const Comparison&, const MatmulSpec&, const Pass&);
 SumTolerances TolerancesOf(const Comparison&, const BatchNormSpec&, const Pass&);
 SumTolerances TolerancesOf(const Comparison&, const AttentionSpec&, const Pass&);
 SumTolerances TolerancesOf(const Comparison&, const ClassLossSpec&, const Pass&);
@@ -52,8 +49,7 @@ class Checker {
   void CheckNotes(const Seen& seen, const Pass& pass);
   void CompareBins(const char* name, const Numbers& a, const Numbers& b, double allowed);
   // Calls check(a, b) with the values at a place, then overwrites the second with the first.
-  template <class T, class F>
-  void Both(T* place, const F& check) {
+  void Both(auto* place, const auto& check) {
     if (place == nullptr) return;
     check(all_.memory.Read(0, place), all_.memory.Read(1, place));
     all_.memory.Copy(place);

@@ -70,7 +70,9 @@ class ComparedOp final : public OpType {
  private:
   Checker Check(const char* phase) { return Checker(all_, spec_.layer, spec_.kKind, phase); }
   void Call(const char* name, Phase phase, const Pass& pass, const auto& body) {
-    const SumTolerances sums = TolerancesOf(all_, spec_, pass);
+    SumTolerances sums;
+    if constexpr (requires { TolerancesOf(all_, spec_, pass); })
+      sums = TolerancesOf(all_, spec_, pass);
     // A separate variant for each pass that would call other work, as Backend::Run requires.
     std::uint64_t& variant =
         variants_[{phase, pass.rows, pass.training, pass.count, pass.accumulate, pass.bins}];
@@ -86,18 +88,16 @@ class ComparedOp final : public OpType {
   std::map<std::tuple<Phase, int, bool, bool, bool, bool>, std::uint64_t> variants_;
 };
 
+// Null if either backend declines.
+template <class Spec, class OpType>
+std::unique_ptr<OpType> Pair(Comparison& all, const Spec& spec, std::unique_ptr<OpType> first,
+                             std::unique_ptr<OpType> second) {
+  if (!first || !second) return nullptr;
+  return std::make_unique<ComparedOp<OpType, Spec>>(all, spec, std::move(first), std::move(second));
+}
+
 class CompareBackend final : public Backend {
   using Lines = std::vector<std::string>;
-
- private:
-  // Must be defined before its callers: clang 14 otherwise does not instantiate it.
-  template <class Spec, class OpType>
-  std::unique_ptr<OpType> Pair(const Spec& spec, std::unique_ptr<OpType> first,
-                               std::unique_ptr<OpType> second) {
-    if (!first || !second) return nullptr;
-    return std::make_unique<ComparedOp<OpType, Spec>>(all_, spec, std::move(first),
-                                                      std::move(second));
-  }
 
  public:
   CompareBackend(std::unique_ptr<Backend> first, std::unique_ptr<Backend> second,
@@ -155,17 +155,17 @@ class CompareBackend final : public Backend {
             if constexpr (std::is_same_v<T, scaling::LayerScaler>)
               if (place != nullptr) all_.memory.ShowOnHost(place, sizeof *place);
           });
-          return Pair(s, first().Make(s), second().Make(all_.memory.ForSecond(s)));
+          return Pair(all_, s, first().Make(s), second().Make(all_.memory.ForSecond(s)));
         },
         spec);
   }
   std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {
-    return Pair(s, first().MakeInput(s), second().MakeInput(all_.memory.ForSecond(s)));
+    return Pair(all_, s, first().MakeInput(s), second().MakeInput(all_.memory.ForSecond(s)));
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& spec) override {
     return std::visit(
         [this](const auto& s) {
-          return Pair(s, first().MakeLoss(s), second().MakeLoss(all_.memory.ForSecond(s)));
+          return Pair(all_, s, first().MakeLoss(s), second().MakeLoss(all_.memory.ForSecond(s)));
         },
         spec);
   }
@@ -173,11 +173,12 @@ class CompareBackend final : public Backend {
                                        std::vector<WatchedRounding> watched) override {
     const bool exact = rule.kind == UpdateRule::Kind::kSgd;
     return Pair(
-        KeptSpec{"update", exact, KeptBy(rule, slots)}, first().MakeUpdate(rule, slots, watched),
+        all_, KeptSpec{"update", exact, KeptBy(rule, slots)},
+        first().MakeUpdate(rule, slots, watched),
         second().MakeUpdate(rule, all_.memory.ForSecond(slots), all_.memory.ForSecond(watched)));
   }
   std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
-    return Pair(KeptSpec{"average", true, KeptBy(slots)}, first().MakeAverage(slots),
+    return Pair(all_, KeptSpec{"average", true, KeptBy(slots)}, first().MakeAverage(slots),
                 second().MakeAverage(all_.memory.ForSecond(slots)));
   }
 

@@ -1,6 +1,4 @@
 // The lengths of sums whose order is free, and their scales where terms may cancel.
-#include <utility>
-
 #include "backend/compare/checker.h"
 
 namespace ada::backend::compare {
@@ -26,15 +24,16 @@ double Unscaled(const Comparison& all, const Gradient& dy, std::int64_t images) 
   return dy ? Rms(all, dy.tensor, images) / Wide(all.memory.Read(0, dy.scale)) : 0;
 }
 
-// y sums over a row of the weights [out, kh, kw, in / groups], dx over a column; transposed: vice
-// versa. dw sums over positions.
-SumTolerances OfProducts(const Comparison& all, const MatmulSpec& s, const Pass& pass, int groups,
-                         bool transposed = false) {
+}  // namespace
+
+// A value of y sums over the weights of its channel, one of dx likewise, and one of dw over
+// positions that x and y have: the lengths hold for convolutions either way round and for linear
+// layers.
+SumTolerances TolerancesOf(const Comparison& all, const MatmulSpec& s, const Pass& pass) {
   const double x = Rms(all, s.x, pass.rows), w = Rms(all, s.w, s.w.shape.n),
-               dy = Rms(all, s.dy.tensor, pass.rows), g = Unscaled(all, s.dy, pass.rows);
-  double row = Wide(s.w.shape.per_image()),
-         column = Wide(s.w.shape.n * s.w.shape.h * s.w.shape.w / groups);
-  if (transposed) std::swap(row, column);
+               dy = Rms(all, s.dy.tensor, pass.rows), g = Unscaled(all, s.dy, pass.rows),
+               weights = Wide(s.w.shape.n * s.w.shape.per_image()),
+               positions = pass.rows * std::min(PlacesOf(s.x), PlacesOf(s.y));
   const bool x_is = IsFp8(s.x.format), w_is = IsFp8(s.w_format), dy_is = IsFp8(s.dy.tensor.format);
   const auto of = [&](double length, double product, bool fp8, SumTolerance sums) {
     sums.error = SumError(length, all.options.slack);
@@ -44,23 +43,12 @@ SumTolerances OfProducts(const Comparison& all, const MatmulSpec& s, const Pass&
   };
   const SumTolerance dx{.alphas = {s.scaler}, .alpha_first = s.reference},
       dw{.roundings = s.reference ? 2.0 : 1.0};
-  return {{"y", of(row, x * w, x_is && w_is, {})},
-          {"dx", of(column, dy * w, dy_is && w_is, dx)},
-          {"dw", of(pass.rows * PlacesOf(transposed ? s.x : s.y), x * g, x_is && dy_is, dw)},
+  return {{"y", of(weights / s.y.shape.c, x * w, x_is && w_is, {})},
+          {"dx", of(weights / s.x.shape.c, dy * w, dy_is && w_is, dx)},
+          {"dw", of(positions, x * g, x_is && dy_is, dw)},
           {"db", of(pass.rows * PlacesOf(s.y), g, false, dw)}};
 }
 
-}  // namespace
-
-SumTolerances TolerancesOf(const Comparison& all, const Conv2dSpec& s, const Pass& pass) {
-  return OfProducts(all, s, pass, s.groups);
-}
-SumTolerances TolerancesOf(const Comparison& all, const ConvTranspose2dSpec& s, const Pass& pass) {
-  return OfProducts(all, s, pass, s.groups, true);
-}
-SumTolerances TolerancesOf(const Comparison& all, const LinearSpec& s, const Pass& pass) {
-  return OfProducts(all, s, pass, 1);
-}
 SumTolerances TolerancesOf(const Comparison& all, const BatchNormSpec& s, const Pass& pass) {
   const double length = pass.rows * PlacesOf(s.x), error = SumError(length, all.options.slack),
                x = Rms(all, s.x, pass.rows), part = Wide(s.momentum) * x,
