@@ -2,14 +2,16 @@
 // loop decides what to do about it (Session::Agreed).
 #include "train/signals.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace ada::train {
 namespace {
 
 // The signal that came, 0 if none. A handler gets no context, so this is global, and only one
-// SignalWatch may live at a time.
-volatile std::sig_atomic_t received = 0;
+// SignalWatch may live at a time. The handler may run on any thread of the process.
+std::atomic<int> received = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 // For SIGINT and SIGTERM. The second one gets the default action back and is raised again, so that
 // the process ends as its parent expects; a closed pipe before does not count as the first.
