@@ -2,9 +2,9 @@
 
 Only Python's standard library is used.
 """
+import contextlib
 import hashlib
 import http.client
-import shutil
 import socket
 import ssl
 import sys
@@ -48,9 +48,9 @@ class Progress:
         if sys.stderr.isatty() and now - self.drawn > 0.2:
             self.drawn = now
             speed = (done - self.first) / max(now - self.begin, 1e-3)
-            print(f"\r{self.name}  {mebibytes(done)} of {mebibytes(self.total)}"
-                  f"  {100 * done // max(self.total, 1)} %  {mebibytes(speed)}/s ",
-                  end="", file=sys.stderr, flush=True)
+            share = f" of {mebibytes(self.total)}  {100 * done // self.total} %" if self.total else ""
+            print(f"\r{self.name}  {mebibytes(done)}{share}  {mebibytes(speed)}/s ", end="",
+                  file=sys.stderr, flush=True)
 
     def end(self):
         if self.drawn:
@@ -84,25 +84,11 @@ def request(url, start):
     return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30)
 
 
-def continue_download(url, download, part):
-    """Appends to `part` what it lacks. BrokenDownload where it stops early."""
-    start = part.stat().st_size if part.exists() else 0
-    if start >= download.size:
-        return
+@contextlib.contextmanager
+def network_errors(url):
+    """BrokenDownload for what may be mended by another try, FetchError for what is not."""
     try:
-        with request(url, start) as response:
-            resumed = response.status == 206 and response.headers.get(
-                "Content-Range", "").startswith(f"bytes {start}-")
-            done = start if resumed else 0
-            progress = Progress(download.name, download.size)
-            with open(part, "ab" if resumed else "wb") as out:
-                for piece in pieces(response):
-                    out.write(piece)
-                    done += len(piece)
-                    progress.show(done)
-                    if done > download.size:
-                        break
-            progress.end()
+        yield
     except urllib.error.HTTPError as error:
         if error.code < 500 and error.code not in (408, 429):
             raise FetchError(f"{url}: {error.code} {error.reason}") from error
@@ -111,8 +97,31 @@ def continue_download(url, download, part):
             TimeoutError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)):
-            raise FetchError(f"{url}: {reason}") from error  # waiting will not mend it
+            raise FetchError(f"{url}: {reason}") from error
         raise BrokenDownload(str(reason)) from error
+    except ValueError as error:  # no URL
+        raise FetchError(f"{url}: {error}") from error
+
+
+def continue_download(url, download, part):
+    """Appends to `part` what it lacks, or begins it anew where the size is not known (0).
+    BrokenDownload where it stops early."""
+    start = part.stat().st_size if part.exists() and download.size else 0
+    if download.size and start >= download.size:
+        return
+    with network_errors(url), request(url, start) as response:
+        resumed = response.status == 206 and response.headers.get(
+            "Content-Range", "").startswith(f"bytes {start}-")
+        done = start if resumed else 0
+        progress = Progress(download.name, download.size)
+        with open(part, "ab" if resumed else "wb") as out:
+            for piece in pieces(response):
+                out.write(piece)
+                done += len(piece)
+                progress.show(done)
+                if download.size and done > download.size:
+                    break
+        progress.end()
     if done < download.size:
         raise BrokenDownload(f"stopped at byte {done} of {download.size}")
 
@@ -179,11 +188,7 @@ def fetch_archive(archive, target, base, retries, wait):
     part = target / f"{name}.part"
     size = size_on_server(url)
     say(f"downloading {url}" + (f" ({mebibytes(size)})" if size else ""))
-    if size:
-        download_all_of(url, Download(name, size, "", ()), part, retries, wait)
-    else:
-        with request(url, 0) as response, open(part, "wb") as out:
-            shutil.copyfileobj(response, out, PIECE)
+    download_all_of(url, Download(name, size, "", ()), part, retries, wait)
     if not archive.md5:
         say(f"{name}: nobody publishes a checksum of this file, its content is checked instead")
         return part

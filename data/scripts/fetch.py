@@ -7,6 +7,7 @@ is complete and correct already is left alone. Only Python's standard library is
 import argparse
 import contextlib
 import fcntl
+import filecmp
 import gzip
 import hashlib
 import io
@@ -214,15 +215,32 @@ def alone_in(target):
         os.close(handle)
 
 
+def check_tree(data_set, folder):
+    """What a folder holds; LayoutError where it is damaged."""
+    if data_set.kind == "camvid":
+        return trees.check_camvid(trees.camvid_root(folder))
+    return trees.check_voc_years(folder)
+
+
+def whole_tree(name, data_set, target):
+    """What `target` holds of the set where that is whole and as published; else None."""
+    with contextlib.suppress(trees.LayoutError):
+        if data_set.kind == "voc":  # whose years lie in one folder
+            year = next((year for year in trees.voc_years(target) if year.name == name.upper()), None)
+            told = trees.check_voc(year) if year else trees.NOT_PUBLISHED
+        else:
+            told = check_tree(data_set, target)
+        return None if trees.NOT_PUBLISHED in told else told
+    return None
+
+
 def install_tree(data_set, source, target):
-    """Copies a checked folder's files to `target`; what is there already stays."""
-    found, check_tree, root_of = {
-        "camvid": (trees.camvid_files, trees.check_camvid, trees.camvid_root),
-        "voc": (trees.voc_files, trees.check_voc_years, lambda folder: folder)}[data_set.kind]
-    told = check_tree(root_of(source))
+    """Copies a checked folder's files to `target`; what is there already, and the same, stays."""
+    found = {"camvid": trees.camvid_files, "voc": trees.voc_files}[data_set.kind]
+    told = check_tree(data_set, source)
     for path, name in found(source):
         place = target / name
-        if place.is_file() and place.stat().st_size == path.stat().st_size:
+        if place.is_file() and filecmp.cmp(path, place, shallow=False):
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "rb") as stream, written_beside(place) as out:
@@ -252,6 +270,9 @@ def run_tree(data_set, target, arguments):
         if not source.is_dir():
             raise FetchError(f"{source}: no such folder")
         return install_tree(data_set, source, target)
+    there = whole_tree(arguments.dataset, data_set, target)
+    if there:
+        return there
     unpacked = target / ".unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     try:
@@ -259,11 +280,12 @@ def run_tree(data_set, target, arguments):
                                arguments.retry_wait) for archive in data_set.archives]
         for part in parts:
             unpack_tree(part, unpacked)
-        told = install_tree(data_set, unpacked / "VOCdevkit" if data_set.kind == "voc" else unpacked,
-                            target)
-        for part in parts:
-            part.unlink()
-        return told
+        try:
+            return install_tree(
+                data_set, unpacked / "VOCdevkit" if data_set.kind == "voc" else unpacked, target)
+        finally:
+            for part in parts:
+                part.unlink()
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
 

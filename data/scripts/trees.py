@@ -135,10 +135,13 @@ def check_camvid(folder):
     return told(counts, CAMVID_IMAGES, "CamVid")
 
 
+NOT_PUBLISHED = "this is not the published"
+
+
 def told(counts, published, name):
     words = ", ".join(f"{count} {split}" for split, count in counts.items())
     return f"{words} images, each with its truth" + (
-        "" if counts == published else f"; this is not the published {name}")
+        "" if counts == published else f"; {NOT_PUBLISHED} {name}")
 
 
 def check_voc_image(year, name, place):
@@ -151,15 +154,18 @@ def check_voc_image(year, name, place):
         raise LayoutError(f"{place}: {name} has no annotation {xml}")
     try:
         root = ElementTree.parse(xml).getroot()
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # also: its encoding
         raise LayoutError(f"{xml}: {error}") from error
     for node in root.findall("object"):
         for tag in ("name", "bndbox/xmin", "bndbox/ymin", "bndbox/xmax", "bndbox/ymax"):
             if not (node.findtext(tag) or "").strip():
                 raise LayoutError(f"{xml}: an object without {tag}")
-    said = tuple(int(root.findtext(f"size/{side}") or 0) for side in ("width", "height"))
+    try:
+        said = tuple(float(root.findtext(f"size/{side}") or 0) for side in ("width", "height"))
+    except ValueError as error:
+        raise LayoutError(f"{xml}: size: {error}") from error
     if 0 not in said and said != picture_size(picture):
-        raise LayoutError(f"{xml}: size is {said[0]} x {said[1]}, and {picture} has "
+        raise LayoutError(f"{xml}: size is {said[0]:g} x {said[1]:g}, and {picture} has "
                           "{} x {}".format(*picture_size(picture)))
 
 
@@ -170,7 +176,11 @@ def check_voc(year):
         listing = year / "ImageSets" / "Main" / f"{split}.txt"
         if not listing.is_file():
             continue
-        names = [line.split()[0] for line in listing.read_text().splitlines() if line.split()]
+        try:
+            lines = listing.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise LayoutError(f"{listing}: {error}") from error
+        names = [line.split()[0] for line in lines if line.split()]
         for number, name in enumerate(names, 1):
             check_voc_image(year, name, f"{listing}: name {number}")
         counts[split] = len(names)

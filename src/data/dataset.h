@@ -114,6 +114,7 @@ struct FileChoices {
   std::string validation_split = {};        // "": the set's own, or none
   ArrayLayout layout = ArrayLayout::kAuto;  // tensors
   HeldBack held_back = {};                  // folder: where the files have no second split
+  std::int64_t limit_train = 0;  // of such a folder: held back of the images that Limit leaves
   PictureRules pictures = {};
   // If not null: receives faults of files that would otherwise be thrown, or logged as a warning.
   FileFaults* faults = nullptr;

@@ -32,6 +32,8 @@ class LabelImages {
   virtual Picture Read(std::int64_t image) const = 0;
   // The size alone, from the file's header, which is read once. DataError as above.
   virtual PictureSize SizeOf(std::int64_t image) const = 0;
+  // The label in the files that is passed over; -1: there is none.
+  virtual int ignored() const = 0;
   // Memory while the label image is decoded, from its header.
   virtual std::uint64_t DecodingBytesOf(std::int64_t image) const = 0;
 };

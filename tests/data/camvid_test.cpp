@@ -25,6 +25,7 @@ class LabelsInMemory final : public LabelImages {
   }
   PictureSize SizeOf(std::int64_t image) const override { return Read(image).size(); }
   std::uint64_t DecodingBytesOf(std::int64_t) const override { return 0; }
+  int ignored() const override { return -1; }
 
  private:
   std::vector<Picture> labels_;

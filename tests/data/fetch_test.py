@@ -402,6 +402,16 @@ class TreesTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("label 16 is none of the classes", text)
 
+    def test_a_damaged_copy_is_mended_by_another_call(self):
+        rows = (b"\0" + bytes(4)) * 3
+        self.put_camvid(png(4, 3, rows))
+        self.assertEqual(self.fetch("camvid")[0], 0)
+        copy = self.folder / "to/trainannot/a.png"
+        whole = copy.read_bytes()
+        copy.write_bytes(whole[:-1] + b"?")
+        self.assertEqual(self.fetch("camvid")[0], 0)
+        self.assertEqual(copy.read_bytes(), whole)
+
     def test_camvid_names_what_is_wrong(self):
         for labels, words in ((self.picture, "no label image"),
                               (png(3, 3, (b"\0" + bytes(3)) * 3), "3 x 3 pixels"),
@@ -425,7 +435,9 @@ class TreesTest(unittest.TestCase):
         self.assertEqual(status, 0, text)
         self.assertTrue((self.folder / "to/VOC2012/Annotations/a.xml").is_file())
         for content, words in (("<a", "a.xml"), (XML.replace("<name>a", "<name>"), "without name"),
-                               (XML.replace(">4<", ">5<"), "size is 5 x 3")):
+                               (XML.replace(">4<", ">5<"), "size is 5 x 3"),
+                               (XML.replace(">4<", ">four<"), "could not convert"),
+                               ("<?xml version='1.0' encoding='gb2312'?>" + XML, "a.xml")):
             self.put("VOCdevkit/VOC2012/Annotations/a.xml", content)
             status, text = self.fetch("voc2012")
             self.assertEqual(status, 1)

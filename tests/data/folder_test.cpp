@@ -74,6 +74,24 @@ TEST_SUITE("cpu") {
     CHECK(Names(OpenFolder(folder.path()).test, folder.path()).front() == "test/a/1.png");
   }
 
+  TEST_CASE(
+      "folder: pictures without classes beside train are passed over where some are held back") {
+    const testing::TempFolder folder;
+    for (int i = 0; i < 10; ++i)
+      for (const char* name : {"train/a/", "train/b/", "test/"})
+        PutPicture(folder / (name + std::to_string(i) + ".png"), i);
+    FileChoices choices;
+    choices.held_back.share = 0.2;
+    const Splits splits = OpenFolder(folder.path(), choices);
+    CHECK(splits.train.images() == 16);
+    CHECK(splits.test.images() == 4);
+    CHECK(splits.note.find("/test has none of the classes and is not read") != std::string::npos);
+    choices.limit_train = 10;  // images of which two are held back
+    const Splits limited = OpenFolder(folder.path(), choices);
+    CHECK(limited.train.images() == 8);
+    CHECK(limited.test.images() == 2);
+  }
+
   TEST_CASE("folder: what is refused, and why") {
     const testing::TempFolder folder;
     CHECK(Refusal(folder, "/none").starts_with("DIR/none: no such folder; expected PATH/train/"));

@@ -278,6 +278,25 @@ TEST_SUITE("cpu") {
           "such as train.bin");
   }
 
+  TEST_CASE("several folders of tokens are held back from alike, files that are named are not") {
+    const testing::TempFolder folder;
+    for (const std::string name : {"a", "b"}) {
+      WriteFile(folder / (name + "/train.bin"), BytesOfNumbers<std::uint16_t>({1, 2, 3}));
+      WriteFile(folder / (name + "/val.bin"), BytesOfNumbers<std::uint16_t>({9, 8, 7, 6, 5}));
+    }
+    FileChoices choices = Windows(2);
+    choices.more_paths = {folder / "b"};
+    const Splits splits = Read("tokens", folder / "a", choices);
+    CHECK(splits.train.tokens->files() ==
+          std::vector<std::string>{folder / "a/train.bin", folder / "b/train.bin"});
+    CHECK(splits.validation.tokens->files() ==
+          std::vector<std::string>{folder / "a/val.bin", folder / "b/val.bin"});
+    choices.more_paths = {folder / "b/val.bin"};
+    const Splits named = Read("tokens", folder / "a", choices);
+    CHECK(named.train.tokens->files().back() == folder / "b/val.bin");
+    CHECK(named.validation.images() == 2);
+  }
+
   TEST_CASE("what is no file of tokens is refused with file and place") {
     const testing::TempFolder folder;
     const auto message = [&](const Bytes& bytes, const FileChoices& choices) {

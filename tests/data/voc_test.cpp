@@ -244,6 +244,28 @@ TEST_SUITE("cpu") {
     CHECK(turned.train.images() == 3);
   }
 
+  TEST_CASE("voc: without a list `test` nothing is evaluated that was trained on") {
+    const testing::TempFolder folder;
+    const std::string lists = folder / "ImageSets/Main/";
+    for (const char* name : {"a", "b", "c"})
+      PutVocImage(folder.path(), "trainval", name, 60, 80, {{"cat", 1, 1, 9, 9}});
+    PutText(lists + "train.txt", "a\nb\n");
+    PutText(lists + "val.txt", "c\n");
+    const Splits splits = OpenVoc(folder.path(), {});
+    CHECK(splits.train.images() == 2);
+    CHECK((*splits.test.objects)[0].name == "c");
+    CHECK(splits.warnings.empty());
+    FileChoices choices;
+    choices.train = "trainval";
+    const Splits asked = OpenVoc(folder.path(), choices);
+    CHECK(asked.train.images() == 3);
+    CHECK(asked.warnings ==
+          std::vector<std::string>{"1 of 1 images of split test are in the list of split train as "
+                                   "well (data.splits)"});
+    PutText(lists + "test.txt", "c\n");
+    CHECK(OpenVoc(folder.path(), {}).train.images() == 3);
+  }
+
   TEST_CASE("voc: an image twice in a list, and a year twice, are refused") {
     const testing::TempFolder folder;
     PutVoc(folder / "2007", 2);

@@ -136,6 +136,18 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("ceil_mode: a window may be larger than what it looks at") {
+    // torch.nn.MaxPool2d(2, 2, ceil_mode=True) on zeros(1, 1, 1, 1) gives 1 x 1; kernel 3 is
+    // refused.
+    const auto pool = [](int kernel) {
+      return With(Window("p", "max_pool", kernel, 2), [](auto& l) { l.ceil_mode = true; });
+    };
+    CHECK(Resolve(Model({pool(2), Linear("fc", 10)}), {1, 1, 1, 4}).nodes[0].output ==
+          Shape{1, 1, 1, 4});
+    CHECK(MessageOf(Model({pool(3), Linear("fc", 10)}), {1, 1, 1, 4}) ==
+          "layer p: kernel 3x3 is larger than the padded input 1x1 (input 4, padding 0x0)");
+  }
+
   TEST_CASE("shapes of gates, norms, adaptive means and larger images") {
     const Network network =
         Resolve(Model({Conv("c", 4),

@@ -219,8 +219,8 @@ std::string ReadText(const YamlNode& node, std::string& value) {
   return "";
 }
 
-// YAML 1.1 readers take yes, no, on, off, y and n for booleans, so they get quotes too, although
-// this reader would take them for text.
+// YAML 1.1 readers take yes, no, on, off, y and n for booleans, 2020-01-01 for a date, 1:30 for 90
+// and 1_000 for a number, so they get quotes too, although this reader would take them for text.
 YamlNode TextNode(const std::string& text) {
   YamlNode node = Scalar(text);
   const std::string lower = LowerCase(text);
@@ -228,6 +228,10 @@ YamlNode TextNode(const std::string& text) {
     node.quoted = node.quoted || lower == word;
   }
   node.quoted = node.quoted || Classify(text) != Spelling::kNoNumber;
+  const std::size_t first = text.find_first_not_of('+');
+  const bool like_number = first < text.size() && text[first] >= '0' && text[first] <= '9';
+  node.quoted = node.quoted || text.starts_with(':') ||
+                (like_number && text.find_first_of(":_-") != std::string::npos);
   return node;
 }
 

@@ -1,4 +1,6 @@
 // Walks the tables of keys: every section becomes a definition, every choice in it an if-then.
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -75,13 +77,18 @@ class SchemaMaker {
     return json;
   }
 
-  // The short form of a section (`device: cpu`) is one more value that its key may have.
+  // The short form of a section (`device: cpu`) is one more value that its key may have; a map
+  // there is the section itself.
   Json KeyJson(const Key& key, const Section& section) {
     Json json = {{"description", Description(key, section)}};
     std::vector<ValueSchema> schemas = key.schemas;
     if (key.section && !key.section->short_key.empty()) {
       const std::vector<ValueSchema>& brief = key.section->Find(key.section->short_key)->schemas;
-      schemas.insert(schemas.end(), brief.begin(), brief.end());
+      std::copy_if(brief.begin(), brief.end(), std::back_inserter(schemas),
+                   [](const ValueSchema& schema) {
+                     return schema.kind != ValueSchema::Kind::kMap &&
+                            schema.kind != ValueSchema::Kind::kTextMap;
+                   });
     }
     json.update(ValuesJson(schemas));
     if (key.default_text == "[]") json["default"] = Json::array();

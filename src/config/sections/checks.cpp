@@ -3,6 +3,7 @@
 // its table. Complete at the end is the list of them.
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 
 #include "config/keys/scalars.h"
@@ -48,6 +49,11 @@ void CheckNormalize(const Config& config, const YamlNode& root, Problems& proble
                  "expected one number per channel, " + std::to_string(channels) + "; got " +
                      std::to_string(count));
   };
+  // Pixels are divided in fp32.
+  for (const double deviation : normalize.std)
+    if (deviation < static_cast<double>(std::numeric_limits<float>::min()))
+      problems.Add(At(*root.Find("data"), "normalize", "std"), "data.normalize.std",
+                   NumberText(deviation) + " is too small for fp32");
   check("mean", normalize.mean.size());
   check("std", normalize.std.size());
 }

@@ -158,7 +158,8 @@ Section SplitsSection(SplitsConfig& splits) {
   Section section;
   section.path = "data.splits";
   section.keys = {
-      Text("train", splits.train, "what is trained on").Default("camvid: train; voc: trainval"),
+      Text("train", splits.train, "what is trained on")
+          .Default("camvid: train; voc: trainval, or train where there is no test"),
       Text("test", splits.test, "what is evaluated as split `test`")
           .Default("test, or else val, valid, validation or dev"),
       Text("validation", splits.validation,
@@ -235,6 +236,16 @@ void CheckShare(const DataConfig& data, const YamlNode& map, const ReadContext& 
     context.problems.Add(*validation, Join(context.path, "validation"),
                          "expected a share of the text, 0 or more and below 1; got " +
                              std::to_string(data.validation));
+}
+
+// A data set whose reader opens one folder would pass over the others.
+void CheckPaths(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
+  const data::DatasetFacts& facts = data::FactsOf(data.dataset);
+  const bool of_the_user = facts.origin == data::Origin::kBoxes || facts.has_tokens();
+  if (data.more_paths.empty() || (of_the_user && facts.folder.empty())) return;
+  context.problems.Add(*map.Find("path"), Join(context.path, "path"),
+                       "expected one path, since dataset is " + data.dataset +
+                           "; voc, text and tokens alone take a list");
 }
 
 // Training and evaluation give the network images of one size.
@@ -332,7 +343,7 @@ Section DataSection(DataConfig& data) {
               "images, or sequences, per weight update; a multiple of train.accumulate"),
       Integer("evaluate_batch_size", data.evaluate_batch_size, FromTo(1, 1'000'000),
               "images, or sequences, per batch of an evaluation")
-          .Default("256; of sequences as many as have 32768 tokens"),
+          .Default("256; of sequences as many as have 32768 tokens, at most 256"),
       Switch("shuffle", data.shuffle,
              "a new order every epoch, of text and tokens windows from random places; false: file "
              "order"),
@@ -352,8 +363,9 @@ Section DataSection(DataConfig& data) {
              "left out, counted and named")
           .For(decoded),
   };
-  // Each of the four checks keys that do not fit together, and reports the one to remove.
+  // Each of them checks keys that do not fit together, and reports the one to remove.
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
+    CheckPaths(data, map, context);
     CheckCrops(data, map, context);
     CheckShare(data, map, context);
     CheckLabelValues(data, map, context);

@@ -48,7 +48,9 @@ std::optional<LabelValue> LabelValueOf(const std::string& text) {
     return whole ? std::optional(color) : std::nullopt;
   }
   const auto bytes = BytesIn(text);
-  if (bytes && bytes->size() == 1) return LabelValue{bytes->front(), false};
+  // 010 is 8 to some readers of YAML and 10 to others.
+  const bool octal = text.size() > 1 && text.front() == '0';
+  if (bytes && bytes->size() == 1 && !octal) return LabelValue{bytes->front(), false};
   if (bytes && bytes->size() == 3)
     return LabelValue{(*bytes)[0] << 16 | (*bytes)[1] << 8 | (*bytes)[2], true};
   return std::nullopt;
@@ -92,6 +94,11 @@ void ReadLabelValues(const YamlNode& node, const ReadContext& context, DataConfi
 void CheckLabelValues(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
   const YamlNode* values = map.Find("label_values");
   if (values == nullptr || data.class_names.empty()) return;
+  if (Contains(data.class_names, data::kIgnoredName))
+    context.problems.Add(*map.Find("class_names"), Join(context.path, "class_names"),
+                         "'" + std::string(data::kIgnoredName) +
+                             "' is what label_values calls pixels that are passed over; give the "
+                             "class another name");
   for (const Entry& entry : values->entries) {
     const std::string& name = entry.value.text;
     if (name == data::kIgnoredName || Contains(data.class_names, name)) continue;

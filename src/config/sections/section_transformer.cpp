@@ -134,6 +134,11 @@ void CheckTransformer(const TransformerConfig& transformer, const YamlNode& map,
                             ", where head_dim is not given; "
                             "got " +
                             std::to_string(t.width));
+  constexpr std::int64_t kMostChannels = 1'000'000;  // as of `width`
+  if (std::int64_t{t.heads} * t.HeadDim() > kMostChannels)
+    return add("head_dim", "times heads, " + heads + ", must not be above " +
+                               std::to_string(kMostChannels) + "; got " +
+                               std::to_string(t.HeadDim()));
   if (!t.rope.rotary || !clean("rope.rotary")) return;
   if (*t.rope.rotary % 2 == 0 && *t.rope.rotary <= t.HeadDim()) return;
   const YamlNode* rope = map.Find("rope");

@@ -271,17 +271,44 @@ Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
   return dataset;
 }
 
+// VOC trains on `trainval` and tests on `test`. A set without a list `test`, as those from 2008 on
+// are published, or without `trainval`, is trained on `train` and tested on `val`, whose images
+// `trainval` has as well.
+SplitsOfSet SplitsOfVoc(const std::vector<std::string>& years, const FileChoices& choices) {
+  const auto is_there = [&](const std::string& name) { return HasList(years, name); };
+  const std::vector<std::string>& others = ValidationNames();
+  const bool has_parts = is_there("train") && std::any_of(others.begin(), others.end(), is_there);
+  const bool has_test = !choices.test.empty() || is_there("test");
+  const bool published = is_there("trainval") && (has_test || !has_parts);
+  return SplitsByNames(choices, published || !is_there("train") ? "trainval" : "train", "test",
+                       published, is_there);
+}
+
+// Lists may share images, which then are evaluated though they were trained on.
+void WarnOfSharedImages(const VocSplits& splits, std::vector<std::string>* warnings) {
+  std::set<std::string> trained;  // annotations, whose paths differ between years
+  for (const auto& [split, images] : splits)
+    for (const VocImage& image : images)
+      if (split == kTrainSplit) trained.insert(image.listed.annotation);
+  for (const auto& [split, images] : splits) {
+    if (split == kTrainSplit) continue;
+    const auto shared = std::count_if(images.begin(), images.end(), [&](const VocImage& image) {
+      return trained.contains(image.listed.annotation);
+    });
+    if (shared > 0)
+      warnings->push_back(std::to_string(shared) + " of " + std::to_string(images.size()) +
+                          " images of split " + split +
+                          " are in the list of split train as well (data.splits)");
+  }
+}
+
 }  // namespace
 
 Splits OpenVoc(const std::string& path, const FileChoices& choices) {
   std::vector<std::string> paths = {path};
   paths.insert(paths.end(), choices.more_paths.begin(), choices.more_paths.end());
   const std::vector<std::string> years = YearFolders(paths);
-  const bool has_trainval = HasList(years, "trainval");
-  // VOC trains on `trainval`. A set that has only `train` (and perhaps `val`) is taken as it is.
-  const SplitsOfSet names = SplitsByNames(
-      choices, has_trainval || !HasList(years, "train") ? "trainval" : "train", "test",
-      has_trainval, [&](const std::string& name) { return HasList(years, name); });
+  const SplitsOfSet names = SplitsOfVoc(years, choices);
   Splits splits;
   VocSplits read;
   const auto list = [&](const std::string& split, const std::string& name) {
@@ -291,6 +318,7 @@ Splits OpenVoc(const std::string& path, const FileChoices& choices) {
   list(kTrainSplit, names.train);
   list(kValidationSplit, names.validation);
   list(kTestSplit, names.test);
+  WarnOfSharedImages(read, &splits.warnings);
   splits.class_names = choices.class_names.empty() ? NamesInAnnotations(read) : choices.class_names;
   if (splits.class_names.empty())
     throw DataError(path + ": no annotation has an object; expected some, or data.class_names");

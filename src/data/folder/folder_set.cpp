@@ -198,7 +198,8 @@ SplitFolders FindSplits(const std::string& path, const HeldBack& held_back) {
   found.train = base + "/train";
   found.validation = ValidationFolder(base);
   if (HasFolder(base + "/test")) found.test = base + "/test";
-  if (!found.validation.empty() && !found.test.empty() && !HasAnyClassOf(found.test, found.train))
+  const bool has_other = !found.validation.empty() || held_back.any();
+  if (has_other && !found.test.empty() && !HasAnyClassOf(found.test, found.train))
     found.unused = std::exchange(found.test, "");
   if (found.test.empty()) found.test = std::exchange(found.validation, "");
   if (found.test.empty() && !held_back.any())
@@ -239,6 +240,7 @@ Splits OpenFolder(const std::string& path, const FileChoices& choices) {
   if (!folders.test.empty()) splits.test = open(folders.test, "test");
   splits.train = MakeDataset(std::move(train), choices.pictures);
   if (folders.test.empty()) {
+    Limit(splits.train, choices.limit_train);
     splits.test = SplitOff(splits.train, choices.held_back);
     splits.test_is_held_back = true;
     AddNote(&splits.note, path + ": has one split; what data.validation holds back of it, " +
@@ -246,8 +248,9 @@ Splits OpenFolder(const std::string& path, const FileChoices& choices) {
                               ", is evaluated as split test");
   }
   if (!folders.unused.empty())
-    AddNote(&splits.note, folders.test + " is evaluated as split test; " + folders.unused +
-                              " has none of the classes and is not read");
+    AddNote(&splits.note,
+            (folders.test.empty() ? "" : folders.test + " is evaluated as split test; ") +
+                folders.unused + " has none of the classes and is not read");
   return splits;
 }
 

@@ -31,6 +31,7 @@ class LabelFiles final : public LabelImages {
   std::string NameOf(std::int64_t image) const override { return std::string(files_[image]); }
   Picture Read(std::int64_t image) const override;
   PictureSize SizeOf(std::int64_t image) const override;
+  int ignored() const override { return classes_.ignored; }
   std::uint64_t DecodingBytesOf(std::int64_t image) const override { return HeaderOf(image).bytes; }
 
  private:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "core/data_files.h"
@@ -168,8 +169,17 @@ int VocabularyOf(const TokenFiles& train, const TokenFiles& held_back, int given
   return given > 0 ? given : static_cast<int>(largest + 1);
 }
 
-bool IsHeldBack(const std::string& path) {
-  return std::filesystem::path(path).filename().string().find("val") != std::string::npos;
+// The files of split `validation`: those with `val` in their names, of paths that are folders. A
+// file that the user names, by itself or by a pattern, is trained on.
+std::set<std::string> HeldBackFiles(const std::vector<std::string>& paths) {
+  std::set<std::string> held_back;
+  for (const std::string& path : paths) {
+    if (!IsDataFolder(path)) continue;
+    for (const std::string& file : FindTokenFiles({path}, ".bin"))
+      if (std::filesystem::path(file).filename().string().find("val") != std::string::npos)
+        held_back.insert(file);
+  }
+  return held_back;
 }
 
 }  // namespace
@@ -183,17 +193,17 @@ Splits OpenText(const std::vector<std::string>& paths, const FileChoices& choice
 }
 
 Splits OpenTokens(const std::vector<std::string>& paths, const FileChoices& choices) {
-  std::vector<std::string> train = FindTokenFiles(paths, ".bin"), held_back;
-  if (paths.size() == 1 && IsDataFolder(paths.front())) {
-    const auto first = std::stable_partition(
-        train.begin(), train.end(), [](const std::string& path) { return !IsHeldBack(path); });
-    held_back.assign(first, train.end());
-    train.erase(first, train.end());
-    if (train.empty())
-      throw DataError(paths.front() +
-                      ": all its files *.bin have \"val\" in their names; expected "
-                      "some to train on, such as train.bin");
-  }
+  std::vector<std::string> train = FindTokenFiles(paths, ".bin");
+  const std::set<std::string> own_files = HeldBackFiles(paths);
+  const auto validation =
+      std::stable_partition(train.begin(), train.end(),
+                            [&](const std::string& path) { return !own_files.contains(path); });
+  const std::vector<std::string> held_back(validation, train.end());
+  train.erase(validation, train.end());
+  if (train.empty())
+    throw DataError(paths.front() +
+                    ": all its files *.bin have \"val\" in their names; expected some to train "
+                    "on, such as train.bin");
   if (!held_back.empty() && choices.validation > 0)
     throw ConfigError("data.validation: " + held_back.front() +
                       " is split `validation` already; leave the key out");

@@ -27,7 +27,9 @@ Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels, bo
     effective[d] = std::int64_t{keys.dilation[d]} * (keys.kernel[d] - 1) + 1;
     padded[d] = size[d] + 2 * std::int64_t{keys.padding[d]};
   }
-  if (effective[0] > padded[0] || effective[1] > padded[1]) {
+  Extent least = effective;  // the rest of a last window may lie beyond the input
+  for (int d = 0; ceil && d < 2; ++d) least[d] -= keys.stride[d] - 1;
+  if (least[0] > padded[0] || least[1] > padded[1]) {
     const bool dilated = effective != Extent{keys.kernel[0], keys.kernel[1]};
     throw ConfigError("kernel " + PairText(keys.kernel) +
                       (dilated ? " (" + PairText(effective) + " with its dilation)" : "") +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -71,6 +72,16 @@ void CheckInputCount(const LayerConfig& layer, const LayerKind& kind, std::size_
                                             : " takes one input" + found + " in `inputs`"));
 }
 
+// Layers that join are a sequence if any input of all their positions is one, in whatever order the
+// inputs stand: a gate, or a table of positions, is none.
+bool GivesSequence(const LayerKind& kind, const LayerShapes& shapes) {
+  if (kind.positions != Positions::kAsInput) return kind.positions == Positions::kSequence;
+  return std::any_of(shapes.inputs.begin(), shapes.inputs.end(), [&](const auto& input) {
+    const bool whole = input.shape.h == shapes.output.h && input.shape.w == shapes.output.w;
+    return input.sequence && (whole || !kind.joins);
+  });
+}
+
 // Fills in what follows from the shapes of the inputs. The functions of rows throw without a place,
 // which is added here. A tied layer's weight is removed from its parameters, because its owner has
 // it.
@@ -88,8 +99,7 @@ void Infer(Node& node, LayerShapes shapes) {
   node.input = shapes.input();
   node.output = shapes.output;
   node.mflop = shapes.mflop;
-  node.sequence = kind.positions == Positions::kAsInput ? shapes.inputs[0].sequence
-                                                        : kind.positions == Positions::kSequence;
+  node.sequence = GivesSequence(kind, shapes);
   for (const OwnDecision& decision : kind.decisions)
     node.decision_fans.push_back(decision.fan(node.config, shapes));
 }
@@ -173,6 +183,17 @@ void CheckTokens(const Network& network, Task task) {
       FailLayer(node.config, node.config.kind +
                                  " reads tokens, and the data of this task are images; tokens are "
                                  "those of task: language");
+}
+
+// Learned positions refuse longer sequences themselves; rotary ones have no rows that could be too
+// few.
+void CheckContext(const Network& network, const config::ModelConfig& model) {
+  const std::optional<int>& context = model.transformer.context;
+  if (model.zoo.empty() || !network.reads_tokens() || !context) return;
+  if (network.input.h <= *context) return;
+  throw ConfigError(PlacePrefix(model.where) + "model.context: sequences have " +
+                    std::to_string(network.input.h) + " tokens, more than context " +
+                    std::to_string(*context) + " of " + model.zoo);
 }
 
 // An output that no layer reads is a wiring mistake, which would otherwise silently cost memory and
@@ -281,6 +302,7 @@ Network Resolve(const config::ModelConfig& model, const Shape& input, Task task)
     network.nodes.push_back(ResolveNode(layers, i, network));
   }
   CheckTokens(network, task);
+  CheckContext(network, model);
   network.outputs = FindOutputs(model, layers, task);
   CheckUse(network);
   CheckOutputs(network, model, task);

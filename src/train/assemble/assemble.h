@@ -85,6 +85,9 @@ std::int64_t TokensOfSequence(const config::Config& config, const Shape& image);
 // What a checkpoint stores about the images. Throws DataError if the list of names is damaged.
 InputFacts InputFactsOf(const config::Config& config, const RunData& data);
 
+// The training's loader without what is known only after reading the data (normalization, default
+// boxes); this is enough to compute the size of images.
+data::LoaderSpec TrainChanges(const config::Config& config);
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 // mean, std: of the normalization, as in RunData.
 data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,

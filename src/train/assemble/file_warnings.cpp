@@ -27,7 +27,7 @@ void WarnOfUnseenClasses(const config::Config& config, const data::Dataset& trai
   for (const int label : unseen.classes) classes.push_back(ClassName(names, label));
   std::string line = "split train: no labelled pixel of " + Counted(unseen.looked, "label image") +
                      " is of class " + FirstNames(classes, kNamed);
-  const int ignored = config.data.ignored_label.value_or(data::kIgnoredPixel);
+  const int ignored = train.label_images->ignored();
   if (unseen.ignored_share > 0) {
     line += Formatted("; %.3g %% of the pixels have", 100 * unseen.ignored_share);
     line += " the label that is passed over";
@@ -53,6 +53,11 @@ std::vector<std::string> WarningsOfFiles(const config::Config& config, const dat
   WarnOfUnseenClasses(config, train, class_names, &lines);
   if (config.data.limit.test > 0 && test.images() == 0)
     lines.push_back("data.limit.test has no effect: the data have no test split");
+  const config::AugmentConfig& augment = config.data.augment;
+  if (augment.pad > 0 && !augment.random_crop)
+    lines.push_back(
+        "data.augment.pad has no effect without data.augment.random_crop, which cuts an image from "
+        "the padded one");
   return lines;
 }
 

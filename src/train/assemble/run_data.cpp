@@ -39,23 +39,6 @@ data::LoaderSpec CommonLoader(const config::Config& config) {
   return spec;
 }
 
-// The training loader without what is known only after reading the data (normalization, default
-// boxes); this is enough to compute the size of images.
-data::LoaderSpec TrainChanges(const config::Config& config) {
-  const config::DataConfig& d = config.data;
-  data::LoaderSpec spec = CommonLoader(config);
-  spec.batch_size = d.batch_size;
-  spec.shuffle = d.shuffle;
-  spec.drop_last = d.drop_last;
-  spec.pad = d.augment.pad;
-  spec.random_crop = d.augment.random_crop;
-  spec.horizontal_flip = d.augment.horizontal_flip;
-  spec.changes = d.changes;
-  if (d.on_broken == config::BrokenImages::kSkip) spec.on_broken = data::OnBroken::kReplace;
-  if (spec.changes.any() || data::FactsOf(d.dataset).decodes()) spec.prefetch = kDistributedAhead;
-  return spec;
-}
-
 // The size that stored images become; ConfigError if training and evaluation would differ.
 data::PictureSize InputSize(const config::Config& config, data::PictureSize train,
                             data::PictureSize test) {
@@ -93,6 +76,21 @@ data::HeldBack HeldBackOf(const config::Config& config) {
 
 }  // namespace
 
+data::LoaderSpec TrainChanges(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  data::LoaderSpec spec = CommonLoader(config);
+  spec.batch_size = d.batch_size;
+  spec.shuffle = d.shuffle;
+  spec.drop_last = d.drop_last;
+  spec.pad = d.augment.pad;
+  spec.random_crop = d.augment.random_crop;
+  spec.horizontal_flip = d.augment.horizontal_flip;
+  spec.changes = d.changes;
+  if (d.on_broken == config::BrokenImages::kSkip) spec.on_broken = data::OnBroken::kReplace;
+  if (spec.changes.any() || data::FactsOf(d.dataset).decodes()) spec.prefetch = kDistributedAhead;
+  return spec;
+}
+
 const char* SamplesWord(const config::Config& config) {
   return config.task == Task::kLanguage ? "sequences" : "images";
 }
@@ -108,6 +106,7 @@ data::FileChoices ChoicesOf(const config::Config& config) {
   choices.train = d.splits.train, choices.test = d.splits.test;
   choices.validation_split = d.splits.validation;
   choices.held_back = HeldBackOf(config);
+  choices.limit_train = d.limit.train;
   choices.pictures = d.pictures;
   choices.skip_broken = d.on_broken == config::BrokenImages::kSkip;
   choices.language = config.task == Task::kLanguage;
@@ -260,6 +259,12 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info) {
             "expected one number a class, " + std::to_string(config.model.classes) + "; got " +
                 std::to_string(weights.values.size()));
   CheckBoxes(config, {1, info.height, info.width, info.channels});
+  // Pictures that happen to be of the network's size may not all be.
+  const bool has_boxes = data::FactsOf(config.data.dataset).origin == data::Origin::kBoxes;
+  if (has_boxes && config.data.changes.resize.to.height == 0)
+    FailKey(config, "data.resize",
+            "images with boxes are resized to the size that the network takes; expected [height, "
+            "width]");
   CheckPatches(config, info);
   if (!config.data.evaluate_batch_size && config.task == Task::kLanguage) {
     constexpr int kTokens = 32'768;  // of a batch

@@ -173,7 +173,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
   const config::Config config = Completed(given, info);
   const Shape image{1, info.height, info.width, info.channels};
   Evaluator evaluator(config, image, *chosen.backend, nullptr);
-  MemoryNeed need = NeedOfData(config, info, config.data.evaluation_batch());
+  MemoryNeed need = NeedOfData(config, info, /*trains=*/false);
   need.has_own_memory = chosen.has_own_memory;
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));

@@ -29,8 +29,8 @@ struct MemoryNeed {
 
 // The bytes of the images of all splits that are held in memory; 0 where they stay in files.
 std::uint64_t BytesOfImages(const data::DatasetInfo& info);
-// The need of the data only. batch_size: that of the batches that are made ahead.
-MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size);
+// The need of the data only; `trains`: with the batches of a training, else of an evaluation alone.
+MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, bool trains);
 
 // The same with the least that a network takes: parameters, their gradients and optimizer state. It
 // asks only for shapes.

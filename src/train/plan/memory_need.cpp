@@ -63,6 +63,11 @@ TaskBytes BytesOfTask(const config::Config& config, const data::DatasetInfo& inf
   return bytes;
 }
 
+// The batches in fp32 that a loader holds (data/loader.h).
+std::uint64_t BatchesOf(const data::LoaderSpec& spec) {
+  return spec.workers == 0 ? 1 : static_cast<std::uint64_t>(spec.prefetch) + 1;
+}
+
 }  // namespace
 
 std::uint64_t MemoryNeed::OnHost() const {
@@ -75,7 +80,7 @@ std::uint64_t BytesOfImages(const data::DatasetInfo& info) {
          static_cast<std::uint64_t>(info.in_memory);
 }
 
-MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size) {
+MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, bool trains) {
   const auto pixels = static_cast<std::uint64_t>(info.height) *
                       static_cast<std::uint64_t>(info.width) *
                       static_cast<std::uint64_t>(info.channels);
@@ -84,10 +89,16 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
   if (info.found)
     need.decoding = data::NeedOfDecoding(*info.found, EvaluationLoader(config, {}, {}).workers);
   const TaskBytes of_task = BytesOfTask(config, info);
-  // A loader holds prefetch + 1 batches in fp32, five where its spec does not say otherwise
-  // (data/loader.h).
-  need.batches = 5 * (4 * pixels + of_task.targets) * static_cast<std::uint64_t>(batch_size) +
-                 of_task.outputs * static_cast<std::uint64_t>(config.data.evaluation_batch());
+  // The training's loader lives on while an evaluation reads its own batches, none of which is
+  // larger than a split.
+  const std::int64_t batch = config.data.evaluation_batch();
+  const auto evaluated =
+      static_cast<std::uint64_t>(std::min(batch, std::max(info.test, info.validation)));
+  std::uint64_t images = BatchesOf(EvaluationLoader(config, {}, {})) * evaluated;
+  if (trains)
+    images += BatchesOf(TrainChanges(config)) * static_cast<std::uint64_t>(config.data.batch_size);
+  need.batches =
+      images * (4 * pixels + of_task.targets) + of_task.outputs * static_cast<std::uint64_t>(batch);
   return need;
 }
 
@@ -95,7 +106,7 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
 // on top.
 MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info,
                      const graph::GraphSpec& graph) {
-  MemoryNeed need = NeedOfData(config, info, config.data.batch_size);
+  MemoryNeed need = NeedOfData(config, info, /*trains=*/true);
   const graph::Network network = graph::Resolve(*graph.model, graph.input, graph.task);
   graph::RefuseHuge(network, graph.input.n, graph.model->where);
   const std::size_t tensors = 2 + optim::StateTensors(config.optimizer);
