@@ -120,6 +120,7 @@ Command AddAssign(CLI::App& app) {
                    "to choose from, block-scaled ones too; fp32 is always there")
       ->type_name("F,F")
       ->delimiter(',')
+      ->allow_extra_args(false)  // FILE may come after it
       ->required();
   assign->add_option("--budget", a->budget, "of the weight gradients' error (default 0.1%)")
       ->type_name("SHARE");

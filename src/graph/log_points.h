@@ -44,10 +44,12 @@ struct RoundingPoint {
   // Where several processes share the batch, the one with the largest magnitude (Graph::Join of the
   // last pass); -1 for a weight, which all of them have.
   int largest_at = -1;
+  double per_tensor_factor() const {
+    return per_tensor_scale != nullptr ? static_cast<double>(per_tensor_scale->scale) : 1.0;
+  }
   // The factor by which its values are multiplied.
   double total_scale() const {
-    return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *
-           (per_tensor_scale != nullptr ? static_cast<double>(per_tensor_scale->scale) : 1.0);
+    return (scale != nullptr ? static_cast<double>(*scale) : 1.0) * per_tensor_factor();
   }
 };
 

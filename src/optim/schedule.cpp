@@ -58,9 +58,16 @@ double Cosine(const Schedule& schedule, double lr, double progress) {
   return schedule.min_lr + (lr - schedule.min_lr) * (1 + std::cos(M_PI * progress)) / 2;
 }
 
+// So many units in steps. 0.28 epochs of 50 steps are 14 steps, and a little more in doubles.
+double StepsOf(double units, const Place& place) {
+  constexpr double kSlack = 1e-9;
+  const double steps = units * place.unit, whole = std::round(steps);
+  return std::fabs(steps - whole) <= kSlack * whole ? whole : steps;
+}
+
 // Where in its period a step lies, as a share of that period.
 double PeriodProgress(const Schedule& schedule, const Place& place) {
-  double step = place.step, period = schedule.period * place.unit;
+  double step = place.step, period = StepsOf(schedule.period, place);
   if (schedule.period_factor == 1) return (step - std::floor(step / period) * period) / period;
   while (step >= period) step -= period, period *= schedule.period_factor;
   return step / period;
@@ -75,7 +82,7 @@ double RateAt(const Schedule& schedule, double lr, const Place& place) {
     case ScheduleKind::kMultistep:
       return Multistep(schedule, lr, place.units());
     case ScheduleKind::kStep:
-      return lr * std::pow(schedule.gamma, std::floor(place.step / (schedule.every * place.unit)));
+      return lr * std::pow(schedule.gamma, std::floor(place.step / StepsOf(schedule.every, place)));
     case ScheduleKind::kCosine:
       return Cosine(schedule, lr, schedule.beyond == Schedule::Beyond::kClimb ? endless : progress);
     case ScheduleKind::kCosineRestarts:

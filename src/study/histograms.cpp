@@ -5,7 +5,6 @@
 #include <deque>
 #include <set>
 
-#include "config/load.h"
 #include "core/error.h"
 #include "core/tensor_names.h"
 #include "study/run_files.h"
@@ -91,35 +90,11 @@ void ReadHistograms(const std::string& folder,
   if (!seen.empty()) use(group);
 }
 
-// Formats may change during a run (precision.schedule); the last row of a tensor decides. The names
-// are read once each, since a file has them thousands of times.
-TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config) {
-  const bool saturate = config.precision.overflow == config::OverflowKind::kSaturate;
-  std::map<std::string, NumberFormat> by_name;
-  TensorFormats formats;
-  EachRow<TensorRow>(folder, [&](const TensorRow& row) {
-    // Scenarios apply to stored tensors of a pass only.
-    if (IsOperand(row.tensor) || IsOfUpdate(row.tensor)) return;
-    const auto [found, is_new] = by_name.try_emplace(row.format);
-    if (is_new) {
-      try {
-        found->second = config::ReadFormat(row.format);
-      } catch (const ConfigError&) {
-        throw DataError(folder + "/underflow.csv: step " + std::to_string(row.step) +
-                        ": column format is '" + row.format +
-                        "', expected one of `ada-train formats` or {exponent: .., mantissa: ..}");
-      }
-      // The name in the file does not say what happens beyond the largest value; the configuration
-      // does.
-      found->second.saturate = saturate && found->second != kFp32;
-    }
-    formats[{row.layer, row.tensor}] = found->second;
-  });
-  return formats;
-}
-
-void EachHistogramStep(const std::string& folder, const TensorFormats& formats,
+void EachHistogramStep(const std::string& folder, const FormatHistory& formats,
                        const std::function<void(const HistogramStep&)>& judge) {
+  std::map<std::int64_t, double> scales;  // the policy's S
+  if (formats.scaled_gradients)
+    EachRow<StepRow>(folder, [&](const StepRow& row) { scales[row.step] = row.scale; });
   HistogramStep step;
   // A deque, since tensors point into it while it grows.
   std::deque<ExponentBins> bins;  // those that the step's tensors point to
@@ -133,8 +108,8 @@ void EachHistogramStep(const std::string& folder, const TensorFormats& formats,
     any = true;
     if (row.step != step.step) finish();
     if (IsOperand(row.tensor)) return;
-    const auto format = formats.find({row.layer, row.tensor});
-    if (format == formats.end())
+    const NumberFormat* format = formats.At(row.step, row.layer, row.tensor);
+    if (format == nullptr)
       throw DataError(folder + "/histograms.csv: step " + std::to_string(row.step) + ": " +
                       row.layer + "." + row.tensor +
                       " has no row in underflow.csv, which tells its format; are both files of the "
@@ -142,13 +117,24 @@ void EachHistogramStep(const std::string& folder, const TensorFormats& formats,
     step.step = row.step;
     step.epoch = row.epoch;
     bins.push_back(row.bins);
-    step.tensors.push_back({row.layer, row.tensor, format->second, row.scale, &bins.back()});
+    step.tensors.push_back({row.layer, row.tensor, *format, row.scale, &bins.back()});
+    const auto s = scales.find(row.step);
+    if (s != scales.end() && CarriesS(row.tensor))
+      step.tensors.back().per_tensor_scale = row.scale / s->second;
   });
   finish();
-  if (!any)
-    throw DataError(folder +
-                    "/histograms.csv: holds no histogram yet; wait for the run's first one, or run "
-                    "with a smaller log.histogram_every");
+  if (any) return;
+  const bool ended = HasFile(folder, "summary.json");
+  throw DataError(folder + "/histograms.csv: holds no histogram" +
+                  (ended ? "; run again" : " yet; wait for the run's first one, or run") +
+                  " with a smaller log.histogram_every, or with more of log.statistics");
+}
+
+bool HasHistograms(const std::string& folder) {
+  if (!HasFile(folder, telemetry::HistogramRow::kFile)) return false;
+  return telemetry::CsvReader(CsvPath(folder, telemetry::HistogramRow::kFile),
+                              telemetry::LastRow::kMayBeTorn)
+      .Next();
 }
 
 }  // namespace ada::study

@@ -85,11 +85,41 @@ struct TensorHistogram {
 void ReadHistograms(const std::string& folder,
                     const std::function<void(const TensorHistogram&)>& use);
 
+// Whether the run has recorded any: its file may be a header alone.
+bool HasHistograms(const std::string& folder);
+
 // By layer and tensor.
 using TensorFormats = std::map<std::pair<std::string, std::string>, NumberFormat>;
-// Reads them from underflow.csv; they saturate where the run's formats did. Throws DataError for a
+// The formats that each tensor had in the course of a run, which precision.schedule may change.
+class FormatHistory {
+ public:
+  FormatHistory() = default;
+  // Takes formats that do not change.
+  explicit FormatHistory(const TensorFormats& formats) {
+    for (const auto& [tensor, format] : formats) Add(0, tensor.first, tensor.second, format);
+  }
+  // Steps must rise, tensor by tensor.
+  void Add(std::int64_t step, const std::string& layer, const std::string& tensor,
+           const NumberFormat& format);
+  // The format in this step, before the first one that was added that one; null: it has none.
+  const NumberFormat* At(std::int64_t step, const std::string& layer,
+                         const std::string& tensor) const;
+  TensorFormats Last() const;
+
+  // Whether gradients carried a per-tensor scale on top of the policy's S.
+  bool scaled_gradients = false;
+
+ private:
+  struct Since {
+    std::int64_t step;
+    NumberFormat format;
+  };
+  std::map<std::pair<std::string, std::string>, std::vector<Since>> formats_;
+};
+// Reads it from underflow.csv; formats saturate where those of the run did. Throws DataError for a
 // name that no format has.
-TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config);
+FormatHistory ReadFormatHistory(const std::string& folder, const config::Config& config);
+TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config);  // Last
 
 // The tensors of one step. They point to bins that last until the callback returns.
 struct HistogramStep {
@@ -98,7 +128,7 @@ struct HistogramStep {
 };
 // Calls `judge` for each step of histograms.csv. Throws DataError where it holds none, or a tensor
 // that `formats` has not.
-void EachHistogramStep(const std::string& folder, const TensorFormats& formats,
+void EachHistogramStep(const std::string& folder, const FormatHistory& formats,
                        const std::function<void(const HistogramStep&)>& judge);
 
 }  // namespace ada::study

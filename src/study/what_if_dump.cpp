@@ -35,7 +35,10 @@ Number MetadataNumber(const SafetensorsFile& file, const std::string& key) {
   Number value = 1;
   if (text.empty()) return value;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value > 0))
+  // A step that was skipped may have had a scale of 0, inf or NaN.
+  const bool is_scale = std::is_floating_point_v<Number>,
+             usable = is_scale ? !(value < 0) : value > 0;
+  if (error != std::errc() || end != text.data() + text.size() || !usable)
     throw DataError(file.path() + ": metadata " + Shown(key) + ": expected a number, found " +
                     Shown(text));
   return value;

@@ -24,7 +24,7 @@ std::string ShortScale(double value) { return Formatted("%.4g", value); }
 
 }  // namespace
 
-void WhatIfSummary::Add(const telemetry::WhatIfRow& row, double was_pct) {
+void WhatIfSummary::Add(const telemetry::WhatIfRow& row, const Recorded& recorded) {
   if (steps_ == 0 || row.step != last_step_) ++steps_;
   if (steps_ == 1) first_step_ = row.step;
   last_step_ = row.step;
@@ -35,9 +35,10 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, double was_pct) {
   if (!std::isnan(row.underflow_pct_nonzero)) {
     tensor.pct_sum += row.underflow_pct_nonzero;
     tensor.pct_max = std::max(tensor.pct_max, row.underflow_pct_nonzero);
-    tensor.was_sum += was_pct;
+    tensor.was_sum += recorded.lost_pct;
     ++tensor.pct_rows;
   }
+  tensor.not_finite_rows += recorded.not_finite;
   // Predicted counts are no whole numbers; less than half a value is none.
   if (row.overflow >= 0.5) {
     tensor.overflow += row.overflow;
@@ -137,15 +138,16 @@ std::vector<const WhatIfSummary::Tensor*> WhatIfSummary::WorstFirst() const {
 
 // The mean over the gradients between layers: one number to tell scenarios apart.
 std::string WhatIfSummary::DxLine() const {
+  constexpr double kLogged = 1e-6;  // per cent; logs have nine digits
   double sum = 0, was = 0;
   std::int64_t tensors = 0, more = 0, less = 0;
   for (const Tensor& tensor : tensors_) {
-    if (!tensor.is_dx) continue;
+    if (!tensor.is_dx || (tensor.pct_rows == 0 && tensor.not_finite_rows > 0)) continue;
     ++tensors;
     sum += tensor.pct_mean();
     was += tensor.was_mean();
-    more += tensor.pct_mean() > tensor.was_mean();
-    less += tensor.pct_mean() < tensor.was_mean();
+    const double change = tensor.pct_mean() - tensor.was_mean();
+    more += change > kLogged, less += change < -kLogged;
   }
   if (tensors == 0) return "";
   const auto count = static_cast<double>(tensors);
@@ -168,13 +170,19 @@ void WhatIfSummary::PrintRows(std::ostream& out) const {
   if (!worst.empty()) table.Print(out, kTerminalWidth);
   if (worst.size() > kMostRows)
     out << "  and " << worst.size() - kMostRows << " that lose less (--csv has all)\n";
-  const auto silent = std::count_if(tensors_.begin(), tensors_.end(),
-                                    [](const Tensor& t) { return t.pct_rows == 0; });
-  const auto whole = static_cast<std::int64_t>(tensors_.size() - worst.size()) - silent;
+  std::int64_t whole = 0, zero = 0, broken = 0;
+  for (const Tensor& t : tensors_) {
+    if (t.pct_sum > 0 || t.overflow_steps > 0) continue;  // they are in the table
+    ++(t.pct_rows > 0 ? whole : t.not_finite_rows > 0 ? broken : zero);
+  }
+  const auto unknown = [&out](std::int64_t count, const char* held) {
+    if (count > 0)
+      out << "  " << Counted(count, "tensor") << " held " << held << ": nothing is known of "
+          << (count == 1 ? "it\n" : "them\n");
+  };
   if (whole > 0) out << "  " << Counted(whole, "tensor") << " would lose nothing\n";
-  if (silent > 0)
-    out << "  " << Counted(silent, "tensor") << " held zeros alone: nothing is known of "
-        << (silent == 1 ? "it\n" : "them\n");
+  unknown(zero, "zeros alone");
+  unknown(broken, "inf, NaN and zeros alone");
 }
 
 void WhatIfSummary::PrintTable(const std::string& note, std::ostream& out) const {

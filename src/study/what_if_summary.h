@@ -16,8 +16,12 @@ namespace ada::study {
 class WhatIfSummary {
  public:
   explicit WhatIfSummary(std::string scenario) : scenario_(std::move(scenario)) {}
-  // `was_pct`: what the run itself lost there, for the table; may be NaN.
-  void Add(const telemetry::WhatIfRow& row, double was_pct);
+  // What is known of the tensor of a row in the run itself.
+  struct Recorded {
+    double lost_pct = NAN;  // for the table
+    bool not_finite = false;
+  };
+  void Add(const telemetry::WhatIfRow& row, const Recorded& recorded);
   // Notes that the policy would have ended the run in `step`, or after the judged step before it.
   void End(std::int64_t step, const std::string& reason);
 
@@ -29,13 +33,14 @@ class WhatIfSummary {
   void PrintTable(const std::string& note, std::ostream& out) const;
 
  private:
-  // Sums over the rows of one tensor; rows that held zeros only have no share and are not counted.
+  // Sums over the rows of one tensor; rows without finite values other than zero have no share and
+  // are not counted.
   struct Tensor {
     std::string name;
     bool is_dx = false;
     double pct_sum = 0, pct_max = 0, overflow = 0, was_sum = 0;
     double scale_low = INFINITY, scale_high = 0;
-    std::int64_t pct_rows = 0, overflow_steps = 0;
+    std::int64_t pct_rows = 0, overflow_steps = 0, not_finite_rows = 0;
     double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
     double was_mean() const { return pct_rows > 0 ? was_sum / static_cast<double>(pct_rows) : 0; }
   };

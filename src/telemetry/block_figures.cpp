@@ -25,10 +25,12 @@ void BlockFigures::Take(const BlockCounts& counts) {
   sqnr_mean_db = counts.sqnr_mean_db(), sqnr_worst_db = counts.sqnr_worst_db();
 }
 
-// NaN means that there was nothing to measure, and infinity that nothing was lost.
+// NaN means that there was nothing to measure, infinity that nothing was lost, and -infinity that
+// values became inf.
 std::string DecibelText(double db) {
   if (std::isnan(db)) return "-";
-  return std::isinf(db) ? "exact" : Formatted("%.1f", db);
+  if (std::isinf(db)) return db > 0 ? "exact" : "-inf";
+  return Formatted("%.1f", db);
 }
 
 std::string Log2Text(double log2) { return std::isnan(log2) ? "-" : Formatted("%.1f", log2); }

@@ -29,7 +29,7 @@ void AppendField(CsvRow& fields, double value, unsigned traits) {
     fields.Empty();
   } else if ((traits & kPlain) != 0) {
     fields.Text((traits & kExact) != 0 ? ShortestText(value) : NineDigits(value));
-  } else if ((traits & kExact) != 0) {
+  } else if ((traits & kExact) != 0 && !((traits & kWordNan) != 0 && std::isnan(value))) {
     fields.Scale(value);
   } else {
     fields.Number(value);

@@ -21,6 +21,7 @@ enum ColumnTraits : unsigned {
   kEmptyNan = 2,  // NaN (of an optional number: none) is an empty field
   kPlain = 4,     // a whole number has no `.0`, and NaN is a word with kExact too
   kKey = 8,       // files of other versions have it too: without it a file is useless
+  kWordNan = 16,  // with kExact: NaN is a word, since there always is a number
 };
 
 // The member's type decides that of the field; only these five types can be columns.

@@ -41,7 +41,9 @@ void Session::Restore(const ResumePoint& from) {
   RestoreParts(from, p_.team.rank(), switched, p_.graph, optimizer_, p_.policy, p_.backend);
   if (average_)
     LoadCheckpointTensors(from.stem, average_->graph(), nullptr, p_.backend, kAveragePrefix);
-  step_log_.LoadScenarios(s.scenarios);
+  for (const std::string& name : step_log_.LoadScenarios(s.scenarios))
+    p_.log.Info("log.what_if: scenario " + name +
+                " is another one than the run had under this name; it begins anew");
   trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
   best_top1_ = s.best_top1;
   checkpoint_step_ = s.step;

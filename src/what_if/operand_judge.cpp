@@ -22,7 +22,7 @@ void TakePlain(const StoredTensor& tensor, const NumberFormat& format,
     figures.zeros += x == 0;
     figures.inf += std::isinf(x);
     figures.nan += std::isnan(x);
-    figures.lost += x != 0 && rounded == 0;
+    figures.lost += finite && x != 0 && rounded == 0;
     figures.saturated += finite && std::fabs(x) >= OverflowThreshold(format);
     const auto exact = static_cast<double>(x), error = exact - static_cast<double>(rounded);
     signal += exact * exact, noise += error * error;

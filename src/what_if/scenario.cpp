@@ -9,6 +9,8 @@
 namespace ada::what_if {
 namespace {
 
+constexpr char kChoice[] = "choice";  // the key of a state
+
 std::string NameFor(const config::WhatIfConfig& config) {
   if (!config.name.empty()) return config.name;
   const std::string name = config::NameOf(config);
@@ -37,7 +39,7 @@ telemetry::WhatIfRow RowOf(const HistogramOfTensor& tensor, const NumberFormat& 
 // A bad combination is found here, before any step is judged; the message has the entry's place
 // where it comes from a file.
 Scenario::Scenario(const config::WhatIfConfig& config, const config::ModelConfig& model)
-    : name_(NameFor(config)), scale_(config.scale) {
+    : name_(NameFor(config)), choice_(config::NameOf(config)), scale_(config.scale) {
   ADA_CHECK(config.block_format() == nullptr);
   if (config.format) format_ = std::get<NumberFormat>(*config.format);
   if (config.scale && config.scaling) {
@@ -70,11 +72,19 @@ std::vector<telemetry::WhatIfRow> Scenario::Judge(std::int64_t step, std::int64_
 }
 
 scaling::StateMap Scenario::SaveState() const {
-  return policy_ ? policy_->SaveState() : scaling::StateMap();
+  scaling::StateMap state = policy_ ? policy_->SaveState() : scaling::StateMap();
+  state[kChoice] = choice_;
+  return state;
 }
 
-void Scenario::LoadState(const scaling::StateMap& state) {
+bool Scenario::LoadState(scaling::StateMap state) {
+  const auto choice = state.find(kChoice);  // not in checkpoints of earlier versions
+  if (choice != state.end()) {
+    if (choice->second != choice_) return false;
+    state.erase(choice);
+  }
   policy_ ? policy_->LoadState(state) : scaling::ExpectKeys(state, "what_if", {});
+  return true;
 }
 
 }  // namespace ada::what_if

@@ -77,13 +77,15 @@ class Scenario {
   // Says why the policy would have ended the run; empty: it would not.
   std::string ended() const { return policy_ ? policy_->ended() : ""; }
 
-  // What a scenario remembers from step to step, as text that reads back exactly. LoadState throws
-  // DataError where the state is not that of this scenario.
+  // What a scenario remembers from step to step, as text that reads back exactly. LoadState returns
+  // false, and changes nothing, where the state is that of another scenario, which had the same
+  // name; it throws DataError where it is no state of this one.
   scaling::StateMap SaveState() const;
-  void LoadState(const scaling::StateMap& state);
+  bool LoadState(scaling::StateMap state);
 
  private:
   std::string name_;
+  std::string choice_;  // config::NameOf
   std::optional<NumberFormat> format_;
   std::optional<double> scale_;
   std::unique_ptr<ScenarioPolicy> policy_;  // null: none is asked about

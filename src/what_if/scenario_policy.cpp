@@ -130,8 +130,10 @@ std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) 
   for (std::size_t i = 0; i < histograms.size(); ++i) {
     const HistogramOfTensor& t = histograms[i];
     const auto found = path.find({t.layer, t.tensor});
-    const float carried = found != path.end() ? found->second : start;
-    scales.push_back(t.carries_s() ? static_cast<double>(carried) : t.scale);
+    const double carried = static_cast<double>(found != path.end() ? found->second : start);
+    // A policy that chooses a scale for each layer replaces that of the tensor.
+    const double own = policy_->OwnsLayerScales() ? 1 : t.per_tensor_scale;
+    scales.push_back(t.carries_s() ? carried * own : t.scale);
   }
   return scales;
 }
@@ -182,21 +184,30 @@ scaling::StepOutcome ScenarioPolicy::OutcomeAt(const StepHistograms& histograms,
   return outcome;
 }
 
-// As in training, an overflow is attributed to the layer that chose the gradient's scale, and for
-// the logit gradient to the first layer that chooses one; if none is found, to all layers.
+// As in training, what is not finite makes everything that is computed from it so, and with it the
+// layers that chose those scales. If no layer is found, all are.
 void ScenarioPolicy::MarkLayers(const StepHistograms& histograms, const std::vector<double>& scales,
                                 scaling::StepOutcome& outcome) const {
   if (path_.choosers().empty()) return;
   for (const std::string& layer : path_.choosers()) outcome.layer_overflow[layer] = false;
+  const auto breaks = [&](const std::string& layer, const std::string& tensor) {
+    const std::size_t i = histograms.Find(layer, tensor);
+    return i < histograms.size() && histograms.Breaks(i, scales[i]);
+  };
+  // The walk carries 1 for what is finite and NaN for what is not.
+  constexpr float kFinite = 1, kNotFinite = std::numeric_limits<float>::quiet_NaN();
   bool any = false;
-  for (std::size_t i = 0; i < histograms.size(); ++i) {
-    const HistogramOfTensor& t = histograms[i];
-    if (t.tensor != "dx" && !IsOfAttention(t.tensor)) continue;
-    const auto layer = outcome.layer_overflow.find(
-        t.layer == "loss" ? path_.first_to_choose() : DecisionOf(t.layer, t.tensor));
-    if (layer == outcome.layer_overflow.end() || histograms.Overflow(i, scales[i]) < 0.5) continue;
-    layer->second = any = true;
-  }
+  ScalePath::Choice choose;
+  choose.layer = [&](const std::string& layer, const std::string& tensor, float arriving) {
+    if (!std::isnan(arriving) && !breaks(layer, tensor)) return kFinite;
+    outcome.layer_overflow[DecisionOf(layer, tensor)] = any = true;
+    return kNotFinite;
+  };
+  choose.sum = [&](const std::string&, const std::vector<float>& branches) {
+    const auto broken = [](float branch) { return std::isnan(branch); };
+    return std::any_of(branches.begin(), branches.end(), broken) ? kNotFinite : kFinite;
+  };
+  path_.Walk(breaks("loss", "dx") || breaks("loss", "dx2") ? kNotFinite : kFinite, choose);
   if (any || !outcome.overflow) return;
   for (auto& layer : outcome.layer_overflow) layer.second = true;
 }

@@ -60,17 +60,15 @@ double StepHistograms::Overflow(std::size_t i, double scale) const {
   return LostAt(*tensors_[i].bins, formats_[i], scale).overflow;
 }
 
-// A format that saturates, or has neither inf nor NaN, makes no gradient that is not finite.
 bool StepHistograms::NotFinite(const std::vector<double>& scales) const {
   double overflow = 0;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!tensors_[i].carries_s()) continue;
     const bool usable = std::isfinite(scales[i]) && scales[i] > 0;
     if (!usable) return true;  // what is divided by it is not finite
-    const bool saturates = formats_[i].saturate || !formats_[i].has_nan;
-    if (!saturates) overflow += Overflow(i, scales[i]);
+    if (CanBreak(i)) overflow += Overflow(i, scales[i]);
   }
-  return unexplained_ || overflow >= 0.5;
+  return unexplained_ || overflow >= kBreaks;
 }
 
 double StepHistograms::LargestGradient() const {

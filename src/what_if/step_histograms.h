@@ -17,6 +17,7 @@ struct HistogramOfTensor {
   NumberFormat format;
   double scale = 1;  // that it carried
   const ExponentBins* bins = nullptr;
+  double per_tensor_scale = 1;  // the part of `scale` that comes on top of a policy's S
 
   bool carries_s() const { return CarriesS(tensor); }
 };
@@ -43,6 +44,11 @@ class StepHistograms {
 
   // How many values of tensor `i` would overflow (WouldLose::overflow).
   double Overflow(std::size_t i, double scale) const;
+  // Whether that makes it inf or NaN: half a value or more, in a format that has either and does
+  // not saturate.
+  bool Breaks(std::size_t i, double scale) const {
+    return CanBreak(i) && Overflow(i, scale) >= kBreaks;
+  }
   // Whether the step's gradients would not be finite if its tensors carried `scales`: an expected
   // overflow of half a value or more in all dx and dy together (where formats do not saturate), or
   // inf and NaN that the step had and that no overflow of its per-tensor scales explains.
@@ -55,6 +61,8 @@ class StepHistograms {
   std::int64_t CountDx() const;
 
  private:
+  static constexpr double kBreaks = 0.5;
+  bool CanBreak(std::size_t i) const { return !formats_[i].saturate && formats_[i].has_nan; }
   bool HadUnexplained() const;
 
   const std::vector<HistogramOfTensor>& tensors_;

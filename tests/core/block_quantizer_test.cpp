@@ -403,6 +403,27 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("what a random draw makes zero is not the scale's fault") {
+    const BlockFormat mx = DefaultBlockFormat(kFp4E2M1, BlockScale::kE8M0);
+    const BlockGrid grid = BlockGridOf(mx);
+    // 6 is the largest element, so that the scale is 1; elements are 0.5 apart. The draw made 0.4
+    // and 0.2 zero; 0.4 is not lost by rounding to nearest, and 0.5 never.
+    const std::vector<float> values = {6, 0.4f, 0.2f, 0.5f}, decoded = {6, 0, 0, 0.5f};
+    BlockCounts counts;
+    CountBlock(grid, TensorFactorOf(grid, 6), BlockFactor{}, values, decoded, counts);
+    CHECK(counts.lost_beside_largest == 2);
+    CHECK(counts.lost() == 2);
+    // With a scale of 2 the element of 0.8 is 0.4; exactly scaled it would be 0.8, which no draw
+    // loses.
+    BlockFactor wide;
+    wide.stored = wide.decode = 2, wide.encode = 0.5f;
+    counts = {};
+    CountBlock(grid, TensorFactorOf(grid, 6), wide, std::vector<float>{6, 0.8f},
+               std::vector<float>{6, 0}, counts);
+    CHECK(counts.lost_scale_rounding == 1);
+    CHECK(counts.lost() == 1);
+  }
+
   TEST_CASE("no values, one value, zeros: nothing is lost and nothing is made up") {
     for (const BlockFormat& format : Formats()) {
       CAPTURE(FormatName(format));

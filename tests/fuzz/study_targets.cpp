@@ -51,7 +51,7 @@ what_if::Scenario ScenarioOf(const std::string& policy, const config::ModelConfi
 // the time.
 void WhatIf(const std::string& folder, const config::Config& config, const std::string& policy) {
   what_if::Scenario scenario = ScenarioOf(policy, config.model);
-  study::EachHistogramStep(folder, study::ReadTensorFormats(folder, config),
+  study::EachHistogramStep(folder, study::ReadFormatHistory(folder, config),
                            [&](const study::HistogramStep& step) {
                              scenario.Judge(step.step, step.epoch, step.tensors);
                            });

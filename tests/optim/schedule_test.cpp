@@ -66,6 +66,19 @@ TEST_SUITE("cpu") {
     CHECK(LearningRate(spec, kRate, 0, epoch, total) == doctest::Approx(0.01).epsilon(1e-15));
   }
 
+  TEST_CASE("periods that are a whole number of steps act in that step") {
+    Schedule spec;
+    spec.kind = Kind::kStep;
+    spec.every = 0.28, spec.gamma = 0.5;  // of 50 steps: 14, which doubles make a little more
+    for (const std::int64_t step : {13, 14, 27, 28, 41, 42})
+      CHECK(LearningRate(spec, kRate, step, 50, 100) ==
+            doctest::Approx(kRate * std::pow(0.5, static_cast<double>(step / 14))).epsilon(1e-15));
+    spec.kind = Kind::kCosineRestarts;
+    spec.period = 0.28;
+    CHECK(LearningRate(spec, kRate, 14, 50, 100) == doctest::Approx(kRate).epsilon(1e-15));
+    CHECK(LearningRate(spec, kRate, 13, 50, 100) > 0);
+  }
+
   TEST_CASE("warm-up holds its rate, then the schedule is where it would be without") {
     struct Row {
       double epochs;

@@ -82,6 +82,54 @@ TEST_SUITE("cpu") {
     CHECK(underflow > 100);
     CHECK(overflow > 100);
   }
+
+  TEST_CASE("what-if tells of a finished run what log.what_if told in it") {
+    struct Asked {
+      const char *precision, *scaling, *entry;
+      Arguments options;
+    };
+    const Asked asked[] = {
+        // A format of one's own that saturates: its name in the log is that of fp8_e5m2.
+        {"{format: fp16, gradients: {exponent: 5, mantissa: 2, saturate: true}}",
+         "{policy: fixed, scale: 1}",
+         "{name: asked, scaling: {policy: dynamic, preset: pytorch, growth_interval: 1}}",
+         {"--policy", "dynamic", "--set", "scaling.preset=pytorch", "--set",
+          "scaling.growth_interval=1"}},
+        {"{format: fp8_e5m2, schedule: [{from_step: 6, format: bf16}]}",
+         "{policy: fixed, scale: 1}",
+         "{name: asked, scale: 0.25}",
+         {"--scale", "0.25"}},
+        {"{format: fp8_e4m3, tensor_scaling: delayed}",
+         "{policy: fixed, scale: 8}",
+         "{name: asked, scaling: {policy: fixed, scale: 2}}",
+         {"--policy", "fixed", "--scale", "2"}},
+        {"{format: fp16, tensor_scaling: delayed}",
+         "{policy: none}",
+         "{name: asked, scaling: {policy: dynamic, growth_interval: 2}}",
+         {"--policy", "dynamic", "--set", "scaling.growth_interval=2"}},
+    };
+    for (const Asked& a : asked) {
+      CAPTURE(std::string(a.precision));
+      const TempFolder folder;
+      const std::string text = std::string(kSmallNetwork) + "\nseed: 5\nscaling: " + a.scaling +
+                               "\ntrain: {max_steps: 12}\nlog: {every: 1, histogram_every: 1, "
+                               "what_if: [" +
+                               a.entry + "]}\n";
+      const Arguments run = With(WriteConfig(folder, "run", text),
+                                 {"--set", std::string("precision=") + a.precision});
+      ADA_REQUIRE_EXIT(Run(run, folder.path()), 0);
+      const Outcome told = Run(With({"what-if", "run", "--csv"}, a.options), folder.path());
+      ADA_REQUIRE_EXIT(told, 0);
+      WriteBytes(folder / "told.csv", told.out);
+      Table during = ReadCsv(folder / "run/what_if.csv"), after = ReadCsv(folder / "told.csv");
+      REQUIRE(during.size() > 20);
+      REQUIRE(after.size() == during.size());
+      for (std::size_t i = 0; i < during.size(); ++i) {
+        during[i].erase("scenario"), after[i].erase("scenario");
+        CHECK(during[i] == after[i]);
+      }
+    }
+  }
 }
 
 }  // namespace

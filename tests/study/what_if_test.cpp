@@ -130,6 +130,24 @@ TEST_CASE("the table: the worst first, what the run itself lost, and what all co
   CHECK(overflows.find("lose nothing") == std::string::npos);
 }
 
+TEST_CASE("tensors without a finite value are told from those that hold zeros") {
+  MadeRun run("precision: {format: fp16}");
+  run.Add(1, "fc", "dx", {0, 0x1.8p-27f}, kFp16, 1);
+  run.Add(1, "conv2", "dx", {INFINITY, NAN, 0}, kFp16, 1);
+  run.Add(1, "conv1", "dx", {0, 0}, kFp16, 1);
+  run.Finish();
+  WhatIfOptions options;
+  options.folder = run.path();
+  options.view = View::kTable;
+  options.scale = 0.5;
+  const std::string text = Ask(options).csv;
+  CHECK(text.find("1 tensor held zeros alone: nothing is known of it") != std::string::npos);
+  CHECK(text.find("1 tensor held inf, NaN and zeros alone: nothing is known of it") !=
+        std::string::npos);
+  CHECK(text.find("of 2 dx, 0 would lose more, 0 less than in the run; mean 50 %, was 50 %") !=
+        std::string::npos);
+}
+
 TEST_CASE("the table of many tensors fits a screen") {
   MadeRun run("precision: {format: fp16}");
   for (int i = 0; i < 60; ++i)

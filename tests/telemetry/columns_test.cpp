@@ -137,6 +137,8 @@ TEST_SUITE("cpu") {
         {1024, kExact, "1024.0"},
         {1.0 / 3, kExact, "0.3333333333333333"},
         {NAN, kExact, ""},
+        {NAN, kExact | kWordNan, "nan"},
+        {1.0 / 3, kExact | kWordNan, "0.3333333333333333"},
         {1024, kPlain, "1024"},
         {1.0 / 3, kPlain, "0.333333333"},
         {NAN, kPlain | kEmptyNan, ""},

@@ -112,10 +112,9 @@ TEST_SUITE("cpu") {
         {SomeStats(), 1,
          "1.0,1000,200,240,40,5.0,4.0,23.0,100,3,1,2,9.53674316e-07,1024.0,8.0,4.0,160.0,1600.0,30."
          "0,,"},
-        // A scale that is no number: the smallest value is none either, but there is one. The field
-        // of an exact number is empty then.
+        // A scale that has become no number: the smallest value is none either, but there is one.
         {SomeStats(), NAN,
-         ",1000,200,240,40,5.0,4.0,23.0,100,3,1,2,nan,nan,nan,nan,nan,nan,30.0,,"},
+         "nan,1000,200,240,40,5.0,4.0,23.0,100,3,1,2,nan,nan,nan,nan,nan,nan,30.0,,"},
         {zeros, 16, "16.0,10,10,10,0,,0.0,100.0,0,0,0,0,,0.0,0.0,0.0,0.0,0.0,,,"},
         {infinite, 1,
          "1.0,1000,200,240,40,5.0,4.0,23.0,100,3,1,2,9.53674316e-07,inf,nan,nan,nan,nan,inf,,"},

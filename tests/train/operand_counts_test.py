@@ -420,6 +420,25 @@ class OperandCounts(unittest.TestCase):
             checked += 1
         self.assertEqual(checked, 11)
 
+    def test_what_if_of_micro_batches_with_scales_of_their_own(self):
+        """Blocks that are only asked about are told at the scale that the row names, as those of the
+        run are."""
+        network = NETWORK.replace("    - {name: bn2, kind: batch_norm}\n", "")
+        network = network.replace("batch_size: 21", "batch_size: 20").replace(
+            "{format: bf16", "{format: fp16").replace("{policy: fixed, scale: 64}", (
+                "{policy: adaptive, scale_upper_bound: 65504, accum_upper_bound: 65504, "
+                "underflow_target: 1.0e-6}"))
+        out = self.run_program("{dy: mxfp4}", network=network, options=(
+            "--set", "train.accumulate=4"), more=", histogram_every: 2, what_if: [{format: mxfp4}]")
+        asked = {(r["step"], r["layer"], r["tensor"]): r for r in rows(out / "what_if_blocks.csv")}
+        told = rows(out / "blocks.csv")
+        self.assertEqual(len(told), 3 * 5)
+        self.assertGreater(len({row["scale"] for row in asked.values()}), 3)
+        for row in told:
+            at = (row["step"], row["layer"], row["tensor"])
+            for key in row.keys() & asked[at].keys():
+                self.assertEqual(asked[at][key], row[key], (at, key))
+
     def test_products(self):
         """A linear layer's y, dx and dw are products of operands rounded along what they sum over."""
         dump = self.dump(self.run_program("mxfp8_e4m3"), 4)

@@ -41,10 +41,14 @@ ADA_HOST_DEVICE static inline BlockSums SumsOfBlock(std::int64_t n, const ValueA
   return sums;
 }
 
-// Whether x is lost if `largest` is scaled exactly to the largest element. Products are exact.
-ADA_HOST_DEVICE static inline bool LostBeside(const BlockGrid& grid, double x, double largest) {
-  const double half_spacing = static_cast<double>(OfBits(grid.element.below_min)) / 2;
-  return std::fabs(x) * static_cast<double>(grid.top) <= half_spacing * largest;
+// Whether x may be lost if `largest` is scaled exactly to the largest element: rounding to nearest
+// loses up to half a spacing, a random draw (`drawn`) what is below a whole one. Products are
+// exact.
+ADA_HOST_DEVICE static inline bool LostBeside(const BlockGrid& grid, double x, double largest,
+                                              bool drawn) {
+  const double scaled = std::fabs(x) * static_cast<double>(grid.top),
+               spacing = static_cast<double>(OfBits(grid.element.below_min)) * largest;
+  return drawn ? scaled < spacing : scaled <= spacing / 2;
 }
 
 // Returns the counter of the first cause that applies, in the order of BlockCounts; `x` is lost.
@@ -52,7 +56,10 @@ ADA_HOST_DEVICE static inline std::int64_t& CauseOfLoss(const BlockGrid& grid,
                                                         const TensorFactor& tensor,
                                                         const BlockFactor& factor, float x,
                                                         float largest, BlockCounts& counts) {
-  if (LostBeside(grid, static_cast<double>(x), static_cast<double>(largest)))
+  // To nearest this element would not have become zero.
+  const bool drawn =
+      OfBits(MagnitudeBits(Scaled(grid, factor, x))) > OfBits(grid.element.below_min) / 2;
+  if (LostBeside(grid, static_cast<double>(x), static_cast<double>(largest), drawn))
     return counts.lost_beside_largest;
   if (tensor.bounded) return counts.lost_tensor_scale;
   return factor.at_floor ? counts.lost_scale_floor : counts.lost_scale_rounding;

@@ -57,7 +57,7 @@ RunRecord ReadRecord(const RecommendOptions& options) {
       folder, [&](const telemetry::ProbeRow& row) { record.layers.Add(row); });
   record.formats = ReadTensorFormats(folder, record.config);
   record.channels = ChannelsOf(folder);
-  if (!HasFile(folder, telemetry::HistogramRow::kFile)) return record;
+  if (!HasHistograms(folder)) return record;
   record.needs = CollectNeeds(folder, record.formats, options.underflow_target);
   // Histograms in which no gradient had a value tell nothing about scales; then counts are used.
   record.has_histograms =

@@ -129,7 +129,9 @@ void PrintFile(const std::string& file, const FileComparison& found, std::ostrea
 void PrintLoss(const std::string& a, const std::string& b, std::ostream& out) {
   const FileComparison loss = CompareRows(a, b, "steps.csv", "loss");
   if (!loss.difference) {
-    out << "    the loss is the same in every row\n";
+    const bool whole = loss.only_a == 0 && loss.only_b == 0;
+    out << "    the loss is the same in "
+        << (whole ? "every row" : "the " + Counted(loss.same, "row") + " that both have") << '\n';
     return;
   }
   const ColumnDifference& values = loss.difference->columns.front();
@@ -145,7 +147,7 @@ void PrintLoss(const std::string& a, const std::string& b, std::ostream& out) {
 std::string PrintParting(const std::string& a, const std::string& b, std::ostream& out) {
   out << "\nrows\n";
   const FileComparison steps = CompareRows(a, b, "steps.csv");
-  bool equal = steps.equal();
+  bool equal = steps.equal(), differ = false;
   PrintFile("steps.csv", steps, out);
   if (steps.difference && !Includes(steps.difference->columns, "loss")) PrintLoss(a, b, out);
   const std::int64_t until =
@@ -153,6 +155,7 @@ std::string PrintParting(const std::string& a, const std::string& b, std::ostrea
   for (const char* file : {"scales.csv", "underflow.csv"}) {
     const FileComparison rows = CompareLayerRows(a, b, file, until);
     equal = equal && rows.equal();
+    differ = differ || rows.difference;
     PrintFile(file, rows, out);
     if (!rows.difference && steps.difference) {
       out << "  " << file << ": " << Counted(rows.same, "row") << " equal up to that step\n";
@@ -163,6 +166,7 @@ std::string PrintParting(const std::string& a, const std::string& b, std::ostrea
     if (!HasFile(a, file) || !HasFile(b, file)) continue;
     const FileComparison rows = CompareRows(a, b, file);
     equal = equal && rows.equal();
+    differ = differ || rows.difference;
     PrintFile(file, rows, out);
   }
   if (equal) {
@@ -177,7 +181,8 @@ std::string PrintParting(const std::string& a, const std::string& b, std::ostrea
         << std::max(steps.last_a, steps.last_b) << ".\n";
     return "they are equal up to step " + std::to_string(std::min(steps.last_a, steps.last_b));
   }
-  return "their steps are equal, their layers or results not";
+  return differ ? "their steps are equal, their layers or results not"
+                : "their steps are equal, and so are the rows that both have";
 }
 
 }  // namespace

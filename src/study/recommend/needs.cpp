@@ -129,7 +129,8 @@ RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
                       double underflow_target) {
   RunNeeds needs;
   Collector collector(needs, underflow_target);
-  EachHistogramStep(folder, formats, [&](const HistogramStep& step) { collector.Add(step); });
+  EachHistogramStep(folder, FormatHistory(formats),
+                    [&](const HistogramStep& step) { collector.Add(step); });
   EachRow<TensorRow>(folder, [&](const TensorRow& row) { collector.Add(row); });
   EachRow<StepRow>(folder, [&](const StepRow& row) {
     needs.finiteness.Add(row);
@@ -152,7 +153,7 @@ std::vector<Predicted> PredictLosses(const std::string& folder, const TensorForm
     result.emplace_back().tensor = tensor.name();
   }
   what_if::Scenario scenario(choice, model);
-  EachHistogramStep(folder, formats, [&](const HistogramStep& step) {
+  EachHistogramStep(folder, FormatHistory(formats), [&](const HistogramStep& step) {
     const auto rows = scenario.Judge(step.step, step.epoch, step.tensors);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const telemetry::WhatIfRow& row = rows[i];

@@ -1,6 +1,8 @@
 #include "train/observe/operand_what_if.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/run_in_parallel.h"
 #include "train/checkpoint/weight_values.h"
@@ -8,6 +10,15 @@
 #include "train/observe/step_observer.h"
 
 namespace ada::train {
+namespace {
+
+constexpr std::array kOfGradient = {Operand::kDxDy, Operand::kDwDy};
+
+bool IsOfGradient(Operand operand) {
+  return std::find(kOfGradient.begin(), kOfGradient.end(), operand) != kOfGradient.end();
+}
+
+}  // namespace
 
 // Entries of log.what_if without a block-scaled format are judged from histograms
 // (what_if/scenario.h).
@@ -68,9 +79,9 @@ void OperandWhatIf::Observe(const graph::ObservedTensor& seen, const backend::Pa
   const Shape& shape = seen.value.shape;
   std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));
   backend_.Read(seen.value, pass.rows, values.data());
-  if (!is_x) product.scale = seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1;
+  if (!is_x) Rescale(found->second, seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1);
   const std::vector<Operand> operands = is_x ? std::vector{Operand::kForwardX, Operand::kDwX}
-                                             : std::vector{Operand::kDxDy, Operand::kDwDy};
+                                             : std::vector(kOfGradient.begin(), kOfGradient.end());
   if (product.is.PlaceOfBatch(operands.front(), shape, pass.rows).linear)
     values = AsPyTorch(values, shape);
   Count(
@@ -107,14 +118,33 @@ void OperandWhatIf::Count(std::size_t product, const std::vector<Operand>& opera
   RunInParallel(tasks);
 }
 
-// Collective: the counts become those of all processes, then rows are made in the order of entries,
-// layers and operands.
-void OperandWhatIf::End() {
+// Micro-batches, and processes, may carry different scales: their counts are added at one, which
+// for micro-batches is that of the last.
+void OperandWhatIf::Rescale(std::size_t product, double scale) {
+  const double factor = scale / std::exchange(products_[product].scale, scale);
+  for (std::size_t i = 0; factor != 1 && i < asked_.size(); ++i)
+    for (const Operand operand : kOfGradient) {
+      BlockCounts& counts = CountsOf(i, product, operand);
+      counts = counts.Rescaled(factor);
+    }
+}
+
+// Collective: the counts become those of all processes, at the scales of the first.
+void OperandWhatIf::Join() {
+  std::vector<double> scales;
+  for (const Product& product : products_) scales.push_back(product.scale);
+  scales = parallel::GatherAll(team_.all(), scales);
+  for (std::size_t p = 0; p < products_.size(); ++p) Rescale(p, scales[p]);
   const std::vector<BlockCounts> all = parallel::GatherAll(team_.all(), counts_);
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     counts_[i] = BlockCounts();
     for (std::size_t at = i; at < all.size(); at += counts_.size()) counts_[i].Add(all[at]);
   }
+}
+
+// Rows are made in the order of entries, layers and operands.
+void OperandWhatIf::End() {
+  Join();
   rows_.clear();
   for (std::size_t i = 0; i < asked_.size(); ++i) {
     for (std::size_t p = 0; p < products_.size(); ++p) {
@@ -125,8 +155,7 @@ void OperandWhatIf::End() {
         row.Take(CountsOf(i, p, operand));
         row.layer = products_[p].layer, row.tensor = NameOf(operand);
         row.scenario = asked_[i].scenario, row.format = FormatName(asked_[i].format);
-        const bool is_dy = operand == Operand::kDxDy || operand == Operand::kDwDy;
-        row.scale = is_dy ? products_[p].scale : 1;
+        row.scale = IsOfGradient(operand) ? products_[p].scale : 1;
         rows_.push_back(std::move(row));
       }
     }

@@ -61,6 +61,9 @@ class OperandWhatIf : public StepObserver {
     return counts_[(asked * products_.size() + product) * kOperands + IndexOf(operand)];
   }
   bool Exists(const Product& product, Operand operand) const;
+  // Brings the counts of a layer's dy to another scale, which becomes that of the next ones.
+  void Rescale(std::size_t product, double scale);
+  void Join();
 
   const config::Config& config_;
   const graph::Graph& graph_;

@@ -56,6 +56,11 @@ namespace {
 // Three digits are enough in a message; the event's value has nine.
 std::string Brief(double value) { return Formatted("%.3g", value); }
 
+// Scales are numbers of fp32, and a bound need not be one.
+bool IsAt(double scale, double bound) {
+  return scale == bound || scale == static_cast<double>(static_cast<float>(bound));
+}
+
 telemetry::FirstNotFinite AsFirst(const StepResult& r, const EventTensor& first) {
   return {first.layer, first.tensor, first.value, r.scale, r.step, first.cause};
 }
@@ -165,8 +170,8 @@ void StepEvents::LayerBound(const StepResult& r, const graph::ScalePoint& point)
   const telemetry::ScaleTotals* before = recorder_.layers().FindScale(point.layer, false);
   if (before == nullptr || before->last_scale_out == now) return;
   const scaling::LayerwiseSettings s = scaling::LayerwiseOf(config_.scaling, point.layer);
-  const bool floor = now == s.min_scale;
-  if (!floor && now != s.max_scale) return;
+  const bool floor = IsAt(now, s.min_scale);
+  if (!floor && !IsAt(now, s.max_scale)) return;
   const std::string message = point.layer + ": its scale is at its " +
                               (floor ? "floor " : "ceiling ") + ShortestText(now) +
                               (floor ? " (scaling.min_scale)" : " (scaling.max_scale)");
@@ -216,7 +221,8 @@ void StepEvents::Branch(const StepResult& r, const graph::ScalePoint& point) {
 void StepEvents::EndStep(const StepResult& r) { repeated_.EndStep(r.step); }
 
 void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update) {
-  if (update.before != update.after) {
+  const bool stays_nan = std::isnan(update.before) && std::isnan(update.after);
+  if (update.before != update.after && !stays_nan) {
     const std::string after = ShortestText(update.after);
     const std::string change =
         "scale " + ShortestText(update.before) + " -> " + after + ": " + update.reason;
@@ -234,7 +240,7 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update)
     // A bound of 0 is reported above, with another text.
     const auto bound = [&](const char* name, const char* key, const std::optional<double>& limit,
                            const char* meaning) {
-      if (!limit || update.after != *limit || update.after == 0) return;
+      if (!limit || !IsAt(update.after, *limit) || update.after == 0) return;
       const std::string message =
           "the scale is at its " + std::string(name) + " " + after + " (" + key + "): " + meaning;
       Add(r, name, {"", "", after}, message);

@@ -142,7 +142,8 @@ void StepLog::WriteHistograms(const StepResult& r, const BatchCounts& counts) {
     recorder_.Histogram(r.step, r.epoch, p.layer, p.tensor, p.total_scale(), counts.BinsOf(i));
     // Scenarios apply to stored tensors only.
     if (!IsOperand(p.tensor))
-      tensors.push_back({p.layer, p.tensor, p.format, p.total_scale(), &counts.BinsOf(i)});
+      tensors.push_back(
+          {p.layer, p.tensor, p.format, p.total_scale(), &counts.BinsOf(i), p.per_tensor_factor()});
   }
   for (what_if::Scenario& scenario : scenarios_)
     for (const telemetry::WhatIfRow& row : scenario.Judge(r.step, r.epoch, tensors))
@@ -173,11 +174,15 @@ std::map<std::string, scaling::StateMap> StepLog::SaveScenarios() const {
   return states;
 }
 
-void StepLog::LoadScenarios(const std::map<std::string, scaling::StateMap>& states) {
+std::vector<std::string> StepLog::LoadScenarios(
+    const std::map<std::string, scaling::StateMap>& states) {
+  std::vector<std::string> others;
   for (what_if::Scenario& scenario : scenarios_) {
     const auto found = states.find(scenario.name());
-    if (found != states.end()) scenario.LoadState(found->second);
+    if (found != states.end() && !scenario.LoadState(found->second))
+      others.push_back(scenario.name());
   }
+  return others;
 }
 
 }  // namespace ada::train

@@ -48,9 +48,10 @@ class StepLog {
   // cannot be written.
   StepNews Write(const Attempt& attempt);
 
-  // State of the scenarios (log.what_if), by their names.
+  // State of the scenarios (log.what_if), by their names. LoadScenarios returns the names of those
+  // whose state is that of another choice: they begin anew.
   std::map<std::string, scaling::StateMap> SaveScenarios() const;
-  void LoadScenarios(const std::map<std::string, scaling::StateMap>& states);
+  std::vector<std::string> LoadScenarios(const std::map<std::string, scaling::StateMap>& states);
 
  private:
   EventTensor Named(const NotFiniteTensor& first) const;
