@@ -47,6 +47,10 @@ if [ $cuda = ON ] && [ "$preset" != release ]; then
   echo "build.sh: --cuda goes with the Release build alone" >&2
   exit 2
 fi
+if [ -n "$arch" ] && [ $cuda = OFF ]; then
+  echo "build.sh: --cuda-arch says for which GPU --cuda builds; add --cuda" >&2
+  exit 2
+fi
 if ! command -v cmake >/dev/null; then
   echo "build.sh: cmake is missing; run tools/setup.sh first" >&2
   exit 1

@@ -201,7 +201,8 @@ def main():
         if weights:
             write.write_tensors(layers, weights)
             write.write_rest(state, layers, os.path.join(folder, "torch.safetensors"))
-        text = write.model_text(layers, ends.classes, f"tools/from_torch.py {made_by}", weights)
+        text = write.model_text(layers, ends.classes, f"tools/from_torch.py {made_by}",
+                                weights and write.plain(weights))
         write.write_text(text, os.path.join(folder, "net.yaml"))
     except OSError as error:
         fail(6, f"{error.filename or folder}: {error.strerror or error}")

@@ -61,6 +61,7 @@ def arguments():
                      "would be higher than a PNG may be")
     if os.path.isdir(options.output):
         parser.error(f"-o {options.output} is a folder; name the HTML file to write")
+    refuse_run_files(parser, options.output)
     for folder in options.predictions or []:
         if not os.path.isdir(folder):
             parser.error(f"--predictions {folder}: no such folder; expected one that `ada-train "
@@ -88,6 +89,14 @@ def write(options):
         parts = sections.all_sections(chosen, options.tensor, options.predictions)
         text = page.page(title, chosen.drawn, parts, options.png)
     put(options.output, text)
+
+
+def refuse_run_files(parser, output):
+    """A page in the place of a run's own file would replace it."""
+    from ada_train import recording
+    folder, name = os.path.split(os.path.realpath(output))
+    if name in recording.OWN and os.path.exists(os.path.join(folder, "config.yaml")):
+        parser.error(f"-o {output} is a file of the run in {folder}; name the HTML file to write")
 
 
 def put(path, text):

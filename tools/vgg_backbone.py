@@ -47,7 +47,7 @@ def read(path):
             values = numpy.frombuffer(data[begin:past], TYPES[entry["dtype"]])
             tensors[name] = values.reshape(entry["shape"]).astype(numpy.float32)
         return tensors
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NoVgg(f"no safetensors file ({error})") from error
 
 

@@ -118,6 +118,24 @@ class RecordingTest(unittest.TestCase):
                 recording.RunFolder(self.folder, overwrite)
         self.assertEqual((self.folder / "steps.csv").read_text(), "mine")
 
+    def test_a_recording_without_a_step_can_be_overwritten(self):
+        recording.RunFolder(self.folder).close({"name": "a"})
+        (self.folder / "summary.json").unlink()
+        recording.RunFolder(self.folder, overwrite=True).close({"name": "b"})
+        with open(self.folder / "steps.csv", "a", encoding="utf-8") as file:
+            file.write("1,1,2.5,0.0,0.1,1.0,0,0,1.0\n")
+        with self.assertRaisesRegex(recording.FolderInUse, "no recording wrote"):
+            recording.RunFolder(self.folder, overwrite=True)
+
+    def test_the_best_evaluation_without_top1_is_that_of_the_smallest_loss(self):
+        made = recording.RunFolder(self.folder)
+        for step, loss in enumerate((5.0, 3.0, 4.0), 1):
+            made.add("evaluation", step=step, epoch=step, images=10, split="validation",
+                     loss=loss)
+        made.close({"name": "a"})
+        summary, _ = ada_train.run_files.read_summary(self.folder)
+        self.assertEqual(summary["evaluation"]["validation"]["best"]["loss"], 3.0)
+
     def test_a_recorded_run_is_deleted_only_when_asked(self):
         first = recording.RunFolder(self.folder)
         with self.assertRaisesRegex(recording.FolderInUse, "another process|recorded run|holds"):

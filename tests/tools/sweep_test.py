@@ -1,6 +1,7 @@
 """tools/sweep.sh: what becomes of failing, finished, changed and interrupted runs, and the tables; on
 a stand-in for ada-train, and once on the program itself."""
 import csv
+import json
 import os
 import pathlib
 import signal
@@ -13,6 +14,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from sweep_case import FAKE, TOOL, SweepCase  # noqa: E402  (beside this file)
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("ADA_BINARY", "")
 REAL = """data: {dataset: synthetic, batch_size: 16, limit: {train: 64, test: 32}}
 model: {zoo: mlp, hidden: [16]}
@@ -51,7 +53,7 @@ class SweepTest(SweepCase):
             "dx_lost_pct": "11.4285714", "layer_lost_pct": "11", "worst_lost_pct": "12",
             "worst_layer": "fc", "last_scale": "128", "images_per_second": "10", "seconds": "2.5",
             "update_lost_pct": "", "master_lost_pct": "", "state_lost_pct": "", "sent_lost_pct": "",
-            "not_finite_since": ""})
+            "not_finite_since": "", "split": "test"})
         self.assertEqual(rows[0]["worst_layer"], "loss")
         means = self.table("sweep_summary.csv")
         self.assertEqual([(row["lr"], row["runs"], row["n"]) for row in means],
@@ -105,6 +107,22 @@ class SweepTest(SweepCase):
         self.assertIn("base.yaml sets precision.layers for them, fp16", text)
         self.write("base.yaml", "mode: good\nprecision.layers[1]: {match: fc*, format: fp16}\n")
         self.assertNotIn("no effect", self.sweep(*vary, "--dry-run").stderr)
+
+    def test_language_models_are_judged_by_the_loss_of_their_validation(self):
+        """Neither a table nor a line on a run is empty where there is no split `test`."""
+        summary = {"evaluation": {"validation": {"loss": 2.5, "top1": 0.25,
+                                                 "best": {"step": 9, "loss": 2.25}}}}
+        code = ("import json, sys; sys.path.insert(0, 'tools/sweep'); import show, table\n"
+                "row = {'status': 'finished', 'x': '1', **table.numbers(table.pathlib.Path('.'), "
+                f"json.loads({json.dumps(summary)!r}))}}\n"
+                "print(table.told(row)); print(*show.shown(['x'], [row]), sep='\\n')\n"
+                "print(row['split'], row['test_loss'], row['best_step'], row['best_loss'])")
+        found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True,
+                               text=True, check=True).stdout
+        self.assertEqual(found, "validation loss 2.5000\n"
+                                "  x  runs  validation loss  train loss  dx lost %  skipped\n"
+                                "  1     1           2.5000           -          -        -\n"
+                                "validation 2.5 9 2.25\n")
 
     def test_one_seed_has_no_deviation(self):
         self.sweep("--vary", "lr=0.1,0.2")

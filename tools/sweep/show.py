@@ -13,7 +13,8 @@ import table
 WIDTH, GAP = 80, 2
 SHORT = 6  # letters of a value that never gives way
 # title, column, factor, digits after the point
-NUMBERS = (("test top-1 %", "test_top1", 100, 2), ("train loss", "train_loss", 1, 4),
+TOP1 = ("test top-1 %", "test_top1", 100, 2)
+NUMBERS = (("train loss", "train_loss", 1, 4),
            ("dx lost %", "dx_lost_pct", 1, 3), ("skipped", "skipped", 1, 0))
 # These are shown for sweeps in which some run counts them.
 KEPT = (("changes lost %", "update_lost_pct", 1, 2), ("state lost %", "state_lost_pct", 1, 2),
@@ -22,7 +23,10 @@ NOT_FINITE = ("not finite from", "not_finite_since")  # the first such step of a
 
 
 def numbers_of(rows):
-    return NUMBERS + tuple(kept for kept in KEPT
+    splits = {row.get("split") for row in rows} - {None, "test"}
+    # What has no test split is a language model, which is judged by its loss.
+    result = (f"{min(splits)} loss", "test_loss", 1, 4) if splits else TOP1
+    return (result,) + NUMBERS + tuple(kept for kept in KEPT
                            if any(row.get(kept[1]) is not None for row in rows))
 
 

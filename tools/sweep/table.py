@@ -28,7 +28,7 @@ NUMBERS = ("steps", "skipped", "train_loss", "train_accuracy", "test_loss", "tes
            "test_top5", "best_step", "best_loss", "best_top1", "best_top5", "dx_lost_pct",
            "layer_lost_pct", "worst_lost_pct", "worst_layer", "last_scale",
            "images_per_second", "seconds", "update_lost_pct", "master_lost_pct", "state_lost_pct",
-           "sent_lost_pct", "not_finite_since")
+           "sent_lost_pct", "not_finite_since", "split")
 AVERAGED = ("train_loss", "train_accuracy", "test_loss", "test_top1", "test_top5", "best_top1",
             "dx_lost_pct", "layer_lost_pct", "worst_lost_pct", "skipped",
             "update_lost_pct", "master_lost_pct", "state_lost_pct", "sent_lost_pct")
@@ -74,12 +74,22 @@ def kept(layers):
     return result
 
 
-def best_top5(folder, step):
-    """top5 of the test evaluation after `step`; the summary names only top1 and loss of the
+def judged(summary):
+    """(split, its last evaluation) by which a run is judged: test, else the first one, as language
+    models have `validation` alone."""
+    splits = run_files.field(summary, "evaluation")
+    if not isinstance(splits, dict) or not splits:
+        return None, None
+    split = "test" if "test" in splits else next(iter(splits))
+    return split, splits[split]
+
+
+def best_top5(folder, split, step):
+    """top5 of that split's evaluation after `step`; the summary names only top1 and loss of the
     best."""
     try:
         for row in run_files.rows(folder / "evaluation.csv"):
-            if row["split"] == "test" and row["step"] == str(step):
+            if row["split"] == split and row["step"] == str(step):
                 return number({"top5": float(row["top5"])}, "top5")
     except (OSError, ValueError, KeyError):
         pass
@@ -91,10 +101,10 @@ def numbers(folder, summary):
     row = {name: number(summary, name) for name in
            ("steps", "skipped", "last_scale", "images_per_second", "seconds")}
     row.update({f"train_{name}": number(summary, "train", name) for name in ("loss", "accuracy")})
-    test = run_files.field(summary, "evaluation", "test")
+    row["split"], test = judged(summary)
     row.update({f"test_{name}": number(test, name) for name in ("loss", "top1", "top5")})
     row.update({f"best_{name}": number(test, "best", name) for name in ("step", "loss", "top1")})
-    row["best_top5"] = best_top5(folder, row["best_step"])
+    row["best_top5"] = best_top5(folder, row["split"], row["best_step"])
     row["not_finite_since"] = number(summary, "not_finite", "since")
     layers = run_files.field(summary, "layers")
     layers = layers if isinstance(layers, dict) else {}
@@ -192,7 +202,9 @@ def told(row):
     words = ["stopped early"] if row["status"] == "stopped" else []
     if row.get("not_finite_since") is not None:
         words.append(f"not finite from step {row['not_finite_since']} on")
-    if row.get("test_top1") is not None:
+    if row.get("split") not in (None, "test") and row.get("test_loss") is not None:
+        words.append(f"{row['split']} loss {row['test_loss']:.4f}")
+    elif row.get("test_top1") is not None:
         words.append(f"test top-1 {100 * row['test_top1']:.2f} %")
     if row.get("dx_lost_pct") is not None:
         words.append(f"dx lost {row['dx_lost_pct']:.3g} %")

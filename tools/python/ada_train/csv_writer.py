@@ -49,6 +49,11 @@ def field(value, kind):
     return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
 
 
+def header(name):
+    """The first line of a table's file, with its end."""
+    return ",".join(TABLES[name]) + "\n"
+
+
 class CsvFile:
     """<folder>/<name>.csv with its header; rows are kept until flush()."""
 

@@ -50,10 +50,15 @@ def flattened(overrides, prefix=""):
             yield prefix + key, value
 
 
+def _json(value):
+    """JSON that is YAML too, in which no pair of escapes stands for one character."""
+    import json
+    return json.dumps(value, ensure_ascii=False)
+
+
 def settings(overrides):
     """The overrides as words of `--set`; JSON is YAML."""
-    import json
-    pairs = [f"{key}={json.dumps(value)}" for key, value in flattened(overrides)]
+    pairs = [f"{key}={_json(value)}" for key, value in flattened(overrides)]
     return ["--set"] + pairs if pairs else []
 
 
@@ -68,17 +73,17 @@ def run(config, *, resume=False, overwrite=False, quiet=True, **overrides):
     """
     from ada_train import read
     if isinstance(config, dict):
-        import json
         import tempfile
         with tempfile.TemporaryDirectory() as folder:
             name = config.get("name", "run")
             file = pathlib.Path(folder) / f"{name}.yaml"
-            file.write_text(json.dumps(config))
+            file.write_text(_json(config), encoding="utf-8")
             return run(str(file), resume=resume, overwrite=overwrite, quiet=quiet, **overrides)
     command = [path(), "train", "--config", str(config)] + settings(overrides)
     resolved = _said(command + ["--print-config"])
     import yaml
-    folder = yaml.safe_load(resolved)["output"]
+    # To YAML 1.1 a folder called 2026-11-28 would be a date.
+    folder = yaml.load(resolved, Loader=yaml.BaseLoader)["output"]
     command += ["--resume"] * resume + ["--overwrite"] * overwrite
     if quiet:
         _said(command + ["--quiet"])

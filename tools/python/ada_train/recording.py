@@ -28,6 +28,15 @@ def _is_recorded(folder):
         return False
 
 
+def _has_no_step(folder):
+    """A recording that ended before its first step: no configuration, and files without a row."""
+    if any((folder / name).exists() for name in ("config.yaml", "checkpoints", "dump")):
+        return False
+    headers = {folder / (name + ".csv"): csv_writer.header(name) for name in TABLES}
+    return all(path.read_bytes() == header.encode() for path, header in headers.items()
+               if path.exists())
+
+
 def _lock(folder):
     """The open lock file. Other systems than Linux have no such locks: there watch cannot tell a
     run that goes on from one that died."""
@@ -77,7 +86,7 @@ class RunFolder:
         there = [name for name in [*OWN, "checkpoints", "dump"] if (self.path / name).exists()]
         if not there:
             return
-        if not _is_recorded(self.path):
+        if not _is_recorded(self.path) and not _has_no_step(self.path):
             raise FolderInUse(f"{self.path}: holds files that no recording wrote ({there[0]}); "
                               "choose another folder")
         if not overwrite:
@@ -108,6 +117,13 @@ class RunFolder:
         self._held.close()
 
 
+def _is_better(row, best):
+    """By top1; of rows without it, as those of language models, by the loss."""
+    if math.isnan(row["top1"]) or math.isnan(best["top1"]):
+        return row["loss"] < best["loss"]
+    return row["top1"] > best["top1"]
+
+
 class Totals:
     """What summary.json says, from the rows."""
 
@@ -125,7 +141,7 @@ class Totals:
                 self._epoch.append((row["loss"], row["accuracy"]))
         elif table == "evaluation":
             best = self.evaluations.get(row["split"], {}).get("best", row)
-            better = row if row["top1"] > best["top1"] else best
+            better = row if _is_better(row, best) else best
             self.evaluations[row["split"]] = {"last": row, "best": better}
         elif table == "underflow":
             self._tensor(row)

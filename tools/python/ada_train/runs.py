@@ -1,5 +1,6 @@
 """A run as Python sees it: a frame for each CSV file, read when it is first asked for, the summary
 and the configuration."""
+import contextlib
 import os
 import warnings
 
@@ -11,20 +12,20 @@ from ada_train.report.load import Unreadable
 __all__ = ["Run", "Unreadable"]
 
 
-def _plain(value):
-    """A value of YAML whose leaves are text, with the types that ada-train writes."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if value in ("true", "false"):
-        return value == "true"
+def _typed(node):
+    """The value of a node of YAML, with the types that ada-train writes; what is quoted is text."""
+    if isinstance(node.value, list) and node.id == "mapping":
+        return {key.value: _typed(value) for key, value in node.value}
+    if isinstance(node.value, list):
+        return [_typed(inner) for inner in node.value]
+    if node.style is not None:
+        return node.value
+    if node.value in ("true", "false"):
+        return node.value == "true"
     for number in (int, float):
-        try:
-            return number(value)
-        except (TypeError, ValueError):
-            continue
-    return value
+        with contextlib.suppress(ValueError):
+            return number(node.value)
+    return node.value
 
 
 class Run:
@@ -71,11 +72,19 @@ class Run:
     @property
     def config(self):
         """config.yaml as maps and lists; needs PyYAML. {} where there is none."""
+        import yaml
         path = os.path.join(self.folder, "config.yaml")
         if not os.path.isfile(path):
             return {}
-        with open(path, encoding="utf-8") as file:
-            return _plain(load.load_plain(file.read()))
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        try:
+            load.refuse_aliases(text)
+            root = yaml.compose(text, yaml.BaseLoader)
+            return _typed(root) if root is not None and root.id == "mapping" else {}
+        except (yaml.YAMLError, RecursionError) as error:
+            self._note(["config.yaml cannot be read: " + " ".join(str(error).split())])
+            return {}
 
     @property
     def name(self):

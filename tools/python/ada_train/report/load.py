@@ -159,13 +159,18 @@ def _read_text(path):
         return ""
 
 
-def load_plain(text):
-    """YAML without aliases, of which ada-train writes none: a few lines of them could stand for
-    more than memory holds. Leaves are text."""
+def refuse_aliases(text):
+    """ada-train writes none, and a few lines of them could stand for more than memory holds."""
     import yaml
     for event in yaml.parse(text, yaml.BaseLoader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError(f"line {event.start_mark.line + 1} has an alias (*name)")
+
+
+def load_plain(text):
+    """YAML without aliases; leaves are text."""
+    import yaml
+    refuse_aliases(text)
     return yaml.load(text, yaml.BaseLoader)
 
 
