@@ -9,4 +9,12 @@ inline constexpr bool kShadowMemory = true;
 inline constexpr bool kShadowMemory = false;
 #endif
 
+// ThreadSanitizer writes a file of its own as a program starts, and a limit on the size of files
+// ends it there.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
 }  // namespace ada::testing
