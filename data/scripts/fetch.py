@@ -11,6 +11,7 @@ import filecmp
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import os
 import pathlib
@@ -215,6 +216,10 @@ def alone_in(target):
         os.close(handle)
 
 
+def files_of(data_set):
+    return {"camvid": trees.camvid_files, "voc": trees.voc_files}[data_set.kind]
+
+
 def check_tree(data_set, folder):
     """What a folder holds; LayoutError where it is damaged."""
     if data_set.kind == "camvid":
@@ -222,23 +227,24 @@ def check_tree(data_set, folder):
     return trees.check_voc_years(folder)
 
 
-def whole_tree(name, data_set, target):
-    """What `target` holds of the set where that is whole and as published; else None."""
-    with contextlib.suppress(trees.LayoutError):
-        if data_set.kind == "voc":  # whose years lie in one folder
-            year = next((year for year in trees.voc_years(target) if year.name == name.upper()), None)
-            told = trees.check_voc(year) if year else trees.NOT_PUBLISHED
-        else:
-            told = check_tree(data_set, target)
-        return None if trees.NOT_PUBLISHED in told else told
-    return None
+def list_of_files(name, target):
+    """Where a call that downloads a set of many files says what it has put into `target`."""
+    return target / f".fetched-{name}"
+
+
+def is_whole(name, target):
+    """Whether all files that an earlier call put there are there in their sizes."""
+    try:
+        files = json.loads(list_of_files(name, target).read_text(encoding="utf-8"))
+        return all((target / path).stat().st_size == size for path, size in files.items())
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def install_tree(data_set, source, target):
     """Copies a checked folder's files to `target`; what is there already, and the same, stays."""
-    found = {"camvid": trees.camvid_files, "voc": trees.voc_files}[data_set.kind]
     told = check_tree(data_set, source)
-    for path, name in found(source):
+    for path, name in files_of(data_set)(source):
         place = target / name
         if place.is_file() and filecmp.cmp(path, place, shallow=False):
             continue
@@ -270,22 +276,30 @@ def run_tree(data_set, target, arguments):
         if not source.is_dir():
             raise FetchError(f"{source}: no such folder")
         return install_tree(data_set, source, target)
-    there = whole_tree(arguments.dataset, data_set, target)
-    if there:
-        return there
+    if is_whole(arguments.dataset, target):
+        return "complete, nothing to do"
     unpacked = target / ".unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     try:
         parts = [fetch_archive(archive, target, arguments.url, arguments.retries,
                                arguments.retry_wait) for archive in data_set.archives]
-        for part in parts:
-            unpack_tree(part, unpacked)
+        source = unpacked / "VOCdevkit" if data_set.kind == "voc" else unpacked
         try:
-            return install_tree(
-                data_set, unpacked / "VOCdevkit" if data_set.kind == "voc" else unpacked, target)
-        finally:
             for part in parts:
-                part.unlink()
+                unpack_tree(part, unpacked)
+            told = install_tree(data_set, source, target)
+        except (FetchError, trees.LayoutError) as error:
+            # What is wrong is the archive, but where a disk is full or a file cannot be written.
+            if getattr(error.__cause__, "errno", None) is None:
+                for part in parts:
+                    part.unlink()
+            raise
+        sizes = {str(name): path.stat().st_size for path, name in files_of(data_set)(source)}
+        with written_beside(list_of_files(arguments.dataset, target)) as out:
+            out.write(json.dumps(sizes).encode())
+        for part in parts:
+            part.unlink()
+        return told
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
 

@@ -135,13 +135,10 @@ def check_camvid(folder):
     return told(counts, CAMVID_IMAGES, "CamVid")
 
 
-NOT_PUBLISHED = "this is not the published"
-
-
 def told(counts, published, name):
     words = ", ".join(f"{count} {split}" for split, count in counts.items())
     return f"{words} images, each with its truth" + (
-        "" if counts == published else f"; {NOT_PUBLISHED} {name}")
+        "" if counts == published else f"; this is not the published {name}")
 
 
 def check_voc_image(year, name, place):

@@ -2,7 +2,9 @@
 // rows. A run may be writing while this reads: only steps that steps.csv has are whole.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <deque>
+#include <map>
 #include <set>
 
 #include "core/error.h"
@@ -119,7 +121,8 @@ void EachHistogramStep(const std::string& folder, const FormatHistory& formats,
     bins.push_back(row.bins);
     step.tensors.push_back({row.layer, row.tensor, *format, row.scale, &bins.back()});
     const auto s = scales.find(row.step);
-    if (s != scales.end() && CarriesS(row.tensor))
+    const bool usable = s != scales.end() && std::isfinite(s->second) && s->second > 0;
+    if (usable && CarriesS(row.tensor))
       step.tensors.back().per_tensor_scale = row.scale / s->second;
   });
   finish();

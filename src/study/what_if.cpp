@@ -1,12 +1,9 @@
 // what-if: the histograms of a run through a scenario of what_if/, which log.what_if uses during a
 // run. This file makes the scenario from options and prints what it gives.
 #include <cmath>
-#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <set>
-#include <tuple>
 
 #include "config/load.h"
 #include "core/error.h"
@@ -67,51 +64,33 @@ void ExpectGradients(const HistogramStep& step, const std::string& folder) {
 
 }  // namespace
 
-// What tensors lost in the run itself, in the steps that have histograms.
-class RecordedLosses {
- public:
-  explicit RecordedLosses(const std::string& folder) {
-    std::set<std::int64_t> steps;
-    ReadHistograms(folder, [&](const TensorHistogram& row) { steps.insert(row.step); });
-    EachRow<TensorRow>(folder, [&](const TensorRow& row) {
-      if (steps.contains(row.step))
-        losses_[{row.step, row.layer, row.tensor}] = row.underflow_pct_nonzero;
-    });
-  }
-  // NaN where nothing was logged.
-  double Of(std::int64_t step, const what_if::HistogramOfTensor& t) const {
-    const auto found = losses_.find({step, t.layer, t.tensor});
-    return found == losses_.end() ? NAN : found->second;
-  }
-
- private:
-  std::map<std::tuple<std::int64_t, std::string, std::string>, double> losses_;
-};
-
 void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes) {
   const config::WhatIfConfig choice = ScenarioOf(options, notes);
   const config::Config config = ReadRunConfig(options.folder);
   const bool csv = options.view == View::kCsv;
-  what_if::Scenario scenario(choice, config.model);
+  // The second one changes nothing.
+  what_if::Scenario scenario(choice, config.model), unchanged({}, config.model);
   WhatIfSummary summary(scenario.name());
   const FormatHistory formats = ReadFormatHistory(options.folder, config);
-  std::optional<RecordedLosses> recorded;  // for the table
+  using Rows = std::vector<telemetry::WhatIfRow>;
   bool first = true;
   EachHistogramStep(options.folder, formats, [&](const HistogramStep& step) {
     if (choice.scaling) ExpectGradients(step, options.folder);
-    if (first && !csv) recorded.emplace(options.folder);
     if (first && csv) out << telemetry::Header<telemetry::WhatIfRow>() << '\n';
     first = false;
     // After the step in which the policy ends the run the rest of the file is only passed over.
     if (!scenario.ended().empty()) return;
-    const auto rows = scenario.Judge(step.step, step.epoch, step.tensors);
+    const Rows rows = scenario.Judge(step.step, step.epoch, step.tensors);
+    const Rows were = csv ? Rows() : unchanged.Judge(step.step, step.epoch, step.tensors);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (csv) out << telemetry::FieldsOf(rows[i]).text() << '\n';
-      const what_if::HistogramOfTensor& t = step.tensors[i];
-      summary.Add(rows[i], {csv ? NAN : recorded->Of(step.step, t), t.bins->inf + t.bins->nan > 0});
+      const ExponentBins& bins = *step.tensors[i].bins;
+      summary.Add(rows[i], {csv ? NAN : were[i].underflow_pct_nonzero, bins.inf + bins.nan > 0});
     }
     if (!scenario.ended().empty()) summary.End(step.step, scenario.ended());
   });
+  if (!csv)
+    EachRow<TensorRow>(options.folder, [&](const TensorRow& row) { summary.AddLogged(row); });
   std::ostream& text = csv ? notes : out;
   if (config.precision.rounding == config::RoundingKind::kStochastic)
     text << "the run rounds stochastically; the shares are those of rounding to nearest\n";

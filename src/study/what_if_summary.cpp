@@ -28,6 +28,7 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, const Recorded& recorde
   if (steps_ == 0 || row.step != last_step_) ++steps_;
   if (steps_ == 1) first_step_ = row.step;
   last_step_ = row.step;
+  judged_.insert(row.step);
   const std::string name = Visible(row.layer + "." + row.tensor);
   const auto [place, is_new] = index_.try_emplace(name, tensors_.size());
   if (is_new) tensors_.emplace_back().name = name;
@@ -35,7 +36,7 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, const Recorded& recorde
   if (!std::isnan(row.underflow_pct_nonzero)) {
     tensor.pct_sum += row.underflow_pct_nonzero;
     tensor.pct_max = std::max(tensor.pct_max, row.underflow_pct_nonzero);
-    tensor.was_sum += recorded.lost_pct;
+    tensor.unchanged_sum += recorded.pct;
     ++tensor.pct_rows;
   }
   tensor.not_finite_rows += recorded.not_finite;
@@ -55,6 +56,15 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row, const Recorded& recorde
     unsure_pct_ = row.underflow_unsure_pct;
     unsure_at_ = name + " in step " + std::to_string(row.step);
   }
+}
+
+void WhatIfSummary::AddLogged(const telemetry::TensorRow& row) {
+  const auto place = index_.find(Visible(row.layer + "." + row.tensor));
+  const bool known = place != index_.end() && judged_.contains(row.step);
+  if (!known || std::isnan(row.underflow_pct_nonzero)) return;
+  Tensor& tensor = tensors_[place->second];
+  tensor.logged_sum += row.underflow_pct_nonzero;
+  ++tensor.logged_rows;
 }
 
 void WhatIfSummary::End(std::int64_t step, const std::string& reason) {
@@ -138,16 +148,16 @@ std::vector<const WhatIfSummary::Tensor*> WhatIfSummary::WorstFirst() const {
 
 // The mean over the gradients between layers: one number to tell scenarios apart.
 std::string WhatIfSummary::DxLine() const {
-  constexpr double kLogged = 1e-6;  // per cent; logs have nine digits
   double sum = 0, was = 0;
   std::int64_t tensors = 0, more = 0, less = 0;
   for (const Tensor& tensor : tensors_) {
     if (!tensor.is_dx || (tensor.pct_rows == 0 && tensor.not_finite_rows > 0)) continue;
     ++tensors;
     sum += tensor.pct_mean();
-    was += tensor.was_mean();
-    const double change = tensor.pct_mean() - tensor.was_mean();
-    more += change > kLogged, less += change < -kLogged;
+    was += tensor.logged_mean();
+    // Two predictions are compared, since a log has counts of rounding as it was.
+    more += tensor.pct_sum > tensor.unchanged_sum;
+    less += tensor.pct_sum < tensor.unchanged_sum;
   }
   if (tensors == 0) return "";
   const auto count = static_cast<double>(tensors);
@@ -164,7 +174,7 @@ void WhatIfSummary::PrintRows(std::ostream& out) const {
   for (std::size_t i = 0; i < std::min(worst.size(), kMostRows); ++i) {
     const Tensor& t = *worst[i];
     const std::string low = ShortScale(t.scale_low), high = ShortScale(t.scale_high);
-    table.Row({t.name, PctText(t.pct_mean()), PctText(t.pct_max), PctText(t.was_mean()),
+    table.Row({t.name, PctText(t.pct_mean()), PctText(t.pct_max), PctText(t.logged_mean()),
                std::to_string(std::llround(t.overflow)), low == high ? low : low + " - " + high});
   }
   if (!worst.empty()) table.Print(out, kTerminalWidth);

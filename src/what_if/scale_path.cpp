@@ -78,7 +78,10 @@ ScalePath::Scales ScalePath::Walk(float start, const Choice& choose) const {
       WalkAttention(node, scale, choose, scales, arriving);
       continue;
     }
-    if (node.chooses) scale = choose.layer(node.name, "dx", scale);
+    if (node.chooses)
+      scale = choose.layer(node.name, "dx", scale);
+    else if (choose.other)
+      scale = choose.other(node.name, scale);
     scales[{node.name, "dx"}] = scales[{node.name, "dx2"}] = scale;
     for (const int value : node.inputs)
       if (Needs(value)) arriving[value].push_back(scale);

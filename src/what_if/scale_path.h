@@ -32,6 +32,8 @@ class ScalePath {
     std::function<float(const std::string& layer, const std::string& tensor, float scale_in)> layer;
     // S of the sum of the gradients of `layer`'s output, whose branches carry these.
     std::function<float(const std::string& layer, const std::vector<float>& branches)> sum;
+    // What dx of a layer that chooses nothing carries; without it, what arrives.
+    std::function<float(const std::string& layer, float scale_in)> other = {};
   };
   // S of each dx, of the gradients within attention and of each sum of branches (dy), by layer and
   // tensor; `start`: of loss.dx.

@@ -203,9 +203,14 @@ void ScenarioPolicy::MarkLayers(const StepHistograms& histograms, const std::vec
     outcome.layer_overflow[DecisionOf(layer, tensor)] = any = true;
     return kNotFinite;
   };
-  choose.sum = [&](const std::string&, const std::vector<float>& branches) {
+  choose.sum = [&](const std::string& layer, const std::vector<float>& branches) {
     const auto broken = [](float branch) { return std::isnan(branch); };
-    return std::any_of(branches.begin(), branches.end(), broken) ? kNotFinite : kFinite;
+    const bool any_broken = std::any_of(branches.begin(), branches.end(), broken);
+    return any_broken || breaks(layer, "dy") ? kNotFinite : kFinite;
+  };
+  choose.other = [&](const std::string& layer, float arriving) {
+    const bool broken = std::isnan(arriving) || breaks(layer, "dx") || breaks(layer, "dx2");
+    return broken ? kNotFinite : kFinite;
   };
   path_.Walk(breaks("loss", "dx") || breaks("loss", "dx2") ? kNotFinite : kFinite, choose);
   if (any || !outcome.overflow) return;

@@ -75,10 +75,6 @@ TEST_SUITE("cpu") {
           "layer u: channels differ: input 4x4x4, pool p gave 4x4x3");
     CHECK(message({Pool("p", 2, 2, false), Pool("q", 2, 2, false), Back("u", "p", false)}) ==
           "layer u: input 2x2x3 is smaller than what pool p gave, 4x4x3");
-    config::LayerConfig larger = Layer("up", "upsample");
-    larger.scale = 2;
-    CHECK(message({Pool("p", 2, 2, false), larger, Back("u", "p", false)}) ==
-          "layer u: input 8x8x3 is larger than what pool p gave, 4x4x3");
   }
 
   TEST_CASE("concat_boxes: boxes of all pixels; channels hold whole boxes") {

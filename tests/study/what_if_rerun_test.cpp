@@ -95,6 +95,12 @@ TEST_SUITE("cpu") {
          "{name: asked, scaling: {policy: dynamic, preset: pytorch, growth_interval: 1}}",
          {"--policy", "dynamic", "--set", "scaling.preset=pytorch", "--set",
           "scaling.growth_interval=1"}},
+        // The same name, and only gradients saturate.
+        {"{format: fp8_e5m2, gradients: {exponent: 5, mantissa: 2, saturate: true}}",
+         "{policy: fixed, scale: 1048576}",
+         "{name: asked, scaling: {policy: dynamic, preset: pytorch, growth_interval: 1}}",
+         {"--policy", "dynamic", "--set", "scaling.preset=pytorch", "--set",
+          "scaling.growth_interval=1"}},
         {"{format: fp8_e5m2, schedule: [{from_step: 6, format: bf16}]}",
          "{policy: fixed, scale: 1}",
          "{name: asked, scale: 0.25}",

@@ -126,6 +126,9 @@ class RecordingTest(unittest.TestCase):
             file.write("1,1,2.5,0.0,0.1,1.0,0,0,1.0\n")
         with self.assertRaisesRegex(recording.FolderInUse, "no recording wrote"):
             recording.RunFolder(self.folder, overwrite=True)
+        (self.folder / "steps.csv").unlink()  # what is left is no recording's
+        with self.assertRaisesRegex(recording.FolderInUse, "no recording wrote"):
+            recording.RunFolder(self.folder, overwrite=True)
 
     def test_the_best_evaluation_without_top1_is_that_of_the_smallest_loss(self):
         made = recording.RunFolder(self.folder)

@@ -231,6 +231,16 @@ TEST_CASE("layerwise_dynamic: the layer whose dx overflows falls, batch norm car
   CHECK(ScaleOf(later, "conv2", "dx") == 4);
 }
 
+TEST_CASE("layerwise_dynamic: a layer that chooses nothing hands on what overflowed in it") {
+  Scenario scenario(PolicyOf("{policy: layerwise_dynamic, init_scale: 1024}"), Chain());
+  MadeStep step;
+  step.Add("fc", "dx", {{0, 1}}).Add("bn2", "dx", {{7, 9}}).Add("conv2", "dx", {{0, 1}});
+  scenario.Judge(1, 1, step.tensors);
+  const auto rows = scenario.Judge(2, 1, step.tensors);
+  CHECK(ScaleOf(rows, "fc", "dx") == 1024);
+  CHECK(ScaleOf(rows, "conv2", "dx") == 512);
+}
+
 TEST_CASE("layerwise_dynamic: what saturates goes on as a number") {
   Scenario scenario(PolicyOf("{policy: layerwise_dynamic, init_scale: 1024}"), Chain());
   NumberFormat saturating = kFp16;

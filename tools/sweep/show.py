@@ -23,10 +23,14 @@ NOT_FINITE = ("not finite from", "not_finite_since")  # the first such step of a
 
 
 def numbers_of(rows):
-    splits = {row.get("split") for row in rows} - {None, "test"}
+    splits = {row.get("split") for row in rows} - {None}
     # What has no test split is a language model, which is judged by its loss.
-    result = (f"{min(splits)} loss", "test_loss", 1, 4) if splits else TOP1
-    return (result,) + NUMBERS + tuple(kept for kept in KEPT
+    others = splits - {"test"}
+    results = (TOP1,) * ("test" in splits or not others)
+    if others:
+        title = f"{min(others)} loss" if len(splits) == 1 else "last loss"
+        results += ((title, "test_loss", 1, 4),)
+    return results + NUMBERS + tuple(kept for kept in KEPT
                            if any(row.get(kept[1]) is not None for row in rows))
 
 

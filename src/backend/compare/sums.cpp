@@ -26,14 +26,13 @@ double Unscaled(const Comparison& all, const Gradient& dy, std::int64_t images) 
 
 }  // namespace
 
-// A value of y sums over the weights of its channel, one of dx likewise, and one of dw over
-// positions that x and y have: the lengths hold for convolutions either way round and for linear
-// layers.
+// A value of y, or dx, sums over the weights of its channel, and over no more places than the other
+// has; one of dw over places that both have: convolutions either way round, and linear layers.
 SumTolerances TolerancesOf(const Comparison& all, const MatmulSpec& s, const Pass& pass) {
   const double x = Rms(all, s.x, pass.rows), w = Rms(all, s.w, s.w.shape.n),
                dy = Rms(all, s.dy.tensor, pass.rows), g = Unscaled(all, s.dy, pass.rows),
-               weights = Wide(s.w.shape.n * s.w.shape.per_image()),
-               positions = pass.rows * std::min(PlacesOf(s.x), PlacesOf(s.y));
+               positions = pass.rows * std::min(PlacesOf(s.x), PlacesOf(s.y)),
+               weights = Wide(s.w.shape.n * s.w.shape.c), window = PlacesOf(s.w);
   const bool x_is = IsFp8(s.x.format), w_is = IsFp8(s.w_format), dy_is = IsFp8(s.dy.tensor.format);
   const auto of = [&](double length, double product, bool fp8, SumTolerance sums) {
     sums.error = SumError(length, all.options.slack);
@@ -43,10 +42,12 @@ SumTolerances TolerancesOf(const Comparison& all, const MatmulSpec& s, const Pas
   };
   const SumTolerance dx{.alphas = {s.scaler}, .alpha_first = s.reference},
       dw{.roundings = s.reference ? 2.0 : 1.0};
-  return {{"y", of(weights / s.y.shape.c, x * w, x_is && w_is, {})},
-          {"dx", of(weights / s.x.shape.c, dy * w, dy_is && w_is, dx)},
-          {"dw", of(positions, x * g, x_is && dy_is, dw)},
-          {"db", of(pass.rows * PlacesOf(s.y), g, false, dw)}};
+  return {
+      {"y", of(weights / s.y.shape.c * std::min(window, PlacesOf(s.x)), x * w, x_is && w_is, {})},
+      {"dx",
+       of(weights / s.x.shape.c * std::min(window, PlacesOf(s.y)), dy * w, dy_is && w_is, dx)},
+      {"dw", of(positions, x * g, x_is && dy_is, dw)},
+      {"db", of(pass.rows * PlacesOf(s.y), g, false, dw)}};
 }
 
 SumTolerances TolerancesOf(const Comparison& all, const BatchNormSpec& s, const Pass& pass) {

@@ -228,7 +228,7 @@ YamlNode TextNode(const std::string& text) {
     node.quoted = node.quoted || lower == word;
   }
   node.quoted = node.quoted || Classify(text) != Spelling::kNoNumber;
-  const std::size_t first = text.find_first_not_of('+');
+  const std::size_t first = text.find_first_not_of("+-.");
   const bool like_number = first < text.size() && text[first] >= '0' && text[first] <= '9';
   node.quoted = node.quoted || text.starts_with(':') ||
                 (like_number && text.find_first_of(":_-") != std::string::npos);

@@ -41,8 +41,8 @@ ADA_HOST_DEVICE static inline BlockSums SumsOfBlock(std::int64_t n, const ValueA
   return sums;
 }
 
-// Whether x may be lost if `largest` is scaled exactly to the largest element: rounding to nearest
-// loses up to half a spacing, a random draw (`drawn`) what is below a whole one. Products are
+// Whether x may be lost if `largest` is scaled exactly to the largest element: up to half a
+// spacing, and where only a random draw made it zero (`drawn`) below a whole one. Products are
 // exact.
 ADA_HOST_DEVICE static inline bool LostBeside(const BlockGrid& grid, double x, double largest,
                                               bool drawn) {

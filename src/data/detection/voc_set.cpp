@@ -278,7 +278,7 @@ SplitsOfSet SplitsOfVoc(const std::vector<std::string>& years, const FileChoices
   const auto is_there = [&](const std::string& name) { return HasList(years, name); };
   const std::vector<std::string>& others = ValidationNames();
   const bool has_parts = is_there("train") && std::any_of(others.begin(), others.end(), is_there);
-  const bool has_test = !choices.test.empty() || is_there("test");
+  const bool has_test = choices.test.empty() ? is_there("test") : !Contains(others, choices.test);
   const bool published = is_there("trainval") && (has_test || !has_parts);
   return SplitsByNames(choices, published || !is_there("train") ? "trainval" : "train", "test",
                        published, is_there);

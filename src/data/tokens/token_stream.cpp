@@ -201,7 +201,7 @@ Splits OpenTokens(const std::vector<std::string>& paths, const FileChoices& choi
   const std::vector<std::string> held_back(validation, train.end());
   train.erase(validation, train.end());
   if (train.empty())
-    throw DataError(paths.front() +
+    throw DataError((paths.size() == 1 ? paths.front() : "data.path") +
                     ": all its files *.bin have \"val\" in their names; expected some to train "
                     "on, such as train.bin");
   if (!held_back.empty() && choices.validation > 0)

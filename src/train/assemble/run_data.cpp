@@ -259,7 +259,7 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info) {
             "expected one number a class, " + std::to_string(config.model.classes) + "; got " +
                 std::to_string(weights.values.size()));
   CheckBoxes(config, {1, info.height, info.width, info.channels});
-  // Pictures that happen to be of the network's size may not all be.
+  // The loader, which is made when everything else is there, asks for both sides.
   const bool has_boxes = data::FactsOf(config.data.dataset).origin == data::Origin::kBoxes;
   if (has_boxes && config.data.changes.resize.to.height == 0)
     FailKey(config, "data.resize",

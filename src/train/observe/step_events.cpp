@@ -249,7 +249,7 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update)
     bound("floor", "scaling.min_scale", config_.scaling.min_scale, "overflows lower it no further");
     bound("ceiling", "scaling.max_scale", config_.scaling.max_scale, "it grows no further");
   }
-  scale_moved_ = update.before != update.after;
+  scale_moved_ = update.before != update.after && !stays_nan;
   if (!r.error.empty()) Add(r, "policy_end", {}, r.error);
 }
 

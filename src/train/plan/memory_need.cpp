@@ -97,8 +97,7 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
   std::uint64_t images = BatchesOf(EvaluationLoader(config, {}, {})) * evaluated;
   if (trains)
     images += BatchesOf(TrainChanges(config)) * static_cast<std::uint64_t>(config.data.batch_size);
-  need.batches =
-      images * (4 * pixels + of_task.targets) + of_task.outputs * static_cast<std::uint64_t>(batch);
+  need.batches = images * (4 * pixels + of_task.targets) + of_task.outputs * evaluated;
   return need;
 }
 

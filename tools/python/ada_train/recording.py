@@ -30,7 +30,8 @@ def _is_recorded(folder):
 
 def _has_no_step(folder):
     """A recording that ended before its first step: no configuration, and files without a row."""
-    if any((folder / name).exists() for name in ("config.yaml", "checkpoints", "dump")):
+    others = ("config.yaml", "log.txt", "checkpoints", "dump")
+    if not (folder / "steps.csv").exists() or any((folder / name).exists() for name in others):
         return False
     headers = {folder / (name + ".csv"): csv_writer.header(name) for name in TABLES}
     return all(path.read_bytes() == header.encode() for path, header in headers.items()

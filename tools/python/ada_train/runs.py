@@ -15,7 +15,7 @@ __all__ = ["Run", "Unreadable"]
 def _typed(node):
     """The value of a node of YAML, with the types that ada-train writes; what is quoted is text."""
     if isinstance(node.value, list) and node.id == "mapping":
-        return {key.value: _typed(value) for key, value in node.value}
+        return {str(key.value): _typed(value) for key, value in node.value}
     if isinstance(node.value, list):
         return [_typed(inner) for inner in node.value]
     if node.style is not None:
@@ -83,7 +83,9 @@ class Run:
             root = yaml.compose(text, yaml.BaseLoader)
             return _typed(root) if root is not None and root.id == "mapping" else {}
         except (yaml.YAMLError, RecursionError) as error:
-            self._note(["config.yaml cannot be read: " + " ".join(str(error).split())])
+            note = "config.yaml cannot be read: " + " ".join(str(error).split())
+            if note not in self.notes:
+                self._note([note])
             return {}
 
     @property

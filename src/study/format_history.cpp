@@ -1,0 +1,65 @@
+// underflow.csv names the format of each tensor in each step that was logged, but not what happens
+// beyond its largest value, which the configuration tells.
+#include <algorithm>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/tensor_names.h"
+#include "study/run_files.h"
+#include "what_if/saturation.h"
+
+namespace ada::study {
+
+void FormatHistory::Add(std::int64_t step, const std::string& layer, const std::string& tensor,
+                        const NumberFormat& format) {
+  std::vector<Since>& all = formats_[{layer, tensor}];
+  if (all.empty() || all.back().format != format) all.push_back({step, format});
+}
+
+const NumberFormat* FormatHistory::At(std::int64_t step, const std::string& layer,
+                                      const std::string& tensor) const {
+  const auto found = formats_.find({layer, tensor});
+  if (found == formats_.end()) return nullptr;
+  const std::vector<Since>& all = found->second;
+  auto at = std::upper_bound(all.begin(), all.end(), step,
+                             [](std::int64_t now, const Since& since) { return now < since.step; });
+  return at == all.begin() ? &at->format : &std::prev(at)->format;
+}
+
+TensorFormats FormatHistory::Last() const {
+  TensorFormats last;
+  for (const auto& [tensor, all] : formats_) last[tensor] = all.back().format;
+  return last;
+}
+
+// The names are read once each, since a file has them thousands of times.
+FormatHistory ReadFormatHistory(const std::string& folder, const config::Config& config) {
+  const what_if::Saturation saturation(config);
+  std::map<std::string, NumberFormat> by_name;
+  FormatHistory history;
+  history.scaled_gradients = saturation.scales_gradients();
+  EachRow<TensorRow>(folder, [&](const TensorRow& row) {
+    // Scenarios apply to stored tensors of a pass only.
+    if (IsOperand(row.tensor) || IsOfUpdate(row.tensor)) return;
+    const auto [found, is_new] = by_name.try_emplace(row.format);
+    if (is_new) {
+      try {
+        found->second = config::ReadFormat(row.format);
+      } catch (const ConfigError&) {
+        throw DataError(folder + "/underflow.csv: step " + std::to_string(row.step) +
+                        ": column format is '" + row.format +
+                        "', expected one of `ada-train formats` or {exponent: .., mantissa: ..}");
+      }
+    }
+    NumberFormat format = found->second;
+    format.saturate = saturation.Of(row.step, row.layer, row.tensor, format);
+    history.Add(row.step, row.layer, row.tensor, format);
+  });
+  return history;
+}
+
+TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config) {
+  return ReadFormatHistory(folder, config).Last();
+}
+
+}  // namespace ada::study
