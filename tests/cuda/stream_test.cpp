@@ -91,7 +91,11 @@ struct OrderOfLanes {
   static constexpr int kThreads = 128, kPhases = 1, kGroups = kThreads / kLanes;
   struct Shared {};
   struct Own {};
-  static ADA_HOST_DEVICE std::int64_t Joined(std::int64_t a, std::int64_t b) { return 3 * a + b; }
+  // Sums wrap around, as unsigned ones may.
+  static ADA_HOST_DEVICE std::int64_t Joined(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(3 * static_cast<std::uint64_t>(a) +
+                                     static_cast<std::uint64_t>(b));
+  }
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     const int lane = at.thread % kLanes, group = at.block * kGroups + at.thread / kLanes;
