@@ -18,16 +18,17 @@ namespace {
 constexpr std::int64_t kMostLooked = 10'000, kPicturesOfTask = 64;
 
 // Returns what decoding one image needs, including its label image; nothing if a header cannot be
-// read.
+// read. Each path returns a value of its own: GCC 12 forgets what a variable held before an
+// assignment that throws.
 PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
-  PictureNeeds needs;
   try {
-    needs = dataset.store->HeaderOf(number);
+    PictureNeeds needs = dataset.store->HeaderOf(number);
     if (dataset.label_images) needs.bytes += dataset.label_images->DecodingBytesOf(number);
+    return needs;
   } catch (const DataError&) {
+    return {};
   }
-  return needs;
 }
 
 // Returns the sum of the `pictures` largest needs of a split. A sample of headers bounds the time
