@@ -2,6 +2,7 @@
 // they matter, and files that the machine does not give are none of them.
 #include <filesystem>
 
+#include "sanitizer.h"
 #include "skip.h"
 #include "train/made_up_sets.h"
 #include "train/shell.h"
@@ -113,7 +114,8 @@ TEST_SUITE("cpu") {
       const Outcome o = Shell(folder, "ulimit -n " + std::to_string(descriptors) + "; $ADA" + line +
                                           " --overwrite --set data.workers=8");
       CHECK_FALSE(Contains(o.err, "left out"));
-      CHECK((o.code == 0 || o.code == 3 || o.code == 4 || o.code == 6));
+      // UBSan looks up types through a descriptor, and ends a program that has none left.
+      CHECK((kShadowMemory || o.code == 0 || o.code == 3 || o.code == 4 || o.code == 6));
       if (o.code == 0) CHECK(ReadBytes(weights) == good);
     }
   }
