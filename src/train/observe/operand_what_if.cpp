@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::array kOfGradient = {Operand::kDxDy, Operand::kDwDy};
 
-bool IsOfGradient(Operand operand) {
-  return std::find(kOfGradient.begin(), kOfGradient.end(), operand) != kOfGradient.end();
-}
-
 }  // namespace
 
 // Entries of log.what_if without a block-scaled format are judged from histograms
@@ -155,7 +151,7 @@ void OperandWhatIf::End() {
         row.Take(CountsOf(i, p, operand));
         row.layer = products_[p].layer, row.tensor = NameOf(operand);
         row.scenario = asked_[i].scenario, row.format = FormatName(asked_[i].format);
-        row.scale = IsOfGradient(operand) ? products_[p].scale : 1;
+        row.scale = CarriesS(row.tensor) ? products_[p].scale : 1;
         rows_.push_back(std::move(row));
       }
     }

@@ -222,7 +222,8 @@ void StepEvents::EndStep(const StepResult& r) { repeated_.EndStep(r.step); }
 
 void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update) {
   const bool stays_nan = std::isnan(update.before) && std::isnan(update.after);
-  if (update.before != update.after && !stays_nan) {
+  const bool moves = update.before != update.after && !stays_nan;
+  if (moves) {
     const std::string after = ShortestText(update.after);
     const std::string change =
         "scale " + ShortestText(update.before) + " -> " + after + ": " + update.reason;
@@ -249,7 +250,7 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update)
     bound("floor", "scaling.min_scale", config_.scaling.min_scale, "overflows lower it no further");
     bound("ceiling", "scaling.max_scale", config_.scaling.max_scale, "it grows no further");
   }
-  scale_moved_ = update.before != update.after && !stays_nan;
+  scale_moved_ = moves;
   if (!r.error.empty()) Add(r, "policy_end", {}, r.error);
 }
 
