@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "config/load.h"
-#include "core/error.h"
 #include "core/tensor_names.h"
 #include "study/run_files.h"
 #include "what_if/saturation.h"
@@ -32,34 +31,31 @@ TensorFormats FormatHistory::Last() const {
   return last;
 }
 
+bool RoundsStochastically(const config::PrecisionConfig& precision) {
+  constexpr auto kStochastic = config::RoundingKind::kStochastic;
+  return precision.rounding == kStochastic ||
+         std::any_of(precision.schedule.begin(), precision.schedule.end(),
+                     [=](const auto& change) { return change.rounding == kStochastic; });
+}
+
 // The names are read once each, since a file has them thousands of times.
 FormatHistory ReadFormatHistory(const std::string& folder, const config::Config& config) {
   const what_if::Saturation saturation(config);
   std::map<std::string, NumberFormat> by_name;
   FormatHistory history;
   history.scaled_gradients = saturation.scales_gradients();
+  history.stochastic = RoundsStochastically(config.precision);
   EachRow<TensorRow>(folder, [&](const TensorRow& row) {
     // Scenarios apply to stored tensors of a pass only.
     if (IsOperand(row.tensor) || IsOfUpdate(row.tensor)) return;
     const auto [found, is_new] = by_name.try_emplace(row.format);
-    if (is_new) {
-      try {
-        found->second = config::ReadFormat(row.format);
-      } catch (const ConfigError&) {
-        throw DataError(folder + "/underflow.csv: step " + std::to_string(row.step) +
-                        ": column format is '" + row.format +
-                        "', expected one of `ada-train formats` or {exponent: .., mantissa: ..}");
-      }
-    }
+    if (is_new)
+      found->second = FormatOfRow(folder, row.kFile, row.step, row.format,
+                                  [](const std::string& name) { return config::ReadFormat(name); });
     NumberFormat format = found->second;
     format.saturate = saturation.Of(row.step, row.layer, row.tensor, format);
     history.Add(row.step, row.layer, row.tensor, format);
   });
   return history;
 }
-
-TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config) {
-  return ReadFormatHistory(folder, config).Last();
-}
-
 }  // namespace ada::study

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "core/error.h"
 #include "core/stats.h"
 #include "core/tensor_names.h"
 #include "telemetry/rows.h"
@@ -38,6 +39,20 @@ void RequireRun(const std::string& folder);
 config::Config ReadRunConfig(const std::string& folder);
 // Returns summary.json; null if there is none (yet). Throws DataError if it cannot be read.
 nlohmann::json ReadSummary(const std::string& folder);
+
+// Returns `read` of the format that a row of a run's file names; DataError with its place where
+// that is no format.
+template <class Read>
+auto FormatOfRow(const std::string& folder, const std::string& file, std::int64_t step,
+                 const std::string& name, const Read& read) {
+  try {
+    return read(name);
+  } catch (const ConfigError&) {
+    throw DataError(folder + "/" + file + ": step " + std::to_string(step) +
+                    ": column format is '" + name +
+                    "', expected one of `ada-train formats` or {exponent: .., mantissa: ..}");
+  }
+}
 
 // Says whether some process holds the run's folder now. Asking keeps no run from starting.
 bool IsRunning(const std::string& folder);
@@ -90,14 +105,11 @@ bool HasHistograms(const std::string& folder);
 
 // By layer and tensor.
 using TensorFormats = std::map<std::pair<std::string, std::string>, NumberFormat>;
+// Whether a run rounds stochastically in some of its steps.
+bool RoundsStochastically(const config::PrecisionConfig& precision);
 // The formats that each tensor had in the course of a run, which precision.schedule may change.
 class FormatHistory {
  public:
-  FormatHistory() = default;
-  // Takes formats that do not change.
-  explicit FormatHistory(const TensorFormats& formats) {
-    for (const auto& [tensor, format] : formats) Add(0, tensor.first, tensor.second, format);
-  }
   // Steps must rise, tensor by tensor.
   void Add(std::int64_t step, const std::string& layer, const std::string& tensor,
            const NumberFormat& format);
@@ -108,6 +120,8 @@ class FormatHistory {
 
   // Whether gradients carried a per-tensor scale on top of the policy's S.
   bool scaled_gradients = false;
+  // Whether some step rounded stochastically.
+  bool stochastic = false;
 
  private:
   struct Since {
@@ -119,7 +133,6 @@ class FormatHistory {
 // Reads it from underflow.csv; formats saturate where those of the run did. Throws DataError for a
 // name that no format has.
 FormatHistory ReadFormatHistory(const std::string& folder, const config::Config& config);
-TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config);  // Last
 
 // The tensors of one step. They point to bins that last until the callback returns.
 struct HistogramStep {

@@ -92,7 +92,7 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
   if (!csv)
     EachRow<TensorRow>(options.folder, [&](const TensorRow& row) { summary.AddLogged(row); });
   std::ostream& text = csv ? notes : out;
-  if (config.precision.rounding == config::RoundingKind::kStochastic)
+  if (formats.stochastic)
     text << "the run rounds stochastically; the shares are those of rounding to nearest\n";
   if (csv) {
     text << summary.Text() << PolicyNote(choice);

@@ -48,8 +48,14 @@ Number MetadataNumber(const SafetensorsFile& file, const std::string& key) {
 // Dumps are written in F32 and name the format of each tensor in their metadata.
 bool IsBf16(const SafetensorsFile& file, const TensorEntry& entry) {
   if (entry.dtype == DType::kBF16) return true;
-  const std::string format = file.MetadataOf("format:" + entry.name);
-  return !format.empty() && StorageFor(config::ReadFormat(format)) == Storage::kBF16;
+  const std::string key = "format:" + entry.name, format = file.MetadataOf(key);
+  if (format.empty()) return false;
+  try {
+    return StorageFor(config::ReadFormat(format)) == Storage::kBF16;
+  } catch (const ConfigError&) {
+    throw DataError(file.path() + ": metadata " + Shown(key) +
+                    ": expected a format (`ada-train formats`), found " + Shown(format));
+  }
 }
 
 // An empty tensor stands for one that the file lacks; its operands are not judged.

@@ -29,6 +29,7 @@ void CsvFollower::Restart() {
 
 void CsvFollower::Read(const std::function<void(CsvReader&)>& read) {
   std::unique_ptr<CsvReader> file;
+  jumped_ = false;
   try {
     file.reset(new CsvReader(path_, header_, offset_));
   } catch (const DataError&) {  // not there yet
@@ -40,6 +41,7 @@ void CsvFollower::Read(const std::function<void(CsvReader&)>& read) {
   if (header_.empty() && size - file->offset() > window_) {
     file->GoTo(size - window_);
     file->SkipLine();
+    jumped_ = true;
   }
   read(*file);
   header_ = file->header();

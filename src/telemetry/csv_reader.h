@@ -126,8 +126,12 @@ class CsvFollower {
   // while there is no file or no header. Rows with errors are skipped, and an incomplete last row
   // is left for the next Read.
   void Read(const std::function<void(CsvReader&)>& read);
+  // Whether the rows of the last Read began within the file: those of their first step may not be
+  // whole.
+  bool jumped() const { return jumped_; }
 
  private:
+  bool jumped_ = false;
   std::string path_, last_;  // the last bytes that were read, up to offset_
   std::int64_t window_, offset_ = 0;
   std::vector<std::string> header_;

@@ -210,7 +210,8 @@ void LayerTotals::Add(const BlockRow& row) {
 }
 
 void LayerTotals::Add(const ProbeRow& row) {
-  if (std::isnan(row.norm_over_noise)) return;  // of no gradient
+  // The row tells of dx too, which is made anew in each layer; dw is what training follows.
+  if (row.tensor != "dw" || std::isnan(row.norm_over_noise)) return;
   noise_[{row.layer, row.tensor}] = AsLogged(row.norm_over_noise);
 }
 

@@ -131,9 +131,10 @@ std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) 
     const HistogramOfTensor& t = histograms[i];
     const auto found = path.find({t.layer, t.tensor});
     const double carried = static_cast<double>(found != path.end() ? found->second : start);
-    // A policy that chooses a scale for each layer replaces that of the tensor.
-    const double own = policy_->OwnsLayerScales() ? 1 : t.per_tensor_scale;
-    scales.push_back(t.carries_s() ? carried * own : t.scale);
+    // A per-tensor scale follows the values that carry S: under another S their product is what it
+    // was. A policy that chooses a scale for each layer replaces that of the tensor.
+    const bool follows = !policy_->OwnsLayerScales() && t.per_tensor_scale != 1;
+    scales.push_back(t.carries_s() && !follows ? carried : t.scale);
   }
   return scales;
 }

@@ -92,6 +92,21 @@ TEST_SUITE("cpu") {
 
     CHECK(Set({{"scaling.preset", "apex"}, {"scaling.policy", "dynamic"}}).notes.size() == 2);
     CHECK(Set({}).notes.empty());
+
+    // Both policies know it, but only one method uses it.
+    const std::string rest =
+        "data: {dataset: mnist, path: nowhere}\nmodel: {zoo: lenet}\noptimizer: {lr: 0.1}\n";
+    const std::string fixed = "scaling: {policy: fixed, scale: 64}\n" + rest;
+    const Loaded unused = LoadText(fixed, "g.yaml", {{"scaling.policy", "adaptive"}});
+    CHECK(unused.notes == Lines{"g.yaml:1:26: scaling.scale dropped: no method uses it"});
+    CHECK(LoadText(fixed, "g.yaml", {{"scaling.policy", "adaptive"}, {"scaling.method", "fixed"}})
+              .notes.empty());
+    const std::string adaptive = "scaling: {policy: adaptive, scale: 64}\n" + rest;
+    CHECK_THROWS_WITH_AS(LoadText(adaptive, "g.yaml", {}), doctest::Contains("no layer has it"),
+                         ConfigError);
+    CHECK_THROWS_WITH_AS(
+        LoadText(rest, "g.yaml", {{"scaling.policy", "adaptive"}, {"scaling.scale", "64"}}),
+        doctest::Contains("no layer has it"), ConfigError);
   }
 
   TEST_CASE("layers: a number of a transformer's blocks, or a list in place of it") {

@@ -87,7 +87,7 @@ void Study(std::string_view input) {
   Refusable([&] {
     switch (choice / 8) {
       case 0:
-        study::CollectNeeds(folder, study::ReadTensorFormats(folder, config), 1e-3);
+        study::CollectNeeds(folder, study::ReadFormatHistory(folder, config), 1e-3);
         break;
       case 1:
         Compare(good.path(), folder);

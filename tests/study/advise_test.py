@@ -198,6 +198,25 @@ class Advise(unittest.TestCase):
         self.assertNotIn(layer, operands)
         self.assertTrue(operands)
 
+    def test_an_operand_that_has_no_room_is_left_as_it_is_stored(self):
+        write_images(self.folder / "large.safetensors", 1000)
+        lines, _ = self.prove(
+            "data={dataset: tensors, path: large.safetensors, batch_size: 16, workers: 0, "
+            "normalize: none}", "precision={format: bf16, operands: fp8_e4m3}",
+            "scaling={policy: fixed, scale: 1024}", "optimizer.lr=1e-7")
+        self.assertEqual(len(lines), 1, lines)
+        self.assertTrue(lines[0].startswith("precision: {layers: [{match: f1, operands: "), lines)
+        self.assertIn("first tensor f1.forward.x (largest magnitude 1", lines[0])
+        self.assertIn("more than the operand's format has", lines[0])
+        self.assertIn("first tensor f2.forward.x", self.advice("better")[0])
+
+    def test_logmax_chooses_its_start_by_itself(self):
+        self.train("precision.gradients=fp8_e4m3", "scaling={policy: logmax, log_max: -9}",
+                   "log.histogram_every=5")
+        for line in self.advice():
+            self.assertNotRegex(line, r"^scaling: \{init_scale")
+        self.mend()
+
     def test_gradients_among_noise(self):
         self.train("precision={format: bf16, operands: nvfp4}",
                    "log.statistics=[dx, dw, operands]")
@@ -260,7 +279,7 @@ class Advise(unittest.TestCase):
         self.assertRegex(said, told)
         best = re.search(told, said)[1]
         written = (self.folder / "a.yaml").read_text(encoding="utf-8")
-        self.assertIn(f"operands: {{forward: {{x: {best}, w: {best}}}", written)
+        self.assertIn(f"  operands: {best}\n", written)
         self.train("log.statistics=[operands]", name="better", more=("--with", "a.yaml"))
         with open(self.folder / "better/blocks.csv", encoding="utf-8", newline="") as file:
             self.assertEqual({row["format"] for row in csv.DictReader(file)}, {best})
@@ -271,6 +290,14 @@ class Advise(unittest.TestCase):
         self.assertIn("Block-scaled operands", said)
         self.assertNotIn("narrow enough", said)
         self.assertNotIn("operands", (self.folder / "a.yaml").read_text(encoding="utf-8"))
+        # Its word replaces all that a recipe has given.
+        self.train("precision={format: bf16, recipe: te_nvfp4}", "log.statistics=[dx, operands]",
+                   "log.histogram_every=5", asked)
+        self.assertRegex(self.run_program("recommend", "r", "--yaml", "a.yaml").stdout, told)
+        self.mend()
+        for run, has in (("r", True), ("better", False)):
+            config = (self.folder / run / "config.yaml").read_text(encoding="utf-8")
+            self.assertEqual("hadamard" in config, has, config)
         # What a run has already is no change.
         self.train("precision.format=bf16", f"precision.operands={best}",
                    "log.statistics=[dx, operands]", "log.histogram_every=5")

@@ -81,6 +81,34 @@ class Assign(unittest.TestCase):
         self.assertIn("\n  preset: none\n", (self.folder / "f.yaml").read_text(encoding="utf-8"))
         self.run_program("train", "r.yaml", "--with", "f.yaml", "--dry-run")
 
+    def test_what_was_measured_is_what_trains(self):
+        plain = self.run_program("train", "r.yaml", "--dry-run", "--set", "precision=bf16")
+        with open(self.folder / "r.yaml", "a", encoding="utf-8") as file:
+            file.write("""precision:
+  format: fp16
+  gradients: fp8_e5m2
+  weight_gradients: fp16
+  operands: fp8_e4m3
+  rounding: stochastic
+  tensor_scaling: {kind: delayed, history: 4}
+  masters: bf16
+  layers: [{match: fc1, format: fp32}]
+  schedule: [{from_step: 3, format: fp8_e4m3}]
+""")
+        self.assign("--formats", "bf16", "--budget", "100%", "--yaml", "f.yaml")
+        fragment = (self.folder / "f.yaml").read_text(encoding="utf-8")
+        table = self.run_program("train", "r.yaml", "--with", "f.yaml", "--dry-run")
+        layers = [line for line in plain.splitlines() if line.startswith(("conv", "fc", "bn"))]
+        self.assertGreater(len(layers), 3)
+        for line in layers:
+            self.assertIn(line, table.splitlines(), fragment)
+        self.run_program("train", "r.yaml", "--with", "f.yaml", "--output", "r", "--quiet")
+        config = (self.folder / "r/config.yaml").read_text(encoding="utf-8")
+        for key in ("rounding: nearest", "tensor_scaling: {kind: none"):
+            self.assertIn(key, config)
+        for key in ("schedule:\n    - {from", "masters", "fp16", "e4m3", "e5m2"):
+            self.assertNotIn(key, config.split("precision:")[1].split("scaling:\n")[0], config)
+
     def test_formats_as_maps(self):
         _, text = self.assign("--formats", "{exponent: 6, mantissa: 4},fp32", "--budget", "100%")
         self.assertIn("precision:\n  format: {exponent: 6, mantissa: 4}\n", text)

@@ -32,6 +32,7 @@ precision: {precision}
 scaling: {{policy: fixed, scale: {scale}}}
 optimizer: {{lr: {lr}, momentum: 0.9}}
 train: {{epochs: 2}}
+{more}
 log: {{every: 0}}
 evaluate: {{every_epochs: 0}}
 device: {{kind: cpu, threads: 1}}
@@ -54,11 +55,11 @@ class Blame(unittest.TestCase):
         layers = f"{{match: {layer}, {entry}}}" if layer else ""
         self.train_in(seed, f"{{format: {form}, layers: [{layers}]}}", **changes)
 
-    def train_in(self, seed, precision, norms=False, scale=64, lr=0.02):
+    def train_in(self, seed, precision, norms=False, scale=64, lr=0.02, more=""):
         norm = [f"\n    - {{name: bn{i}, kind: batch_norm}}" if norms else "" for i in (1, 2)]
         (self.folder / "r.yaml").write_text(
             CONFIG.format(seed=seed, precision=precision, scale=scale, lr=lr, norm1=norm[0],
-                          norm2=norm[1]), encoding="utf-8")
+                          norm2=norm[1], more=more), encoding="utf-8")
         self.run_program("train", "r.yaml", "--output", "r", "--quiet", "--overwrite")
 
     def blame(self, *more):
@@ -145,6 +146,19 @@ class Blame(unittest.TestCase):
             path.write_text(text, encoding="utf-8")
             with self.subTest(text):
                 self.assertEqual(self.blame(), first)
+
+    def test_a_finished_run_is_asked_with_the_rates_of_its_last_steps(self):
+        precision = "{format: fp16, layers: [{match: fc1, format: fp8_e4m3}]}"
+        found = []
+        for rule in ("advance", "hold"):  # the same run, since no step of it is skipped
+            self.train_in(1, precision, more="schedule: {kind: cosine}")
+            path = self.folder / "r.yaml"
+            path.write_text(path.read_text(encoding="utf-8").replace(
+                "{epochs: 2}", f"{{epochs: 2, schedule_on_skip: {rule}}}"), encoding="utf-8")
+            self.run_program("train", "r.yaml", "--output", "r", "--quiet", "--overwrite")
+            found.append(self.blame("--steps", "3"))
+        self.assertEqual(*found)
+        self.assertGreater(float(found[0][0]["effect"]), 0)
 
     def test_a_run_that_does_not_train_is_said_to(self):
         self.train_in(1, "fp16", scale=1e9)

@@ -166,9 +166,13 @@ TEST_SUITE("cpu") {
     b.Step(2, "1.25");
     a.Tensor(1, "conv", "dw", "1", "3");
     b.Tensor(1, "conv", "dw", "1", "4");
-    const auto rows = Section(Compared(a, b), "rows");
+    for (const WrittenRun* run : {&a, &b}) run->Scale(1, "conv", "8", "cap");
+    a.Scale(2, "conv", "8", "cap");
+    const auto whole = Compared(a, b);
+    CHECK(whole.back().find("they part at step 1") != std::string::npos);
+    const auto rows = Section(whole, "rows");
     CHECK(Has(rows, "  steps.csv parts at step 2"));
-    CHECK(Has(rows, "  scales.csv: 0 rows equal up to that step"));
+    CHECK(Has(rows, "  scales.csv: 1 row equal up to that step; only A has 1, only B 0"));
     CHECK(Has(rows, "  underflow.csv parts at step 1, layer conv, tensor dw"));
     CHECK(Has(rows, "    underflow_pct_nonzero: A 3, B 4"));
   }

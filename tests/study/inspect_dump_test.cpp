@@ -190,6 +190,18 @@ TEST_SUITE("cpu") {
       ADA_CHECK_EXIT(wrong, 3);
       CHECK(Contains(wrong.err, "metadata 'stride:c': expected whole numbers"));
     }
+    // A skipped step may leave such a scale.
+    const std::vector<float> whole(2 * 16, 1);
+    for (const char* bad : {"0", "inf", "nan"}) {
+      CAPTURE(bad);
+      folder.Write("a.safetensors",
+                   TensorFile({tensors[0], tensors[1], F32("c.x", {1, 2, 4, 4}, whole)},
+                              {{"scale:c.dy", bad}}));
+      const Outcome wrong = Run({"inspect", "a.safetensors"}, folder.path());
+      ADA_CHECK_EXIT(wrong, 3);
+      CHECK(Contains(wrong.err, "a.safetensors: metadata 'scale:c.dy'"));
+      ADA_CHECK_EXIT(Run({"inspect", "a.safetensors", "--scale-in", "8"}, folder.path()), 0);
+    }
   }
 
   TEST_CASE("strides from shapes; an input of a giant shape takes no time") {

@@ -33,7 +33,8 @@ std::string Fragment(const std::string& advice) {
   return advice.substr(at + sizeof kMark - 1);
 }
 
-// The run's configuration with the fragment's sections in place of its own, as a person would do.
+// The run's configuration with the fragment's sections in place of its own, as a person would do;
+// --with, which lays them over it, gives the same.
 config::Config Merged(const MadeRun& run, const std::string& fragment) {
   std::istringstream lines(run.config());
   std::string text = fragment, line;
@@ -44,7 +45,13 @@ config::Config Merged(const MadeRun& run, const std::string& fragment) {
           ("\n" + fragment).find("\n" + line.substr(0, line.find(':') + 1)) != std::string::npos;
     if (!replaced) text += line + "\n";
   }
-  return config::LoadText(text, "merged", {}).config;
+  const config::Config merged = config::LoadText(text, "merged", {}).config;
+  const ada::testing::TempFolder folder;
+  folder.Write("f.yaml", fragment);
+  const config::Config overlaid =
+      config::LoadText(run.config(), "made", config::OverridesFrom(folder / "f.yaml")).config;
+  CHECK(config::ToYaml(overlaid) == config::ToYaml(merged));
+  return merged;
 }
 
 double WorstPct(const std::vector<Values>& tensors, double scale) {
@@ -171,6 +178,106 @@ TEST_CASE("layers that pull in opposite directions get scales of their own") {
   CHECK(merged.precision.layers.empty());
 }
 
+TEST_CASE("the keys of any policy go where another one is recommended") {
+  for (const char* scaling :
+       {"{policy: none, init_scale: 1024}", "{policy: fixed, scale: 64}",
+        "{policy: dynamic, growth_interval: 7}", "{policy: logmax}", "{policy: histogram}",
+        "{policy: layerwise_dynamic, layers: [{match: fc, init_scale: 4}]}",
+        "{policy: adaptive, reference: true, fan: reference, init_scale: 9}",
+        "{policy: adaptive, method: fixed, scale: 2, batch_norm: true, attention: false, "
+        "layers: "
+        "[{match: fc, scale: 3}]}"}) {
+    CAPTURE(scaling);
+    const std::string sections = "precision: {format: fp16}\nscaling: " + std::string(scaling);
+    MadeRun apart(sections), fine(sections), between(sections);
+    apart.Add(1, "loss", "dx", testing::Normal(4, 3000, 1));
+    apart.Add(1, "fc", "dx", testing::Normal(-30, 3000, 2));
+    fine.Add(1, "loss", "dx", testing::Normal(-2, 1000, 1));
+    between.Add(1, "loss", "dx", testing::Normal(-26, 1000, 1));
+    for (MadeRun* run : {&apart, &fine, &between}) run->Finish();
+    const config::Config adaptive = Merged(apart, Fragment(Advice(apart)));
+    CHECK(adaptive.scaling.policy == "adaptive");
+    CHECK(adaptive.scaling.adaptive.method == scaling::LayerMethod::kExactRange);
+    CHECK(adaptive.scaling.layers.empty());
+    CHECK(!adaptive.scaling.reference);
+    const config::Config none = Merged(fine, Fragment(Advice(fine)));
+    CHECK(none.scaling.policy == "none");
+    CHECK(none.scaling.init_scale.value_or(1) == 1);
+    CHECK(Merged(between, Fragment(Advice(between))).scaling.policy == "fixed");
+  }
+}
+
+// Half of the values are 2^-30 each, which 2^5 takes to half of fp16's smallest number.
+TEST_CASE("a scale at which ties are lost is not recommended where another serves") {
+  MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: 64}");
+  Values values(1000, std::ldexp(1.0f, -30));
+  values.insert(values.end(), 1000, 128.0f);
+  for (int step = 1; step <= 3; ++step) run.Add(step, "loss", "dx", values, kFp16, 64);
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "from 2^5 (loss.dx) to 2^6 (loss.dx)"));
+  CHECK(Merged(run, Fragment(advice)).scaling.scale == 64);
+  CHECK(Has(advice, "nothing underflows"));
+}
+
+TEST_CASE("stochastic rounding may lose all below the smallest number") {
+  const auto low = [](const char* rounding) {
+    MadeRun run("precision: {format: fp16, rounding: " + std::string(rounding) + "}");
+    run.Add(1, "loss", "dx", testing::Normal(-20, 5000, 1));
+    run.Finish();
+    const std::string advice = Advice(run), begin = "One fixed scale: from 2^";
+    CHECK(Has(advice, "rounds stochastically") == (std::string(rounding) == "stochastic"));
+    REQUIRE(Has(advice, begin));
+    return std::stoi(advice.substr(advice.find(begin) + begin.size()));
+  };
+  CHECK(low("stochastic") == low("nearest") + 1);
+}
+
+TEST_CASE("formats that precision.schedule changes are judged step by step") {
+  MadeRun run("precision: {format: fp8_e4m3, schedule: [{from_step: 11, format: fp16}]}");
+  Values wide = testing::Normal(-40, 1000, 1);
+  const Values big = testing::Normal(5, 1000, 2);
+  wide.insert(wide.end(), big.begin(), big.end());
+  for (const int step : {1, 11, 20}) {
+    const NumberFormat format = step < 11 ? kFp8E4M3 : kFp16;
+    run.Add(step, "loss", "dx", testing::Normal(-12, 1000, 3), format);
+    run.Add(step, "fc", "dx", step == 20 ? wide : testing::Normal(-2, 1000, 4), format);
+    run.Add(step, "conv2", "dx", testing::Normal(-2, 1000, 5), format);
+  }
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  // It lost much in fp8_e4m3, in step 1, and nothing since.
+  CHECK(Has(advice, "Fine as they are (2 of 3 tensors):\n  loss.dx, conv2.dx\n"));
+  CHECK(Has(advice, "  bn2: gradients in bf16, for fc.dx\n"));
+  const config::Config merged = Merged(run, Fragment(advice));
+  for (const std::int64_t step : {1, 20}) {
+    const config::PrecisionConfig at = config::PrecisionAt(merged.precision, step);
+    REQUIRE(!at.layers.empty());
+    CHECK(at.layers.back().match == "bn2");
+    CHECK(at.layers.back().gradients == kBf16);
+    CHECK(at.format == (step < 11 ? kFp8E4M3 : kFp16));
+  }
+}
+
+TEST_CASE("gradients with per-tensor scales ask for no S") {
+  MadeRun run("precision: {format: fp8_e5m2, tensor_scaling: delayed}");
+  run.Add(1, "loss", "dx", testing::Normal(-9, 1000, 1), kFp8E5M2, 1024);
+  Values wide = testing::Normal(-40, 1000, 2);
+  const Values big = testing::Normal(5, 1000, 3);
+  wide.insert(wide.end(), big.begin(), big.end());
+  run.Add(1, "conv2", "dx", wide, kFp8E5M2, 512);
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "no\nS changes what is lost."));
+  CHECK(Has(advice, "conv2.dx (fp8_e5m2, scaled by itself) 5"));
+  CHECK(Has(advice, "gradients in bf16, for conv2.dx\n"));
+  CHECK(!Has(advice, "One fixed scale"));
+  CHECK(!Has(Fragment(advice), "scaling:\n"));
+}
+
 TEST_CASE("a batch norm that loses at another layer's choice chooses for itself") {
   MadeRun run("precision: {format: fp16}");
   run.Add(1, "loss", "dx", testing::Normal(4, 3000, 1));
@@ -236,8 +343,7 @@ TEST_CASE("y, w and dw carry no scale: another format is all that helps") {
   run.Finish();
   const std::string advice = Advice(run);
   INFO(advice);
-  CHECK(
-      Has(advice, "Tensors that carry no scale and lose more than the target, or are not finite:"));
+  CHECK(Has(advice, "No S helps these, which lose more than the target or are not finite:"));
   CHECK(Has(advice, "conv1.y (fp8_e4m3) 0 % and overflow"));
   CHECK(Has(advice, "  conv1: weights in fp8_e5m2, for conv1.w\n"));
   CHECK(Has(advice, "  conv1: activations in fp8_e5m2, for conv1.y\n"));

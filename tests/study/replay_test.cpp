@@ -213,7 +213,7 @@ TEST_SUITE("cpu") {
       options.trace = folder / "log.txt";
       options.view = View::kTable;
       Replay(*Preset(preset, start, 2000), options, out, notes);
-      return out.str();
+      return out.str() + notes.str();
     };
     const std::string apex =
         "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n";
@@ -244,7 +244,14 @@ TEST_SUITE("cpu") {
         "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64, reducing to 32\n"
         "[deepspeed] OVERFLOW! Rank 1 Skipping step. Attempted loss scale: 64, reducing to 32\n"
         "[Rank 0] step=10, skipped=1, lr=[0.1], mom=[0.9]\n";
-    CHECK(replay(deepspeed, "pytorch", 64).find("10 attempts: 1 overflowed") != std::string::npos);
+    const std::string replayed = replay(deepspeed, "pytorch", 64);
+    CHECK(replayed.find("10 attempts: 1 overflowed") != std::string::npos);
+    CHECK(replayed.find("those that were skipped are taken as the first of them") !=
+          std::string::npos);
+    // Its place is not known, so no scale is compared there.
+    CHECK(replay(deepspeed, "pytorch", 128).find("scale that differs") == std::string::npos);
+    CHECK(replay(deepspeed.substr(0, deepspeed.find('[', 9)), "pytorch", 128)
+              .find("scale that differs") != std::string::npos);
   }
 
   TEST_CASE("what is wrong with a trace, and where") {

@@ -271,6 +271,25 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(feed.Poll(state));
   }
 
+  TEST_CASE("of a long file the first step that is read is whole: layers stay in their order") {
+    const WrittenRun run;
+    constexpr int kLayers = 97;
+    std::string rows, names;
+    for (int step = 1; rows.size() < (25u << 20); ++step) {
+      run.Append("steps.csv", std::to_string(step) + ",1,2,0.5,0.1,4,0,0,2\n");
+      for (int i = 1; i <= kLayers; ++i)
+        rows += std::to_string(step) + ",1,layer" + std::to_string(i) +
+                ",dx,fp16,8,100,0,0,0,0.5,0,0,0,0,0,0,0.5,2,0,1,80,10,2,,\n";
+    }
+    run.Append("underflow.csv", rows);
+    WatchFeed feed(run.path());
+    WatchState state;
+    CHECK(feed.Poll(state));
+    REQUIRE(state.layers.size() == kLayers);
+    for (int i = 1; i <= kLayers; ++i)
+      CHECK(state.layers[static_cast<std::size_t>(i) - 1].name == "layer" + std::to_string(i));
+  }
+
   TEST_CASE("each logged step is told, with its own state") {
     const WrittenRun run;
     for (int step = 1; step <= 5; ++step) run.Step(step, std::to_string(step), "1", step == 2);

@@ -251,13 +251,13 @@ TEST_CASE("layerwise_dynamic: what saturates goes on as a number") {
   CHECK(ScaleOf(scenario.Judge(2, 1, step.tensors), "fc", "dx") == 1024);
 }
 
-TEST_CASE("a tensor's own scale comes on top of the policy's, unless that decides layer by layer") {
+TEST_CASE("a per-tensor scale makes up for another S, unless the policy decides layer by layer") {
   MadeStep step;
   step.Add("fc", "dx", {{0, 1}}, 48).Add("fc", "y", {{0, 1}}, 3).Add("conv2", "dx", {{0, 1}}, 16);
   step.tensors[0].per_tensor_scale = 3, step.tensors[1].per_tensor_scale = 3;
   Scenario fixed(PolicyOf("{policy: fixed, scale: 128}"), Chain());
   const auto rows = fixed.Judge(1, 1, step.tensors);
-  CHECK(ScaleOf(rows, "fc", "dx") == 384);
+  CHECK(ScaleOf(rows, "fc", "dx") == 48);
   CHECK(ScaleOf(rows, "conv2", "dx") == 128);
   CHECK(ScaleOf(rows, "fc", "y") == 3);
   Scenario own(PolicyOf("{policy: layerwise_dynamic, init_scale: 1024}"), Chain());

@@ -59,6 +59,9 @@ struct Key {
   std::function<void(const YamlNode&, const ReadContext&)> read;
   std::function<std::optional<YamlNode>()> write;  // nothing: the key is unset
   std::function<bool()> unused;                    // true: it is not written; null: it always is
+  // Why the rest of its section has no use for it, "" where it has: --set, which makes it so, drops
+  // it. Null: it always has a use.
+  std::function<std::string(const YamlNode& map)> idle;
 
   // Limits the key to some choices of the section's discriminator; others refuse it by name.
   Key& For(Names choices);

@@ -132,6 +132,15 @@ void CheckLayerBounds(const scaling::Settings& scaling) {
   }
 }
 
+bool AnyMethodIsFixed(const YamlNode& map) {
+  const auto fixed = [](const YamlNode& of) {
+    const YamlNode* method = of.Find("method");
+    return method != nullptr && method->text == "fixed";
+  };
+  const std::vector<YamlNode> layers = LayersOf(map);
+  return fixed(map) || std::any_of(layers.begin(), layers.end(), fixed);
+}
+
 bool UsesMethodFixed(const scaling::Settings& scaling) {
   const auto fixed = [](const scaling::LayerSettings& layer) {
     return layer.method == LayerMethod::kFixed;

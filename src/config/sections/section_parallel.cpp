@@ -30,7 +30,7 @@ Section ParallelSection(ParallelConfig& parallel) {
           .WrittenIf(differs(&ParallelConfig::gradients)),
       Choice("statistics", parallel.statistics, kStatistics,
              "what the rules of layers look at: the gradients of all processes, or of each its "
-             "own")
+             "own (not with adaptive's reference)")
           .WrittenIf(differs(&ParallelConfig::statistics)),
       Switch("sync_batch_norm", parallel.sync_batch_norm,
              "batch norms take mean and variance over all processes, not over each one's part")

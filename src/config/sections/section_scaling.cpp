@@ -167,6 +167,11 @@ Section ScalingSection(scaling::Settings& scaling) {
     key.unused = [&scaling] {  // a scale is written only where the policy or a method uses it
       return scaling.policy == "adaptive" && !UsesMethodFixed(scaling);
     };
+    key.idle = [](const YamlNode& map) -> std::string {
+      const YamlNode* policy = map.Find("policy");
+      const bool adaptive = policy != nullptr && policy->text == "adaptive";
+      return adaptive && !AnyMethodIsFixed(map) ? "no method uses it" : "";
+    };
   }
   section.set_defaults = [&scaling](const std::string& policy) {
     scaling.policy = policy;  // entries of `layers` ask for it

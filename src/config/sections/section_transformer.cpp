@@ -91,7 +91,8 @@ std::vector<Key> TransformerKeys(TransformerConfig& transformer) {
       Switch("tied", t.tied, "the last layer multiplies by the embedding's weight")
           .For(Both(kGpt2s, kLlamas))
           .Default("true; llama: false"),
-      Switch("bias", t.bias, "biases of linear layers (but of the last one) and of norms")
+      Switch("bias", t.bias,
+             "biases of linear layers and of norms; the last layer of gpt2 and llama has none")
           .For(TransformerNames())
           .Default("true; llama, llama_tiny: false"),
       Switch(

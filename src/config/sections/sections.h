@@ -135,8 +135,10 @@ Range ShareRange();  // above 0, at most 1
 
 // The keys of policy adaptive, without `scale` and `layers`.
 std::vector<Key> AdaptiveKeys(scaling::Settings& scaling);
-// Whether the section or one of its layers says `method: fixed`.
+// Whether the section or one of its layers says `method: fixed`; of what was read, and of what was
+// written.
 bool UsesMethodFixed(const scaling::Settings& scaling);
+bool AnyMethodIsFixed(const YamlNode& map);
 // Checks across the section's keys; under `reference`, `fan` is the reference's unless it is given.
 void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const ReadContext& context);
 

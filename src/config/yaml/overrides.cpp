@@ -196,7 +196,10 @@ class Dropper {
     Mismatch mismatch = section.MismatchOf(key, map);
     if (section.IsAlternative(entry) && section.ChoiceOf(map) != section.alternative)
       mismatch = {section.discriminator, section.ChoiceOf(map), &key.only_for};
-    return mismatch.known && IsSet(map, mismatch.discriminator) ? Reason(mismatch) : "";
+    if (mismatch.known) return IsSet(map, mismatch.discriminator) ? Reason(mismatch) : "";
+    const bool changed = std::any_of(map.entries.begin(), map.entries.end(),
+                                     [](const Entry& other) { return other.key.source > 0; });
+    return changed && key.idle ? key.idle(map) : "";
   }
 
   // Drops the file's keys for which `reason` gives one.

@@ -55,10 +55,11 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   EachRowIfThere<BlockRow>(folder, [&](const BlockRow& row) { record.layers.Add(row); });
   EachRowIfThere<telemetry::ProbeRow>(
       folder, [&](const telemetry::ProbeRow& row) { record.layers.Add(row); });
-  record.formats = ReadTensorFormats(folder, record.config);
+  record.history = ReadFormatHistory(folder, record.config);
+  record.formats = record.history.Last();
   record.channels = ChannelsOf(folder);
   if (!HasHistograms(folder)) return record;
-  record.needs = CollectNeeds(folder, record.formats, options.underflow_target);
+  record.needs = CollectNeeds(folder, record.history, options.underflow_target);
   // Histograms in which no gradient had a value tell nothing about scales; then counts are used.
   record.has_histograms =
       std::any_of(record.needs.tensors.begin(), record.needs.tensors.end(),

@@ -43,9 +43,11 @@ class Broken {
       return *state;
     }
     if (record_.run.finiteness().since() == 0) return Rate("fairly");
-    if (first_.cause == telemetry::NotFiniteCause::kBlocks) {
+    const bool of_blocks = first_.cause == telemetry::NotFiniteCause::kBlocks;
+    if (of_blocks || (IsOperand(first_.tensor) && !record_.course.Rose())) {
       Advice advice = PlainOperands(config_, {first_.layer});
-      advice.reason = Story() + ": " + telemetry::CauseText(first_.cause);
+      advice.reason = Story() + (of_blocks ? ": " + telemetry::CauseText(first_.cause)
+                                           : ", more than the operand's format has");
       advice.sure = "well";
       return advice;
     }

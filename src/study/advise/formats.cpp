@@ -5,17 +5,11 @@
 #include "config/sections/sections.h"
 #include "core/text.h"
 #include "study/advise/parts.h"
+#include "study/changed_keys.h"
 #include "what_if/scale_path.h"
 
 namespace ada::study {
 namespace {
-
-bool Sets(const config::LayerPrecisionConfig& entry, const std::string& role) {
-  if (role == "weight_gradients") return entry.weight_gradients.has_value();
-  if (entry.format) return true;
-  if (role == "activations") return entry.activations.has_value();
-  return role == "weights" ? entry.weights.has_value() : entry.gradients.has_value();
-}
 
 // The layer whose entries in precision.layers are asked for the tensor's format; "": none is.
 // A gradient has the format of the layer that made its value, which need not be the one it is named
@@ -46,24 +40,38 @@ std::string LayersText(const config::Config& config) {
   return config::FlowText(*node.Find("precision")->Find("layers"));
 }
 
+std::vector<std::pair<std::string, std::string>> ExactRange(const config::Config& config,
+                                                            std::optional<double> init_scale) {
+  const scaling::Settings& now = config.scaling;
+  std::vector<std::pair<std::string, std::string>> keys = {{"policy", "adaptive"},
+                                                           {"method", "exact_range"}};
+  if (!init_scale && now.policy != "adaptive") init_scale = 1;
+  if (init_scale) keys.emplace_back("init_scale", ShortestText(*init_scale));
+  if (now.reference) keys.emplace_back("reference", "false");
+  if (now.policy == "adaptive" && !now.layers.empty()) keys.emplace_back("layers", "[]");
+  return keys;
+}
+
 Advice FormatAdvice(const config::Config& config, const std::string& layer,
                     const std::string& tensor, const NumberFormat& format) {
   const std::string role = RoleOf(tensor), owner = OwnerOf(config, layer, tensor);
   const std::vector<config::LayerPrecisionConfig>& entries = config.precision.layers;
   const bool preset = PresetDecides(config.precision, role);
   const bool is_set = std::any_of(entries.begin(), entries.end(), [&](auto& e) {
-    return GlobMatch(e.match, owner) && Sets(e, role);
+    return GlobMatch(e.match, owner) && SetsRole(e, role);
   });
   Advice advice{"precision", {{role, FormatName(format)}}, ""};
   if (owner.empty()) {
     // No entry reaches the input: the role's key does, for which the preset has to go.
     if (preset) advice.keys.insert(advice.keys.begin(), {"preset", "none"});
-  } else if (is_set || preset) {
+  } else if (is_set || preset || !config.precision.schedule.empty()) {
     config::Config changed = config;
     // The entry goes to the end of the list, since the last match wins; the list is written as a
     // whole.
     ApplyFormats({{owner, role, format, {}}}, {{role, {owner}}}, changed.precision);
     advice.keys = {{"layers", LayersText(changed)}};
+    for (auto& [key, value] : ChangedKeys("precision", config, changed))
+      if (key == "schedule") advice.keys.emplace_back(key, value);
   }
   advice.mends = {layer + "." + tensor};
   return advice;

@@ -46,7 +46,9 @@ std::optional<Advice> InputAdvice(const RunRecord& record) {
   const bool vanishes = input != nullptr && input->pct_mean() >= kManyLost;
   if (!overflows && !vanishes) return std::nullopt;
   const config::PrecisionConfig& p = record.config.precision;
-  const NumberFormat format = p.activations.value_or(p.format);
+  const auto logged = record.formats.find({"input", "y"});
+  const NumberFormat format =
+      logged != record.formats.end() ? logged->second : p.activations.value_or(p.format);
   std::string reason;
   if (overflows)
     reason = "not finite from step " + std::to_string(finiteness.since()) +
@@ -55,7 +57,7 @@ std::optional<Advice> InputAdvice(const RunRecord& record) {
              FormatName(format) + " before the network";
   else
     reason = Pct(input->pct_mean()) + " of the input's values become zero in " +
-             FormatName(format) + " before the network, and nothing behind it mends that";
+             FormatName(format) + " before the network, and nothing after it mends that";
   const std::string normalization = Normalization(record);
   if (!normalization.empty()) {
     if (normalization != "standard") reason += "; mean and deviation of the first batch";

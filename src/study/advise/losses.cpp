@@ -6,6 +6,7 @@
 #include "config/load.h"
 #include "core/text.h"
 #include "study/advise/parts.h"
+#include "study/changed_keys.h"
 
 namespace ada::study {
 namespace {
@@ -30,8 +31,8 @@ bool IsChanged(const Recommendation& recommended, const std::string& tensor) {
 }
 
 // The keys of `precision` that a recommendation changes.
-std::vector<std::pair<std::string, std::string>> ChangedKeys(const config::Config& now,
-                                                             const config::Config& then) {
+std::vector<std::pair<std::string, std::string>> FormatKeys(const config::Config& now,
+                                                            const config::Config& then) {
   std::vector<std::pair<std::string, std::string>> keys;
   const auto role = [&](const char* key, const std::optional<NumberFormat>& was,
                         const std::optional<NumberFormat>& is) {
@@ -43,6 +44,8 @@ std::vector<std::pair<std::string, std::string>> ChangedKeys(const config::Confi
   role("gradients", was.gradients, is.gradients);
   role("weight_gradients", was.weight_gradients, is.weight_gradients);
   if (is.layers.size() != was.layers.size()) keys.emplace_back("layers", LayersText(then));
+  for (auto& [key, value] : ChangedKeys("precision", now, then))
+    if (key == "schedule") keys.emplace_back(key, value);
   return keys;
 }
 
@@ -53,15 +56,15 @@ std::string ReasonOf(const RunNeeds& needs, const Recommendation& recommended) {
   double most = 0;
   for (const TensorNeeds& t : needs.tensors) {
     if (!IsChanged(recommended, t.name())) continue;
-    (t.carries_s() ? scaled : others).push_back(t.name() + " (" + FormatName(t.format) + ")");
-    if (!t.carries_s()) most = std::max(most, t.lost_pct);
+    (t.asks_for_s() ? scaled : others).push_back(t.name() + " (" + FormatName(t.format) + ")");
+    if (!t.asks_for_s()) most = std::max(most, t.lost_pct);
   }
   std::string text;
   if (!scaled.empty()) text = "no scale holds all values of " + FirstNames(scaled, kNames);
   if (others.empty()) return text;
   const bool one = others.size() == 1;
   return text + (text.empty() ? "" : "; ") + FirstNames(others, kNames) +
-         (one ? " carries no scale and loses " : " carry no scale and lose up to ") + Pct(most);
+         (one ? " loses, whatever S is, " : " lose, whatever S is, up to ") + Pct(most);
 }
 
 // The recommended scale, for `worst` above all. Where the histograms speak for one that is no
@@ -75,16 +78,15 @@ std::optional<Advice> ScaleAdvice(const RunRecord& record, const Recommendation&
                   FormatName(worst.format) + " at S = " + ShortNumber(worst.scale);
   const double scale = s.policy == "fixed" ? s.scale : 1;
   if (s.policy != "adaptive" && (worst.overflow > 0 || scale > worst.scale)) {
-    if (s.policy == "fixed") advice.keys.emplace_back("scale", ShortestText(s.scale));
+    // `none` has init_scale too, and would keep that of the run.
+    advice.keys.emplace_back(s.policy == "fixed" ? "scale" : "init_scale", ShortestText(scale));
     return advice;
   }
   const bool has_own =
       now.policy == "adaptive" && now.adaptive.method == scaling::LayerMethod::kExactRange;
   if (s.policy != "adaptive" && (has_own || worst.lost_pct < kManyLost)) return std::nullopt;
-  advice.keys = {{"policy", "adaptive"}, {"method", "exact_range"}};
-  if (s.policy == "adaptive")
-    advice.keys.emplace_back("init_scale", ShortestText(s.init_scale.value_or(1)));
-  else
+  advice.keys = ExactRange(record.config, s.policy == "adaptive" ? s.init_scale : std::nullopt);
+  if (s.policy != "adaptive")
     advice.reason += "; the steps with histograms ask for less, so each layer is to follow its own";
   return advice;
 }
@@ -160,19 +162,22 @@ class Counts {
     // A factor of 4 and more is worth a change; less is within the headroom.
     const bool has_room = std::ldexp(1.0, high) >= 4 * t.last_scale;
     const bool exact = config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange;
-    if ((policy == "none" || policy == "fixed" || policy == "dynamic") && has_room) {
+    // A per-tensor scale makes up for any other S.
+    const bool follows = record_.history.scaled_gradients;
+    if (!follows && (policy == "none" || policy == "fixed" || policy == "dynamic") && has_room) {
       const std::string scale = ShortestText(std::ldexp(1.0, high));
       advice.keys = {{"policy", "dynamic"}, {"init_scale", scale}};
       advice.reason +=
           ", and up to S = " + ShortNumber(std::ldexp(1.0, high)) + " no gradient overflows";
-    } else if (policy == "adaptive" && exact) {
+    } else if (follows || (policy == "adaptive" && exact)) {
       const std::optional<NumberFormat> wider = WiderOf(t);
       if (!wider) return advice;
       advice = FormatAdvice(config_, t.layer, t.tensor, *wider);
-      advice.reason = Lost(t) + ", the scale that its layer can give it";
+      advice.reason = Lost(t) + (follows ? ", the scale that it has of its own"
+                                         : ", the scale that its layer can give it");
       advice.sure = "little";
     } else {
-      advice.keys = {{"policy", "adaptive"}, {"method", "exact_range"}};
+      advice.keys = ExactRange(config_);
       advice.reason += has_room
                            ? "; each layer has its own scale then"
                            : ", and others leave one scale no room: each layer has its own then";
@@ -193,7 +198,7 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
   // The same recommendation as that of `ada-train recommend`, but only the parts that fix a loss of
   // values are used.
   const Recommendation recommended =
-      MakeRecommendation(options, record.config, record.formats, needs);
+      MakeRecommendation(options, record.config, record.history, needs);
   const char* sure = GradeOf(record.config, needs);
   std::vector<Advice> all;
   // A scale for what loses at the one it had, in a format that stays.
@@ -202,13 +207,13 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
   for (const TensorNeeds& t : needs.tensors) {
     if (!IsBelieved(record, t.layer, t.tensor)) continue;
     if (IsChanged(recommended, t.name())) changed.push_back(t.name());
-    if (!t.carries_s() || IsChanged(recommended, t.name())) continue;
+    if (!t.asks_for_s() || IsChanged(recommended, t.name())) continue;
     // Tensors that meet the target need no advice, even if the recommendation moves their scale.
     if (MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options)) continue;
     mends.push_back(t.name());
     if (worst == nullptr || t.lost_pct > worst->lost_pct) worst = &t;
   }
-  if (worst != nullptr) {
+  if (worst != nullptr && AnyAsksForS(needs)) {
     if (std::optional<Advice> advice = ScaleAdvice(record, recommended, *worst)) {
       advice->sure = sure;
       advice->mends = mends;
@@ -216,7 +221,7 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
     }
   }
   if (changed.empty()) return all;
-  all.push_back({"precision", ChangedKeys(record.config, recommended.config),
+  all.push_back({"precision", FormatKeys(record.config, recommended.config),
                  ReasonOf(needs, recommended), sure, changed});
   return all;
 }

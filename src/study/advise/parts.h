@@ -85,7 +85,8 @@ struct RunRecord {
   int channels = 0;               // of the network's input; 0: not known
   bool has_histograms = false;    // of gradients
   RunNeeds needs;                 // empty without them
-  TensorFormats formats;
+  FormatHistory history;
+  TensorFormats formats;  // the last ones
 
   // Whether the run is of no use as it is: not finite, or its loss rose. What gradients lose then
   // may be an effect.
@@ -101,8 +102,12 @@ std::string Pct(double value);
 // The format next to one in range: fp32 of bf16, else bf16. Nothing for fp32.
 std::optional<NumberFormat> Wider(const NumberFormat& format);
 
+// The keys of `scaling` that give each layer a scale by its histogram, from this scale of the logit
+// gradient on. Unset: that of the run, where its policy is adaptive already, else 1.
+std::vector<std::pair<std::string, std::string>> ExactRange(const config::Config& config,
+                                                            std::optional<double> init_scale = {});
 // The change that gives `tensor` of `layer` another format: the role's key of `precision`; where an
-// entry of precision.layers or a preset has set it, an entry that comes after it.
+// entry of precision.layers, of its schedule or a preset has set it, an entry that comes after it.
 Advice FormatAdvice(const config::Config& config, const std::string& layer,
                     const std::string& tensor, const NumberFormat& format);
 // The change that leaves the operands of `layers` as they are stored.

@@ -7,6 +7,7 @@
 #include "study/advise/parts.h"
 #include "telemetry/block_figures.h"
 #include "telemetry/totals.h"
+#include "what_if/scale_path.h"
 
 namespace ada::study {
 namespace {
@@ -103,14 +104,12 @@ class Rules {
     if (worst == nullptr) return;
     const std::string limit = record_.layers.FindScale(worst->layer, false)->last_limit;
     if (config_.scaling.adaptive.method == scaling::LayerMethod::kExactRange) return;
-    Add(Advice{"scaling",
-               {{"policy", "adaptive"}, {"method", "exact_range"}},
+    Add(Advice{"scaling", ExactRange(config_),
                worst->layer + ".dx loses " + Pct(worst->pct_mean()) + " where its scale says \"" +
                    limit + "\" for a target of " + Pct(target) +
                    ": the estimate met it in expectation, not in fact; exact_range counts the "
                    "values",
-               "well",
-               mends});
+               "well", mends});
   }
 
   // The logit gradient carries the scale that backpropagation starts with, and nothing mends what
@@ -121,13 +120,15 @@ class Rules {
     if (loss->pct_mean() <= kTimesTarget * 100 * options_.underflow_target) return;
     const auto needs = std::find_if(record_.needs.tensors.begin(), record_.needs.tensors.end(),
                                     [](const TensorNeeds& t) { return t.name() == "loss.dx"; });
-    if (needs == record_.needs.tensors.end() || needs->silent()) return;
+    if (needs == record_.needs.tensors.end() || needs->silent() || !needs->asks_for_s()) return;
     // Computed from the histogram, because counts do not show which scale would be enough.
     const Powers powers = PowersFor(*needs, needs->format, options_.headroom_bits);
-    if (!powers.any() || std::ldexp(1.0, powers.low) <= loss->last_scale) return;
-    const bool fixed = config_.scaling.policy == "fixed";
+    const double scale = std::ldexp(1.0, powers.sure());
+    if (!powers.any() || scale <= loss->last_scale) return;
+    const std::string& policy = config_.scaling.policy;
+    if (policy == "logmax") return;  // which chooses its start by itself
     Advice advice{"scaling",
-                  {{fixed ? "scale" : "init_scale", ShortestText(std::ldexp(1.0, powers.low))}},
+                  {{policy == "fixed" ? "scale" : "init_scale", ShortestText(scale)}},
                   "loss.dx loses " + Pct(loss->pct_mean()) + " at S = " +
                       ShortNumber(loss->last_scale) + ", with which backpropagation starts",
                   "well",
@@ -143,30 +144,42 @@ class Rules {
     Add(std::move(advice));
   }
 
+  // The same value is dy of the layer that made it and dx of those that take it, one of which is
+  // logged.
+  NumberFormat FormatOfDy(const std::string& layer) const {
+    const what_if::ScalePath path(config_.model);
+    const std::string owner = path.FormatOwner(layer, "dy");
+    for (const auto& [name, format] : record_.formats)
+      if (CarriesS(name.second) && path.FormatOwner(name.first, name.second) == owner)
+        return format;
+    return config_.precision.gradients.value_or(config_.precision.format);
+  }
+
   // Gradients whose norm is not far enough above that of their errors in the last row that knows
-  // it: operands, and dw on probe steps.
+  // it: operands, and dw on probe steps. A dw is a sum of products with its layer's dy.
   void Noise() {
-    std::vector<std::string> layers, mends;
     std::string worst_layer, worst_tensor;
     const double limit = std::sqrt(telemetry::kStallPower);
     double least = limit;
+    for (const auto& [name, over_noise] : record_.layers.noise())
+      if (over_noise < least)
+        least = over_noise, worst_layer = name.first, worst_tensor = name.second;
+    if (worst_layer.empty()) return;
+    const bool operands = IsOperand(worst_tensor);
+    // Others that the same change mends.
+    std::vector<std::string> layers, mends;
     for (const auto& [name, over_noise] : record_.layers.noise()) {
-      const auto& [layer, tensor] = name;
-      if (!(over_noise < limit)) continue;
-      if (!Contains(layers, layer)) layers.push_back(layer);
-      mends.push_back(layer + "." + tensor);
-      if (over_noise < least) least = over_noise, worst_layer = layer, worst_tensor = tensor;
+      if (!(over_noise < limit) || IsOperand(name.second) != operands) continue;
+      if (!Contains(layers, name.first)) layers.push_back(name.first);
+      mends.push_back(name.first + "." + name.second);
     }
-    if (layers.empty()) return;
-    const bool operands = config_.precision.operands.given();
     std::optional<NumberFormat> wider;
     if (!operands) {
-      const auto format = record_.formats.find({worst_layer, "dx"});
-      wider = Wider(format == record_.formats.end() ? config_.precision.format : format->second);
+      wider = Wider(FormatOfDy(worst_layer));
       if (!wider) return;
     }
     Advice advice = operands ? PlainOperands(config_, layers)
-                             : FormatAdvice(config_, worst_layer, "dx", *wider);
+                             : FormatAdvice(config_, worst_layer, "dy", *wider);
     advice.reason = worst_layer + "." + worst_tensor + ": its norm is " + ShortNumber(least) +
                     " times that of its errors, and training stalls below " + ShortNumber(limit);
     if (operands && layers.size() > 1)
@@ -229,6 +242,7 @@ std::string NothingText(const RunRecord& record) {
     if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
   }
   std::string text = "nothing to change: the loss and the gradients are finite";
+  if (record.run.skipped() > 0) text += " but in " + Counted(record.run.skipped(), "skipped step");
   if (worst == nullptr)
     return text + "; what tensors lose was not logged (log.every, log.statistics)";
   text += worst->pct_mean() == 0 ? ", and no tensor lost a value"

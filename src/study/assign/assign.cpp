@@ -8,6 +8,7 @@
 #include "core/shown_text.h"
 #include "core/text.h"
 #include "study/assign/assigner.h"
+#include "study/changed_keys.h"
 #include "study/commands.h"
 #include "study/text_table.h"
 #include "train/fork/fork.h"
@@ -18,12 +19,15 @@ namespace {
 std::string PercentOfOne(double share) { return Formatted("%.3g %%", 100 * share); }
 
 // Written by hand, not by the tables of config/: it should contain only what differs from the usual
-// format, one entry a line. A preset of the configuration is turned off, because it would override
-// the fragment.
-std::string FragmentOf(const config::PrecisionConfig& precision,
-                       const config::PrecisionConfig& before) {
+// format, one entry a line. Other keys of the configuration are set to what was measured, because
+// they would change it where the fragment is laid over them.
+std::string FragmentOf(const config::PrecisionConfig& precision, const config::Config& before) {
   std::string text = "precision:\n  format: " + FormatName(precision.format) + "\n";
-  if (before.preset != config::PrecisionPreset::kNone) text += "  preset: none\n";
+  config::Config then = before;
+  then.precision = precision;
+  for (const auto& [key, value] : ChangedKeys("precision", before, then))
+    if (key != "format" && (key != "layers" || precision.layers.empty()))
+      text += "  " + key + ": " + value + "\n";
   if (!precision.layers.empty()) text += "  layers:\n";
   for (const config::LayerPrecisionConfig& entry : precision.layers) {
     text += "    - {match: " + config::YamlText(entry.match);
@@ -94,8 +98,7 @@ void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log
       << "with " << Formatted("%.3g", bits / static_cast<double>(assigner.layers().size()))
       << " bits\nfor the mean layer; " << Counted(assigner.forks(), "fork") << ".\n";
   Prove(source, options, assigner, out);
-  const std::string fragment =
-      FragmentOf(assigner.Precision(assigner.formats()), source.config().precision);
+  const std::string fragment = FragmentOf(assigner.Precision(assigner.formats()), options.config);
   out << "\n" << VisibleLines(fragment);
   if (!options.yaml.empty()) WriteFileAtomically(options.yaml, fragment);
 }

@@ -152,16 +152,22 @@ std::string PrintParting(const std::string& a, const std::string& b, std::ostrea
   if (steps.difference && !Includes(steps.difference->columns, "loss")) PrintLoss(a, b, out);
   const std::int64_t until =
       steps.difference ? steps.difference->step : std::numeric_limits<std::int64_t>::max();
+  std::int64_t first = until;
   for (const char* file : {"scales.csv", "underflow.csv"}) {
     const FileComparison rows = CompareLayerRows(a, b, file, until);
     equal = equal && rows.equal();
     differ = differ || rows.difference;
-    PrintFile(file, rows, out);
-    if (!rows.difference && steps.difference) {
-      out << "  " << file << ": " << Counted(rows.same, "row") << " equal up to that step\n";
-    }
+    if (rows.difference) first = std::min(first, rows.difference->step);
+    if (rows.difference || !steps.difference)
+      PrintFile(file, rows, out);
+    else
+      out << "  " << file << ": " << Counted(rows.same, "row") << " equal up to that step"
+          << (rows.equal() ? ""
+                           : "; only A has " + std::to_string(rows.only_a) + ", only B " +
+                                 std::to_string(rows.only_b))
+          << '\n';
   }
-  if (steps.difference) return "they part at step " + std::to_string(steps.difference->step);
+  if (steps.difference) return "they part at step " + std::to_string(first);
   for (const char* file : {"evaluation.csv", "events.csv"}) {
     if (!HasFile(a, file) || !HasFile(b, file)) continue;
     const FileComparison rows = CompareRows(a, b, file);

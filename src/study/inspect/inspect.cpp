@@ -38,7 +38,12 @@ class CarriedScales {
     if (end == found->second.c_str() || *end != '\0')
       throw DataError(file_.path() + ": metadata " + Shown(found->first) +
                       ": expected a number, found " + Shown(found->second));
-    return scaling::CheckedScale(("metadata " + Shown(found->first)).c_str(), scale);
+    // A step that was skipped may have had a scale of 0, inf or NaN.
+    try {
+      return scaling::CheckedScale(("metadata " + Shown(found->first)).c_str(), scale);
+    } catch (const ConfigError& error) {
+      throw DataError(file_.path() + ": " + error.what() + "; --scale-in gives one that is");
+    }
   }
   double Of(const TensorEntry& entry) const {
     return CarriesScale(entry.name) ? static_cast<double>(Of(entry.name)) : 1;

@@ -21,9 +21,13 @@ int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.
 // predictions see them.
 class Recommender {
  public:
-  Recommender(const RecommendOptions& options, const config::Config& run, TensorFormats formats,
-              const RunNeeds& needs)
-      : options_(options), formats_(std::move(formats)), needs_(needs), path_(run.model) {
+  Recommender(const RecommendOptions& options, const config::Config& run,
+              const FormatHistory& formats, const RunNeeds& needs)
+      : options_(options),
+        history_(formats),
+        formats_(formats.Last()),
+        needs_(needs),
+        path_(run.model) {
     advice_.config = run;
     for (const TensorNeeds& t : needs_.tensors)
       owners_.push_back(t.carries_s() ? path_.FormatOwner(t.layer, t.tensor) : t.layer);
@@ -34,10 +38,19 @@ class Recommender {
     FindCompromise();
     for (const TensorNeeds& tensor : needs_.tensors) ChangeWhereNoScaleHelps(tensor);
     FindOneScale();
-    const bool delayed =
-        advice_.config.precision.tensor_scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
-    advice_.fixed = advice_.one_scale.any() && !delayed;
-    advice_.fixed ? TakeFixed() : TakeAdaptive();
+    // Where the run's policy has replaced the per-tensor scales of gradients, one S would bring
+    // them back.
+    const bool replaced =
+        advice_.config.precision.tensor_scaling.kind ==
+            config::TensorScalingConfig::Kind::kDelayed &&
+        std::none_of(needs_.tensors.begin(), needs_.tensors.end(),
+                     [](const TensorNeeds& t) { return t.carries_s() && t.scaled_by_itself; });
+    if (AnyArrived(needs_) && !AnyAsksForS(needs_)) {
+      advice_.predicted = Predict({});  // the scaling stays as it is
+    } else {
+      advice_.fixed = advice_.one_scale.any() && !replaced;
+      advice_.fixed ? TakeFixed() : TakeAdaptive();
+    }
     ApplyFormats(advice_.changes, OwnersByRole(), advice_.config.precision);
     return std::move(advice_);
   }
@@ -80,30 +93,30 @@ class Recommender {
     if (!Contains(change->tensors, tensor.name())) change->tensors.push_back(tensor.name());
     for (const TensorNeeds& other : needs_.tensors)
       if (OwnerOf(other) == owner && RoleOf(other.tensor) == role)
-        formats_[{other.layer, other.tensor}] = format;
+        formats_[{other.layer, other.tensor}] = changed_[{other.layer, other.tensor}] = format;
   }
 
   void ChangeWhereNoScaleHelps(const TensorNeeds& tensor) {
+    const bool lost = tensor.lost_pct > 100 * options_.underflow_target || tensor.overflow > 0;
     if (tensor.carries_s()) {
-      if (PowersOf(tensor).any()) return;
+      if (tensor.scaled_by_itself ? !lost : PowersOf(tensor).any()) return;
       // A tensor without a scale is judged at S = 1, without headroom: its values are what they
       // are.
       return Widen(tensor, [&](const NumberFormat& format) {
         return PowersFor(tensor, format, options_.headroom_bits).any();
       });
     }
-    if (tensor.lost_pct <= 100 * options_.underflow_target && tensor.overflow == 0) return;
-    Widen(tensor, [&](const NumberFormat& format) {
-      const Powers powers = PowersFor(tensor, format, 0);
-      return powers.low <= 0 && powers.high >= 0;
-    });
+    if (!lost) return;
+    Widen(tensor,
+          [&](const NumberFormat& format) { return PowersFor(tensor, format, 0).Hold(0, 0); });
   }
 
   // The intersection of all ranges, and by whom its ends are set.
   void FindOneScale() {
     for (const TensorNeeds& tensor : needs_.tensors) {
-      if (!tensor.carries_s() || tensor.silent()) continue;
+      if (!tensor.asks_for_s() || tensor.silent()) continue;
       const Powers powers = PowersOf(tensor);
+      advice_.one_scale.loses_ties = powers.loses_ties;
       if (advice_.low_by.empty() || powers.low > advice_.one_scale.low) {
         advice_.one_scale.low = powers.low;
         advice_.low_by = tensor.name();
@@ -118,7 +131,7 @@ class Recommender {
   void FindCompromise() {
     Powers all;
     for (const TensorNeeds& tensor : needs_.tensors) {
-      if (!tensor.carries_s()) continue;
+      if (!tensor.asks_for_s()) continue;
       const Powers powers = PowersOf(tensor);
       all = {std::max(all.low, powers.low), std::min(all.high, powers.high)};
     }
@@ -136,7 +149,8 @@ class Recommender {
   int Within(const Powers& powers) const {
     const int width = powers.high - powers.low;
     const bool trusted = !MuchWasLost(needs_);
-    const int k = powers.low + (trusted ? std::min(width / 2, kMargin) : width - width / 4);
+    const int k = std::max(
+        powers.low + (trusted ? std::min(width / 2, kMargin) : width - width / 4), powers.sure());
     return trusted && k < 0 ? std::min(0, powers.high) : k;
   }
 
@@ -162,6 +176,7 @@ class Recommender {
     scaling.adaptive.method = scaling::LayerMethod::kExactRange;
     scaling.adaptive.underflow_target = std::clamp(options_.underflow_target, 1e-9, 0.999);
     scaling.adaptive.headroom_bits = options_.headroom_bits;
+    scaling.adaptive.u_min = advice_.config.scaling.adaptive.u_min;
     scaling.init_scale = std::ldexp(1.0, StartPower());
     config::WhatIfConfig choice;
     choice.scaling = scaling;
@@ -201,8 +216,9 @@ class Recommender {
     Powers start;
     bool narrow = false;
     for (const TensorNeeds& tensor : needs_.tensors) {
-      if (!tensor.carries_s() || tensor.silent()) continue;
+      if (!tensor.asks_for_s() || tensor.silent()) continue;
       const Powers powers = PowersOf(tensor);
+      start.loses_ties = powers.loses_ties;
       start.high = std::min(start.high, powers.high);
       if (!narrow) start.low = std::max(start.low, powers.low);
       narrow = narrow || Bits(FormatOf(tensor)) < Bits(kFp32);
@@ -221,8 +237,7 @@ class Recommender {
       if (IsGood(found) || !tensor.carries_s()) continue;
       const double low = std::log2(found.scale_low), high = std::log2(found.scale_high);
       Widen(tensor, [&](const NumberFormat& format) {
-        const Powers powers = PowersFor(tensor, format, 0);
-        return powers.low <= low && powers.high >= high;
+        return PowersFor(tensor, format, 0).Hold(low, high);
       });
     }
     return Changed() > before;
@@ -235,7 +250,7 @@ class Recommender {
 
   // Reads the histograms of the run once more, for each choice.
   std::vector<Predicted> Predict(const config::WhatIfConfig& choice) const {
-    return PredictLosses(options_.folder, formats_, needs_, choice, advice_.config.model);
+    return PredictLosses(options_.folder, history_, changed_, needs_, choice, advice_.config.model);
   }
 
   // The layers whose formats the recorded tensors have.
@@ -247,7 +262,9 @@ class Recommender {
   }
 
   const RecommendOptions& options_;
-  TensorFormats formats_;  // as changed so far
+  const FormatHistory& history_;
+  TensorFormats formats_;  // the last ones, as changed so far
+  TensorFormats changed_;  // those among them that were changed
   const RunNeeds& needs_;
   what_if::ScalePath path_;
   std::vector<std::string> owners_;  // of needs_.tensors, in their order
@@ -257,8 +274,8 @@ class Recommender {
 }  // namespace
 
 Recommendation MakeRecommendation(const RecommendOptions& options, const config::Config& run,
-                                  TensorFormats formats, const RunNeeds& needs) {
-  return Recommender(options, run, std::move(formats), needs).Make();
+                                  const FormatHistory& formats, const RunNeeds& needs) {
+  return Recommender(options, run, formats, needs).Make();
 }
 
 }  // namespace ada::study

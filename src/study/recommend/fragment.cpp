@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "config/load.h"
+#include "config/sections/sections.h"
 #include "core/text.h"
+#include "study/changed_keys.h"
 #include "study/recommend/parts.h"
 
 namespace ada::study {
@@ -25,13 +27,23 @@ NumberFormat Plain(NumberFormat format) {
 
 // The layer's entry among those after the first `own`.
 // Entries that were there before stay as they are: they may match other layers too.
-config::LayerPrecisionConfig& EntryOf(config::PrecisionConfig& precision, const std::string& layer,
-                                      std::size_t own) {
-  auto& layers = precision.layers;
+config::LayerPrecisionConfig& EntryOf(std::vector<config::LayerPrecisionConfig>& layers,
+                                      const std::string& layer, std::size_t own) {
   for (std::size_t i = own; i < layers.size(); ++i)
     if (layers[i].match == layer) return layers[i];
   layers.emplace_back().match = layer;
   return layers.back();
+}
+
+// Whether an entry of precision.schedule sets the format that a change is about.
+bool Touches(const config::PrecisionSwitchConfig& part, const FormatChange& change) {
+  config::LayerPrecisionConfig all;
+  static_cast<config::RoleFormatsConfig&>(all) = part;
+  all.format = part.format;
+  return SetsRole(all, change.role) ||
+         std::any_of(part.layers.begin(), part.layers.end(), [&](const auto& entry) {
+           return GlobMatch(entry.match, change.layer) && SetsRole(entry, change.role);
+         });
 }
 
 // The most frequent format of a role's changes; nothing where an owner keeps its own.
@@ -67,11 +79,28 @@ std::string SectionText(const std::string& yaml, const std::string& name) {
   return yaml.substr(at, end == std::string::npos ? end : end + 1 - at);
 }
 
-// `scaling:` of a recommendation.
-std::string ScalingText(const scaling::Settings& scaling) {
+// The one word for all operands; empty where they need a map. A map would be laid over that of the
+// run key by key, and leave what it does not name.
+std::string OperandsWord(const config::OperandsConfig& operands) {
+  const auto& first = operands.by_operand.front();
+  if (!first || !first->format || operands.tensor_scaling || operands.hadamard || operands.spared)
+    return "";
+  const bool same = std::all_of(operands.by_operand.begin(), operands.by_operand.end(),
+                                [&](const std::optional<config::OperandConfig>& operand) {
+                                  return operand && operand->format == first->format &&
+                                         operand->rounding == config::RoundingKind::kNearest;
+                                });
+  return same ? FormatName(*first->format) : "";
+}
+
+// `scaling:` of a recommendation, with the keys of the run that it changes.
+std::string ScalingText(const config::Config& config, const config::Config& run) {
+  const scaling::Settings& scaling = config.scaling;
   std::string text = "scaling:\n";
-  const auto line = [&text](const std::string& key, const std::string& value) {
+  std::vector<std::string> written;
+  const auto line = [&](const std::string& key, const std::string& value) {
     text += "  " + key + ": " + value + "\n";
+    written.push_back(key);
   };
   if (scaling.policy == "none") {
     line("policy", "none");
@@ -85,7 +114,10 @@ std::string ScalingText(const scaling::Settings& scaling) {
     line("underflow_target", ShortestText(scaling.adaptive.underflow_target));
     line("headroom_bits", ShortestText(scaling.adaptive.headroom_bits));
     if (scaling.adaptive.batch_norm) line("batch_norm", "true");
+    if (scaling.adaptive.u_min) line("u_min", ShortestText(*scaling.adaptive.u_min));
   }
+  for (const auto& [key, value] : ChangedKeys("scaling", run, config))
+    if (!Contains(written, key)) line(key, value);
   return text;
 }
 
@@ -97,6 +129,13 @@ std::string RoleOf(const std::string& tensor) {
   return tensor == "dw" ? "weight_gradients" : "gradients";
 }
 
+bool SetsRole(const config::LayerPrecisionConfig& entry, const std::string& role) {
+  if (role == "weight_gradients") return entry.weight_gradients.has_value();
+  if (entry.format) return true;
+  if (role == "activations") return entry.activations.has_value();
+  return role == "weights" ? entry.weights.has_value() : entry.gradients.has_value();
+}
+
 bool PresetDecides(const config::PrecisionConfig& precision, const std::string& role) {
   return precision.preset != config::PrecisionPreset::kNone && role != "weight_gradients";
 }
@@ -106,19 +145,38 @@ void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners
   const std::size_t own = precision.layers.size();
   for (const auto& [role, layers] : owners) {
     // With entries of its own the run has exceptions that a key of the role would not reach.
-    const auto usual = own == 0 && !PresetDecides(precision, role)
+    const auto usual = own == 0 && precision.schedule.empty() && !PresetDecides(precision, role)
                            ? CommonFormat(changes, role, layers.size())
                            : std::optional<NumberFormat>();
     if (usual) FormatOfRole(precision, role) = Plain(*usual);
     for (const FormatChange& change : changes)
       if (change.role == role && change.format != usual)
-        FormatOfRole(EntryOf(precision, change.layer, own), role) = Plain(change.format);
+        FormatOfRole(EntryOf(precision.layers, change.layer, own), role) = Plain(change.format);
+  }
+  for (config::PrecisionSwitchConfig& part : precision.schedule) {
+    const std::size_t of_part = part.layers.size();
+    for (const FormatChange& change : changes)
+      if (Touches(part, change))
+        FormatOfRole(EntryOf(part.layers, change.layer, of_part), change.role) =
+            Plain(change.format);
   }
 }
 
-std::string FragmentOf(const config::Config& config, bool with_scaling, bool with_precision) {
-  return (with_scaling ? ScalingText(config.scaling) : "") +
-         (with_precision ? SectionText(config::ToYaml(config), "precision") : "");
+std::string FragmentOf(const config::Config& config, const config::Config& run, bool with_scaling,
+                       bool with_precision) {
+  std::string text = with_scaling ? ScalingText(config, run) : "";
+  if (!with_precision) return text;
+  std::string section = SectionText(config::ToYaml(config), "precision");
+  const std::string word = OperandsWord(config.precision.operands), key_text = "\n  operands: ";
+  if (const std::size_t at = section.find(key_text); !word.empty() && at != std::string::npos) {
+    const std::size_t value = at + key_text.size();
+    section.replace(value, section.find('\n', value) - value, word);
+  }
+  text += section;
+  const config::YamlNode whole = config::ToNode(config);
+  for (const auto& [key, value] : ChangedKeys("precision", run, config))
+    if (whole.Find("precision")->Find(key) == nullptr) text += "  " + key + ": " + value + "\n";
+  return text;
 }
 
 }  // namespace ada::study

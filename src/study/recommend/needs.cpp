@@ -28,7 +28,10 @@ int KeptFrom(const ExponentBins& bins, double allowed) {
 // matters: rows of tensors without a histogram are left out.
 class Collector {
  public:
-  Collector(RunNeeds& needs, double target) : needs_(needs), target_(target) {}
+  Collector(RunNeeds& needs, const FormatHistory& formats, double target)
+      : needs_(needs), formats_(formats), last_formats_(formats.Last()), target_(target) {
+    needs_.stochastic = formats.stochastic;
+  }
 
   void Add(const HistogramStep& step) {
     if (needs_.steps++ == 0) {
@@ -40,6 +43,8 @@ class Collector {
     for (const what_if::HistogramOfTensor& t : step.tensors) {
       TensorNeeds& tensor = Tensor(t);
       tensor.scale = t.scale;
+      // In its first step a per-tensor scale is 1, as if there were none.
+      if (t.per_tensor_scale != 1) tensor.scaled_by_itself = true;
       // After an overflow a gradient shows what it left over and not what the network needs.
       if (t.bins->inf + t.bins->nan > 0) {
         ++needs_.left_out;
@@ -64,6 +69,8 @@ class Collector {
     // A comparison with NaN is false, so a row without a range changes nothing.
     if (const double range = row.range_log2.value_or(NAN); range < kMostRange)
       tensor.range_log2 = std::max(tensor.range_log2, range);
+    const NumberFormat* format = formats_.At(row.step, row.layer, row.tensor);
+    if (format == nullptr || *format != tensor.format) return;
     tensor.overflow += row.overflow;
     const bool broken = row.inf + row.nan > 0;
     tensor.broken_steps += broken;
@@ -87,13 +94,16 @@ class Collector {
       TensorNeeds& tensor = needs_.tensors.emplace_back();
       tensor.layer = t.layer;
       tensor.tensor = t.tensor;
-      tensor.format = t.format;
+      tensor.format = last_formats_.at({t.layer, t.tensor});
+      tensor.stochastic = formats_.stochastic;
       tops_[tensor.name()] = ExponentBins::kLowest;
     }
     return needs_.tensors[found->second];
   }
 
   RunNeeds& needs_;
+  const FormatHistory& formats_;
+  const TensorFormats last_formats_;
   double target_;
   std::map<std::string, std::size_t> index_;
   std::map<std::string, int> tops_;
@@ -105,12 +115,14 @@ class Collector {
 Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double headroom_bits) {
   Powers all, powers;
   if (needs.keep == TensorNeeds::kNothing) return all;
-  // Values up to and including half of the smallest number become zero.
-  const int lost_below = std::ilogb(format.smallest_subnormal()) - 1;
+  // Values up to and including half of the smallest number become zero; under stochastic rounding
+  // all below the smallest number may.
+  powers.loses_ties = !needs.stochastic;
+  const int lost_below = std::ilogb(format.smallest_subnormal()) - (needs.stochastic ? 0 : 1);
   // This brings 2^keep to half of the smallest number: of the values from there on only those equal
   // to it are lost.
   powers.low = std::max(all.low, lost_below - needs.keep);
-  if (needs.largest == 0) return {powers.low, all.high};
+  if (needs.largest == 0) return powers;
   const double room = format.largest() * std::exp2(-headroom_bits);
   int high = std::ilogb(room / needs.largest);
   // ilogb of a quotient that was rounded up may be one too high.
@@ -125,12 +137,11 @@ bool MuchWasLost(const RunNeeds& needs) {
                      [](const TensorNeeds& t) { return t.carries_s() && t.lost_pct > kMuch; });
 }
 
-RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
+RunNeeds CollectNeeds(const std::string& folder, const FormatHistory& formats,
                       double underflow_target) {
   RunNeeds needs;
-  Collector collector(needs, underflow_target);
-  EachHistogramStep(folder, FormatHistory(formats),
-                    [&](const HistogramStep& step) { collector.Add(step); });
+  Collector collector(needs, formats, underflow_target);
+  EachHistogramStep(folder, formats, [&](const HistogramStep& step) { collector.Add(step); });
   EachRow<TensorRow>(folder, [&](const TensorRow& row) { collector.Add(row); });
   EachRow<StepRow>(folder, [&](const StepRow& row) {
     needs.finiteness.Add(row);
@@ -143,8 +154,9 @@ RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
   return needs;
 }
 
-std::vector<Predicted> PredictLosses(const std::string& folder, const TensorFormats& formats,
-                                     const RunNeeds& needs, const config::WhatIfConfig& choice,
+std::vector<Predicted> PredictLosses(const std::string& folder, const FormatHistory& formats,
+                                     const TensorFormats& changed, const RunNeeds& needs,
+                                     const config::WhatIfConfig& choice,
                                      const config::ModelConfig& model) {
   std::map<std::string, std::size_t> index;
   std::vector<Predicted> result;
@@ -153,8 +165,12 @@ std::vector<Predicted> PredictLosses(const std::string& folder, const TensorForm
     result.emplace_back().tensor = tensor.name();
   }
   what_if::Scenario scenario(choice, model);
-  EachHistogramStep(folder, FormatHistory(formats), [&](const HistogramStep& step) {
-    const auto rows = scenario.Judge(step.step, step.epoch, step.tensors);
+  EachHistogramStep(folder, formats, [&](const HistogramStep& step) {
+    std::vector<what_if::HistogramOfTensor> tensors = step.tensors;
+    for (what_if::HistogramOfTensor& t : tensors)
+      if (const auto format = changed.find({t.layer, t.tensor}); format != changed.end())
+        t.format = format->second;
+    const auto rows = scenario.Judge(step.step, step.epoch, tensors);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const telemetry::WhatIfRow& row = rows[i];
       if (step.tensors[i].bins->inf + step.tensors[i].bins->nan > 0)

@@ -30,11 +30,15 @@ struct JudgedFormat {
   double bits = 0;
   double lost_pct = 0, sqnr_db = INFINITY;  // the worst of a row
   std::string lost_by, sqnr_by;
-  std::set<std::string> operands, failing;  // LAYER.operand
+  // LAYER.operand: that have rows; that the format was judged by; in which it fails.
+  std::set<std::string> seen, operands, failing;
 
   void Add(const telemetry::BlockFigures& row, const std::string& layer, const std::string& tensor,
            double target) {
     const std::string name = layer + "." + tensor;
+    seen.insert(name);
+    // A step that overflowed before this rounding says nothing of the format.
+    if (row.inf + row.nan > 0) return;
     operands.insert(name);
     if (row.lost_pct_nonzero > lost_pct) lost_pct = row.lost_pct_nonzero, lost_by = name;
     if (row.sqnr_db < sqnr_db) sqnr_db = row.sqnr_db, sqnr_by = name;
@@ -42,25 +46,23 @@ struct JudgedFormat {
     // more.
     const bool noisy =
         tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(telemetry::kStallPower);
-    const bool broken = row.inf + row.nan + row.broken_blocks > 0;
-    if (row.lost_pct_nonzero > 100 * target || noisy || broken) failing.insert(name);
+    if (row.lost_pct_nonzero > 100 * target || noisy || row.broken_blocks > 0) failing.insert(name);
   }
 };
 
 // Sorted by bits: the first that serves all operands is the narrowest.
 std::vector<JudgedFormat> JudgedOf(const RecommendOptions& options) {
   std::map<std::string, JudgedFormat> all;
-  const auto add = [&](const telemetry::BlockFigures& row, const std::string& format,
-                       const std::string& layer, const std::string& tensor) {
-    JudgedFormat& judged = all[format];
+  const auto each = [&](const auto& row) {
+    JudgedFormat& judged = all[row.format];
     if (judged.format.empty()) {
-      judged.format = format;
-      const AnyFormat read = config::ReadAnyFormat(format);
+      judged.format = row.format;
+      const AnyFormat read =
+          FormatOfRow(options.folder, row.kFile, row.step, row.format, config::ReadAnyFormat);
       if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsOf(*block);
     }
-    judged.Add(row, layer, tensor, options.underflow_target);
+    judged.Add(row, row.layer, row.tensor, options.underflow_target);
   };
-  const auto each = [&](const auto& row) { add(row, row.format, row.layer, row.tensor); };
   EachRowIfThere<telemetry::WhatIfBlockRow>(options.folder, each);
   EachRowIfThere<BlockRow>(options.folder, each);
   std::vector<JudgedFormat> judged;
@@ -79,8 +81,10 @@ void PrintJudged(const JudgedFormat& judged, std::ostream& out) {
   if (judged.lost_pct > 0)
     out << Formatted("; %.3g %% lost at most", judged.lost_pct) << " (" << Visible(judged.lost_by)
         << ")";
-  out << "; SQNR at least " << telemetry::DecibelText(judged.sqnr_db) << " dB ("
-      << Visible(judged.sqnr_by) << ")\n";
+  if (!judged.sqnr_by.empty())
+    out << "; SQNR at least " << telemetry::DecibelText(judged.sqnr_db) << " dB ("
+        << Visible(judged.sqnr_by) << ")";
+  out << '\n';
 }
 
 }  // namespace
@@ -92,7 +96,7 @@ std::optional<AnyFormat> PrintOperandFormats(const RecommendOptions& options, st
   for (const JudgedFormat& one : judged) PrintJudged(one, out);
   // One that was seen with some operands alone says nothing of the others.
   std::set<std::string> seen;
-  for (const JudgedFormat& one : judged) seen.insert(one.operands.begin(), one.operands.end());
+  for (const JudgedFormat& one : judged) seen.insert(one.seen.begin(), one.seen.end());
   const auto best = std::find_if(judged.begin(), judged.end(), [&](const JudgedFormat& one) {
     return one.failing.empty() && one.operands.size() == seen.size();
   });

@@ -25,11 +25,20 @@ namespace ada::study {
 // Defaults are all scales that a run may have; low above high: there is none.
 struct Powers {
   int low = -126, high = 127;
+  // Whether values that 2^low takes to the threshold itself are lost: rounding to nearest takes a
+  // tie to zero.
+  bool loses_ties = false;
   bool any() const { return low <= high; }
+  // The smallest of them at which no tie is lost, if they are more than one.
+  int sure() const { return loses_ties && low < high ? low + 1 : low; }
+  // Whether 2^first .. 2^last are among them, without a tie that is lost.
+  bool Hold(double first, double last) const {
+    return low + (loses_ties ? 1 : 0) <= first && high >= last;
+  }
 };
 
 // One tensor over all steps with histograms, in unscaled magnitudes, so that any scale and format
-// can be judged by it.
+// can be judged by it. `format` is the last one; what was lost is that of the steps that had it.
 struct TensorNeeds {
   static constexpr int kNothing = std::numeric_limits<int>::max();
   std::string layer, tensor;
@@ -37,9 +46,11 @@ struct TensorNeeds {
   // |x| from 2^keep on must not underflow: below it lies at most the target's share of the non-zero
   // values of any step. kNothing: no step had one.
   int keep = kNothing;
-  double largest = 0;     // finite |x| of all logged steps, unscaled
-  double range_log2 = 0;  // of the step in which it was largest
-  double scale = 1;       // that it carried last
+  double largest = 0;             // finite |x| of all logged steps, unscaled
+  double range_log2 = 0;          // of the step in which it was largest
+  double scale = 1;               // that it carried last
+  bool scaled_by_itself = false;  // some step gave it a per-tensor scale (precision.tensor_scaling)
+  bool stochastic = false;        // FormatHistory::stochastic
   // What the run lost: the largest share of a step in percent of non-zero values, and its step; all
   // values that overflowed. Steps that left inf or NaN in the tensor are not looked at.
   double lost_pct = 0;
@@ -48,6 +59,9 @@ struct TensorNeeds {
 
   std::string name() const { return layer + "." + tensor; }
   bool carries_s() const { return CarriesS(tensor); }
+  // Whether the policy's S decides what it loses. A per-tensor scale follows the values that carry
+  // S: their product stays where S moves.
+  bool asks_for_s() const { return carries_s() && !scaled_by_itself; }
   // Whether no step had a value of it: it asks for nothing, and nothing is known of it.
   bool silent() const { return keep == kNothing; }
 };
@@ -68,6 +82,7 @@ struct RunNeeds {
   bool finished = false;
   // Histograms with inf or NaN, which show what an overflow has left over: they are not looked at.
   std::int64_t left_out = 0;
+  bool stochastic = false;        // FormatHistory::stochastic
   telemetry::LayerTotals totals;  // for layers that get no gradient
   telemetry::Finiteness finiteness;
 };
@@ -76,7 +91,7 @@ struct RunNeeds {
 bool MuchWasLost(const RunNeeds& needs);
 
 // Reads the histograms and counts of a run. Throws DataError as the readers do.
-RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
+RunNeeds CollectNeeds(const std::string& folder, const FormatHistory& formats,
                       double underflow_target);
 
 // Says whether a tensor loses no more than the target and does not overflow. Counts that are
@@ -94,9 +109,11 @@ struct Predicted {
   double scale_low = 0, scale_high = 0;
 };
 
-// Returns that for each tensor of `needs`. `formats` are those that the tensors would have.
-std::vector<Predicted> PredictLosses(const std::string& folder, const TensorFormats& formats,
-                                     const RunNeeds& needs, const config::WhatIfConfig& choice,
+// Returns that for each tensor of `needs`, in the formats that it had, or would have all along if
+// it is among `changed`.
+std::vector<Predicted> PredictLosses(const std::string& folder, const FormatHistory& formats,
+                                     const TensorFormats& changed, const RunNeeds& needs,
+                                     const config::WhatIfConfig& choice,
                                      const config::ModelConfig& model);
 
 // The key of `precision` that says the format of a layer's tensor: y, p, w, dw, or a gradient that
@@ -104,6 +121,8 @@ std::vector<Predicted> PredictLosses(const std::string& folder, const TensorForm
 std::string RoleOf(const std::string& tensor);
 // Whether precision.preset leaves no room for the role's key; entries of precision.layers have it.
 bool PresetDecides(const config::PrecisionConfig& precision, const std::string& role);
+// Whether an entry of precision.layers sets the format of a role.
+bool SetsRole(const config::LayerPrecisionConfig& entry, const std::string& role);
 
 // An entry of precision.layers, and the tensors that ask for it.
 // Several tensors may ask for the same entry, as dx and dy of one layer do.
@@ -118,13 +137,15 @@ using Owners = std::map<std::string, std::set<std::string>>;
 
 // Adds the changes to `precision`, after the entries that it has: the last match wins. Where it has
 // none and every owner of a role changes, the role's own key says it for most of them, unless a
-// preset decides it.
+// preset decides it. Entries of precision.schedule that would undo a change have it as well.
 void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
                   config::PrecisionConfig& precision);
 
 // Returns, each if asked, `scaling:` of `config`, the keys of policy none, fixed and adaptive with
-// exact_range that matter, and its whole `precision:`.
-std::string FragmentOf(const config::Config& config, bool with_scaling, bool with_precision);
+// exact_range that matter, and its whole `precision:`. Laid over the configuration `run`, as well
+// as in place of its sections, they give what `config` has.
+std::string FragmentOf(const config::Config& config, const config::Config& run, bool with_scaling,
+                       bool with_precision);
 
 // The advice is one fixed scale where one serves all gradients, else a scale for each layer, and
 // other formats where no scale can help. What it would have lost is read from the same histograms.
@@ -140,13 +161,13 @@ struct Recommendation {
   int compromise_power = 0;
   std::vector<Predicted> compromise;
 
-  bool fixed = false;                // policy fixed or none; else adaptive
+  bool fixed = false;                // policy fixed or none; else adaptive, or as it was
   config::Config config;             // the run's, with the recommended scaling and precision
   std::vector<Predicted> predicted;  // of every tensor with a histogram, under `config`
 };
 
 Recommendation MakeRecommendation(const RecommendOptions& options, const config::Config& run,
-                                  TensorFormats formats, const RunNeeds& needs);
+                                  const FormatHistory& formats, const RunNeeds& needs);
 
 // A probed tensor and the share of its values (percent) that the run lost, here or before it.
 struct ProbedLoss {
@@ -157,6 +178,8 @@ struct ProbedLoss {
 // Whether any step with a histogram had a gradient that carries S. If none had, nothing is known
 // about scales.
 bool AnyArrived(const RunNeeds& needs);
+// Whether any of them asks for S.
+bool AnyAsksForS(const RunNeeds& needs);
 
 // How far the record carries: well, fairly or little.
 const char* GradeOf(const config::Config& run, const RunNeeds& needs);

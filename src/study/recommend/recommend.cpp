@@ -42,7 +42,7 @@ bool SetOperands(const AnyFormat& format, config::PrecisionConfig& precision) {
 // A run whose logs have no gradients cannot be judged, and the message says which key logs them.
 void Recommend(const RecommendOptions& options, std::ostream& out) {
   const config::Config run = ReadRunConfig(options.folder);
-  const TensorFormats formats = ReadTensorFormats(options.folder, run);
+  const FormatHistory formats = ReadFormatHistory(options.folder, run);
   const RunNeeds needs = CollectNeeds(options.folder, formats, options.underflow_target);
   if (std::none_of(needs.tensors.begin(), needs.tensors.end(),
                    [](const TensorNeeds& t) { return t.carries_s(); }))
@@ -57,12 +57,14 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   out << '\n';
   const std::optional<AnyFormat> operands = PrintOperandFormats(options, out);
   PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
-  // `scaling:` is left out where no gradient arrived, `precision:` where no format changes.
+  // `scaling:` is left out where no gradient arrived that asks for S, `precision:` where no format
+  // changes.
   const bool other_operands = operands && SetOperands(*operands, advice.config.precision);
   std::string fragment =
-      FragmentOf(advice.config, AnyArrived(needs), !advice.changes.empty() || other_operands);
+      FragmentOf(advice.config, run, AnyAsksForS(needs), !advice.changes.empty() || other_operands);
   if (fragment.empty())
-    fragment = "# nothing to recommend: no gradient arrived\n";
+    fragment = AnyArrived(needs) ? "# nothing to recommend: no other format, and no S\n"
+                                 : "# nothing to recommend: no gradient arrived\n";
   else
     out << "\n# Put these sections in place of those of the run's configuration:\n"
         << VisibleLines(fragment);

@@ -40,7 +40,8 @@ bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
 // The text about a gradient that arrived, or about a tensor that carries no scale. The most serious
 // finding comes first.
 std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
-  if (t.carries_s() && !PowersFor(t, t.format, options.headroom_bits).any()) return "no scale fits";
+  if (t.asks_for_s() && !PowersFor(t, t.format, options.headroom_bits).any())
+    return "no scale fits";
   if (t.overflow > 0) return "overflowed";
   if (t.broken_steps > 0) return "inf, NaN";
   return IsGood(t, options) ? "fine" : "loses";
@@ -58,7 +59,7 @@ void PrintConflict(const RecommendOptions& options, const RunNeeds& needs,
   std::vector<std::string> more, less;
   for (const TensorNeeds& t : needs.tensors) {
     const Powers powers = PowersFor(t, t.format, options.headroom_bits);
-    if (!t.carries_s() || !powers.any()) continue;
+    if (!t.asks_for_s() || !powers.any()) continue;
     if (powers.low > advice.one_scale.high) more.push_back(t.name() + " " + Power(powers.low));
     if (powers.high < advice.one_scale.low) less.push_back(t.name() + " " + Power(powers.high));
   }
@@ -89,7 +90,7 @@ void PrintCompromise(const Recommendation& advice, std::ostream& out) {
 // What "all gradients" leaves out.
 std::string OfWhich(const RunNeeds& needs) {
   const auto silent = std::count_if(needs.tensors.begin(), needs.tensors.end(),
-                                    [](const auto& t) { return t.carries_s() && t.silent(); });
+                                    [](const auto& t) { return t.asks_for_s() && t.silent(); });
   return silent == 0 ? "" : " that arrived (" + std::to_string(silent) + " did not)";
 }
 
@@ -179,6 +180,8 @@ std::vector<std::string> WithoutHistograms(const RecommendOptions& options, cons
                                    [&](const TensorNeeds& n) { return n.name() == name; });
     // Tensors of the update are `advise`'s matter, operands that of PrintOperandFormats.
     if (known || IsOfUpdate(t.tensor) || IsOperand(t.tensor)) continue;
+    // What processes send carries S, and parallel.gradients is its format: no advice is about it.
+    if (t.tensor == "sent") continue;
     if (MeetsTarget(t.pct_max, static_cast<double>(t.overflow), options)) continue;
     names.push_back(name + " (" + t.last_format + ") " + PercentText(t.pct_max) +
                     (t.overflow > 0 ? " and overflow" : ""));
@@ -216,20 +219,26 @@ bool AnyArrived(const RunNeeds& needs) {
                      [](const TensorNeeds& t) { return t.carries_s() && !t.silent(); });
 }
 
+bool AnyAsksForS(const RunNeeds& needs) {
+  return std::any_of(needs.tensors.begin(), needs.tensors.end(),
+                     [](const TensorNeeds& t) { return t.asks_for_s() && !t.silent(); });
+}
+
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out) {
-  out << "Scales S at which at most " << PercentText(100 * options.underflow_target)
-      << " of a gradient's non-zero values underflow, in any step,\nwith "
-      << PowerText(std::exp2(options.headroom_bits))
-      << " between the largest value and overflow; and what the run had:\n";
+  if (AnyAsksForS(needs))
+    out << "Scales S at which at most " << PercentText(100 * options.underflow_target)
+        << " of a gradient's non-zero values underflow, in any step,\nwith "
+        << PowerText(std::exp2(options.headroom_bits))
+        << " between the largest value and overflow; and what the run had:\n";
   TextTable table({"gradient", "format", "range", "S from", "to", "S was", "lost", "verdict"}, 2);
   std::vector<std::string> fine, others = WithoutHistograms(options, needs);
   for (const TensorNeeds& t : needs.tensors) {
     if (!t.silent() && IsGood(t, options) && JudgementOn(t, options) == "fine")
       fine.push_back(t.name());
-    if (!t.carries_s()) {
-      if (!IsGood(t, options) || t.broken_steps > 0)
+    if (!t.asks_for_s()) {
+      if (!IsGood(t, options) || (t.broken_steps > 0 && !(t.carries_s() && t.silent())))
         others.push_back(
-            t.name() + " (" + FormatName(t.format) + ")" +
+            t.name() + " (" + FormatName(t.format) + (t.carries_s() ? ", scaled by itself)" : ")") +
             (t.broken_steps > 0 && t.lost_pct == 0 ? "" : " " + PercentText(t.lost_pct)) +
             (t.overflow > 0 ? " and overflow" : "") +
             (t.broken_steps > 0 ? ", inf or NaN in " + Counted(t.broken_steps, "step") : ""));
@@ -241,9 +250,9 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
                Power(powers.low), Power(powers.high), PowerText(t.scale), LostPart(t),
                JudgementOn(t, options)});
   }
-  table.Print(out);
+  if (AnyAsksForS(needs)) table.Print(out);
   if (!others.empty()) {
-    out << "Tensors that carry no scale and lose more than the target, or are not finite:\n";
+    out << "No S helps these, which lose more than the target or are not finite:\n";
     PrintList(others, 2, out);
   }
   const auto dead = telemetry::LayersWithoutGradient(needs.totals);
@@ -277,6 +286,13 @@ void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
   if (!AnyArrived(needs)) {
     out << "No gradient arrived in any step with a histogram: nothing can be said of scales.\n";
     return PrintChanges(advice, out);
+  }
+  if (!AnyAsksForS(needs)) {
+    out << "Each gradient has a scale of its own (precision.tensor_scaling), which makes up for S: "
+           "no\n"
+           "S changes what is lost.\n";
+    PrintChanges(advice, out);
+    return PrintPrediction(options, advice, out);
   }
   PrintOneScale(options, needs, advice, out);
   PrintCompromise(advice, out);
@@ -313,13 +329,16 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
     out << "  Up to " << PercentText(unsure)
         << " of a tensor's values share the exponent of a threshold; where S is a power\n  of two, "
            "only those equal to it are in doubt.\n";
+  if (needs.stochastic)
+    out << "  The run rounds stochastically, where all below the smallest number may be lost: the "
+           "scales\n  keep what is above it; the shares are those of rounding to nearest.\n";
   if (needs.left_out > 0)
     out << "  " << Counted(needs.left_out, "histogram")
         << " with inf or NaN, what an overflow left over, counted for nothing.\n";
   if (lost.lost_pct > 100 * options.underflow_target)
     out << "  What the run lost (" << CutText(lost.name(), 40) << ": " << PercentText(lost.lost_pct)
         << " in step " << lost.lost_step
-        << ") is missing in the\n  gradients behind it: ask again after a run with these "
+        << ") is missing in the\n  gradients after it: ask again after a run with these "
            "settings.\n";
   if (probed.lost_pct > 0)
     out << "  On probe steps " << CutText(probed.tensor, 40)

@@ -49,7 +49,7 @@ class LogReader {
     if (last_line_ && first_pending_) AddAttempts(*last_line_, 1);
     if (between_)
       log_.notes.emplace_back(
-          "a line stands for several iterations: those that were skipped are taken as the first of "
+          "a line stands for several steps: those that were skipped are taken as the first of "
           "them");
     if (!knows_ && !log_.attempts.empty())
       log_.notes.emplace_back(
@@ -69,6 +69,7 @@ class LogReader {
     }
     RecordedAttempt attempt;
     attempt.overflow = true;
+    ++skipped_;
     attempt.scale = NumberAfter(line, "attempted loss scale");
     attempt.scale_after = NumberAfter(line, "reducing loss scale to");
     if (!attempt.scale_after) attempt.scale_after = NumberAfter(line, "reducing to");
@@ -115,16 +116,25 @@ class LogReader {
     const std::optional<double> step = CountAfter(line, "step=");
     if (!step) return;
     knows_ = true;
-    // Attempts that no line was printed for went well.
+    // Attempts that no line was printed for went well. Among them the skipped ones may lie
+    // anywhere, at other scales than the replay has in their place.
+    std::vector<RecordedAttempt>& attempts = log_.attempts;
+    if (skipped_ > 0 && static_cast<double>(attempts.size()) < *step) {
+      between_ = true;
+      for (auto at = attempts.end() - skipped_; at != attempts.end(); ++at)
+        at->scale = at->scale_after = std::nullopt;
+    }
+    skipped_ = 0;
     while (static_cast<double>(log_.attempts.size()) < *step) log_.attempts.emplace_back();
   }
 
   ForeignLog log_;
   std::optional<double> rank_;
   std::optional<IntervalLine> last_line_;
-  bool first_pending_ = true;  // the first line's attempts are still to be added
-  bool knows_ = false;         // how many steps there were between those that were skipped
-  bool between_ = false;       // a line stands for several
+  bool first_pending_ = true;   // the first line's attempts are still to be added
+  bool knows_ = false;          // how many steps there were between those that were skipped
+  bool between_ = false;        // a line stands for several
+  std::ptrdiff_t skipped_ = 0;  // that were added since the last position
 };
 
 }  // namespace

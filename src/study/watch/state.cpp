@@ -155,6 +155,15 @@ void WatchFeed::ReadConfig(WatchState& state) {
   }
 }
 
+// The order of layers is that of a step's rows, so the first one is passed over where rows before
+// them were.
+template <class Row>
+void PassOverTornStep(const telemetry::CsvFollower& file, std::deque<Row>& rows) {
+  if (!file.jumped() || rows.empty()) return;
+  const std::int64_t torn = rows.front().step;
+  while (!rows.empty() && rows.front().step == torn) rows.pop_front();
+}
+
 // Rows wait in deques until steps.csv has their step.
 void WatchFeed::ReadFiles() {
   // steps.csv first: it is written last, so the rows of its steps are whole in the others.
@@ -164,6 +173,9 @@ void WatchFeed::ReadFiles() {
     if (row.tensor != "y" && row.tensor != "w") tensor_rows_.push_back(row);
   });
   EachNewRow<BlockRow>(blocks_, [&](const BlockRow& row) { block_rows_.push_back(row); });
+  PassOverTornStep(scales_, scale_rows_);
+  PassOverTornStep(underflow_, tensor_rows_);
+  PassOverTornStep(blocks_, block_rows_);
   EachNewRow<TimingRow>(timing_, [&](const TimingRow& row) { timing_rows_.push_back(row); });
   EachNewRow<EventRow>(events_, [&](const EventRow& row) { event_rows_.push_back(row); });
   EachNewRow<EvaluationRow>(evaluation_,
