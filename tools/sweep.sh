@@ -88,7 +88,10 @@ command -v -- "$program" >/dev/null || refuse "$program is missing; run tools/bu
 if [ "$action" = one ]; then
   threads=${threads:-1}
   # Where a process ends by an error the others do.
-  if [ "$tasks" -gt 1 ]; then launcher=(srun "--ntasks=$tasks" --kill-on-bad-exit=1); fi
+  if [ "$tasks" -gt 1 ]; then
+    launcher=(srun "--mpi=${SLURM_MPI_TYPE:-pmix}" "--ntasks=$tasks" "--cpus-per-task=$threads"
+      --kill-on-bad-exit=1)
+  fi
   status=0
   run_alone "$only" || status=$?
   exit "$status"

@@ -22,7 +22,8 @@ class SlurmTest(SweepCase):
 
     def task(self, number):
         environment = {**self.environment, "SLURM_ARRAY_TASK_ID": str(number),
-                       "SLURM_ARRAY_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "6"}
+                       "SLURM_ARRAY_JOB_ID": "77", "SLURM_JOB_ID": "78",
+                       "SLURM_CPUS_PER_TASK": "6"}
         return subprocess.Popen(["bash", self.folder / "job.sh"], cwd="/", env=environment,
                                 stderr=subprocess.PIPE, text=True)
 
@@ -47,8 +48,7 @@ class SlurmTest(SweepCase):
 
     def test_a_run_of_several_processes_is_started_by_srun(self):
         self.sweep("--slurm", "job.sh", "--tasks", "4", "--threads", "2", "--vary", "mode=good")
-        self.write("srun", '#!/bin/sh\necho "$1 $2" >>started\nshift 2\nexec "$@"\n')
-        (self.folder / "srun").chmod(0o755)
+        self.write_srun()
         text = (self.folder / "job.sh").read_text(encoding="utf-8")
         self.assertIn("#SBATCH --ntasks=4\n#SBATCH --cpus-per-task=2\n", text)
         self.assertNotIn("--nodes", text)
@@ -56,7 +56,7 @@ class SlurmTest(SweepCase):
         _, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual((self.folder / "started").read_text(),
-                         "--ntasks=4 --kill-on-bad-exit=1\n")
+                         "--mpi=pmix --ntasks=4 --cpus-per-task=6 --kill-on-bad-exit=1\n")
         self.assertEqual([call["name"] for call in self.calls()], ["mode=good"])
         result = subprocess.run([TOOL, "--config", "base.yaml", "--out", "out", "--tasks", "2"],
                                 cwd=self.folder, env=self.environment, capture_output=True,
@@ -64,14 +64,45 @@ class SlurmTest(SweepCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("--tasks goes with --slurm", result.stderr)
 
+    def write_srun(self):
+        """One process stands for all. As the real one, srun kills it where it gets SIGTERM itself, and
+        scancel reaches it past srun."""
+        self.write("srun", "#!/bin/bash\n"
+                           'echo "$1 $2 $3 $4" >>started\n'
+                           'shift 4\n"$@" &\necho $! >process\n'
+                           "trap 'kill -KILL $!' TERM\nwait $!\n")
+        self.write("scancel", '#!/bin/sh\necho "$@" >>cancelled\nkill -TERM "$(cat process)"\n')
+        for name in ("srun", "scancel"):
+            (self.folder / name).chmod(0o755)
+
+    def wait_for(self, path):
+        end = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def test_processes_of_srun_write_a_checkpoint_before_the_limit(self):
+        self.sweep("--slurm", "job.sh", "--tasks", "4", "--vary", "mode=wait", "--vary", "seed=1,2")
+        self.write_srun()
+        for task, number in ((0, signal.SIGUSR1), (1, signal.SIGTERM)):
+            with self.subTest(number):
+                folder = self.out / f"mode=wait__seed={task + 1}"
+                process = self.task(task)
+                self.wait_for(folder / "waiting")
+                process.send_signal(number)
+                if number == signal.SIGTERM:  # at the end of a job all get it from Slurm, once
+                    os.kill(int((self.folder / "process").read_text()), number)
+                _, said = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 143, said)
+                self.assertEqual((folder / "checkpoints" / "step-00000002.json").read_text(), "1")
+                self.assertEqual((self.folder / "cancelled").read_text(), "--signal=TERM 77_0\n")
+                self.assertEqual((self.folder / "requeued").read_text(), "requeue 77_0\n")
+
     def test_a_signal_before_the_limit_queues_the_task_again(self):
         for number, requeued in ((signal.SIGTERM, False), (signal.SIGUSR1, True)):
             task = 2 if requeued else 3
             folder = self.out / f"mode=wait__seed={task - 1}"
             process = self.task(task)
-            end = time.monotonic() + 60
-            while not (folder / "waiting").exists() and time.monotonic() < end:
-                time.sleep(0.02)
+            self.wait_for(folder / "waiting")
             process.send_signal(number)
             _, said = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 143, said)

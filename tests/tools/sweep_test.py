@@ -53,7 +53,8 @@ class SweepTest(SweepCase):
             "dx_lost_pct": "11.4285714", "layer_lost_pct": "11", "worst_lost_pct": "12",
             "worst_layer": "fc", "last_scale": "128", "images_per_second": "10", "seconds": "2.5",
             "update_lost_pct": "", "master_lost_pct": "", "state_lost_pct": "", "sent_lost_pct": "",
-            "not_finite_since": "", "split": "test"})
+            "not_finite_since": "", "split": "test", "test_miou": "", "best_miou": "",
+            "test_map_07": "", "best_map_07": ""})
         self.assertEqual(rows[0]["worst_layer"], "loss")
         means = self.table("sweep_summary.csv")
         self.assertEqual([(row["lr"], row["runs"], row["n"]) for row in means],
@@ -108,17 +109,34 @@ class SweepTest(SweepCase):
         self.write("base.yaml", "mode: good\nprecision.layers[1]: {match: fc*, format: fp16}\n")
         self.assertNotIn("no effect", self.sweep(*vary, "--dry-run").stderr)
 
-    def test_language_models_are_judged_by_the_loss_of_their_validation(self):
-        """Neither a table nor a line on a run is empty where there is no split `test`."""
-        summary = {"evaluation": {"validation": {"loss": 2.5, "top1": 0.25,
-                                                 "best": {"step": 9, "loss": 2.25}}}}
+    def told_and_shown(self, evaluation, *columns):
+        """What is said of one run with this evaluation, its table, and some of its columns."""
+        summary = {"evaluation": evaluation}
         code = ("import json, sys; sys.path.insert(0, 'tools/sweep'); import show, table\n"
                 "row = {'status': 'finished', 'x': '1', **table.numbers(table.pathlib.Path('.'), "
                 f"json.loads({json.dumps(summary)!r}))}}\n"
                 "print(table.told(row)); print(*show.shown(['x'], [row]), sep='\\n')\n"
-                "print(row['split'], row['test_loss'], row['best_step'], row['best_loss'])")
-        found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True,
-                               text=True, check=True).stdout
+                f"print(*[row[column] for column in {columns!r}])")
+        return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True,
+                              text=True, check=True).stdout
+
+    def test_pictures_are_judged_by_what_their_task_measures(self):
+        for name, title in (("miou", "mIoU"), ("map_07", "mAP (2007)")):
+            with self.subTest(name):
+                found = self.told_and_shown(
+                    {"test": {"loss": 2.5, name: 0.25, "best": {"step": 9, name: 0.5}}},
+                    "split", f"test_{name}", "best_step", f"best_{name}", "test_top1")
+                told, titles, numbers, columns = found.splitlines()
+                self.assertEqual(told, f"test {title} 25.00 %")
+                self.assertIn(f"runs  test {title} %  train loss", titles)
+                self.assertEqual(numbers.split()[:3], ["1", "1", "25.00"])
+                self.assertEqual(columns, "test 0.25 9 0.5 None")
+
+    def test_language_models_are_judged_by_the_loss_of_their_validation(self):
+        """Neither a table nor a line on a run is empty where there is no split `test`."""
+        found = self.told_and_shown(
+            {"validation": {"loss": 2.5, "top1": 0.25, "best": {"step": 9, "loss": 2.25}}},
+            "split", "test_loss", "best_step", "best_loss")
         self.assertEqual(found, "validation loss 2.5000\n"
                                 "  x  runs  validation loss  train loss  dx lost %  skipped\n"
                                 "  1     1           2.5000           -          -        -\n"

@@ -72,7 +72,21 @@ start() {
   pid=$!
   set +m
   running[$pid]=$name
-  if [ -n "$signal" ] && [ -z "${told[$pid]-}" ]; then kill -TERM "$pid" 2>/dev/null; fi
+  if [ -n "$signal" ] && [ -z "${told[$pid]-}" ]; then tell_to_stop "$pid"; fi
+}
+
+# SIGTERM to a run. Where srun gets it, it kills its processes: scancel tells them instead. The
+# number of a job may be that of its whole array, so that the task is named.
+tell_to_stop() {
+  local job=${SLURM_JOB_ID-}
+  [ -z "${SLURM_ARRAY_TASK_ID-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+  told[$1]=yes
+  # One that waits for its folder (lock.py) has not started srun yet.
+  if [ ${#launcher[@]} -gt 0 ] && ! grep -qa lock.py "/proc/$1/cmdline" 2>/dev/null; then
+    scancel --signal=TERM "$job"
+  else
+    kill -TERM "$1" 2>/dev/null
+  fi
 }
 
 # Takes note of a run that has ended: NAME EXIT_CODE.
@@ -111,10 +125,7 @@ stop_all() {
     note "stopping: each run writes a checkpoint (again: at once)"
   fi
   signal=$1
-  for pid in "${!running[@]}"; do
-    told[$pid]=yes
-    kill -TERM "$pid" 2>/dev/null
-  done
+  for pid in "${!running[@]}"; do tell_to_stop "$pid"; done
 }
 
 # Waits until a run has ended, or a signal has come.
@@ -165,7 +176,14 @@ run_all() {
 run_alone() {
   local what name why code=0
   total=1
-  trap 'stop_all 15' TERM HUP INT
+  # With srun the job script sends SIGUSR1 before the time limit; SIGTERM comes from Slurm, which
+  # sends it to the processes too.
+  if [ ${#launcher[@]} -gt 0 ]; then
+    trap 'stop_all 15' USR1
+    trap 'signal=15' TERM HUP INT
+  else
+    trap 'stop_all 15' TERM HUP INT
+  fi
   IFS=$'\t' read -r what name why < <(part check "$program" "$out" "$1") || return 2
   mkdir -p "$out/sweep_logs"
   case $what in

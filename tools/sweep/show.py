@@ -13,7 +13,6 @@ import table
 WIDTH, GAP = 80, 2
 SHORT = 6  # letters of a value that never gives way
 # title, column, factor, digits after the point
-TOP1 = ("test top-1 %", "test_top1", 100, 2)
 NUMBERS = (("train loss", "train_loss", 1, 4),
            ("dx lost %", "dx_lost_pct", 1, 3), ("skipped", "skipped", 1, 0))
 # These are shown for sweeps in which some run counts them.
@@ -26,7 +25,12 @@ def numbers_of(rows):
     splits = {row.get("split") for row in rows} - {None}
     # What has no test split is a language model, which is judged by its loss.
     others = splits - {"test"}
-    results = (TOP1,) * ("test" in splits or not others)
+    results = ()
+    if "test" in splits or not others:
+        column, name = next((share for share in table.SHARES
+                             if any(row.get(share[0]) is not None for row in rows)),
+                            table.SHARES[-1])
+        results = ((f"test {name} %", column, 100, 2),)
     if others:
         title = f"{min(others)} loss" if len(splits) == 1 else "last loss"
         results += ((title, "test_loss", 1, 4),)

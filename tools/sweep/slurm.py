@@ -40,9 +40,9 @@ fi
 again=false
 task=
 woken=true
-stop() {{ woken=true; [ -z "$task" ] || kill -TERM "$task" 2>/dev/null; }}
-trap 'again=true; stop' USR1  # from --signal: the time is nearly up
-trap stop TERM INT
+stop() {{ woken=true; [ -z "$task" ] || kill -"$1" "$task" 2>/dev/null; }}
+trap 'again=true; stop {early}' USR1  # from --signal: the time is nearly up
+trap {end} TERM INT
 {tool} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}" --out {out}{of_tasks} \\
   --threads "${{SLURM_CPUS_PER_TASK:-{threads}}}" &
 task=$!
@@ -90,6 +90,9 @@ def script_of(options, names):
         threads=options.threads, log=log, tasks=options.tasks,
         nodes="#SBATCH --nodes=1\n" if options.tasks == 1 else "",
         of_tasks="" if options.tasks == 1 else f" --tasks {options.tasks}",
+        # At the end of a job Slurm tells the processes that srun started by itself.
+        early="TERM" if options.tasks == 1 else "USR1",
+        end="'stop TERM'" if options.tasks == 1 else "woken=true",
         folder=quote(here), program=program, tool=quote(options.tool), out=quote(options.out),
         names="\n".join("  " + quote(name) for name in names))
 

@@ -22,16 +22,20 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
 from ada_train import run_files  # noqa: E402
 from ada_train.run_files import number  # noqa: E402
 
+# What the pictures of a split are judged by, and its name in a table: one of them has a number.
+SHARES = (("test_miou", "mIoU"), ("test_map_07", "mAP (2007)"), ("test_top1", "top-1"))
 LOGS = "sweep_logs"  # of the sweep: NAME.log, NAME.state ("finished 0")
 SEED = "seed"
 NUMBERS = ("steps", "skipped", "train_loss", "train_accuracy", "test_loss", "test_top1",
            "test_top5", "best_step", "best_loss", "best_top1", "best_top5", "dx_lost_pct",
            "layer_lost_pct", "worst_lost_pct", "worst_layer", "last_scale",
            "images_per_second", "seconds", "update_lost_pct", "master_lost_pct", "state_lost_pct",
-           "sent_lost_pct", "not_finite_since", "split")
+           "sent_lost_pct", "not_finite_since", "split", "test_miou", "best_miou", "test_map_07",
+           "best_map_07")
 AVERAGED = ("train_loss", "train_accuracy", "test_loss", "test_top1", "test_top5", "best_top1",
-            "dx_lost_pct", "layer_lost_pct", "worst_lost_pct", "skipped",
-            "update_lost_pct", "master_lost_pct", "state_lost_pct", "sent_lost_pct")
+            "test_miou", "best_miou", "test_map_07", "best_map_07", "dx_lost_pct", "layer_lost_pct",
+            "worst_lost_pct", "skipped", "update_lost_pct", "master_lost_pct", "state_lost_pct",
+            "sent_lost_pct")
 
 
 def text_of(value):
@@ -104,6 +108,8 @@ def numbers(folder, summary):
     row["split"], test = judged(summary)
     row.update({f"test_{name}": number(test, name) for name in ("loss", "top1", "top5")})
     row.update({f"best_{name}": number(test, "best", name) for name in ("step", "loss", "top1")})
+    for name in ("miou", "map_07"):  # of segmentation, of detection
+        row[f"test_{name}"], row[f"best_{name}"] = number(test, name), number(test, "best", name)
     row["best_top5"] = best_top5(folder, row["split"], row["best_step"])
     row["not_finite_since"] = number(summary, "not_finite", "since")
     layers = run_files.field(summary, "layers")
@@ -204,8 +210,9 @@ def told(row):
         words.append(f"not finite from step {row['not_finite_since']} on")
     if row.get("split") not in (None, "test") and row.get("test_loss") is not None:
         words.append(f"{row['split']} loss {row['test_loss']:.4f}")
-    elif row.get("test_top1") is not None:
-        words.append(f"test top-1 {100 * row['test_top1']:.2f} %")
+    else:
+        words += [f"test {name} {100 * row[column]:.2f} %" for column, name in SHARES
+                  if row.get(column) is not None][:1]
     if row.get("dx_lost_pct") is not None:
         words.append(f"dx lost {row['dx_lost_pct']:.3g} %")
     for name, what in (("update", "changes"), ("state", "state"), ("sent", "sent")):
