@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <utility>
 
 #include "core/error.h"
 
@@ -79,8 +80,8 @@ struct GradientSums::State {
   std::condition_variable work, done;
   std::int64_t filled = 0;  // values of this round
   std::int64_t summed = 0;  // buckets of this round
-  std::exception_ptr error;
-  bool stop = false;
+  bool failed = false, stop = false;
+  std::exception_ptr error;  // of the thread, until the caller takes it
 };
 
 GradientSums::State::State(Communicator& with, const std::vector<std::int64_t>& sizes,
@@ -158,9 +159,10 @@ void GradientSums::Finish() {
   const double start = SteadyNow();
   std::unique_lock lock(s.mutex);
   ADA_CHECK(s.filled == s.first.back());
-  s.done.wait(lock, [&s] { return s.summed == s.buckets || s.error; });
+  s.done.wait(lock, [&s] { return s.summed == s.buckets || s.failed; });
   waited_ += SteadyNow() - start;
-  if (s.error) std::rethrow_exception(s.error);
+  if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));
+  ADA_CHECK(!s.failed);
 }
 
 void GradientSums::Take(int index, float* values, float factor) const {
@@ -193,24 +195,26 @@ void GradientSums::State::Work() {
     const auto ready = [this] {
       return summed < buckets && filled >= std::min(EndOf(summed), first.back());
     };
-    work.wait(lock, [&] { return stop || (!error && ready()); });
+    work.wait(lock, [&] { return stop || (!failed && ready()); });
     if (stop) return;
     const std::int64_t bucket = summed;
     lock.unlock();
-    std::exception_ptr failed;
+    std::exception_ptr caught;
     try {
       if (transport == kFp32)
         Sum(bucket * bucket_values, EndOf(bucket));
       else
         SumNarrow(bucket * bucket_values, EndOf(bucket));
     } catch (...) {
-      failed = std::current_exception();
+      caught = std::current_exception();
     }
     lock.lock();
-    // Counted even where it failed, since the caller wakes by `error`.
+    // Counted even where it failed, since the caller wakes by `failed`.
     ++summed;
-    error = failed;
-    if (error || summed == buckets) done.notify_all();
+    failed = caught != nullptr;
+    // One thread at a time holds the error, and the last one frees it.
+    error = std::move(caught);
+    if (failed || summed == buckets) done.notify_all();
   }
 }
 

@@ -131,10 +131,10 @@ struct PrecisionPhase {
 // If several processes share the run, checks that they agree on what they are about to compute, and
 // returns lines about them for the log; for one process returns none.
 std::vector<std::string> CheckProcesses(Team& team, const PrecisionPhase& phase,
-                                        const RunData& data, std::int64_t step,
+                                        const RunData& data,
                                         const DistributedGradients& gradients) {
   if (!gradients.are_parts()) return {};
-  CheckConsistency(data, *phase.graph, *phase.chosen.backend, step, team);
+  CheckConsistency(data, *phase.graph, *phase.chosen.backend, team);
   const int micro = phase.config.data.batch_size / phase.config.train.accumulate;
   return {parallel::DescribeProcesses(team.world()) + "; " + team.world().library(),
           std::to_string(team.LargestShare(micro)) + " of " + std::to_string(micro) +
@@ -155,6 +155,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   if (options.resume) RequireClassesOfRun(given, info);
   config::Config config = Completed(given, info);
   CheckParts(config, info.train, team);
+  CheckDecisions(config, team);
   config.parallel.ranks = team.ranks_to_keep();
   const Shape image{1, info.height, info.width, info.channels};
   phase->Plan(config, 1, image, team);
@@ -186,6 +187,8 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   if (options.resume) {
     continuation = FindContinuation(
         folder ? folder->state() : telemetry::InspectRunFolder(config.output), config, total, log);
+    CheckContinuation(continuation.from ? continuation.from->state.step : -1, continuation.done,
+                      team);
     if (continuation.from) CheckRanks(given, *continuation.from, team);
     if (continuation.done) return 0;
   }
@@ -213,7 +216,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   };
   begin(std::nullopt);
   const std::vector<std::string> together =
-      CheckProcesses(team, *phase, data, from ? from->state.step : -1, session->distributed());
+      CheckProcesses(team, *phase, data, session->distributed());
   if (writes) {
     // The state to resume from is in memory: only now may anything of an old run be changed.
     if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
@@ -225,7 +228,8 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     for (const std::string& line : data.warnings) log.Warning(line);
     if (!weights.text.empty()) log.Info(weights.text);
     for (const std::string& line : weights.warnings) log.Warning(line);
-    for (const std::string& line : NetworkWarnings(config, *phase->graph, total)) log.Warning(line);
+    for (const std::string& line : NetworkWarnings(config, *phase->graph, info.train, total))
+      log.Warning(line);
     if (from) {
       WarnOfOtherBackend(*from, *phase->chosen.backend, log);
       WarnOfOtherData(from->state, data, log);

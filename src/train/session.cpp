@@ -122,11 +122,14 @@ void Session::ChooseStart() {
 // Reports go first, then the loop; what follows depends on how the loop ended. A checkpoint is
 // written in every case, so that each end can be gone on from.
 std::optional<int> Session::Run() {
+  // The first process alone has read the logs of a run that is resumed.
+  evaluated_step_ = parallel::GatherAll(p_.team.all(), evaluated_step_).front();
   ReportStart();
   LogDiagnostics();
   const bool may_reside =
       p_.graph.label_memory() != nullptr && ResidenceOf(p_.config) == Residence::kAnywhere;
-  if (may_reside && !batches_->resident())
+  // Several processes make their parts of batches on the host in any case.
+  if (may_reside && !batches_->resident() && p_.team.ranks() == 1)
     p_.log.Info("training images stay on the host: " +
                 (batches_->why_on_host().empty()
                      ? "they would take more than half of the device's free memory"

@@ -230,6 +230,41 @@ TEST_SUITE("cpu") {
     CHECK(ended[0].code == 2);
     CHECK(ended[0].message.find("data.batch_size is 1 image, fewer than the 2 processes") !=
           std::string::npos);
+    ended = TrainDistributed(kPlain, folder / "c", 2,
+                             {.overrides = {{"scaling", "{policy: adaptive, reference: true}"},
+                                            {"parallel.statistics", "local"}}});
+    CHECK(ended[0].code == 2);
+    CHECK(ended[0].message.find("does not go with scaling.reference") != std::string::npos);
+  }
+
+  TEST_CASE("a folder that not all ranks see is found before anything depends on it") {
+    const TempFolder folder;
+    for (const std::string more : {"", "scaling: {policy: dynamic, init_scale: auto}\n"}) {
+      CAPTURE(more);
+      std::filesystem::remove_all(folder / "run");
+      for (const char* steps : {"3", "0"}) {  // stopped, and finished
+        MustTrain(kPlain + more, folder / "run", 2,
+                  {.resume = true, .overrides = {{"train.max_steps", steps}}});
+        const std::vector<Ended> ended = TrainDistributed(
+            kPlain + more, folder / "run", 2,
+            {.resume = true, .other_rank = 1, .others = {{"output", folder / "elsewhere"}}});
+        for (const Ended& rank : ended) {
+          CHECK(rank.code == 3);
+          CHECK(rank.message.find("rank 1 of 2 (host here) found no checkpoint, rank 0 a "
+                                  "checkpoint of step ") != std::string::npos);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a run that was stopped after its last evaluation ends for all ranks") {
+    const TempFolder folder;
+    MustTrain(kPlain, folder / "run", 2);
+    const std::string rows = ReadBytes(folder / "run/evaluation.csv");
+    std::filesystem::remove(folder / "run/summary.json");
+    MustTrain(kPlain, folder / "run", 2, {.resume = true});
+    CHECK(std::filesystem::exists(folder / "run/summary.json"));
+    CHECK(ReadBytes(folder / "run/evaluation.csv") == rows);
   }
 
 #endif

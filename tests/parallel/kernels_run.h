@@ -34,8 +34,7 @@ inline void TrainOnKernels(config::Config config, const train::RunOptions& optio
   train::Session session({config, config, signals, config.output, *backend, data, *graph, *policy,
                           log, false, 1, team},
                          from);
-  if (session.distributed().are_parts())
-    train::CheckConsistency(data, *graph, *backend, from ? from->state.step : -1, team);
+  if (session.distributed().are_parts()) train::CheckConsistency(data, *graph, *backend, team);
   if (team.writes()) session.OpenLogs();
   if (session.Run() != 0) throw InternalError("a run that did not end well");
 }

@@ -102,6 +102,7 @@ std::vector<bool> Patience::AskAll() {
 
 // Nobody missing: then it is the network that lost something.
 void Patience::Report(double waited) {
+  const std::lock_guard asking(asking_);
   const std::vector<bool> here = AskAll();
   std::string missing;
   for (std::size_t other = 0; other < here.size(); ++other)

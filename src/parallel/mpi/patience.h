@@ -38,7 +38,8 @@ class Patience {
   const std::vector<std::string>& hosts_;
   int rank_ = 0, ranks_ = 1;
   std::atomic<double> timeout_{300};
-  std::mutex mutex_;  // guards the messages
+  std::mutex mutex_;   // guards the messages
+  std::mutex asking_;  // held by the thread that asks: answers do not say whose they are
 };
 
 }  // namespace ada::parallel

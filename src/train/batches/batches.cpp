@@ -113,13 +113,22 @@ void HostBatches::SendAhead(graph::Graph& graph, int rows) {
   sent_ = {next, rows, graph.byte_feed()->Send({next->bytes.data(), table_.data(), rows})};
 }
 
+namespace {
+
+bool TravelAsBytes(const backend::Backend& backend, const data::Dataset& dataset,
+                   const data::LoaderSpec& spec) {
+  return backend.takes_bytes() && data::ComeAsBytes(dataset, spec);
+}
+
+}  // namespace
+
 std::unique_ptr<Batches> MakeBatches(backend::Backend& backend, const data::Dataset& dataset,
                                      const data::LoaderSpec& spec, Residence residence) {
   if (residence == Residence::kHost) return std::make_unique<HostBatches>(dataset, spec);
   std::unique_ptr<Batches> resident = ResidentBatches::Make(backend, dataset, spec);
   if (resident) return resident;
   data::LoaderSpec on_host = spec;
-  on_host.as_bytes = backend.takes_bytes() && data::ComeAsBytes(dataset, spec);
+  on_host.as_bytes = TravelAsBytes(backend, dataset, spec);
   return std::make_unique<HostBatches>(dataset, on_host);
 }
 
@@ -135,6 +144,7 @@ std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data
   if (team.ranks() > 1) {
     spec.part = {team.rank(), team.ranks(), config.data.batch_size / config.train.accumulate};
     if (!config.data.workers) spec.workers = std::min(spec.workers, std::max(1, threads));
+    if (residence == Residence::kAnywhere) spec.as_bytes = TravelAsBytes(backend, dataset, spec);
     residence = Residence::kHost;
   }
   return MakeBatches(backend, dataset, spec, residence);

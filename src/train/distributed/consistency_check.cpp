@@ -98,8 +98,19 @@ void CheckConfigConsistency(const config::Config& config, Team& team) {
   }
 }
 
+// A folder that is not shared gives each host its own newest checkpoint, or none.
+void CheckContinuation(std::int64_t step, bool done, Team& team) {
+  const std::vector<std::string> found = team.AllGatherText(
+      (step < 0 ? "no checkpoint" : "a checkpoint of step " + std::to_string(step)) +
+      (done ? " of a finished run" : ""));
+  const int other = FirstThatDiffers(found);
+  if (other >= 0)
+    throw DataError(team.NameOf(other) + " found " + found[static_cast<std::size_t>(other)] +
+                    ", rank 0 " + found[0] + ": the run's folder has to be one that all hosts see");
+}
+
 void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::Backend& backend,
-                      std::int64_t step, Team& team) {
+                      Team& team) {
   std::string versions;
   for (const Version& version : Versions())
     if (version.name != "compiler" && version.name != "mpi")
@@ -118,13 +129,6 @@ void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::B
     throw DataError("the images, labels or tokens of " + team.NameOf(other) +
                     " are not those of rank 0: data.path has to hold the same files on every "
                     "host");
-  // A folder that is not shared gives each host its own newest checkpoint, or none.
-  const std::vector<std::string> steps = team.AllGatherText(std::to_string(step));
-  other = FirstThatDiffers(steps);
-  if (other >= 0)
-    throw DataError(team.NameOf(other) + " found a checkpoint of step " +
-                    steps[static_cast<std::size_t>(other)] + ", rank 0 one of step " + steps[0] +
-                    " (-1: none): the run's folder has to be one that all hosts see");
   other = FirstThatDiffers(team.AllGatherText(HashOfWeights(graph, backend)));
   if (other >= 0)
     throw DataError("the weights with which " + team.NameOf(other) +

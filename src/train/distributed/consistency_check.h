@@ -14,7 +14,10 @@ namespace ada::train {
 // which may differ), DataError (images, labels, the checkpoint to resume from, weights),
 // DeviceError (program, instruction set).
 void CheckConfigConsistency(const config::Config& config, Team& team);
+// step: of the checkpoint that a resumed run goes on from, -1 without one. Called before anything
+// depends on it. done: the run is finished.
+void CheckContinuation(std::int64_t step, bool done, Team& team);
 void CheckConsistency(const RunData& data, const graph::Graph& graph, backend::Backend& backend,
-                      std::int64_t step, Team& team);
+                      Team& team);
 
 }  // namespace ada::train

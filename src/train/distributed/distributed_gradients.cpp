@@ -63,7 +63,7 @@ backend::GradientSumsSpec DistributedGradients::SpecOf(const config::ParallelCon
     spec.gradients.push_back(GradientOf(static_cast<int>(place)));
   if (!team_.joins_norms())
     for (const graph::Parameter& p : graph_.parameters())
-      if (!p.gradient) spec.averages.push_back(p.value);
+      if (p.running_statistic()) spec.averages.push_back(p.value);
   spec.bucket_bytes = BucketBytes(config);
   spec.transport = format_;
   return spec;
@@ -122,14 +122,14 @@ void DistributedGradients::JoinStatistics(std::int64_t rows, std::int64_t whole)
   std::vector<float> values;
   const auto share = static_cast<float>(static_cast<double>(rows) / static_cast<double>(whole));
   for (const graph::Parameter& p : graph_.parameters()) {
-    if (p.gradient) continue;
+    if (!p.running_statistic()) continue;
     for (const float value : HostValues(p.value, backend_)) values.push_back(value * share);
   }
   if (values.empty()) return;
   parallel::SumOverRanks(team_.world().small(), values);
   std::size_t at = 0;
   for (const graph::Parameter& p : graph_.parameters()) {
-    if (p.gradient) continue;
+    if (!p.running_statistic()) continue;
     backend_.Upload(p.value.data, values.data() + at, p.value.bytes());
     at += static_cast<std::size_t>(p.numel());
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::train {
 namespace {
@@ -63,6 +64,15 @@ std::vector<std::string> Team::AllGatherText(const std::string& mine) {
   for (std::size_t rank = 0; rank < sizes.size(); ++rank)
     texts.emplace_back(gathered.data() + rank * most, sizes[rank]);
   return texts;
+}
+
+void CheckDecisions(const config::Config& config, const Team& team) {
+  if (team.ranks() == 1 || team.decides_together()) return;
+  if (!scaling::MakePolicy(config.scaling)->FollowsReference()) return;
+  throw ConfigError(
+      "parallel.statistics: local does not go with scaling.reference: true: a decision that ends "
+      "the run, and the rounding of the gradients' sums, would be each process's own; use "
+      "statistics: global");
 }
 
 // The smallest part is what is left of the last batch of an epoch when it is cut into

@@ -88,6 +88,9 @@ class Team {
   NormsCommunicator norms_;
 };
 
+// Throws ConfigError if several processes decide each for itself under a policy whose errors, and
+// whose rounding of summed gradients, follow its decisions (scaling.reference).
+void CheckDecisions(const config::Config& config, const Team& team);
 // Throws ConfigError if some batch of `images` training images, or a part of one
 // (train.accumulate), has fewer images than there are processes.
 void CheckParts(const config::Config& config, std::int64_t images, const Team& team);
