@@ -54,12 +54,12 @@ inline constexpr auto kColumns<ScaleRow> = std::to_array<Column<ScaleRow>>({
     {"epoch", &ScaleRow::epoch},
     {"layer", &ScaleRow::layer, kKey},
     {"policy", &ScaleRow::policy},
-    {"scale_in", &ScaleRow::scale_in, kExact},
+    {"scale_in", &ScaleRow::scale_in, kExact | kWordNan},
     {"unbound", &ScaleRow::unbound, kEmptyNan},
     {"bound", &ScaleRow::bound, kEmptyNan},
     {"pow2", &ScaleRow::pow2, kExact},
     {"alpha", &ScaleRow::alpha, kExact},
-    {"scale_out", &ScaleRow::scale_out, kExact | kKey},
+    {"scale_out", &ScaleRow::scale_out, kExact | kWordNan | kKey},
     {"limit", &ScaleRow::limit},
 });
 

@@ -17,6 +17,7 @@ void Session::EvaluateAll() {
   progress_.Pause();
   evaluated_step_ = trainer_.steps();
   GatherLayerStates();
+  if (average_) average_->TakeScales();
   if (norms_) RecomputeNorms(*norms_, "");
   if (average_norms_) RecomputeNorms(*average_norms_, " of the average");
   EvaluateSplits();

@@ -45,7 +45,7 @@ StepResult Trainer::Step() {
   r.scale = policy_.Scale();
   request_ = policy_.RequiredStats();
   const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
-  const std::int64_t at = hold ? optimizer_.updates() : schedule_steps_;
+  const std::int64_t at = (hold ? optimizer_.updates() : schedule_steps_) - set_back_;
   r.lr = optim::LearningRate(config_.schedule, config_.optimizer.lr, at, steps_per_epoch_,
                              total_steps_);
   r.rate_moves = optim::MovesEachStep(config_.schedule, at, steps_per_epoch_);
@@ -257,11 +257,12 @@ scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutc
   r.location_loss = loss.location_sum / terms;
   r.accuracy = static_cast<double>(loss.top1) / terms;
   r.grad_norm = outcome.norm;
-  r.overflow = outcome.overflow;
+  // Where a mask keeps an overflow of dx out of every weight gradient, only the watch has seen it.
+  r.overflow = outcome.overflow || outcome.watched;
   // Counts tell which tensor overflowed first. Norm and loss are the same in all processes.
   if (r.overflow || !std::isfinite(r.loss)) JoinCounts(pass);
   scaling::StepOutcome attempt;
-  attempt.overflow = r.overflow;
+  attempt.overflow = outcome.overflow;
   if (request_.amax) attempt.amax = static_cast<double>(outcome.largest);
   facts_.Fill(request_, attempt);
   return attempt;
@@ -285,6 +286,7 @@ void Trainer::Resume(const Position& position) {
   step_ = position.step;
   skips_in_a_row_ = position.skips_in_a_row;
   schedule_steps_ = position.schedule_steps;
+  set_back_ = position.set_back;
   retry_.Restore(position.retries);
   batches_.Seek(step_ / steps_per_epoch_, step_ % steps_per_epoch_);
 }

@@ -47,6 +47,7 @@ class Trainer {
   // Goes on after an earlier process; policy, optimizer, weights and tensor scales are restored.
   struct Position {
     std::int64_t step = 0, skips_in_a_row = 0, retries = 0, schedule_steps = 0;
+    std::int64_t set_back = 0;  // by so many steps the learning rate's schedule lags
   };
   void Resume(const Position& position);
 
@@ -84,7 +85,7 @@ class Trainer {
   bool runs_as_one_ = false, wants_scalers_ = false;
   backend::UpdatePlan plan_;
   std::int64_t steps_per_epoch_, total_steps_;
-  std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
+  std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0, set_back_ = 0;
   scaling::RetryRule retry_;
   scaling::StatsRequest request_;  // of the current attempt
   double sanitize_limit_;          // largest value of the gradients' format

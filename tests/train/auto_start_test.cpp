@@ -62,6 +62,29 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("init_scale auto: the gradients of images with two labels") {
+    const TempFolder folder;
+    const auto with = [&](const std::string& start) {
+      return Arguments{"scaling={policy: none, init_scale: " + start + "}",
+                       "train.accumulate=1",
+                       "train.max_steps=1",
+                       "data.batch_size=2",
+                       "data.augment.mixup={alpha: 9}",
+                       "seed=4"};
+    };
+    const double largest = LargestLogitGradient(Train(folder, "one", with("1")));
+    const double label = LargestLogitGradient(
+        Train(folder, "plain", With(with("1"), {"data.augment.mixup={alpha: 0}"})));
+    const auto start = [](double gradient) {
+      return std::exp2(std::floor(std::log2(65504 / 16.0 / gradient)));
+    };
+    CHECK(start(largest) != start(label));
+    const std::string automatic = Train(folder, "auto", with("auto"));
+    const Table events = RowsWhere(ReadCsv(automatic + "/events.csv"), "event", "init_scale");
+    REQUIRE(events.size() == 1);
+    CHECK(Number(events[0], "value") == start(largest));
+  }
+
   TEST_CASE("init_scale auto: a resumed run goes on with what was chosen") {
     const TempFolder folder;
     const Arguments settings = {"scaling={policy: adaptive, init_scale: auto}"};

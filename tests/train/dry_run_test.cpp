@@ -148,6 +148,39 @@ train: {max_steps: 1}
     CHECK(!Contains(dry.out, "'fc'"));
   }
 
+  TEST_CASE("a batch norm of single values is warned of, which PyTorch refuses") {
+    const TempFolder folder;
+    const auto network = [](const char* layers) {
+      return std::string(R"(
+data: {dataset: synthetic, batch_size: 8, drop_last: false, synthetic: {train: 17, test: 8}}
+model:
+  layers:
+    - {name: pool, kind: global_avg_pool}
+)") + layers +
+             "    - {name: fc, kind: linear, features: 10}\ntrain: {epochs: 1}\n";
+    };
+    const Arguments run =
+        WriteConfig(folder, "run", network("    - {name: bn, kind: batch_norm}\n"));
+    const auto warnings = [&](const Arguments& more) {
+      const Outcome o = Run(With(With(run, {"--dry-run"}), more), folder.path());
+      ADA_REQUIRE_EXIT(o, 0);
+      const auto at = o.out.find("warning   ");
+      return at == std::string::npos ? "" : o.out.substr(at);
+    };
+    const std::string begin = "warning   batch norm bn sees a single value a channel in ";
+    CHECK(warnings({}) ==
+          begin + "the last micro-batch of an epoch, of one image: use data.drop_last: true\n");
+    CHECK(warnings({"--set", "train.accumulate=8"}) ==
+          begin + "each micro-batch of one image: use a smaller train.accumulate\n");
+    CHECK(warnings({"--set", "data.drop_last=true"}).empty());
+    CHECK(warnings({"--set", "data.batch_size=5"}).empty());
+    const Outcome real = Run(run, folder.path());
+    ADA_REQUIRE_EXIT(real, 0);
+    CHECK(Contains(real.err, "batch norm bn sees a single value"));
+    WriteConfig(folder, "run", network(""));
+    CHECK(warnings({}).empty());
+  }
+
   TEST_CASE("init.weights: a file that is missing, no safetensors, or for a part of the network") {
     const TempFolder folder;
     const auto run = WriteConfig(folder, "run", SmallRun());

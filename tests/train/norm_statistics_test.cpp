@@ -202,6 +202,78 @@ TEST_SUITE("cpu") {
     }
   }
 
+  // An identity between them changes nothing, and its constants are no statistics.
+  TEST_CASE("constants of affine layers are left as they are") {
+    const TempFolder folder;
+    const auto evaluation = [&](const std::string& name, const std::string& identity) {
+      const auto run = WriteConfig(folder, name, R"(
+data: {dataset: synthetic, batch_size: 8, synthetic: {train: 16, test: 8}}
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 8, kernel: 3, padding: 1}
+    - {name: bn1, kind: batch_norm}
+)" + identity + R"(    - {name: pool, kind: global_avg_pool}
+    - {name: fc, kind: linear, features: 10}
+train: {max_steps: 2}
+evaluate: {recompute_batch_norm: true}
+)");
+      ADA_REQUIRE_EXIT(Run(run, folder.path()), 0);
+      return ReadBytes(folder / (name + "/evaluation.csv"));
+    };
+    CHECK(evaluation("with", "    - {name: same, kind: affine, factor: 1, offset: 0}\n") ==
+          evaluation("without", ""));
+  }
+
+  // The second of two batches overflows fp16 in the first of two channels.
+  TEST_CASE("a batch whose statistics are not finite is left out of its channel, and told") {
+    const TempFolder folder;
+    Values images;  // four of one pixel
+    for (const float value : {1.0f, 3.0f, 1e5f, 1e5f})
+      images.insert(images.end(), {value, value / 1e5f});
+    const std::vector<std::uint8_t> labels = {0, 1, 0, 1};
+    SafetensorsWriter writer;
+    for (const std::string split : {"train", "test"}) {
+      writer.Add(split + ".images", {4, 1, 1, 2}, images);
+      writer.Add(split + ".labels", DType::kU8, {4}, std::as_bytes(std::span(labels)));
+    }
+    writer.WriteAtomically(folder / "images.safetensors");
+    const std::string text =
+        "data: {dataset: tensors, path: " + (folder / "images.safetensors") + R"(,
+  normalize: none, batch_size: 2}
+model:
+  classes: 2
+  layers:
+    - {name: bn, kind: batch_norm}
+    - {name: fc, kind: linear, features: 2}
+precision: {format: fp16}
+train: {max_steps: 1}
+evaluate: {recompute_batch_norm: true}
+)";
+    const Outcome o = Run(WriteConfig(folder, "run", text), folder.path());
+    ADA_REQUIRE_EXIT(o, 0);
+    CHECK_MESSAGE(Contains(o.err,
+                           "recomputing batch norms: batches whose mean or variance is not "
+                           "finite are left out of those of bn (1 channel)"),
+                  o.err);
+
+    config::Config config = config::LoadText(text, "test", {}).config;
+    const data::DatasetInfo info = train::InspectData(config);
+    config = train::Completed(config, info);
+    const train::RunData data = train::ReadData(config, info);
+    const auto policy = scaling::MakePolicy(config.scaling);
+    const auto backend = backend::cpu::MakeCpuBackend(1);
+    const auto graph =
+        graph::Graph::Build(train::TrainGraph(config, data.image, *policy), *backend);
+    graph::Initialize(*graph, config.model.init, config.seed, *backend);
+    train::NormStatistics norms(config, data, *graph, *backend);
+    norms.Recompute();
+    std::map<std::string, Values> found;
+    for (const graph::Parameter& p : graph->parameters())
+      found[p.name] = train::HostValues(p.value, *backend);
+    CheckNear(found["bn.running_mean"], Values{2, 0.50001f}, 1e-3);
+    CheckNear(found["bn.running_var"], Values{2, 1e-10f}, 1e-3);
+  }
+
   TEST_CASE("the averaged weights' statistics ask a policy with layers of its own for nothing") {
     const TempFolder folder;
     const auto run = WriteConfig(folder, "averaged", R"(

@@ -235,6 +235,25 @@ TEST_SUITE("cpu") {
     CHECK(skips < 24);
   }
 
+  // relu1 passes nothing on, so that no weight gradient has what overflows in conv2.dx.
+  TEST_CASE("layerwise: an overflow that a mask keeps out of the weight gradients is named") {
+    const TempFolder folder;
+    const std::string run =
+        Train(folder, "run",
+              {"scaling={policy: layerwise_dynamic, init_scale: 64, layers: [{match: conv2, "
+               "init_scale: 1e9}]}",
+               "model.init={parameters: [{match: bn1.bias, scheme: constant, value: -100}, {match: "
+               "conv2.bias, scheme: constant, value: 1}]}",
+               "train={epochs: 2, accumulate: 1}", "log.every=1"});
+    const Table skipped = RowsWhere(ReadCsv(run + "/steps.csv"), "skipped", "1");
+    const Table events = RowsWhere(ReadCsv(run + "/events.csv"), "event", "skip");
+    REQUIRE(!skipped.empty());
+    CHECK(events.size() == skipped.size());
+    for (const GoldenRow& row : skipped) CHECK(row.at("overflow") == "1");
+    for (const GoldenRow& row : events)
+      CHECK(row.at("layer") + "." + row.at("tensor") == "conv2.dx");
+  }
+
   TEST_CASE("a scale layer between an fp16 body and an fp32 head") {
     const TempFolder folder;
     std::string text = Network();

@@ -62,6 +62,20 @@ TEST_SUITE("cpu") {
     CHECK(loss_of("trained").find(rows[6].at("loss")) != std::string::npos);
   }
 
+  TEST_CASE("statistics of the average are computed under the scales that its tensors have then") {
+    const TempFolder folder;
+    const auto run = With(WriteConfig(folder, "a", SmallRun()), kAverageKeys);
+    ADA_REQUIRE_EXIT(Run(With(run, {"--set", "evaluate.recompute_batch_norm=true", "--set",
+                                    "precision={format: fp8_e4m3, tensor_scaling: delayed}"}),
+                         folder.path()),
+                     0);
+    const Table rows = RowsWhere(ReadCsv(folder / "a/evaluation.csv"), "split", "test_ema");
+    REQUIRE(rows.size() == 2);
+    const Outcome o = Run({"evaluate", "a", "--set", "evaluate.weights=ema"}, folder.path());
+    ADA_REQUIRE_EXIT(o, 0);
+    CHECK_MESSAGE(o.out.find(rows[1].at("loss")) != std::string::npos, o.out);
+  }
+
   TEST_CASE("what stays of the average") {
     config::EmaConfig ema;
     ema.decay = 0.99;

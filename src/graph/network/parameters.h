@@ -34,6 +34,8 @@ struct Parameter {
   std::string part = {};
 
   std::int64_t numel() const;
+  // A batch norm's average, which moves with each batch; affine's constants are none.
+  bool running_statistic() const { return part == "running_mean" || part == "running_var"; }
 };
 
 // Comparison of a file of weights (model.init.weights) with the network that starts from it: which

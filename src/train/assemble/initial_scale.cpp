@@ -16,9 +16,10 @@
 namespace ada::train {
 namespace {
 
-// The largest gradient of one image, whose logits are `z`, as the loss op computes it.
-double LargestOfRow(const std::vector<float>& z, std::int32_t label, double smoothing,
-                    std::int64_t rows) {
+// The largest gradient of an image of a batch, whose logits are `z`, as the loss op computes it.
+// second: of the image; empty where images have one label.
+double LargestOfRow(const std::vector<float>& z, std::int32_t label, backend::SecondLabels second,
+                    double smoothing, std::int64_t rows) {
   const auto classes = static_cast<std::int64_t>(z.size());
   // Softmax by the usual shift: with the largest logit subtracted no exponential overflows.
   double highest = -INFINITY, sum = 0, largest = 0;
@@ -27,7 +28,10 @@ double LargestOfRow(const std::vector<float>& z, std::int32_t label, double smoo
   const double log_sum = highest + std::log(sum);
   for (std::int64_t k = 0; k < classes; ++k) {
     const double log_p = static_cast<double>(z[static_cast<std::size_t>(k)]) - log_sum;
-    const double target = backend::TargetOf(k, label, classes, smoothing);
+    const double target = second.labels == nullptr
+                              ? backend::TargetOf(k, label, classes, smoothing)
+                              : backend::MixedTargetOf(k, label, second.labels[0], second.shares[0],
+                                                       classes, smoothing);
     largest = std::max(largest,
                        std::abs(static_cast<double>(backend::LogitGradient(log_p, target, rows))));
   }
@@ -122,9 +126,9 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
                     for (int row = 0; row < now.rows; ++row) {
                       const auto begin =
                           logits.begin() + static_cast<std::ptrdiff_t>(row) * graph.classes();
-                      const double of_row =
-                          LargestOfRow({begin, begin + graph.classes()}, seen.targets.labels[row],
-                                       config.train.label_smoothing, rows);
+                      const double of_row = LargestOfRow(
+                          {begin, begin + graph.classes()}, seen.targets.labels[row],
+                          seen.targets.second.From(row), config.train.label_smoothing, rows);
                       if (of_row > largest) largest = of_row;
                     }
                   });

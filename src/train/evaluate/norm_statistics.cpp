@@ -1,10 +1,12 @@
 #include "train/evaluate/norm_statistics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "graph/network/shapes.h"
 #include "telemetry/progress.h"
 #include "train/batches/batches.h"
@@ -50,22 +52,38 @@ NormStatistics::NormStatistics(const config::Config& config, const RunData& data
       reference_(config.evaluate.batch_norm == config::BatchNormStatistics::kReference) {
   const graph::Network network = graph::Resolve(config.model, data.image, config.task);
   for (const graph::Parameter& p : graph.parameters()) {
-    if (p.gradient) continue;
+    if (!p.running_statistic()) continue;
     const double momentum = MomentumOf(network, p);
-    if (momentum > 0) statistics_.push_back({p.value, momentum, {}, {}});
+    if (momentum == 0) continue;
+    if (norms_.empty() || norms_.back().layer != p.layer)
+      norms_.push_back({p.layer, momentum, {}, {}, {}});
+    (p.part == "running_mean" ? norms_.back().mean : norms_.back().variance).running = p.value;
   }
 }
 
 // The running average moved from what it was towards the batch by `momentum`: from zero, it tells
-// the batch.
+// the batch. Where the batch's statistics are not finite it does not move (backend::MoveRunning),
+// which the sign of the zero tells: a variance is never -0.
+void NormStatistics::Reset(Norm& norm) {
+  const std::vector<float> zeros(norm.weights.size(), -0.0f);
+  Put(norm.mean.running, zeros, backend_);
+  Put(norm.variance.running, zeros, backend_);
+}
+
 // It is called after each forward pass, when the backend has finished it. In the reference mode the
 // averages go on from batch to batch; otherwise they are set to zero again.
 void NormStatistics::AddBatch(double weight) {
-  for (Statistic& s : statistics_) {
-    const std::vector<float> now = HostValues(s.running, backend_);
-    for (std::size_t c = 0; c < now.size(); ++c)
-      s.sum[c] += weight * static_cast<double>(now[c]) / (reference_ ? 1 : s.momentum);
-    if (!reference_) Put(s.running, std::vector<float>(now.size()), backend_);
+  for (Norm& norm : norms_) {
+    const std::vector<float> means = HostValues(norm.mean.running, backend_);
+    const std::vector<float> variances = HostValues(norm.variance.running, backend_);
+    for (std::size_t c = 0; c < means.size(); ++c) {
+      if (!reference_ && variances[c] == 0 && std::signbit(variances[c])) continue;
+      const double share = weight / (reference_ ? 1 : norm.momentum);
+      norm.mean.sum[c] += share * static_cast<double>(means[c]);
+      norm.variance.sum[c] += share * static_cast<double>(variances[c]);
+      norm.weights[c] += weight;
+    }
+    if (!reference_) Reset(norm);
   }
 }
 
@@ -73,26 +91,31 @@ void NormStatistics::AddBatch(double weight) {
 // Sums travel as doubles, with the weight in front, in one message.
 void NormStatistics::JoinSums(double& weights) {
   std::vector<double> mine = {weights};
-  for (const Statistic& s : statistics_) mine.insert(mine.end(), s.sum.begin(), s.sum.end());
+  for (Norm& norm : norms_)
+    for (const auto* part : norm.sums()) mine.insert(mine.end(), part->begin(), part->end());
   const std::vector<double> all = parallel::GatherAll(team_.all(), mine);
   std::vector<double> total(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) total[i % mine.size()] += all[i];
   weights = total[0];
   auto from = total.begin() + 1;
-  for (Statistic& s : statistics_) {
-    std::copy_n(from, s.sum.size(), s.sum.begin());
-    from += static_cast<std::ptrdiff_t>(s.sum.size());
-  }
+  for (Norm& norm : norms_)
+    for (auto* part : norm.sums()) {
+      std::copy_n(from, part->size(), part->begin());
+      from += static_cast<std::ptrdiff_t>(part->size());
+    }
 }
 
 std::vector<data::BrokenImage> NormStatistics::Recompute(
     const std::function<void(std::int64_t images)>& after_batch) {
   std::vector<data::BrokenImage> left_out;
-  if (statistics_.empty()) return left_out;  // nothing to be found
-  for (Statistic& s : statistics_) {
-    s.trained = HostValues(s.running, backend_);
-    s.sum.assign(s.trained.size(), 0);
-    if (!reference_) Put(s.running, std::vector<float>(s.trained.size()), backend_);
+  if (norms_.empty()) return left_out;  // nothing to be found
+  for (Norm& norm : norms_) {
+    for (Statistic* s : {&norm.mean, &norm.variance}) {
+      s->trained = HostValues(s->running, backend_);
+      s->sum.assign(s->trained.size(), 0);
+    }
+    norm.weights.assign(norm.mean.trained.size(), 0);
+    if (!reference_) Reset(norm);
   }
   data::LoaderSpec spec = EvaluationLoader(config_, data_);
   spec.batch_size = config_.data.batch_size / config_.train.accumulate;
@@ -133,11 +156,17 @@ std::vector<data::BrokenImage> NormStatistics::Recompute(
   if (weights == 0)
     throw DataError("evaluate.recompute_batch_norm: none of the training images can be read" +
                     (left_out.empty() ? "" : "; the first: " + left_out.front().message));
-  for (const Statistic& s : statistics_) {
-    std::vector<float> values(s.sum.size());
-    for (std::size_t c = 0; c < values.size(); ++c)
-      values[c] = static_cast<float>(s.sum[c] / weights);
-    Put(s.running, values, backend_);
+  not_finite_.clear();
+  for (const Norm& norm : norms_) {
+    for (const Statistic* s : {&norm.mean, &norm.variance}) {
+      std::vector<float> values(s->sum.size());
+      for (std::size_t c = 0; c < values.size(); ++c)
+        values[c] = static_cast<float>(s->sum[c] / norm.weights[c]);
+      Put(s->running, values, backend_);
+    }
+    const auto channels = std::count_if(norm.weights.begin(), norm.weights.end(),
+                                        [&](double weight) { return weight < weights; });
+    if (channels > 0) not_finite_.push_back(norm.layer + " (" + Counted(channels, "channel") + ")");
   }
   return left_out;
 }
@@ -146,12 +175,21 @@ std::vector<data::BrokenImage> NormStatistics::RecomputeShown(telemetry::Log& lo
                                                               const std::string& of) {
   telemetry::EvaluationProgress line(log, progress, "recomputing batch norms" + of,
                                      data_.train.images());
-  return Recompute([&](std::int64_t images) { line.Update(images); });
+  // Parts of the processes are of about one size.
+  auto left_out = Recompute([&](std::int64_t images) {
+    line.Update(std::min(images * team_.ranks(), data_.train.images()));
+  });
+  if (!not_finite_.empty())
+    log.Warning("recomputing batch norms" + of +
+                ": batches whose mean or variance is not finite are left out of those of " +
+                FirstNames(not_finite_, 5) + "; where none is left they are nan");
+  return left_out;
 }
 
 // May be called only after Recompute, which keeps the averages of training.
 void NormStatistics::Restore() {
-  for (const Statistic& s : statistics_) Put(s.running, s.trained, backend_);
+  for (const Norm& norm : norms_)
+    for (const Statistic* s : {&norm.mean, &norm.variance}) Put(s->running, s->trained, backend_);
 }
 
 void RecomputeNorms(const config::Config& config, const RunData& data,

@@ -41,6 +41,8 @@ class NormStatistics {
   // place of the running averages the mean over the batches, weighted by their images, of their
   // mean and variance (of n - 1 values). With batches of one size this is what
   // torch.optim.swa_utils.update_bn computes. A norm whose momentum is 0 keeps its statistics.
+  // A channel is averaged over the batches in which its statistics are finite; RecomputeShown
+  // warns where there are others.
   //
   // evaluate.recompute_batch_norm: reference: instead the mean, over the batches, of the running
   // averages after each of them, which start from those of training, as the recalculation in
@@ -57,10 +59,18 @@ class NormStatistics {
  private:
   struct Statistic {
     Tensor running;
-    double momentum = 0;
     std::vector<float> trained;  // by channel
     std::vector<double> sum;
   };
+  struct Norm {
+    std::string layer;
+    double momentum = 0;
+    Statistic mean, variance;
+    std::vector<double> weights;  // by channel: of the batches in the sums
+
+    std::vector<std::vector<double>*> sums() { return {&mean.sum, &variance.sum, &weights}; }
+  };
+  void Reset(Norm& norm);
   void AddBatch(double weight);
   void JoinSums(double& weights);
 
@@ -70,7 +80,8 @@ class NormStatistics {
   backend::Backend& backend_;
   Team& team_;
   bool reference_;
-  std::vector<Statistic> statistics_;
+  std::vector<Norm> norms_;
+  std::vector<std::string> not_finite_;  // norms that lack batches, of the last Recompute
 };
 
 // For an evaluation without a run: does nothing unless evaluate.recompute_batch_norm asks for it.

@@ -149,14 +149,13 @@ void WeightAverage::AfterUpdate(std::int64_t updates) {
 
 // Per-tensor scales belong to the training's histories; the average's copies of weights are rounded
 // with the scales of the moment.
-Evaluator& WeightAverage::evaluator() {
+void WeightAverage::TakeScales() {
   graph::Graph& graph = evaluator_.graph();
   for (const graph::ScaledTensor& to : graph.scaled_tensors())
     for (const graph::ScaledTensor& from : trained_.scaled_tensors())
       if (from.name == to.name)
         *to.scale->per_tensor_scale.host = *from.scale->per_tensor_scale.host;
   if (!graph.scaled_tensors().empty()) graph.SendTensorScales();
-  return evaluator_;
 }
 
 }  // namespace ada::train

@@ -61,8 +61,9 @@ class WeightAverage {
   void Start();  // sets the average to the current weights
   // To be called after update number `updates` (from 1); the average moves every ema.every of them.
   void AfterUpdate(std::int64_t updates);
-  // Evaluates the average, with the trained network's current scales of tensors.
-  Evaluator& evaluator();
+  // Before an evaluation: the average's tensors take the trained network's current scales.
+  void TakeScales();
+  Evaluator& evaluator() { return evaluator_; }
   graph::Graph& graph() { return evaluator_.graph(); }
 
  private:

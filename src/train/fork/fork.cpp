@@ -167,9 +167,10 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
     const CheckpointState& s = from_->state;
     RestoreParts(*from_, 0, switched_, *graph, optimizer, *policy, backend);
     // A finished run has no steps left in its schedule: its forks use the rate of its last steps.
-    const std::int64_t schedule =
-        std::min(s.schedule_steps, std::max<std::int64_t>(total - spec.steps, 0));
-    trainer.Resume({s.step, s.skips_in_a_row, s.retries, schedule});
+    const bool hold = config.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
+    const std::int64_t made = hold ? s.updates : s.schedule_steps;
+    const std::int64_t back = std::max<std::int64_t>(made + spec.steps - total, 0);
+    trainer.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps, std::min(back, made)});
   } else {
     graph::Initialize(*graph, config.model.init, config.seed, backend);
     if (policy->AwaitsStart()) {

@@ -57,8 +57,9 @@ std::string FaultText(const data::FileFault& fault);
 // (optimizer.no_decay) that matches none, each switch of the precision after the last step, each
 // entry that gives a tied layer's weight another format than its owner has, and attention that sees
 // the tokens which a language model is to predict; and one line without a place where
-// precision.operands.tensor_scaling is given and no operand has a plain format.
+// precision.operands.tensor_scaling is given and no operand has a plain format, and where a batch
+// norm sees a single value a channel in some micro-batch of the training's `images`.
 std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,
-                                         std::int64_t total_steps);
+                                         std::int64_t images, std::int64_t total_steps);
 
 }  // namespace ada::train

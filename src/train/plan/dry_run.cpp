@@ -242,7 +242,8 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
         << MeasuredText(MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend),
                         config, image, per_epoch)
         << std::endl;
-  for (const std::string& line : NetworkWarnings(completed, *graph, TotalSteps(config, per_epoch)))
+  for (const std::string& line :
+       NetworkWarnings(completed, *graph, info.train, TotalSteps(config, per_epoch)))
     out << "warning   " << line << '\n';
   if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
   if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';

@@ -115,10 +115,34 @@ void WarnOfSeenTokens(const config::Config& config, Names* lines) {
                        "hides them");
 }
 
+// One value has no variance: its output is beta, its gradient 0, and it moves the running variance
+// towards 0. PyTorch refuses such a batch. What is left of the last batch of an epoch is cut into
+// micro-batches, and each process has its part of one.
+void WarnOfSingleValues(const config::Config& config, const graph::Graph& graph,
+                        std::int64_t images, Names* lines) {
+  const std::int64_t batch = config.data.batch_size, micro = batch / config.train.accumulate;
+  const std::int64_t tail = config.data.drop_last ? 0 : images % batch % micro;
+  const std::int64_t parts =
+      config.parallel.sync_batch_norm ? 1 : std::max<std::int64_t>(config.parallel.ranks, 1);
+  const bool each = micro / parts == 1;
+  if (!each && (tail == 0 || tail / parts != 1)) return;
+  for (const graph::LayerRow& layer : graph.layers()) {
+    if (layer.kind != "batch_norm" || layer.output.h * layer.output.w != 1) continue;
+    lines->push_back(
+        "batch norm " + layer.name + " sees a single value a channel in " +
+        (each ? "each micro-batch" : "the last micro-batch of an epoch") +
+        (parts > 1 ? " of one image in some process: use parallel.sync_batch_norm: true"
+         : !each   ? ", of one image: use data.drop_last: true"
+         : config.train.accumulate > 1 ? " of one image: use a smaller train.accumulate"
+                                       : " of one image: use a larger data.batch_size"));
+    return;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,
-                                         std::int64_t total_steps) {
+                                         std::int64_t images, std::int64_t total_steps) {
   Finder finder(graph);
   for (const auto& entry : config.precision.layers)
     finder.OnLayers("precision.layers[].match", entry.match, entry.where);
@@ -148,6 +172,7 @@ std::vector<std::string> NetworkWarnings(const config::Config& config, const gra
   WarnOfTiedFormats(config.precision, graph, &lines);
   WarnOfUnusedTensorScaling(config.precision, &lines);
   WarnOfSeenTokens(config, &lines);
+  WarnOfSingleValues(config, graph, images, &lines);
   for (const config::PrecisionSwitchConfig& change : config.precision.schedule)
     if (change.from_step > total_steps)
       lines.push_back(ToString(change.where) +
