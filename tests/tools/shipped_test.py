@@ -9,7 +9,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = os.environ.get("ADA_TRAIN", str(ROOT / "build/ada-train"))
+PROGRAM = os.environ.setdefault(  # for ada_train.run too
+    "ADA_TRAIN", os.environ.get("ADA_BINARY", str(ROOT / "build/ada-train")))
 sys.path.insert(0, str(ROOT / "tools/python"))
 
 SYNTHETIC = """{name: tiny, data: {dataset: synthetic, batch_size: 16,
