@@ -58,4 +58,5 @@ FormatHistory ReadFormatHistory(const std::string& folder, const config::Config&
   });
   return history;
 }
+
 }  // namespace ada::study

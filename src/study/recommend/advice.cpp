@@ -97,7 +97,7 @@ class Recommender {
   }
 
   void ChangeWhereNoScaleHelps(const TensorNeeds& tensor) {
-    const bool lost = tensor.lost_pct > 100 * options_.underflow_target || tensor.overflow > 0;
+    const bool lost = !MeetsTarget(tensor.lost_pct, static_cast<double>(tensor.overflow), options_);
     if (tensor.carries_s()) {
       if (tensor.scaled_by_itself ? !lost : PowersOf(tensor).any()) return;
       // A tensor without a scale is judged at S = 1, without headroom: its values are what they
