@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
 usage: tools/test.sh [--fast|--all|--install] [--debug|--asan|--ubsan|--tsan|--sanitizers] [--mpi]
-                     [--cuda [--cuda-arch ARCH]] [--only REGEX] [--no-setup]
+                     [--part N] [--cuda [--cuda-arch ARCH]] [--only REGEX] [--no-setup]
 
   (none)       what finds faults within minutes: the suites cpu and lint
   --all        the slow suites as well: kill -9 and failing system calls, thousands of random
@@ -20,6 +20,8 @@ usage: tools/test.sh [--fast|--all|--install] [--debug|--asan|--ubsan|--tsan|--s
   --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
   --sanitizers the same twice, under --asan --ubsan and then under --tsan; ends with a line of each.
                With --all the whole tree: hours
+  --part N     of --sanitizers: one of ten parts of at most two hours each on two cores, 1 to 5 under
+               --asan --ubsan and 6 to 10 under --tsan
   --mpi        with MPI, and the tests that mpirun starts (skipped without it)
   --cuda       with the CUDA backend, and its tests on a GPU (skipped where there is none)
   --cuda-arch ARCH  as tools/build.sh takes it: for one GPU alone, the quickest build
@@ -39,10 +41,12 @@ only=()
 all=false
 sanitizers=false
 setup=true
+part=
+share=()  # of the tests: which, of how many
 others=() # of --sanitizers: what holds for each of the two
 while [ $# -gt 0 ]; do
   option=$1
-  if [ "$option" != --sanitizers ]; then others+=("$option"); fi
+  case $option in --sanitizers | --part) ;; *) others+=("$option") ;; esac
   case $option in
     --fast) select=(-L '^cpu$') ;;
     --all) select=(-LE '^install$'); all=true; packages+=(--hammer) ;;
@@ -61,6 +65,8 @@ while [ $# -gt 0 ]; do
     --cuda-arch) need_value "$option" $#; build+=("$option" "$2"); others+=("$2"); shift ;;
     --only) need_value "$option" $#; only=(-R "$2"); others+=("$2"); shift ;;
     --sanitizers) sanitizers=true ;;
+    --part) need_value "$option" $#; part=$2; shift ;;
+    --share) need_value "$option" $#; share=("$2" 5); others+=("$2"); shift ;; # what --part asks for
     --no-setup) setup=false ;;
     -h | --help) usage; exit 0 ;;
     *) echo "test.sh: unknown option '$option'" >&2; usage >&2; exit 2 ;;
@@ -75,9 +81,16 @@ if $sanitizers; then
   fi
   status=0
   ends=()
-  for kind in "--asan --ubsan" --tsan; do
+  kinds=("--asan --ubsan" --tsan)
+  case $part in
+    "") ;;
+    [1-5]) kinds=("--asan --ubsan --share $part") ;;
+    [6-9] | 10) kinds=("--tsan --share $((part - 5))") ;;
+    *) echo "test.sh: --part takes 1 to 10 (--help)" >&2; exit 2 ;;
+  esac
+  for kind in "${kinds[@]}"; do
     end=$(mktemp)
-    # shellcheck disable=SC2086 # two options
+    # shellcheck disable=SC2086 # several options
     tools/test.sh "${others[@]}" $kind | tee "$end" || status=1
     ends+=("$kind: $(tail -n 1 "$end")")
     rm "$end"
@@ -86,12 +99,21 @@ if $sanitizers; then
   exit "$status"
 fi
 
+if [ -n "$part" ]; then
+  echo "test.sh: --part goes with --sanitizers (--help)" >&2
+  exit 2
+fi
+
 SECONDS=0 # what bash counts from here on
 if $setup; then tools/setup.sh "${packages[@]}"; fi
 installed=$SECONDS
 tools/build.sh "${build[@]}"
 built=$SECONDS
 
+if [ ${#share[@]} -gt 0 ]; then
+  only=(-R "$(ctest --test-dir "$folder" --show-only=json-v1 "${select[@]}" "${only[@]}" |
+    python3 tools/test_share.py "${share[@]}")")
+fi
 run=(ctest --test-dir "$folder" --verbose --parallel "$(parallel_jobs)" "${select[@]}" "${only[@]}")
 # ThreadSanitizer of g++ 12 cannot live with the address randomization of newer kernels.
 if [ "$folder" = build-tsan ] && setarch -R true 2>/dev/null; then run=(setarch -R "${run[@]}"); fi

@@ -1,7 +1,9 @@
-"""tools/test.sh --sanitizers and --only: which builds and tests they ask for, and how they end; with
+"""tools/test.sh --sanitizers, --part and --only: which builds and tests they ask for, and how they end; with
 stand-ins for what installs, builds and tests."""
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -14,7 +16,10 @@ case "$*" in *asan*) folder=build-asan-ubsan ;; *tsan*) folder=build-tsan ;; *) 
 mkdir -p $folder
 """
 # A test of which one case fails under ThreadSanitizer.
+COSTS = {"core.cpu": 900, "train.cpu": 2700, "train.slow": 900, "data.cpu": 100, "a+b": 50,
+         "graph.cpu": 700, "study.cpu": 800, "lint.words": 1}
 CTEST = """#!/usr/bin/env bash
+case "$*" in *show-only*) cat tests.json; exit ;; esac
 echo "ctest $*" >>calls
 case "$*" in *tsan*) failed=1 status='***Failed' ;; *) failed=0 status='Passed' ;; esac
 echo "1: [cases] 7 passed, $failed failed, 0 skipped"
@@ -30,12 +35,16 @@ class TestScriptTest(unittest.TestCase):
         self.folder = pathlib.Path(scratch.name)
         (self.folder / "tools").mkdir()
         (self.folder / "bin").mkdir()
-        for name in ("test.sh", "common.sh", "test_summary.py"):
+        for name in ("test.sh", "common.sh", "test_summary.py", "test_share.py"):
             shutil.copy(TOOLS / name, self.folder / "tools")
         for path, text in (("tools/build.sh", BUILD), ("bin/ctest", CTEST),
                            ("tools/setup.sh", "#!/bin/sh\necho setup $* >>calls\n")):
             (self.folder / path).write_text(text)
             (self.folder / path).chmod(0o755)
+
+        (self.folder / "tests.json").write_text(json.dumps({"tests": [
+            {"name": name, "properties": [{"name": "COST", "value": cost}]}
+            for name, cost in COSTS.items()]}))
 
     def run_script(self, *options):
         result = subprocess.run(
@@ -56,6 +65,31 @@ class TestScriptTest(unittest.TestCase):
         self.assertIn("--test-dir build-tsan", tests[1])
         for call in tests:
             self.assertTrue(call.endswith(" -R ^core"), call)
+
+    def test_ten_parts_are_all_tests_once_under_each_sanitizer(self):
+        for first, folder in ((1, "build-asan-ubsan"), (6, "build-tsan")):
+            dealt, costs = [], []
+            for part in range(first, first + 5):
+                (self.folder / "calls").unlink(missing_ok=True)
+                result, calls = self.run_script("--all", "--sanitizers", "--part", str(part))
+                self.assertEqual(result.returncode, 0 if first == 1 else 1, result.stderr)
+                self.assertEqual([call for call in calls if call.startswith("build")],
+                                 ["build --asan --ubsan" if first == 1 else "build --tsan"])
+                (call,) = [call for call in calls if call.startswith("ctest")]
+                self.assertIn(f"--test-dir {folder} ", call)
+                pattern = call.rpartition(" -R ")[2]
+                here = [name for name in COSTS if re.search(pattern, name)]
+                dealt += here
+                costs.append(sum(COSTS[name] for name in here))
+            self.assertEqual(sorted(dealt), sorted(COSTS))
+            self.assertEqual(max(costs), COSTS["train.cpu"])  # the longest one is alone
+
+    def test_a_part_that_is_none(self):
+        for options in (("--sanitizers", "--part", "11"), ("--sanitizers", "--part", "x"),
+                        ("--part", "1"), ("--sanitizers", "--part")):
+            result, calls = self.run_script(*options)
+            self.assertEqual((result.returncode, calls), (2, []), result.stderr)
+            self.assertIn("--part", result.stderr)
 
     def test_what_was_chosen_holds_for_both(self):
         _, calls = self.run_script("--sanitizers", "--fast", "--no-setup", "--cuda", "--cuda-arch", "90")
