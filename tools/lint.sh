@@ -41,6 +41,7 @@ run() { "$@" || status=1; }
 skip() { echo "[skipped] $1" >&2; }
 
 run tools/check_arrows.py
+run tools/check_circles.py
 run tools/check_names.py
 run tools/check_words.py
 while IFS= read -r script; do # syntax only, no __pycache__
