@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 #define ADA_API __attribute__((visibility("default")))
-#define ADA_INTERFACE 3 /* grows with each change that a caller has to know of */
+#define ADA_INTERFACE 4 /* grows with each change that a caller has to know of */
 ADA_API int32_t ada_interface(void);
 ADA_API const char* ada_error(void);
 
@@ -116,7 +116,6 @@ typedef struct {
   int32_t alpha_first; /* dy is multiplied by alpha, which rounds it, and not dx (`reference`) */
   int32_t failed;      /* an exception of the original program: ada_error() has it */
   int32_t wants_tail;  /* exact_range: ada_layer_observe after dgrad */
-  int32_t tail_limit;  /* fp32 exponent fields below it are counted one by one */
 } ada_decision;
 /* state_scale: ada_policy_layer_scale; only layerwise_dynamic reads it. */
 ADA_API void ada_layer_decide(ada_layer* layer, const ada_observation* seen, float scale_in,
@@ -191,8 +190,7 @@ ADA_API int32_t ada_operand_quantize(const ada_block_format* format, const ada_o
 
 ADA_API void ada_moments_of(const float* values, int64_t count, ada_moments* moments);
 /* Of values that were multiplied by alpha, a power of two: what they were before. */
-ADA_API void ada_tail_of(const float* values, int64_t count, float alpha, int32_t limit,
-                         ada_tail* tail);
+ADA_API void ada_tail_of(const float* values, int64_t count, float alpha, ada_tail* tail);
 
 #ifdef __cplusplus
 }

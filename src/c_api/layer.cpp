@@ -36,8 +36,6 @@ ada_decision DecisionOf(const scaling::LayerScaler& scaler) {
   made.alpha_first = scaling::AlphaComesFirst(scaler.rule);
   made.failed = decided.error != scaling::DecisionError::kNone;
   made.wants_tail = scaling::WantsTail(scaler);
-  // TailLimit is defined only after a decision that wants a tail; otherwise the member is 0.
-  if (made.wants_tail != 0) made.tail_limit = scaling::TailLimit(scaler);
   return made;
 }
 
@@ -81,7 +79,7 @@ void ada_layer_decide(ada_layer* layer, const ada_observation* seen, float scale
     ada::c_api::SetError(ada::scaling::DecisionErrorText(layer->scaler.decision.error));
 }
 
-// Copied, because the struct of C has no scale and limit: ObserveTail sets these from the layer.
+// Copied, because the struct of C has no scale: ObserveTail sets it from the layer.
 void ada_layer_observe(ada_layer* layer, const ada_tail* given) {
   ada::scaling::ExponentTail tail;
   for (int bin = 0; bin < ADA_TAIL_BINS; ++bin) tail.bins[bin] = given->bins[bin];

@@ -119,7 +119,7 @@ void ada_moments_of(const float* values, int64_t count, ada_moments* moments) {
 
 // alpha is a power of two, so its inverse is exact and gives the value before alpha back, unless
 // that multiplication rounded into the subnormal range.
-void ada_tail_of(const float* values, int64_t count, float alpha, int32_t limit, ada_tail* tail) {
+void ada_tail_of(const float* values, int64_t count, float alpha, ada_tail* tail) {
   std::memset(tail, 0, sizeof *tail);
   const float back = 1 / alpha;
   std::uint32_t largest = 0;
@@ -128,8 +128,7 @@ void ada_tail_of(const float* values, int64_t count, float alpha, int32_t limit,
     if (bits == 0) continue;
     ++tail->nonzero;
     largest = std::max(largest, bits);
-    const auto bin = static_cast<std::int32_t>(bits >> 23);
-    if (bin < limit) ++tail->bins[bin];
+    ++tail->bins[bits >> 23];
   }
   tail->largest = static_cast<double>(ada::OfBits(largest));
 }

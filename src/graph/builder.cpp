@@ -104,41 +104,39 @@ void Builder::AddLayerRows() {
 }
 
 // Only a layer that computes a dx has a rule: one whose input needs no gradient keeps the default,
-// alpha 1. `rules_` repeats the rules, for the plan.
+// alpha 1. Layers are asked for in forward order, so that the last one is the first to decide in
+// the backward pass. `rules_` repeats the rules, for the plan.
 void Builder::AskRules() {
   const std::vector<bool> needs = network_.NeedsGradient();
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
     const Node& node = network_.nodes[i];
     const int input = node.inputs[0];
-    scaling::LayerRule& rule = graph_->scalers_.host[i].rule;
     const bool chooses = node.kind->Chooses(spec_.scales_batch_norms);
     if (spec_.training && spec_.rule_for && chooses && needs[input]) {
-      rule = spec_.rule_for(
+      graph_->scalers_.host[i].rule = spec_.rule_for(
           RequestFor(node, storage_.gradients[input].format, storage_.arriving[i + 1].format));
     }
-    rules_.push_back(rule);
+    if (needs[i + 1]) AskRulesWithin(i);
   }
-  AskRulesWithin(needs);
+  for (std::size_t i = 0; i < graph_->scalers_.count; ++i)
+    rules_.push_back(graph_->scalers_.host[i].rule);
 }
 
-// Asks for the rules of gradients within layers, which the authors' program does not have.
-void Builder::AskRulesWithin(const std::vector<bool>& needs) {
-  for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
-    const Node& node = network_.nodes[i];
-    const bool asks = spec_.training && spec_.rule_for && spec_.scales_attention && needs[i + 1];
-    for (std::size_t k = 0; k < node.kind->decisions.size(); ++k) {
-      scaling::LayerRule& rule =
-          graph_->scalers_.host[static_cast<std::size_t>(bindings_.first_decision[i]) + k].rule;
-      const double fan = node.decision_fans[k];
-      const char* tensor = node.kind->decisions[k].name;
-      if (asks && storage_.attention.at(static_cast<int>(i)).Decides(tensor)) {
-        rule = spec_.rule_for({node.config.name + "." + tensor, fan, fan,
-                               storage_.attention.at(static_cast<int>(i)).gradients.format, true,
-                               storage_.arriving[i + 1].format});
-        rule.reference = false;
-      }
-      rules_.push_back(rule);
-    }
+// Asks for the rules of gradients within a layer, which the authors' program does not have: from
+// the one that decides last to the first.
+void Builder::AskRulesWithin(std::size_t i) {
+  if (!spec_.training || !spec_.rule_for || !spec_.scales_attention) return;
+  const Node& node = network_.nodes[i];
+  for (std::size_t k = node.kind->decisions.size(); k-- > 0;) {
+    const AttentionStorage& storage = storage_.attention.at(static_cast<int>(i));
+    const std::string tensor = node.kind->decisions[k].name;
+    if (!storage.Decides(tensor)) continue;
+    scaling::LayerRule& rule =
+        graph_->scalers_.host[static_cast<std::size_t>(bindings_.first_decision[i]) + k].rule;
+    const double fan = node.decision_fans[k];
+    rule = spec_.rule_for({node.config.name + "." + tensor, fan, fan, storage.gradients.format,
+                           true, storage_.arriving[i + 1].format});
+    rule.reference = false;
   }
 }
 

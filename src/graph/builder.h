@@ -80,7 +80,7 @@ class Builder {
   void AddLayerRows();
   // Asked before planning, because the plan has to know which decisions read moments.
   void AskRules();
-  void AskRulesWithin(const std::vector<bool>& needs);
+  void AskRulesWithin(std::size_t node);
   void AddChannelMoments();
   void AddPositions();
   bool MakeOps();  // false: a fusion was declined, so plan again without it

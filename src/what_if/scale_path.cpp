@@ -32,21 +32,17 @@ ScalePath::ScalePath(const config::ModelConfig& model, bool scales_batch_norms,
     if (node.inputs.empty()) node.inputs.push_back(index);
     const bool before = std::any_of(node.inputs.begin(), node.inputs.end(),
                                     [this](int value) { return Needs(value); });
-    if (node.chooses && before) choosers_.push_back(first_to_choose_ = node.name);
+    if (node.chooses && before) choosers_.push_back(node.name);
     node.needs_gradient = node.trained || before;
-    EachWithin(node, [&](const std::string& tensor) {
-      if (tensor == "dv") first_to_choose_ = DecisionOf(node.name, tensor);
-    });
+    std::vector<std::string> within;
+    EachWithin(node,
+               [&](const std::string& tensor) { within.push_back(DecisionOf(node.name, tensor)); });
+    choosers_.insert(choosers_.end(), within.rbegin(), within.rend());
     values[layer.name] = index + 1;
     nodes_.push_back(std::move(node));
   }
   for (const std::string& name : graph::OutputNames(model, layers))
     outputs_.push_back(values.at(name));
-  for (const Node& node : nodes_) {
-    EachWithin(node, [&](const std::string& tensor) {
-      choosers_.push_back(DecisionOf(node.name, tensor));
-    });
-  }
 }
 
 // The order of LayerKind::decisions, in which they are taken.

@@ -21,11 +21,11 @@ class ScalePath {
                      bool scales_attention = true);
 
   // Names by which a policy is asked, in the order in which a graph asks: layers that choose a
-  // scale for the dx that they compute (LayerKind::Chooses), in forward order, then the gradients
-  // within layers that have a decision each (LayerKind::decisions), LAYER.dv to LAYER.dk.
+  // scale for the dx that they compute (LayerKind::Chooses), and the gradients within layers that
+  // have a decision each (LayerKind::decisions), LAYER.dk to LAYER.dv, both in forward order.
   const std::vector<std::string>& choosers() const { return choosers_; }
   // The one that decides first in the backward pass. "": nothing chooses.
-  const std::string& first_to_choose() const { return first_to_choose_; }
+  std::string first_to_choose() const { return choosers_.empty() ? "" : choosers_.back(); }
 
   struct Choice {
     // S_out of a tensor that a chooser computes.
@@ -64,7 +64,6 @@ class ScalePath {
   std::vector<Node> nodes_;
   std::vector<int> outputs_;  // values that the loss is of
   std::vector<std::string> choosers_;
-  std::string first_to_choose_;
   bool scales_attention_;
 };
 

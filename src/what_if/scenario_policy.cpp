@@ -39,7 +39,6 @@ ExponentTail TailOf(const ExponentBins& dx, float scale_in) {
   const int shift = std::ilogb(scale_in);
   ExponentTail tail;
   tail.scale_in = std::ldexp(1.0f, shift);
-  tail.limit = ExponentTail::kBins;
   tail.nonzero = dx.nonzero();
   for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e)
     if (dx[e] > 0) tail.bins[std::clamp(e + shift + kBias, 0, ExponentTail::kBins - 2)] += dx[e];

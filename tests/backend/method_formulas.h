@@ -29,12 +29,12 @@ inline double ExpectedUnbound(const scaling::LayerRule& r, const Values& dy, con
 }
 
 // Bins as ExponentTail describes them.
-inline scaling::ExponentTail TailOf(const Values& values, int limit) {
+inline scaling::ExponentTail TailOf(const Values& values) {
   scaling::ExponentTail tail;
   for (const float v : values) {
     const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(v) >> 23 & 0xff);
     tail.nonzero += v != 0;
-    if (v != 0 && exponent < limit) ++tail.bins[exponent];
+    if (v != 0) ++tail.bins[exponent];
     tail.largest = std::max(tail.largest, Abs(v));
   }
   return tail;

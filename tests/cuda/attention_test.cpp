@@ -110,8 +110,7 @@ class AttentionLab {
                         static_cast<double>(made.scale_out), static_cast<double>(made.limit)});
       findings.Numbers("unbound", {made.unbound}, 1e-2);  // of extremes, which are rounded
       const scaling::ExponentTail tail = lab_.Fetched(scaler).state.tail;
-      findings.Numbers("tail",
-                       {static_cast<double>(tail.limit), static_cast<double>(tail.scale_in)});
+      findings.Numbers("tail", {static_cast<double>(tail.scale_in)});
       findings.Numbers("tail's values", {static_cast<double>(tail.nonzero), tail.largest}, 1e-3);
     }
   }

@@ -106,6 +106,7 @@ void ChooseScales(Lab& lab, const Case& c, scaling::LayerMethod method, const Nu
   scaler.rule.u_min = format.smallest_subnormal(), scaler.rule.u_max = format.largest();
   scaler.rule.update_interval = 2;
   spec.scaler = lab.Share(scaler);
+  spec.dy.all_moments = false;  // the op that made dy is asked for none
   const auto op = lab->Make(spec);
   for (int step = 0; step < 5; ++step) {
     Values dy = Normal(Size(c.x), 2e-5, static_cast<std::uint64_t>(70 + step));

@@ -162,8 +162,7 @@ class Findings {
                          static_cast<double>(made.error), static_cast<double>(scaler.state.calls)});
     Numbers("unbound", {made.unbound}, bound);
     std::vector<double> numbers(tail.bins, tail.bins + scaling::ExponentTail::kBins);
-    numbers.insert(numbers.end(), {static_cast<double>(tail.nonzero), tail.largest,
-                                   static_cast<double>(tail.limit)});
+    numbers.insert(numbers.end(), {static_cast<double>(tail.nonzero), tail.largest});
     Numbers("tail", numbers);
   }
   void Add(const std::string& name, const Lab& lab, const Gradient& g) {

@@ -2,6 +2,8 @@
 // the same whether attention takes them side by side or as slices.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "backend/cpu/cpu_backend.h"
 #include "core/error.h"
 #include "graph/network/shapes.h"
@@ -55,7 +57,8 @@ struct Trained {
     spec.model = &model;
     spec.precision.base = formats;
     spec.input = {3, 4, 4, 3};
-    spec.rule_for = [](const ScalerRequest& request) {
+    spec.rule_for = [this](const ScalerRequest& request) {
+      asked.push_back(request.layer);
       scaling::LayerRule rule;
       rule.method = scaling::LayerMethod::kApproxRange;
       rule.fan = request.fan_exact;
@@ -93,6 +96,7 @@ struct Trained {
   }
 
   config::ModelConfig model;
+  std::vector<std::string> asked;  // names, in the order in which rules were asked for
   std::unique_ptr<backend::Backend> backend;
   std::unique_ptr<Graph> graph;
 };
@@ -125,6 +129,18 @@ TEST_SUITE("cpu") {
     CHECK(trained.Point("attn", "p").stats->numel == 3 * 2 * 17 * 17);
     CHECK(trained.Point("attn", "ds").stats->numel == 3 * 2 * 17 * 17);
     CHECK(trained.Point("qkv", "dy").stats->numel == 3 * 17 * 16);
+  }
+
+  // Policies take the last one for the first of the backward pass (Policy::RuleFor).
+  TEST_CASE(
+      "rules are asked for in the order in which the backward pass decides, from its end on") {
+    const Trained trained(true);
+    std::vector<std::string> decisions;
+    for (const ScalePoint& point : trained.graph->scales())
+      if (point.scaler) decisions.push_back(point.layer);
+    std::reverse(decisions.begin(), decisions.end());
+    CHECK(trained.asked == decisions);
+    CHECK(trained.asked.back() == "fc");
   }
 
   TEST_CASE("one input or slices of it, one thread or two: the same bits") {

@@ -97,7 +97,7 @@ config::ModelConfig WithAttention(bool fused) {
 TEST_CASE("attention: each gradient within chooses, and what it hands on arrives at its input") {
   const ScalePath path(WithAttention(false));
   CHECK(path.choosers() ==
-        std::vector<std::string>{"q", "k", "v", "out", "att.dv", "att.ds", "att.dq", "att.dk"});
+        std::vector<std::string>{"q", "k", "v", "att.dk", "att.dq", "att.ds", "att.dv", "out"});
   CHECK(path.first_to_choose() == "out");
   const ScalePath::Scales scales = Doubled(path);
   CHECK(scales.at({"out", "dx"}) == 2);

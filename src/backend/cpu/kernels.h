@@ -155,7 +155,7 @@ struct Kernels {
   void (*inspect)(TensorSpan in, std::int64_t n, const Rounding&);
   // Adds x to `counts`: bins of non-zero values whose exponent field is below `limit`, nonzero and
   // max_bits of all.
-  void (*exponent_tail)(const float* x, std::int64_t n, int limit, TailCounts& counts);
+  void (*exponent_tail)(const float* x, std::int64_t n, TailCounts& counts);
   // Per channel: smallest non-zero magnitude minus 1 and largest magnitude, as bits; merged into
   // what min_bits (start: 0xffffffff) and max_bits (start: 0) hold.
   void (*channel_magnitudes)(TensorSpan in, std::int64_t pixels, std::int64_t channels,

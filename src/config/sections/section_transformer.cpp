@@ -92,7 +92,8 @@ std::vector<Key> TransformerKeys(TransformerConfig& transformer) {
           .For(Both(kGpt2s, kLlamas))
           .Default("true; llama: false"),
       Switch("bias", t.bias,
-             "biases of linear layers and of norms; the last layer of gpt2 and llama has none")
+             "biases of linear layers, of norms and of vit's conv_proj; the last layer of gpt2 and "
+             "llama has none")
           .For(TransformerNames())
           .Default("true; llama, llama_tiny: false"),
       Switch(

@@ -10,12 +10,6 @@
 namespace ada::graph {
 namespace {
 
-// Branch sums and approx_range before a weight read only mean_square and the largest magnitude.
-bool MayNeedAllMoments(const scaling::LayerRule& rule) {
-  const bool size_will_do = rule.method == scaling::LayerMethod::kApproxRange && rule.has_weight;
-  return scaling::MayNeedMoments(rule) && !size_will_do;
-}
-
 // Simulates the execution step by step (`now_`) and records what each step reads and writes.
 // Forward first, which determines how long values live; then backward from the loss, where each op
 // takes the gradients that its consumers put into contributions_, summed if there are several.
@@ -241,7 +235,7 @@ void ExecutionPlanner::AskMoments(const OpPlan& op, const scaling::LayerRule& ru
   GradientPlan& dy = plan_.gradients[op.dy];
   ADA_CHECK(dy.source != GradientPlan::Source::kMasked);
   dy.moments = true;
-  dy.all_moments |= MayNeedAllMoments(rule);
+  dy.all_moments |= scaling::MayNeedAllMoments(rule);
 }
 
 // The gradients of queries, keys and values, as three inputs or as the parts of one.

@@ -20,15 +20,12 @@ ADA_HOST_DEVICE inline std::int32_t FirstKept(const LayerRule& rule, double fact
   return bin < ExponentTail::kBins - 1 ? bin : ExponentTail::kBins - 1;
 }
 
-// want: the smallest 2^k that meets the target, among those for which the bins have counts.
+// want: the smallest 2^k that meets the target.
 ADA_HOST_DEVICE inline double SmallestPower(const LayerRule& rule, const ExponentTail& tail,
                                             double ratio) {
   const double allowed = rule.underflow_target * static_cast<double>(tail.nonzero);
   double power = 1;
   std::int32_t kept = FirstKept(rule, ratio);
-  // Bins from the limit on were not counted, so nothing is known about powers at which these would
-  // be lost: the search begins at the first power at which they are kept.
-  for (; kept > tail.limit; kept = FirstKept(rule, ratio * power)) power *= 2;
   std::int64_t lost = 0;
   for (std::int32_t bin = 0; bin < kept; ++bin) lost += tail.bins[bin];
   while (kept > 0 && static_cast<double>(lost) > allowed) {
@@ -67,17 +64,10 @@ ADA_HOST_DEVICE inline bool WantsTail(const LayerScaler& scaler) {
   return state.tail.scale_in == 0 || (state.calls - 1) % scaler.rule.update_interval == 0;
 }
 
-ADA_HOST_DEVICE inline std::int32_t TailLimit(const LayerScaler& scaler) {
-  const double alpha = scaler.decision.alpha;
-  const std::int32_t limit = detail::FirstKept(scaler.rule, detail::Greatest(alpha, 1)) + kTailBits;
-  return limit < ExponentTail::kBins - 1 ? limit : ExponentTail::kBins - 1;
-}
-
 ADA_HOST_DEVICE inline void FinishTail(LayerScaler& scaler, std::int64_t nonzero, double largest) {
   ExponentTail& tail = scaler.state.tail;
   tail.nonzero = nonzero, tail.largest = largest;
   tail.scale_in = scaler.decision.scale_in;
-  tail.limit = TailLimit(scaler);
   scaler.state.tail_is_new = true;
 }
 

@@ -69,15 +69,13 @@ struct LayerRule {
 };
 
 // Exponents of |dgrad| as one backward pass computed them, before alpha: the input of exact_range.
-// Bin e counts non-zero values whose fp32 exponent field is e, for e < limit; larger values are
-// counted only in `nonzero`: what they would lose is known only for scales that keep them all.
+// Bin e counts the non-zero finite values whose fp32 exponent field is e; bin 0 holds subnormals.
 struct ExponentTail {
   static constexpr int kBins = 256;
   std::int64_t bins[kBins] = {};
   std::int64_t nonzero = 0;  // all non-zero values
   double largest = 0;        // max |dgrad|
   float scale_in = 0;        // the S that they carried; 0: nothing was observed yet
-  std::int32_t limit = 0;
 };
 
 // What a layer keeps from one step to the next.
@@ -129,6 +127,9 @@ struct Needs {
 ADA_HOST_DEVICE inline Needs NeedsOf(const LayerScaler& scaler);
 // Whether any call may need moments of dy and w, for a graph to plan. kExactRange needs none.
 ADA_HOST_DEVICE inline bool MayNeedMoments(const LayerRule& rule);
+// Whether it may need more of dy than mean_square and the largest magnitude, which are all that
+// sums of branches and approx_range before a weight read.
+ADA_HOST_DEVICE inline bool MayNeedAllMoments(const LayerRule& rule);
 // Whether dy is multiplied by alpha, and then rounded, instead of dx: the authors' program does so.
 // exact_range is not one of their methods: it uses dx before alpha.
 inline bool AlphaComesFirst(const LayerRule& rule) {
@@ -154,16 +155,10 @@ ADA_HOST_DEVICE inline void Decide(LayerScaler& scaler, const Observation& seen,
 // tail: alpha 1, limit kOne. Neither SB nor AB applies, and power_of_two is always so. With
 // update_interval N > 1 the passes 0, N, 2N.. are observed, and the pass after decides.
 //
-// Whether this pass's dgrad is to be observed, and below which fp32 exponent field values are
-// binned. Called after Decide. The limit lies kTailBits above the exponent at which values are lost
-// at this pass's S_out (at S_in where alpha < 1): few values are counted one by one, and the next
-// update can judge every S_out down to 2^-kTailBits of this one. Further it does not fall in one
-// update, although alpha = 1 might do.
-inline constexpr int kTailBits = 3;
+// Whether this pass's dgrad is to be observed. Called after Decide.
 ADA_HOST_DEVICE inline bool WantsTail(const LayerScaler& scaler);
-ADA_HOST_DEVICE inline std::int32_t TailLimit(const LayerScaler& scaler);
-// Stores what was counted (bins below TailLimit, non-zero values, largest |dgrad|; `scale_in` and
-// `limit` are set here). A pass whose dgrad was not finite leaves the old tail unchanged.
+// Stores what was counted (bins, non-zero values, largest |dgrad|; `scale_in` is set here). A pass
+// whose dgrad was not finite leaves the old tail unchanged.
 ADA_HOST_DEVICE inline void ObserveTail(LayerScaler& scaler, const ExponentTail& tail);
 // The same where the bins are in scaler.state.tail already; `largest` is finite.
 ADA_HOST_DEVICE inline void FinishTail(LayerScaler& scaler, std::int64_t nonzero, double largest);

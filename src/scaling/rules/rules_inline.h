@@ -104,6 +104,10 @@ ADA_HOST_DEVICE inline Needs NeedsOf(const LayerScaler& scaler) {
 ADA_HOST_DEVICE inline bool MayNeedMoments(const LayerRule& rule) {
   return detail::LooksAtMoments(rule.method);
 }
+ADA_HOST_DEVICE inline bool MayNeedAllMoments(const LayerRule& rule) {
+  const bool size_will_do = rule.method == LayerMethod::kApproxRange && rule.has_weight;
+  return MayNeedMoments(rule) && !size_will_do;
+}
 
 // Three cases return before the stages: no scale at all, the authors' program, unusable statistics.
 // A pass with unusable statistics is not counted as a call, so that update_interval counts usable

@@ -70,12 +70,11 @@ std::int64_t ReadInteger(const StateMap& state, const std::string& key) {
 
 namespace {
 
-// "scale_in limit nonzero largest new bin:count bin:count ..", bins of 0 left out.
+// "scale_in nonzero largest new bin:count bin:count ..", bins of 0 left out.
 std::string TailText(const LayerState& state) {
   const ExponentTail& tail = state.tail;
-  std::string text = ToHex(tail.scale_in) + " " + std::to_string(tail.limit) + " " +
-                     std::to_string(tail.nonzero) + " " + ToHex(tail.largest) + " " +
-                     (state.tail_is_new ? "1" : "0");
+  std::string text = ToHex(tail.scale_in) + " " + std::to_string(tail.nonzero) + " " +
+                     ToHex(tail.largest) + " " + (state.tail_is_new ? "1" : "0");
   for (int bin = 0; bin < ExponentTail::kBins; ++bin) {
     if (tail.bins[bin] == 0) continue;
     text += " " + std::to_string(bin) + ":" + std::to_string(tail.bins[bin]);
@@ -90,8 +89,8 @@ bool IsPlausible(const ExponentTail& tail) {
     if (count < 0 || count > tail.nonzero - binned) return false;
     binned += count;
   }
-  return tail.scale_in > 0 && std::isfinite(tail.scale_in) && tail.limit >= 0 &&
-         tail.limit < ExponentTail::kBins && tail.largest >= 0 && std::isfinite(tail.largest);
+  return binned == tail.nonzero && tail.scale_in > 0 && std::isfinite(tail.scale_in) &&
+         tail.largest >= 0 && std::isfinite(tail.largest);
 }
 
 // Damaged text must not become bins that a rule uses: counts are checked against `nonzero`.
@@ -99,16 +98,14 @@ void ReadTail(const StateMap& state, LayerState& loaded) {
   const std::string& text = state.at("tail");
   const auto bad = [&] { BadValue("tail", text, "a tail of exponents"); };
   std::istringstream words(text);
-  std::string scale_in, limit, nonzero, largest, fresh;
-  if (!(words >> scale_in >> limit >> nonzero >> largest >> fresh)) bad();
+  std::string scale_in, nonzero, largest, fresh;
+  if (!(words >> scale_in >> nonzero >> largest >> fresh)) bad();
   const StateMap fields = {{"tail scale", scale_in},
-                           {"tail limit", limit},
                            {"tail nonzero", nonzero},
                            {"tail largest", largest},
                            {"tail new", fresh}};
   ExponentTail& tail = loaded.tail;
   tail.scale_in = static_cast<float>(ReadHex(fields, "tail scale"));
-  tail.limit = static_cast<std::int32_t>(ReadInteger(fields, "tail limit"));
   tail.nonzero = ReadInteger(fields, "tail nonzero");
   tail.largest = ReadHex(fields, "tail largest");
   loaded.tail_is_new = ReadInteger(fields, "tail new") != 0;

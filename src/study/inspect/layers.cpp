@@ -183,16 +183,14 @@ scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer
   return seen;
 }
 
-scaling::ExponentTail TailOf(const SafetensorsFile& file, const FileLayer& layer,
-                             std::int32_t limit) {
+scaling::ExponentTail TailOf(const SafetensorsFile& file, const FileLayer& layer) {
   ADA_CHECK(layer.dx != nullptr);
   scaling::ExponentTail tail;
   std::uint32_t largest = 0;
   for (const float x : file.ReadF32(layer.dx->name)) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7fffffffu;
     if (bits == 0) continue;
-    const auto exponent = static_cast<std::int32_t>(bits >> 23);
-    if (exponent < limit) ++tail.bins[exponent];
+    ++tail.bins[bits >> 23];
     ++tail.nonzero;
     largest = bits > largest ? bits : largest;
   }

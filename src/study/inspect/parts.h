@@ -128,9 +128,8 @@ bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer);
 scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer,
                              const NumberFormat& weight_format);
 
-// Returns the exponents of NAME.dx for ObserveTail: bins below `limit`. The layer must have a dx.
-scaling::ExponentTail TailOf(const SafetensorsFile& file, const FileLayer& layer,
-                             std::int32_t limit);
+// Returns the exponents of NAME.dx for ObserveTail. The layer must have a dx.
+scaling::ExponentTail TailOf(const SafetensorsFile& file, const FileLayer& layer);
 
 // What one method chooses for a layer.
 // Made by ScalesOf, and shown as a line of the short view, of --all, or of the CSV.

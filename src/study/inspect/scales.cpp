@@ -55,7 +55,7 @@ scaling::LayerScaler ScalerOf(LayerMethod method, const FileLayer& layer,
 void DecideFromDx(const SafetensorsFile& file, const FileLayer& layer,
                   const scaling::Observation& seen, float scale_in, scaling::LayerScaler& scaler) {
   Decide(scaler, seen, scale_in);
-  const scaling::ExponentTail tail = TailOf(file, layer, TailLimit(scaler));
+  const scaling::ExponentTail tail = TailOf(file, layer);
   if (!std::isfinite(tail.largest)) {  // a run skips such a step
     scaler.decision = {};
     scaler.decision.scale_in = scaler.decision.scale_out = scale_in;

@@ -11,7 +11,7 @@ import pathlib
 import sysconfig
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 
-INTERFACE = 3
+INTERFACE = 4
 NAME = "libada_scaling.so"
 NEEDS_MOMENTS, NEEDS_LOGS, NEEDS_PRODUCTS = 1, 2, 4
 UPDATE, SKIP, SANITIZE = 0, 1, 2
@@ -73,7 +73,7 @@ class Decision(_Fields):
     _fields_ = [("unbound", c_double), ("bound", c_double), ("pow2", c_double),
                 ("scale_in", c_float), ("alpha", c_float), ("scale_out", c_float),
                 ("limit", c_char_p), ("alpha_first", c_int32), ("failed", c_int32),
-                ("wants_tail", c_int32), ("tail_limit", c_int32)]
+                ("wants_tail", c_int32)]
 
 
 class Tail(_Fields):
@@ -130,7 +130,7 @@ _FUNCTIONS = {  # name: result, arguments
     "ada_operand_quantize": (c_int32, [c_void_p, POINTER(Operand), c_void_p, c_void_p,
                                        POINTER(BlockFigures)]),
     "ada_moments_of": (None, [c_void_p, c_int64, POINTER(Moments)]),
-    "ada_tail_of": (None, [c_void_p, c_int64, c_float, c_int32, POINTER(Tail)]),
+    "ada_tail_of": (None, [c_void_p, c_int64, c_float, POINTER(Tail)]),
 }
 _loaded = None
 
@@ -327,7 +327,7 @@ def moments_of(address, count):
     return moments
 
 
-def tail_of(address, count, alpha, limit):
+def tail_of(address, count, alpha):
     tail = Tail()
-    library().ada_tail_of(address, count, alpha, limit, byref(tail))
+    library().ada_tail_of(address, count, alpha, byref(tail))
     return tail

@@ -9,7 +9,7 @@ namespace ada::backend::cpu::ADA_ISA {
 void Widen(TensorSpan in, float* out, std::int64_t n);
 void Round(const float* in, float factor, TensorSpan out, std::int64_t n, const Rounding&);
 void Inspect(TensorSpan in, std::int64_t n, const Rounding&);
-void ExponentTail(const float* x, std::int64_t n, int limit, TailCounts& counts);
+void ExponentTail(const float* x, std::int64_t n, TailCounts& counts);
 void ChannelMagnitudes(TensorSpan in, std::int64_t pixels, std::int64_t channels,
                        std::uint32_t* min_bits, std::uint32_t* max_bits);
 void Relu(TensorSpan x, TensorSpan y, std::int64_t n);

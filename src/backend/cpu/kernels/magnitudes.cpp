@@ -1,45 +1,55 @@
 // Kernels that read only magnitudes: exponents, extremes of channels, the largest gradient, and the
 // sanitizing of gradients that are not finite.
+#include <algorithm>
+
 #include "backend/cpu/kernels/bins.h"
 #include "backend/cpu/kernels/columns.h"
+#include "backend/cpu/kernels/count_lanes.h"
 #include "backend/cpu/kernels/functions.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-// Bins the lanes whose bit is set.
-ADA_INLINE void CountTail(U magnitude, unsigned bits, TailCounts& counts) {
-  alignas(64) std::uint32_t lanes[kLanes];
-  std::memcpy(lanes, &magnitude, sizeof lanes);
-  for (; bits != 0; bits &= bits - 1) ++counts.bins[lanes[__builtin_ctz(bits)] >> 23];
+constexpr int kTallied = 16 * BinTally::kRun;  // values that are tallied at once
+
+// Tallies n values, a multiple of 16 and at most kTallied.
+ADA_INLINE void TallyPiece(const float* x, int n, BinTally& tally, TailCounts& counts) {
+  std::uint32_t smallest[kTallied / BinTally::kRun];
+  ExtremeLanes extremes;
+  for (int first = 0, run = 0; first < n; first += BinTally::kRun, ++run) {
+    extremes.min = Ints{} + 0x7fffffff;
+    const int end = std::min(first + BinTally::kRun, n);
+    for (int i = first; i < end; i += kWidth) extremes.Add(Magnitudes(x + i));
+    smallest[run] = static_cast<std::uint32_t>(Smallest(extremes.min));
+  }
+  const auto largest = static_cast<std::uint32_t>(-Smallest(-extremes.max));
+  tally.Add(x, n, smallest, largest);
+  counts.max_bits = std::max(counts.max_bits, largest);
 }
 
 }  // namespace
 
-// Few values lie below the limit: lanes are looked at only where one does.
-void ExponentTail(const float* x, std::int64_t n, int limit, TailCounts& counts) {
-  const std::uint32_t end = limit > 0 ? (static_cast<std::uint32_t>(limit) << 23) - 1 : 0;
-  const TensorSpan in{const_cast<float*>(x), Storage::kF32};
-  U max{};
-  I zeros{};
-  const auto look = [&](U u) __attribute__((always_inline)) {
-    max = MaxBits(max, u);
-    zeros -= (I)u == 0;
-    // A zero minus 1 is far above every limit.
-    const unsigned below = LaneBits(Less(u - 1u, FillU(end)));
-    if (below != 0) CountTail(u, below, counts);
-  };
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) look(Magnitude(LoadF(x + i)));
-  std::int64_t seen = i;  // with the zeros that fill up the last vector
-  if (i < n) {
-    look(Magnitude(ModeF32::LoadFirst(in, i, static_cast<int>(n - i))));
-    seen += kLanes;
+void ExponentTail(const float* x, std::int64_t n, TailCounts& counts) {
+  BlockBins bins;
+  Rounding rounding;
+  rounding.bins = &bins;
+  BinTally tally(rounding);
+  for (std::int64_t i = 0; i < n; i += kTallied) {
+    const int piece = static_cast<int>(std::min<std::int64_t>(kTallied, n - i));
+    if (piece % kLanes == 0) {
+      TallyPiece(x + i, piece, tally, counts);
+      continue;
+    }
+    alignas(64) float filled[kTallied] = {};  // zeros fill the last vector up
+    std::memcpy(filled, x + i, sizeof(float) * static_cast<std::size_t>(piece));
+    TallyPiece(filled, (piece + 15) / 16 * 16, tally, counts);
   }
-  counts.nonzero += seen;
-  for (int k = 0; k < kLanes; ++k) counts.nonzero -= zeros[k];
-  const std::uint32_t largest = LargestOf(max);
-  counts.max_bits = largest > counts.max_bits ? largest : counts.max_bits;
+  tally.Finish(n);
+  counts.nonzero += n - bins.zeros;
+  constexpr int kBias = 127;  // of fp32's exponent field; subnormals have the field 0
+  for (int k = 0; k < BlockBins::kExponents; ++k)
+    if (bins.counts[k] != 0)
+      counts.bins[std::max(k + BlockBins::kLowest + kBias, 0)] += bins.counts[k];
 }
 
 // u - 1 makes a zero the largest number, so that the minimum passes over it.

@@ -18,6 +18,7 @@ BatchNormRule::BatchNormRule(const Context& context, const BatchNormSpec& spec)
   if (scaling::MayNeedMoments(spec.scaler->rule)) {
     Gradient dy = spec.dy;
     dy.stats = nullptr, dy.moments = &dy_moments_;
+    dy.all_moments = scaling::MayNeedAllMoments(spec.scaler->rule);
     dy_stats_ = RoundingStats(dy);
     factor_stats_ =
         RoundingStats::OfParameter(kFp32, spec.x.shape.c, {}, nullptr, &factor_moments_);

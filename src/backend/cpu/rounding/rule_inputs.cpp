@@ -149,7 +149,6 @@ void ObserveLogs(const float* dy, std::int64_t n, scaling::Observation& seen) {
 bool TailCounter::Begin(const scaling::LayerScaler* scaler) {
   wanted_ = scaler != nullptr && scaling::WantsTail(*scaler);
   if (!wanted_) return false;
-  limit_ = scaling::TailLimit(*scaler);
   for (Own& own : counts_) own.counts = TailCounts{};
   return true;
 }

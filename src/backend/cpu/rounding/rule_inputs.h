@@ -52,8 +52,7 @@ class TailCounter {
   bool Begin(const scaling::LayerScaler* scaler);
   bool wanted() const { return wanted_; }
   void Add(const Kernels& kernels, const float* x, std::int64_t n, int worker) {
-    if (wanted_)
-      kernels.exponent_tail(x, n, limit_, counts_[static_cast<std::size_t>(worker)].counts);
+    if (wanted_) kernels.exponent_tail(x, n, counts_[static_cast<std::size_t>(worker)].counts);
   }
   // Hands the sums over all processes over, unless some value was not finite.
   void Finish(scaling::LayerScaler* scaler);
@@ -65,7 +64,6 @@ class TailCounter {
   };
   Context context_;
   bool wanted_ = false;
-  int limit_ = 0;
   std::vector<Own> counts_;
 };
 

@@ -34,8 +34,7 @@ struct TailKernel {
   static constexpr int kLanes = 16;  // threads that join the others' counts
   struct Shared {
     std::uint32_t bins[kThreads], nonzero[kThreads], max_bits[kThreads];
-    std::int32_t limit;  // negative: nothing is wanted
-    std::uint32_t is_last;
+    std::uint32_t is_wanted, is_last;
   };
   struct Own {};
   template <int kPhase>
@@ -43,10 +42,10 @@ struct TailKernel {
     const int t = at.thread;
     if constexpr (kPhase == 0) {
       shared.bins[t] = 0;
-      if (t == 0) shared.limit = scaling::WantsTail(*scaler) ? scaling::TailLimit(*scaler) : -1;
+      if (t == 0) shared.is_wanted = scaling::WantsTail(*scaler) ? 1 : 0;
       return;
     }
-    if (shared.limit < 0 || (kPhase >= 5 && shared.is_last == 0)) return;
+    if (shared.is_wanted == 0 || (kPhase >= 5 && shared.is_last == 0)) return;
     if constexpr (kPhase == 1) CountBlock(at, shared);
     if constexpr (kPhase == 2)
       if (t < kLanes) Join(shared, t, kLanes, kThreads);
@@ -66,17 +65,16 @@ struct TailKernel {
   TailPart* part;  // null: this process is alone
 
  private:
-  // Bins are the exponents of fp32; values from the limit on are in no bin.
+  // Bins are the exponents of fp32.
   ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, Shared& shared) const {
     const std::int64_t begin = at.block * size;
     const std::int64_t end = begin + size < values ? begin + size : values;
-    const std::uint32_t limit = static_cast<std::uint32_t>(shared.limit) << 23;
     std::uint32_t nonzero = 0, largest = 0;
     for (std::int64_t i = begin + at.thread; i < end; i += kThreads) {
       const std::uint32_t u = MagnitudeBits(value(i));
       nonzero += u != 0;
       largest = u > largest ? u : largest;
-      if (u != 0 && u < limit) AtomicAdd(&shared.bins[u >> 23], 1u);
+      if (u != 0) AtomicAdd(&shared.bins[u >> 23], 1u);
     }
     shared.nonzero[at.thread] = nonzero, shared.max_bits[at.thread] = largest;
   }

@@ -108,6 +108,7 @@ class CudaBatchNorm final : public Op {
       auto* moments = context_.Allocate<TensorMoments>(2);
       // Only moments are measured of these two; the counts of dy are those of whoever rounded it.
       dy.stats = nullptr, dy.moments = moments, weights.moments = moments + 1;
+      dy.all_moments = scaling::MayNeedAllMoments(rule);
       dy_stats_ = RoundingStats(context_, dy);
       factor_stats_ =
           RoundingStats::OfParameter(context_, kFp32, Storage::kF32, c, {}, nullptr, moments + 1);

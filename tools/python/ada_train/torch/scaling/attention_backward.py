@@ -31,7 +31,7 @@ class Backward:
         if ds_made is not None:
             self._ds_scale = ds_made.scale_out
             if ds_made.wants_tail:
-                self._tails = statistics.Tails(ds_made.alpha, ds_made.tail_limit)
+                self._tails = statistics.Tails(ds_made.alpha)
         if any(self._looks(name) for name in ("dq", "dk")):
             self._of_ds = statistics.Parts()
         parts = [self._piece(piece, ds_made) for piece in self._pieces]

@@ -45,13 +45,14 @@ class Choice:
         return name if uses[name] == 1 else f"{name}.use{uses[name]}"
 
     def _rules_of_attention(self, node, uses):
-        """By decision, of the gradients that somebody wants."""
+        """By decision, of the gradients that somebody wants: the first in the backward pass is the
+        last that is asked for."""
         name = self._use(node.site.name, uses)
         wanted = dict(zip(("dq", "dk", "dv"), node.needs_input_grad))
         wanted["ds"] = wanted["dq"] or wanted["dk"] or node.needs_input_grad[3]
         return {decision: self._engine.rule(f"{name}.{decision}", (node.fans[decision],) * 2, node,
                                             within=True)
-                for decision in DECISIONS if wanted[decision]}
+                for decision in reversed(DECISIONS) if wanted[decision]}
 
     def _may_choose(self, node):
         if isinstance(node, Product._backward_cls):

@@ -81,7 +81,7 @@ class LayerRule:
     def observe(self, dx, decision):
         """Exponents of dx, which carries alpha, where the rule wants them."""
         if decision.wants_tail:
-            tails = statistics.Tails(decision.alpha, decision.tail_limit)
+            tails = statistics.Tails(decision.alpha)
             tails.add(dx)
             self.observe_tails(tails)
 

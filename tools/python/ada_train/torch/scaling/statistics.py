@@ -155,13 +155,13 @@ def products(dy, dy_dim, w, w_dim, group):
 class Tails:
     """Exponents of a tensor before alpha, for exact_range; added part by part."""
 
-    def __init__(self, alpha, limit):
-        self._alpha, self._limit, self._found, self._like = alpha, limit, [], None
+    def __init__(self, alpha):
+        self._alpha, self._found, self._like = alpha, [], None
 
     def add(self, dx):
         x = _values(dx)
         x, self._like = x if x.device.type == "cpu" else x.cpu(), dx
-        found = native.tail_of(x.data_ptr(), x.numel(), self._alpha, self._limit)
+        found = native.tail_of(x.data_ptr(), x.numel(), self._alpha)
         self._found.append([*found.bins, found.nonzero, found.largest])
 
     def found(self, group):
