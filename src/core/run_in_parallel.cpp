@@ -8,6 +8,8 @@
 #include <system_error>
 #include <thread>
 
+#include "core/cores.h"
+
 namespace ada {
 
 void RunInParallel(const std::vector<std::function<void()>>& tasks) {
@@ -22,8 +24,8 @@ void RunInParallel(const std::vector<std::function<void()>>& tasks) {
       }
     }
   };
-  const std::size_t wanted =
-      std::min<std::size_t>(tasks.size(), std::max(1u, std::thread::hardware_concurrency()));
+  static const auto cores = static_cast<std::size_t>(UsableCores());
+  const std::size_t wanted = std::min(tasks.size(), cores);
   std::vector<std::thread> threads;
   threads.reserve(wanted);
   try {

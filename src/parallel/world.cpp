@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <utility>
 
+#include "core/cores.h"
 #include "core/error.h"
 
 namespace ada::parallel {
@@ -80,27 +83,49 @@ int RanksOfNode(const World& world) {
   return static_cast<int>(std::count(world.nodes().begin(), world.nodes().end(), mine));
 }
 
+namespace {
+
+// What one process may use. Processes of a node whose quota is of one name share it.
+struct CoresOfRank {
+  cpu_set_t mask;
+  double quota;
+  std::size_t quota_name;
+};
+
+CoresOfRank FindCores(const std::string& root) {
+  const CpuQuota quota = SmallestCpuQuota(root);
+  CoresOfRank mine = {};
+  CPU_ZERO(&mine.mask);
+  sched_getaffinity(0, sizeof mine.mask, &mine.mask);
+  mine.quota = quota.cores, mine.quota_name = std::hash<std::string>()(quota.source);
+  return mine;
+}
+
+}  // namespace
+
 // A core that three processes may use counts a third to each; the small addend keeps sums of thirds
 // from falling below a whole number.
-int CoresOf(World& world) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  sched_getaffinity(0, sizeof mine, &mine);
-  std::vector<cpu_set_t> all(static_cast<std::size_t>(world.ranks()));
-  world.small().AllGather(&mine, sizeof mine, all.data());
+int CoresOf(World& world, const std::string& root) {
+  const CoresOfRank mine = FindCores(root);
+  const std::vector<CoresOfRank> all = GatherAll(world.small(), mine);
+  const auto on_node = [&world](int rank) {
+    return world.nodes()[static_cast<std::size_t>(rank)] ==
+           world.nodes()[static_cast<std::size_t>(world.rank())];
+  };
+  int sharing = 0;
+  for (int rank = 0; rank < world.ranks(); ++rank)
+    sharing += on_node(rank) && all[static_cast<std::size_t>(rank)].quota_name == mine.quota_name;
   double cores = 0;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &mine)) continue;
+    if (!CPU_ISSET(core, &mine.mask)) continue;
     int users = 0;
     for (int rank = 0; rank < world.ranks(); ++rank)
-      users += world.nodes()[static_cast<std::size_t>(rank)] ==
-                           world.nodes()[static_cast<std::size_t>(world.rank())] &&
-                       CPU_ISSET(core, &all[static_cast<std::size_t>(rank)])
-                   ? 1
-                   : 0;
+      users += on_node(rank) && CPU_ISSET(core, &all[static_cast<std::size_t>(rank)].mask) ? 1 : 0;
     cores += 1.0 / users;
   }
-  return std::max(1, static_cast<int>(cores + 1e-6));
+  // A process that has the quota to itself rounds it up, as one that was started alone does.
+  const double of_quota = sharing == 1 ? std::ceil(mine.quota) : mine.quota / sharing;
+  return std::max(1, static_cast<int>(std::min(cores, of_quota) + 1e-6));
 }
 
 // Later ranks wait longer, so that the first message is most likely the only one.

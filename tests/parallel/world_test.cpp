@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/thread_world.h"
+#include "temp_folder.h"
 
 namespace ada::testing {
 namespace {
@@ -54,6 +55,28 @@ TEST_SUITE("cpu") {
     CHECK(told == "rank 0 of 2 (host a): no space");
     CHECK_THROWS_WITH(parallel::EndAll(second, 2, Keep, "a key"), "ended 2");
     CHECK(told == "rank 1 of 2 (host b): a key");
+  }
+
+  TEST_CASE("processes share the quota of a cgroup that they are in, and have one of their own") {
+    TempFolder folder;
+    for (const std::string job : {"a", "b"}) {
+      folder.Write(job + "/proc/self/mountinfo",
+                   "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+      folder.Write(job + "/proc/self/cgroup", "0::/" + job + "\n");
+      folder.Write(job + "/sys/fs/cgroup/" + job + "/cpu.max", "50000 100000\n");
+    }
+    const auto errors = RunRanks(2, [&](parallel::World& world) {
+      CHECK(parallel::CoresOf(world, folder / "a") == 1);
+      CHECK(parallel::CoresOf(world, folder / (world.rank() == 0 ? "a" : "b")) == 1);
+    });
+    for (const auto& error : errors) CHECK(!error);
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    REQUIRE(sched_getaffinity(0, sizeof mine, &mine) == 0);
+    if (CPU_COUNT(&mine) < 4) return;
+    folder.Write("a/sys/fs/cgroup/a/cpu.max", "200000 100000\n");
+    RunRanks(2,
+             [&](parallel::World& world) { CHECK(parallel::CoresOf(world, folder / "a") == 1); });
   }
 
   TEST_CASE("cores that several processes may use are shared out") {

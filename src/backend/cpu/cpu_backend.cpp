@@ -1,8 +1,6 @@
 // The factory of the CPU backend's ops and the owner of its memory.
 #include "backend/cpu/cpu_backend.h"
 
-#include <sched.h>
-
 #include <cstring>
 #include <map>
 #include <new>
@@ -16,6 +14,7 @@
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/values/all.h"
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text.h"
@@ -191,12 +190,6 @@ class CpuBackend final : public Backend {
 
 std::unique_ptr<Backend> MakeCpuBackend(int threads, const Communicators& shared) {
   return std::make_unique<CpuBackend>(threads, shared);
-}
-int UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 std::string LibraryVersion() { return OnednnVersion(); }

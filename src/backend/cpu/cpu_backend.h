@@ -13,8 +13,6 @@ namespace ada::backend::cpu {
 
 // threads: at least 1, the caller included. shared: with other processes; outlives the backend.
 std::unique_ptr<Backend> MakeCpuBackend(int threads, const Communicators& shared = {});
-// Cores that this process may use.
-int UsableCores();
 // "oneDNN 2.6.3", for --version.
 std::string LibraryVersion();
 

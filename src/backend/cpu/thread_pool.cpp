@@ -11,13 +11,13 @@
 #include "backend/cpu/thread_pool.h"
 
 #include <omp.h>
-#include <sched.h>
 
 #include <chrono>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "core/cores.h"
 #include "core/run_in_parallel.h"
 
 namespace ada::backend::cpu {
@@ -63,18 +63,11 @@ std::int64_t Take(std::atomic<std::uint64_t>& range, bool back) {
   return -1;
 }
 
-int Cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
-
 }  // namespace
 
 ThreadPool::ThreadPool(int threads)
     : ranges_(std::make_unique<Range[]>(static_cast<std::size_t>(threads))),
-      may_spin_(threads <= Cores()) {
+      may_spin_(threads <= UsableCores()) {
   omp_set_num_threads(1);  // oneDNN's own loops stay in the thread that calls them
   try {
     Start(threads);

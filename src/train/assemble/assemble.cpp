@@ -8,6 +8,7 @@
 #include "backend/compare/compare_backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/network/precision.h"
@@ -52,7 +53,7 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device, Team& team) {
   ChosenBackend chosen;
   chosen.threads = device.threads > 0 ? device.threads
                    : several          ? parallel::CoresOf(team.world())
-                                      : backend::cpu::UsableCores();
+                                      : UsableCores();
   const bool is_auto = device.kind == DeviceKind::kAuto;
   int index = device.index;
   std::string why_not;

@@ -3,8 +3,8 @@
 #include <memory>
 #include <utility>
 
-#include "backend/cpu/cpu_backend.h"
 #include "config/load.h"
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "data/image_writer.h"
@@ -32,7 +32,7 @@ data::LoaderSpec CommonLoader(const config::Config& config) {
   const bool decodes = data::FactsOf(d.dataset).decodes();
   data::LoaderSpec spec;
   spec.seed = config.seed;
-  spec.workers = decodes ? std::clamp(backend::cpu::UsableCores(), 1, kMostWorkers) : 1;
+  spec.workers = decodes ? std::clamp(UsableCores(), 1, kMostWorkers) : 1;
   if (d.workers) spec.workers = *d.workers;
   spec.changes.resize = d.changes.resize;
   spec.changes.center_crop = d.changes.center_crop;
