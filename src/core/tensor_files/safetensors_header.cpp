@@ -14,6 +14,7 @@ namespace {
 
 using nlohmann::json;
 constexpr std::size_t kMaxRank = 32;
+constexpr std::string_view kMetadataKey = "__metadata__";
 
 // Reads characters and remembers where it stands, for messages.
 class CountingIterator {
@@ -141,7 +142,12 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
 
-  bool null() override { return Unexpected("null"); }
+  // Some writers leave metadata that they do not have as null.
+  bool null() override {
+    if (where_ != kTopValue || key_ != kMetadataKey) return Unexpected("null");
+    where_ = kTop;
+    return true;
+  }
   bool boolean(bool) override { return Unexpected("true or false"); }
   bool number_integer(std::int64_t) override { return Unexpected("a negative number"); }
   bool number_float(double, const string_t&) override {
@@ -183,7 +189,7 @@ class Handler : public nlohmann::json_sax<json> {
 
   void StartEntry() {
     keys_of_entry_.clear();
-    where_ = key_ == "__metadata__" ? kMetadata : kEntry;
+    where_ = key_ == kMetadataKey ? kMetadata : kEntry;
     entry_ = {};
     entry_.name = key_;
     offsets_.clear();
