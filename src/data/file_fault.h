@@ -26,9 +26,11 @@ enum class FaultKind : std::uint8_t {
   kEmptyClass,  // no picture, pixel or box
   kBox,         // empty, inverted, or outside its picture
   kLabel,       // that no class has
-  kNotRead,     // a file in a class folder that is no JPEG, PNG or WebP
+  kNotRead,     // a file in a class folder that is no JPEG, PNG or WebP; a folder among texts
   kHidden,      // a folder whose name begins with a dot
   kUnpaired,    // a label image without a picture
+  kEncoding,    // a text's bytes that are none, numbers that look wider than they are read
+  kNoTarget,    // a split without anything that the loss looks at
 };
 
 struct FaultWord {
@@ -51,6 +53,8 @@ inline constexpr auto kFaultWords = std::to_array<FaultWord>({
     {FaultKind::kNotRead, "not_read"},
     {FaultKind::kHidden, "hidden"},
     {FaultKind::kUnpaired, "unpaired"},
+    {FaultKind::kEncoding, "encoding"},
+    {FaultKind::kNoTarget, "no_target"},
 });
 
 // A file cannot be used, and why is known. Decoders and readers throw it where a DataError would

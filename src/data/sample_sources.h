@@ -84,6 +84,9 @@ class TokenSet {
   // Sequences first .. first + count.
   virtual std::shared_ptr<const TokenSet> Part(std::int64_t first, std::int64_t count) const = 0;
   virtual std::vector<std::string> files() const = 0;
+  // Why no token has a target, so that there is no loss to speak of: "FILE: tensor test.targets:
+  // all are -100"; "": one has.
+  virtual std::string WhyNoTarget() const { return ""; }
   // DataError where a file was cut since it was opened.
   virtual void CheckUnchanged() const = 0;
 

@@ -154,6 +154,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   const data::DatasetInfo info = InspectData(given);
   if (options.resume) RequireClassesOfRun(given, info);
   config::Config config = Completed(given, info);
+  RequireTargets(config, info);
   CheckParts(config, info.train, team);
   CheckDecisions(config, team);
   config.parallel.ranks = team.ranks_to_keep();

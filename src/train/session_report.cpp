@@ -4,11 +4,32 @@
 
 #include "config/load.h"
 #include "core/text.h"
+#include "graph/network/precision.h"
 #include "train/about/about.h"
 #include "train/facts/class_weights.h"
 #include "train/session.h"
 
 namespace ada::train {
+namespace {
+
+// Whether the operand x of some product has a per-tensor scale that is found in the very batch, so
+// that what an image gives depends on the others.
+bool IsScaledByBatch(const config::PrecisionConfig& config, const graph::Graph& graph) {
+  const graph::Precision precision =
+      graph::ResolvePrecision(config, /*policy_owns_gradients=*/false);
+  if (!precision.operands_of) return false;
+  for (const graph::LayerRow& layer : graph.layers()) {
+    const graph::LayerOperands operands = precision.operands_of(layer.name, /*spared=*/false);
+    const graph::OperandRule& x = operands.rules[static_cast<std::size_t>(Operand::kForwardX)];
+    const bool current = operands.scaling.kind == config::TensorScalingConfig::Kind::kCurrent;
+    const bool by_batch =
+        x.block ? x.block->tensor_scale && !x.block->row_scaled : current && x.format != kFp32;
+    if (layer.has_weight && x.rounds && by_batch) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 // One row of timing.csv for each logged step, over the steps since the row before. Images per
 // second count the phases of training only, so that evaluations and checkpoints do not lower them;
@@ -120,6 +141,11 @@ void Session::ReportStart() {
                      "weights of the classes in the loss, by median frequency"});
   }
   ReportSwitch();
+  if (IsScaledByBatch(p_.config.precision, p_.graph))
+    p_.log.Info(
+        "operands x have scales by the largest value of a batch: what evaluations give "
+        "depends a little on data.evaluate_batch_size (" +
+        std::to_string(p_.config.data.evaluation_batch()) + ")");
   if (!start_scale_) return;
   const std::string scale = ShortestText(start_scale_->scale);
   const std::string message = "the run starts with S = " + scale + ": " + start_scale_->reason;

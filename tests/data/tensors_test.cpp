@@ -191,6 +191,11 @@ TEST_SUITE("cpu") {
               "has the shape [3, 3, 8, 6], which may be [images, channels, height, width], or "
               "[images, height, width, channels] of 3 rows and 6 channels; say data.layout: chw or "
               "data.layout: hwc");
+    CHECK(
+        Refused(folder,
+                with(2, Make("test.images", DType::kF32, {2, 2, 2, 3}, std::vector<float>(24)))) ==
+        "DIR/a.safetensors: tensor test.images: elements are F32; expected U8, as in train.images "
+        "(U8 is divided by 255, F32 taken as it is)");
     CHECK(Refused(folder, with(2, Make("test.images", DType::kU8, {2, 2, 2, 1}, Bytes(8)))) ==
           "DIR/a.safetensors: tensor test.images: has the shape [2, 2, 2, 1], images of 1 "
           "channels; expected 3, as in train.images");

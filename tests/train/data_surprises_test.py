@@ -120,6 +120,33 @@ class DataSurprises(unittest.TestCase):
                 self.assertLessEqual(len(line), 80, line)
         self.assertIn("photos/train/ant/0.png", table)
 
+    def test_pictures_that_a_set_passes_over(self):
+        self.photos()
+        self.put("photos/train/loose.png", small_sets.picture(0, 300))
+        line = "photos/train: 1 picture in no class folder: loose.png; not used"
+        self.assertIn(line, self.ada(0, "train", "r.yaml").stderr)
+        self.assertIn(line, self.ada(0, "train", "r.yaml", "--dry-run").stdout)
+        self.assertEqual(self.faults(0), [("train", "not_read", "0", "photos/train/loose.png")])
+        small_sets.write_camvid(self.folder / "shapes")
+        for name in ("train/aachen/1.png", "train/bochum/2.png"):
+            self.put(f"shapes/{name}", small_sets.picture(1, 400))
+        self.put("r.yaml", small_sets.PIXEL_RUN)
+        line = "shapes/train: 2 folders in it are not read: aachen, bochum"
+        self.assertIn(line, self.ada(0, "train", "r.yaml", "--overwrite").stderr)
+        self.assertIn(line, self.ada(0, "train", "r.yaml", "--dry-run").stdout)
+        self.assertIn(("train", "not_read", "0", "shapes/train"), self.faults(0))
+
+    def test_label_images_of_nothing_but_the_ignored_label(self):
+        small_sets.write_camvid(self.folder / "shapes")
+        self.put("r.yaml", small_sets.PIXEL_RUN)
+        for path in (self.folder / "shapes/trainannot").iterdir():
+            path.write_bytes(png_file.png(SIDE, SIDE, bytes([255]) * SIDE * SIDE))
+        for more in ([], ["--dry-run"]):
+            said = self.ada(3, "train", "r.yaml", *more).stderr
+            self.assertIn("shapes/trainannot/p0.png: every pixel of split train's 6 label images "
+                          "has the label that is passed over", said)
+        self.assertIn(("train", "empty_class", "0", ""), self.faults(0))
+
     def test_dry_run_refuses_what_training_would_by_headers(self):
         self.photos()
         self.put("photos/val/ant/0.png", small_sets.picture(0, 5)[:-40])

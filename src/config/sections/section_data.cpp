@@ -327,7 +327,8 @@ Section DataSection(DataConfig& data) {
           .For({"tensors"}),
       WordText("tokens", data.tokens, {"bytes"}, "what the tokens of a text are").For(texts),
       Choice("element", data.element, kTokenTypes,
-             "the numbers of a file; auto: what the header of llm.c says, else uint16")
+             "the numbers of a file; auto: what the header of llm.c or NumPy says, else "
+             "uint16")
           .For({"tokens"}),
       Integer("vocabulary", data.vocabulary, FromTo(0, data::kMostTokens),
               "task language: tokens are below it; 0: as many as the files use")

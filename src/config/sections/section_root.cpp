@@ -71,7 +71,8 @@ Section DeviceSection(DeviceConfig& device) {
   section.short_key = "kind";
   section.keys = {
       DeviceKindKey(device),
-      Integer("threads", device.threads, FromTo(0, 1024), "worker threads; 0: one per core"),
+      Integer("threads", device.threads, FromTo(0, 1024),
+              "worker threads; 0: one per core that the process may use"),
       Switch("autotune", device.autotune,
              "cuda: measure which convolution plans are the fastest instead of asking cuDNN"),
       Switch("deterministic", device.deterministic,

@@ -205,13 +205,14 @@ void FileChecker::Report(const Dataset& dataset, const std::string& split,
   }
   // Hashes join those of other splits only here: the same file twice in one split is no fault.
   by_hash_.merge(hashes);
-  if (dataset.tokens) return;  // a text need not use its whole vocabulary
   if (dataset.images() > 0 && (spec.decodes || !dataset.label_images))
     ReportClasses(dataset, split, spec, of_class);
 }
 
 void FileChecker::Check(const Dataset& dataset, const std::string& split,
                         const FileCheckSpec& spec) {
+  // Opening a text or an array of tokens has looked at what can be wrong with it.
+  if (dataset.tokens) return;
   std::vector<Looked> all(static_cast<std::size_t>(dataset.images()));
   // Sets whose images lie in memory are only hashed, from their bytes or their fp32 values: there
   // is no file of a single image that could be damaged.

@@ -141,10 +141,19 @@ Dataset MakeDataset(FolderListing listing, const PictureRules& rules) {
   return dataset;
 }
 
-// Files that are not read and hidden folders that are: of one split.
+// Files that are not read, pictures that lie in no class folder among them, and hidden folders that
+// are: of one split.
 void TellOfListing(const FolderListing& listing, const std::string& split,
                    const FileChoices& choices, Splits* splits) {
+  const std::vector<std::string> loose = PicturesIn(listing.folder);
+  if (!loose.empty())
+    splits->warnings.push_back(
+        listing.folder + ": " + Counted(static_cast<std::int64_t>(loose.size()), "picture") +
+        " in no class folder: " + FirstNames(loose, kNamedClasses) + "; not used");
   if (choices.faults != nullptr) {
+    for (const std::string& name : loose)
+      choices.faults->push_back({FaultKind::kNotRead, false, split, listing.folder + "/" + name,
+                                 "a picture in no class folder; it is not used"});
     for (const std::string& name : listing.not_read)
       choices.faults->push_back({FaultKind::kNotRead, false, split, listing.folder + "/" + name,
                                  "no JPEG, PNG or WebP by its name; it is not used"});

@@ -201,6 +201,10 @@ FolderPictures PicturesBelow(const std::string& folder) {
 
 std::vector<std::string> FoldersIn(const std::string& folder) { return EntriesOf(folder).folders; }
 
-bool HoldsPictures(const std::string& folder) { return !EntriesOf(folder).pictures.empty(); }
+std::vector<std::string> PicturesIn(const std::string& folder) {
+  return EntriesOf(folder).pictures;
+}
+
+bool HoldsPictures(const std::string& folder) { return !PicturesIn(folder).empty(); }
 
 }  // namespace ada::data

@@ -46,7 +46,8 @@ FolderPictures PicturesBelow(const std::string& folder);
 
 // The names of the folders in `folder`, sorted; DataError where it cannot be listed.
 std::vector<std::string> FoldersIn(const std::string& folder);
-// Whether a picture lies in `folder` itself.
+// The names of the pictures that lie in `folder` itself, sorted, and whether there is one.
+std::vector<std::string> PicturesIn(const std::string& folder);
 bool HoldsPictures(const std::string& folder);
 
 }  // namespace ada::data

@@ -9,6 +9,7 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "data/folder/listing.h"
 #include "data/names.h"
 #include "data/picture_files.h"
 #include "data/readers.h"
@@ -61,6 +62,17 @@ std::map<std::string, std::string> PicturesByTitle(const std::string& folder) {
   return pictures;
 }
 
+// "2 folders in it are not read: aachen, bochum"; "": none in it holds a picture.
+std::string FoldersNotRead(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const std::string& name : FoldersIn(folder))
+    if (!name.starts_with('.') && HoldsPictures(folder + "/" + name)) names.push_back(name);
+  if (names.empty()) return "";
+  return Counted(static_cast<std::int64_t>(names.size()), "folder") + " in it " +
+         (names.size() == 1 ? "is" : "are") + " not read: " + FirstNames(names, kNamedFiles) +
+         " (pictures lie in the split's own folder)";
+}
+
 void RequireFolder(const std::string& folder) {
   if (!IsDataFolder(folder)) throw DataError(folder + ": no such folder; " + kCamvidLayout);
 }
@@ -72,12 +84,20 @@ struct SplitFilesFound {
 };
 
 SplitFilesFound FindPairs(const std::string& folder, const std::string& split,
-                          const FileChoices& choices, std::string* note) {
+                          const FileChoices& choices, Splits* splits) {
   const std::string annotations = folder + "annot";
   RequireFolder(folder);
   RequireFolder(annotations);
   const auto pictures = PicturesByTitle(folder), labels = PicturesByTitle(annotations);
-  if (pictures.empty()) throw DataError(folder + ": holds no pictures; " + kCamvidLayout);
+  const std::string not_read = FoldersNotRead(folder);
+  if (pictures.empty())
+    throw DataError(folder + ": holds no pictures" + (not_read.empty() ? "" : ", and " + not_read) +
+                    "; " + kCamvidLayout);
+  if (!not_read.empty()) {
+    splits->warnings.push_back(folder + ": " + not_read);
+    if (choices.faults != nullptr)
+      choices.faults->push_back({FaultKind::kNotRead, false, split, folder, not_read});
+  }
   SplitFilesFound found;
   std::vector<std::string> without, unused;
   for (const auto& [title, picture] : pictures) {
@@ -109,10 +129,10 @@ SplitFilesFound FindPairs(const std::string& folder, const std::string& split,
                     FirstNames(without, kNamedFiles) + "; " + kCamvidLayout +
                     "; or leave them out with data.on_broken: skip");
   if (!unused.empty())
-    AddNote(note, annotations + ": " +
-                      Counted(static_cast<std::int64_t>(unused.size()), "label image") +
-                      " without a picture in " + folder + ": " + FirstNames(unused, kNamedFiles) +
-                      "; they are not used");
+    AddNote(&splits->note, annotations + ": " +
+                               Counted(static_cast<std::int64_t>(unused.size()), "label image") +
+                               " without a picture in " + folder + ": " +
+                               FirstNames(unused, kNamedFiles) + "; they are not used");
   return found;
 }
 
@@ -148,7 +168,7 @@ Splits OpenCamvid(const std::string& path, const FileChoices& choices) {
   const SplitsOfSet names = ChooseSplits(base, choices);
   Splits splits;
   const auto open = [&](const std::string& split, const std::string& folder) {
-    return MakeCamvidDataset(FindPairs(base + "/" + folder, split, choices, &splits.note), classes,
+    return MakeCamvidDataset(FindPairs(base + "/" + folder, split, choices, &splits), classes,
                              choices.pictures);
   };
   splits.train = open("train", names.train);

@@ -150,9 +150,14 @@ DType TypeOf(const std::string& descr, const std::string& place) {
 
 }  // namespace
 
+bool BeginsAsNpy(std::span<const std::byte> bytes) {
+  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+      .starts_with(kMagic);
+}
+
 NpyHeader ParseNpyHeader(std::span<const std::byte> bytes, const std::string& place) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!text.starts_with(kMagic)) FailNpy(place, "is no .npy array: it begins otherwise");
+  if (!BeginsAsNpy(bytes)) FailNpy(place, "is no .npy array: it begins otherwise");
   if (text.size() < 12) FailNpy(place, "the .npy header is cut off");
   const auto byte = [&](std::size_t i) {
     return static_cast<std::size_t>(static_cast<unsigned char>(text[i]));

@@ -23,6 +23,8 @@ struct NpyHeader {
 // A header takes no more.
 inline constexpr std::size_t kMostNpyHeader = 64 << 10;
 
+// Whether a file has the magic string of NumPy.
+bool BeginsAsNpy(std::span<const std::byte> bytes);
 // Parses the header at the beginning of `bytes`, which may be cut after kMostNpyHeader bytes.
 // `place` begins every message. DataError: another magic string or version, damage, and arrays that
 // are refused: of objects, records, complex numbers or text, of big-endian numbers, in Fortran

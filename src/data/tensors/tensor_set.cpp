@@ -115,6 +115,15 @@ void CheckAxes(const TensorInFile& images, const ImageAxes& axes) {
                   " rows and columns and 1 to " + std::to_string(kMostChannels) + " channels");
 }
 
+// Bytes are divided by 255 and fp32 values are taken as they are: a network that learned from the
+// ones would see others in the other split.
+void RequireOneType(const TensorInFile& train, const TensorInFile& test) {
+  if (train.dtype == test.dtype) return;
+  throw DataError(test.place + ": elements are " + std::string(ToString(test.dtype)) +
+                  "; expected " + std::string(ToString(train.dtype)) +
+                  ", as in train.images (U8 is divided by 255, F32 taken as it is)");
+}
+
 std::vector<Label> ReadLabels(const TensorInFile& labels, const TensorInFile& images) {
   if (!IsInteger(labels.dtype))
     throw DataError(labels.place + ": elements are " + std::string(ToString(labels.dtype)) +
@@ -182,6 +191,7 @@ Splits OpenTensors(const std::string& path, ArrayLayout layout) {
                     std::to_string(splits.test.channels) + " channels; expected " +
                     std::to_string(splits.train.channels) + ", as in train.images");
   }
+  RequireOneType(Require(file, "train.images"), Require(file, "test.images"));
   splits.class_names = ClassesOfMetadata(file.metadata(), path);
   const Label largest = *std::max_element(splits.train.labels.begin(), splits.train.labels.end());
   const bool named = !splits.class_names.empty();

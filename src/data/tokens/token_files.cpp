@@ -2,37 +2,46 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <set>
+#include <type_traits>
 #include <utility>
 
-#include "core/data_files.h"
 #include "core/error.h"
 #include "core/run_in_parallel.h"
-#include "core/shown_text.h"
 #include "core/text.h"
+#include "data/tensors/arrays.h"
+#include "data/tensors/npz.h"
+#include "data/tokens/foreign_bytes.h"
 
 namespace ada::data {
 namespace {
-
-namespace fs = std::filesystem;
 
 // llm.c's header, int32: magic number, version, count of tokens. Version 1 (dev/data of GPT-2) has
 // uint16 tokens, version 7 (Llama 3) uint32.
 constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
 struct HeaderKind {
   std::int32_t magic, version;
-  TokenType type;
+  DType type;
 };
-constexpr HeaderKind kHeaders[] = {{20240520, 1, TokenType::kUint16},
-                                   {20240801, 7, TokenType::kUint32}};
-constexpr std::int64_t kLookedAt = 1 << 16;      // tokens, to tell uint32 from uint16
+constexpr HeaderKind kHeaders[] = {{20240520, 1, DType::kU16}, {20240801, 7, DType::kU32}};
+constexpr char kLlmc[] = "the header of llm.c", kNumpy[] = "the header of NumPy";
 constexpr std::int64_t kTokensOfTask = 1 << 22;  // that one thread looks at
 
-const char* TypeName(TokenType type) { return type == TokenType::kUint32 ? "uint32" : "uint16"; }
+// The types of whole numbers, by their names in NumPy.
+constexpr std::pair<DType, const char*> kTypes[] = {
+    {DType::kU8, "uint8"},   {DType::kI8, "int8"},    {DType::kU16, "uint16"},
+    {DType::kI16, "int16"},  {DType::kU32, "uint32"}, {DType::kI32, "int32"},
+    {DType::kU64, "uint64"}, {DType::kI64, "int64"}};
 
-std::size_t WidthOf(TokenType type) {
-  return type == TokenType::kByte ? 1 : type == TokenType::kUint32 ? 4 : 2;
+std::string NameOfType(DType type) {
+  for (const auto& [dtype, name] : kTypes)
+    if (dtype == type) return name;
+  return std::string(ToString(type));
+}
+
+DType ElementOf(TokenType type) {
+  return type == TokenType::kByte     ? DType::kU8
+         : type == TokenType::kUint32 ? DType::kU32
+                                      : DType::kU16;
 }
 
 // An element of a file, which need not be aligned.
@@ -43,101 +52,114 @@ T At(const std::byte* begin, std::int64_t index) {
   return value;
 }
 
-bool IsPattern(const std::string& name) { return name.find_first_of("*?[") != std::string::npos; }
-
-// Files of a folder whose names match, without hidden ones.
-std::vector<std::string> FilesOfFolder(const std::string& folder, const std::string& pattern) {
-  std::vector<std::string> files;
-  for (const std::string& name : ListDataFolder(folder)) {
-    const std::string path = (fs::path(folder) / name).string();
-    if (name.starts_with('.') || !GlobMatch(pattern, name) || IsDataFolder(path)) continue;
-    files.push_back(path);
-  }
-  std::sort(files.begin(), files.end());
-  return files;
+// The user may say what a header says too.
+void RequireType(const std::string& path, TokenType given, DType of_header) {
+  if (given == TokenType::kAuto || ElementOf(given) == of_header) return;
+  throw DataError(path + ": the header says " + NameOfType(of_header) +
+                  " tokens, and data.element is " + NameOfType(ElementOf(given)));
 }
 
-std::vector<std::string> FilesOf(const std::string& path, const std::string& ending) {
-  const fs::path parts(path);
-  const std::string name = parts.filename().string();
-  if (IsDataFolder(path)) {
-    std::vector<std::string> files = FilesOfFolder(path, "*" + ending);
-    if (files.empty())
-      throw DataError(path + ": no file " + (ending.empty() ? "" : "*" + ending + " ") +
-                      "in this folder");
-    return files;
-  }
-  if (!IsPattern(name) || IsThere(path)) return {path};
-  const std::string folder = parts.has_parent_path() ? parts.parent_path().string() : ".";
-  std::vector<std::string> files = FilesOfFolder(folder, name);
-  if (files.empty()) throw DataError(path + ": no file in " + folder + " has such a name");
-  return files;
-}
+// A token's bits as an unsigned number: one below 0 is larger than every vocabulary.
+template <class T>
+using BitsOf =
+    std::conditional_t<(sizeof(T) < sizeof(std::uint64_t)), std::uint32_t, std::uint64_t>;
 
 }  // namespace
 
-TokenFile::TokenFile(const std::string& path, TokenType type) : file_(path), type_(type) {
-  if (type != TokenType::kByte) ReadHeader();
-  if (type_ == TokenType::kAuto) {
-    type_ = TokenType::kUint16;
-    RefuseWide();
+TokenFile::TokenFile(const std::string& path, TokenType type)
+    : file_(path), type_(ElementOf(type)) {
+  if (type != TokenType::kByte) ReadHeader(type);
+  const bool bare = type != TokenType::kByte && header_ == nullptr;
+  if (bare) width_ = WidthOfNumbers(bytes());
+  if (bare && type == TokenType::kAuto) {
+    if (const std::string kind = ForeignKind(bytes()); !kind.empty())
+      throw DataError(path + ": " + kind + ", not numbers alone; expected tokens of uint16 or " +
+                      "uint32, or .npy");
+    if (width_.bytes > 2)
+      throw DataError(path + ": " + WidthText(width_, 2, /*user_says=*/false) + "; " +
+                      (width_.bytes == 4
+                           ? "say which it is: data.element: uint32 or uint16"
+                           : "write it as uint16 or uint32, or as .npy, whose header says it"));
   }
-  const std::size_t bytes = file_.bytes().size() - header_bytes_;
-  if (bytes % WidthOf(type_) != 0)
-    throw DataError(path + ": has " + std::to_string(bytes) + " bytes of tokens; expected a " +
-                    "multiple of " + std::to_string(WidthOf(type_)) + ", tokens being " +
-                    TypeName(type_) + " (data.element)");
-  const auto found = static_cast<std::int64_t>(bytes / WidthOf(type_));
-  if (header_bytes_ > 0 && count_ != found)
-    throw DataError(path + ": byte 8: the header says " + std::to_string(count_) +
-                    " tokens; the file has " + std::to_string(found) + " of " + TypeName(type_));
+  const std::size_t size = bytes().size() - header_bytes_, width = BytesOf(type_);
+  if (size % width != 0)
+    throw DataError(path + ": has " + std::to_string(size) + " bytes of tokens; expected a " +
+                    "multiple of " + std::to_string(width) + ", tokens being " + NameOfType(type_) +
+                    (bare ? " (data.element)" : ""));
+  const auto found = static_cast<std::int64_t>(size / width);
+  if (header_ != nullptr && count_ != found)
+    throw DataError(path + ": " + (header_ == kLlmc ? "byte 8: " : "") + "the header says " +
+                    std::to_string(count_) + " tokens; the file has " + std::to_string(found) +
+                    " of " + NameOfType(type_));
   count_ = found;
 }
 
-void TokenFile::ReadHeader() {
-  if (file_.bytes().size() < sizeof(std::int32_t)) return;
-  const auto number = [this](std::int64_t i) { return At<std::int32_t>(file_.bytes().data(), i); };
+void TokenFile::ReadHeader(TokenType type) {
+  if (BeginsAsNpy(bytes())) return ReadNpy(type);
+  if (bytes().size() < sizeof(std::int32_t)) return;
+  const auto number = [this](std::int64_t i) { return At<std::int32_t>(bytes().data(), i); };
   for (const HeaderKind& kind : kHeaders) {
     if (number(0) != kind.magic) continue;
-    if (file_.bytes().size() < kHeaderBytes)
+    if (bytes().size() < kHeaderBytes)
       throw DataError(path() + ": ends within the header of llm.c; expected 1024 bytes");
     if (number(1) != kind.version)
       throw DataError(path() + ": byte 4: version " + std::to_string(number(1)) +
                       " of llm.c's format; expected " + std::to_string(kind.version));
-    if (type_ != TokenType::kAuto && type_ != kind.type)
-      throw DataError(path() + ": the header says " + TypeName(kind.type) +
-                      " tokens, and data.element is " + TypeName(type_));
-    type_ = kind.type;
-    header_bytes_ = kHeaderBytes;
+    RequireType(path(), type, kind.type);
+    header_ = kLlmc, type_ = kind.type, header_bytes_ = kHeaderBytes;
     count_ = number(2);
   }
 }
 
-// Numbers of 32 bits below 2^16, read as 16 bits, are a zero at every second place.
-void TokenFile::RefuseWide() const {
-  constexpr std::int64_t kEnough = 8;
-  const auto halves = static_cast<std::int64_t>(file_.bytes().size() / sizeof(std::uint16_t));
-  const std::int64_t pairs = std::min(halves, kLookedAt) / 2;
-  if (pairs < kEnough) return;
-  bool any = false;
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    if (At<std::uint16_t>(file_.bytes().data(), 2 * i + 1) != 0) return;
-    any = any || At<std::uint16_t>(file_.bytes().data(), 2 * i) != 0;
-  }
-  if (any)
-    throw DataError(path() + ": as uint16 every second token would be 0: it looks like uint32; " +
-                    "say which it is: data.element: uint32 or uint16");
+void TokenFile::ReadNpy(TokenType type) {
+  const NpyHeader header = ParseNpyHeader(bytes(), path());
+  if (!IsInteger(header.dtype))
+    throw DataError(path() + ": elements are " + std::string(ToString(header.dtype)) +
+                    "; expected whole numbers (uint16, int64, ...)");
+  if (header.shape.size() != 1)
+    throw DataError(path() + ": has the shape " + DimsText(header.shape) +
+                    "; expected [tokens], all one after the other (rows that are sequences: "
+                    "data.dataset: tensors)");
+  RequireType(path(), type, header.dtype);
+  header_ = kNumpy, type_ = header.dtype, header_bytes_ = header.data_offset;
+  count_ = header.shape.front();
+}
+
+std::string TokenFile::type_text() const {
+  return NameOfType(type_) + (header_ == nullptr ? "" : std::string(" behind ") + header_);
+}
+
+std::string TokenFile::warning() const {
+  const auto read_as = static_cast<int>(BytesOf(type_));
+  if (header_ != nullptr || width_.bytes <= read_as) return "";
+  return path() + ": " + WidthText(width_, read_as, /*user_says=*/true) +
+         (width_.bytes == 8 ? "; write it as uint16 or uint32, or as .npy" : "");
 }
 
 template <class Use>
 void TokenFile::WithTokens(const Use& use) const {
-  const std::byte* begin = file_.bytes().data() + header_bytes_;
-  if (type_ == TokenType::kByte)
-    use([begin](std::int64_t i) { return At<std::uint8_t>(begin, i); });
-  else if (type_ == TokenType::kUint16)
-    use([begin](std::int64_t i) { return At<std::uint16_t>(begin, i); });
-  else
-    use([begin](std::int64_t i) { return At<std::uint32_t>(begin, i); });
+  const std::byte* begin = bytes().data() + header_bytes_;
+  const auto with = [&](auto type) {
+    use([begin](std::int64_t i) { return At<decltype(type)>(begin, i); });
+  };
+  switch (type_) {
+    case DType::kU8:
+      return with(std::uint8_t{});
+    case DType::kI8:
+      return with(std::int8_t{});
+    case DType::kU16:
+      return with(std::uint16_t{});
+    case DType::kI16:
+      return with(std::int16_t{});
+    case DType::kU32:
+      return with(std::uint32_t{});
+    case DType::kI32:
+      return with(std::int32_t{});
+    case DType::kU64:
+      return with(std::uint64_t{});
+    default:
+      return with(std::int64_t{});
+  }
 }
 
 void TokenFile::Read(std::int64_t first, std::int64_t count, int vocabulary,
@@ -146,32 +168,36 @@ void TokenFile::Read(std::int64_t first, std::int64_t count, int vocabulary,
   WithTokens([&](auto token) {
     // One comparison after the loop takes the place of one in it; which token it is, is looked for
     // only then.
-    std::uint32_t largest = 0;
+    using Bits = BitsOf<decltype(token(0))>;
+    Bits largest = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint32_t value = token(first + i);
+      const auto value = static_cast<Bits>(token(first + i));
       largest = std::max(largest, value);
       out[i] = static_cast<std::int32_t>(value);
     }
-    if (largest < static_cast<std::uint32_t>(vocabulary)) return;
+    if (largest < static_cast<Bits>(vocabulary)) return;
     RefuseFirst(token, first, first + count, vocabulary);
   });
 }
 
 std::int64_t TokenFile::Largest(std::int64_t limit) const {
   const std::int64_t tasks = (count_ + kTokensOfTask - 1) / kTokensOfTask;
-  std::vector<std::uint32_t> largest(static_cast<std::size_t>(tasks));
+  std::vector<std::uint64_t> largest(static_cast<std::size_t>(tasks));
   WithTokens([&](auto token) {
+    using Bits = BitsOf<decltype(token(0))>;
     RunRangesInParallel(count_, kTokensOfTask, [&](std::int64_t begin, std::int64_t end) {
-      std::uint32_t most = 0;
-      for (std::int64_t i = begin; i < end; ++i) most = std::max<std::uint32_t>(most, token(i));
+      Bits most = 0;
+      for (std::int64_t i = begin; i < end; ++i) most = std::max(most, static_cast<Bits>(token(i)));
       largest[static_cast<std::size_t>(begin / kTokensOfTask)] = most;
     });
     for (std::size_t task = 0; task < largest.size(); ++task) {
-      if (largest[task] < limit) continue;
+      if (largest[task] < static_cast<std::uint64_t>(limit)) continue;
       RefuseFirst(token, static_cast<std::int64_t>(task) * kTokensOfTask, count_, limit);
     }
   });
-  return largest.empty() ? 0 : *std::max_element(largest.begin(), largest.end());
+  return largest.empty()
+             ? 0
+             : static_cast<std::int64_t>(*std::max_element(largest.begin(), largest.end()));
 }
 
 // The file may have been written anew since the token was seen.
@@ -179,30 +205,32 @@ template <class Token>
 void TokenFile::RefuseFirst(const Token& token, std::int64_t begin, std::int64_t end,
                             std::int64_t limit) const {
   for (std::int64_t i = begin; i < end; ++i) {
-    const std::int64_t value = token(i);
-    if (value >= limit) Refuse(i, value, limit);
+    const auto value = token(i);
+    if (std::cmp_less(value, 0) || std::cmp_greater_equal(value, limit))
+      Refuse(i, std::to_string(value), static_cast<std::uint64_t>(value), limit);
   }
   throw DataError(path() + ": changed while it was read");
 }
 
-void TokenFile::Refuse(std::int64_t token, std::int64_t value, std::int64_t limit) const {
-  const std::size_t offset = header_bytes_ + static_cast<std::size_t>(token) * WidthOf(type_);
+void TokenFile::Refuse(std::int64_t token, const std::string& value, std::uint64_t bits,
+                       std::int64_t limit) const {
+  const std::size_t offset = header_bytes_ + static_cast<std::size_t>(token) * BytesOf(type_);
   throw DataError(path() + ": token " + std::to_string(token) + " (byte " + std::to_string(offset) +
-                  ") is " + std::to_string(value) + "; expected 0 to " + std::to_string(limit - 1) +
-                  ", the vocabulary");
+                  ") is " + value + "; expected 0 to " + std::to_string(limit - 1) +
+                  ", the vocabulary" + WidthAdvice(bits));
 }
 
-std::vector<std::string> FindTokenFiles(const std::vector<std::string>& paths,
-                                        const std::string& ending) {
-  std::vector<std::string> files;
-  std::set<std::string> seen;
-  for (const std::string& path : paths)
-    for (std::string& file : FilesOf(path, ending)) {
-      if (!seen.insert(fs::path(file).lexically_normal().string()).second)
-        throw DataError(file + ": stands twice in data.path");
-      files.push_back(std::move(file));
-    }
-  return files;
+// What a token that is too large says of the width: numbers of another one look so.
+std::string TokenFile::WidthAdvice(std::uint64_t value) const {
+  if (header_ != nullptr) return "";
+  const auto read_as = static_cast<int>(BytesOf(type_));
+  if (width_.bytes > read_as)
+    return "; the file looks like " + std::string(width_.bytes == 4 ? "uint32" : "int64") +
+           " (data.element)";
+  constexpr std::uint64_t kNone = std::uint64_t{1} << 20;  // no vocabulary is so large
+  if (type_ != DType::kU32 || value < kNone) return "";
+  if (width_.bytes == 2) return "; is it uint16 (data.element)?";
+  return "; as int32 it is " + std::to_string(static_cast<std::int32_t>(value));
 }
 
 }  // namespace ada::data

@@ -1,5 +1,5 @@
 // Files that hold nothing but tokens, mapped into memory: bytes of a text, or whole numbers as
-// nanoGPT (raw) and llm.c (after a header of 256 int32) write them.
+// nanoGPT (raw), llm.c (after a header of 256 int32) and NumPy (.npy) write them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "core/tensor_files/safetensors.h"
 #include "data/catalog.h"
 #include "data/tensors/mapped_file.h"
+#include "data/tokens/number_width.h"
 
 namespace ada::data {
 
@@ -16,15 +18,19 @@ namespace ada::data {
 // threads may read from it.
 class TokenFile {
  public:
-  // `type`: kByte, or the type that the user gives; kAuto: the one in llm.c's header, and uint16
-  // for a file without one. DataError: a size that is no whole number of tokens, a header of
-  // another version or count, or uint32 that the user did not give.
+  // `type`: kByte, or the type that the user gives; kAuto: the one in the header of llm.c or NumPy,
+  // and uint16 for a file without one. DataError: a size that is no whole number of tokens, a
+  // header of another version, count, shape or type; of kAuto numbers that look wider than uint16,
+  // and files of another kind.
   TokenFile(const std::string& path, TokenType type);
 
   const std::string& path() const { return file_.path(); }
   std::int64_t count() const { return count_; }
-  bool has_header() const { return header_bytes_ > 0; }
-  TokenType type() const { return type_; }  // never kAuto
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
+  // "uint16", "uint16 behind the header of llm.c"; of a text "bytes".
+  std::string type_text() const;
+  // What the user's own choice of a type, which is followed, does not go with; "": nothing.
+  std::string warning() const;
   // Tokens first .. first + count. DataError where one is not below `vocabulary`.
   void Read(std::int64_t first, std::int64_t count, int vocabulary, std::int32_t* out) const;
   // Looks at all tokens. DataError where one is not below `limit`.
@@ -34,25 +40,23 @@ class TokenFile {
  private:
   template <class Use>
   void WithTokens(const Use& use) const;
-  void ReadHeader();
-  void RefuseWide() const;
-  [[noreturn]] void Refuse(std::int64_t token, std::int64_t value, std::int64_t limit) const;
+  void ReadHeader(TokenType type);
+  void ReadNpy(TokenType type);
+  std::string WidthAdvice(std::uint64_t value) const;
+  [[noreturn]] void Refuse(std::int64_t token, const std::string& value, std::uint64_t bits,
+                           std::int64_t limit) const;
   template <class Token>
   [[noreturn]] void RefuseFirst(const Token& token, std::int64_t begin, std::int64_t end,
                                 std::int64_t limit) const;
 
   MappedFile file_;
-  TokenType type_;
+  DType type_ = DType::kU8;
+  const char* header_ = nullptr;  // whose it is; null: there is none
   std::size_t header_bytes_ = 0;
   std::int64_t count_ = 0;
+  NumberWidth width_;  // of a file without a header
 };
 
 using TokenFiles = std::vector<std::shared_ptr<const TokenFile>>;
-
-// The files that paths name, those of each path in byte order: a file, a folder (its files but for
-// hidden ones; with `ending` those alone), or a pattern of names in a folder (texts/*.txt).
-// DataError: nothing there, a file twice.
-std::vector<std::string> FindTokenFiles(const std::vector<std::string>& paths,
-                                        const std::string& ending);
 
 }  // namespace ada::data

@@ -75,6 +75,15 @@ class TokenRows final : public TokenSet {
     return std::make_shared<TokenRows>(arrays_, first_ + first, count, context(), vocabulary());
   }
   std::vector<std::string> files() const override { return {arrays_.file->path()}; }
+  std::string WhyNoTarget() const override {
+    if (!arrays_.targets)
+      return context() > 1
+                 ? ""
+                 : arrays_.tokens->tensor().place + ": rows of one token have no next one";
+    for (std::int64_t i = first_ * context(); i < (first_ + count_) * context(); ++i)
+      if (!arrays_.targets->IsIgnored(i)) return "";
+    return arrays_.targets->tensor().place + ": all are -100";
+  }
   void CheckUnchanged() const override { arrays_.file->CheckUnchanged(); }
 
  private:

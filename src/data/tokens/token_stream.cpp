@@ -12,6 +12,8 @@
 #include "core/text.h"
 #include "data/readers.h"
 #include "data/sample_sources.h"
+#include "data/tokens/file_list.h"
+#include "data/tokens/foreign_bytes.h"
 #include "data/tokens/token_files.h"
 
 namespace ada::data {
@@ -175,25 +177,84 @@ std::set<std::string> HeldBackFiles(const std::vector<std::string>& paths) {
   std::set<std::string> held_back;
   for (const std::string& path : paths) {
     if (!IsDataFolder(path)) continue;
-    for (const std::string& file : FindTokenFiles({path}, ".bin"))
+    for (const std::string& file : ListTokenFiles({path}, ".bin").files)
       if (std::filesystem::path(file).filename().string().find("val") != std::string::npos)
         held_back.insert(file);
   }
   return held_back;
 }
 
+// What the user should not overlook, for a run and, where faults are collected, for a check.
+void Tell(FaultKind kind, const std::string& file, const std::string& text,
+          const FileChoices& choices, Splits* splits) {
+  splits->warnings.push_back(text);
+  if (choices.faults != nullptr) choices.faults->push_back({kind, false, "train", file, text});
+}
+
+void WarnOfFolders(const FileList& list, const FileChoices& choices, Splits* splits) {
+  for (const std::string& text : list.not_read)
+    Tell(FaultKind::kNotRead, "", text, choices, splits);
+}
+
+// Files whose bytes are no text: a line each, and one for those beyond the first ones.
+void WarnOfForeign(const TokenFiles& files, const FileChoices& choices, Splits* splits) {
+  constexpr std::size_t kNamed = 10;
+  constexpr std::size_t kLookedAt = std::size_t{64} << 20, kLeast = std::size_t{4} << 10;  // bytes
+  const std::size_t of_file = std::max(kLookedAt / files.size(), kLeast);
+  std::size_t found = 0;
+  for (const auto& file : files) {
+    const std::string fault = FaultOfText(file->bytes(), of_file);
+    if (fault.empty()) continue;
+    if (++found <= kNamed)
+      Tell(FaultKind::kEncoding, file->path(), file->path() + ": " + fault, choices, splits);
+    else if (choices.faults != nullptr)
+      choices.faults->push_back(
+          {FaultKind::kEncoding, false, "train", file->path(), file->path() + ": " + fault});
+  }
+  if (found > kNamed)
+    splits->warnings.push_back(std::to_string(found - kNamed) +
+                               " more files are no text (ada-train datasets --check names all)");
+}
+
+// "train.bin is read as uint16 (data.element)": the first file of each type.
+std::string NoteOfTypes(const TokenFiles& train, const TokenFiles& held_back) {
+  std::string note;
+  std::set<std::string> told;
+  for (const TokenFiles* files : {&train, &held_back})
+    for (const auto& file : *files)
+      if (told.insert(file->type_text()).second)
+        AddNote(&note, file->path() + " is read as " + file->type_text() + " (data.element)");
+  return note;
+}
+
+// SplitsOf; of files that are too few the message says which folders were passed over.
+Splits SplitsOfList(const FileList& list, const TokenFiles& files, const TokenFiles& held_back,
+                    const FileChoices& choices, int vocabulary) {
+  try {
+    return SplitsOf(files, held_back, choices, vocabulary);
+  } catch (const DataError& error) {
+    if (list.not_read.empty()) throw;
+    throw DataError(error.what() + ("; " + list.not_read.front()));
+  }
+}
+
 }  // namespace
 
 Splits OpenText(const std::vector<std::string>& paths, const FileChoices& choices) {
-  TokenFiles files = OpenAll(FindTokenFiles(paths, ""), TokenType::kByte);
+  const FileList list = ListTokenFiles(paths, "");
+  TokenFiles files = OpenAll(list.files, TokenType::kByte);
   int vocabulary = kBytes;
   if (choices.vocabulary > 0 && choices.vocabulary != kBytes)
     vocabulary = VocabularyOf(files, {}, choices.vocabulary);
-  return SplitsOf(std::move(files), {}, choices, vocabulary);
+  Splits splits = SplitsOfList(list, files, {}, choices, vocabulary);
+  WarnOfFolders(list, choices, &splits);
+  WarnOfForeign(files, choices, &splits);
+  return splits;
 }
 
 Splits OpenTokens(const std::vector<std::string>& paths, const FileChoices& choices) {
-  std::vector<std::string> train = FindTokenFiles(paths, ".bin");
+  const FileList list = ListTokenFiles(paths, ".bin");
+  std::vector<std::string> train = list.files;
   const std::set<std::string> own_files = HeldBackFiles(paths);
   const auto validation =
       std::stable_partition(train.begin(), train.end(),
@@ -210,12 +271,13 @@ Splits OpenTokens(const std::vector<std::string>& paths, const FileChoices& choi
   TokenFiles files = OpenAll(train, choices.token_type);
   TokenFiles own = OpenAll(held_back, choices.token_type);
   const int vocabulary = VocabularyOf(files, own, choices.vocabulary);
-  const TokenFile& first = *files.front();
-  std::string note = first.path() + " is read as " +
-                     (first.type() == TokenType::kUint32 ? "uint32" : "uint16") +
-                     (first.has_header() ? " behind the header of llm.c" : "") + " (data.element)";
-  Splits splits = SplitsOf(std::move(files), std::move(own), choices, vocabulary);
-  if (choices.token_type == TokenType::kAuto) splits.note = std::move(note);
+  Splits splits = SplitsOfList(list, files, own, choices, vocabulary);
+  if (choices.token_type == TokenType::kAuto) splits.note = NoteOfTypes(files, own);
+  WarnOfFolders(list, choices, &splits);
+  for (const TokenFiles* of_split : {&files, &own})
+    for (const auto& file : *of_split)
+      if (const std::string text = file->warning(); !text.empty())
+        Tell(FaultKind::kEncoding, file->path(), text, choices, &splits);
   return splits;
 }
 

@@ -41,6 +41,16 @@ data::DatasetInfo InspectData(const config::Config& config);
 // Throws ConfigError if there are more classes than the network has outputs.
 config::Config Completed(config::Config config, const data::DatasetInfo& info);
 
+// Splits of a language model, limited and held back as a run has them, of which no token has a
+// target.
+struct SplitWithoutTargets {
+  std::string name, text;  // "FILE: tensor test.targets: all are -100 in split test; expected ..."
+};
+std::vector<SplitWithoutTargets> FindSplitsWithoutTargets(const config::Config& config,
+                                                          data::Splits splits);
+// DataError where there is such a split.
+void RequireTargets(const config::Config& config, const data::DatasetInfo& info);
+
 // The images of a run, limited and split as the section `data` says. `validation` is empty if no
 // images are held out.
 // Made by ReadData before the session and unchanged after that: loaders, evaluators and probes keep

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "core/text.h"
 #include "data/header_survey.h"
 #include "data/segmentation/label_survey.h"
@@ -22,6 +23,11 @@ void WarnOfUnseenClasses(const config::Config& config, const data::Dataset& trai
   if (told || !train.label_images || train.images() == 0) return;
   const data::UnseenClasses unseen = data::FindUnseenClasses(train);
   if (unseen.classes.empty()) return;
+  if (unseen.ignored_share == 1 && unseen.looked == train.images())
+    throw DataError(train.label_images->NameOf(train.NumberInFiles(0)) +
+                    ": every pixel of split train's " + Counted(unseen.looked, "label image") +
+                    " has the label that is passed over: there is nothing to learn "
+                    "(data.ignored_label)");
   constexpr std::size_t kNamed = 5;
   std::vector<std::string> classes;
   for (const int label : unseen.classes) classes.push_back(ClassName(names, label));

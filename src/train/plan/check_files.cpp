@@ -73,6 +73,8 @@ CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progres
     checked.refusal = error.what();
     return checked;
   }
+  for (const SplitWithoutTargets& split : FindSplitsWithoutTargets(config, splits))
+    checked.faults.push_back({data::FaultKind::kNoTarget, true, split.name, "", split.text});
   const bool in_files = data::FactsOf(config.data.dataset).decodes();
   RunData names;
   names.class_names = splits.class_names;

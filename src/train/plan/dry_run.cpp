@@ -1,9 +1,11 @@
 // --dry-run: everything a run would make, made but not run: no memory of the network is touched.
 #include <algorithm>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include "config/load.h"
+#include "core/data_files.h"
 #include "core/error.h"
 #include "core/tensor_names.h"
 #include "core/text.h"
@@ -100,12 +102,25 @@ std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInf
   return bytes;
 }
 
+// "3 files, 13840 bytes": what the sequences of all splits are made of.
+std::string FilesText(const data::Splits& found) {
+  std::set<std::string> files;
+  std::uint64_t bytes = 0;
+  for (const data::Dataset* split : {&found.train, &found.validation, &found.test})
+    if (split->tokens)
+      for (const std::string& file : split->tokens->files())
+        if (files.insert(file).second) bytes += BytesOfFile(file);
+  return Counted(static_cast<std::int64_t>(files.size()), "file") + ", " + std::to_string(bytes) +
+         " bytes";
+}
+
 // Notes about the files of a user's own data set.
 std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& info) {
   if (!info.found) return "";
   std::string notes = info.found->train.tokens ? "tokens    " : "classes   ";
   notes += std::to_string(info.classes) + (info.found->train.tokens ? " different ones" : "");
   if (!info.found->class_names.empty()) notes += ": " + FirstNames(info.found->class_names, 10);
+  if (info.found->train.tokens) notes += "\nfiles     " + FilesText(*info.found);
   notes += "\nworkers   " + std::to_string(EvaluationLoader(config, {}).workers) + '\n';
   if (!info.found->note.empty()) notes += "note      " + info.found->note + '\n';
   const data::Splits& found = *info.found;
@@ -250,6 +265,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   if (weights && !weights->skipped.empty()) out << "note      " << weights->SkippedText() << '\n';
   const std::string warning = MemoryWarning(need, spec);
   if (!warning.empty()) out << "warning   " << warning << '\n';
+  RequireTargets(completed, info);
   const std::string unusable = TellOfHeaders(given, info.found.get(), out);
   if (!unusable.empty()) throw DataError(unusable);
 }

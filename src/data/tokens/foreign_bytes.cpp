@@ -1,0 +1,109 @@
+#include "data/tokens/foreign_bytes.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace ada::data {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+struct Mark {
+  std::size_t at;
+  std::string_view bytes;
+  const char* what;
+};
+
+// The formats' own specifications name these bytes.
+constexpr Mark kMarks[] = {
+    {0, "\x1f\x8b\x08"sv, "is packed by gzip"},
+    {0,
+     "\xfd"
+     "7zXZ\0"sv,
+     "is packed by xz"},
+    {0, "\x28\xb5\x2f\xfd"sv, "is packed by zstd"},
+    {0, "\x04\x22\x4d\x18"sv, "is packed by lz4"},
+    {0, "PK\x03\x04"sv, "is a ZIP archive"},
+    {0, "PK\x05\x06"sv, "is a ZIP archive"},
+    {0, "7z\xbc\xaf\x27\x1c"sv, "is a 7z archive"},
+    {0, "Rar!\x1a\x07"sv, "is a RAR archive"},
+    {257, "ustar"sv, "is a tar archive"},
+    {0, "\x93NUMPY"sv, "is an array of NumPy (.npy)"},
+    {0, "\x89HDF\r\n\x1a\n"sv, "is a file of HDF5"},
+    {0, "PAR1"sv, "is a file of Parquet"},
+    {0, "ARROW1\0\0"sv, "is a file of Arrow"},
+    {0, "SQLite format 3\0"sv, "is a database (SQLite)"},
+    {0, "%PDF-"sv, "is a PDF"},
+    {0, "\x89PNG\r\n\x1a\n"sv, "is a picture (PNG)"},
+    {0, "\xff\xd8\xff"sv, "is a picture (JPEG)"},
+    {0,
+     "\x7f"
+     "ELF"sv,
+     "is a program"},
+};
+
+constexpr std::size_t kStretch = 64 << 10;  // bytes that are looked at together
+
+std::string_view TextOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// A text may begin with BZh9: bzip2's first block, or its end, has a number of its own.
+bool IsBzip2(std::string_view begin) {
+  return begin.starts_with("BZh") && begin.size() >= 10 && begin[3] >= '1' && begin[3] <= '9' &&
+         (begin.substr(4, 6) == "\x31\x41\x59\x26\x53\x59"sv ||
+          begin.substr(4, 6) == "\x17\x72\x45\x38\x50\x90"sv);
+}
+
+// UTF-32's mark of little-endian order begins as UTF-16's does.
+std::string EncodingOf(std::string_view begin) {
+  if (begin.starts_with("\xff\xfe\0\0"sv) || begin.starts_with("\0\0\xfe\xff"sv)) return "UTF-32";
+  if (begin.starts_with("\xff\xfe"sv) || begin.starts_with("\xfe\xff"sv)) return "UTF-16";
+  return "";
+}
+
+std::string Grouped(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+// Stretches, the first and the last among them, spread over the text where it is long.
+std::string ZerosOf(std::span<const std::byte> text, std::size_t most) {
+  std::size_t stretches = 1, length = text.size();
+  if (text.size() > most) {
+    length = std::min(kStretch, most);
+    stretches = std::max<std::size_t>(most / length, 1);
+  }
+  std::uint64_t zeros = 0;
+  for (std::size_t i = 0; i < stretches; ++i) {
+    const std::size_t begin = stretches == 1 ? 0 : (text.size() - length) / (stretches - 1) * i;
+    const auto bytes = text.subspan(begin, length);
+    zeros += static_cast<std::uint64_t>(std::count(bytes.begin(), bytes.end(), std::byte{0}));
+  }
+  if (zeros == 0) return "";
+  return Grouped(zeros) + " of " + (text.size() > most ? "the " : "") +
+         Grouped(stretches * length) + " bytes " + (text.size() > most ? "looked at " : "") +
+         "are 0: is it a text, and whole?";
+}
+
+}  // namespace
+
+std::string ForeignKind(std::span<const std::byte> begin) {
+  const std::string_view text = TextOf(begin);
+  for (const Mark& mark : kMarks)
+    if (text.size() >= mark.at && text.substr(mark.at).starts_with(mark.bytes)) return mark.what;
+  return IsBzip2(text) ? "is packed by bzip2" : "";
+}
+
+std::string FaultOfText(std::span<const std::byte> text, std::size_t most) {
+  if (const std::string kind = ForeignKind(text); !kind.empty())
+    return kind + ", not a text: its bytes are learned as they are";
+  if (const std::string encoding = EncodingOf(TextOf(text)); !encoding.empty())
+    return "begins with the mark of " + encoding + ", whose characters have " +
+           (encoding == "UTF-16" ? "2" : "4") +
+           " bytes each: bits per byte are of those; expected UTF-8";
+  return ZerosOf(text, most);
+}
+
+}  // namespace ada::data
