@@ -135,6 +135,10 @@ std::optional<int> Session::Run() {
                      ? "they would take more than half of the device's free memory"
                      : batches_->why_on_host()) +
                 (batches_->as_bytes() ? "; they go to the device as bytes" : ""));
+  if (EvaluationMissing()) {
+    EvaluateAll();
+    if (CheckpointDue(trainer_.steps())) Checkpoint();
+  }
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
     // A kill within the last evaluation costs no step of training. A run that is extended later
@@ -205,8 +209,8 @@ Session::End Session::Loop() {
       return End::kPolicy;
     }
     if (r.step % steps_per_epoch_ == 0) progress_.EndEpoch();
-    if (EvaluationDue(r)) EvaluateAll();
-    if (CheckpointDue(r)) Checkpoint();
+    if (EvaluationDue(r.step)) EvaluateAll();
+    if (CheckpointDue(r.step)) Checkpoint();
     const StopReason reason = Agreed();
     signal_ = reason.signal;
     if (signal_ != 0) return End::kSignal;
@@ -231,15 +235,15 @@ Session::StopReason Session::Agreed() const {
   return agreed;
 }
 
-bool Session::EvaluationDue(const StepResult& r) const {
+bool Session::EvaluationDue(std::int64_t step) const {
   const int every = p_.config.evaluate.every_epochs;
-  return every > 0 && r.step % (steps_per_epoch_ * every) == 0;
+  return every > 0 && step % (steps_per_epoch_ * every) == 0;
 }
 // The last step of a run always has a checkpoint, whatever the intervals are.
-bool Session::CheckpointDue(const StepResult& r) const {
+bool Session::CheckpointDue(std::int64_t step) const {
   const config::CheckpointConfig& c = p_.config.checkpoint;
-  return (c.every_epochs > 0 && r.step % (steps_per_epoch_ * c.every_epochs) == 0) ||
-         (c.every_steps > 0 && r.step % c.every_steps == 0) || r.step == total_steps_;
+  return (c.every_epochs > 0 && step % (steps_per_epoch_ * c.every_epochs) == 0) ||
+         (c.every_steps > 0 && step % c.every_steps == 0) || step == total_steps_;
 }
 
 double Session::Seconds() const { return telemetry::SteadySeconds() - start_; }

@@ -101,12 +101,19 @@ class Session {
   // Logs those of the backend's diagnostics and warnings that were not logged before.
   void LogDiagnostics();
   void ShowProgress(const StepResult& result);
-  bool EvaluationDue(const StepResult& result) const;
-  bool CheckpointDue(const StepResult& result) const;
-  // Evaluates every split and writes the best checkpoint if it is one.
+  bool EvaluationDue(std::int64_t step) const;
+  bool CheckpointDue(std::int64_t step) const;
+  bool EvaluationMissing() const;
+  // Evaluates every split and writes the best checkpoint if it is one. Whatever that fails in, the
+  // step's checkpoint is written before the error leaves.
   void EvaluateAll();
+  void EvaluateUnguarded();
+  // Writes the checkpoint of the present step, with logs of these lengths, and tells of it; throws
+  // nothing.
+  void KeepWeights(const std::map<std::string, std::int64_t>& lengths);
   void EvaluateSplits();
   void RecomputeNorms(NormStatistics& norms, const std::string& of);
+  void RestoreNorms();
   // Rows of events.csv, and a warning for the first of each.
   void NoteBroken(const std::string& split, const std::vector<data::BrokenImage>& broken);
   void WarnOfBroken(const std::string& split, const data::BrokenImage& image);
@@ -123,6 +130,7 @@ class Session {
   void Checkpoint();
   // Writes both files of a checkpoint at `stem`; does nothing except in the first process.
   void WriteState(const std::string& stem);
+  void WriteState(const std::string& stem, const CheckpointState& state);
   CheckpointState State();
   void Restore(const ResumePoint& from);
   void ChooseStart();
@@ -147,6 +155,7 @@ class Session {
   std::vector<std::string> class_names_;    // of tasks whose metrics are by class
   // Null: evaluate.recompute_batch_norm is false. Those of the average need a graph that trains.
   std::unique_ptr<NormStatistics> norms_, average_norms_;
+  std::vector<NormStatistics*> replaced_norms_;  // those whose averages are replaced now
   std::unique_ptr<graph::Graph> average_graph_;
   telemetry::Progress progress_;
   InputFacts input_facts_;

@@ -119,10 +119,36 @@ void Session::GatherLayerStates() {
   }
 }
 
+// The error that is on its way is the one that counts: what goes wrong here is only told.
+void Session::KeepWeights(const std::map<std::string, std::int64_t>& lengths) {
+  if (!writes()) return;
+  const std::int64_t step = trainer_.steps();
+  const std::string folder = p_.folder + "/checkpoints", stem = CheckpointStem(folder, step);
+  try {
+    RestoreNorms();
+    if (checkpoint_step_ != step) {
+      CheckpointState state = State();
+      state.lengths = lengths;
+      WriteState(stem, state);
+      PruneCheckpoints(folder, p_.config.checkpoint.keep, step);
+      checkpoint_step_ = step;
+    }
+    p_.log.Warning("the evaluation after step " + std::to_string(step) +
+                   " failed; the weights of that step are in " + stem +
+                   ".safetensors; when the cause is mended, go on with: " + ResumeCommand());
+  } catch (const std::exception& error) {
+    p_.log.Warning("the evaluation after step " + std::to_string(step) +
+                   " failed, and so did writing the weights of that step: " + error.what());
+  }
+}
+
 // Flushes the logs first: if the run's folder is gone, they report that before one is created.
 void Session::WriteState(const std::string& stem) {
   if (!writes()) return;
-  const CheckpointState state = State();
+  WriteState(stem, State());
+}
+
+void Session::WriteState(const std::string& stem, const CheckpointState& state) {
   CreateFolder(p_.folder + "/checkpoints");
   WriteCheckpoint(stem, state, p_.graph, optimizer_, average_ ? &average_->graph() : nullptr,
                   p_.backend);

@@ -10,20 +10,35 @@
 
 namespace ada::train {
 
-// Runs all evaluations of a step. Where batch norm statistics are recomputed they replace the
-// running averages for the time that this takes; a checkpoint of the best weights is therefore
-// delayed until the averages are back.
+// What an evaluation fails in must not cost the training before it: the weights of the step are
+// written before the error goes on its way, together with the logs as they were before the
+// evaluation. One of several processes may be stopped by the error of another, so that there the
+// checkpoint comes first.
 void Session::EvaluateAll() {
   progress_.Pause();
-  evaluated_step_ = trainer_.steps();
   GatherLayerStates();
+  if (p_.team.ranks() > 1 && checkpoint_step_ != trainer_.steps()) Checkpoint();
+  const std::map<std::string, std::int64_t> lengths =
+      writes() ? recorder_.Sync() : std::map<std::string, std::int64_t>();
+  const double best = best_top1_;
+  try {
+    EvaluateUnguarded();
+  } catch (...) {
+    best_top1_ = best;
+    KeepWeights(lengths);
+    throw;
+  }
+}
+
+// Where batch norm statistics are recomputed they replace the running averages for the time that
+// this takes; a checkpoint of the best weights is therefore delayed until the averages are back.
+void Session::EvaluateUnguarded() {
+  evaluated_step_ = trainer_.steps();
   if (average_) average_->TakeScales();
   if (norms_) RecomputeNorms(*norms_, "");
   if (average_norms_) RecomputeNorms(*average_norms_, " of the average");
   EvaluateSplits();
-  // Checkpoints hold the running averages.
-  if (average_norms_) average_norms_->Restore();
-  if (norms_) norms_->Restore();
+  RestoreNorms();
   if (best_due_) WriteState(p_.folder + "/checkpoints/best");
   best_due_ = false;
   if (writes()) recorder_.Flush();
@@ -32,7 +47,21 @@ void Session::EvaluateAll() {
 }
 
 void Session::RecomputeNorms(NormStatistics& norms, const std::string& of) {
+  replaced_norms_.push_back(&norms);
   NoteBroken("train", BrokenOfAll(norms.RecomputeShown(p_.log, p_.progress, of)));
+}
+
+// Checkpoints hold the running averages.
+void Session::RestoreNorms() {
+  for (NormStatistics* norms : replaced_norms_) norms->Restore();
+  replaced_norms_.clear();
+}
+
+// Whether the step's evaluation is still to be made: a run that is resumed where one failed.
+bool Session::EvaluationMissing() const {
+  const std::int64_t step = trainer_.steps();
+  const bool any = p_.data.validation.images() > 0 || p_.data.test.images() > 0;
+  return any && step > 0 && step < total_steps_ && EvaluationDue(step) && evaluated_step_ != step;
 }
 
 // The validation split chooses the best weights where there is one, else the test split does.
