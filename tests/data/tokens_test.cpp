@@ -351,6 +351,8 @@ TEST_SUITE("cpu") {
     CHECK(message(TextBytes("PK\x03\x04 and so on"), Windows(1)) ==
           "DIR/t.bin: is a ZIP archive, not numbers alone; expected tokens of uint16 or uint32, or "
           ".npy");
+    CHECK(message(TextBytes(std::string(200, 'a')), Windows(1)) ==
+          "DIR/t.bin: is a text, not numbers; data.dataset: text learns its bytes");
     FileChoices few = Windows(2);
     few.vocabulary = 5;
     CHECK(message(BytesOfNumbers(tokens), few) ==
@@ -401,6 +403,10 @@ TEST_SUITE("cpu") {
     CHECK(warning(BytesOfNumbers(wide), TokenType::kUint32).empty());
     CHECK(warning(BytesOfNumbers(narrow), TokenType::kUint16).empty());
     CHECK(warning(BytesOfNumbers(narrow), TokenType::kAuto).empty());
+    CHECK(warning(TextBytes(std::string(200, 'a')), TokenType::kUint16) ==
+          "t.bin: is a text, and its bytes are read as uint16 (data.element)");
+    CHECK(warning(TextBytes("PK\x03\x04 and so on"), TokenType::kUint16) ==
+          "t.bin: is a ZIP archive, and its bytes are read as uint16 (data.element)");
   }
 
   TEST_CASE("files of NumPy say the type of their tokens") {
@@ -540,6 +546,7 @@ TEST_SUITE("cpu") {
     CHECK(told("\0\0\xfe\xff\0\0\0a"s).starts_with("begins with the mark of UTF-32, "));
     CHECK(told(std::string(5934, 'x') + std::string(2000, '\0')) ==
           "2,000 of 7,934 bytes are 0: is it a text, and whole?");
+    CHECK(told("a\0b\0c\0d\0"s) == "4 of 8 bytes are 0, every second one: is it UTF-16?");
     // A part of a long file is looked at, its end too.
     WriteFile(folder / "t", TextBytes("words"));
     std::filesystem::resize_file(folder / "t", std::uint64_t{3} << 30);

@@ -75,6 +75,8 @@ TokenFile::TokenFile(const std::string& path, TokenType type)
     if (const std::string kind = ForeignKind(bytes()); !kind.empty())
       throw DataError(path + ": " + kind + ", not numbers alone; expected tokens of uint16 or " +
                       "uint32, or .npy");
+    if (LooksLikeText(bytes()))
+      throw DataError(path + ": is a text, not numbers; data.dataset: text learns its bytes");
     if (width_.bytes > 2)
       throw DataError(path + ": " + WidthText(width_, 2, /*user_says=*/false) + "; " +
                       (width_.bytes == 4
@@ -131,7 +133,12 @@ std::string TokenFile::type_text() const {
 
 std::string TokenFile::warning() const {
   const auto read_as = static_cast<int>(BytesOf(type_));
-  if (header_ != nullptr || width_.bytes <= read_as) return "";
+  if (header_ != nullptr) return "";
+  const std::string kind = LooksLikeText(bytes()) ? "is a text" : ForeignKind(bytes());
+  if (!kind.empty())
+    return path() + ": " + kind + ", and its bytes are read as " + NameOfType(type_) +
+           " (data.element)";
+  if (width_.bytes <= read_as) return "";
   return path() + ": " + WidthText(width_, read_as, /*user_says=*/true) +
          (width_.bytes == 8 ? "; write it as uint16 or uint32, or as .npy" : "");
 }
