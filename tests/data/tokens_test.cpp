@@ -553,7 +553,7 @@ TEST_SUITE("cpu") {
     const Splits splits = Read("text", folder / "t", Windows(1));
     REQUIRE(splits.warnings.size() == 1);
     CHECK(
-        splits.warnings[0].ends_with(" of the 67,108,864 bytes looked at are 0: is it a text, and "
+        splits.warnings[0].ends_with(" of the 16,777,216 bytes looked at are 0: is it a text, and "
                                      "whole?"));
   }
 

@@ -42,7 +42,7 @@ constexpr Mark kMarks[] = {
      "is a program"},
 };
 
-constexpr std::size_t kStretch = 64 << 10;  // bytes that are looked at together
+constexpr std::size_t kStretch = std::size_t{1} << 20;  // bytes that are looked at together
 
 std::string_view TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

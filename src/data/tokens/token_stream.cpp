@@ -199,7 +199,7 @@ void WarnOfFolders(const FileList& list, const FileChoices& choices, Splits* spl
 // Files whose bytes are no text: a line each, and one for those beyond the first ones.
 void WarnOfForeign(const TokenFiles& files, const FileChoices& choices, Splits* splits) {
   constexpr std::size_t kNamed = 10;
-  constexpr std::size_t kLookedAt = std::size_t{64} << 20, kLeast = std::size_t{4} << 10;  // bytes
+  constexpr std::size_t kLookedAt = std::size_t{16} << 20, kLeast = std::size_t{4} << 10;  // bytes
   const std::size_t of_file = std::max(kLookedAt / files.size(), kLeast);
   std::size_t found = 0;
   for (const auto& file : files) {
