@@ -137,7 +137,8 @@ ADA_API int32_t ada_layer_load(ada_layer* layer, const char* state);
 /* --- Branches --- */
 
 /* The scale to which gradients that meet are brought; largest: the largest |g| / S of all of them,
-   infinite where one is not finite. */
+   infinite where one is not finite. NaN where count is below 1; what is not finite where no scale
+   is. */
 ADA_API float ada_branch_target(const float* scales, int32_t count, double largest, double u_max);
 /* Whether a sum at `target` whose largest magnitude is sum_max has to be made again at half of it.
  */

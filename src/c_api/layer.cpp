@@ -1,5 +1,7 @@
 // The decisions of one layer, and of branches that meet, behind the C interface.
 // Rules are those of scaling/rules, inline functions that the CPU and CUDA backends call, too.
+#include <cmath>
+
 #include "c_api/handles.h"
 
 namespace ada::c_api {
@@ -104,12 +106,14 @@ int32_t ada_layer_load(ada_layer* layer, const char* state) {
 
 // `scales` has one scale a branch, in any order.
 float ada_branch_target(const float* scales, int32_t count, double largest, double u_max) {
+  if (count < 1) return NAN;
   return ada::scaling::BranchTarget(scales, count, largest, u_max);
 }
 
 // The order matters here: Python's max looks at a NaN only where it stands first.
 float ada_branch_target_reference(const float* scales, const float* magnitudes, int32_t count,
                                   float u_max) {
+  if (count < 1) return NAN;
   const float largest = ada::scaling::BranchLargestReference(magnitudes, scales, count);
   return ada::scaling::BranchTargetReference(scales, count, largest, u_max);
 }

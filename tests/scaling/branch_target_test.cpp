@@ -45,6 +45,32 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("scales that are not finite: a target that is not either, unless another fits") {
+    const float inf = INFINITY;
+    struct Row {
+      std::vector<float> scales;
+      double largest, u_max;
+    };
+    for (const Row& row : {Row{{inf}, 0, 65504},
+                           {{inf}, 1, 65504},
+                           {{inf, inf}, 1e-30, 65504},
+                           {{inf}, 1, kInf},
+                           {{NAN}, 1, 65504},
+                           {{NAN, inf}, 0, 65504}}) {
+      CAPTURE(row.largest);
+      const int count = static_cast<int>(row.scales.size());
+      CHECK_FALSE(std::isfinite(BranchTarget(row.scales.data(), count, row.largest, row.u_max)));
+      CHECK_FALSE(std::isfinite(BranchTargetReference(row.scales.data(), count,
+                                                      static_cast<float>(row.largest),
+                                                      static_cast<float>(row.u_max))));
+    }
+    const float mixed[] = {inf, 4};
+    CHECK(BranchTarget(mixed, 2, 1, 65504) == 4);
+    CHECK(BranchTargetReference(mixed, 2, 1, 65504) == 4);
+    const float infinite[] = {inf, 8};  // 8 does not fit: it is halved as if it stood alone
+    CHECK(BranchTarget(infinite, 2, 10000, 65504) == 4);
+  }
+
   TEST_CASE("branch target of the authors' program") {
     struct Row {
       const char* what;

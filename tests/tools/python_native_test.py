@@ -180,6 +180,10 @@ class NativeTest(unittest.TestCase):
     def test_branches(self):
         self.assertEqual(native.branch_target([2.0, 64.0], 1000.0, 65504.0), 64.0)
         self.assertEqual(native.branch_target([2.0, 64.0], 2000.0, 65504.0), 2.0)
+        for scales in ([math.inf], [math.inf, math.inf], []):
+            self.assertFalse(math.isfinite(native.branch_target(scales, 0.0, 65504.0)))
+            self.assertFalse(math.isfinite(
+                native.branch_target_reference(scales, [0.0] * len(scales), 65504.0)))
         self.assertTrue(native.branch_halves(8.0, 1.0, 65504.0, 65504.0))
         self.assertFalse(native.branch_halves(8.0, 1.0, 65503.0, 65504.0))
 

@@ -7,7 +7,8 @@
 
 namespace ada::scaling {
 
-// `largest` not finite (the step is skipped anyway): the smallest scale. Never below 2^-126.
+// `largest` not finite (the step is skipped anyway): the smallest scale, which is also returned
+// where it is not finite and no other fits. Never below 2^-126.
 ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double largest,
                                           double u_max) {
   float smallest = scales[0];
@@ -18,6 +19,7 @@ ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double
   }
   if (!detail::IsFinite(largest)) return smallest;
   if (fitting > 0) return fitting;
+  if (!detail::IsFinite(smallest)) return smallest;
   // No branch's scale fits: halving the smallest one, at most down to 1/16, keeps the values' order
   // of magnitude; below that a power of two is computed directly.
   float target = smallest;
@@ -36,7 +38,8 @@ ADA_HOST_DEVICE inline bool BranchesFit(float target, double largest, double u_m
 }
 
 // Products of fp32 values are rounded to fp32; once the scale was halved it is a double in the
-// original, and so is the product. Comparisons are written as there, so that NaN is treated alike.
+// original, and so is the product. Comparisons are written as there, so that NaN is treated alike;
+// where all scales are infinite the original never ends, and the scale is returned, or NaN.
 ADA_HOST_DEVICE inline float BranchTargetReference(const float* scales, int count, float largest,
                                                    float u_max) {
   float smallest = scales[0], fitting = 0;
@@ -51,7 +54,7 @@ ADA_HOST_DEVICE inline float BranchTargetReference(const float* scales, int coun
   if (fits) return fitting;
   double target = smallest;
   bool halved = false;
-  while (target >= 0.125 && !(halved && target * largest < u_max)) {
+  while (target >= 0.125 && detail::IsFinite(target) && !(halved && target * largest < u_max)) {
     target /= 2;
     halved = true;
   }
