@@ -1,6 +1,7 @@
 #include "backend/cpu/matmul/pack/operands.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "backend/cpu/rounding/blocks.h"
@@ -52,8 +53,18 @@ FormatAndStorage Common(const std::vector<FormatAndStorage>& all) {
   return {kFp32, Storage::kF32};
 }
 
-bool AnyRounds(const MatmulSpec& spec, Operand one, Operand other) {
-  return spec.operands[IndexOf(one)].rounds || spec.operands[IndexOf(other)].rounds;
+// Whether the matmul that takes the operand is computed: the first layer has no dx, and without
+// training there is no dw either.
+bool IsTaken(const MatmulSpec& spec, Operand operand) {
+  using enum Operand;
+  if (operand == kForwardX || operand == kForwardW) return true;
+  return operand == kDxDy || operand == kDxW ? static_cast<bool>(spec.dx)
+                                             : static_cast<bool>(spec.dy);
+}
+
+// How an operand is rounded; not at all where no matmul takes it.
+OperandRounding RoundingOf(const MatmulSpec& spec, Operand operand) {
+  return IsTaken(spec, operand) ? spec.operands[IndexOf(operand)] : OperandRounding{};
 }
 
 std::size_t BytesOf(const Tensor& tensor) { return WholeLines(tensor.bytes()); }
@@ -64,28 +75,27 @@ std::size_t BytesOf(const Tensor& tensor) { return WholeLines(tensor.bytes()); }
 MatmulSpec AsOperands(const MatmulSpec& spec) {
   using enum Operand;
   MatmulSpec operands = spec;
-  const auto common = [&](const FormatAndStorage& stored, Operand one, bool has_other,
-                          Operand other) {
-    std::vector<FormatAndStorage> all = {StoredAs(spec.operands[IndexOf(one)], stored)};
-    if (has_other) all.push_back(StoredAs(spec.operands[IndexOf(other)], stored));
-    return Common(all);
+  // Where neither is rounded the layer reads what is stored: nothing.
+  const auto common = [&](const FormatAndStorage& stored, std::array<Operand, 2> both) {
+    std::vector<FormatAndStorage> all;
+    bool rounds = false;
+    for (const Operand operand : both) {
+      if (!IsTaken(spec, operand)) continue;
+      const OperandRounding rounding = RoundingOf(spec, operand);
+      rounds = rounds || rounding.rounds;
+      all.push_back(StoredAs(rounding, stored));
+    }
+    return rounds ? std::optional(Common(all)) : std::nullopt;
   };
-  const auto has_dw = static_cast<bool>(spec.dy), has_dx = static_cast<bool>(spec.dx);
-  if (AnyRounds(spec, kForwardX, kDwX)) {
-    const FormatAndStorage x = common({spec.x.format, spec.x.storage}, kForwardX, has_dw, kDwX);
-    operands.x.format = x.format, operands.x.storage = x.storage;
-  }
-  if (AnyRounds(spec, kForwardW, kDxW)) {
-    const bool scaled = spec.w_style.per_tensor_scale != nullptr || spec.w_format == kFp32;
-    const Storage storage = scaled ? Storage::kF32 : StorageFor(spec.w_format);
-    const FormatAndStorage w = common({spec.w_format, storage}, kForwardW, has_dx, kDxW);
-    operands.w_format = w.format;
-  }
-  if (has_dw && AnyRounds(spec, kDxDy, kDwDy)) {
-    const Tensor& dy = spec.dy.tensor;
-    const FormatAndStorage as = common({dy.format, dy.storage}, kDwDy, has_dx, kDxDy);
-    operands.dy.tensor.format = as.format, operands.dy.tensor.storage = as.storage;
-  }
+  if (const auto x = common({spec.x.format, spec.x.storage}, {kForwardX, kDwX}))
+    operands.x.format = x->format, operands.x.storage = x->storage;
+  const bool scaled = spec.w_style.per_tensor_scale != nullptr || spec.w_format == kFp32;
+  const Storage w_storage = scaled ? Storage::kF32 : StorageFor(spec.w_format);
+  if (const auto w = common({spec.w_format, w_storage}, {kForwardW, kDxW}))
+    operands.w_format = w->format;
+  const Tensor& dy = spec.dy.tensor;
+  if (const auto as = common({dy.format, dy.storage}, {kDxDy, kDwDy}))
+    operands.dy.tensor.format = as->format, operands.dy.tensor.storage = as->storage;
   return operands;
 }
 
@@ -257,8 +267,8 @@ BatchOperands::BatchOperands(const Context& context, const MatmulGeometry& geome
                              const MatmulSpec& spec, const MatmulSpec& operand_spec)
     : context_(context), has_dx_(spec.dx) {
   const auto add = [&](Operand operand, const Tensor& stored, float* scale, const Tensor& as) {
-    operands_.emplace_back(context, geometry, stored, scale, operand,
-                           spec.operands[IndexOf(operand)], as);
+    operands_.emplace_back(context, geometry, stored, scale, operand, RoundingOf(spec, operand),
+                           as);
   };
   const Gradient& dy = spec.dy;
   add(Operand::kForwardX, spec.x, nullptr, operand_spec.x);
