@@ -44,7 +44,7 @@ void Recorder::Underflow(std::int64_t step, std::int64_t epoch, const std::strin
 
 void Recorder::Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                          const std::string& tensor, double scale, const ExponentBins& bins) {
-  logs_->Histogram(step, epoch, layer, tensor, scale, bins);
+  if (logs_) logs_->Histogram(step, epoch, layer, tensor, scale, bins);
   if (tensorboard_) tensorboard_->Histogram(step, layer, tensor, bins);
 }
 
@@ -54,19 +54,19 @@ void Recorder::Event(const EventRow& row) {
 }
 
 void Recorder::Evaluation(const EvaluationRow& row) {
-  logs_->Evaluation(row);
+  if (logs_) logs_->Evaluation(row);
   run_.Add(row);
   if (tensorboard_) tensorboard_->Evaluation(row);
 }
 
 void Recorder::Classes(const ClassRow& row) {
-  logs_->Classes(row);
+  if (logs_) logs_->Classes(row);
   run_.Add(row);
   if (tensorboard_ && row.all()) tensorboard_->Classes(row);
 }
 
 void Recorder::Timing(const TimingRow& row) {
-  logs_->Timing(row);
+  if (logs_) logs_->Timing(row);
   run_.Add(row);
 }
 
@@ -78,7 +78,7 @@ void Recorder::Flush() {
 // Event files hold no state of the run, so that they are flushed and not recorded.
 std::map<std::string, std::int64_t> Recorder::Sync() {
   if (tensorboard_) tensorboard_->Flush();
-  return logs_->Sync();
+  return logs_ ? logs_->Sync() : std::map<std::string, std::int64_t>();
 }
 
 }  // namespace ada::telemetry

@@ -13,11 +13,10 @@
 namespace ada::telemetry {
 
 // One for each run; where several processes share one, only the first opens it (Session::writes).
-// Rows of one step come in the order of execution. Calls that not every run makes (Histogram,
-// Blocks, WhatIf, Probe, Classes, Confusion, Losses), Evaluation and Timing need Open before.
+// Rows of one step come in the order of execution.
 class Recorder {
  public:
-  // Before Open, steps, tensors, scales and events are only added to the totals.
+  // Before Open, rows are only added to the totals: nothing is written.
   Recorder() = default;
   // `lengths` and `choice`: see RunLogs; with lengths the totals continue from the rows that are
   // kept. `tensorboard` requests event files in <folder>/tensorboard as well. Without lengths the
@@ -39,25 +38,34 @@ class Recorder {
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, double scale, const ExponentBins& bins);
   void Blocks(const BlockRow& row) {
-    logs_->Blocks(row);
+    if (logs_) logs_->Blocks(row);
     layers_.Add(row);
   }
-  void WhatIf(const WhatIfRow& row) { logs_->WhatIf(row); }
-  void WhatIf(const WhatIfBlockRow& row) { logs_->WhatIf(row); }
+  void WhatIf(const WhatIfRow& row) {
+    if (logs_) logs_->WhatIf(row);
+  }
+  void WhatIf(const WhatIfBlockRow& row) {
+    if (logs_) logs_->WhatIf(row);
+  }
   void Probe(const ProbeRow& row) {
-    logs_->Probe(row);
+    if (logs_) logs_->Probe(row);
     layers_.Add(row);
   }
   void Classes(const ClassRow& row);
-  void Confusion(const ConfusionRow& row) { logs_->Confusion(row); }
-  void Losses(const LossRow& row) { logs_->Losses(row); }
+  void Confusion(const ConfusionRow& row) {
+    if (logs_) logs_->Confusion(row);
+  }
+  void Losses(const LossRow& row) {
+    if (logs_) logs_->Losses(row);
+  }
   void Event(const EventRow& row);
   void Evaluation(const EvaluationRow& row);
   void Timing(const TimingRow& row);
 
   // Hands rows to the system; throws OutputError.
   void Flush();
-  // Flushes to the disk; returns the lengths for the checkpoint, like RunLogs::Sync.
+  // Flushes to the disk; returns the lengths for the checkpoint, like RunLogs::Sync. Before Open
+  // there are none.
   std::map<std::string, std::int64_t> Sync();
 
   const RunTotals& run() const { return run_; }

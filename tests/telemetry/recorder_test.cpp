@@ -132,6 +132,31 @@ TEST_SUITE("cpu") {
     CHECK(run.evaluations()[1].best.top1 == 0.25);
   }
 
+  TEST_CASE("before Open every row goes to the totals alone") {
+    const TempFolder folder;
+    LogChoice all;
+    all.histograms = all.what_if = all.what_if_blocks = all.probes = all.blocks = true;
+    all.classes = all.confusion = all.losses = true;
+    Recorder closed, open(folder.path(), {}, all);
+    for (Recorder* recorder : {&closed, &open}) {
+      RunStep(*recorder, 3);
+      RunStep(*recorder, 10);
+      recorder->Histogram(3, 1, "fc", "dx", 1, {});
+      recorder->Blocks({});
+      recorder->WhatIf(WhatIfRow{});
+      recorder->WhatIf(WhatIfBlockRow{});
+      recorder->Probe({});
+      recorder->Classes({});
+      recorder->Confusion({});
+      recorder->Losses({});
+      recorder->Flush();
+    }
+    const SummaryFacts facts;
+    CHECK(SummaryJson(facts, closed.run(), closed.layers()) ==
+          SummaryJson(facts, open.run(), open.layers()));
+    CHECK(closed.Sync().empty());
+  }
+
   TEST_CASE("a resumed run's summary equals that of one that never stopped") {
     SummaryFacts facts;
     facts.name = "run";
