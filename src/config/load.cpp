@@ -55,13 +55,15 @@ Loaded Load(const std::string& path, const Overrides& overrides) {
 namespace {
 
 // Walks the maps of a partial configuration and makes an override of each leaf. Lists stay whole:
-// an override can replace a list but not one entry of it.
-void AddLeaves(const YamlNode& map, const std::string& path, const Problems& problems,
-               Overrides& overrides) {
+// an override can replace a list but not one entry of it. So do maps that are one value. section:
+// of the map; null: none that is known.
+void AddLeaves(const YamlNode& map, const std::string& path, const Section* section,
+               const Problems& problems, Overrides& overrides) {
   for (const Entry& entry : map.entries) {
     const std::string key = Join(path, entry.key.text);
-    if (entry.value.kind == YamlNode::Kind::kMap) {
-      AddLeaves(entry.value, key, problems, overrides);
+    const Key* known = section ? section->Find(entry.key.text) : nullptr;
+    if (entry.value.kind == YamlNode::Kind::kMap && !(known && known->TakesWhole(entry.value))) {
+      AddLeaves(entry.value, key, known ? known->section.get() : nullptr, problems, overrides);
     } else {
       overrides.emplace_back(key, FlowText(entry.value));
       overrides.back().where = problems.Where(entry.key);
@@ -92,7 +94,9 @@ Overrides OverridesFrom(const std::string& path) {
   YamlNode root = ParseDocument(text, problems);
   RemoveDuplicates(root, "", problems);
   problems.ThrowIfAny();
-  AddLeaves(root, "", problems, overrides);
+  Config config;
+  const Section document = RootSection(config);
+  AddLeaves(root, "", &document, problems, overrides);
   return overrides;
 }
 

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "config/refusal.h"
 #include "core/error.h"
 
 namespace fs = std::filesystem;
@@ -288,6 +290,34 @@ model:
     CHECK(path("a/${ADA_TEST_FOLDER}${ADA_TEST_FOLDER}") == "a//some/where/some/where");
     CHECK(path("$HOME/x~y") == "$HOME/x~y");
     if (home) CHECK(path("~/mnist") == home + std::string("/mnist"));
+  }
+
+  TEST_CASE("what is no UTF-8 does not get into a configuration") {
+    const auto name = [](const std::string& file) {
+      return LoadText(kSmallest, file, {}).config.name;
+    };
+    CHECK(name("x/m\xFCller.yaml") == "m\\xfcller");
+    CHECK(name("m\xC3\xBCller.yaml") == "m\xC3\xBCller");
+    CHECK(name("a\x1b[31m\n.yaml") == "a\\x1b[31m\\x0a");
+    CHECK(RefusalOf([&] {
+            name(std::string(201, 'a') + ".yaml");
+          }).find("name: missing; the file's name is not usable") != std::string::npos);
+    ::setenv("ADA_TEST_FOLDER", "/some/\xFC", 1);
+    for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
+             {"output", "\"${ADA_TEST_FOLDER}/x\""},
+             {"data", "{dataset: mnist, path: \"${ADA_TEST_FOLDER}/x\"}"},
+             {"model.init.weights", "\"${ADA_TEST_FOLDER}/x\""}}) {
+      CAPTURE(key);
+      const std::string refusal = RefusalOf([&, &of = key, &is = value] { With(of, is); });
+      CHECK(refusal.find("becomes '/some/\\xfc/x'; expected a path that is valid UTF-8") !=
+            std::string::npos);
+    }
+    const char* root = std::getenv("ADA_DATA");
+    const std::string kept = root ? root : "";
+    ::setenv("ADA_DATA", "/some/\xFC", 1);
+    CHECK(RefusalOf([&] { With("data", "{dataset: mnist}"); }).find("valid UTF-8") !=
+          std::string::npos);
+    root ? ::setenv("ADA_DATA", kept.c_str(), 1) : ::unsetenv("ADA_DATA");
   }
 
   TEST_CASE("every shipped configuration loads and comes back equal") {

@@ -6,6 +6,7 @@
 #include "config/load.h"
 #include "config/refusal.h"
 #include "core/error.h"
+#include "temp_folder.h"
 
 namespace ada::config {
 namespace {
@@ -55,6 +56,79 @@ TEST_SUITE("cpu") {
     CHECK(dy.by_operand[IndexOf(kDwDy)]->rounding == RoundingKind::kStochastic);
     const Config layers = With("{operands: mxfp4, layers: [{match: fc, operands: {dw: none}}]}");
     CHECK(NamesOf(layers.precision.layers[0].operands) == "unset unset unset unset none none");
+  }
+
+  TEST_CASE("a format of a file over another's is what it says, as of --set") {
+    const ada::testing::TempFolder folder;
+    const std::string base =
+        "data: {dataset: synthetic}\nmodel: {zoo: lenet}\noptimizer: {lr: 0.1}\nprecision: ";
+    const auto text = [&](const std::string& precision, const Overrides& overrides) {
+      return ToYaml(LoadText(base + precision + "\n", "text.yaml", overrides).config);
+    };
+    struct Row {
+      std::string was, key, value, is;
+    };
+    const std::string moved = "{exponent: 5, mantissa: 10, bias: 14}";
+    const std::string blocks = "{element: fp8_e4m3, block: 32, scale: fp32, power_of_two: true}";
+    for (const Row& row : {
+             Row{"{format: " + moved + "}", "format", "{exponent: 4, mantissa: 3}",
+                 "{format: {exponent: 4, mantissa: 3}}"},
+             {"{gradients: " + moved + "}", "gradients", "{exponent: 4, mantissa: 3}",
+              "{gradients: {exponent: 4, mantissa: 3}}"},
+             {"{masters: {format: " + moved + "}}", "masters.format", "{exponent: 5, mantissa: 9}",
+              "{masters: {format: {exponent: 5, mantissa: 9}}}"},
+             {"{operands: " + blocks + "}", "operands", "{element: fp4_e2m1, block: 16}",
+              "{operands: {element: fp4_e2m1, block: 16}}"},
+             {"{operands: {dx: {w: mxfp4}, x: nvfp4}}", "operands", blocks,
+              "{operands: " + blocks + "}"},
+             {"{operands: {dx: {w: mxfp4}}}", "operands.dx", blocks,
+              "{operands: {dx: " + blocks + "}}"},
+             {"{operands: {dw: {x: " + blocks + "}}}", "operands.dw.x", "{element: fp4_e2m1}",
+              "{operands: {dw: {x: {element: fp4_e2m1}}}}"},
+             {"{operands: {x: {format: mxfp4, rounding: stochastic}}}", "operands.x", blocks,
+              "{operands: {x: " + blocks + "}}"},
+         }) {
+      CAPTURE(row.was);
+      CAPTURE(row.key);
+      std::string file = row.value;
+      for (std::size_t at = row.key.size(), dot = 0; dot != std::string::npos; at = dot) {
+        dot = row.key.rfind('.', at - 1);
+        const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
+        file = "{" + row.key.substr(begin, at - begin) + ": " + file + "}";
+      }
+      folder.Write("with.yaml", "precision: " + file + "\n");
+      const std::string wanted = text(row.is, {});
+      CHECK(text(row.was, OverridesFrom(folder / "with.yaml")) == wanted);
+      CHECK(text(row.was, {{"precision." + row.key, row.value}}) == wanted);
+    }
+  }
+
+  TEST_CASE("keys of operands over a format: the format goes, or becomes a key") {
+    const auto operands = [](const std::string& was, const Override& change) {
+      return LoadText(
+          "data: {dataset: synthetic}\nmodel: {zoo: lenet}\noptimizer: {lr: 0.1}\n"
+          "precision: {operands: " +
+              was + "}\n",
+          "text.yaml", {change});
+    };
+    const std::string blocks = "{element: fp4_e2m1, block: 16}";
+    const Loaded product = operands(blocks, {"precision.operands.dx", "mxfp4"});
+    CHECK(NamesOf(product.config.precision.operands) == "unset unset mxfp4 mxfp4 unset unset");
+    REQUIRE(product.notes.size() == 1);
+    CHECK(product.notes[0] == "text.yaml:4:13: precision.operands: " + blocks +
+                                  " dropped for --set precision.operands.dx");
+    const Loaded one = operands("{dx: " + blocks + "}", {"precision.operands.dx.w", "mxfp4"});
+    CHECK(NamesOf(one.config.precision.operands) == "unset unset unset mxfp4 unset unset");
+    const Loaded rounded =
+        operands("{x: " + blocks + "}", {"precision.operands.x.rounding", "stochastic"});
+    const OperandsConfig& both = rounded.config.precision.operands;
+    CHECK(NamesOf(both).starts_with(blocks.substr(0, blocks.size() - 1)));
+    CHECK(both.by_operand[IndexOf(kDwX)]->rounding == RoundingKind::kStochastic);
+    CHECK(rounded.notes.empty());
+    const Loaded kept =
+        operands("{dw: {x: mxfp4}, w: nvfp4}", {"precision.operands.dw.dy", blocks});
+    CHECK(NameOf(kept.config.precision.operands, kDwX) == "mxfp4");
+    CHECK(NameOf(kept.config.precision.operands, kDxW) == "nvfp4");
   }
 
   TEST_CASE("operands: scales, transforms and spared layers") {

@@ -88,6 +88,21 @@ Key& Key::WrittenIf(std::function<bool()> given) {
   return *this;
 }
 
+// Where a key takes other maps beside, a value is told by the key that its table requires.
+bool Key::TakesWhole(const YamlNode& map) const {
+  using Kind = ValueSchema::Kind;
+  if (map.kind != YamlNode::Kind::kMap) return false;
+  const auto is_value = [](const ValueSchema& schema) {
+    return schema.kind == Kind::kMap && schema.section()->is_value;
+  };
+  const bool alone = std::all_of(schemas.begin(), schemas.end(), [&](const ValueSchema& schema) {
+    return schema.kind != Kind::kMap || is_value(schema);
+  });
+  return std::any_of(schemas.begin(), schemas.end(), [&](const ValueSchema& schema) {
+    return is_value(schema) && (alone || map.Find(schema.marker) != nullptr);
+  });
+}
+
 Key& Key::Fits(std::string pattern) {
   schemas = {TextSchema(std::move(pattern))};
   return *this;

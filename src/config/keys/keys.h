@@ -75,6 +75,10 @@ struct Key {
   Key& Fits(std::string pattern);  // the expression of a text
   // It is written only where `given` says so: what a run does not use stays out of its config.yaml.
   Key& WrittenIf(std::function<bool()> given);
+
+  // Whether this map is one value, such as a format, and not a map of the keys of `section`: it
+  // replaces what was there as a word does, and no key is set within it.
+  bool TakesWhole(const YamlNode& map) const;
 };
 
 // Keys of a map that depend on each other, and the message if they do not fit together. Only
@@ -113,6 +117,7 @@ struct Section {
   Names second_choices;
   std::string default_second_choice;
   std::string short_key;  // `section: value` is short for `section: {short_key: value}`
+  bool is_value = false;  // a map of it is one value, such as a format (Key::TakesWhole)
   // Called before any key is read, with the choice that the map makes: what it sets, keys then
   // replace.
   std::function<void(const std::string& choice)> set_defaults;

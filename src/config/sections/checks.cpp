@@ -8,6 +8,7 @@
 
 #include "config/keys/scalars.h"
 #include "config/sections/sections.h"
+#include "core/shown_text.h"
 
 namespace ada::config {
 namespace {
@@ -136,18 +137,25 @@ void CheckOperands(const Config& config, const YamlNode& root, Problems& problem
                "out one of the two");
 }
 
+// The name of a file may have any bytes, that of a run is text: others are written as \xfc.
 void FillName(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
   if (config.name.empty() && problems.Clean({"name"})) {
-    config.name = std::filesystem::path(file).stem().string();
-    if (config.name.empty()) problems.Add(root, "name", "missing; the file's name gives none");
+    config.name = Visible(std::filesystem::path(file).stem().string());
+    const std::string refusal = RefuseName(config.name);
+    if (config.name.empty() || !refusal.empty())
+      problems.Add(
+          root, "name",
+          "missing; the file's name " + (refusal.empty() ? std::string("gives none") : refusal));
   }
   if (config.output.empty()) config.output = "runs/" + config.name;
 }
 
 // The folder of a data set that can be fetched, where none is given.
-void FillDataPath(DataConfig& data, const Problems& problems) {
-  if (data.path.empty() && problems.Clean({"data.dataset", "data.path"}))
-    data.path = data::DefaultPath(data::FactsOf(data.dataset));
+void FillDataPath(DataConfig& data, const YamlNode& root, Problems& problems) {
+  if (!data.path.empty() || !problems.Clean({"data.dataset", "data.path"})) return;
+  data.path = data::DefaultPath(data::FactsOf(data.dataset));
+  const std::string refusal = RefuseBytes(data.path);
+  if (!refusal.empty()) problems.Add(At(root, "data", "dataset"), "data.path", refusal);
 }
 
 }  // namespace
@@ -156,7 +164,7 @@ void Complete(Config& config, const YamlNode& root, const std::string& file, Pro
   config.file = file;
   FillName(config, root, file, problems);
   FillEpochs(config, root);
-  FillDataPath(config.data, problems);
+  FillDataPath(config.data, root, problems);
   CheckBatch(config, root, problems);
   CheckNormalize(config, root, problems);
   CheckClasses(config, root, problems);

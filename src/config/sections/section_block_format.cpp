@@ -140,6 +140,7 @@ bool IsBlockMap(const YamlNode& node) {
 Section BlockFormatSection(BlockFormat& format) {
   Section section;
   section.path = "block_format";
+  section.is_value = true;
   section.discriminator = "scale";
   for (const auto& [word, scale] : kBlockScales) section.choices.push_back(word);
   section.default_choice = "e8m0";

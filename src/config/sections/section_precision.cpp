@@ -228,6 +228,7 @@ Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string 
 Section FormatSection(NumberFormat& format) {
   Section section;
   section.path = "precision.format";
+  section.is_value = true;
   section.keys = {
       Integer("exponent", format.exponent_bits, FromTo(1, 8), "bits of the exponent").Required(),
       Integer("mantissa", format.mantissa_bits, FromTo(0, 23),

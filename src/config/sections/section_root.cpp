@@ -5,6 +5,7 @@
 
 #include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
+#include "core/shown_text.h"
 #include "data/catalog.h"
 
 namespace ada::config {
@@ -17,16 +18,6 @@ constexpr char kNumberedDevice[] =  // cuda:0 to cuda:255
 
 const EnumNames<Fp8Products> kFp8Products = {{"emulated", Fp8Products::kEmulated},
                                              {"hardware", Fp8Products::kHardware}};
-
-// The name becomes a folder below runs/, whose names have at most 255 bytes on common file systems.
-std::string RefuseName(std::string& name) {
-  if (name == "." || name == ".." || name.size() > 200) return "is not usable as a folder's name";
-  for (char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '/' || byte < 0x20) return "a name becomes a folder: no '/' and no control characters";
-  }
-  return "";
-}
 
 // auto, cpu, cuda or cuda:N.
 // The index of `cuda:N` is part of the word. Returns why it refuses, or nothing.
@@ -98,6 +89,22 @@ Key SeedKey(std::uint64_t& seed) {
 
 }  // namespace
 
+// The name becomes a folder below runs/, whose names have at most 255 bytes on common file systems.
+std::string RefuseName(std::string& name) {
+  if (name == "." || name == ".." || name.size() > 200) return "is not usable as a folder's name";
+  for (char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '/' || byte < 0x20) return "a name becomes a folder: no '/' and no control characters";
+  }
+  return "";
+}
+
+// Checkpoints and summaries hold the configuration, as text in UTF-8.
+std::string RefuseBytes(const std::string& path) {
+  const std::string shown = ValidUtf8(path);
+  return shown == path ? "" : "becomes '" + shown + "'; expected a path that is valid UTF-8";
+}
+
 // Expands only `~` and ${VAR}, as a shell does; `~user` and $VAR without braces are unchanged. Only
 // ADA_DATA has a default (data::DataRoot), so that the shipped configurations work if it is not
 // set.
@@ -124,7 +131,7 @@ std::string ExpandPath(std::string& path) {
   }
   if (result.empty()) return "expands to nothing; expected a path";
   path = result;
-  return "";
+  return RefuseBytes(path);
 }
 
 Section RootSection(Config& config) {

@@ -118,6 +118,9 @@ Key ModelFileKey();
 void TakeModelFile(YamlNode& root, Problems& problems, std::vector<std::string>& notes);
 // Replaces a leading `~` and every ${VAR} of a path; why it cannot, or nothing.
 std::string ExpandPath(std::string& path);
+// Why a path, or a run's name, cannot be one, or nothing.
+std::string RefuseBytes(const std::string& path);
+std::string RefuseName(std::string& name);
 // Channels and classes of a data set's images; 0 where only its files say it.
 // Both are known before any file is opened for data sets whose row in the catalog says it, and for
 // made-up images.

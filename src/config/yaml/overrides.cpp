@@ -29,6 +29,16 @@ YamlNode Named(const std::string& name, int source) {
   return key;
 }
 
+// The value of the entry becomes that of `short_key` in a map.
+void SpellOut(Entry& entry, const std::string& short_key) {
+  YamlNode inner = entry.key;
+  inner.text = short_key;
+  YamlNode spelled = entry.value;
+  spelled.kind = YamlNode::Kind::kMap;
+  spelled.entries = {{std::move(inner), entry.value}};
+  entry.value = std::move(spelled);
+}
+
 // `device: cpu` is short for `device: {kind: cpu}`.
 // Done before and after the overrides are set, so that `--set device.threads=2` adds to a file's
 // `device: cpu` and does not replace it, and so that a short form given by --set is a map as well.
@@ -37,14 +47,8 @@ void SpellOutShortForms(YamlNode& map, const Section& section) {
     Entry* entry = key.section ? map.FindEntry(key.name) : nullptr;
     if (!entry) continue;
     YamlNode& value = entry->value;
-    if (value.kind == YamlNode::Kind::kScalar && !key.section->short_key.empty()) {
-      YamlNode inner = entry->key;
-      inner.text = key.section->short_key;
-      YamlNode spelled = value;
-      spelled.kind = YamlNode::Kind::kMap;
-      spelled.entries.push_back({std::move(inner), value});
-      value = std::move(spelled);
-    }
+    if (value.kind == YamlNode::Kind::kScalar && !key.section->short_key.empty())
+      SpellOut(*entry, key.section->short_key);
     if (value.kind == YamlNode::Kind::kMap) SpellOutShortForms(value, *key.section);
   }
 }
@@ -81,18 +85,23 @@ class Setter {
     }
     YamlNode* node = &root_;
     std::string reached;
+    const Section* around = &document_;  // null: the keys around are unknown
     for (std::size_t i = 0; i + 1 < parts->size(); ++i) {
       reached = Join(reached, (*parts)[i]);
-      node = Enter(*node, (*parts)[i], reached, path, at);
+      const Key* key = around ? around->Find((*parts)[i]) : nullptr;
+      around = key ? key->section.get() : nullptr;
+      const bool sets_key = around && !around->is_value && around->Find((*parts)[i + 1]);
+      node = Enter(*node, (*parts)[i], reached, path, at, sets_key ? key : nullptr);
       if (!node) return;
     }
     Put(*node, Named(parts->back(), source), std::move(value));
   }
 
  private:
-  // The map below `name`, made where there is none; null and a problem for a list.
+  // The map below `name`, made where there is none; null and a problem for a list. key: not null
+  // where one of the keys of its section is set, which no format has.
   YamlNode* Enter(YamlNode& map, const std::string& name, const std::string& reached,
-                  const std::string& path, const YamlNode& at) {
+                  const std::string& path, const YamlNode& at, const Key* key) {
     Entry* entry = map.FindEntry(name);
     if (!entry) {
       map.entries.push_back({Named(name, at.source), YamlNode()});
@@ -106,10 +115,15 @@ class Setter {
                     reached + " is a list; set the whole list: --set '" + reached + "=[...]'");
       return nullptr;
     }
+    const bool is_format = key && key->TakesWhole(value);
+    if (is_format && !key->section->short_key.empty()) {
+      SpellOut(*entry, key->section->short_key);
+      return &value;
+    }
     // A single value is where the path needs a map, such as `normalize: none` for an override of
     // data.normalize.mean: the value is dropped, with a note.
-    if (value.kind != YamlNode::Kind::kMap) {
-      if (value.kind == YamlNode::Kind::kScalar) {
+    if (value.kind != YamlNode::Kind::kMap || is_format) {
+      if (value.kind != YamlNode::Kind::kNull) {
         notes_.push_back(ToString(problems_.Where(entry->key)) + ": " + reached + ": " +
                          FlowText(value) + " dropped for " + ToString(problems_.Where(at)) +
                          (problems_.Where(at).line > 0 ? ", " + path : ""));
