@@ -322,6 +322,24 @@ class AttentionTest(unittest.TestCase):
                     ends.append(value(*moved).item())
                 self.assertAlmostEqual(grad[at].item(), (ends[0] - ends[1]) / (2 * step), 6)
 
+    def test_dropout_draws_what_pytorch_draws(self):
+        """The same probabilities are dropped, and the next random number is the same."""
+        torch.manual_seed(0)
+        for heads, keys in ((2, 2), (4, 2)):
+            for dtype, off in ((torch.float32, 1e-6), (torch.float64, 1e-12),
+                               (torch.bfloat16, 0.05)):
+                for rest in ({}, {"is_causal": True}, {"attn_mask": torch.ones(7, 7).tril() > 0}):
+                    q = torch.randn(2, heads, 7, 4, dtype=dtype)
+                    k, v = (torch.randn(2, keys, 7, 4, dtype=dtype) for _ in range(2))
+                    net, ends = Bare(q, k, v, dropout_p=0.3, enable_gqa=heads != keys, **rest), []
+                    model = AdaLossScaled(net, {"method": "exact_range"})
+                    for called in (model, lambda: attention.PLAIN(q, k, v, **net.rest)):
+                        torch.manual_seed(3)
+                        ends.append((called().detach(), torch.rand(())))
+                    model.remove()
+                    self.assertLess(float((ends[0][0] - ends[1][0]).abs().max()), off)
+                    self.assertEqual(ends[0][1], ends[1][1])
+
     def test_fp16_keeps_what_would_vanish(self):
         """Alphas multiply before the gradients of attention round to fp16."""
         torch.manual_seed(0)

@@ -109,6 +109,12 @@ class RunFolder:
     def write_config(self, text):
         _atomically(self.path / "config.yaml", text)
 
+    def abandon(self):
+        """Lets the folder go as it is."""
+        for file in self._files.values():
+            file.close()
+        self._held.close()
+
     def close(self, facts):
         """Writes summary.json: what the totals know, and `facts`."""
         for file in self._files.values():

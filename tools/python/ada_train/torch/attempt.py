@@ -43,6 +43,12 @@ class Attempt:
             if bins is not None:
                 known[2].add(bins)
 
+    def wants(self, tensor):
+        return tensor in self._tensors
+
+    def has(self, layer, tensor):
+        return (layer, tensor) in self._found
+
     def add_operand(self, layer, operand, form, figures):
         """What a block-scaled format did to an operand; of several micro-batches the last."""
         self._operands[layer, operand] = [form, figures]

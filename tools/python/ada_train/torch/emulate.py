@@ -4,8 +4,9 @@ import torch
 
 from ada_train import counting
 from ada_train.torch import formats
-from ada_train.torch.layers import weight_of
+from ada_train.torch.layers import tensors_of, weight_of
 from ada_train.torch.operands import Product, takes
+from ada_train.torch.outputs import replaced
 
 
 class Carried:
@@ -98,42 +99,52 @@ class Emulation:
         return attempt.add_operand if attempt is not None and attempt.counts else None
 
     def hook(self, name, module):
-        hooks = self._hooks(name, module)
-        if self._operands is not None and takes(module):
-            bf16 = self._roles["activations"].name == "bf16"
-            hooks.append(_Replaced(module, Product(name, module, self._operands, self._counted,
-                                                   bf16)))
-        return hooks
+        if self._operands is None or not takes(module):
+            return self._hooks(name, module)
+        bf16 = self._roles["activations"].name == "bf16"
+        product = Product(name, module, self._operands, self._counted, bf16)
+        return [*self._hooks(name, module), _Replaced(module, product)]
 
     def _hooks(self, name, module):
         return [module.register_forward_pre_hook(
-                    lambda _, args: self._before(name, module, args)),
+                    lambda _, args, kwargs: self._before(name, module, args, kwargs),
+                    with_kwargs=True),
                 module.register_forward_hook(
                     lambda _, args, y: self._after(name, module, y), always_call=True)]
 
-    def hook_input(self, args):
+    def hook_input(self, args, kwargs):
+        """What the network is called with, its real tensors rounded, those of lists too."""
         rounding = self._rounding("input", "y", "activations")
-        return tuple(_Round.apply(arg, rounding, None) if _is_real(arg) else arg for arg in args)
 
-    def hook_logits(self, logits):
-        if not _is_real(logits) or not logits.requires_grad:
-            return None
-        rounded = _Round.apply(logits, None, self._rounding("loss", "dx", "gradients"))
-        carried = rounded.grad_fn.carried
-        carried.starts, carried.first = self.start, self._rounding("", "dx", "gradients")
-        return rounded
+        def rounded(x):
+            return _Round.apply(x, rounding, None) if _is_real(x) else x
+        return replaced(args, rounded), replaced(kwargs, rounded)
 
-    def _before(self, name, module, args):
+    def hook_logits(self, outputs):
+        """What the network gives, with gradients that are rounded where a loss takes them."""
+        def rounded(logits):
+            if not _is_real(logits) or not logits.requires_grad or (
+                    logits.dim() == 0 and logits is not outputs):  # a loss beside them
+                return logits
+            made = _Round.apply(logits, None, self._rounding("loss", "dx", "gradients"))
+            carried = made.grad_fn.carried
+            carried.starts, carried.first = self.start, self._rounding("", "dx", "gradients")
+            return made
+        made = replaced(outputs, rounded)
+        return None if made is outputs else made
+
+    def _before(self, name, module, args, kwargs):
         weight = weight_of(module)
         if weight is not None:
             self._masters[module] = weight
             module._parameters["weight"] = self._weight(name, weight)
-        args, layer = list(args), name
-        for i, arg in enumerate(args):
-            if _is_real(arg) and arg.requires_grad:
-                args[i] = _Round.apply(arg, None, self._rounding(layer, "dx", "gradients"))
+        args, kwargs, layer = list(args), dict(kwargs), name
+        for place, x in tensors_of(module, args, kwargs):
+            if _is_real(x) and x.requires_grad:
+                given = args if isinstance(place, int) else kwargs
+                given[place] = _Round.apply(x, None, self._rounding(layer, "dx", "gradients"))
                 layer = ""  # a second input's gradient is rounded, and has no row
-        return tuple(args)
+        return tuple(args), kwargs
 
     def _weight(self, name, weight):
         return _Round.apply(weight, self._rounding(name, "w", "weights"),

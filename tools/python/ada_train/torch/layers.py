@@ -1,11 +1,13 @@
 """Which modules of a model are layers, what they are called, and how config.yaml describes them."""
+import inspect
 import json
 import re
+import warnings
 
+import torch
 from torch import nn
 
-# Modules that only move values, or clip them: nothing is rounded there. Dropout draws random
-# numbers, so that its gradient cannot be computed a second time.
+# Modules that only move values, or clip them: nothing is rounded there.
 PASSIVE = (nn.Identity, nn.Flatten, nn.Unflatten, nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Threshold,
            nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d,
            nn.AdaptiveMaxPool3d, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle,
@@ -26,10 +28,64 @@ def is_layer(module):
     return not inner and not loss and not isinstance(module, PASSIVE)
 
 
+def is_compiled(model):
+    """Whether torch.compile has wrapped the model, or model.compile() changed its call."""
+    wrapped = type(model).__name__ == "OptimizedModule" and hasattr(model, "_orig_mod")
+    return wrapped or getattr(model, "_compiled_call_impl", None) is not None
+
+
 def name_of(path):
     """A module's path as ada-train may call a layer."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", path) or "model"
     return name + "_" if name in _TAKEN else name
+
+
+class Names:
+    """names(path): what a model's module is called. Of modules whose paths read the same
+    ("x y", "x_y") the one that is spelled so keeps the name; others become x_y-2, x_y-3."""
+
+    def __init__(self, model):
+        by_name, self._names, self.apart = {}, {}, []
+        for path, _ in model.named_modules():
+            if path:
+                by_name.setdefault(name_of(path), []).append(path)
+        for name, paths in by_name.items():
+            paths.sort(key=lambda path: path != name)
+            for i, path in enumerate(paths):
+                number = 2
+                while i and f"{name}-{number}" in by_name.keys() | self._names.values():
+                    number += 1
+                self._names[path] = f"{name}-{number}" if i else name
+                if i:
+                    self.apart.append((path, paths[0], self._names[path]))
+
+    def __call__(self, path):
+        return self._names.get(path) or name_of(path)
+
+    def warn(self):
+        """Names the modules that are not called as they read."""
+        for path, other, name in self.apart:
+            warnings.warn(f"modules {path!r} and {other!r} read the same; {path!r} is called "
+                          f"{name}", stacklevel=5)
+
+
+def _order(forward):
+    """The names of a forward's parameters, each with its place."""
+    try:
+        return {name: i for i, name in enumerate(inspect.signature(forward).parameters)}
+    except (TypeError, ValueError):
+        return {}
+
+
+def tensors_of(module, args, kwargs):
+    """[(place, tensor)] of the tensors that a module is called with, in the order of its forward's
+    parameters; the place is an index of `args` or a name of `kwargs`."""
+    names = list(kwargs)
+    if len(names) > 1:
+        order = _order(type(module).forward)
+        names.sort(key=lambda name: order.get(name, len(order)))
+    given = [*enumerate(args), *((name, kwargs[name]) for name in names)]
+    return [(place, x) for place, x in given if isinstance(x, torch.Tensor)]
 
 
 def is_conv1d(module):

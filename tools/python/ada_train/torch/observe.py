@@ -1,123 +1,169 @@
 """A model in the formats that it computes in: fp32, or fp16 and bf16 by autocast. What its kernels
-round cannot be seen from outside, so in logged steps each layer is computed a second time in fp32
-from the operands that it had, which gives the values before their rounding. Nothing that the model
-computes changes."""
+round cannot be seen from outside, so in logged steps the operations of each layer are computed a
+second time in fp32 from the operands that they had, which gives the values before their rounding.
+Nothing that the model computes changes: no module is called again, and no random number drawn."""
+import threading
+
 import torch
-from torch.func import functional_call
 
 from ada_train.torch import formats
-from ada_train.torch.layers import is_product, weight_of
+from ada_train.torch.layers import is_product, tensors_of, weight_of
+from ada_train.torch.outputs import outer
 from ada_train.torch.scaling.plan import scale_here
+from ada_train.torch.tape import Tape, key_of
 
 
-def _floats(args):
-    return [i for i, arg in enumerate(args)
-            if isinstance(arg, torch.Tensor) and arg.dtype in formats.DTYPES]
+class _Call:
+    """One pass through a layer: its tape, and where the input lies whose gradient is dx."""
+
+    def __init__(self, module):
+        self.module, self.tape, self.key, self.dtype = module, None, None, None
+
+    def begin(self, given):
+        for _, x in given:
+            if self.key is None and x.dtype in formats.DTYPES and x.requires_grad:
+                self.key, self.dtype = key_of(x), x.dtype
+        self.tape = Tape(within="_ada_site" in vars(self.module))
+        self.tape.__enter__()
+
+    def end(self):
+        if self.tape is not None:
+            self.tape.__exit__(None, None, None)
 
 
 class Observer:
     def __init__(self, recorder):
         self._recorder = recorder
-        self._logits = (None, None)  # node and dtype
-        self._again = False  # the second computation runs the same hooks
+        self._logits = {}  # node -> dtype
+        self._running = threading.local()
 
     def hook(self, name, module):
-        return [module.register_forward_hook(
-            lambda _, args, kwargs, y: self._seen(name, module, args, kwargs, y),
-            with_kwargs=True)]
+        return [module.register_forward_pre_hook(
+                    lambda _, args, kwargs: self._enter(name, module, args, kwargs),
+                    with_kwargs=True),
+                module.register_forward_hook(
+                    lambda _, args, kwargs, y: self._leave(name, module, y),
+                    with_kwargs=True, always_call=True)]
 
     @staticmethod
-    def hook_input(args):
-        return args
+    def hook_input(args, kwargs):
+        return args, kwargs
 
-    def hook_logits(self, logits):
+    def hook_logits(self, outputs):
         """The gradient of the logits as the loss gives it. Where they are no fp32, autograd rounds
         it before it comes here: follow() finds it."""
         attempt = self._recorder.attempt
-        self._logits = (logits.grad_fn, logits.dtype)
-        if logits.dtype == torch.float32:
-            logits.register_hook(
-                lambda dy: attempt.add("loss", "dx", dy, formats.of(dy.dtype)))
+        logits = outer(outputs) if attempt.counts else []
+        self._logits = {x.grad_fn: x.dtype for x in logits}
+        for x in logits:
+            if x.dtype == torch.float32:
+                x.register_hook(self._guarded(
+                    "loss", lambda dy: attempt.add("loss", "dx", dy, formats.of(dy.dtype))))
         return None
 
     def follow(self, loss, most=1000):
         """Looks at the gradient where the loss took its fp32 copy of the logits."""
-        attempt, (logits, dtype) = self._recorder.attempt, self._logits
-        if dtype not in formats.DTYPES or dtype == torch.float32 or not attempt.counts:
+        attempt = self._recorder.attempt
+        if not attempt.counts:
             return
         seen, queue = set(), [loss.grad_fn]
         while queue and len(seen) < most:
             node = queue.pop()
-            if node is None or node in seen or node is logits:
+            if node is None or node in seen or node in self._logits:
                 continue
             seen.add(node)
             following = [after for after, _ in node.next_functions]
-            if logits in following and node.name().startswith("ToCopyBackward"):
-                node.register_prehook(
-                    lambda dy: attempt.add("loss", "dx", dy[0], formats.of(dtype)))
+            dtypes = [self._logits[after] for after in following if after in self._logits]
+            if dtypes and dtypes[0] != torch.float32 and node.name().startswith("ToCopyBackward"):
+                node.register_prehook(self._guarded("loss", lambda dy, form=formats.of(dtypes[0]):
+                                                    attempt.add("loss", "dx", dy[0], form)))
             queue += following
 
-    def _seen(self, name, module, args, kwargs, y):
+    def _guarded(self, name, what):
+        """`what`, which must not end the user's pass: where it fails there is a warning."""
+        def done(*args):
+            try:
+                what(*args)
+            except Exception as problem:
+                self._recorder.warn_once(("row", name),
+                                         f"{name} is not recorded: {problem or repr(problem)}")
+        return done
+
+    # --- Layers ---
+
+    def _calls(self):
+        if not hasattr(self._running, "calls"):
+            self._running.calls = []
+        return self._running.calls
+
+    def _counting(self):
         attempt = self._recorder.attempt
-        if self._again or attempt is None or not y.requires_grad:
+        return attempt is not None and attempt.counts
+
+    def _enter(self, name, module, args, kwargs):
+        if self._counting():
+            self._begin(name, module, args, kwargs)
+
+    def _leave(self, name, module, y):
+        if self._counting():
+            self._end(name, module, y)
+
+    @torch.compiler.disable
+    def _begin(self, name, module, args, kwargs):
+        call = _Call(module)
+        self._calls().append(call)
+        if torch.is_grad_enabled():
+            self._guarded(name, lambda: call.begin(tensors_of(module, args, kwargs)))()
+
+    @torch.compiler.disable
+    def _end(self, name, module, y):
+        calls = self._calls()
+        if all(call.module is not module for call in calls):
+            return
+        while calls[-1].module is not module:  # a layer within it that did not end
+            calls.pop().end()
+        call, attempt = calls.pop(), self._recorder.attempt
+        call.end()
+        if not isinstance(y, torch.Tensor) or not y.requires_grad:
             return
         attempt.forward[name] = True
-        if attempt.counts:
-            inputs = _floats(args)
-            kept = {"args": tuple(arg.detach() if isinstance(arg, torch.Tensor) else arg
-                                  for arg in args),
-                    "kwargs": kwargs, "dtype": y.dtype, "inputs": inputs,
-                    "dx": bool(inputs) and args[inputs[0]].requires_grad}
-            def seen(dy, scale, alpha=1.0):
-                self._compute(attempt, name, module, kept, dy, scale, alpha)
-            if hasattr(y.grad_fn, "observer"):  # its alpha is not known before it has run
-                y.grad_fn.observer = seen
-            else:
-                y.register_hook(lambda dy: seen(dy, scale_here()))
+        if call.tape is not None and y.dtype in formats.DTYPES:
+            self._guarded(name, lambda: self._watch(attempt, name, call, y))()
 
-    def _compute(self, attempt, name, module, kept, dy, scale, alpha):
+    def _watch(self, attempt, name, call, y):
+        if not call.tape.close(y):
+            return
+        dtype = y.dtype
+
+        def seen(dy, scale, alpha=1.0):
+            self._guarded(name, lambda: self._count(attempt, name, call, dtype, dy, scale, alpha))()
+        if hasattr(y.grad_fn, "observer"):  # its alpha is not known before it has run
+            y.grad_fn.observer = seen
+        else:
+            y.register_hook(lambda dy: seen(dy, scale_here()))
+
+    @staticmethod
+    def _count(attempt, name, call, dtype, dy, scale, alpha):
         """`scale`: what dy carries, None where that is the attempt's business; `alpha`: what the
         layer multiplies dx by."""
-        product = is_product(module)
-        narrow = kept["dtype"] if product else torch.float32
-
-        def operand(x):  # as the kernel had it: autocast casts a product's operands
-            x = x.detach()
-            return (x.to(narrow) if x.dtype == torch.float32 else x).float()
-        args = list(kept["args"])
-        inputs = kept["inputs"]
-        dtypes = [args[i].dtype for i in inputs]
-        for i in inputs:
-            args[i] = operand(args[i])
-        if kept["dx"]:
-            args[inputs[0]].requires_grad_()
-        state = {key: operand(p) for key, p in module.named_parameters()}
-        state.update({key: b.clone() for key, b in module.named_buffers()})
-        weight = weight_of(module)
+        weight, tape = weight_of(call.module), call.tape
         trained = weight is not None and weight.requires_grad
-        if trained:
-            state["weight"].requires_grad_()
-        self._again = True
-        try:
-            with torch.enable_grad(), torch.autocast(dy.device.type, enabled=False):
-                y = functional_call(module, state, tuple(args), kept["kwargs"])
-            after = ([state["weight"]] if trained else []) + (
-                [args[inputs[0]]] if kept["dx"] else [])
-            gradients = list(torch.autograd.grad(y, after, dy.float())) if after else []
-        finally:
-            self._again = False
-        computed = formats.of(kept["dtype"])
+        w = tape.given(parameter=weight) if trained else None
+        x = tape.given(call.key) if call.key is not None else None
+        attempt.backward[name] = True
+        y, gradients = tape.again(dy, [given for given in (w, x) if given is not None])
+        gradients = list(gradients)
+        dw = gradients.pop(0) if w is not None else None
+        dx = gradients.pop(0) if x is not None else None
+        computed = formats.of(dtype)
         if weight is not None:
             attempt.add(name, "w", weight, computed)
         attempt.add(name, "y", y, computed)
-        if trained:
-            dw = gradients.pop(0)
+        if dw is not None:
             if scale is not None:
                 attempt.add(name, "dw", dw / scale, formats.of(weight.dtype), 1.0)
             else:
                 attempt.add(name, "dw", dw, computed)
-        attempt.backward[name] = True
-        if gradients:
-            dx = gradients[0] if alpha == 1 else gradients[0] * alpha
-            attempt.add(name, "dx", dx, formats.of(dtypes[0], kept["dtype"]),
+        if dx is not None:
+            attempt.add(name, "dx", dx if alpha == 1 else dx * alpha, formats.of(call.dtype, dtype),
                         None if scale is None else scale * alpha)

@@ -73,8 +73,11 @@ class Product:
                              f"zeros, by numbers; this one has padding={module.padding!r}, "
                              f"padding_mode={module.padding_mode!r}")
 
-    def __call__(self, x):
-        return _Multiplied.apply(x, self._module.weight, self._module.bias, self)
+    def __call__(self, input):
+        m = self._module
+        alone = not isinstance(m, nn.Linear) and input.dim() == 3  # one image without its batch
+        y = _Multiplied.apply(input.unsqueeze(0) if alone else input, m.weight, m.bias, self)
+        return y.squeeze(0) if alone else y
 
     def taken(self, operand, tensor):
         """The tensor as the product takes it."""
@@ -134,6 +137,5 @@ class _Multiplied(torch.autograd.Function):
             dw = product.gradient_of_w(product.taken("dw.x", x), w.shape,
                                        product.taken("dw.dy", dy))
         if ctx.bias and ctx.needs_input_grad[2]:
-            channels = dy.dim() - 1 if w.dim() == 2 else 1
-            db = dy.sum([i for i in range(dy.dim()) if i != channels])
+            db = dy.reshape(-1, dy.shape[-1]).sum(0) if w.dim() == 2 else dy.sum((0, 2, 3))
         return dx, dw, db, None

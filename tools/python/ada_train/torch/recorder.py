@@ -13,7 +13,7 @@ from ada_train.recording import RunFolder
 from ada_train.torch import config, formats
 from ada_train.torch.clock import Clock
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import is_product
+from ada_train.torch.layers import Names, is_compiled, is_product
 from ada_train.torch.operands import formats_of as operands_of
 from ada_train.torch.operands import text_of as operands_text
 from ada_train.torch.watching import Watching, due, layers_of
@@ -62,6 +62,9 @@ class Recorder:
         if unknown:
             raise ValueError(f"statistics: {', '.join(unknown)}: expected some of "
                              + ", ".join(TENSORS))
+        if is_compiled(model):
+            raise ValueError("record(): the model is behind torch.compile, which hides its layers; "
+                             "record the model before torch.compile")
         names = layers_of(model, [layers] if isinstance(layers, str) else list(layers))
         taken = None if operands is None else operands_of(operands)
         self._operands = taken
@@ -75,12 +78,17 @@ class Recorder:
         self._log = (every, histogram_every, list(statistics))
         self._name = name or os.path.basename(os.path.abspath(folder))
         self._model, self._dataset = model, dataset
-        self._folder = RunFolder(folder, overwrite, histogram_every > 0, taken is not None)
         self._clock, self._epoch, self._scale = Clock(), 1, None
         self._dead, self._closed, self._known_epochs = set(), False, 0
         self._finite, self._alerted = True, set()
         self._watching = Watching(model, optimizer, names, self._scale_now, self._roles, self._log,
                                   self._clock, taken)
+        try:
+            self._folder = RunFolder(folder, overwrite, histogram_every > 0, taken is not None)
+        except BaseException:
+            self._watching.remove()
+            raise
+        Names(model).warn()
 
     def __enter__(self):
         return self
@@ -163,6 +171,7 @@ class Recorder:
                              **blocks_row(figures, operand))
         for decision in self._decisions(attempt):
             self._folder.add("scales", **at, policy=self._policy["policy"], **decision)
+        self._watching.look_for_logits()
         for layer, tensor, form, stats, bins, scale in attempt.rows():
             rows.append({**at, "layer": layer, "tensor": tensor, "format": form,
                          **stats.row(scale)})
@@ -256,6 +265,12 @@ class Recorder:
         self._folder.write_config(config.text_of(
             self._name, self._watching.batch, self._watching.traced, self._precision(),
             self._policy, self._optimizer, self._epoch, log))
+
+    def abandon(self):
+        """Takes the hooks off and lets the folder go, of a recording that does not begin."""
+        self._closed = True
+        self._watching.remove()
+        self._folder.abandon()
 
     def close(self, status="finished"):
         """Takes the hooks off and writes summary.json. status: finished, stopped, interrupted."""

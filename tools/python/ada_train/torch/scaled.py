@@ -1,18 +1,20 @@
 """AdaLossScaled: a user's own network whose gradients carry the scales that a policy of ada-train
 chooses, layer by layer."""
+import fnmatch
 import functools
 import math
 import os
 import warnings
 
 import torch
+import yaml
 from torch import nn
 
 from ada_train import native
 from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import is_layer, is_product, name_of
+from ada_train.torch.layers import Names, is_layer, is_product
 from ada_train.torch.operands import formats_of
 from ada_train.torch.recorder import Recorder
 from ada_train.torch.scaling import calls, sites
@@ -85,27 +87,40 @@ class AdaLossScaled(nn.Module):
         if roles is not None:
             Emulation.check(inner)
         self.module, self._inner = model, [inner]  # a list: no second child of its own
-        self._engine = Engine(inner, policy, roles, statistics == "global", linear)
-        self.recorder = self._record(inner, formats, folder, every,
-                                     {"operands": operands, **(record or {})})
-        self.attempt = self.recorder.attempt if self.recorder else None
-        self._hooks = []
-        if self.recorder is None and roles is not None:
-            self._hooks = self._emulate(inner, roles, operands)
-        if self._engine.facts.follows_reference and self._engine.emulation is not None:
-            self._engine.emulation.start = Cell()
-        emulates = self._engine.emulation is not None  # within nn.MultiheadAttention too
-        self._sites = (sites.install(inner, self._engine, name_of)
-                       if self._engine.chooses or emulates else [])
-        self._attends = self._engine.attention or emulates
-        if self._attends:
-            self._hooks += calls.install(inner, self._engine, name_of, is_layer)
-        self._hooks += [module.register_forward_hook(functools.partial(_named, name_of(path)))
-                        for path, module in inner.named_modules()
-                        if not any(True for _ in module.children())]
+        self.recorder, self._hooks, self._sites, self._attends = None, [], [], False
+        try:
+            self._engine = Engine(inner, policy, roles, statistics == "global", linear)
+            self._install(inner, roles, formats, operands, folder, every, record or {})
+        except BaseException:
+            if self.recorder is not None:
+                self.recorder.abandon()
+            self._take_off()
+            raise
         self._outputs, self._loss, self._overflow = [], None, None
         self._register_state_dict_hook(_without_prefix)
         self.register_load_state_dict_pre_hook(_with_prefix)
+
+    def _install(self, inner, roles, formats, operands, folder, every, record):
+        names = Names(inner)
+        if folder is None:
+            names.warn()
+        _tell_unmatched(self._engine, [names(path) for path, _ in inner.named_modules()])
+        self.recorder = self._record(inner, formats, folder, every,
+                                     {"operands": operands, **record})
+        self.attempt = self.recorder.attempt if self.recorder else None
+        if self.recorder is None and roles is not None:
+            self._emulate(inner, roles, operands)
+        if self._engine.facts.follows_reference and self._engine.emulation is not None:
+            self._engine.emulation.start = Cell()
+        emulates = self._engine.emulation is not None  # within nn.MultiheadAttention too
+        if self._engine.chooses or emulates:
+            self._sites = sites.install(inner, self._engine, names)
+        self._attends = self._engine.attention or emulates
+        if self._attends:
+            self._hooks += calls.install(inner, self._engine, names, is_layer)
+        self._hooks += [module.register_forward_hook(functools.partial(_named, names(path)))
+                        for path, module in inner.named_modules()
+                        if not any(True for _ in module.children())]
 
     def _record(self, inner, formats, folder, every, options):
         if folder is None:
@@ -121,12 +136,12 @@ class AdaLossScaled(nn.Module):
     def _emulate(self, inner, roles, operands):
         emulation = self._engine.emulation = Emulation(
             self, roles, None if operands is None else formats_of(operands))
-        hooks = [inner.register_forward_pre_hook(lambda _, args: emulation.hook_input(args))]
+        hooks = self._hooks
+        hooks.append(inner.register_forward_pre_hook(
+            lambda _, args, kwargs: emulation.hook_input(args, kwargs), with_kwargs=True))
         for module, name in layers_of(inner, ["*"]).items():
             hooks += emulation.hook(name, module)
-        hooks.append(inner.register_forward_hook(lambda _, args, y: emulation.hook_logits(y)
-                                                 if isinstance(y, torch.Tensor) else None))
-        return hooks
+        hooks.append(inner.register_forward_hook(lambda _, args, y: emulation.hook_logits(y)))
 
     def __getattr__(self, name):
         """What this module has not is the model's."""
@@ -162,6 +177,7 @@ class AdaLossScaled(nn.Module):
         scale = engine.policy.scale / engine.parts
         if attempt is not None:
             attempt.scale = scale
+            self.recorder.loss(loss)
         self._overflow, self._loss = None, loss.detach()
         late = engine.emulation.start if engine.emulation is not None else None
         if late is not None:  # the original program multiplies the logits' gradient when it is fp16
@@ -205,8 +221,9 @@ class AdaLossScaled(nn.Module):
         """Convolutions and linear layers that choose no scale, and functions that take none, with
         why; known after the first backward pass."""
         found = dict(self._engine.reasons)
+        names = Names(self._inner[0])
         for path, module in self._inner[0].named_modules():
-            name = name_of(path)
+            name = names(path)
             if self._engine.chooses and is_product(module) and name not in found and not (
                     self._engine.has_rule(name)):
                 found[name] = "no backward pass has come through its product"
@@ -265,13 +282,25 @@ class AdaLossScaled(nn.Module):
     def remove(self):
         """Gives the model's modules back as they were; gives back the model."""
         self.close()
+        self._take_off()
+        return self.module
+
+    def _take_off(self):
         sites.remove(self._sites)
         for hook in self._hooks:
             hook.remove()
         if self._attends:
             calls.remove(self._engine)
             self._attends = False
-        return self.module
+
+
+def _tell_unmatched(engine, names):
+    """Names entries of the policy's `layers` that fit no module."""
+    for entry in yaml.safe_load(engine.policy.section).get("layers") or ():
+        glob = str(entry["match"])
+        globs = [glob, glob.rpartition(".")[0]]  # fc.use2, attn.ds: of the module fc, attn
+        if not any(fnmatch.fnmatchcase(name, part) for name in names for part in globs):
+            warnings.warn(f"layers: the entry {glob!r} fits no module of the model", stacklevel=5)
 
 
 def _eager(model):

@@ -9,7 +9,7 @@ import torch
 from ada_train.torch import formats
 from ada_train.torch.attempt import Attempt
 from ada_train.torch.emulate import Emulation
-from ada_train.torch.layers import is_layer, name_of, trace
+from ada_train.torch.layers import Names, is_layer, tensors_of, trace
 from ada_train.torch.observe import Observer
 
 
@@ -19,14 +19,25 @@ def due(every, step):
 
 def layers_of(model, globs):
     """module -> name of those that match."""
-    names = {}
+    names, found, fits = Names(model), {}, set()
     for path, module in model.named_modules():
-        name = name_of(path)
-        if is_layer(module) and any(fnmatch.fnmatchcase(name, glob) for glob in globs):
-            names.setdefault(module, name)
-    if not names:
+        name = names(path)
+        fitting = [glob for glob in globs if fnmatch.fnmatchcase(name, glob)]
+        if is_layer(module) and fitting:
+            found.setdefault(module, name)
+            fits.update(fitting)
+    if not found:
         raise ValueError(f"layers: {', '.join(globs)} matches no layer of the model")
-    return names
+    for glob in globs:
+        if glob not in fits:
+            warnings.warn(f"layers: {glob} matches no layer of the model", stacklevel=5)
+    return found
+
+
+def _norm(x):
+    """In fp32; of wider dtypes as they are, and then in fp32."""
+    narrow = x.dtype in formats.DTYPES
+    return torch.linalg.vector_norm(x, dtype=torch.float32 if narrow else None).float()
 
 
 class Watching:
@@ -42,7 +53,12 @@ class Watching:
         self._makers, self._inputs, self._told = {}, {}, set()
         self._rounding = (Observer(self) if roles is None
                           else Emulation(self, roles, operands))
-        self._hooks = self._install()
+        self._hooks = []
+        try:
+            self._install()
+        except BaseException:
+            self.remove()
+            raise
 
     @property
     def emulation(self):
@@ -57,17 +73,18 @@ class Watching:
     def remove(self):
         for hook in self._hooks:
             hook.remove()
+        self._hooks = []
 
     def _install(self):
-        hooks = [self._model.register_forward_pre_hook(self._begin, with_kwargs=True)]
+        hooks = self._hooks
+        hooks.append(self._model.register_forward_pre_hook(self._begin, with_kwargs=True))
         for module, name in self._names.items():
-            hooks.append(module.register_forward_pre_hook(self._trace_input))
+            hooks.append(module.register_forward_pre_hook(self._trace_input, with_kwargs=True))
             hooks += self._rounding.hook(name, module)
             hooks.append(module.register_forward_hook(self._trace_output))
         hooks.append(self._model.register_forward_hook(self._logits))
         if self._optimizer is not None:
             hooks.append(self._optimizer.register_step_pre_hook(self._update))
-        return hooks
 
     def _trains(self):
         return self._model.training and torch.is_grad_enabled()
@@ -83,23 +100,26 @@ class Watching:
                 step, (every, bins_every, tensors) = self.steps + 1, self._choice
                 bins = due(bins_every, step)
                 self.attempt = Attempt(step, self._scale(), bins or due(every, step), bins, tensors)
-        return self._rounding.hook_input(args), kwargs
+        return self._rounding.hook_input(args, kwargs)
+
+    def warn_once(self, key, text):
+        if key not in self._told:
+            self._told.add(key)
+            warnings.warn(text, stacklevel=2)
 
     def _tracing(self):
         return self.steps == 0 and self._trains()
 
-    def _trace_input(self, module, args):
+    def _trace_input(self, module, args, kwargs):
         if self._tracing() and module not in self._inputs:
-            first = next((a for a in args if isinstance(a, torch.Tensor) and a.requires_grad), None)
+            first = next((x for _, x in tensors_of(module, args, kwargs) if x.requires_grad), None)
             self._inputs[module] = [] if first is None else trace(first, self._makers)
 
     def _trace_output(self, module, _, y):
         name = self._names[module]
         if not isinstance(y, torch.Tensor) or y.dtype not in formats.DTYPES:
-            if name not in self._told:
-                self._told.add(name)
-                warnings.warn(f"{name} ({type(module).__name__}) gives no tensor of fp32, fp16 or "
-                              "bf16, and is not recorded", stacklevel=2)
+            self.warn_once(name, f"{name} ({type(module).__name__}) gives no tensor of fp32, fp16 "
+                                 "or bf16, and is not recorded")
         elif self._tracing() and y.requires_grad:
             if all(module is not known for _, known, _ in self.traced):
                 self.traced.append((name, module, self._inputs.get(module, [])))
@@ -110,9 +130,15 @@ class Watching:
         if not self._trains():
             return None
         self._clock.begin("backward")
-        if isinstance(y, torch.Tensor) and y.requires_grad and self.attempt is not None:
-            return self._rounding.hook_logits(y)
-        return None
+        return None if self.attempt is None else self._rounding.hook_logits(y)
+
+    def look_for_logits(self):
+        """A warning where the network's outputs were given no gradient that could be counted."""
+        attempt = self.attempt
+        if attempt.backward and attempt.wants("dx") and not attempt.has("loss", "dx"):
+            self.warn_once("loss", "no gradient of the model's outputs was seen, and none is "
+                           "recorded (loss.dx): the loss is computed within the model, or under "
+                           "autocast without recorder.loss()")
 
     def follow(self, loss):
         if self.attempt is not None and isinstance(self._rounding, Observer):
@@ -133,8 +159,8 @@ class Watching:
     def gradient_norm(self):
         parameters = self._model.parameters() if self._optimizer is None else (
             p for group in self._optimizer.param_groups for p in group["params"])
-        norms = [torch.linalg.vector_norm(p.grad.detach(), dtype=torch.float32)
-                 for p in parameters if p.grad is not None and not p.grad.is_sparse]
+        norms = [_norm(p.grad.detach()) for p in parameters
+                 if p.grad is not None and not p.grad.is_sparse]
         if not norms:
             return 0.0
         device = norms[0].device

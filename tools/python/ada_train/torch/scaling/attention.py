@@ -101,16 +101,25 @@ class Rounding:
         return x.to(self._dtype).to(x.dtype)
 
 
+def _kept(q, k, rate):
+    """Which probabilities a dropout keeps: PyTorch's own draws, on the processor those that its
+    attention draws, which computes 16 bits in fp32."""
+    dtype = q.dtype if q.dtype == torch.float64 else torch.float32
+    ones = torch.ones((), dtype=dtype, device=q.device).expand(*q.shape[:3], k.shape[2])
+    return functional.dropout(ones, rate) != 0
+
+
 class Dropout:
     """Kept probabilities are divided by the share of them; `kept`: None without a dropout."""
 
     def __init__(self, kept, rate):
-        self._kept, self._factor = kept, 1 / (1 - rate) if rate < 1 else 0.0
+        self._kept, self._rate = kept, rate
 
     def __call__(self, x, piece):
         if self._kept is None:
             return x
-        return x * self._kept[piece].reshape(x.shape) * self._factor
+        factor = float(x.new_ones(()).div(1 - self._rate)) if self._rate < 1 else 0.0
+        return x * self._kept[piece].reshape(x.shape) * factor
 
 
 class Attention(torch.autograd.Function):
@@ -134,7 +143,7 @@ class Attention(torch.autograd.Function):
         kept = None
         with torch.autocast(kind, enabled=False):
             if options.dropout:
-                kept = torch.rand(*q.shape[:3], k.shape[2], device=q.device) >= options.dropout
+                kept = _kept(q, k, options.dropout)
             if options.dropout or site.rounding() is not None:
                 y = _forward(Heads(q, k, v, mask, options), Dropout(kept, options.dropout),
                              ctx.rounds)

@@ -14,7 +14,7 @@ from ada_train import counting, native
 from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch import formats
-from ada_train.torch.layers import name_of
+from ada_train.torch.layers import Names
 from ada_train.torch.scaling import groups, statistics
 from ada_train.torch.scaling.attention import Attention
 from ada_train.torch.scaling.products import Product
@@ -26,9 +26,15 @@ def _form_of(dtype):
     return NAMED[name] if name else None
 
 
-def _layer_of(path):
-    """What a parameter's product is called: its module, where the parameter is its weight."""
-    return name_of(path.rpartition(".")[0] if path.endswith(".weight") else path)
+def _layers_of(model):
+    """What each parameter's product is called: its module, where the parameter is its weight."""
+    names, found = Names(model), {}
+    for path, parameter in model.named_parameters():
+        module, _, own = path.rpartition(".")
+        layer = names(module) if module else ""
+        found[id(parameter)] = (names(path) if not module else layer if own == "weight"
+                                else f"{layer}.{own}")
+    return found
 
 
 class Engine:
@@ -49,8 +55,7 @@ class Engine:
         self.linear, self.emulation, self.observing = frozenset(linear), None, False
         self.decisions, self.bad_layers, self.reasons = [], set(), {}
         self._events, self._rules, self._restored, self._late = [], {}, {}, None
-        self._names = {id(parameter): _layer_of(path)
-                       for path, parameter in model.named_parameters()}
+        self._names = _layers_of(model)
 
     # --- Layers ---
 
