@@ -151,6 +151,46 @@ def interleaved():
     return Rotary(interleaved=True, base=500.0)
 
 
+class KeyBias(nn.Module):
+    """Attention written out, with a bias of the keys alone, whose gradient is 0 but for rounding."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(30, 24)
+        self.q, self.k, self.v = nn.Linear(24, 24), nn.Linear(24, 24), nn.Linear(24, 24)
+        self.head = nn.Linear(24, 30)
+
+    def forward(self, x):
+        n, t = x.shape
+        x = self.embed(x)
+        q, k, v = (f(x).view(n, t, 3, 8).transpose(1, 2) for f in (self.q, self.k, self.v))
+        y = (q @ k.transpose(-2, -1) / math.sqrt(8)).softmax(-1) @ v
+        return self.head(x + y.transpose(1, 2).reshape(n, t, 24))
+
+
+class Detached(KeyBias):
+    """The same, and a gradient that does not reach the keys: no rounding."""
+
+    def forward(self, x):
+        n, t = x.shape
+        x = self.embed(x)
+        q, k, v = (f(x).view(n, t, 3, 8).transpose(1, 2) for f in (self.q, self.k, self.v))
+        y = (q @ (k + 0.5 * (k.detach() - k)).transpose(-2, -1) / math.sqrt(8)).softmax(-1) @ v
+        return self.head(x + y.transpose(1, 2).reshape(n, t, 24))
+
+
+class NoBias(nn.Module):
+    """Norms with a weight alone, as nanoGPT's own class and nn.LayerNorm have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.first = nn.Embedding(30, 24), nn.LayerNorm(24, bias=False)
+        self.last, self.head = nn.Parameter(torch.rand(24) + 0.5), nn.Linear(24, 30)
+
+    def forward(self, x):
+        return self.head(F.layer_norm(self.first(self.embed(x)), (24,), self.last, None, 1e-5))
+
+
 class ViT(nn.Module):
     """Patches, a class token, one fused projection cut in three."""
 

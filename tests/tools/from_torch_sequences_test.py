@@ -23,6 +23,8 @@ KINDS = {
     "MultiHead": "embedding linear attention linear add rms_norm linear",
     "Rotary": "embedding rms_norm linear linear linear rope rope attention add linear silu linear "
               "multiply linear add linear",
+    "KeyBias": "embedding linear linear linear attention add linear",
+    "NoBias": "embedding layer_norm layer_norm linear",
     "ViT": "conv2d class_token position_embedding layer_norm linear attention linear add select "
            "linear"}
 LINES = {
@@ -32,10 +34,13 @@ LINES = {
                "kind: attention, inputs: [rope, rope_2, v], heads: 4, kv_heads: 2, causal: true}"],
     "interleaved": ["kind: rope, inputs: [q], heads: 4, base: 500.0, pairing: interleaved}"],
     "sequence_first": ["kind: attention, heads: 4, causal: true, dropout: 0.1}"],
+    "NoBias": ["{name: first, kind: layer_norm, eps: 1.0e-05, bias: false}",
+               "{name: last, kind: layer_norm, eps: 1.0e-05, bias: false}"],
     "ViT": ["{name: cls, kind: class_token}", "{name: pos, kind: position_embedding, context: 17}"]}
 REFUSED = {
     "scaled": "scores times 0.25; ada-train's are times 1 / sqrt(6), the width of a head",
     "Biased": "adds a bias to its scores; only a mask of 0 and -inf",
+    "Detached": "gradient: another one reaches it in PyTorch (detach",
     "Padding": "add_bias_kv, add_zero_attn or key_padding_mask",
     "Crossed": "of queries from one sequence and keys from another",
     "Last": "output: of shape [3, 1, 40]; expected the logits of every token",
@@ -62,7 +67,7 @@ class Sequences(unittest.TestCase):
 
     def test_layers(self):
         names = ["GPT", "written_out", "Encoder", "sequence_first", "MultiHead", "Rotary",
-                 "interleaved", "ViT"]
+                 "interleaved", "KeyBias", "NoBias", "ViT"]
         for name, (code, out, told) in convert(names, self.folder).items():
             with self.subTest(name):
                 self.assertEqual(code, 0, told)
@@ -114,7 +119,7 @@ class Sequences(unittest.TestCase):
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_logits_are_those_of_pytorch(self):
         self.compare(["GPT", "written_out", "Encoder", "sequence_first", "MultiHead", "Rotary",
-                      "interleaved", "ViT"])
+                      "interleaved", "KeyBias", "NoBias", "ViT"])
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     @unittest.skipUnless(torch_commands.has("transformers"), "transformers is missing")

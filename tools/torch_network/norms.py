@@ -6,7 +6,7 @@ from .tokens import of_sequence
 
 
 def by_channel(**tensors):
-    return {name: (t, [t.numel()]) for name, t in tensors.items()}
+    return {name: (t, [t.numel()]) for name, t in tensors.items() if t is not None}
 
 
 def batch_norm(call, x, running_mean, running_var, weight=None, bias=None, training=False,
@@ -45,17 +45,18 @@ def frozen_norm(call, x, mean, var, weight, bias, eps):
 
 def layer_norm(call, x, normalized_shape, weight=None, bias=None, eps=1e-5):
     normalized = list(normalized_shape)
-    if weight is None or bias is None:
-        call.refuse("needs a weight and a bias")
+    if weight is None:
+        call.refuse("needs a weight, one factor a channel, which ada-train trains")
+    keys = {"eps": eps, **({"bias": False} if bias is None else {})}
+    tensors = by_channel(weight=weight, bias=bias)
     found = of_sequence(call, x)
     if found and normalized == [found[0].channels]:
-        return of_tokens(call, "layer_norm", found, {"eps": eps},
-                         by_channel(weight=weight, bias=bias))
+        return of_tokens(call, "layer_norm", found, keys, tensors)
     x = call.channel_tensor(x, (-1,))
     if normalized != [x.channels] or x.form == "rows" or (x.form == "flat" and not x.is_vector):
         call.refuse(f"over axes of {normalized}; only over the {x.channels} channels of each pixel, "
                     "as the last axis")
-    return call.weighted("layer_norm", x, x, {"eps": eps}, by_channel(weight=weight, bias=bias))
+    return call.weighted("layer_norm", x, x, keys, tensors)
 
 
 def of_tokens(call, kind, found, keys, tensors):
@@ -77,7 +78,7 @@ def rms_norm(call, x, normalized_shape, weight=None, eps=None):
 
 def group_norm(call, x, num_groups, weight=None, bias=None, eps=1e-5):
     if weight is None or bias is None:
-        call.refuse("needs affine=True")
+        call.refuse("needs a weight and a bias, one of each a channel")
     x = call.channel_tensor(x, (1,))
     if x.form == "pixels" or (x.form == "flat" and not x.is_vector):
         call.refuse("expected an input of [n, channels, height, width]")
