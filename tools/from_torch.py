@@ -148,9 +148,9 @@ def remarks(module, converter, dropped, task, size):
     tensors = [*module.named_parameters(), *module.named_buffers()]
     left = [name for name, t in tensors
             if id(t) not in used and not name.endswith("num_batches_tracked")]
-    weights = {id(t) for t, _ in network.tensors().values()}
-    frozen = [name for name, p in module.named_parameters()
-              if not p.requires_grad and id(p) in weights]
+    weights = {id(stored[0]) for name, stored in network.tensors().items()
+               if not name.endswith((".running_mean", ".running_var"))}
+    frozen = [name for name, t in tensors if not t.requires_grad and id(t) in weights]
     if dropped:
         yield f"left out what only training has: {', '.join(dropped)}"
     output = network.layers[-1].output
@@ -161,7 +161,7 @@ def remarks(module, converter, dropped, task, size):
         yield f"left out {len(left)} tensors that the output does not need: {', '.join(left[:4])}" + (
             " ..." if len(left) > 4 else "")
     if frozen:
-        yield (f"{len(frozen)} parameters have requires_grad=False; ada-train trains them like all "
+        yield (f"{len(frozen)} tensors have requires_grad=False; ada-train trains them like all "
                f"others: {', '.join(frozen[:4])}" + (" ..." if len(frozen) > 4 else ""))
 
 

@@ -10,6 +10,7 @@ cannot write.
 """
 import argparse
 import json
+import math
 import os
 import sys
 
@@ -54,6 +55,23 @@ def own_names(weights, numpy):
     return state
 
 
+def in_modules_order(value, shape, order, numpy):
+    """The values of a tensor of `shape` as they lie in the module. `order`: how from_torch.py changed
+    that, first `view` and `axes`, a shape and how its axes are permuted, then `rows`, (first row,
+    count) one after the other; or the word transposed."""
+    if order == "transposed":
+        order = {"view": shape, "axes": [1, 0]}
+    if "rows" in order:
+        rows = numpy.concatenate([numpy.arange(first, first + count) for first, count in order["rows"]])
+        sorted_rows = numpy.empty_like(value).reshape(len(rows), -1)
+        sorted_rows[rows] = value.reshape(len(rows), -1)
+        value = sorted_rows
+    if "axes" in order:
+        axes = order["axes"]
+        value = value.reshape([order["view"][axis] for axis in axes]).transpose(numpy.argsort(axes))
+    return numpy.ascontiguousarray(value)
+
+
 def module_names(weights, folder, numpy, checkpoint):
     """As the module that from_torch.py was given has them."""
     path = os.path.join(folder, "torch.safetensors")
@@ -62,13 +80,14 @@ def module_names(weights, folder, numpy, checkpoint):
         raise checkpoint.CannotRead(f"{path}: not written by from_torch.py")
     state = {name: t for name, t in state.items() if name != "nothing"}
     came_from = {}
-    for ours, (names, shape, *transposed) in json.loads(metadata["names"]).items():
+    for ours, (names, shape, *order) in json.loads(metadata["names"]).items():
         if ours not in weights:
             raise checkpoint.CannotRead(f"the checkpoint has no {ours}: it is of another network "
                                         f"than {folder}")
-        value = checkpoint.shaped(weights.pop(ours), shape[::-1] if transposed else shape, ours)
-        if transposed:
-            value = numpy.ascontiguousarray(value.T)
+        value = checkpoint.shaped(weights.pop(ours), [math.prod(shape)], ours)
+        for changed in order:
+            value = in_modules_order(value, shape, changed, numpy)
+        value = value.reshape(shape)
         for name in names:
             if name in came_from and not numpy.array_equal(state[name], value, equal_nan=True):
                 raise checkpoint.CannotRead(

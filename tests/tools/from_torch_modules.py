@@ -119,6 +119,25 @@ class Dropped(Base):
         return self.end(x + y)
 
 
+class ByMatrix(Base):
+    """The last layer as a product with a parameter [inputs, outputs], in one of the usual ways, and one
+    over pixels."""
+
+    def __init__(self, how="mm"):
+        super().__init__()
+        self.how, self.over_pixels = how, nn.Parameter(torch.randn(8, 8) / 3)
+        self.w, self.bias = nn.Parameter(torch.randn(8, 10) / 3), nn.Parameter(torch.randn(10))
+
+    def forward(self, x):
+        x = F.relu(torch.einsum("bchw,co->bohw", self.a(x), self.over_pixels)).mean((2, 3))
+        return {"addmm": lambda: torch.addmm(self.bias, x, self.w),
+                "mm": lambda: torch.mm(x, self.w) + self.bias,
+                "linear": lambda: F.linear(x, self.w.t(), self.bias),
+                "einsum": lambda: torch.einsum("bi,io->bo", x, self.w) + self.bias,
+                "turned": lambda: (self.w.t() @ x.t()).t() + self.bias,
+                "bmm": lambda: torch.bmm(x[:, None], self.w.expand(len(x), 8, 10))[:, 0] + self.bias}[self.how]()
+
+
 class Tokens(nn.Module):
     def __init__(self):
         super().__init__()
@@ -256,6 +275,34 @@ class Standardized(Base):
     def forward(self, x):
         w = self.a.weight
         return self.end(F.conv2d(x, w - w.mean((1, 2, 3), keepdim=True)))
+
+
+class PartOfAWeight(Base):
+    def forward(self, x):
+        return self.end(torch.cat([F.conv2d(self.a(x), self.b.weight[:4])] * 2, 1))
+
+
+class Grouped(Base):
+    """A matrix of its own for each half of the channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(2, 4, 4))
+
+    def forward(self, x):
+        x = self.a(x).mean((2, 3)).view(-1, 2, 4)
+        return self.head(torch.einsum("bgi,gio->bgo", x, self.w).flatten(1))
+
+
+class Absolute(Base):
+    """A weight that has the parameter's values at first, and no longer when it is trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.rand(8, 10) + 0.1)
+
+    def forward(self, x):
+        return self.a(x).mean((2, 3)) @ self.w.abs()
 
 
 class Written(Base):

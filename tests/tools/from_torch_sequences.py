@@ -191,6 +191,85 @@ class NoBias(nn.Module):
         return self.head(F.layer_norm(self.first(self.embed(x)), (24,), self.last, None, 1e-5))
 
 
+class HeadByHead(nn.Module):
+    """One product whose channels are the queries, keys and values of head 0, then those of head 1, with
+    rotary positions (GPT-NeoX) or without (BLOOM), on a part of each head or on all of it."""
+
+    def __init__(self, turning=0):
+        super().__init__()
+        self.embed, self.turning = nn.Embedding(30, 24), turning
+        self.qkv, self.out, self.head = nn.Linear(24, 72), nn.Linear(24, 24), nn.Linear(24, 30)
+
+    def turned(self, x):
+        if self.turning == 0:
+            return x
+        angles = torch.arange(x.shape[2])[:, None] * 10000.0 ** (
+            -torch.arange(0, self.turning, 2) / self.turning)
+        return torch.cat([rotated(x[..., :self.turning], angles, False), x[..., self.turning:]], -1)
+
+    def forward(self, x):
+        n, t = x.shape
+        x = self.embed(x)
+        q, k, v = self.qkv(x).view(n, t, 3, 24).transpose(1, 2).chunk(3, -1)
+        y = F.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True)
+        return self.head(x + self.out(y.transpose(1, 2).reshape(n, t, 24)))
+
+
+def head_by_head_rotated():
+    return HeadByHead(8)
+
+
+def head_by_head_rotated_in_part():
+    return HeadByHead(4)
+
+
+class Grouped(HeadByHead):
+    """Two heads of queries, their key and their value, then two more (Falcon)."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(24, 48, bias=False)
+
+    def forward(self, x):
+        n, t = x.shape
+        x = self.embed(x)
+        y = self.qkv(x).view(n, t, 2, 4, 6)
+        q = y[:, :, :, :2].reshape(n, t, 4, 6).transpose(1, 2)
+        k, v = (y[:, :, :, i].repeat_interleave(2, 2).transpose(1, 2) for i in (2, 3))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.head(x + self.out(y.transpose(1, 2).reshape(n, t, 24)))
+
+
+class Letters(nn.Module):
+    """Every product by hand, each in a way of its own, with weights that lie as they are multiplied."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(30, 24)
+        self.q, self.k = nn.Parameter(torch.randn(24, 24) / 5), nn.Parameter(torch.randn(24, 4, 6) / 5)
+        self.v, self.o = nn.Parameter(torch.randn(24, 24) / 5), nn.Parameter(torch.randn(4, 6, 24) / 5)
+        self.k_bias, self.o_bias = nn.Parameter(torch.randn(4, 6)), nn.Parameter(torch.randn(24))
+        self.up, self.up_bias = nn.Parameter(torch.randn(24, 40) / 5), nn.Parameter(torch.randn(40))
+        self.down, self.narrow = nn.Parameter(torch.randn(40, 24) / 5), nn.Parameter(torch.randn(24, 24))
+        self.wide, self.head = nn.Parameter(torch.randn(24, 24)), nn.Parameter(torch.randn(1, 24, 30) / 5)
+        self.head_bias = nn.Parameter(torch.randn(1, 1, 30))
+
+    def forward(self, x):
+        n, t = x.shape
+        x = self.embed(x)
+        q = (x @ self.q).view(n, t, 4, 6)
+        k = torch.einsum("btc,chd->bthd", x, self.k) + self.k_bias
+        v = F.linear(x, self.v.t().contiguous()).view(n, t, 4, 6)
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(6)
+        y = torch.einsum("b h q k, b k h d -> b q h d", scores.softmax(-1), v)
+        x = x + (torch.einsum("...hd,hdc->...c", y, self.o) + self.o_bias)
+        y = torch.addmm(self.up_bias, x.reshape(n * t, 24), self.up).relu()
+        x = x + torch.mm(y, self.down).view(n, t, 24)
+        x = x + torch.tensordot(x, self.narrow, ([2], [1]))
+        x = x + torch.matmul(self.wide, x.mT).mT
+        return torch.baddbmm(self.head_bias, x, self.head.expand(n, 24, 30))
+
+
 class ViT(nn.Module):
     """Patches, a class token, one fused projection cut in three."""
 

@@ -25,6 +25,11 @@ KINDS = {
               "multiply linear add linear",
     "KeyBias": "embedding linear linear linear attention add linear",
     "NoBias": "embedding layer_norm layer_norm linear",
+    **dict.fromkeys(("HeadByHead", "Grouped"), "embedding linear attention linear add linear"),
+    **dict.fromkeys(("head_by_head_rotated", "head_by_head_rotated_in_part"),
+                    "embedding linear slice rope slice rope slice attention linear add linear"),
+    "Letters": "embedding linear linear linear attention linear add linear relu linear add linear add linear "
+               "add linear",
     "ViT": "conv2d class_token position_embedding layer_norm linear attention linear add select "
            "linear"}
 LINES = {
@@ -47,7 +52,22 @@ REFUSED = {
     "other_angles": "turns pairs of values by other angles than place * base^(-2 i / rotary)",
     "PaddedEmbedding": "embed: Embedding: padding_idx, max_norm or scale_grad_by_freq",
     "Bare": "an RMS norm written out, without factors by channel"}
+OTHER_ORDERS = ("HeadByHead", "head_by_head_rotated", "head_by_head_rotated_in_part", "Grouped", "Letters")
 HUGGING_FACE = ("gpt2_of_transformers", "llama_of_transformers")
+
+
+SAME_STATE = f"""
+def main():
+    import sys, torch
+    from safetensors.torch import load_file
+    import {MODULE}
+    torch.manual_seed(0)
+    wanted = getattr({MODULE}, sys.argv[1])().state_dict()
+    found = load_file(sys.argv[1] + ".safetensors")
+    assert wanted.keys() == found.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(tensor, found[name]), name
+"""
 
 
 def convert(names, folder):
@@ -67,7 +87,7 @@ class Sequences(unittest.TestCase):
 
     def test_layers(self):
         names = ["GPT", "written_out", "Encoder", "sequence_first", "MultiHead", "Rotary",
-                 "interleaved", "KeyBias", "NoBias", "ViT"]
+                 "interleaved", "KeyBias", "NoBias", *OTHER_ORDERS, "ViT"]
         for name, (code, out, told) in convert(names, self.folder).items():
             with self.subTest(name):
                 self.assertEqual(code, 0, told)
@@ -116,10 +136,20 @@ class Sequences(unittest.TestCase):
                 self.assertLessEqual(abs(ours.reshape(theirs.shape) - theirs).max(),
                                      2e-5 * abs(theirs).max())
 
+    def test_weights_written_in_another_order_go_back(self):
+        """to_torch.py gives the state dict that the module began with."""
+        convert(OTHER_ORDERS, self.folder)
+        (self.folder / "same_state.py").write_text(SAME_STATE)
+        commands = [["to_torch", f"{name}/net.safetensors", "--net", name, "--output", f"{name}.safetensors"]
+                    for name in OTHER_ORDERS] + [["same_state", name] for name in OTHER_ORDERS]
+        for command, (code, _, told) in zip(commands, torch_commands.run_all(commands, self.folder)):
+            with self.subTest(command):
+                self.assertEqual(code, 0, told)
+
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_logits_are_those_of_pytorch(self):
         self.compare(["GPT", "written_out", "Encoder", "sequence_first", "MultiHead", "Rotary",
-                      "interleaved", "KeyBias", "NoBias", "ViT"])
+                      "interleaved", "KeyBias", "NoBias", *OTHER_ORDERS, "ViT"])
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     @unittest.skipUnless(torch_commands.has("transformers"), "transformers is missing")

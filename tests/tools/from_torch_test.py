@@ -202,6 +202,8 @@ class FromTorch(unittest.TestCase):
             "Frozen": "conv2d affine relu global_avg_pool linear",
             "FrozenNorm": "conv2d affine relu global_avg_pool linear",
             "ByHand": "conv2d conv2d global_avg_pool max_pool add linear",
+            **{f"ByMatrix --arg how={how}": "conv2d conv2d relu global_avg_pool linear"
+               for how in ("addmm", "mm", "linear", "einsum", "turned", "bmm")},
             "Dropped": "conv2d conv2d stochastic_depth stochastic_depth dropout add "
                        "global_avg_pool linear",
             "Tokens": None,
@@ -274,6 +276,9 @@ class FromTorch(unittest.TestCase):
             "Outputs": "2 of them in training (out [3, 10], aux [3, 8, 32, 32])",
             "ByValue": "bool: makes a number of what the network computed: forward depends on",
             "Standardized": "conv2d: its weight is computed",
+            "PartOfAWeight": "conv2d: its weight is a part of b.weight",
+            "Grouped": "einsum: by a matrix of its own for each of several parts",
+            "Absolute": "matmul: its weight is computed",
             "Written": "setitem: writes into a part of a tensor; torch.cat",
             "PartInPlace": "relu: changes a part of a tensor in place",
             "Attention": "matmul: of two computed tensors; only attention over a sequence",
@@ -291,7 +296,7 @@ class FromTorch(unittest.TestCase):
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_logits_are_those_of_pytorch(self):
-        for name in ("Constants", "Split", "Frozen", "Tokens", "Padded", "Read"):
+        for name in ("Constants", "Split", "Frozen", "ByMatrix", "Tokens", "Padded", "Read"):
             with self.subTest(name):
                 folder = self.folder / f"logits_{name}"
                 folder.mkdir()

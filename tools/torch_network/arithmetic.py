@@ -4,7 +4,7 @@ import numbers as numeric
 
 import torch
 
-from .network import Stored, Value
+from .network import CannotExpress, Stored, Value
 from .noise import Noise, dropped_by
 from .pending import Function, Mix
 from .products import tokens
@@ -143,6 +143,30 @@ def prelu(call, x, weight):
     return call.layer("prelu", [x], x, keys, {"weight": (parameter, [weight.numel()])}, name)
 
 
+def bias_of_product(call, x, bias):
+    """x + bias by channel, where x comes from a layer of weights that has no bias: the layer with one.
+    None: it does not."""
+    network = call.converter.network
+    before, parameter = network.find(x.layer), call.converter.weights.parameter(bias)
+    if before is None or before.keys.get("bias", True) or parameter is None or (
+            parameter.numel() != x.channels):
+        return None
+    try:
+        if not is_one_a_channel(call, x, bias):
+            return None
+    except CannotExpress:
+        return None
+    keys = {key: value for key, value in before.keys.items() if key != "bias"}
+    name = network.unique(before.name, True)
+    base = Value(before.inputs[0], "rows", 1)  # its name alone counts
+    network.add(name, before.kind, [base], before.output, keys,
+                {**before.tensors, "bias": (parameter, [x.channels])})
+    network.layers[-1].instead_of = before.name
+    weights = call.converter.weights
+    weights.used.update({key: name for key, user in weights.used.items() if user == before.name})
+    return like(x, name)
+
+
 def scale_and_bias(call, x, bias):
     """x * factor + bias by channel, both trained: a 1x1 convolution of each channel alone. None: no
     such factor stands before."""
@@ -182,11 +206,10 @@ def plus(call, a, b, alpha):
         call.refuse("adds random numbers")
     if trained(call, other):
         if alpha == 1:
-            made = scale_and_bias(call, x, other)
-            if made is None:
-                made = positions(call, x, other)
-            if made is not None:
-                return made
+            for way in (bias_of_product, scale_and_bias, positions):
+                made = way(call, x, other)
+                if made is not None:
+                    return made
         call.refuse(f"adds a parameter of shape {list(other.shape)}; make it the bias of the layer "
                     "before, or of a norm, or x * factor + bias of one number a channel")
     if x is a:

@@ -4,9 +4,9 @@ import math
 import torch
 
 from .network import CannotExpress, Value
-from .pending import Mix, Pending, SAME, arithmetic, number
+from .pending import Mix, Pending, SAME, arithmetic, arranged, number, sizes_of
 from .tokens import of_sequence
-from .views import BATCH, numbers, view
+from .views import BATCH, numbers, runs, view
 
 
 class Heads:
@@ -33,20 +33,48 @@ class Heads:
                 and torch.equal(channel, alike)):
             call.refuse(f"its {what} are not channels of each token, head by head")
         self.layer = Value(x.layer, "rows", *x.size)
-        rows = [tuple(row) for row in channel[0, :, 0].tolist()]
+        rows, self.what = channel[0, :, 0].tolist(), what
         self.repeats = next((n for n, row in enumerate(rows) if row != rows[0]), len(rows))
-        self.heads, self.width, self.first = len(rows) // self.repeats, len(rows[0]), rows[0][0]
-        expected = [tuple(self.first + h // self.repeats * self.width + j
-                          for j in range(self.width)) for h in range(len(rows))]
-        if rows != expected:
-            call.refuse(f"the channels of its {what} are not those of one head after the other")
+        own = rows[::self.repeats]
+        self.heads, self.width = len(own), len(rows[0])
+        self.channels = [channel for row in own for channel in row]
+        if rows != [row for row in own for _ in range(self.repeats)] or (
+                len(set(self.channels)) < len(self.channels)):
+            call.refuse(f"several heads share channels of its {what}, and not as many next to each other each")
 
     @property
     def total(self):
         return self.heads * self.width
 
     def part(self, call):
-        return call.converter.slices.of(call, self.layer, [(self.first, self.total)], "rows")
+        """The layer that has these channels alone, in this order."""
+        found, slices = runs(self.channels), call.converter.slices
+        if len(found) == 1:
+            return slices.of(call, self.layer, found, "rows")
+        made = slices.ordered_part(call, self.layer, self.channels)
+        if made is None:
+            call.refuse(out_of_order(self.what, found, self.layer.layer))
+        return made
+
+
+def out_of_order(what, found, layer):
+    """`found`: the runs of channels, (first, count), of which the heads are made."""
+    told = ", ".join(f"{first} to {first + count - 1}" for first, count in found[:3])
+    return (f"its {what} are channels {told}{' ...' if len(found) > 3 else ''} of {layer}, where expected are "
+            "those of one head after the other, and nothing between them; only of a linear layer, which nothing "
+            "else reads, can the rows be written in that order")
+
+
+def side_by_side(call, q, k, v):
+    """The one layer whose channels are the queries, keys and values, in this order; None: there is
+    none."""
+    channels = [*q.channels, *k.channels, *v.channels]
+    if not q.layer.layer == k.layer.layer == v.layer.layer or sorted(channels) != list(
+            range(q.layer.channels)):
+        return None
+    if channels == sorted(channels):
+        return q.layer
+    return call.converter.slices.ordered_part(call, q.layer, channels)
 
 
 def attend(call, q, k, v, causal, dropout, scale, shape, name=None):
@@ -72,13 +100,13 @@ def attend(call, q, k, v, causal, dropout, scale, shape, name=None):
         keys["causal"] = True
     if dropout:
         keys["dropout"] = dropout
-    one = q.layer.layer == k.layer.layer == v.layer.layer
-    ends = [q.first, k.first, v.first, v.first + v.total]
-    fused = one and ends == [0, q.total, q.total + k.total, q.layer.channels]
-    inputs = [q.layer] if fused else [x.part(call) for x in (q, k, v)]
+    one = side_by_side(call, q, k, v)
+    inputs = [one] if one else [x.part(call) for x in (q, k, v)]
     count, total = tokens.pop(), heads * q.width
     network = call.converter.network
     name = network.unique(name or call.path or "attention", True)
+    if one and one.layer in call.converter.slices.ordered:
+        call.converter.slices.ordered[one.layer].readers.add(name)
     made = network.add(name, "attention", inputs, Value("", "rows", total, count), keys)
     image = torch.arange(BATCH)[:, None, None, None] * (total * count)
     head = torch.arange(heads)[None, :, None, None] * (q.width * count)
@@ -181,17 +209,33 @@ class Scores(Pending):
             p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
             training = kwargs.get("training", args[2] if len(args) > 2 else True)
             return self.changed(dropout=p) if training and p else self
-        if name in ("matmul", "bmm") and args[0] is self and isinstance(args[1], (Value, Mix)):
-            return attend(call, self.q, self.k, args[1], self.causal, self.dropout, self.scale,
-                          call.shape)
         return NotImplemented
+
+    def sizes(self):
+        return *sizes_of(self.q)[:-1], sizes_of(self.k)[-2]
+
+    def scaled(self, factor):
+        return self.changed(scale=self.scale * factor)
+
+    def product(self, call, a, b, first, second, out):
+        """Probabilities times values."""
+        own, values, others = (first, b, second) if a is self else (second, a, first)
+        *batch, row, column = own
+        width = [label for label in others if label not in own]
+        if not self.soft or not isinstance(values, (Value, Mix)) or len(width) != 1 or (
+                set(others) != {*batch, column, *width} or set(out) != {*batch, row, *width}):
+            return self.settle(call)
+        values = arranged(values, [others.index(label) for label in (*batch, column, *width)])
+        made = attend(call, self.q, self.k, values, self.causal, self.dropout, self.scale,
+                      (*self.sizes()[:-1], sizes_of(values)[-1]))
+        natural = [*batch, row, *width]
+        return arranged(made, [natural.index(label) for label in out])
 
     def before_softmax(self, call, name, args, kwargs):
         operation, other, first = arithmetic(name, args, self)
         if operation in ("mul", "div") and number(other) is not None and first | (
                 operation == "mul"):
-            factor = number(other) if operation == "mul" else 1 / number(other)
-            return self.changed(scale=self.scale * factor)
+            return self.scaled(number(other) if operation == "mul" else 1 / number(other))
         if operation == "add" and isinstance(other, torch.Tensor):
             return self.masked(call, other, True)
         if name == "masked_fill" and number(args[2]) is not None and number(args[2]) < -1e3:
@@ -208,17 +252,19 @@ class Scores(Pending):
         return self.changed(causal=self.causal or is_causal_mask(call, mask, added))
 
 
-def matmul(call, a, b):
-    """Queries times keys; all else is refused."""
-    if isinstance(a, (Value, Mix)) and isinstance(b, (Value, Mix)):
-        k = Mix.of(b)
-        k = Mix(k.base, [(i.transpose(-1, -2), c.transpose(-1, -2)) for i, c in k.terms])
-        if isinstance(b, Value):
-            k = view(k.base, k.terms[0][0])
-        if isinstance(a, Value) and not call.converter.network.is_sequence(a.layer):
-            call.refuse("of two computed tensors; only attention over a sequence of tokens comes "
-                        "over (queries [n, heads, tokens, width] times keys, a softmax, times "
-                        "values)")
-        return Scores(a, k)
-    return call.refuse("of a tensor that the network computed and one that it did not; F.linear "
-                       "multiplies by a parameter")
+def scores_of(call, a, b, first, second, out):
+    """The product of two computed tensors: queries times keys; all else is refused."""
+    batch = [label for label in out if label in first and label in second]
+    summed = [label for label in first if label in second and label not in out]
+    rows, columns = ([label for label in own if label not in (*batch, *summed)] for own in (first, second))
+    if columns and rows and out[-1] == rows[-1]:
+        a, b, first, second, rows, columns = b, a, second, first, columns, rows
+    layers = [(x if isinstance(x, Value) else x.base).layer for x in (a, b)]
+    sequences = all(call.converter.network.is_sequence(layer) for layer in layers)
+    if not sequences or len(summed) != 1 or list(out) != [*batch, *rows, *columns] or (
+            len(rows) != 1 or len(columns) != 1):
+        call.refuse("of two computed tensors; only attention over a sequence of tokens comes over "
+                    "(queries [n, heads, tokens, width] times keys, a softmax, times values)")
+    q = arranged(a, [first.index(label) for label in (*batch, *rows, *summed)])
+    k = arranged(b, [second.index(label) for label in (*batch, *columns, *summed)])
+    return Scores(q, k)

@@ -1,4 +1,6 @@
 """One call of a torch function: where it stands, what it is given, and how a layer is made of it."""
+import itertools
+
 import torch
 
 from .network import CannotExpress, Stored, Value
@@ -14,6 +16,21 @@ def short(value):
     """[3, 3] as 3."""
     value = pair(value)
     return value[0] if value[0] == value[1] else value
+
+
+# Nodes of autograd that only move values.
+MOVES = ("Clone", "View", "T", "Transpose", "Permute", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze",
+         "ToCopy", "Alias")
+
+
+def copied_from(tensor):
+    """The parameter of which `tensor` is a copy with its axes moved; None: it is something else."""
+    node = tensor.grad_fn
+    while node is not None and not hasattr(node, "variable"):
+        before = [after for after, _ in node.next_functions if after is not None]
+        known = type(node).__name__.split("Backward")[0] in MOVES
+        node = before[0] if known and len(before) == 1 else None
+    return None if node is None else node.variable
 
 
 class Call:
@@ -98,7 +115,7 @@ class Call:
     def weighted(self, kind, x, output, keys, tensors):
         """A layer with parameters, called after the module that has its weight. `tensors`: name in
         ada-train -> (tensor, the shape it has there), or Stored."""
-        tensors = {name: Stored(self.trained(t[0], name), t[1], getattr(t, "transposed", False))
+        tensors = {name: t if isinstance(t, Stored) else self.stored(t[0], t[1], name)
                    for name, t in tensors.items() if t[0] is not None}
         weight = tensors["weight"][0]
         weights = self.converter.weights
@@ -112,21 +129,34 @@ class Call:
         layer = self.converter.network.find(owner)
         weight = tensors.pop("weight")
         if layer is None or layer.kind not in ("embedding", "linear") or not (
-                self.converter.network.is_sequence(x.layer)) or weight.transposed != (
-                layer.tensors["weight"].transposed):
+                self.converter.network.is_sequence(x.layer)) or weight.permuted != (
+                layer.tensors["weight"].permuted):
             self.refuse(f"has the weight of {owner}; only a linear layer of tokens can share that of "
                         "an embedding or of another one (--untie makes a weight of each)")
         return self.layer("linear", [x], output, {**keys, "weight_of": owner}, tensors)
 
     def trained(self, tensor, name):
         """The parameter or buffer that `tensor` is, perhaps in another shape."""
-        if isinstance(tensor, Value):
-            self.refuse(f"its {name} is computed from the images")
-        found = self.converter.weights.stored(tensor)
-        if found is None:
-            self.refuse(f"its {name} is computed (from other parameters, or a constant); ada-train "
-                        f"trains a {name} of its own: write what it computes into a parameter")
-        return found
+        found = self.stored(tensor, None, name)
+        if found.permuted is not None:
+            self.refuse(f"its {name} is a parameter whose axes are permuted")
+        return found[0]
+
+    def stored(self, tensor, shape, name):
+        """The parameter or buffer whose values `tensor` has, all of them, perhaps in another order or
+        shape, as ada-train has it in `shape`."""
+        if not isinstance(tensor, torch.Tensor):
+            self.refuse(f"its {name} is computed from the network's input")
+        weights = self.converter.weights
+        found = weights.found(tensor)
+        if found is not None:
+            return Stored(found[0], shape, found[1])
+        whole = weights.part_of(tensor)
+        if whole is not None:
+            self.refuse(f"its {name} is a part of {whole}; ada-train trains a {name} of its own: give "
+                        "the part a parameter to itself")
+        return self.refuse(f"its {name} is computed (from other parameters, or a constant); ada-train "
+                           f"trains a {name} of its own: write what it computes into a parameter")
 
 
 class Weights:
@@ -138,17 +168,43 @@ class Weights:
             self.by_place[tensor.data_ptr(), tensor.numel()] = tensor
             self.names[id(tensor)] = name
 
-    def stored(self, tensor):
+    def found(self, tensor):
+        """(parameter or buffer, how its axes are permuted) of which `tensor` has all values: a view,
+        or a copy that is made of it; (shape, axes), or None where they lie as they are. None: there is
+        no such one."""
         if id(tensor) in self.names:
-            return tensor
-        if not isinstance(tensor, torch.Tensor) or not tensor.is_contiguous():
+            return tensor, None
+        owner = self.by_place.get((tensor.data_ptr(), tensor.numel()))
+        if owner is not None:
+            if tensor.is_contiguous():
+                return owner, None
+            order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
+            if not tensor.permute(order).is_contiguous():
+                return None
+            return owner, ([tensor.shape[axis] for axis in order],
+                           [order.index(axis) for axis in range(tensor.dim())])
+        owner = copied_from(tensor)
+        if owner is None or id(owner) not in self.names or owner.numel() != tensor.numel():
             return None
-        return self.by_place.get((tensor.data_ptr(), tensor.numel()))
+        for axes in itertools.permutations(range(owner.dim())):
+            if torch.equal(owner.detach().permute(axes).reshape(tensor.shape), tensor.detach()):
+                ordered = list(axes) == sorted(axes)
+                return owner, None if ordered else (list(owner.shape), list(axes))
+        return None
+
+    def part_of(self, tensor):
+        """The name of the parameter of which `tensor` is a part; None: of none."""
+        place = tensor.untyped_storage().data_ptr()
+        return next((self.names[id(whole)] for whole in self.by_place.values()
+                     if whole.untyped_storage().data_ptr() == place and whole.numel() > tensor.numel()
+                     and isinstance(whole, torch.nn.Parameter)), None)
 
     def parameter(self, tensor):
-        """The trained one that `tensor` is a view of; None: it is a constant."""
-        found = self.stored(tensor)
-        return found if isinstance(found, torch.nn.Parameter) else None
+        """The trained one that `tensor` is, perhaps in another shape; None: it is a constant, or
+        computed."""
+        found = self.found(tensor) if isinstance(tensor, torch.Tensor) else None
+        plain = found is not None and found[1] is None and isinstance(found[0], torch.nn.Parameter)
+        return found[0] if plain else None
 
     def layer_name(self, call, weight):
         """After the module whose weight it is, or after the parameter itself."""

@@ -2,6 +2,7 @@
 import torch
 from torch.utils import _pytree
 
+from . import contractions
 from .call import Call, Weights
 from .functions import ADVICE, HANDLERS, name_of
 from .network import CannotExpress, Network, Value
@@ -120,7 +121,7 @@ class Converter:
             made = leaf.then(call, name, args, dict(kwargs))
             if made is not NotImplemented:
                 return made, args, kwargs
-        if name in ("scaled_dot_product_attention", "matmul", "bmm"):  # which settle rotations
+        if name in ("scaled_dot_product_attention", *contractions.NAMES):  # which settle rotations
             return NotImplemented, args, kwargs
         settled = {id(leaf): leaf.settle(call) for leaf in waiting}
         args, kwargs = _pytree.tree_map(lambda a: settled.get(id(a), a), (args, kwargs))

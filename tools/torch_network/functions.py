@@ -2,7 +2,7 @@
 import torch
 from torch.nn import functional as F
 
-from . import arithmetic, attention, noise, norms, pending, pools, products, tokens
+from . import arithmetic, attention, contractions, noise, norms, pending, pools, products, tokens
 from .network import Value
 from .views import moved
 
@@ -91,9 +91,8 @@ HANDLERS = {
     "dropout": noise.dropped, "dropout2d": noise.dropped_channels,
     "feature_dropout": noise.dropped_channels,
     "softmax": softmax, "log_softmax": softmax, "erf": erf,
-    "scaled_dot_product_attention": attention.dot_product, "matmul": attention.matmul,
-    "bmm": attention.matmul, "multi_head_attention_forward": attention.multi_head,
-    "embedding": tokens.embedding, "addmm": products.transposed_linear, "rms_norm": norms.rms_norm,
+    "scaled_dot_product_attention": attention.dot_product, **contractions.NAMES, "multi_head_attention_forward": attention.multi_head,
+    "embedding": tokens.embedding, "rms_norm": norms.rms_norm,
     **dict.fromkeys(("clone", "to", "float", "type", "type_as", "cpu", "detach", "requires_grad",
                      "data", "alias"), same),
     **dict.fromkeys((
@@ -113,8 +112,6 @@ ADVICE = {
     "mish": "no layer for it; nn.SiLU is near it",
     "conv_transpose1d": "only two-dimensional convolutions",
     "conv_transpose3d": "only two-dimensional convolutions",
-    "einsum": "no layer multiplies two computed tensors as matrices but attention, which comes over "
-              "as F.scaled_dot_product_attention, or as products by @, a softmax and a mask",
     "embedding_bag": "no layer adds up tokens; nn.Embedding comes over",
     "bilinear": "no layer multiplies two inputs by a weight",
     "setitem": "writes into a part of a tensor; torch.cat of the parts comes over",

@@ -37,16 +37,25 @@ class Value:
 
 
 class Stored(tuple):
-    """A parameter or buffer of the module, and the shape that ada-train gives it. `transposed`: its
-    two axes lie the other way round there."""
+    """A parameter or buffer of the module, and the shape that ada-train gives it. Its values may lie
+    in another order there: first (`view`, `axes`), a shape and how its axes are permuted, then `rows`,
+    which row of that each one is."""
 
-    def __new__(cls, tensor, shape, transposed=False):
+    def __new__(cls, tensor, shape, permuted=None, rows=None):
         made = super().__new__(cls, (tensor, shape))
-        made.transposed = transposed
+        made.permuted, made.rows = permuted, rows
         return made
 
+    def changed(self, **parts):
+        return Stored(**{"tensor": self[0], "shape": self[1], "permuted": self.permuted, "rows": self.rows,
+                         **parts})
+
     def values(self):
-        return (self[0].t() if self.transposed else self[0]).reshape(self[1])
+        tensor = self[0]
+        if self.permuted is not None:
+            tensor = tensor.reshape(self.permuted[0]).permute(self.permuted[1])
+        tensor = tensor.reshape(self[1])
+        return tensor if self.rows is None else tensor[self.rows]
 
 
 @dataclasses.dataclass
@@ -58,6 +67,7 @@ class Layer:
     tensors: dict  # suffix -> Stored; "": the layer's name is the tensor's
     output: Value  # as it lies in PyTorch
     noise: object = None  # what draws as PyTorch does, of layers that drop
+    instead_of: str = ""  # the layer whose name it has where that one is not needed
 
 
 MAKE_SEQUENCES = ("embedding", "position_embedding", "class_token", "rope", "attention")
@@ -118,6 +128,19 @@ class Network:
             if layer.name in needed:
                 needed.update(layer.inputs)
         self.layers = [layer for layer in self.layers if layer.name in needed]
+        for layer in self.layers:
+            if layer.instead_of and layer.instead_of not in needed:
+                self.rename(layer.name, layer.instead_of)
+
+    def rename(self, before, after):
+        self.outputs = [after if name == before else name for name in self.outputs]
+        for layer in self.layers:
+            layer.inputs = [after if name == before else name for name in layer.inputs]
+            if layer.keys.get("weight_of") == before:
+                layer.keys["weight_of"] = after
+            if layer.name == before:
+                layer.name = after
+                layer.output = dataclasses.replace(layer.output, layer=after)
 
     def constants(self):
         """Names of layers whose constants are no keys."""

@@ -134,6 +134,7 @@ class Output:
     def end_with(self, layers):
         """Keeps what `layers` need; the last one in the list is the one that the loss is of."""
         self.network.prune(layers)
+        self.converter.slices.check(self.network)
         users = {}
         for layer in self.network.layers:
             for tensor, _ in layer.tensors.values():

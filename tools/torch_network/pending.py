@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from .network import Value
 from .rotary import rope_of
-from .views import like, numbers
+from .views import like, numbers, view
 
 
 class Pending:
@@ -18,6 +18,14 @@ class Pending:
 
     def settle(self, call):
         return call.refuse(f"of {self.what}, for which ada-train has no layer of its own")
+
+    def sizes(self):
+        """PyTorch's shape."""
+        return tuple(numbers(self.base).shape)
+
+    def product(self, call, a, b, first, second, out):
+        """The product of `a` and `b`, one of which this is; labels of their axes as in einsum."""
+        return self.settle(call)
 
 
 SAME = ("to", "type", "type_as", "float", "contiguous", "clone")
@@ -169,6 +177,9 @@ class Mix(Pending):
         index = numbers(x)
         return Mix(Value(x.layer, "rows", *x.size), [(index, torch.ones(index.shape))])
 
+    def sizes(self):
+        return tuple(self.terms[0][0].shape)
+
     def times(self, factor):
         return Mix(self.base, [(i, c * factor) for i, c in self.terms])
 
@@ -223,3 +234,20 @@ class Mix(Pending):
 
     def settle(self, call):
         return rope_of(call, self)
+
+
+def sizes_of(x):
+    """PyTorch's shape."""
+    if isinstance(x, Pending):
+        return x.sizes()
+    return tuple((numbers(x) if isinstance(x, Value) else x).shape)
+
+
+def arranged(x, order, shape=None):
+    """`x` with its axes in `order`, then in `shape`."""
+    def arrange(tensor):
+        tensor = tensor.permute(list(order))
+        return tensor if shape is None else tensor.reshape(shape)
+    if isinstance(x, Mix):
+        return Mix(x.base, [(arrange(i), arrange(c.expand(i.shape))) for i, c in x.terms])
+    return view(Value(x.layer, "rows", *x.size), arrange(numbers(x)))

@@ -2,7 +2,7 @@
 import dataclasses
 
 from .call import pair, short
-from .network import Stored, Value
+from .network import Value
 from .tokens import of_sequence, vectors_of
 from .views import channel_axis, in_form, whole
 
@@ -96,38 +96,31 @@ def linear_of_tokens(call, x, features, keys, tensors):
     return vectors.value(made)
 
 
-def transposed_linear(call, bias, x, weight, beta=1, alpha=1):
-    """bias + x times weight [in, out], as GPT-2's Conv1D in transformers has it."""
-    if beta != 1 or alpha != 1 or isinstance(weight, Value):
-        call.refuse("with factors, or of two computed tensors")
-    features = int(weight.shape[1])
-    tensors = {"weight": Stored(weight, [features, int(weight.shape[0])], True),
-               "bias": (bias, [features])}
-    made = linear_of_tokens(call, x, features, {}, tensors)
-    if made is None:
-        x = call.tensor(x)
-        if x.form != "flat":
-            call.refuse("expected an input of [n, features] or of tokens")
-        made = call.weighted("linear", x, Value("", "flat", features), {"features": features},
-                             tensors)
-    return made
-
-
 def linear(call, x, weight, bias=None):
-    features = int(weight.shape[0])
+    weight = call.stored(weight, list(weight.shape), "weight")
+    return linear_of(call, x, weight, bias)
+
+
+def linear_of(call, x, weight, bias):
+    """`weight`: as ada-train has it, Stored."""
+    features = weight[1][0]
     keys = {} if bias is not None else {"bias": False}
-    tensors = {"weight": (weight, list(weight.shape)), "bias": (bias, [features])}
+    tensors = {"weight": weight, "bias": (bias, [features])}
     if bias is None:
         del tensors["bias"]
     made = linear_of_tokens(call, x, features, keys, tensors)
     if made is not None:
         return made
-    if isinstance(x, Value) and x.form == "other" and channel_axis(x) == -1:
+    if isinstance(x, Value) and x.form == "other" and not x.is_vector and channel_axis(x) == -1:
         made = linear_of_pixels(call, x, features, keys, tensors)
         rows = dataclasses.replace(made, form="other", index=None)
         return dataclasses.replace(rows, index=tokens(made, x.index.shape[:-1]))
-    x = call.tensor(x)
-    alone = vectors_of(x) if x.form == "other" and x.is_vector else None  # [n, 1, features]
+    alone = vectors_of(x) if isinstance(x, Value) and x.form == "other" and x.is_vector else None
+    if alone is not None and alone.are_all(x.channels):  # [n, 1, features]
+        x = Value(x.layer, "flat", x.channels)
+    else:
+        x = call.tensor(x)
+        alone = vectors_of(x) if x.form == "other" and x.is_vector else None
     if x.form == "flat" or alone:
         made = call.weighted("linear", x, Value("", "flat", features),
                              {"features": features, **keys}, tensors)
@@ -143,7 +136,7 @@ def tokens(value, shape):
 
 def linear_of_pixels(call, x, features, keys, tensors):
     """The same at every pixel: a 1x1 convolution."""
-    weight = tensors["weight"][0]
-    tensors = {**tensors, "weight": (weight, [*weight.shape, 1, 1])}
+    weight = tensors["weight"]
+    tensors = {**tensors, "weight": weight.changed(shape=[*weight[1], 1, 1])}
     return call.weighted("conv2d", x, Value("", "pixels", features, x.height, x.width),
                          {"channels": features, "kernel": 1, **keys}, tensors)

@@ -32,16 +32,32 @@ def rope_of(call, mix):
     turns = {}
     for k, channel in enumerate(own.tolist()):
         turns.setdefault(channel, turn_of(call, channels, factors, k, channel))
-    keys, first, total = keys_of(call, turns, shape[-1], count)
-    source = Value(base.layer, "rows", *base.size)
-    source = call.converter.slices.of(call, source, runs(range(first, first + total)), "rows")
+    source, place_of = source_of(call, base, list(turns))
+    turns = {place_of[channel]: (None if partner is None else place_of.get(partner, -1), cosine, sine)
+             for channel, (partner, cosine, sine) in turns.items()}
+    total = len(turns)
+    keys = keys_of(call, turns, shape[-1], count)
     made = call.layer("rope", [source], Value("", "rows", total, count), keys,
                       name=f"{call.path}.rope" if call.path else "rope")
     back = torch.empty(len(order), dtype=torch.long)
     back[torch.tensor(order)] = torch.arange(len(order))
     moved = [shape[a] for a in order]
-    channel = (own - first).expand(count, BATCH, -1).reshape(moved).permute(back.tolist())
+    own = torch.tensor([place_of[channel] for channel in own.tolist()])
+    channel = own.expand(count, BATCH, -1).reshape(moved).permute(back.tolist())
     return view(made, image * total * count + channel * count + place)
+
+
+def source_of(call, base, channels):
+    """The layer that has these channels of the layer of `base` alone, and where each lies there."""
+    slices, whole = call.converter.slices, Value(base.layer, "rows", *base.size)
+    rising = sorted(channels)
+    if len(runs(rising)) == 1:
+        return slices.of(call, whole, runs(rising), "rows"), {c: c - rising[0] for c in rising}
+    made = slices.ordered_part(call, whole, channels)
+    if made is None:
+        from .attention import out_of_order
+        call.refuse(out_of_order("rotated values", runs(channels), base.layer))
+    return made, {channel: place for place, channel in enumerate(channels)}
 
 
 def scaled(call, mix):
@@ -91,22 +107,22 @@ def turn_of(call, channels, factors, k, own):
 
 
 def keys_of(call, turns, width, count):
-    """Keys of the layer, its first channel, and how many it takes."""
-    first, total = min(turns), len(turns)
-    if sorted(turns) != list(range(first, first + total)) or total % width:
-        call.refuse("rotates a part of the heads")
-    turning = [j for j in range(width) if turns[first + j][0] is not None]
+    """Keys of the layer. `turns`: of its channels, from 0 on."""
+    total = len(turns)
+    if total % width:
+        call.refuse(f"rotates {total} channels, which are no whole heads of {width}")
+    turning = [j for j in range(width) if turns[j][0] is not None]
     rotary = len(turning)
     if turning != list(range(rotary)) or rotary % 2 or not rotary:
         call.refuse("leaves other values of a head than its last ones as they are")
-    half = turns[first][0] == first + rotary // 2
-    angle = [math.atan2(abs(float(turns[first + (i if half else 2 * i)][2][1])),
-                        float(turns[first + (i if half else 2 * i)][1][1]))
+    half = turns[0][0] == rotary // 2
+    angle = [math.atan2(abs(float(turns[i if half else 2 * i][2][1])),
+                        float(turns[i if half else 2 * i][1][1]))
              for i in range(rotary // 2)]
     base = 10000.0 if rotary == 2 else angle[1] ** (-rotary / 2) if angle[1] > 0 else 0.0
     base = float(f"{base:.4g}")
     for j in range(total):
-        check_turn(call, turns, first, j, width, rotary, half, base, count)
+        check_turn(call, turns, j, width, rotary, half, base, count)
     keys = {"heads": total // width}
     if base != 10000:
         keys["base"] = base
@@ -114,12 +130,12 @@ def keys_of(call, turns, width, count):
         keys["pairing"] = "interleaved"
     if rotary != width:
         keys["rotary"] = rotary
-    return keys, first, total
+    return keys
 
 
-def check_turn(call, turns, first, j, width, rotary, half, base, count):
-    partner, cosine, sine = turns[first + j]
-    inner, head = j % width, first + j - j % width
+def check_turn(call, turns, j, width, rotary, half, base, count):
+    partner, cosine, sine = turns[j]
+    inner, head = j % width, j - j % width
     if inner >= rotary:
         return
     pair, second = (inner % (rotary // 2), inner >= rotary // 2) if half else (

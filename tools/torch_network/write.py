@@ -7,6 +7,8 @@ from safetensors.torch import save_file
 
 from whole_file import replace
 
+from .views import runs
+
 
 def flow(data):
     text = yaml.safe_dump(data, default_flow_style=True, sort_keys=False, width=10 ** 9)
@@ -49,7 +51,8 @@ def write_tensors(network, path):
 
 def write_rest(state, network, path):
     """`state`: the module's state dict. What tools/to_torch.py needs to make a state dict of trained weights: which of the module's
-    tensors (all names, shape, whether it lies transposed) each of the network's is, and those that the network lacks."""
+    tensors (all names, shape, and the order of its values where that is another) each of the network's is, and those that the
+    network lacks."""
     state = {name: t for name, t in state.items() if isinstance(t, torch.Tensor)}
     names, constants, used = {}, [], set()
     for ours, stored in network.tensors().items():
@@ -57,7 +60,12 @@ def write_rest(state, network, path):
         theirs = [name for name, t in state.items()
                   if t.data_ptr() == tensor.data_ptr() and t.numel() == tensor.numel()]
         if theirs:
-            names[ours] = (theirs, list(tensor.shape), *(["transposed"] if stored.transposed else []))
+            order = {}
+            if stored.permuted is not None:
+                order["view"], order["axes"] = map(list, stored.permuted)
+            if stored.rows is not None:
+                order["rows"] = runs(stored.rows)
+            names[ours] = (theirs, list(tensor.shape), *([order] if order else []))
             used.update(theirs)
         else:
             constants.append(ours)
