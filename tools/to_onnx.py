@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes what a run learnt as an ONNX file: `images` [n, channels, height, width] in, `logits` out
-(of a detector `locations` and `scores`), in fp32, as the network computes in evaluation. CHECKPOINT
-is a run's folder (its newest checkpoint) or a safetensors file with its .json beside it; layers come
-from the configuration in it. Needs onnx, numpy, safetensors and PyYAML.
+"""Writes what a run learnt as an ONNX file: `images` [n, channels, height, width] in (of a language
+model `tokens` [n, tokens]), `logits` out (of a detector `locations` and `scores`), in fp32, as the
+network computes in evaluation. CHECKPOINT is a run's folder (its newest checkpoint) or a safetensors
+file with its .json beside it; layers come from the configuration in it. Needs onnx, numpy,
+safetensors and PyYAML.
 
 Exit status: 0; 1 packages missing; 2 command line; 3 a file that is damaged, or a network that ONNX
 cannot express; 6 cannot write.
@@ -70,20 +71,27 @@ def main():
         image = state["input"]
         size = (image["channels"], image["height"], image["width"])
         network, outputs = section(options, state, found, checkpoint, layers)
+        of_tokens = any(layer["kind"] == "embedding" for layer in network)
+        if of_tokens and options.normalize:
+            fail(2, "--normalize is of images; the network is given tokens")
         weights = checkpoint.weights_of(found, options.average)
         model = onnx_graph.model_of(network, outputs, weights, size,
                                     (image["mean"], image["std"]) if options.normalize else None)
         onnx.checker.check_model(model)
     except checkpoint.CannotRead as error:
         fail(3, error)
-    onnx.helper.set_model_props(model, {
-        "mean": " ".join(map(str, image["mean"])), "std": " ".join(map(str, image["std"])),
-        "class_names": "\n".join(image.get("class_names", []))})
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError,
+            onnx.checker.ValidationError) as error:  # of a file that no run wrote
+        fail(3, f"{options.model or found}: no network that can be written ({type(error).__name__}: {error})")
+    names = {"class_names": "\n".join(image.get("class_names", []))}
+    onnx.helper.set_model_props(model, {"context": str(size[1])} if of_tokens else {
+        "mean": " ".join(map(str, image["mean"])), "std": " ".join(map(str, image["std"])), **names})
     try:
         whole_file.replace(options.output, lambda temporary: onnx.save(model, temporary))
     except OSError as error:
         fail(6, f"{options.output}: {error.strerror or error}")
-    print(f"{options.output}: {len(network)} layers, images {'x'.join(map(str, size))}, of {found}")
+    given = f"tokens, up to {size[1]}" if of_tokens else f"images {'x'.join(map(str, size))}"
+    print(f"{options.output}: {len(network)} layers, {given}, of {found}")
 
 
 if __name__ == "__main__":

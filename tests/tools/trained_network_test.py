@@ -124,6 +124,7 @@ data: {{dataset: synthetic, batch_size: 8,
   synthetic: {{height: 20, width: 20, channels: 3, classes: 5, train: 32, test: 8}}}}
 optimizer: {{kind: sgd, lr: 0.01, momentum: 0.9}}
 train: {{max_steps: 3, ema: {{decay: 0.5}}}}
+checkpoint: {{best: false}}
 """
 ZOO = RUN.replace("file: {net}/net.yaml", "zoo: mlp, hidden: [8]")
 

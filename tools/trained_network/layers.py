@@ -2,8 +2,11 @@
 import yaml
 
 from .checkpoint import CannotRead
+from .zoo import layers_of
 
 BLOCK = "repeat"
+MAKE_SEQUENCES = ("embedding", "position_embedding", "class_token", "rope", "attention")
+END_SEQUENCES = ("flatten", "select", "global_avg_pool", "adaptive_avg_pool")
 
 
 def unrolled(entries):
@@ -36,8 +39,12 @@ def model_of(text, where):
         model = (yaml.safe_load(text) or {}).get("model") or {}
     except (yaml.YAMLError, AttributeError) as error:
         raise CannotRead(f"{where}: {error}") from error
-    if "layers" not in model:
-        raise CannotRead(f"{where}: model has no `layers` ({', '.join(model) or 'it is empty'})")
+    if not isinstance(model, dict):
+        raise CannotRead(f"{where}: `model` is no map")
+    if "zoo" in model:
+        model = {**model, "layers": layers_of(model, where)}
+    if not isinstance(model.get("layers"), list) or not model["layers"]:
+        raise CannotRead(f"{where}: model has no list `layers` ({', '.join(map(str, model)) or 'it is empty'})")
     layers = unrolled(model["layers"])
     for layer in layers:
         for key in ("features", "channels"):
@@ -48,6 +55,11 @@ def model_of(text, where):
 
 def pair(value):
     return [int(v) for v in value] if isinstance(value, list) else [int(value)] * 2
+
+
+def tokens_of(shape):
+    """How many there are: pixels, row by row."""
+    return shape[1] * shape[2]
 
 
 def windows(layer, height, width):
@@ -74,8 +86,9 @@ def windows_back(layer, height, width):
             for size, k, s, p, d, more in zip((height, width), *keys)]
 
 
-def shape_of(layer, inputs, shapes, by_name):
-    """(channels, height, width) of what `layer` gives; `inputs`: the shapes of its inputs."""
+def shape_of(layer, inputs, shapes, by_name, sequences):
+    """(channels, height, width) of what `layer` gives; `inputs`: the shapes of its inputs; `sequences`: names
+    of the layers before it whose positions are tokens."""
     c, h, w = inputs[0]
     kind = layer["kind"]
     if kind == "conv2d":
@@ -83,7 +96,19 @@ def shape_of(layer, inputs, shapes, by_name):
     if kind == "conv_transpose2d":
         return (int(layer["channels"]), *windows_back(layer, h, w))
     if kind == "linear":
-        return int(layer["features"]), 1, 1
+        return (int(layer["features"]), h, w) if layer["inputs"][0] in sequences else (int(layer["features"]), 1, 1)
+    if kind == "embedding":
+        return int(layer["features"]), h, w
+    if kind in ("position_embedding", "rope"):
+        return c, h * w, 1
+    if kind == "class_token":
+        return c, h * w + 1, 1
+    if kind == "attention":
+        heads, single = int(layer["heads"]), len(inputs) == 1
+        parts = heads + 2 * int(layer.get("kv_heads") or heads) if single else heads
+        return c // parts * heads, h * w, 1
+    if kind == "select":
+        return c, 1, 1
     if kind in ("max_pool", "avg_pool"):
         return (c, *windows(layer, h, w))
     if kind == "adaptive_avg_pool":
@@ -116,9 +141,22 @@ def shape_of(layer, inputs, shapes, by_name):
 
 
 def shapes_of(layers, size):
-    """By name, from images of `size`, (channels, height, width)."""
+    """By name, from images of `size`, (channels, height, width), or (1, tokens, 1); and the names of the
+    layers whose positions are tokens, each of which a linear layer maps alone."""
     shapes, by_name = {"input": tuple(size)}, {layer["name"]: layer for layer in layers}
+    sequences = set()
     for layer in layers:
-        inputs = [shapes[name] for name in layer["inputs"]]
-        shapes[layer["name"]] = shape_of(layer, inputs, shapes, by_name)
-    return shapes
+        name, kind = layer["name"], layer["kind"]
+        missing = [source for source in layer["inputs"] if source not in shapes]
+        if missing:
+            raise CannotRead(f"{name}: its input {missing[0]} is no layer before it")
+        inputs = [shapes[source] for source in layer["inputs"]]
+        try:
+            shapes[name] = shape_of(layer, inputs, shapes, by_name, sequences)
+        except KeyError as error:
+            raise CannotRead(f"{name}: kind {kind} lacks the key {error}") from error
+        follows = any(source in sequences and (len(inputs) == 1 or shapes[source][1:] == shapes[name][1:])
+                      for source in layer["inputs"])
+        if kind in MAKE_SEQUENCES or (follows and kind not in END_SEQUENCES):
+            sequences.add(name)
+    return shapes, sequences

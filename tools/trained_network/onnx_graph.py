@@ -7,6 +7,7 @@ from .layers import shapes_of
 from .onnx_kinds import KINDS
 
 OPSET = 20
+OF_THE_GRAPH = ("images", "tokens", "logits", "locations", "scores")
 
 
 class Graph:
@@ -14,13 +15,16 @@ class Graph:
 
     def __init__(self, layers, weights, size):
         self.layers, self.weights = layers, weights
-        self.shapes = shapes_of(layers, size)
+        self.shapes, self.sequences = shapes_of(layers, size)
         self.by_name = {layer["name"]: layer for layer in layers}
         self.unpooled = {layer["pool"] for layer in layers if layer["kind"] == "max_unpool"}
         self.nodes, self.initializers, self.kept = [], [], {}
-        self.values = {"input": "images"}  # by layer: the tensor
+        self.of_tokens = any(layer["kind"] == "embedding" for layer in layers)
+        self.values = {"input": "tokens" if self.of_tokens else "images"}  # by layer: the tensor
 
-    def node(self, kind, inputs, name, outputs=1, **attributes):
+    def node(self, kind, inputs, name, outputs=1, last=False, **attributes):
+        """The name of its output: `name`, but for layers that are called as an input or output is."""
+        name = f"{name}:layer" if name in OF_THE_GRAPH and not last else name
         made = [name] + [f"{name}:{i}" for i in range(1, outputs)]
         self.nodes.append(helper.make_node(kind, inputs, made, name=name, **attributes))
         return name
@@ -32,11 +36,15 @@ class Graph:
             self.initializers.append(numpy_helper.from_array(numpy.ascontiguousarray(array), name))
         return name
 
-    def weight(self, layer, suffix, shape):
-        name = f"{layer['name']}.{suffix}"
+    def tensor(self, name, shape):
+        """A tensor of the checkpoint."""
         if name not in self.weights:
             raise CannotRead(f"the checkpoint has no {name}: it is of another network")
-        return self.constant(name, shaped(self.weights[name], shape, name).astype(numpy.float32))
+        return shaped(self.weights[name], shape, name).astype(numpy.float32)
+
+    def weight(self, layer, suffix, shape):
+        name = layer.get("prefix", f"{layer['name']}.") + suffix
+        return self.constant(name, self.tensor(name, shape))
 
     def by_channel(self, layer, suffix):
         """A vector of one number a channel, to be spread over images."""
@@ -58,8 +66,8 @@ class Graph:
 
 
 def model_of(layers, outputs, weights, size, normalize=None):
-    """An onnx.ModelProto: `images` [n, c, h, w] in, and each output as PyTorch would give it.
-    `normalize`: (mean, std) by channel, which the graph then takes off itself."""
+    """An onnx.ModelProto: `images` [n, c, h, w] in, or `tokens` [n, t], and each output as PyTorch would
+    give it. `normalize`: (mean, std) by channel, which the graph then takes off itself."""
     graph = Graph(layers, weights, size)
     if normalize:
         mean, std = (numpy.array(v, numpy.float32).reshape(1, -1, 1, 1) for v in normalize)
@@ -73,19 +81,20 @@ def model_of(layers, outputs, weights, size, normalize=None):
     for name, layer in zip(names, outputs):
         c, h, w = graph.shapes[layer]
         boxes = graph.by_name[layer]["kind"] == "concat_boxes"
-        if boxes:
-            squeezed = graph.node("Squeeze", [graph.values[layer], graph.ints("axes:rows", 2)],
-                                  f"{name}:turned")
-            graph.node("Transpose", [squeezed], name, perm=[0, 2, 1])
-            shape = ["n", w, c]
+        if boxes or graph.of_tokens and layer in graph.sequences:
+            axis = graph.ints("axes:rows", 2) if boxes else graph.ints("axis:3", 3)
+            squeezed = graph.node("Squeeze", [graph.values[layer], axis], f"{name}:turned")
+            graph.node("Transpose", [squeezed], name, last=True, perm=[0, 2, 1])
+            shape = ["n", w if boxes else "t", c]
         elif (h, w) == (1, 1):
-            graph.node("Flatten", [graph.values[layer]], name, axis=1)
+            graph.node("Flatten", [graph.values[layer]], name, last=True, axis=1)
             shape = ["n", c]
         else:
-            graph.node("Identity", [graph.values[layer]], name)
+            graph.node("Identity", [graph.values[layer]], name, last=True)
             shape = ["n", c, h, w]
         results.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
-    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["n", *size])
-    made = helper.make_graph(graph.nodes, "network", [images], results, graph.initializers)
+    given = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["n", "t"]) if graph.of_tokens else (
+        helper.make_tensor_value_info("images", TensorProto.FLOAT, ["n", *size]))
+    made = helper.make_graph(graph.nodes, "network", [given], results, graph.initializers)
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9,
                              producer_name="ada-train")

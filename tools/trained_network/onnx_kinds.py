@@ -1,6 +1,7 @@
 """Layers as nodes of an ONNX graph: one function a kind, which gives the name of its output."""
 import numpy
 
+from . import onnx_sequences
 from .checkpoint import CannotRead
 from .layers import pair
 
@@ -34,6 +35,8 @@ def conv_transpose2d(g, layer, x):
 
 
 def linear(g, layer, x):
+    if layer["inputs"][0] in g.sequences:
+        return onnx_sequences.linear(g, layer, x)
     c, h, w = g.shape_in(layer)
     features, name = int(layer["features"]), layer["name"]
     flat = g.node("Flatten", x, f"{name}:in", axis=1)
@@ -55,8 +58,8 @@ def batch_norm(g, layer, x):
 def layer_norm(g, layer, x):
     name, count = layer["name"], g.shapes[layer["name"]][0]
     pixels = g.node("Transpose", x, f"{name}:pixels", perm=[0, 2, 3, 1])
-    made = g.node("LayerNormalization", [pixels, g.weight(layer, "weight", [count]),
-                                         g.weight(layer, "bias", [count])], f"{name}:out",
+    bias = [g.weight(layer, "bias", [count])] if layer.get("bias", True) else []
+    made = g.node("LayerNormalization", [pixels, g.weight(layer, "weight", [count]), *bias], f"{name}:out",
                   axis=-1, epsilon=float(layer.get("eps", 1e-6)))
     return g.node("Transpose", [made], name, perm=[0, 3, 1, 2])
 
@@ -118,7 +121,7 @@ def max_unpool(g, layer, x):
     c, h, w = g.shape_in(layer)
     if [h, w] == [1, 1] and c != g.shapes[pool["name"]][0]:
         raise CannotRead(f"{name}: its channels are not those of {pool['name']}")
-    return g.node("MaxUnpool", [x[0], f"{pool['name']}:1", size], name,
+    return g.node("MaxUnpool", [x[0], f"{g.values[pool['name']]}:1", size], name,
                   kernel_shape=pair(pool["kernel"]), pads=padded(pool),
                   strides=pair(pool.get("stride", pool["kernel"])))
 
@@ -224,6 +227,7 @@ def softplus(g, layer, x):
 
 
 KINDS = {
+    **onnx_sequences.KINDS,
     "conv2d": conv2d, "conv_transpose2d": conv_transpose2d, "linear": linear, "batch_norm": batch_norm, "layer_norm": layer_norm,
     "group_norm": group_norm, "l2_normalize": l2_normalize, "lrn": lrn, "max_pool": max_pool,
     "max_unpool": max_unpool, "avg_pool": avg_pool, "adaptive_avg_pool": adaptive_avg_pool,
