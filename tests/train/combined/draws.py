@@ -1,0 +1,365 @@
+"""Random networks, formats, policies and data: a configuration from a seed, with weights and images of few bits.
+
+Everything is a small whole number times a power of two, so that sums of products are exact in fp32 in any order for as long as
+formats are narrow; what features meet is left to chance.
+"""
+import numpy as np
+
+NARROW = ("fp8_e4m3", "fp8_e5m2", "fp8_e3m4", "fp8_e4m3_ieee", "fp8_e4m3_fnuz", "fp8_e5m2_fnuz", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1",
+          "fp8_e4m3_b11fnuz")
+WIDE = ("fp16", "bf16", "cb16", "fp32")
+FUNCTIONS = ("sigmoid", "tanh", "silu", "hardsigmoid", "hardswish")
+
+
+class Draw:
+    def __init__(self, seed):
+        self.g = np.random.default_rng(seed)
+        self.seed = seed
+
+    def chance(self, p):
+        return bool(self.g.random() < p)
+
+    def one(self, *choices):
+        return choices[int(self.g.integers(len(choices)))]
+
+    def whole(self, low, high):
+        """low to high, both possible."""
+        return int(self.g.integers(low, high + 1))
+
+    def maybe(self, keys, name, p, *choices):
+        if self.chance(p):
+            keys[name] = self.one(*choices)
+
+    # Formats.
+
+    def format(self):
+        if self.chance(0.3):
+            keys = {"exponent": self.whole(2, 7), "mantissa": self.whole(1, 10)}
+            self.maybe(keys, "bias", 0.2, 2 ** (keys["exponent"] - 1) - 1 + self.whole(-3, 6))
+            self.maybe(keys, "saturate", 0.2, True)
+            if self.chance(0.2):
+                keys["has_inf"] = False
+                self.maybe(keys, "has_nan", 0.3, False)
+            return keys
+        return self.one(*WIDE) if self.chance(0.6) else self.one(*NARROW)
+
+    def few_bits(self):
+        return self.one("fp16", "bf16", "fp8_e5m2", {"exponent": 5, "mantissa": 4}, {"exponent": 6, "mantissa": 7})
+
+    def precision(self, names):
+        if self.chance(0.06):
+            return {"preset": self.one("autocast", "autocast_cpu"), "format": self.one("fp16", "bf16")}
+        keys = {"format": self.format()}
+        self.maybe(keys, "activations", 0.3, self.format())
+        self.maybe(keys, "weights", 0.3, self.format())
+        self.maybe(keys, "gradients", 0.4, self.format())
+        self.maybe(keys, "weight_gradients", 0.3, self.format())
+        self.maybe(keys, "overflow", 0.25, "saturate", "format")
+        self.maybe(keys, "masters", 0.3, {"format": self.few_bits()})
+        self.maybe(keys, "optimizer_state", 0.2, {"format": self.few_bits()})
+        if self.chance(0.3):
+            keys["layers"] = [self.layer_formats(names) for _ in range(self.whole(1, 3))]
+        if self.chance(0.25):
+            scaling = {"kind": "delayed"}
+            self.maybe(scaling, "history", 0.4, 1, 2)
+            self.maybe(scaling, "margin", 0.3, 1, 2)
+            self.maybe(scaling, "amax", 0.3, "most_recent", "max")
+            self.maybe(scaling, "power_of_two", 0.5, True)
+            keys["tensor_scaling"] = "delayed" if self.chance(0.2) else scaling
+        if self.chance(0.25):
+            change = {"from_step": self.whole(2, 3)}
+            for role in ("activations", "weights", "gradients", "weight_gradients"):
+                self.maybe(change, role, 0.4, self.format())
+            if len(change) > 1:
+                keys["schedule"] = [change]
+        return keys
+
+    def layer_formats(self, names):
+        entry = {"match": self.one(self.one(*names), self.one(*names)[:1] + "*", "*" + self.one(*names)[-1])}
+        for role in ("format", "activations", "weights", "gradients", "weight_gradients"):
+            self.maybe(entry, role, 0.35, self.format())
+        if len(entry) == 1:
+            entry["format"] = self.format()
+        return entry
+
+    # Policies.
+
+    def method_keys(self, keys):
+        self.maybe(keys, "underflow_target", 0.4, 1e-4, 0.01, 0.2)
+        self.maybe(keys, "scale_upper_bound", 0.4, 1, 4, 128, 4096)
+        self.maybe(keys, "accum_upper_bound", 0.4, 16, 1024, 65536)
+        self.maybe(keys, "power_of_two", 0.2, False)
+        self.maybe(keys, "update_interval", 0.25, 2, 3)
+        self.maybe(keys, "fan", 0.25, "reference", "exact")
+        self.maybe(keys, "u_min", 0.15, 2.0 ** -12, 2.0 ** -20)
+        self.maybe(keys, "headroom_bits", 0.3, 0, 1, 8)
+
+    def scaling(self, names):
+        policy = self.one("none", "fixed", "dynamic", "logmax", "layerwise_dynamic", *["adaptive"] * 6)
+        keys = {"policy": policy}
+        if policy == "none":
+            self.maybe(keys, "init_scale", 0.5, 8, 1024)
+        elif policy == "fixed":
+            keys["scale"] = self.one(0.25, 8, 1024, 2.0 ** 20, 3)
+        elif policy == "dynamic":
+            keys["preset"] = self.one("pytorch", "tensorflow", "keras", "apex", "jmp", "paddle")
+            self.maybe(keys, "init_scale", 0.7, 8, 256, 2.0 ** 15, 2.0 ** 30)
+            self.maybe(keys, "growth_interval", 0.7, 1, 2)
+            if keys["preset"] in ("pytorch", "paddle"):
+                self.maybe(keys, "growth_factor", 0.3, 4)
+                self.maybe(keys, "backoff_factor", 0.3, 0.25)
+            self.maybe(keys, "max_scale", 0.2, 2.0 ** 16, 2.0 ** 31)
+            self.maybe(keys, "min_scale", 0.2, 1, 4)
+        elif policy == "logmax":
+            self.maybe(keys, "log_max", 0.4, 12, 8)
+            self.maybe(keys, "overflow_std_dev", 0.3, 1)
+            self.maybe(keys, "beta1", 0.3, 0.5)
+            self.maybe(keys, "beta2", 0.3, 0.75)
+            self.maybe(keys, "max_scale", 0.2, 256)
+        elif policy == "layerwise_dynamic":
+            keys["init_scale"] = self.one(1, 64, 1024, 2.0 ** 14)
+            self.maybe(keys, "growth_interval", 0.6, 1, 2)
+            self.maybe(keys, "growth_factor", 0.3, 4)
+            self.maybe(keys, "backoff_factor", 0.3, 0.25)
+            if self.chance(0.6):
+                keys["layers"] = [{"match": self.one(*names), "init_scale": self.one(1, 16, 4096)}]
+        else:
+            keys["method"] = self.one("approx_range", "lognormal", "abs_range", "element_wise_range", "exact_range", "exact_range", "fixed")
+            if keys["method"] == "fixed":
+                keys["scale"] = self.one(1, 3, 8, 0.5)
+            self.maybe(keys, "init_scale", 0.6, 8, 64, 1024, 2.0 ** 15, 2.0 ** 22)
+            self.maybe(keys, "batch_norm", 0.5, True)
+            self.maybe(keys, "attention", 0.2, False)
+            self.method_keys(keys)
+            if self.chance(0.3):
+                entry = {"match": self.one(*names)}
+                self.maybe(entry, "method", 0.6, "approx_range", "abs_range", "element_wise_range", "exact_range")
+                self.method_keys(entry)
+                keys["layers"] = [entry]
+        return keys
+
+    # Layers.
+
+    def network(self, shape, classes):
+        """Layers, and the shape that each gives, from `kinds` by chance."""
+        layers, shapes = [], {"input": shape}
+        before = "input"
+
+        def put(kind, gives, **keys):
+            nonlocal before
+            name = self.one("", "", "a.", "b1.") + kind[:4].replace("_", "") + str(len(layers) + 1)
+            layers.append({"name": name, "kind": kind, **keys})
+            shapes[name] = gives
+            before = name
+            return name
+
+        def convolution(channels=None, kind="conv2d"):
+            c, h, w = shapes[before]
+            keys = {"channels": channels or self.one(2, 4, 6), "kernel": self.whole(1, min(3, h, w))}
+            self.maybe(keys, "bias", 0.5, False)
+            self.maybe(keys, "groups", 0.3, *[n for n in (1, 2) if c % n == 0 and keys["channels"] % n == 0])
+            if channels:  # of the input's size
+                keys["kernel"], keys["padding"] = self.one((1, 0), (3, 1)) if min(h, w) >= 1 else (1, 0)
+            else:
+                self.maybe(keys, "padding", 0.4, 1)
+                self.maybe(keys, "stride", 0.4, 2, [1, 2])
+                self.maybe(keys, "dilation", 0.15, 2)
+                if kind == "conv_transpose2d" and keys.get("stride") == 2:
+                    self.maybe(keys, "output_padding", 0.3, 1)
+            out = self.size_of(kind, keys, h, w)
+            if min(out) < 1 or max(out) > 12:
+                return None
+            return put(kind, (keys["channels"], *out), **keys)
+
+        convolution()
+        while len(layers) < 1:
+            convolution()
+        for _ in range(self.whole(1, 7)):
+            c, h, w = shapes[before]
+            kind = self.one("conv2d", "conv2d", "conv_transpose2d", "batch_norm", "batch_norm", "relu", "relu", "function", "clamp", "leaky_relu",
+                            "max_pool", "avg_pool", "residual", "residual", "concat", "gate", "scale", "slice", "pixel_shuffle",
+                            "upsample", "layer_norm", "rms_norm", "l2_normalize", "adaptive_avg_pool", "linear", "attention")
+            if kind in ("conv2d", "conv_transpose2d"):
+                convolution(kind=kind)
+            elif kind == "batch_norm":
+                keys = {}
+                self.maybe(keys, "eps", 0.3, 1e-3, 0.25)
+                put(kind, (c, h, w), **keys)
+            elif kind in ("relu", "scale", "rms_norm", "layer_norm", "l2_normalize"):
+                if kind in ("rms_norm", "layer_norm", "l2_normalize") and c < 2:
+                    continue
+                put(kind, (c, h, w))
+            elif kind == "function":
+                put(self.one(*FUNCTIONS), (c, h, w))
+            elif kind == "clamp":
+                if self.chance(0.5):
+                    put("relu6", (c, h, w))
+                else:
+                    put("hardtanh", (c, h, w), **({"min": -2, "max": 0.5} if self.chance(0.5) else {}))
+            elif kind == "leaky_relu":
+                put(kind, (c, h, w), **({"slope": self.one(0.25, 0.1)} if self.chance(0.7) else {}))
+            elif kind in ("max_pool", "avg_pool"):
+                keys = {"kernel": self.whole(1, min(3, h, w))}
+                self.maybe(keys, "stride", 0.6, 1, 2)
+                if keys["kernel"] > 1:
+                    self.maybe(keys, "padding", 0.3, 1)
+                self.maybe(keys, "ceil_mode", 0.3, True)
+                if kind == "avg_pool":
+                    self.maybe(keys, "count_include_pad", 0.4, False)
+                out = self.size_of(kind, keys, h, w)
+                if min(out) >= 1:
+                    put(kind, (c, *out), **keys)
+            elif kind == "residual":
+                start = before
+                if convolution(channels=c) is None:
+                    continue
+                if self.chance(0.4):
+                    put("relu", (c, h, w))
+                put("add", (c, h, w), inputs=[start, before] if self.chance(0.5) else [before, start])
+            elif kind == "concat" and c <= 6:
+                start = before
+                if convolution(channels=2) is not None:
+                    put("concat", (c + 2, h, w), inputs=[start, before])
+            elif kind == "gate":
+                start = before
+                if self.chance(0.5):
+                    put("global_avg_pool", (c, 1, 1))
+                put(self.one("sigmoid", "hardsigmoid"), (c, *shapes[before][1:]))
+                put("multiply", (c, h, w), inputs=[start, before])
+            elif kind == "slice" and c >= 2:
+                put(kind, (c - 1, h, w), channels=c - 1, first=self.whole(0, 1))
+            elif kind == "pixel_shuffle" and c % 4 == 0:
+                put(kind, (c // 4, h * 2, w * 2), scale=2)
+            elif kind == "upsample" and max(h, w) <= 5:
+                put(kind, (c, h * 2, w * 2), scale=2)
+            elif kind == "adaptive_avg_pool":
+                n = self.whole(1, min(h, w))
+                put(kind, (c, n, n), size=n)
+            elif kind == "linear":
+                put(kind, (8, 1, 1), features=8)
+                if self.chance(0.6):
+                    put("relu", (8, 1, 1))
+            elif kind == "attention" and 2 <= h * w <= 12:
+                heads, kv = self.one((2, 2), (2, 1), (1, 1))
+                wide = self.one(2, 4)
+                put("conv2d", ((heads + 2 * kv) * wide, h, w), channels=(heads + 2 * kv) * wide, kernel=1)
+                keys = {"heads": heads}
+                if kv != heads:
+                    keys["kv_heads"] = kv
+                self.maybe(keys, "causal", 0.5, True)
+                put("attention", (heads * wide, h * w, 1), **keys)
+                put("select", (heads * wide, 1, 1), position=self.whole(0, h * w - 1))
+        keys = {"features": "classes"}
+        self.maybe(keys, "bias", 0.3, False)
+        if self.chance(0.5) and max(shapes[before][1:]) > 1:
+            put("global_avg_pool", (shapes[before][0], 1, 1))
+        put("linear", (classes, 1, 1), **keys)
+        return layers
+
+    def size_of(self, kind, keys, h, w):
+        found = []
+        for i, n in enumerate((h, w)):
+            at = lambda name, default: keys.get(name, default)[i] if isinstance(keys.get(name, default), list) else keys.get(name, default)
+            k, p = at("kernel", 1), at("padding", 0)
+            s, d = at("stride", k if kind.endswith("pool") else 1), at("dilation", 1)
+            if kind == "conv_transpose2d":
+                found.append((n - 1) * s - 2 * p + d * (k - 1) + 1 + at("output_padding", 0))
+                continue
+            rest = n + 2 * p - d * (k - 1) - 1
+            if rest < 0:
+                return [0]
+            count = rest // s + 1
+            if keys.get("ceil_mode") and rest % s and count * s < n + p:
+                count += 1
+            found.append(count)
+        return found
+
+    # All of it.
+
+    def optimizer(self):
+        kind = self.one("sgd", "sgd", "sgd", "adam", "adamw")
+        keys = {"kind": kind, "lr": self.one(2.0 ** -4, 0.5, 0.02, 2.0 ** -9, 1e-3)}
+        if kind == "sgd":
+            if self.chance(0.5):
+                keys["momentum"] = self.one(0.5, 0.9)
+                self.maybe(keys, "nesterov", 0.3, True)
+                if "nesterov" not in keys:
+                    self.maybe(keys, "dampening", 0.2, 0.25)
+                    self.maybe(keys, "velocity", 0.3, "steps")
+        else:
+            self.maybe(keys, "beta1", 0.4, 0.5)
+            self.maybe(keys, "beta2", 0.4, 0.75)
+            self.maybe(keys, "epsilon", 0.4, 1e-3)
+        self.maybe(keys, "weight_decay", 0.3, 0.125, 1e-4)
+        self.maybe(keys, "no_decay", 0.2, ["*.bias"], ["vectors"])
+        if self.chance(0.2):
+            keys["groups"] = [{"match": "*.bias", "lr_factor": self.one(2, 0, 0.5), "decay_factor": self.one(0, 1)}]
+        return keys
+
+    def config(self):
+        steps, classes = self.whole(2, 4), self.whole(2, 5)
+        shape = (self.whole(1, 4), self.whole(3, 7), self.whole(3, 7))
+        layers = self.network(shape, classes)
+        names = [layer["name"] for layer in layers]
+        accumulate = self.one(1, 1, 1, 1, 2, 3)
+        batch = accumulate * self.whole(1, 4)
+        config = {
+            "seed": self.seed, "device": {"kind": "cpu", "threads": 1},
+            "data": {"dataset": "tensors", "path": "data.npz", "batch_size": batch, "shuffle": False, "layout": "hwc", "normalize": "none"},
+            "model": {"classes": classes, "layers": layers, "init": {"weights": "init.safetensors", "require_all": True}},
+            "precision": self.precision(names), "scaling": self.scaling(names), "optimizer": self.optimizer(),
+            "train": {"max_steps": steps, "epochs": 2}, "evaluate": {"every_epochs": 0},
+            "checkpoint": {"every_steps": 1, "keep": 20, "best": False},
+            "log": {"every": 1, "dump_every": 1, "histogram_every": 0, "statistics": ["y", "w", "dx", "dw", "dy", "update"]}}
+        if accumulate > 1:
+            config["train"]["accumulate"] = accumulate
+        self.maybe(config["train"], "clip_norm", 0.2, 0.5, 4)
+        self.maybe(config["train"], "label_smoothing", 0.2, 0.125)
+        if self.chance(0.15):
+            config["data"]["normalize"] = {"mean": [self.one(0.5, 0.25)] * shape[0], "std": [self.one(0.5, 0.25)] * shape[0]}
+        kind = self.one("constant", "constant", "multistep", "step", "cosine", "linear", "poly")
+        if kind != "constant":
+            config["schedule"] = {"kind": kind, "unit": "steps"}
+            if kind == "multistep":
+                config["schedule"]["milestones"] = [self.whole(1, 2)]
+            elif kind == "step":
+                config["schedule"]["every"] = self.whole(1, 2)
+            else:
+                config["schedule"]["length"] = self.whole(2, 6)
+                self.maybe(config["schedule"], "min_lr", 0.4, 1e-4)
+            if kind in ("multistep", "step"):
+                self.maybe(config["schedule"], "gamma", 0.5, 0.5)
+        self.maybe(config["log"], "statistics", 0.15, ["y", "w", "dx", "dw", "dy"])
+        return config, shape
+
+    def arrays(self, config, shape):
+        """Images that are whole numbers times a power of two, another one for each batch where they grow."""
+        batch, steps = config["data"]["batch_size"], config["train"]["max_steps"]
+        count = batch * (steps if self.chance(0.7) else max(1, steps - 1))
+        x = self.g.integers(-4, 5, (count, shape[1], shape[2], shape[0])).astype(np.float32)
+        unit = 2.0 ** self.whole(-4, 0) if self.chance(0.8) else 2.0 ** self.whole(-14, 12)
+        growth = 2.0 ** self.one(0, 0, 1, 2, -2, 6)
+        x *= unit * growth ** (np.arange(count) // batch)[:, None, None, None].astype(np.float32)
+        labels = self.g.integers(0, config["model"]["classes"], count)
+        parts = config["train"].get("accumulate", 1)
+        if parts > 1 and self.chance(0.6):  # equal parts: what the dump has of the last one holds for all
+            part = np.arange(count) // batch * batch + np.arange(count) % (batch // parts)
+            x, labels = x[part], labels[part]
+        if not labels.any():  # two classes at least
+            labels[:] = 1
+        return {"train.images": x.astype(np.float32), "train.labels": labels, "test.images": x[:1].astype(np.float32), "test.labels": labels[:1]}
+
+    def weights(self, network):
+        found = {}
+        wild = self.chance(0.2)
+        for node in network.nodes:
+            for name, value in node.layer.params.items():
+                unit = 2.0 ** (self.whole(-10, 4) if wild else self.whole(-3, -1))
+                w = self.g.integers(-2, 3, value.shape) * unit
+                if name == "weight" and value.ndim == 1:  # factors of norms
+                    w = self.one(1.0, 0.5, 2.0 ** -6) * self.g.choice([1.0, 0.5, 2.0], value.shape)
+                found[f"{node.name}.{name}"] = w.astype(np.float32).astype(np.float64)
+            if node.kind == "batch_norm":
+                for name, value in (("running_mean", 0.0), ("running_var", 1.0)):
+                    found[f"{node.name}.{name}"] = np.full(node.layer.shape[0], value)
+        return found

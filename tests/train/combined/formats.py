@@ -1,0 +1,174 @@
+"""Number formats as configs/README.md has them: rounding in float64, and what is counted at a rounding.
+
+A value that is not known to the last bit is an interval: `value` and `error`, half its width, arrays of one shape (error 0: exactly
+this fp32 number). Rounding never turns the order of two numbers around, so an interval becomes one of stored values.
+"""
+import numpy as np
+
+NAMES = {
+    "fp32": dict(exponent=8, mantissa=23), "fp16": dict(exponent=5, mantissa=10),
+    "bf16": dict(exponent=8, mantissa=7), "cb16": dict(exponent=6, mantissa=9),
+    "fp8_e4m3": dict(exponent=4, mantissa=3, has_inf=False), "fp8_e5m2": dict(exponent=5, mantissa=2),
+    "fp8_e3m4": dict(exponent=3, mantissa=4), "fp8_e4m3_ieee": dict(exponent=4, mantissa=3),
+    "fp8_e4m3_fnuz": dict(exponent=4, mantissa=3, bias=8, has_inf=False, negative_zero=False),
+    "fp8_e5m2_fnuz": dict(exponent=5, mantissa=2, bias=16, has_inf=False, negative_zero=False),
+    "fp8_e4m3_b11fnuz": dict(exponent=4, mantissa=3, bias=11, has_inf=False, negative_zero=False),
+    "fp6_e2m3": dict(exponent=2, mantissa=3, has_inf=False, has_nan=False),
+    "fp6_e3m2": dict(exponent=3, mantissa=2, has_inf=False, has_nan=False),
+    "fp4_e2m1": dict(exponent=2, mantissa=1, has_inf=False, has_nan=False)}
+
+
+class Format:
+    """One format: its largest and smallest numbers, and rounding to nearest, ties to even."""
+
+    def __init__(self, name, saturate=False):
+        self.name = name
+        keys = dict(NAMES[name]) if isinstance(name, str) else dict(name)
+        e, m = keys["exponent"], keys["mantissa"]
+        self.mantissa, bias = m, keys.get("bias", 2 ** (e - 1) - 1)
+        self.has_inf, self.has_nan = keys.get("has_inf", True), keys.get("has_nan", True)
+        self.negative_zero = keys.get("negative_zero", True)
+        self.saturate = keys.get("saturate", False) or saturate or not self.has_nan
+        self.lowest = 1 - bias  # exponent of the smallest normal number
+        top = 2 ** e - 1 - bias - (1 if self.has_inf else 0)
+        steps = 2 ** (m + 1) - 1  # of the largest mantissa; where inf has no code NaN may take the last one
+        if not self.has_inf and self.has_nan and self.negative_zero:
+            steps -= 1
+        self.largest = steps * 2.0 ** (top - m)
+        self.smallest = 2.0 ** (self.lowest - m)
+        self.smallest_normal = 2.0 ** self.lowest
+
+    def same_numbers(self, other):
+        names = ("mantissa", "lowest", "largest", "has_inf", "has_nan", "negative_zero")
+        return all(getattr(self, n) == getattr(other, n) for n in names)
+
+    @property
+    def is_fp32(self):
+        return self.name == "fp32"
+
+    def unbounded(self, x):
+        """Rounded as if exponents went on: what is beyond `largest` overflows."""
+        finite = np.where(np.isfinite(x), x, 0.0)
+        exponent = np.maximum(np.frexp(finite)[1] - 1, self.lowest)
+        spacing = np.ldexp(1.0, exponent - self.mantissa)
+        return np.where(np.isfinite(x), np.rint(finite / spacing) * spacing, x)
+
+    def round(self, x):
+        """The stored values of fp32 numbers x."""
+        x = np.asarray(x, np.float64)
+        q = self.unbounded(x)
+        beyond = np.abs(q) > self.largest
+        if self.saturate:
+            end = np.copysign(self.largest, x)
+        else:
+            end = np.copysign(np.inf, x) if self.has_inf else np.full_like(x, np.nan)
+        q = np.where(beyond, end, q)
+        if not self.has_nan:
+            q = np.where(np.isnan(x), 0.0, q)
+        return q
+
+    def overflows(self, x):
+        return np.isfinite(x) & (np.abs(self.unbounded(x)) > self.largest)
+
+
+def both_ends(value, error):
+    """The ends of intervals; what is not finite has none."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(value), value - error, value), np.where(np.isfinite(value), value + error, value)
+
+
+def stored_ends(value, error, form, factor=None):
+    """Least and greatest stored value: form.round of both ends; with a factor s round(s x) / s, as fp32 has it."""
+    ends = []
+    for end in both_ends(value, error):
+        if factor is None:
+            ends.append(form.round(end))
+        else:  # the product may lie beyond fp32, whose 24 bits it has all the same
+            mantissa, exponent = np.frexp(end * factor)
+            scaled = np.ldexp(mantissa.astype(np.float32).astype(np.float64), exponent)
+            ends.append((form.round(scaled) / factor).astype(np.float32).astype(np.float64))
+    return ends
+
+
+class Tally:
+    """What a row of underflow.csv says of a tensor, over the parts of a batch: of each count the least and the greatest."""
+
+    def __init__(self, form, scale):
+        self.form, self.scale = form, scale
+        self.found, self.finite, self.signed = {}, True, np.zeros(2)
+        self.low_max = self.high_max = 0.0
+        self.low_min = self.high_min = np.inf
+
+    def _add(self, name, least, most):
+        low, high = self.found.get(name, (0, 0))
+        self.found[name] = low + int(np.sum(least)), high + int(np.sum(most))
+
+    def add(self, value, error, stored, factor=None):
+        """value and error before the rounding, `stored` after it; factor is the tensor's own scale."""
+        form, factor = self.form, 1.0 if factor is None else factor
+        low, high = both_ends(value * factor, error * factor)
+        after = np.abs(stored) * factor
+        nan, inf = np.isnan(value), np.isinf(value)
+        inside, zero = (low <= 0) & (high >= 0), (low == 0) & (high == 0)
+        near = np.where(inside, 0.0, np.minimum(np.abs(low), np.abs(high)))
+        far = np.maximum(np.abs(low), np.abs(high))
+        gone = (stored == 0) & ~nan
+        small = (after > 0) & (after < form.smallest_normal * (1 - 1e-6))
+        everything = np.ones(value.shape)
+        self._add("numel", everything, everything)
+        self._add("zeros_before", zero, inside)
+        self._add("zeros_after", stored == 0, stored == 0)
+        self._add("underflow", gone & ~inside, gone & ~zero)
+        self._add("subnormal", small, small)
+        self._add("overflow", form.overflows(near) & ~inf, form.overflows(far) & ~inf)
+        self._add("inf", inf, inf)
+        self._add("nan", nan, nan)
+        self._add("below", far < form.smallest, near < form.smallest)
+        self._extremes(value / self.scale, np.broadcast_to(error, value.shape) / self.scale)
+
+    def _extremes(self, value, error):
+        self.finite = self.finite and bool(np.isfinite(value).all())
+        a = np.abs(value)
+        if not self.finite or not a.any():
+            return
+        low, high = np.maximum(a - error, 0), a + error
+        self.low_max, self.high_max = max(self.low_max, low.max()), max(self.high_max, high.max())
+        if (low > 0).any():  # others may be zeros
+            self.high_min = min(self.high_min, high[low > 0].min())
+        self.low_min = min(self.low_min, low[high > 0].min())
+        slack = 1e-6 * a.sum() + error.sum()
+        self.signed += (value.sum(), slack)
+        for name, x in (("l1", a), ("l2", a ** 2)):
+            total, off = getattr(self, name, (0.0, 0.0))
+            setattr(self, name, (total + x.sum(), off + (slack if name == "l1" else (2 * a * error + error ** 2).sum() + 1e-6 * x.sum())))
+
+    def differs(self, row):
+        """Columns of the row that are not between what they may be, as (column, written, least, greatest)."""
+        found = {k: v for k, v in self.found.items() if k != "below"}
+        numel = found["numel"][0]
+        wrong = [(k, int(row[k]), *span) for k, span in found.items() if not span[0] <= int(row[k]) <= span[1]]
+        low, high = (100.0 * n / numel for n in self.found["below"])
+        spans = {"below_min_pct": (low * (1 - 1e-8), high * (1 + 1e-8))}
+        if self.finite and self.high_max > 0:
+            spans["max_abs"] = self.low_max * (1 - 1e-7), self.high_max * (1 + 1e-7)
+            spans["min_abs"] = self.low_min * (1 - 1e-7), self.high_min * (1 + 1e-7)
+            spans["mean"] = (self.signed[0] - self.signed[1]) / numel, self.signed.sum() / numel
+            spans["l1"] = self.l1[0] - self.l1[1], self.l1[0] + self.l1[1]
+            spans["l2"] = max(self.l2[0] - self.l2[1], 0) ** 0.5 * (1 - 1e-6), (self.l2[0] + self.l2[1]) ** 0.5 * (1 + 1e-6)
+        for name, (low, high) in spans.items():
+            if row[name] and not low <= float(row[name]) <= high:
+                wrong.append((name, float(row[name]), low, high))
+        if not self.form.same_numbers(parsed(row["format"])):
+            wrong.append(("format", row["format"], self.form.name, ""))
+        if float(row["scale"]) != float(np.float32(self.row_scale)):
+            wrong.append(("scale", row["scale"], self.row_scale, ""))
+        return wrong
+
+
+def parsed(text):
+    """The format that a column `format` names."""
+    if not text.startswith("{"):
+        return Format(text)
+    words = {"true": True, "false": False}
+    keys = dict(item.split(":") for item in text.strip("{}").split(","))
+    return Format({k.strip(): words[v.strip()] if v.strip() in words else int(v) for k, v in keys.items()})

@@ -1,0 +1,182 @@
+"""Norms and attention in float64, with bounds of what fp32 may be off (kinds.py says how a layer is called)."""
+import math
+
+import numpy as np
+
+from kinds import Layer
+
+OFF = 2e-6  # relative error of a norm's terms
+
+
+def _span(x, axes):
+    return np.broadcast_to(np.max(np.abs(x), axis=axes, keepdims=True), x.shape)
+
+
+class BatchNorm(Layer):
+    decides = False  # unless scaling.batch_norm is true
+
+    def setup(self):
+        self.shape = c = self.shapes[0]
+        self.params = {"weight": np.ones(c[0]), "bias": np.zeros(c[0])}
+        self.axes = (0, 2, 3)
+
+    def forward(self, xs):
+        x = xs[0]
+        gamma, beta = (self.params[k].reshape(1, -1, 1, 1) for k in ("weight", "bias"))
+        mean, var = x.mean(self.axes, keepdims=True), x.var(self.axes, keepdims=True)
+        self.inverse = 1 / np.sqrt(var + self.key("eps", 1e-5))
+        self.x_hat, self.factor = (x - mean) * self.inverse, gamma * self.inverse
+        value = gamma * self.x_hat + beta
+        # x - mean is off by the roundings of both
+        error = OFF * (np.abs(gamma) * np.abs(self.x_hat) + np.abs(beta)) + np.abs(self.factor) * _span(x, self.axes) * 1e-6
+        return value, np.where(np.isfinite(error), error, 0)
+
+    def backward(self, dy):
+        a, b = dy.mean(self.axes, keepdims=True), (dy * self.x_hat).mean(self.axes, keepdims=True)
+        value = self.factor * (dy - a - self.x_hat * b)
+        terms = np.abs(dy) + np.abs(dy).mean(self.axes, keepdims=True) + np.abs(self.x_hat) * np.abs(
+            dy * self.x_hat).mean(self.axes, keepdims=True)
+        n = dy.size // dy.shape[1]
+        for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
+            total = part.sum(self.axes)
+            self.grads[name] = total, np.abs(part).sum(self.axes) * 4e-6 * (1 if name == "weight" or n < 2 ** 20 else 1)
+        return [(value, np.abs(self.factor) * terms * 6e-6)]
+
+
+class LayerNorm(Layer):
+    """layer_norm and rms_norm of pixels."""
+
+    def setup(self):
+        self.shape = c = self.shapes[0]
+        self.center = self.keys["kind"] == "layer_norm"
+        self.params = {"weight": np.ones(c[0])}
+        if self.center and self.key("bias", True):
+            self.params["bias"] = np.zeros(c[0])
+
+    def forward(self, xs):
+        x = xs[0]
+        gamma = self.params["weight"].reshape(1, -1, 1, 1)
+        beta = self.params.get("bias", np.zeros(x.shape[1])).reshape(1, -1, 1, 1)
+        mean = x.mean(1, keepdims=True) if self.center else 0.0
+        square = ((x - mean) ** 2).mean(1, keepdims=True)
+        self.inverse = 1 / np.sqrt(square + self.key("eps", 1e-6 if self.center else 1e-5))
+        self.x_hat = (x - mean) * self.inverse
+        value = gamma * self.x_hat + beta
+        error = OFF * (np.abs(gamma * self.x_hat) + np.abs(beta))
+        if self.center:
+            error = error + np.abs(gamma) * self.inverse * _span(x, 1) * 1e-6
+        return value, np.where(np.isfinite(error), error, 0)
+
+    def backward(self, dy):
+        gamma = self.params["weight"].reshape(1, -1, 1, 1)
+        g = dy * gamma
+        a = g.mean(1, keepdims=True) if self.center else 0.0
+        b = (g * self.x_hat).mean(1, keepdims=True)
+        value = self.inverse * (g - a - self.x_hat * b)
+        terms = np.abs(g) + np.abs(g).mean(1, keepdims=True) * self.center + np.abs(self.x_hat) * np.abs(
+            g * self.x_hat).mean(1, keepdims=True)
+        for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
+            if name in self.params:
+                self.grads[name] = part.sum((0, 2, 3)), np.abs(part).sum((0, 2, 3)) * 4e-6
+        return [(value, self.inverse * terms * 6e-6)]
+
+
+class L2(Layer):
+    """l2_normalize: a pixel's channels over their length plus eps, times a factor by channel."""
+
+    def setup(self):
+        self.shape = self.shapes[0]
+        self.params = {"weight": np.full(self.shape[0], float(self.key("value", 20)))}
+
+    def forward(self, xs):
+        self.x = x = xs[0]
+        self.eps = self.key("eps", 1e-5)
+        self.length = np.sqrt((x ** 2).sum(1, keepdims=True))
+        self.gamma = self.params["weight"].reshape(1, -1, 1, 1)
+        value = self.gamma * x / (self.length + self.eps)
+        return value, np.abs(value) * OFF
+
+    def backward(self, dy):
+        g, n = dy * self.gamma, self.length + self.eps
+        along = (g * self.x).sum(1, keepdims=True)
+        length = np.where(self.length == 0, 1, self.length)
+        value = g / n - self.x * along / (n ** 2 * length)
+        terms = np.abs(g) / n + np.abs(self.x) * np.abs(g * self.x).sum(1, keepdims=True) / (n ** 2 * length)
+        part = dy * self.x / n
+        self.grads["weight"] = part.sum((0, 2, 3)), np.abs(part).sum((0, 2, 3)) * 4e-6
+        return [(value, terms * 6e-6)]
+
+
+class Attention(Layer):
+    """One input that has queries, keys and values side by side; the p that is multiplied is rounded by `round_p`.
+
+    forward_p gives p; after `p` (the stored one) is set, forward gives y. backward is in parts, since each has an alpha.
+    """
+    decides = True
+    special = True
+
+    def setup(self):
+        c, h, w = self.shapes[0]
+        self.heads = self.keys["heads"]
+        self.kv = self.key("kv_heads", self.heads)
+        self.width = c // (self.heads + 2 * self.kv)
+        self.tokens = h * w
+        self.shape = (self.heads * self.width, self.tokens, 1)
+
+    def split(self, x):
+        """[n, heads, tokens, width] of q, k, v; one array in the layout of the input."""
+        rows = x.reshape(len(x), -1, self.tokens).transpose(0, 2, 1)
+        q, k, v = np.split(rows, [self.heads * self.width, (self.heads + self.kv) * self.width], 2)
+        heads = lambda a, n: a.reshape(len(x), self.tokens, n, self.width).transpose(0, 2, 1, 3)
+        return heads(q, self.heads), heads(k, self.kv), heads(v, self.kv)
+
+    def join(self, part):
+        n, heads, tokens, width = part.shape
+        return part.transpose(0, 1, 3, 2).reshape(n, heads * width, tokens, 1)
+
+    def many(self, a):
+        return np.repeat(a, self.heads // self.kv, 1)
+
+    def few(self, a):
+        n, h, t, w = a.shape
+        return a.reshape(n, self.kv, h // self.kv, t, w).sum(2)
+
+    def forward_p(self, x):
+        self.q, self.k, self.v = self.split(x)
+        self.c = 1 / math.sqrt(self.width)
+        s = self.c * self.q @ self.many(self.k).transpose(0, 1, 3, 2)
+        off = self.c * np.abs(self.q) @ self.many(np.abs(self.k)).transpose(0, 1, 3, 2) * 1e-6
+        if self.key("causal", False):
+            s = np.where(np.tril(np.ones((self.tokens, self.tokens))) > 0, s, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        self.soft = e / e.sum(-1, keepdims=True)
+        self.soft_error = self.soft * (2e-6 + 2 * off.max(-1, keepdims=True))
+        return self.soft, self.soft_error
+
+    def forward(self, p, p_error):
+        self.p, self.p_error = p, p_error
+        v = self.many(self.v)
+        return self.join(p @ v), self.join(p_error @ np.abs(v) + p @ np.abs(v) * 3e-6)
+
+    def gradients(self, dy):
+        """dv before alpha, and ds before alpha, each (value, error)."""
+        n = len(dy)
+        d = dy.reshape(n, self.heads, self.width, self.tokens).transpose(0, 1, 3, 2)
+        pt = self.p.transpose(0, 1, 3, 2)
+        dv = self.few(pt @ d), self.few(self.p_error.transpose(0, 1, 3, 2) @ np.abs(d) + pt @ np.abs(d) * 3e-6)
+        v = self.many(self.v)
+        dp = d @ v.transpose(0, 1, 3, 2)
+        size = np.abs(d) @ np.abs(v).transpose(0, 1, 3, 2)
+        ds = self.soft * (dp - (self.soft * dp).sum(-1, keepdims=True))
+        terms = self.soft * (size + (self.soft * size).sum(-1, keepdims=True))
+        off = terms * 6e-6 + self.soft_error * (np.abs(dp) + (self.soft * np.abs(dp)).sum(-1, keepdims=True)) + self.soft * (
+            self.soft_error * np.abs(dp)).sum(-1, keepdims=True)
+        return dv, (ds, off)
+
+    def of_scores(self, ds, ds_error):
+        """dq and dk before alpha."""
+        k = self.many(self.k)
+        dq = self.c * ds @ k, self.c * (ds_error @ np.abs(k) + np.abs(ds) @ np.abs(k) * 3e-6)
+        st, se = ds.transpose(0, 1, 3, 2), ds_error.transpose(0, 1, 3, 2)
+        dk = self.few(self.c * st @ self.q), self.few(self.c * (se @ np.abs(self.q) + np.abs(st) @ np.abs(self.q) * 3e-6))
+        return dq, dk

@@ -1,0 +1,118 @@
+"""The policies that decide S from step to step, as src/scaling/README.md has them: start_scale(), then end() after each step."""
+import math
+
+import numpy as np
+
+from exact import single
+from network import entries
+
+GRADUAL = {  # preset: start, floor, ceiling, growth only where the scale stays finite
+    "pytorch": (65536.0, 0.0, math.inf, True), "tensorflow": (2.0 ** 15, 1.0, math.inf, True),
+    "keras": (2.0 ** 15, 0.0, math.inf, False), "apex": (65536.0, 0.0, 2.0 ** 24, False),
+    "jmp": (2.0 ** 15, 1.0, math.inf, True), "paddle": (65536.0, 0.0, math.inf, False)}
+
+
+class Constant:
+    def __init__(self, scale):
+        self.scale = float(scale)
+
+    def start_scale(self):
+        return self.scale
+
+    def layer(self, name):
+        raise KeyError(name)
+
+    def end(self, beside, finite, gradients):
+        pass
+
+
+class Dynamic(Constant):
+    def __init__(self, keys):
+        start, self.floor, self.ceiling, self.stays_finite = GRADUAL[keys.get("preset", "pytorch")]
+        super().__init__(keys.get("init_scale", start))
+        if keys.get("preset") == "apex":
+            self.scale = min(self.scale, keys.get("max_scale", self.ceiling))
+        self.floor = keys.get("min_scale", self.floor)
+        self.ceiling = keys.get("max_scale", self.ceiling)
+        self.growth, self.backoff = keys.get("growth_factor", 2.0), keys.get("backoff_factor", 0.5)
+        self.interval, self.clean = keys.get("growth_interval", 2000), 0
+
+    def end(self, beside, finite, gradients):
+        if not finite:
+            self.scale, self.clean = max(self.scale * self.backoff, self.floor), 0
+            return
+        self.clean += 1
+        if self.clean >= self.interval:
+            self.clean, grown = 0, single(self.scale * self.growth)
+            if math.isfinite(grown) or not self.stays_finite:
+                self.scale = min(float(grown), self.ceiling)
+
+
+class LogMax(Constant):
+    def __init__(self, keys):
+        super().__init__(1.0)
+        self.keys, self.k = keys, 0
+        self.m = self.m2 = self.q = 0.0
+
+    def end(self, beside, finite, gradients):
+        largest = max(float(np.max(np.abs(g))) for g, _ in gradients.values()) if finite else math.inf
+        if largest == 0:
+            return
+        keys = self.keys
+        b1, b2 = keys.get("beta1", 0.99), keys.get("beta2", 0.999)
+        x = math.log2(largest) if finite else keys.get("log_max", 16)
+        self.k += 1
+        self.m = b1 * self.m + (1 - b1) * x
+        self.m2 = b2 * self.m2 + (1 - b2) * x
+        self.q = b2 * self.q + (1 - b2) * x * x
+        mu = self.m / (1 - b1 ** self.k)
+        var = self.q / (1 - b2 ** self.k) - (self.m2 / (1 - b2 ** self.k)) ** 2
+        s = 2.0 ** (keys.get("log_max", 16) - (mu + keys.get("overflow_std_dev", 3.09) * math.sqrt(max(var, 0))))
+        self.scale = min(max(s, keys.get("min_scale", 1.0)), keys.get("max_scale", 2.0 ** 14))
+
+
+class Layerwise(Constant):
+    """Every layer that decides has a scale of its own; the backward pass starts with that of the last one."""
+
+    def __init__(self, keys, network):
+        self.scales, self.keys, self.clean = {}, {}, {}
+        for node in network.nodes:
+            names = [node.name] if node.layer.decides and node.kind != "attention" else (
+                [f"{node.name}.{part}" for part in ("dq", "dk", "ds", "dv")] if node.kind == "attention" else [])
+            for name in names:
+                self.keys[name] = {**keys, **entries(keys.get("layers", []), name),
+                                   **(entries(keys.get("layers", []), node.name) if name != node.name else {}),
+                                   **entries(keys.get("layers", []), name)}
+                self.scales[name] = float(self.keys[name].get("init_scale", 65536))
+                self.clean[name] = 0
+                self.last = name
+
+    def start_scale(self):
+        return self.scales[self.last]
+
+    def layer(self, name):
+        return self.scales[name]
+
+    def end(self, beside, finite, gradients):
+        broken = {name.rsplit(".", 1)[0] for name, (g, _) in gradients.items() if not np.isfinite(g).all()} | beside.broken
+        for name, keys in self.keys.items():
+            if name in broken:
+                self.clean[name] = 0
+                self.scales[name] = max(self.scales[name] * keys.get("backoff_factor", 0.5), keys.get("min_scale", 2.0 ** -126))
+            elif finite:
+                self.clean[name] += 1
+                if self.clean[name] >= keys.get("growth_interval", 10000):
+                    self.clean[name] = 0
+                    self.scales[name] = min(self.scales[name] * keys.get("growth_factor", 2), keys.get("max_scale", 2.0 ** 126))
+
+
+def policy_of(config, network):
+    keys = config.get("scaling", {"policy": "none"})
+    policy = keys["policy"]
+    if policy == "dynamic":
+        return Dynamic(keys)
+    if policy == "logmax":
+        return LogMax(keys)
+    if policy == "layerwise_dynamic":
+        return Layerwise(keys, network)
+    return Constant(keys["scale"] if policy == "fixed" else keys.get("init_scale", 1))

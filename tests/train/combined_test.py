@@ -1,0 +1,96 @@
+"""Random combinations of keys beside an independent reference in NumPy (tests/train/combined/)."""
+import argparse
+import collections
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import traceback
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "combined"))
+try:
+    import numpy as np
+    import draws
+    from beside import Beside, Unsure
+    from network import Network
+    from runs import Run
+except ImportError:
+    np = None
+
+COUNT = 300 if os.environ.get("ADA_SLOW") else 15
+
+
+def one(program, seed, folder):
+    """What differs in the network of a seed, the reference that compared it (None: it was not reached), and the run."""
+    draw = draws.Draw(seed)
+    config, shape = draw.config()
+    network = Network(config, shape)
+    arrays, weights = draw.arrays(config, shape), draw.weights(network)
+    run = Run(folder, config, arrays, weights)
+    if run.start(program) != 0:
+        return [f"exit code {run.code}: {run.said[-600:]}"], None, run
+    beside = Beside(run, arrays, weights)
+    with np.errstate(all="ignore"):
+        try:
+            return beside.check(), beside, run
+        except Unsure as unsure:
+            beside.given_up = str(unsure)
+            return beside.differences, beside, run
+
+
+def keys_of(value, path=""):
+    """Dotted names of the keys that a configuration gives."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from keys_of(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for inner in value:
+            yield from keys_of(inner, path + "[]")
+    else:
+        yield path
+
+
+def many(program, seeds, keep=None):
+    """Runs the networks of the seeds, prints what differs; the number of those that do."""
+    keys, found = collections.Counter(), collections.Counter()
+    compared = exact = 0
+    for seed in seeds:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="ada-combined-"))
+        try:
+            differences, beside, run = one(program, seed, folder)
+            keys.update(set(keys_of(run.config)))
+        except Exception:  # a fault of the reference
+            differences, beside = [traceback.format_exc()], None
+        found["networks"] += 1
+        if beside is not None:
+            compared, exact = compared + beside.compared, exact + beside.exact
+            found["given up"] += hasattr(beside, "given_up")
+        if differences:
+            found["differ"] += 1
+            print(f"seed {seed}:")
+            for text in differences[:6]:
+                print("  " + text)
+            if keep:
+                shutil.copytree(folder, pathlib.Path(keep) / str(seed), dirs_exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{found['networks']} networks, {len(keys)} keys, {found['differ']} differ, {found['given up']} given up in an earlier part of a "
+          f"batch; {compared} values compared, {exact} of them sums that are exact in any order")
+    return found["differ"]
+
+
+@unittest.skipIf(np is None, "needs NumPy")
+class Combined(unittest.TestCase):
+    def test_networks(self):
+        self.assertEqual(many(os.environ["ADA_BINARY"], range(1, COUNT + 1), os.environ.get("ADA_KEEP")), 0)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", default=os.environ.get("ADA_BINARY"), help="the ada-train that is tried")
+    parser.add_argument("--seed", type=int, default=1, help="of the first network")
+    parser.add_argument("--count", type=int, default=300, help="how many, with the seeds that follow")
+    parser.add_argument("--keep", help="folder for the inputs and outputs of networks that differ")
+    options = parser.parse_args()
+    sys.exit(1 if many(options.program, range(options.seed, options.seed + options.count), options.keep) else 0)
