@@ -9,6 +9,7 @@ import tempfile
 import traceback
 import unittest
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads would only wait for each other
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "combined"))
 try:
     import numpy as np

@@ -35,7 +35,6 @@ class Beside:
         self.weights = weights
         self.scaling = self.config.get("scaling", {"policy": "none"})
         self.histories, self.differences = {}, []
-        self.broken = set()  # layers whose gradients are not finite
         self.states = {}  # a layer's decision: passes, cached factor, dgrad of the last pass
         self.compared = self.exact = 0
 
@@ -71,6 +70,11 @@ class Beside:
                 self.remember(name, tensor, value, error)
         return stored
 
+    spreads = False  # an op that adds up what is not finite: which values become NaN depends on the way of computing
+
+    def spreading(self, layer, *arrays):
+        self.spreads = layer.mixes and not all(np.isfinite(a).all() for a in arrays)
+
     def remember(self, name, tensor, value, error):
         """The largest magnitude of the step, and how far it may be off, for the tensor's own scale."""
         a = np.abs(value)
@@ -78,6 +82,13 @@ class Beside:
         self.amax[name, tensor] = max(self.amax.get((name, tensor), (0.0, 0.0)), (most, off))
 
     def settle(self, name, low, high, error):
+        if self.spreads:
+            tensor = name.rsplit(".", 1)
+            self.loose.add(tuple(tensor))
+            got = (self.dump or self.whole_dump).get(name)
+            if self.dump is None and got is None:
+                raise Unsure(name)
+            return low if got is None else got.reshape(low.shape)
         if self.dump is not None and name in self.dump:
             got = self.dump[name].reshape(low.shape)
             fits = ((got >= low) & (got <= high)) | (np.isnan(got) & np.isnan(low)) | (got == low)
@@ -98,7 +109,9 @@ class Beside:
         return low
 
     def own_scale(self, name, tensor, form, scale=1.0):
-        """s of delayed scaling: (largest / amax) / 2^margin, of a history of earlier steps."""
+        """s of delayed scaling: (largest / amax) / 2^margin, of a history of earlier steps; None in fp32, which rounds nothing."""
+        if form.is_fp32:
+            return None
         keys = self.precision.own_scales
         history = self.histories.get((name, tensor), [])
         s = self.scales.get((name, tensor), 1.0)
@@ -114,7 +127,7 @@ class Beside:
             if not math.isfinite(s):
                 s = float(np.finfo(np.float32).max)
         row = self.row_of.get((name, tensor))
-        if off and row is not None:  # of a largest magnitude that is not known to the last bit
+        if off and amax and row is not None:  # of a largest magnitude that is not known to the last bit
             written = float(row["scale"]) / scale
             s = written if abs(written - s) <= 1.5 * off / amax * s or keys.get("power_of_two", False) and written in (s / 2, s * 2) else s
         self.scales[name, tensor] = s
@@ -136,8 +149,9 @@ class Beside:
 
     def one_step(self, row):
         self.step = int(row["step"])
-        self.precision = Precision(self.config, self.step)
-        self.tallies, self.amax, self.decided, self.loose = {}, {}, {}, set()
+        self.precision = Precision(self.config, self.step, self.network)
+        self.tallies, self.amax, self.decided, self.loose, self.broken = {}, {}, {}, set(), set()
+        self.not_finite = set()
         if self.masters is None:
             form = self.updates.master_format
             self.masters = {name: form.round(single(w)) for name, w in self.weights.items() if ".running_" not in name}
@@ -153,7 +167,7 @@ class Beside:
         self.load_weights(whole_dump)
         self.sums, self.grad_rows = {}, {}
         self.loss_scale = self.policy.start_scale()
-        near = 1e-4 if self.scaling["policy"] == "logmax" else 0.0
+        near = 1e-3 if self.scaling["policy"] == "logmax" else 0.0
         if abs(float(row["scale"]) - self.loss_scale) > near * self.loss_scale:
             self.differ("steps.csv scale", row["scale"], f"expected {self.loss_scale!r}")
         self.loss_scale = float(row["scale"])
@@ -186,6 +200,7 @@ class Beside:
         for node in self.network.nodes:
             xs = [ys[i] for i in node.inputs]
             form = self.precision.form("activations", node.name, own)
+            self.spreading(node.layer, *xs, *([node.layer.copy] if node.layer.weighted else []))
             if node.kind == "attention":
                 p, error = node.layer.forward_p(xs[0])
                 low, high = self.tally(node.name, "p", p, error, form, 1.0, own)
@@ -193,7 +208,8 @@ class Beside:
             else:
                 value, error = node.layer.forward(xs)
             ys[node.name] = self.keep(node.name, "y", value, error, form, own=own, round_it=not node.layer.moves)
-            node.y = ys[node.name]
+            node.finite = not self.spreads
+            self.spreads = False
         return ys[self.network.nodes[-1].name]
 
     def tally(self, name, tensor, value, error, form, scale, own):
@@ -224,7 +240,7 @@ class Beside:
         with np.errstate(invalid="ignore"):
             loss = float((target * (log_sum - z)).sum() / size)
             gradient = (p - target) / size * self.loss_scale
-        error = (p * (2e-6 + 2e-7 * np.abs(z - log_sum)) + 1.2e-7 * target + 1e-7 * np.abs(p - target)) / size * self.loss_scale
+        error = (1e-37 + p * (2e-6 + 2e-7 * np.abs(z - log_sum)) + 1.2e-7 * target + 1e-7 * np.abs(p - target)) / size * self.loss_scale
         right = int(np.sum(np.argmax(z, 1) == labels))
         return loss, right, gradient.reshape(logits.shape), np.where(np.isfinite(error), error, 0).reshape(logits.shape)
 
@@ -233,9 +249,10 @@ class Beside:
     def own_gradients(self):
         return self.precision.own_scales is not None and self.scaling["policy"] in ONE_SCALE
 
-    def gradient_form(self, name):
-        """The format of a gradient by what `name` gives."""
-        return self.precision.form("gradients", self.network.root(name), self.own_gradients())
+    def gradient_form(self, name, reader=None):
+        """The format of a gradient by what `name` gives, of the layer that reads it (None: of their sum)."""
+        root = self.network.root(name)
+        return self.precision.form("gradients", root, self.own_gradients(), reader)
 
     def backward(self, gradient, error):
         last = self.network.nodes[-1].name
@@ -251,6 +268,9 @@ class Beside:
 
     def one_layer(self, index, node, dy, scale):
         layer = node.layer
+        self.spreading(layer, dy, *([] if node.finite else [np.nan]))
+        if self.spreads:
+            self.not_finite.add(node.name)
         goes_on = [i != "input" and bool(self.network.by_name[i].trained_before or self.network.by_name[i].layer.params)
                    for i in node.inputs]
         found = self.attention(node, dy, scale) if node.kind == "attention" else layer.backward(dy)
@@ -268,6 +288,7 @@ class Beside:
             for i, value in zip(node.inputs, found):
                 if node.kind == "attention" and goes_on[0]:
                     self.arriving.setdefault(i, []).append((index, *value))
+            self.spreads = False
             return
         alpha, out = self.alpha(node, layer, dy, scale, found)
         for number, (i, (value, off)) in enumerate(zip(node.inputs, found)):
@@ -277,10 +298,13 @@ class Beside:
             with np.errstate(over="ignore", invalid="ignore"):
                 value, off = value * alpha, off * alpha
             if layer.rounds_dx:
-                value = self.keep(node.name, tensor, value, off, self.gradient_form(i), out, self.own_gradients())
+                value = self.keep(node.name, tensor, value, off, self.gradient_form(i, node), out, self.own_gradients())
+                if not np.isfinite(value).all():
+                    self.broken.add(node.name)
             elif number == 0 and len(node.inputs) == 1:
                 value = self.settle(f"{node.name}.dx", value - off, value + off, off)
             self.arriving.setdefault(i, []).append((index, value, out))
+        self.spreads = False
 
     def meet(self, node, branches):
         """The gradients that an output gets, at one scale, added and rounded once."""
@@ -289,27 +313,8 @@ class Beside:
             self.settle(f"{node.name}.dy", dy, dy, np.zeros(dy.shape))
             return dy, scale
         form = self.gradient_form(node.name)
-        with np.errstate(invalid="ignore", over="ignore"):
-            largest = max(float(np.max(np.abs(g) / s)) for _, g, s in branches)
-            fitting = [s for *_, s in branches if largest * s < form.largest]
-            target = max(fitting) if fitting else min(s for *_, s in branches)
-            written = self.written.get((node.name, True))
-            if math.isfinite(largest):
-                total = self.branch_sum(branches, target)
-                while not fitting and target * largest >= form.largest or np.max(np.abs(total)) >= form.largest > largest * target:
-                    target /= 2
-                    total = self.branch_sum(branches, target)
-            else:
-                if self.dump is not None and written is not None:
-                    target = float(written["scale_out"])
-                total = self.branch_sum(branches, target)
-        if self.dump is not None:
-            if written is None:
-                self.differ(f"scales.csv {node.name}", "no row of limit branch")
-            elif float(written["scale_out"]) != target:
-                self.differ(f"scales.csv {node.name} scale_out", written["scale_out"], f"expected {target!r} (branch)")
-                target = float(written["scale_out"])
-        self.decided[node.name, True] = True
+        target, total = self.common_scale(node, [(float(np.abs(g).max()), s) for _, g, s in branches], form,
+                                          lambda at: self.branch_sum(branches, at))
         return self.keep(node.name, "dy", total, 0.0, form, target, self.own_gradients()), target
 
     def branch_sum(self, branches, target):
@@ -334,7 +339,7 @@ class Beside:
             operand = lambda keys: rules.of_weight(layer, dy, keys.get("fan", "exact"))
         elif isinstance(layer, norms.BatchNorm):
             operand = lambda keys: rules.of_factors(layer.factor.reshape(-1), dy)
-        return self.decide(node.name, scale, dy, operand, found[0], self.gradient_form(node.inputs[0]))
+        return self.decide(node.name, scale, dy, operand, found[0], self.gradient_form(node.inputs[0], node))
 
     def decide(self, name, scale, dy, operand, dgrad, form, near=rules.NEAR):
         self.decided[name, False] = True
@@ -349,7 +354,8 @@ class Beside:
         method = keys.get("method", "approx_range")
         state = self.states.setdefault(name, {"passes": 0, "cached": None, "last": None})
         u_min, u_max = keys.get("u_min", form.smallest), form.largest
-        if not np.isfinite(dy).all():
+        seen_operand = operand(keys) if operand else None
+        if not np.isfinite(dy).all() or (seen_operand and not math.isfinite(seen_operand.mean_square)):
             return self.compare_decision(name, written, scale, [(1.0, None, 1.0, 1.0, "nonfinite")], only=("alpha", "limit"))
         fresh = state["passes"] % keys.get("update_interval", 1) == 0 or state["cached"] is None or method == "fixed"
         seen = method != "exact_range" or state["last"] is not None  # its first pass has nothing to look at
@@ -359,7 +365,7 @@ class Beside:
         elif method == "exact_range":
             options = rules.exact_range(keys, state["last"], scale, u_min, u_max)
         else:
-            options = [rules.unbound(method, keys, dy, operand(keys) if operand else None, u_min, u_max)]
+            options = [rules.unbound(method, keys, dy, seen_operand, u_min, u_max)]
             value, word = options[0]
             if method not in ("fixed",) and word != "one":
                 options += [(value * (1 + near), word), (value * (1 - near), word)]
@@ -383,7 +389,7 @@ class Beside:
                 if not twin:
                     raise Unsure(f"alpha of {name}")
                 choices = twin
-            return choices[0][3], single(scale * choices[0][3])
+            return choices[0][3], float(single(scale * choices[0][3]))
         if float(written["scale_in"]) != scale:
             self.differ(f"scales.csv {name} scale_in", written["scale_in"], f"expected {scale!r}")
 
@@ -419,27 +425,30 @@ class Beside:
             "dk": (layer.c ** 2 * square(layer.q), layer.c * (least(layer.q) or 0), layer.c * top(layer.q), t * g)}
         stored = {}
 
-        def one(part, value, off, s_in, seen):
+        def one(part, value, off, s_in, seen, seen_off):
             operand = lambda keys: rules.Operand(*operands[part], None)
             if on or self.scaling["policy"] != "adaptive":
-                alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, 2e-3)
+                near = 2e-3 + float(np.max(seen_off[seen != 0] / np.abs(seen[seen != 0]), initial=0.0))
+                alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, near)
             else:
-                alpha, out = 1.0, s_in
+                self.decided[f"{node.name}.{part}", False] = True
+                written = self.written.get((f"{node.name}.{part}", False)) if self.dump is not None else None
+                alpha, out = self.compare_decision(f"{node.name}.{part}", written, s_in, [(None, None, None, 1.0, "none")])
             low, high = self.tally(node.name, part, value * alpha, off * alpha, form_own, out, self.own_gradients())
             stored[part] = (low + high) / 2, (high - low) / 2, out
             return stored[part]
 
-        one("dv", dv, dv_off, scale, dy)
-        kept, kept_off, s_out = one("ds", ds, ds_off, scale, dy)
+        one("dv", dv, dv_off, scale, dy, np.zeros(dy.shape))
+        kept, kept_off, s_out = one("ds", ds, ds_off, scale, dy, np.zeros(dy.shape))
         (dq, dq_off), (dk, dk_off) = layer.of_scores(kept, kept_off)
-        one("dq", dq, dq_off, s_out, kept)
-        one("dk", dk, dk_off, s_out, kept)
+        one("dq", dq, dq_off, s_out, kept, kept_off)
+        one("dk", dk, dk_off, s_out, kept, kept_off)
         if not np.isfinite(dy).all() or not np.isfinite(kept).all():  # NaN meets what is masked, or does not: not said
             self.loose |= {(node.name, part) for part in operands}
         names = ("dq", "dk", "dv")
         before = self.network.by_name[node.inputs[0]]
         form = self.gradient_form(before.name)
-        target = self.common_scale(before, [(top(stored[k][0]), stored[k][2]) for k in names], form)
+        target, _ = self.common_scale(before, [(top(stored[k][0]), stored[k][2]) for k in names], form)
         whole, off = (np.concatenate([layer.join(stored[k][i] * (target / stored[k][2])) for k in names], 1) for i in (0, 1))
         whole, off = (a.reshape(len(a), *before.layer.shape) for a in (whole, off))
         if self.loose:
@@ -447,15 +456,17 @@ class Beside:
             return [((self.dump or self.whole_dump)[f"{before.name}.dy"].reshape(whole.shape), target)]
         return [(self.keep(before.name, "dy", whole, off, form, target, self.own_gradients()), target)]
 
-    def common_scale(self, node, branches, form):
-        """The scale at which branches [(largest magnitude, S)] meet; that of the row where something is not finite."""
+    def common_scale(self, node, branches, form, add=None):
+        """The scale at which branches [(largest magnitude, S)] meet, and their sum; that of the row where one is not finite."""
         written = self.written.get((node.name, True))
         self.decided[node.name, True] = True
         largest = max(m / s for m, s in branches)
-        fitting = [s for _, s in branches if largest * s < form.largest]
-        target = max(fitting) if fitting else min(s for _, s in branches)
-        while math.isfinite(largest) and not fitting and target * largest >= form.largest:
-            target /= 2
+        target = self.fitting_scale(branches, largest, form)
+        total = add(target) if add else None
+        if math.isfinite(largest) and add:
+            while np.max(np.abs(total)) >= form.largest > largest * target:  # where no branch did
+                target /= 2
+                total = add(target)
         if self.dump is not None:
             if written is None:
                 self.differ(f"scales.csv {node.name}", "no row of limit branch")
@@ -463,7 +474,23 @@ class Beside:
                 if math.isfinite(largest):
                     self.differ(f"scales.csv {node.name} scale_out", written["scale_out"], f"expected {target!r} (branch)")
                 target = float(written["scale_out"])
-        return target
+                total = add(target) if add else None
+        return target, total
+
+    @staticmethod
+    def fitting_scale(branches, largest, form):
+        """The largest of the branches' scales under which nothing reaches the format's end; equal scales need no factor."""
+        scales = {s for _, s in branches}
+        if len(scales) == 1 or not math.isfinite(largest):
+            return max(scales)
+        fitting = [s for s in scales if largest * s < form.largest]
+        if fitting:
+            return max(fitting)
+        smallest = min(scales)
+        for halvings in range(1, 5):
+            if largest * smallest / 2 ** halvings < form.largest:
+                return smallest / 2 ** halvings
+        return 2.0 ** (math.frexp(form.largest / largest)[1] - 1)
 
     # The end of a step.
 
@@ -499,7 +526,9 @@ class Beside:
                     continue
                 if node.layer.weighted and name == "weight":
                     form = self.precision.form("weight_gradients", node.name)
+                    self.spreads = node.name in self.not_finite
                     stored = self.keep(node.name, "dw", value, error, form)
+                    self.spreads = False
                     found[f"{node.name}.{name}"] = stored, np.zeros(stored.shape)
                 else:
                     found[f"{node.name}.{name}"] = value, error

@@ -284,8 +284,7 @@ class Draw:
                 keys["momentum"] = self.one(0.5, 0.9)
                 self.maybe(keys, "nesterov", 0.3, True)
                 if "nesterov" not in keys:
-                    self.maybe(keys, "dampening", 0.2, 0.25)
-                    self.maybe(keys, "velocity", 0.3, "steps")
+                    self.maybe(keys, *self.one(("dampening", 0.4, 0.25), ("velocity", 0.6, "steps")))
         else:
             self.maybe(keys, "beta1", 0.4, 0.5)
             self.maybe(keys, "beta2", 0.4, 0.75)

@@ -5,6 +5,7 @@ this fp32 number). Rounding never turns the order of two numbers around, so an i
 """
 import numpy as np
 
+TINY = 2.0 ** -148  # two of fp32's smallest
 NAMES = {
     "fp32": dict(exponent=8, mantissa=23), "fp16": dict(exponent=5, mantissa=10),
     "bf16": dict(exponent=8, mantissa=7), "cb16": dict(exponent=6, mantissa=9),
@@ -150,8 +151,8 @@ class Tally:
         low, high = (100.0 * n / numel for n in self.found["below"])
         spans = {"below_min_pct": (low * (1 - 1e-8), high * (1 + 1e-8))}
         if self.finite and self.high_max > 0:
-            spans["max_abs"] = self.low_max * (1 - 1e-7), self.high_max * (1 + 1e-7)
-            spans["min_abs"] = self.low_min * (1 - 1e-7), self.high_min * (1 + 1e-7)
+            spans["max_abs"] = self.low_max * (1 - 1e-7), self.high_max * (1 + 1e-7) + TINY
+            spans["min_abs"] = self.low_min * (1 - 1e-7) - TINY, self.high_min * (1 + 1e-7) + TINY
             spans["mean"] = (self.signed[0] - self.signed[1]) / numel, self.signed.sum() / numel
             spans["l1"] = self.l1[0] - self.l1[1], self.l1[0] + self.l1[1]
             spans["l2"] = max(self.l2[0] - self.l2[1], 0) ** 0.5 * (1 - 1e-6), (self.l2[0] + self.l2[1]) ** 0.5 * (1 + 1e-6)
@@ -160,7 +161,7 @@ class Tally:
                 wrong.append((name, float(row[name]), low, high))
         if not self.form.same_numbers(parsed(row["format"])):
             wrong.append(("format", row["format"], self.form.name, ""))
-        if float(row["scale"]) != float(np.float32(self.row_scale)):
+        if abs(float(row["scale"]) - self.row_scale) > 1e-7 * self.row_scale * (np.frexp(self.scale)[0] != 0.5):
             wrong.append(("scale", row["scale"], self.row_scale, ""))
         return wrong
 

@@ -17,6 +17,7 @@ SMOOTH = 3e-6  # relative error of what is made of an exponential
 class Layer:
     moves = False        # forward only moves values: no rounding, no row
     rounds_dx = True
+    mixes = True         # sums: what is not finite spreads as the way of computing has it
     weighted = False     # multiplies by a rounded copy of a weight
     decides = False      # chooses an alpha under the adaptive policy
 
@@ -154,6 +155,7 @@ class Linear(Product):
 
 class Cast(Layer):
     decides = True
+    mixes = False
 
     def forward(self, xs):
         return xs[0], np.zeros(xs[0].shape)
@@ -164,6 +166,7 @@ class Cast(Layer):
 
 class Relu(Layer):
     moves, rounds_dx = True, False
+    mixes = False
 
     def forward(self, xs):
         self.x = xs[0]
@@ -176,6 +179,7 @@ class Relu(Layer):
 class Clamp(Layer):
     """relu6, hardtanh: bounds are rounded, dx is dy or zero."""
     rounds_dx = False
+    mixes = False
 
     def forward(self, xs):
         self.x = xs[0]
@@ -188,6 +192,7 @@ class Clamp(Layer):
 
 
 class Leaky(Layer):
+    mixes = False
     def forward(self, xs):
         self.x, self.slope = xs[0], single(self.key("slope", 0.01))
         return single(np.where(self.x > 0, self.x, self.x * self.slope)), np.zeros(self.x.shape)
@@ -226,11 +231,13 @@ class Function(Layer):
             slope, error = within(FUNCTIONS[self.keys["kind"]][1](self.x), SMOOTH, 3e-7)
             if self.keys["kind"] in ("hardsigmoid", "hardswish"):  # flat parts are zeros
                 error = np.where(slope == 0, 0.0, error)
-            return [(dy * slope, np.where(np.isfinite(dy), np.abs(dy) * error, 0.0))]
+            value = np.where(slope == 0, 0.0, dy * slope)
+            return [(value, np.where(np.isfinite(dy), np.abs(dy) * error, 0.0))]
 
 
 class MaxPool(Layer):
     moves = True
+    mixes = False
 
     def setup(self):
         c, h, w = self.shapes[0]
@@ -240,12 +247,13 @@ class MaxPool(Layer):
         self.rounds_dx = self.window.overlaps
 
     def forward(self, xs):
-        taps = self.window.gather(xs[0], -np.inf)
+        taps = self.window.gather(np.where(np.isneginf(xs[0]), -1.7e308, xs[0]), -np.inf)  # padding is below -inf
         flat = taps.reshape(*taps.shape[:2], -1, *taps.shape[4:])
         self.where, self.taps = np.argmax(np.where(np.isnan(flat), -np.inf, flat), axis=2), taps.shape
         last_nan = flat.shape[2] - 1 - np.argmax(np.isnan(flat)[:, :, ::-1], axis=2)  # of several NaN, as in PyTorch
         self.where = np.where(np.isnan(flat).any(2), last_nan, self.where)
         y = np.take_along_axis(flat, self.where[:, :, None], 2)[:, :, 0]
+        y = np.where(y == -1.7e308, -np.inf, y)
         return y, np.zeros(y.shape)
 
     def backward(self, dy):
@@ -311,6 +319,7 @@ class Means(Layer):
 
 class Add(Layer):
     rounds_dx = False
+    mixes = False
 
     def forward(self, xs):
         with np.errstate(invalid="ignore"):
@@ -346,6 +355,7 @@ class Multiply(Layer):
 
 class Concat(Layer):
     rounds_dx = False
+    mixes = False
 
     def setup(self):
         self.shape = (sum(s[0] for s in self.shapes), *self.shapes[0][1:])

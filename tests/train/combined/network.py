@@ -26,10 +26,16 @@ def entries(listed, name):
     return found
 
 
+PRODUCTS = ("conv2d", "conv_transpose2d", "linear", "attention")
+ALWAYS_FP32 = ("l2_normalize",)
+FP32_ON_CUDA = ("layer_norm", "rms_norm", "upsample")
+
+
 class Precision:
     """Formats by layer and role, of one step."""
 
-    def __init__(self, config, step):
+    def __init__(self, config, step, network):
+        self.network = network
         keys = dict(config.get("precision", {}))
         keys["layers"] = list(keys.get("layers", []))
         for change in keys.get("schedule", []):
@@ -42,14 +48,41 @@ class Precision:
             self.own_scales = {"kind": self.own_scales}
         self.saturates = keys.get("overflow", "default") == "saturate"
 
-    def of(self, role, name=None):
+    def of(self, role, name=None, reader=None):
+        """The format of a role of the layer `name` (None: of the images); reader: who gives a gradient by its output."""
+        if "preset" in self.keys and role != "weight_gradients":
+            base = self.autocast(role, name or "input", reader)
+            return entries(self.keys["layers"], name).get(role, base) if name is not None else base
         base = "fp32" if role == "weight_gradients" else self.keys.get("format", "fp32")
         base = self.keys.get(role, base)
         return entries(self.keys["layers"], name).get(role, base) if name is not None else base
 
-    def form(self, role, name=None, own_scale=False):
+    def autocast(self, role, name, reader):
+        """configs/README.md, preset: autocast."""
+        low = self.keys["format"]
+        if role == "weights":
+            return low
+        readers = self.network.by_name[name].readers if name != "input" else self.network.reads_images
+        read = [r for reader in readers for r in self.network.ends(reader)]
+        only_products = bool(read) and all(r.kind in PRODUCTS[:3] for r in read)
+        if only_products and (role == "activations" or reader is None or reader.kind in PRODUCTS):
+            return low
+        return low if self.natural(name) else "fp32"
+
+    def natural(self, name):
+        """Whether torch gives the output of this layer in the low format."""
+        if name == "input":
+            return False
+        node = self.network.by_name[name]
+        if node.kind in PRODUCTS:
+            return True
+        if node.kind in ALWAYS_FP32 or (node.kind in FP32_ON_CUDA and self.keys["preset"] == "autocast"):
+            return False
+        return all(self.natural(i) for i in node.inputs)
+
+    def form(self, role, name=None, own_scale=False, reader=None):
         saturate = self.saturates or (own_scale and self.keys.get("overflow", "default") == "default")
-        return Format(self.of(role, name), saturate)
+        return Format(self.of(role, name, reader), saturate)
 
 
 class Node:
@@ -60,7 +93,7 @@ class Node:
 class Network:
     def __init__(self, config, shape):
         """shape: (channels, rows, columns) of an image."""
-        self.config, self.nodes, self.by_name = config, [], {}
+        self.config, self.nodes, self.by_name, self.reads_images = config, [], {}, []
         classes = config["model"]["classes"]
         before, sequences = "input", set()
         for keys in config["model"]["layers"]:
@@ -73,12 +106,17 @@ class Network:
             keys["sequence"] = in_sequence
             node = Node(keys["name"], keys["kind"], CLASSES[keys["kind"]](keys, shapes), inputs)
             for i in inputs:
-                if i != "input":
-                    self.by_name[i].readers.append(node)
+                (self.by_name[i].readers if i != "input" else self.reads_images).append(node)
             node.trained_before = any(i != "input" and (self.by_name[i].trained_before or self.by_name[i].layer.params) for i in inputs)
             self.nodes.append(node)
             self.by_name[node.name] = node
             before = node.name
+
+    def ends(self, reader):
+        """Who reads what `reader` hands on: itself where it computes."""
+        if not reader.layer.moves:
+            return [reader]
+        return [end for after in reader.readers for end in self.ends(after)]
 
     def root(self, name):
         """The layer that made the values: through layers that only move them; `input` for the images."""

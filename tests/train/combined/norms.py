@@ -26,9 +26,9 @@ class BatchNorm(Layer):
         mean, var = x.mean(self.axes, keepdims=True), x.var(self.axes, keepdims=True)
         self.inverse = 1 / np.sqrt(var + self.key("eps", 1e-5))
         self.x_hat, self.factor = (x - mean) * self.inverse, gamma * self.inverse
+        self.x_hat_error = self.inverse * _span(x, self.axes) * 1e-6  # x - mean is off by the roundings of both
         value = gamma * self.x_hat + beta
-        # x - mean is off by the roundings of both
-        error = OFF * (np.abs(gamma) * np.abs(self.x_hat) + np.abs(beta)) + np.abs(self.factor) * _span(x, self.axes) * 1e-6
+        error = OFF * (np.abs(gamma) * np.abs(self.x_hat) + np.abs(beta)) + np.abs(gamma) * self.x_hat_error
         return value, np.where(np.isfinite(error), error, 0)
 
     def backward(self, dy):
@@ -36,10 +36,9 @@ class BatchNorm(Layer):
         value = self.factor * (dy - a - self.x_hat * b)
         terms = np.abs(dy) + np.abs(dy).mean(self.axes, keepdims=True) + np.abs(self.x_hat) * np.abs(
             dy * self.x_hat).mean(self.axes, keepdims=True)
-        n = dy.size // dy.shape[1]
+        off = {"weight": np.abs(dy) * self.x_hat_error, "bias": 0.0}
         for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
-            total = part.sum(self.axes)
-            self.grads[name] = total, np.abs(part).sum(self.axes) * 4e-6 * (1 if name == "weight" or n < 2 ** 20 else 1)
+            self.grads[name] = part.sum(self.axes), (np.abs(part) * 4e-6 + off[name]).sum(self.axes)
         return [(value, np.abs(self.factor) * terms * 6e-6)]
 
 
@@ -150,7 +149,7 @@ class Attention(Layer):
             s = np.where(np.tril(np.ones((self.tokens, self.tokens))) > 0, s, -np.inf)
         e = np.exp(s - s.max(-1, keepdims=True))
         self.soft = e / e.sum(-1, keepdims=True)
-        self.soft_error = self.soft * (2e-6 + 2 * off.max(-1, keepdims=True))
+        self.soft_error = self.soft * (2e-6 + 2 * off.max(-1, keepdims=True)) + 1e-37 * (self.soft > 0)  # exp flushes
         return self.soft, self.soft_error
 
     def forward(self, p, p_error):
