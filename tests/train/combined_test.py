@@ -55,6 +55,7 @@ def keys_of(value, path=""):
 
 def many(program, seeds, keep=None):
     """Runs the networks of the seeds, prints what differs; the number of those that do."""
+    program = str(pathlib.Path(program).resolve())
     keys, found = collections.Counter(), collections.Counter()
     compared = exact = 0
     for seed in seeds:

@@ -12,7 +12,7 @@ import kinds
 import norms
 import rules
 from exact import single
-from formats import Format, Tally, stored_ends
+from formats import TINY, Format, Tally, stored_ends
 from network import Network, Precision, entries
 from policies import policy_of
 from updates import Updates
@@ -85,9 +85,9 @@ class Beside:
         if self.spreads:
             tensor = name.rsplit(".", 1)
             self.loose.add(tuple(tensor))
-            got = (self.dump or self.whole_dump).get(name)
-            if self.dump is None and got is None:
+            if self.dump is None and not self.twins:
                 raise Unsure(name)
+            got = self.whole_dump.get(name)
             return low if got is None else got.reshape(low.shape)
         if self.dump is not None and name in self.dump:
             got = self.dump[name].reshape(low.shape)
@@ -140,7 +140,10 @@ class Beside:
         self.steps = self.run.csv("steps.csv")
         self.scale_rows = self.run.csv("scales.csv")
         self.rows = self.run.csv("underflow.csv")
-        self.scales, self.masters = {}, None
+        self.scales, self.masters, self.step = {}, None, 0
+        for glob in Precision(self.config, 10 ** 6, self.network).without_effect():
+            if f"'{glob}'" not in self.run.said:
+                self.differ("precision.layers", f"'{glob}' changes nothing, and no word of it")
         for row in self.steps:
             self.one_step(row)
             if self.differences:
@@ -195,7 +198,7 @@ class Beside:
 
     def forward(self, images):
         own = self.precision.own_scales is not None
-        form = self.precision.form("activations", None, own)
+        form = self.precision.form("activations", "input", own)
         ys = {"input": self.keep("input", "y", images, 0.0, form, own=own)}
         for node in self.network.nodes:
             xs = [ys[i] for i in node.inputs]
@@ -277,10 +280,13 @@ class Beside:
         for name, (value, off) in layer.grads.items():
             key = f"{node.name}.{name}"
             with np.errstate(over="ignore", invalid="ignore"):
-                total, error = self.sums.get(key, (0.0, 0.0))
                 part = value / scale
                 power = math.frexp(scale)[0] == 0.5
                 part_error = off / scale + (0 if power else np.abs(part) * 1.2e-7)
+                part_error = part_error + TINY * ((np.abs(part) < 2.0 ** -120) & (single(part) != part))
+                if layer.weighted and name == "weight":
+                    part, part_error = self.part_of_dw(node, key, part, part_error)
+                total, error = self.sums.get(key, (0.0, 0.0))
                 both = total + part
                 rounds = 0 if isinstance(total, float) else np.where(single(both) == both, 0, np.abs(both) * 1.2e-7)
                 self.sums[key] = both, error + part_error + rounds
@@ -305,6 +311,19 @@ class Beside:
                 value = self.settle(f"{node.name}.dx", value - off, value + off, off)
             self.arriving.setdefault(i, []).append((index, value, out))
         self.spreads = False
+
+    def part_of_dw(self, node, key, part, error):
+        """What a part of the batch adds to dw: in a format of its own dw is rounded (and counted) after each part."""
+        form = self.precision.form("weight_gradients", node.name)
+        if form.is_fp32:
+            return part, error
+        kept, _ = self.sums.pop(key, (0.0, 0.0))
+        before = kept + part
+        error = error + np.where(single(before) == before, 0, np.abs(before) * 1.2e-7)
+        self.twins, twins = False, self.twins  # equal parts leave other sums
+        stored = self.keep(node.name, "dw", before, error, form)
+        self.twins = twins
+        return stored, np.zeros(stored.shape)
 
     def meet(self, node, branches):
         """The gradients that an output gets, at one scale, added and rounded once."""
@@ -443,7 +462,8 @@ class Beside:
         (dq, dq_off), (dk, dk_off) = layer.of_scores(kept, kept_off)
         one("dq", dq, dq_off, s_out, kept, kept_off)
         one("dk", dk, dk_off, s_out, kept, kept_off)
-        if not np.isfinite(dy).all() or not np.isfinite(kept).all():  # NaN meets what is masked, or does not: not said
+        if not all(np.isfinite(a).all() for a in (
+                dy, ds_off, dq_off, dk_off, *(a for part in stored.values() for a in part[:2]))):  # NaN meets what is masked, or does not
             self.loose |= {(node.name, part) for part in operands}
         names = ("dq", "dk", "dv")
         before = self.network.by_name[node.inputs[0]]
@@ -451,9 +471,11 @@ class Beside:
         target, _ = self.common_scale(before, [(top(stored[k][0]), stored[k][2]) for k in names], form)
         whole, off = (np.concatenate([layer.join(stored[k][i] * (target / stored[k][2])) for k in names], 1) for i in (0, 1))
         whole, off = (a.reshape(len(a), *before.layer.shape) for a in (whole, off))
-        if self.loose:
+        if (node.name, "ds") in self.loose:
             self.loose.add((before.name, "dy"))
-            return [((self.dump or self.whole_dump)[f"{before.name}.dy"].reshape(whole.shape), target)]
+            if self.dump is None and not self.twins:
+                raise Unsure(before.name)
+            return [(self.whole_dump[f"{before.name}.dy"].reshape(whole.shape), target)]
         return [(self.keep(before.name, "dy", whole, off, form, target, self.own_gradients()), target)]
 
     def common_scale(self, node, branches, form, add=None):
@@ -524,7 +546,7 @@ class Beside:
                 value, error = self.sums.get(f"{node.name}.{name}", (None, None))
                 if value is None:
                     continue
-                if node.layer.weighted and name == "weight":
+                if node.layer.weighted and name == "weight" and self.precision.form("weight_gradients", node.name).is_fp32:
                     form = self.precision.form("weight_gradients", node.name)
                     self.spreads = node.name in self.not_finite
                     stored = self.keep(node.name, "dw", value, error, form)

@@ -75,7 +75,7 @@ class Draw:
         return keys
 
     def layer_formats(self, names):
-        entry = {"match": self.one(self.one(*names), self.one(*names)[:1] + "*", "*" + self.one(*names)[-1])}
+        entry = {"match": self.one("*", "input", self.one(*names), self.one(*names), self.one(*names)[:1] + "*", "*" + self.one(*names)[-1])}
         for role in ("format", "activations", "weights", "gradients", "weight_gradients"):
             self.maybe(entry, role, 0.35, self.format())
         if len(entry) == 1:

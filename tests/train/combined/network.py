@@ -48,14 +48,13 @@ class Precision:
             self.own_scales = {"kind": self.own_scales}
         self.saturates = keys.get("overflow", "default") == "saturate"
 
-    def of(self, role, name=None, reader=None):
-        """The format of a role of the layer `name` (None: of the images); reader: who gives a gradient by its output."""
+    def of(self, role, name, reader=None):
+        """The format of a role of the layer `name` (or of `input`); reader: who gives a gradient by its output."""
         if "preset" in self.keys and role != "weight_gradients":
-            base = self.autocast(role, name or "input", reader)
-            return entries(self.keys["layers"], name).get(role, base) if name is not None else base
+            return entries(self.keys["layers"], name).get(role, self.autocast(role, name, reader))
         base = "fp32" if role == "weight_gradients" else self.keys.get("format", "fp32")
         base = self.keys.get(role, base)
-        return entries(self.keys["layers"], name).get(role, base) if name is not None else base
+        return entries(self.keys["layers"], name).get(role, base)
 
     def autocast(self, role, name, reader):
         """configs/README.md, preset: autocast."""
@@ -65,7 +64,7 @@ class Precision:
         readers = self.network.by_name[name].readers if name != "input" else self.network.reads_images
         read = [r for reader in readers for r in self.network.ends(reader)]
         only_products = bool(read) and all(r.kind in PRODUCTS[:3] for r in read)
-        if only_products and (role == "activations" or reader is None or reader.kind in PRODUCTS):
+        if only_products and (role == "activations" or reader is not None and reader.kind in PRODUCTS):
             return low
         return low if self.natural(name) else "fp32"
 
@@ -80,7 +79,19 @@ class Precision:
             return False
         return all(self.natural(i) for i in node.inputs)
 
-    def form(self, role, name=None, own_scale=False, reader=None):
+    def without_effect(self):
+        """Globs of entries that name nothing that a layer which they match rounds."""
+        found = []
+        for entry in self.keys["layers"]:
+            matched = [n for n in self.network.nodes if fnmatch.fnmatchcase(n.name, entry["match"])]
+            output = fnmatch.fnmatchcase("input", entry["match"]) and ("format" in entry or "activations" in entry)
+            output |= any(not n.layer.moves for n in matched) and any(k in entry for k in ("format", "activations", "gradients"))
+            weight = any(n.layer.weighted for n in matched) and any(k in entry for k in ("format", "weights", "weight_gradients"))
+            if not output and not weight:
+                found.append(entry["match"])
+        return found
+
+    def form(self, role, name, own_scale=False, reader=None):
         saturate = self.saturates or (own_scale and self.keys.get("overflow", "default") == "default")
         return Format(self.of(role, name, reader), saturate)
 

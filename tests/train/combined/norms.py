@@ -150,6 +150,7 @@ class Attention(Layer):
         e = np.exp(s - s.max(-1, keepdims=True))
         self.soft = e / e.sum(-1, keepdims=True)
         self.soft_error = self.soft * (2e-6 + 2 * off.max(-1, keepdims=True)) + 1e-37 * (self.soft > 0)  # exp flushes
+        self.soft_error = np.minimum(np.nan_to_num(self.soft_error, nan=1.0), 1.0)
         return self.soft, self.soft_error
 
     def forward(self, p, p_error):
