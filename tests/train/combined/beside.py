@@ -35,6 +35,7 @@ class Beside:
         self.weights = weights
         self.scaling = self.config.get("scaling", {"policy": "none"})
         self.histories, self.differences = {}, []
+        self.running = {}
         self.states = {}  # a layer's decision: passes, cached factor, dgrad of the last pass
         self.compared = self.exact = 0
 
@@ -55,7 +56,7 @@ class Beside:
         value, error = np.asarray(value, np.float64), np.broadcast_to(error, np.shape(value))
         value = np.where((error == 0) & np.isfinite(value), single(value), value)
         factor = self.own_scale(name, tensor, form, scale) if own else None
-        low, high = stored_ends(value, error, form, factor) if round_it else (value - error, value + error)
+        low, high = stored_ends(value, error, form, factor, self.stochastic) if round_it else (value - error, value + error)
         stored = self.settle(f"{name}.{tensor}", low, high, error)
         if round_it:
             tally = self.tallies.get((name, tensor))
@@ -89,6 +90,8 @@ class Beside:
                 raise Unsure(name)
             got = self.whole_dump.get(name)
             return low if got is None else got.reshape(low.shape)
+        if name == "input.y":
+            name = f"{self.network.reads_images[0].name}.x"
         if self.dump is not None and name in self.dump:
             got = self.dump[name].reshape(low.shape)
             fits = ((got >= low) & (got <= high)) | (np.isnan(got) & np.isnan(low)) | (got == low)
@@ -113,25 +116,31 @@ class Beside:
         if form.is_fp32:
             return None
         keys = self.precision.own_scales
-        history = self.histories.get((name, tensor), [])
-        s = self.scales.get((name, tensor), 1.0)
-        seen = history[-keys.get("history", 1024):]
-        amax, off = (seen[-1] if keys.get("amax", "max") == "most_recent" else max(seen)) if seen else (0.0, 0.0)
-        if amax > 0 and math.isfinite(amax):
-            margin = keys.get("margin", 0)
-            if keys.get("power_of_two", False):
-                if math.isfinite(single(form.largest / amax)):
-                    s = 2.0 ** (math.frexp(form.largest / amax)[1] - 1 - int(margin))
-            else:
-                s = float(single(single(form.largest / amax) / single(2.0 ** margin)))
-            if not math.isfinite(s):
-                s = float(np.finfo(np.float32).max)
+        s, amax, off = self.next_scale(name, tensor, form)
         row = self.row_of.get((name, tensor))
         if off and amax and row is not None:  # of a largest magnitude that is not known to the last bit
             written = float(row["scale"]) / scale
-            s = written if abs(written - s) <= 1.5 * off / amax * s or keys.get("power_of_two", False) and written in (s / 2, s * 2) else s
-        self.scales[name, tensor] = s
+            if abs(written - s) <= (1.5 * off / amax + 1e-6) * s or keys.get("power_of_two", False) and written in (s / 2, s * 2):
+                s = self.scales[name, tensor] = written
         return s
+
+    def next_scale(self, name, tensor, form):
+        """The tensor's scale by its history, (s, amax, how far amax may be off); kept where amax is 0, and as a power of two where
+        largest / amax is beyond fp32."""
+        keys = self.precision.own_scales
+        seen = self.histories.get((name, tensor), [])[-keys.get("history", 1024):]
+        s = self.scales.get((name, tensor), 1.0)
+        amax, off = (seen[-1] if keys.get("amax", "max") == "most_recent" else max(seen)) if seen else (0.0, 0.0)
+        if amax > 0:
+            margin = keys.get("margin", 0)
+            quotient = float(single(form.largest / amax))
+            if not keys.get("power_of_two", False):
+                s = float(single(quotient / 2.0 ** margin))
+                s = s if math.isfinite(s) else float(np.finfo(np.float32).max)
+            elif math.isfinite(quotient):
+                s = 2.0 ** (math.frexp(quotient)[1] - 1 - int(margin))
+        self.scales[name, tensor] = s
+        return s, amax, off
 
     # One step.
 
@@ -153,6 +162,7 @@ class Beside:
     def one_step(self, row):
         self.step = int(row["step"])
         self.precision = Precision(self.config, self.step, self.network)
+        self.stochastic = self.precision.keys.get("rounding") == "stochastic"
         self.tallies, self.amax, self.decided, self.loose, self.broken = {}, {}, {}, set(), set()
         self.not_finite = set()
         if self.masters is None:
@@ -218,7 +228,7 @@ class Beside:
     def tally(self, name, tensor, value, error, form, scale, own):
         """Counts of a tensor that no dump has; returns the ends of what is stored."""
         factor = self.own_scale(name, tensor, form, scale) if own else None
-        low, high = stored_ends(value, error, form, factor)
+        low, high = stored_ends(value, error, form, factor, self.stochastic)
         tally = self.tallies.setdefault((name, tensor), Tally(form, scale))
         tally.scale, tally.row_scale = scale, scale if factor is None else single(scale * factor)
         tally.add(value, error, (low + high) / 2, factor)
@@ -383,6 +393,10 @@ class Beside:
             options = [(value, "stale") for value, _ in state["cached"]]
         elif method == "exact_range":
             options = rules.exact_range(keys, state["last"], scale, u_min, u_max)
+            if options is None:  # the last dgrad is little but what fp32 left of a difference
+                options = [(float(written["unbound"]) if written else math.nan, written["limit"] if written else "")]
+                if written is None:
+                    raise Unsure(f"exponents of {name}")
         else:
             options = [rules.unbound(method, keys, dy, seen_operand, u_min, u_max)]
             value, word = options[0]
@@ -531,11 +545,13 @@ class Beside:
             self.differ("steps.csv overflow, skipped", row["overflow"], row["skipped"], f"expected {int(not finite)}")
         after = self.run.checkpoint(self.step)
         self.updates.apply(self, row, gradients, skipped, after)
+        self.running_statistics(after)
         self.compare_rows()
         for key, amax in self.amax.items():
             history = self.histories.setdefault(key, [])
             if math.isfinite(amax[0]):
                 history.append(amax)
+            self.next_scale(*key, self.tallies[key].form)
         self.masters = {name: after[name] for name in self.masters}
 
     def weight_gradients(self):
@@ -555,6 +571,23 @@ class Beside:
                 else:
                     found[f"{node.name}.{name}"] = value, error
         return found
+
+    def running_statistics(self, after):
+        """Batch norms' running averages, after each part of the batch: average = (1 - momentum) average + momentum batch's."""
+        for node in self.network.nodes:
+            if not isinstance(node.layer, norms.BatchNorm):
+                continue
+            m = node.layer.key("momentum", 0.1)
+            for name, (values, off) in node.layer.batches.items():
+                key = f"{node.name}.{name}"
+                average, error = self.running.get(key, self.weights[key]), 0.0
+                for value, one in zip(values, off):
+                    average, error = (1 - m) * average + m * value, (1 - m) * error + m * one + 1e-6 * np.abs(average)
+                got = after[key]
+                if np.isfinite(average).all() and not (np.abs(got - average) <= error + 1e-6 * np.abs(average)).all():
+                    self.differ(f"checkpoint {key}", got.tolist(), f"expected {average.tolist()}")
+                self.running[key] = got
+            node.layer.batches = {}
 
     def compare_rows(self):
         written = self.row_of

@@ -47,7 +47,7 @@ class Draw:
         return self.one("fp16", "bf16", "fp8_e5m2", {"exponent": 5, "mantissa": 4}, {"exponent": 6, "mantissa": 7})
 
     def precision(self, names):
-        if self.chance(0.06):
+        if self.chance(0.1):
             return {"preset": self.one("autocast", "autocast_cpu"), "format": self.one("fp16", "bf16")}
         keys = {"format": self.format()}
         self.maybe(keys, "activations", 0.3, self.format())
@@ -94,8 +94,9 @@ class Draw:
         self.maybe(keys, "u_min", 0.15, 2.0 ** -12, 2.0 ** -20)
         self.maybe(keys, "headroom_bits", 0.3, 0, 1, 8)
 
-    def scaling(self, names):
-        policy = self.one("none", "fixed", "dynamic", "logmax", "layerwise_dynamic", *["adaptive"] * 6)
+    def scaling(self, names, kinds):
+        policy = self.one("none", "fixed", "dynamic", "logmax", *["layerwise_dynamic"] * (3 if "attention" in kinds else 1),
+                          *["adaptive"] * 6)
         keys = {"policy": policy}
         if policy == "none":
             self.maybe(keys, "init_scale", 0.5, 8, 1024)
@@ -122,9 +123,11 @@ class Draw:
             self.maybe(keys, "growth_factor", 0.3, 4)
             self.maybe(keys, "backoff_factor", 0.3, 0.25)
             if self.chance(0.6):
-                keys["layers"] = [{"match": self.one(*names), "init_scale": self.one(1, 16, 4096)}]
+                match = self.one(names[-1], "*.d[sqkv]", *names) if "attention" in kinds else self.one(*names)
+                keys["layers"] = [{"match": match, "init_scale": self.one(1, 16, 4096)}]
         else:
-            keys["method"] = self.one("approx_range", "lognormal", "abs_range", "element_wise_range", "exact_range", "exact_range", "fixed")
+            keys["method"] = self.one("approx_range", "lognormal", "abs_range", "element_wise_range", "exact_range", "exact_range", "fixed",
+                                      *["element_wise_range"] * 4 * ("conv_transpose2d" in kinds), *["abs_range"] * ("batch_norm" in kinds))
             if keys["method"] == "fixed":
                 keys["scale"] = self.one(1, 3, 8, 0.5)
             self.maybe(keys, "init_scale", 0.6, 8, 64, 1024, 2.0 ** 15, 2.0 ** 22)
@@ -162,7 +165,7 @@ class Draw:
                 keys["kernel"], keys["padding"] = self.one((1, 0), (3, 1)) if min(h, w) >= 1 else (1, 0)
             else:
                 self.maybe(keys, "padding", 0.4, 1)
-                self.maybe(keys, "stride", 0.4, 2, [1, 2])
+                self.maybe(keys, "stride", 0.7 if kind == "conv_transpose2d" else 0.4, 2, [1, 2])
                 self.maybe(keys, "dilation", 0.15, 2)
                 if kind == "conv_transpose2d" and keys.get("stride") == 2:
                     self.maybe(keys, "output_padding", 0.3, 1)
@@ -178,12 +181,13 @@ class Draw:
             c, h, w = shapes[before]
             kind = self.one("conv2d", "conv2d", "conv_transpose2d", "batch_norm", "batch_norm", "relu", "relu", "function", "clamp", "leaky_relu",
                             "max_pool", "avg_pool", "residual", "residual", "concat", "gate", "scale", "slice", "pixel_shuffle",
-                            "upsample", "layer_norm", "rms_norm", "l2_normalize", "adaptive_avg_pool", "linear", "attention")
+                            "upsample", "layer_norm", "rms_norm", "l2_normalize", "adaptive_avg_pool", "linear", "attention", "attention", "pooled_norm")
             if kind in ("conv2d", "conv_transpose2d"):
                 convolution(kind=kind)
             elif kind == "batch_norm":
                 keys = {}
                 self.maybe(keys, "eps", 0.3, 1e-3, 0.25)
+                self.maybe(keys, "momentum", 0.3, 0.25, 0.9)
                 put(kind, (c, h, w), **keys)
             elif kind in ("relu", "scale", "rms_norm", "layer_norm", "l2_normalize"):
                 if kind in ("rms_norm", "layer_norm", "l2_normalize") and c < 2:
@@ -235,6 +239,11 @@ class Draw:
             elif kind == "adaptive_avg_pool":
                 n = self.whole(1, min(h, w))
                 put(kind, (c, n, n), size=n)
+            elif kind == "pooled_norm" and c >= 2 and min(h, w) >= 2:
+                put(self.one("l2_normalize", "layer_norm", "rms_norm"), (c, h, w))
+                if self.chance(0.5):
+                    put("relu", (c, h, w))
+                put("max_pool", (c, h - 1, w - 1), kernel=2, stride=1)
             elif kind == "linear":
                 put(kind, (8, 1, 1), features=8)
                 if self.chance(0.6):
@@ -306,12 +315,14 @@ class Draw:
             "seed": self.seed, "device": {"kind": "cpu", "threads": 1},
             "data": {"dataset": "tensors", "path": "data.npz", "batch_size": batch, "shuffle": False, "layout": "hwc", "normalize": "none"},
             "model": {"classes": classes, "layers": layers, "init": {"weights": "init.safetensors", "require_all": True}},
-            "precision": self.precision(names), "scaling": self.scaling(names), "optimizer": self.optimizer(),
+            "precision": self.precision(names), "scaling": self.scaling(names, {layer["kind"] for layer in layers}), "optimizer": self.optimizer(),
             "train": {"max_steps": steps, "epochs": 2}, "evaluate": {"every_epochs": 0},
             "checkpoint": {"every_steps": 1, "keep": 20, "best": False},
             "log": {"every": 1, "dump_every": 1, "histogram_every": 0, "statistics": ["y", "w", "dx", "dw", "dy", "update"]}}
         if accumulate > 1:
             config["train"]["accumulate"] = accumulate
+        elif all(layer["kind"] != "attention" for layer in layers):
+            self.maybe(config["precision"], "rounding", 0.15, "stochastic")
         self.maybe(config["train"], "clip_norm", 0.2, 0.5, 4)
         self.maybe(config["train"], "label_smoothing", 0.2, 0.125)
         if self.chance(0.15):
@@ -350,11 +361,11 @@ class Draw:
 
     def weights(self, network):
         found = {}
-        wild = self.chance(0.2)
+        wild, most = self.chance(0.2), self.one(2, 2, 15)
         for node in network.nodes:
             for name, value in node.layer.params.items():
                 unit = 2.0 ** (self.whole(-10, 4) if wild else self.whole(-3, -1))
-                w = self.g.integers(-2, 3, value.shape) * unit
+                w = self.g.integers(-most, most + 1, value.shape) * (unit * 2 / most if most == 2 else unit / 8)
                 if name == "weight" and value.ndim == 1:  # factors of norms
                     w = self.one(1.0, 0.5, 2.0 ** -6) * self.g.choice([1.0, 0.5, 2.0], value.shape)
                 found[f"{node.name}.{name}"] = w.astype(np.float32).astype(np.float64)

@@ -68,6 +68,14 @@ class Format:
             q = np.where(np.isnan(x), 0.0, q)
         return q
 
+    def neighbors(self, x):
+        """The two numbers of the format beside x, of which stochastic rounding takes one: beyond the largest as to nearest."""
+        x = np.asarray(x, np.float64)
+        finite = np.where(np.isfinite(x), x, 0.0)
+        spacing = np.ldexp(1.0, np.maximum(np.frexp(finite)[1] - 1, self.lowest) - self.mantissa)
+        inside = np.abs(x) < self.largest
+        return tuple(np.where(inside, f(finite / spacing) * spacing, self.round(x)) for f in (np.floor, np.ceil))
+
     def overflows(self, x):
         return np.isfinite(x) & (np.abs(self.unbounded(x)) > self.largest)
 
@@ -78,16 +86,17 @@ def both_ends(value, error):
         return np.where(np.isfinite(value), value - error, value), np.where(np.isfinite(value), value + error, value)
 
 
-def stored_ends(value, error, form, factor=None):
+def stored_ends(value, error, form, factor=None, stochastic=False):
     """Least and greatest stored value: form.round of both ends; with a factor s round(s x) / s, as fp32 has it."""
     ends = []
-    for end in both_ends(value, error):
+    for which, end in enumerate(both_ends(value, error)):
+        rounded = (lambda x, which=which: form.neighbors(x)[which]) if stochastic else form.round
         if factor is None:
-            ends.append(form.round(end))
+            ends.append(rounded(end))
         else:  # the product may lie beyond fp32, whose 24 bits it has all the same
             mantissa, exponent = np.frexp(end * factor)
             scaled = np.ldexp(mantissa.astype(np.float32).astype(np.float64), exponent)
-            ends.append((form.round(scaled) / factor).astype(np.float32).astype(np.float64))
+            ends.append((rounded(scaled) / factor).astype(np.float32).astype(np.float64))
     return ends
 
 

@@ -19,11 +19,19 @@ class BatchNorm(Layer):
         self.shape = c = self.shapes[0]
         self.params = {"weight": np.ones(c[0]), "bias": np.zeros(c[0])}
         self.axes = (0, 2, 3)
+        self.batches = {}  # mean and unbiased variance of each part of a batch, with their errors
 
     def forward(self, xs):
         x = xs[0]
         gamma, beta = (self.params[k].reshape(1, -1, 1, 1) for k in ("weight", "bias"))
         mean, var = x.mean(self.axes, keepdims=True), x.var(self.axes, keepdims=True)
+        n = x.size // x.shape[1]
+        span = np.max(np.abs(x), axis=self.axes)
+        for name, value, off in (("running_mean", mean.reshape(-1), span * 1e-6),
+                                 ("running_var", var.reshape(-1) * (n / (n - 1) if n > 1 else 1), span ** 2 * 2e-6)):
+            values, errors = self.batches.setdefault(name, ([], []))
+            values.append(value)
+            errors.append(off)
         self.inverse = 1 / np.sqrt(var + self.key("eps", 1e-5))
         self.x_hat, self.factor = (x - mean) * self.inverse, gamma * self.inverse
         self.x_hat_error = self.inverse * _span(x, self.axes) * 1e-6  # x - mean is off by the roundings of both

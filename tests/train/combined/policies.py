@@ -99,7 +99,7 @@ class Layerwise(Constant):
             if name in broken:
                 self.clean[name] = 0
                 self.scales[name] = max(self.scales[name] * keys.get("backoff_factor", 0.5), keys.get("min_scale", 2.0 ** -126))
-            elif finite:
+            else:  # clean itself, though the step may be skipped for another's sake
                 self.clean[name] += 1
                 if self.clean[name] >= keys.get("growth_interval", 10000):
                     self.clean[name] = 0

@@ -116,10 +116,13 @@ def unbound(method, keys, dy, operand, u_min, u_max):
 
 
 def exact_range(keys, last, s_in, u_min, u_max):
-    """Every (alpha, word) that the exponents of the last pass allow: last is (magnitudes, errors, S) of its dgrad, or None."""
+    """Every (alpha, word) that the exponents of the last pass allow, None where these are unsure: last is (values, errors, S) of its
+    dgrad, or None."""
     if last is None:
         return [(1.0, "one")]
     value, error, s_last = last
+    if np.mean(error > 0.1 * np.abs(value)) > 0.5 * keys.get("underflow_target", 1e-3):
+        return None
     ratio = s_in / s_last
     found = []
     for side in (-1, 0, 1):

@@ -85,7 +85,7 @@ class Updates:
         got = after[name]
         low, high = form.round(new - spread), form.round(new + spread)
         if self.master_rounding == "nearest":
-            fits = (got >= low) & (got <= high)
+            fits = (got >= low) & (got <= high) | np.isnan(low) | np.isnan(high) | np.isinf(got)
             if not fits.all():
                 at = tuple(int(i) for i in np.argwhere(~fits)[0])
                 beside.differ(f"checkpoint {name}{list(at)}", f"{int(np.sum(~fits))} of {fits.size}", f"stored {got[at]!r}",
@@ -160,7 +160,7 @@ class Updates:
             for key, (value, off) in states.items():
                 stored = after[key]
                 low, high = (self.state_format.round(value - off), self.state_format.round(value + off))
-                if self.state_rounding == "nearest" and not ((stored >= low) & (stored <= high)).all():
+                if self.state_rounding == "nearest" and not ((stored >= low) & (stored <= high) | ~np.isfinite(value + off)).all():
                     beside.differ(f"checkpoint {key}", "not what the rule gives")
                 for label in ["state"] + ([f"state.{key.rsplit('.', 1)[1]}"] if len(states) > 1 else []):
                     tally = tallies.get((layer, label))
