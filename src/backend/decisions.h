@@ -114,7 +114,7 @@ ADA_HOST_DEVICE static inline double LargestOf(const TensorMoments& moments) {
 // The same for a branch that KeepsOrder, from the largest magnitude before rounding; own: its
 // per-tensor scale.
 ADA_HOST_DEVICE static inline double LargestOf(const NumberGrid& grid, float before, float own) {
-  return std::fabs(static_cast<double>(RoundToGrid(grid, before) / own));
+  return std::fabs(static_cast<double>(RoundToGrid(grid, before * own) / own));
 }
 // The largest unscaled magnitude of the branches so far and one more; infinite if either is not
 // finite.

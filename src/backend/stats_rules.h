@@ -56,7 +56,6 @@ ADA_HOST_DEVICE static inline float SmallestOf(std::uint32_t min_bits) {
 ADA_HOST_DEVICE static inline void FinishStats(double sum, double square, std::uint32_t min_bits,
                                                TensorStats& stats) {
   const auto n = static_cast<double>(stats.numel);
-  stats.zeros_after = stats.zeros_before + stats.underflow;
   stats.min_abs = SmallestOf(min_bits);
   stats.mean = sum / n;
   const double variance = square / n - stats.mean * stats.mean;

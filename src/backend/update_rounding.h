@@ -46,33 +46,37 @@ ADA_HOST_DEVICE static inline float RoundKept(const NumberGrid& grid, bool stoch
 
 // Counts for one kind of value. For the changes that the rule requested, in fp32 (with AdamW's
 // decay): `zeros`: no change was requested; `lost`: one was, but the weight stayed the same;
+// `zeros_after`: it stayed the same, whatever was requested;
 // `overflow`: the new weight is above its format's largest value, `subnormal`: below its smallest
 // normal one; sums and extremes are those of the requested changes. For stored values all words
 // mean the same as in other roundings. Zero bytes are a valid start, except for min_bits.
 struct UpdateCounts {
-  std::int64_t values, zeros, lost, below, subnormal, overflow, inf, nan;
+  std::int64_t values, zeros, zeros_after, lost, below, subnormal, overflow, inf, nan;
   double sum, square, l1;
   std::uint32_t max_bits, min_bits;  // of magnitudes; min_bits: of those not 0, minus 1
 
   ADA_HOST_DEVICE static UpdateCounts Start() {
-    return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xffffffffu};
+    return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xffffffffu};
   }
   ADA_HOST_DEVICE void AddChange(const NumberGrid& grid, float asked, float before, float sum_of,
                                  float after) {
     const std::uint32_t u = MagnitudeBits(asked);
     AddValue(grid, asked, sum_of, after);
-    lost += u != 0 && u < kInfinityBits && BitsOf(before) == BitsOf(after);
+    zeros_after += before == after;  // -0 is 0
+    lost += u != 0 && u < kInfinityBits && before == after;
     below += u == 0;
   }
   // `x` was stored as `after`.
   ADA_HOST_DEVICE void AddKept(const NumberGrid& grid, float x, float after) {
     const std::uint32_t u = MagnitudeBits(x);
     AddValue(grid, x, x, after);
-    lost += u != 0 && u < kInfinityBits && MagnitudeBits(after) == 0;
+    zeros_after += after == 0;
+    lost += u != 0 && u < kInfinityBits && after == 0;
     below += u < grid.below_min;
   }
   ADA_HOST_DEVICE void Merge(const UpdateCounts& of) {
-    values += of.values, zeros += of.zeros, lost += of.lost, below += of.below;
+    values += of.values, zeros += of.zeros, zeros_after += of.zeros_after;
+    lost += of.lost, below += of.below;
     subnormal += of.subnormal, overflow += of.overflow, inf += of.inf, nan += of.nan;
     sum += of.sum, square += of.square, l1 += of.l1;
     max_bits = max_bits < of.max_bits ? of.max_bits : max_bits;
@@ -97,6 +101,7 @@ struct UpdateCounts {
 inline TensorStats StatsOf(const UpdateCounts& counts) {
   TensorStats stats;
   stats.numel = counts.values, stats.zeros_before = counts.zeros;
+  stats.zeros_after = counts.zeros_after;
   stats.below_min = counts.below;
   stats.underflow = counts.lost, stats.subnormal = counts.subnormal;
   stats.overflow = counts.overflow, stats.inf = counts.inf, stats.nan = counts.nan;

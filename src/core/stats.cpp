@@ -41,12 +41,12 @@ TensorStats CombinedStats(const TensorStats& a, const TensorStats& b) {
   return s;
 }
 
-TensorStats Rescaled(TensorStats stats, double factor, const NumberFormat& format) {
+TensorStats Rescaled(TensorStats stats, double factor, bool left) {
   if (factor == 1 || !std::isfinite(factor)) return stats;
   const auto times = [factor](float x) {
     return static_cast<float>(static_cast<double>(x) * factor);
   };
-  if (std::isfinite(RoundTo(format, stats.max_abs))) stats.max_abs = times(stats.max_abs);
+  if (!left) stats.max_abs = times(stats.max_abs);
   stats.min_abs = times(stats.min_abs);
   stats.mean *= factor, stats.std *= factor, stats.l1 *= factor, stats.l2 *= factor;
   return stats;

@@ -10,7 +10,9 @@
 namespace ada {
 
 // Counts and moments of a tensor of `numel` values as it was rounded to its format. Values before
-// rounding carry the scale, which telemetry divides out. zeros_before includes -0.
+// rounding carry S, which telemetry divides out. A scale of the tensor's own decides what rounding
+// does to them (below_min, underflow, subnormal, overflow, above_edge); zeros, inf, NaN, extremes
+// and moments are of the values without it. zeros_before includes -0.
 struct TensorStats {
   std::int64_t numel = 0;
   std::int64_t zeros_before = 0;  // exact zeros before rounding
@@ -44,9 +46,9 @@ inline double PercentOf(std::int64_t part, std::int64_t whole) {
 
 // The counts of both, as if one tensor had held all values, which carry one scale.
 TensorStats CombinedStats(const TensorStats& a, const TensorStats& b);
-// Magnitudes and moments as if the values had carried `factor` more. A magnitude that left `format`
-// when it was rounded stays as it was, so that it is still known as one.
-TensorStats Rescaled(TensorStats stats, double factor, const NumberFormat& format);
+// Magnitudes and moments as if the values had carried `factor` more. left: the largest magnitude
+// left its format when it was rounded; it stays as it was, so that it is still known as one.
+TensorStats Rescaled(TensorStats stats, double factor, bool left);
 
 // A histogram of log2 |x|: how the magnitudes of a tensor are distributed over binary exponents,
 // and what any format at any scale would lose of them. Numbers only.

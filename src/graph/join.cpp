@@ -16,12 +16,14 @@ namespace {
 struct FullPart {
   TensorStats stats;
   double scale = 1;
+  bool left = false;  // the largest magnitude left its format
 };
 // The same in a pass that records only the largest magnitude.
 struct ShortPart {
   float max_abs = 0;
   double scale = 1;
   std::int64_t numel = 0;
+  bool left = false;
 };
 
 // Weights and their gradients are the same in all processes when they are counted.
@@ -40,10 +42,10 @@ TensorStats StatsOfPart(const ShortPart& part) {
   return stats;
 }
 void Fill(const RoundingPoint& point, FullPart& part) {
-  part = {*point.stats, point.total_scale()};
+  part = {*point.stats, point.carried(), point.leaves_format()};
 }
 void Fill(const RoundingPoint& point, ShortPart& part) {
-  part = {point.stats->max_abs, point.total_scale(), point.stats->numel};
+  part = {point.stats->max_abs, point.carried(), point.stats->numel, point.leaves_format()};
 }
 
 // Every process gathers the parts of all and adds them in rank order, so that all get bitwise equal
@@ -62,8 +64,7 @@ void JoinStats(parallel::Communicator& communicator, std::vector<RoundingPoint>&
     TensorStats total;
     for (int rank = 0; rank < communicator.ranks(); ++rank) {
       const Part& part = all[static_cast<std::size_t>(rank) * mine.size() + at];
-      const TensorStats stats =
-          Rescaled(StatsOfPart(part), all[at].scale / part.scale, point.format);
+      const TensorStats stats = Rescaled(StatsOfPart(part), all[at].scale / part.scale, part.left);
       if (rank == 0 || IsLarger(stats.max_abs, total.max_abs)) point.largest_at = rank;
       const bool full = rank == 0 ? stats.full : total.full && stats.full;
       total = rank == 0 ? stats : CombinedStats(total, stats);
@@ -80,9 +81,7 @@ struct BlocksPart {
   BlockCounts counts;
   double scale = 1;
 };
-void Fill(const RoundingPoint& point, BlocksPart& part) {
-  part = {*point.blocks, point.total_scale()};
-}
+void Fill(const RoundingPoint& point, BlocksPart& part) { part = {*point.blocks, point.carried()}; }
 void Fill(const RoundingPoint& point, ExponentBins& part) { part = *point.bins; }
 BlockCounts CountsOf(const BlocksPart& part, const BlocksPart& first) {
   return part.counts.Rescaled(first.scale / part.scale);

@@ -3,6 +3,7 @@
 // memory (except backend_stats), which is up to date after Graph::Collect.
 #pragma once
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,10 +48,15 @@ struct RoundingPoint {
   double per_tensor_factor() const {
     return per_tensor_scale != nullptr ? static_cast<double>(per_tensor_scale->scale) : 1.0;
   }
-  // The factor by which its values are multiplied.
-  double total_scale() const {
-    return (scale != nullptr ? static_cast<double>(*scale) : 1.0) * per_tensor_factor();
+  // S, which the values that `stats` and `blocks` are of carry.
+  double carried() const { return scale != nullptr ? static_cast<double>(*scale) : 1.0; }
+  // The factor by which its values are multiplied when they are rounded.
+  double total_scale() const { return carried() * per_tensor_factor(); }
+  // The largest magnitude as it was rounded.
+  float scaled_largest() const {
+    return per_tensor_scale != nullptr ? stats->max_abs * per_tensor_scale->scale : stats->max_abs;
   }
+  bool leaves_format() const { return !std::isfinite(RoundTo(format, scaled_largest())); }
 };
 
 // A tensor of one layer in memory, when it has been written.
@@ -84,8 +90,8 @@ struct ScalePoint {
   scaling::LayerScaler* scaler;  // null at a branch point
 };
 
-// A tensor with a per-tensor scale: "conv1.y", "input.y", "loss.dx". stats of its last rounding
-// (max_abs is of x * scale); null in an evaluation graph.
+// A tensor with a per-tensor scale: "conv1.y", "input.y", "loss.dx". stats: of its last rounding;
+// null in an evaluation graph.
 struct ScaledTensor {
   std::string name;
   TensorScale* scale;

@@ -34,7 +34,8 @@ class Recorder {
              const std::string& policy, const scaling::ScaleDecision& decision);
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, const AnyFormat& format, double scale,
-                 const TensorStats& stats, const ProbeError& error = {});
+                 const TensorStats& stats, const ProbeError& error = {},
+                 double per_tensor_scale = 1);
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, double scale, const ExponentBins& bins);
   void Blocks(const BlockRow& row) {

@@ -165,7 +165,8 @@ void RunLogs::Scale(std::int64_t step, std::int64_t epoch, const std::string& la
 
 void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                         const std::string& tensor, const AnyFormat& format, double scale,
-                        const TensorStats& stats, const ProbeError& error) {
+                        const TensorStats& stats, const ProbeError& error,
+                        double per_tensor_scale) {
   ADA_CHECK(stats.full);
   TensorRow row;
   row.step = step;
@@ -185,16 +186,17 @@ void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string
   row.overflow = stats.overflow;
   row.inf = stats.inf;
   row.nan = stats.nan;
+  const double carried = scale / per_tensor_scale;
   const double smallest = stats.min_abs, largest = stats.max_abs;
   if (smallest > 0) {  // a finite value that is not zero
-    row.min_abs = smallest / scale;
+    row.min_abs = smallest / carried;
     row.range_log2 = std::log2(largest / smallest);
   }
-  row.max_abs = largest / scale;
-  row.mean = stats.mean / scale;
-  row.std = stats.std / scale;
-  row.l1 = stats.l1 / scale;
-  row.l2 = stats.l2 / scale;
+  row.max_abs = largest / carried;
+  row.mean = stats.mean / carried;
+  row.std = stats.std / carried;
+  row.l1 = stats.l1 / carried;
+  row.l2 = stats.l2 / carried;
   row.mse = error.mse;
   row.sqnr_db = error.sqnr_db;
   files_->underflow.Add(FieldsOf(row));

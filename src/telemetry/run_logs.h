@@ -51,10 +51,12 @@ class RunLogs {
   void Step(const StepRow& row);
   void Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
              const std::string& policy, const scaling::ScaleDecision& decision);
-  // `stats` must be full; its values carry `scale` and are logged without it.
+  // `stats` must be full; its values carry `scale` without the part that is the tensor's own, and
+  // are logged without any.
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, const AnyFormat& format, double scale,
-                 const TensorStats& stats, const ProbeError& error = {});
+                 const TensorStats& stats, const ProbeError& error = {},
+                 double per_tensor_scale = 1);
   // Writes `zero`, `inf` and `nan` first, always (the column is then text to every reader), then
   // one row for each exponent that occurs, rising. `scale` is the one that the tensor carried.
   // Throws InternalError where the file was not asked for, as those down to Losses do.

@@ -160,6 +160,27 @@ TEST_SUITE("cpu") {
     fp32.Check(4, 1);
   }
 
+  // No scale of the loss helps there: the values fit, but not times the per-tensor scale.
+  TEST_CASE("branches: a sum that outgrew its per-tensor scale saturates, nothing is halved") {
+    NumberFormat saturating = kBf16;
+    saturating.saturate = true;
+    for (const float first : {8.0f, 4.0f}) {
+      CAPTURE(first);
+      BranchBench b(kBf16, {{{0x1p30f, 1}, first}, {{0x1p30f, 2}, 8}});
+      scaling::TensorScaler own{0x1p100f};
+      b.spec.sum.tensor = b.bench.MakeF32(kShape, saturating);
+      b.spec.sum.style.per_tensor_scale = &own;
+      b.Run();
+      CHECK(*b.spec.sum.scale == 8);
+      CHECK(b.decision.halvings == 0);
+      const float largest = 0x1p30f * (8 / first) + 0x1p30f;
+      CHECK(b.spec.sum.stats->max_abs == largest);
+      CHECK(b.spec.sum.stats->overflow == kShape.numel() / 2);
+      CHECK(b.spec.sum.stats->inf == 0);
+      CHECK(Bench::Get(b.spec.sum.tensor)[0] == static_cast<float>(kBf16.largest()) / own.scale);
+    }
+  }
+
   TEST_CASE("branches: what is not finite passes through, nothing is halved") {
     const float inf = std::numeric_limits<float>::infinity();
     for (const float bad : {inf, -inf, std::nanf("")})

@@ -13,23 +13,24 @@ std::uint32_t Word(const cpu::Rounding& rounding, std::size_t i) {
 }
 
 struct Expected {
-  Values before, after, stored;
+  Values before, scaled, after, stored;
 };
 // `in` rounded by the scalar definition, value i of the block with word first + i.
 Expected Expect(const cpu::Rounding& rounding, const Values& in) {
-  Expected e{in, Values(in.size()), Values(in.size())};
+  Expected e{in, in, Values(in.size()), Values(in.size())};
   for (std::size_t i = 0; i < in.size(); ++i) {
-    if (rounding.scale != 1) e.before[i] *= rounding.scale;
+    if (rounding.scale != 1) e.scaled[i] *= rounding.scale;
     e.after[i] = rounding.stochastic
-                     ? RoundStochastically(rounding.format, e.before[i], Word(rounding, i))
-                     : RoundTo(rounding.format, e.before[i]);
+                     ? RoundStochastically(rounding.format, e.scaled[i], Word(rounding, i))
+                     : RoundTo(rounding.format, e.scaled[i]);
     e.stored[i] = rounding.scale != 1 ? e.after[i] / rounding.scale : e.after[i];
   }
   return e;
 }
 
 void CheckNotes(const cpu::Rounding& rounding, const Expected& e, const BlockStats& stats) {
-  const NaiveCount want = CountNaively(rounding.format, e.before, e.after, e.stored, rounding.edge);
+  const NaiveCount want =
+      CountNaively(rounding.format, e.before, e.scaled, e.after, e.stored, rounding.edge);
   CheckBlock(want, stats);
   if (rounding.moments) CheckRoundedMoments(want, stats);
 }
@@ -87,9 +88,38 @@ TEST_SUITE("cpu") {
           cpu::Rounding again = rounding;
           again.stats = &inspected;
           kernels->inspect(out.piece(), Length(in.size()), again);
-          CheckNotes(rounding, {want.after, want.after, want.stored}, inspected);
+          CheckNotes(rounding, {want.stored, want.after, want.after, want.stored}, inspected);
         }
       }
+  }
+
+  // A scale from earlier steps may be too large for a value that came after, or too small.
+  TEST_CASE("round with a scale that takes values out of fp32, at either end") {
+    const NumberFormat fnuz{8, 7, 128, false, true, false};
+    NumberFormat saturating = kBf16;
+    saturating.saturate = true;
+    for (const Kernels* kernels : KernelSets())
+      for (const NumberFormat& format : {kBf16, saturating, fnuz, kFp16, kFp8E4M3, kFp6E3M2})
+        for (const float scale : {0x1p127f, 0x1.fp120f, 0x1p-100f, 0x1p-140f})
+          for (const bool stochastic : {false, true}) {
+            CAPTURE(kernels->name);
+            CAPTURE(FormatName(format));
+            CAPTURE(scale);
+            const Style style{{FormatName(format), format, Storage::kF32}, stochastic, scale};
+            Values in = RandomBits(5003, 3);
+            for (const float v : Normal(5003, 1, 4)) in.push_back(v);
+            in.push_back(0), in.push_back(-0.0f);
+            Memory out(Storage::kF32, in.size());
+            BlockStats stats, largest;
+            cpu::Rounding rounding = Rounds(style, &stats);
+            kernels->round(in.data(), 1, out.piece(), Length(in.size()), rounding);
+            const Expected want = Expect(rounding, in);
+            CHECK(FirstDifference(out.Get(), want.stored) == -1);
+            CheckNotes(rounding, want, stats);
+            rounding.stats = &largest, rounding.count = false;  // a step that is not logged
+            kernels->round(in.data(), 1, out.piece(), Length(in.size()), rounding);
+            CHECK(largest.max_bits == stats.max_bits);
+          }
   }
 
   TEST_CASE("sum and relu's mask take the word of the value's place") {

@@ -25,7 +25,7 @@ void CheckRound(const Kernels& kernels, const Kind& kind, const Values& in, floa
   const std::int64_t wrong = FirstDifference(out.Get(), after);
   CHECK_MESSAGE(wrong == -1, "value " << before[static_cast<std::size_t>(std::max(wrong, 0l))]);
   CHECK(out.guard_intact());
-  const NaiveCount want = CountNaively(kind.format, before, after, after, edge);
+  const NaiveCount want = CountNaively(kind.format, before, before, after, after, edge);
   CheckBlock(want, stats);
   CheckRoundedMoments(want, stats);
 }

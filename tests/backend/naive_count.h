@@ -22,10 +22,10 @@ struct NaiveCount {
   BlockStats stats;
   double rounded_l1 = 0;
 };
-// src/README.md, "What is counted", value by value: `before` and `after` the rounding, and as
-// stored.
+// src/README.md, "What is counted", value by value: `before` any scale of the tensor's own, with it
+// (`scaled`), `after` the rounding, and as stored.
 inline NaiveCount CountNaively(const NumberFormat& format, const Values& before,
-                               const Values& after, const Values& stored,
+                               const Values& scaled, const Values& after, const Values& stored,
                                double edge = std::numeric_limits<double>::infinity()) {
   NaiveCount count;
   BlockStats& s = count.stats;
@@ -34,14 +34,16 @@ inline NaiveCount CountNaively(const NumberFormat& format, const Values& before,
   const auto threshold = static_cast<double>(OverflowThreshold(format));
   for (std::size_t i = 0; i < before.size(); ++i) {
     const auto x = static_cast<double>(before[i]), r = static_cast<double>(after[i]);
+    const auto size = std::fabs(static_cast<double>(scaled[i]));
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(before[i]) & 0x7fffffffu;
     s.max_bits = std::max(s.max_bits, bits);
     s.min_bits = std::min(s.min_bits, bits - 1);
     s.zeros += x == 0;
+    s.zeros_after += r == 0;
     s.underflow += x != 0 && !std::isnan(x) && r == 0;
-    s.below_min += std::fabs(x) < format.smallest_subnormal();
+    s.below_min += size < format.smallest_subnormal();
     s.subnormal += r != 0 && std::fabs(r) < format.smallest_normal();
-    s.overflow += std::isfinite(x) && std::fabs(x) >= threshold;
+    s.overflow += std::isfinite(x) && size >= threshold;
     s.inf += std::isinf(x);
     s.nan += std::isnan(x);
     s.above_edge += std::fabs(r) > edge * largest;
@@ -57,7 +59,7 @@ inline NaiveCount CountNaively(const NumberFormat& format, const Values& before,
 }
 inline NaiveCount CountNaively(const NumberFormat& format, const Values& before,
                                const Values& after) {
-  return CountNaively(format, before, after, after);
+  return CountNaively(format, before, before, after, after);
 }
 
 // Within `bound`; both NaN or the same infinity are equal.
@@ -74,6 +76,7 @@ inline void CheckBlock(const NaiveCount& want, const BlockStats& got) {
   CHECK((got.max_bits == w.max_bits || (got.max_bits > 0x7f800000u && w.max_bits > 0x7f800000u)));
   CHECK(got.min_bits == w.min_bits);
   CHECK(got.zeros == w.zeros);
+  CHECK(got.zeros_after == w.zeros_after);
   CHECK(got.underflow == w.underflow);
   CHECK(got.below_min == w.below_min);
   CHECK(got.subnormal == w.subnormal);
@@ -95,9 +98,16 @@ inline void CheckRoundedMoments(const NaiveCount& want, const BlockStats& got) {
   CHECK(got.rounded_min_bits == w.rounded_min_bits);
 }
 
-// Every field of a tensor's statistics, from the values before and after its rounding.
-inline void CheckStats(const TensorStats& got, const NumberFormat& format, const Values& before) {
-  const BlockStats want = CountNaively(format, before, RoundAll(format, before)).stats;
+// Every field of a tensor's statistics, from the values before its rounding, which `scale`, the
+// per-tensor scale, multiplies.
+inline void CheckStats(const TensorStats& got, const NumberFormat& format, const Values& before,
+                       float scale = 1) {
+  Values scaled = before;
+  for (float& v : scaled) v *= scale;
+  const Values after = RoundAll(format, scaled);
+  const BlockStats want =
+      CountNaively(format, before, scaled, after, after, std::numeric_limits<double>::infinity())
+          .stats;
   const auto n = static_cast<double>(want.values);
   double smallest = std::numeric_limits<double>::infinity(), deviations = 0;
   for (const float v : before) {
@@ -109,7 +119,7 @@ inline void CheckStats(const TensorStats& got, const NumberFormat& format, const
   CHECK(got.full);
   CHECK(got.numel == want.values);
   CHECK(got.zeros_before == want.zeros);
-  CHECK(got.zeros_after == want.zeros + want.underflow);
+  CHECK(got.zeros_after == want.zeros_after);
   CHECK(got.underflow == want.underflow);
   CHECK(got.below_min == want.below_min);
   CHECK(got.subnormal == want.subnormal);

@@ -130,6 +130,28 @@ void CheckRounded(const UpdateRule& rule, int states) {
 }  // namespace
 
 TEST_SUITE("cpu") {
+  TEST_CASE("a weight that becomes the zero of the other sign has not moved") {
+    for (const NumberFormat& masters : {kFp16, kFp32}) {
+      CAPTURE(FormatName(masters));
+      Bench bench;
+      UpdateSlot slot;
+      slot.value = bench.Vector({0, 0, -0.0f, 1, 0, 0});
+      slot.gradient = bench.Vector({0x1p-149f, -0x1p-149f, -0x1p-149f, 1, 0, -0.5f});
+      UpdateRule rule;
+      rule.masters.format = masters;
+      const auto op = bench->MakeUpdate(rule, {slot}, {});
+      UpdatePlan plan;
+      // 0.75 of the smallest fp32 is rounded to it, which fp16 does not have.
+      plan.step.lr = masters == kFp16 ? 0.75 : 1, plan.step.count = 1, plan.count = true;
+      op->Update(plan);
+      const TensorStats changes = op->Stats().front();
+      const std::int64_t lost = masters == kFp16 ? 3 : 0;
+      CHECK(changes.zeros_before == 1);
+      CHECK(changes.underflow == lost);
+      CHECK(changes.zeros_after == 1 + lost);
+    }
+  }
+
   TEST_CASE("masters and state in few bits, to nearest and stochastically, with counts") {
     for (const NumberFormat& format : {kFp32, kBf16, kFp16, kFp8E5M2})
       for (const bool stochastic : {false, true})

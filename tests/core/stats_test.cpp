@@ -88,7 +88,7 @@ TEST_SUITE("cpu") {
     stats.numel = 4, stats.underflow = 1;
     stats.min_abs = 0.5f, stats.max_abs = 60000;
     stats.mean = -2, stats.std = 3, stats.l1 = 8, stats.l2 = 5;
-    const TensorStats half = Rescaled(stats, 0.5, kFp16);
+    const TensorStats half = Rescaled(stats, 0.5, false);
     CHECK(half.min_abs == 0.25f);
     CHECK(half.max_abs == 30000);
     CHECK(std::vector<double>{half.mean, half.std, half.l1, half.l2} ==
@@ -96,8 +96,8 @@ TEST_SUITE("cpu") {
     CHECK(half.numel == 4);
     CHECK(half.underflow == 1);
     stats.max_abs = 70000;
-    CHECK(Rescaled(stats, 0.5, kFp16).max_abs == 70000);
-    CHECK(Rescaled(stats, INFINITY, kFp16).l1 == 8);
+    CHECK(Rescaled(stats, 0.5, true).max_abs == 70000);
+    CHECK(Rescaled(stats, INFINITY, false).l1 == 8);
   }
 
   TEST_CASE("bins: sums, and what is a value") {

@@ -126,6 +126,8 @@ TEST_SUITE(ADA_SUITE) {
       Check({Pairs()[0], false, true, false, false, own}, kFp8E5M2);
       Check({{{{3e38f, 1}, 8}, {{3e38f, 2}, 8}}, false, true, false, false, own}, kFp8E5M2);
     }
+    for (const bool stats : {false, true})  // the sum times its scale leaves fp32
+      Check({{{{0x1p30f, 1}, 8}, {{0x1p30f, 2}, 4}}, false, true, false, stats, 0x1p100f}, kBf16);
   }
 
   TEST_CASE("branches: what is not finite passes through") {

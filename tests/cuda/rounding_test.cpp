@@ -202,6 +202,12 @@ TEST_SUITE(ADA_SUITE) {
           c.scale = 13;
           CheckPoint(kind, c, Spread(kind.format, 6000, 2), 100, 60);
         }
+    for (const float scale : {0x1p127f, 0x1.8p120f, 0x1p-100f, 0x1p-140f}) {
+      Case far{"scale beyond fp32"};
+      far.scale = scale, far.bins = true;
+      for (const NumberFormat& format : {kBf16, kFp8E4M3, kFp6E3M2})
+        CheckPoint({FormatName(format), format, Storage::kF32}, far, AllValues(format, 5), 100, 60);
+    }
     Case one{"scale 1"};
     one.scale = 1;
     CheckPoint({"fp8_e4m3 in fp32", kFp8E4M3, Storage::kF32}, one, Normal(5000, 9, 3), 50, 99);

@@ -86,8 +86,7 @@ struct Run {
     loss = graph->Result().loss_sum;
     for (const ScaledTensor& tensor : graph->scaled_tensors()) {
       scaling::TensorScaler& per_tensor_scale = *tensor.scale->per_tensor_scale.host;
-      scaling::UpdateTensorScale(tensor.scale->history,
-                                 tensor.stats->max_abs / per_tensor_scale.scale, per_tensor_scale);
+      scaling::UpdateTensorScale(tensor.scale->history, tensor.stats->max_abs, per_tensor_scale);
     }
     graph->RefreshWeights(PassOf(network, step + 1));
   }

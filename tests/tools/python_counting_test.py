@@ -81,9 +81,11 @@ class CountingTest(unittest.TestCase):
                     ours = counting.count(grid, of_numpy(x), m).row(1.0)
                     self.of_finite(x, ours)
                     self.check_counts(ours, theirs)
+                    zeros_after = ours["zeros_after"]
                     ours = numpy.asarray(counting.round_to(grid, of_numpy(x), m))
                     wanted = numpy.frombuffer(rounded[theirs["tensor"]][1], numpy.float32)
                     nan = numpy.isnan(wanted)
+                    self.assertEqual(zeros_after, int((wanted == 0).sum()))
                     self.assertTrue((numpy.isnan(ours) == nan).all())
                     self.assertTrue((ours.view(numpy.uint32)[~nan]
                                      == wanted.view(numpy.uint32)[~nan]).all())

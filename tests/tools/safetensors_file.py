@@ -1,12 +1,13 @@
-"""Files of safetensors with fp32 tensors, as maps from names to (shape, bytes)."""
+"""Files of safetensors, as maps from names to (shape, bytes), or (shape, bytes, type) where they are not
+fp32."""
 import json
 import struct
 
 
 def write(path, tensors):
     header, data = {}, b""
-    for name, (shape, values) in tensors.items():
-        header[name] = {"dtype": "F32", "shape": list(shape),
+    for name, (shape, values, *kind) in tensors.items():
+        header[name] = {"dtype": kind[0] if kind else "F32", "shape": list(shape),
                         "data_offsets": [len(data), len(data) + len(values)]}
         data += values
     text = json.dumps(header).encode()

@@ -82,7 +82,7 @@ struct Checker::Seen {
       numel = Wide(all.size());
       if (!out.is.tensor && out.is.stats != nullptr) {
         const TensorStats stats = memory.Read(side, out.is.stats);
-        all = {stats.max_abs / static_cast<float>(own)}, numel = Wide(stats.numel);
+        all = {stats.max_abs}, numel = Wide(stats.numel);
       }
       double most = 0;
       bool is_finite = true;
@@ -126,9 +126,11 @@ void Checker::CheckValues(const Seen& seen) {
 void Checker::CheckStats(const Seen& seen, const TensorStats& a, const TensorStats& b) {
   // If nothing else is measured, a side may record the largest magnitude before or after rounding.
   const auto largest = [&](const TensorStats& s) {
-    return seen.Finite(Wide(a.full ? s.max_abs : RoundTo(seen.out.format, s.max_abs)), 1);
+    const auto own = static_cast<float>(seen.own);
+    return seen.Finite(Wide(a.full ? s.max_abs : RoundTo(seen.out.format, s.max_abs * own) / own),
+                       1);
   };
-  const double near = seen.near * seen.own, one = near + seen.Spacing(seen.largest) * seen.own,
+  const double near = seen.near, one = near + seen.Spacing(seen.largest),
                n = std::max(1.0, seen.numel), root = std::sqrt(n);
   Compare("numel,full", NumbersOf(a.numel, a.full), NumbersOf(b.numel, b.full));
   // A library multiplies the zeros of padding as well and gets NaN where the other side has inf.

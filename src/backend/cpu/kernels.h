@@ -22,10 +22,10 @@ struct TensorSpan {
 
 // What one block's rounding counted. Sums are over values before rounding, `rounded_*` after it.
 struct BlockStats {
-  std::uint32_t max_bits = 0;           // of |x| before rounding
+  std::uint32_t max_bits = 0;           // of |x| before rounding, without Rounding::scale
   std::uint32_t min_bits = 0xffffffff;  // smallest non-zero |x|, minus 1
-  std::int64_t values = 0, zeros = 0, underflow = 0, below_min = 0, subnormal = 0, overflow = 0;
-  std::int64_t inf = 0, nan = 0, above_edge = 0;
+  std::int64_t values = 0, zeros = 0, zeros_after = 0, underflow = 0, below_min = 0;
+  std::int64_t subnormal = 0, overflow = 0, inf = 0, nan = 0, above_edge = 0;
   double sum = 0, sum_square = 0, l1 = 0;
   double rounded_sum = 0, rounded_square = 0;
   float rounded_min = 0, rounded_max = 0;
@@ -46,8 +46,9 @@ struct Rounding {
   bool moments = false;         // the rounded_* fields
   BlockStats* stats = nullptr;  // null: nothing is measured (the values are exact)
   double edge = INFINITY;       // above_edge counts |rounded x| > edge * largest value
-  // Values are multiplied by `scale` before and divided by it after rounding; counts are of the
-  // scaled values, rounded_* of what is stored. Not 1: storage is fp32.
+  // Values are multiplied by `scale` before and divided by it after rounding. What rounding does is
+  // counted of the scaled values, one that leaves fp32 as an overflow; zeros, inf, NaN, extremes
+  // and sums are of the values without it, rounded_* of what is stored. Not 1: storage is fp32.
   float scale = 1;
   // Where `count` is set and this is not null: filled, of the values before `scale`.
   BlockBins* bins = nullptr;

@@ -13,13 +13,14 @@ namespace ada::train {
 // Micro-batches may carry different scales: their sums carry the smaller one, so that no magnitude
 // leaves a format in which it is finite.
 void BatchCounts::Sum::Add(const graph::RoundingPoint& point) {
-  const double its = point.total_scale(), common = std::min(scale, its);
-  const TensorStats before = Rescaled(stats, common / scale, point.format);
-  const TensorStats added = Rescaled(*point.stats, common / its, point.format);
+  const double its = point.carried(), common = std::min(scale, its);
+  const TensorStats before = Rescaled(stats, common / scale, left);
+  const TensorStats added = Rescaled(*point.stats, common / its, point.leaves_format());
   // A NaN, once it is there, stays the largest: both comparisons are false for it.
   if (!std::isnan(before.max_abs) && !(added.max_abs <= before.max_abs))
     largest_at = point.largest_at;
   stats = CombinedStats(before, added);
+  left = left || point.leaves_format();
   if (point.blocks != nullptr) {
     blocks = blocks.Rescaled(common / scale);
     blocks.Add(point.blocks->Rescaled(common / its));
@@ -27,8 +28,18 @@ void BatchCounts::Sum::Add(const graph::RoundingPoint& point) {
   scale = common;
 }
 
-// The first micro-batch of a batch (Pass::accumulate is false) replaces the sums. A weight and its
-// gradient exist once a batch, whatever the micro-batches.
+namespace {
+
+// What the next micro-batch does to a tensor again. A weight exists once a batch, and so does a sum
+// of gradients that nothing rounds; in fewer bits the sum is rounded after each micro-batch.
+bool IsRoundedEachTime(const graph::RoundingPoint& point) {
+  return point.tensor == "dw" ? !(point.format == kFp32) : !IsOfWholeBatch(point.tensor);
+}
+
+}  // namespace
+
+// The first micro-batch of a batch (Pass::accumulate is false) replaces the sums. Where processes
+// share a batch dw is rounded once, after the last one; before it there are no counts.
 void BatchCounts::Add(const backend::Pass& pass) {
   const auto& points = graph_.roundings();
   const bool first = !pass.accumulate;
@@ -36,10 +47,10 @@ void BatchCounts::Add(const backend::Pass& pass) {
   if (pass.bins) bin_sums_.resize(points.size());
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& point = points[i];
-    const bool replaces = first || IsOfWholeBatch(point.tensor);
+    const bool replaces = first || !IsRoundedEachTime(point) || sums_[i].stats.numel == 0;
     if (replaces)
       sums_[i] = {*point.stats, point.blocks != nullptr ? *point.blocks : BlockCounts{},
-                  point.total_scale(), point.largest_at};
+                  point.carried(), point.largest_at, point.leaves_format()};
     else
       sums_[i].Add(point);
     if (!pass.bins || point.bins == nullptr) continue;
@@ -61,15 +72,19 @@ const BlockCounts& BatchCounts::BlocksOf(std::size_t point) const {
 }
 
 double BatchCounts::ToLastScale(std::size_t point) const {
-  return sums_.empty() ? 1 : graph_.roundings()[point].total_scale() / sums_[point].scale;
+  return sums_.empty() ? 1 : graph_.roundings()[point].carried() / sums_[point].scale;
 }
 
 TensorStats BatchCounts::LoggedStats(std::size_t point) const {
-  return Rescaled(StatsOf(point), ToLastScale(point), graph_.roundings()[point].format);
+  return Rescaled(StatsOf(point), ToLastScale(point), LeavesFormat(point));
 }
 
 BlockCounts BatchCounts::LoggedBlocks(std::size_t point) const {
   return BlocksOf(point).Rescaled(ToLastScale(point));
+}
+
+bool BatchCounts::LeavesFormat(std::size_t point) const {
+  return sums_.empty() ? graph_.roundings()[point].leaves_format() : sums_[point].left;
 }
 
 int BatchCounts::LargestAt(std::size_t point) const {
@@ -164,7 +179,7 @@ NotFiniteTensor AttemptFacts::FirstNotFinite() const {
     if (finite && stats.full && points[i].blocks != nullptr &&
         counts_.BlocksOf(i).broken_blocks > 0)
       return {points[i].layer, points[i].tensor, largest, counts_.LargestAt(i), Cause::kBlocks};
-    if (std::isfinite(RoundTo(points[i].format, largest))) continue;
+    if (!counts_.LeavesFormat(i)) continue;
     const bool outgrew = points[i].per_tensor_scale != nullptr && finite;
     return {points[i].layer, points[i].tensor, largest, counts_.LargestAt(i),
             outgrew ? Cause::kOutgrown : Cause::kNone};

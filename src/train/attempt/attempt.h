@@ -59,9 +59,10 @@ class BatchCounts {
   const TensorStats& StatsOf(std::size_t point) const;
   const ExponentBins& BinsOf(std::size_t point) const;
   const BlockCounts& BlocksOf(std::size_t point) const;
-  int LargestAt(std::size_t point) const;  // RoundingPoint::largest_at
+  int LargestAt(std::size_t point) const;      // RoundingPoint::largest_at
+  bool LeavesFormat(std::size_t point) const;  // RoundingPoint::leaves_format, in any pass
   // The same for logs: as if all values had carried the scale of the last micro-batch, which the
-  // logs name (RoundingPoint::total_scale).
+  // logs name.
   TensorStats LoggedStats(std::size_t point) const;
   BlockCounts LoggedBlocks(std::size_t point) const;
 
@@ -73,8 +74,9 @@ class BatchCounts {
   struct Sum {
     TensorStats stats;
     BlockCounts blocks;  // in block-scaled formats
-    double scale = 1;    // that the values carry
+    double scale = 1;    // S that the values carry
     int largest_at = -1;
+    bool left = false;  // the largest magnitude left its format
     void Add(const graph::RoundingPoint& point);
   };
   std::vector<Sum> sums_;

@@ -9,7 +9,7 @@ namespace ada::train {
 void TensorScales::Observe(bool first) {
   const auto& tensors = graph_.scaled_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const float amax = tensors[i].stats->max_abs / tensors[i].scale->per_tensor_scale.host->scale;
+    const float amax = tensors[i].stats->max_abs;
     float& largest = amax_[i];
     if (first || std::isnan(amax) || amax > largest) largest = amax;
   }

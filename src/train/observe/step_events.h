@@ -64,6 +64,8 @@ struct CountedTensor {
   std::string layer, tensor;
   AnyFormat format;
   double scale = 1;
+  double per_tensor_scale =
+      1;  // the part of it that is the tensor's own, which counts do not carry
 };
 
 // Owned by StepLog and called by it only, in the first process. The order of its calls within a

@@ -81,8 +81,8 @@ void StepLog::WriteTensors(const StepResult& r, const BatchCounts& counts) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
     if (!Contains(config_.log.statistics, StatisticOf(p.tensor))) continue;
-    WriteUnderflow(r, {p.layer, p.tensor, p.named_format(), p.total_scale()}, counts.LoggedStats(i),
-                   ErrorOf(r, p));
+    WriteUnderflow(r, {p.layer, p.tensor, p.named_format(), p.total_scale(), p.per_tensor_factor()},
+                   counts.LoggedStats(i), ErrorOf(r, p));
     if (p.blocks != nullptr) WriteBlocks(r, p, counts.LoggedBlocks(i));
   }
   events_.NoGradient(r, dead_before);
@@ -112,7 +112,8 @@ void StepLog::WriteUnderflow(const StepResult& r, const CountedTensor& at, const
                              const telemetry::ProbeError& error) {
   if (events_.Underflow(r, at, stats) && !news_.alert)
     news_.alert = true, news_.alert_layer = at.layer;
-  recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.scale, stats, error);
+  recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.scale, stats, error,
+                      at.per_tensor_scale);
 }
 
 telemetry::ProbeError StepLog::ErrorOf(const StepResult& r, const graph::RoundingPoint& p) const {

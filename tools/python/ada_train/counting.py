@@ -109,6 +109,7 @@ class Stats:
     the scale that they carry."""
     numel: int = 0
     zeros_before: int = 0
+    zeros_after: int = 0
     underflow: int = 0
     below_min: int = 0
     subnormal: int = 0
@@ -128,10 +129,6 @@ class Stats:
             setattr(self, field.name, min(a, b) if field.name == "min_bits" else
                     max(a, b) if field.name == "max_bits" else a + b)
         return self
-
-    @property
-    def zeros_after(self):
-        return self.zeros_before + self.underflow
 
     @property
     def max_abs(self):
@@ -173,10 +170,16 @@ def _chunks(x):
 def _count(grid, x, m):
     u = _as_bits(x, m) & MAGNITUDE
     finite, no = u < INFINITY_BITS, m.full_like(u, INFINITY_BITS)
-    nonzero = u > 0
-    found = [u == 0, nonzero & (u <= grid.zero_max), u < grid.below_min,
+    nonzero, nan = u > 0, u > INFINITY_BITS
+    lost = nonzero & (u <= grid.zero_max)
+    after = (u == 0) | lost
+    if not grid.form.has_nan:
+        after = after | nan
+    if not grid.form.signed:  # has no zero
+        after = m.zeros_like(after)
+    found = [u == 0, after, lost, u < grid.below_min,
              (u > grid.zero_max) & (u < grid.normal_min), (u >= grid.overflow_min) & finite,
-             u == INFINITY_BITS, u > INFINITY_BITS]
+             u == INFINITY_BITS, nan]
     wide = _to(x, m.float64)
     low = m.where(nonzero & finite, u, no).min()
     whole = m.stack([part.sum() for part in found] + [_to(low, m.int64), _to(u.max(), m.int64)])

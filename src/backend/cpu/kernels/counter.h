@@ -43,7 +43,7 @@ class Counter {
     ADA_INLINE F Round(F x, std::int64_t i, I valid = I{}, int column = 0) {
       if constexpr (kTail) x = Only(valid, x);
       F r = x;
-      // Counts are of scaled values before and after rounding, what is stored has no scale.
+      // What rounding does is counted of scaled values; x and what is stored have no scale.
       if constexpr (Mode::kRounding == ModeRounding::kAnyWay) {
         const Rounded v = RoundAnyWay(x, i, rounder_);
         r = v.stored;
@@ -97,7 +97,7 @@ class Counter {
     // x: before any scale of the tensor's own.
     template <bool kTail>
     ADA_INLINE void Measure(F x, F before, F after, F stored, I valid, int column) {
-      lanes_.template Add<kTail>(before, stored, valid);
+      lanes_.template Add<kTail>(x, stored, valid);
       sums_.Add(stored, column);
       if constexpr (kCount) {
         StoreF(kept_->x + at_, x);

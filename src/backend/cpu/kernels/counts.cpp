@@ -81,27 +81,18 @@ CountTally::Extremes CountTally::AddSums(const float* x, int n, Sums& sums) {
 
 // Empties the buffer. Extremes come first: they tell which of the rarer counts can find anything.
 void CountTally::Count() {
-  const float* before = apart_ ? kept_.before : kept_.x;
-  const Extremes extremes = AddSums(before, end_, sums_);
+  const Extremes extremes = AddSums(kept_.x, end_, sums_);
   for (int run = 0; run * kRun < end_; ++run) min_ = std::min(min_, extremes.min[run]);
   max_ = std::max(max_, extremes.max);
   kept_count_ += end_;
   zeros_ += extremes.zeros;
   if (apart_)
-    CountSmallApart();
+    CountSmallApart(extremes);
   else
     CountSmall(extremes);
-  CountLarge(before, extremes);
-  if (bins_.wanted()) CountBins(extremes);
+  CountLarge(extremes);
+  if (bins_.wanted()) bins_.Add(kept_.x, end_, extremes.min, extremes.max);
   end_ = 0;
-}
-
-// Bins are of values before any per-tensor scale; if these differ from the values that were
-// counted, their extremes are computed again.
-void CountTally::CountBins(Extremes extremes) {
-  Sums unused;
-  if (apart_) extremes = AddSums(kept_.x, end_, unused);
-  bins_.Add(kept_.x, end_, extremes.min, extremes.max);
 }
 
 // Counts values that become zeros or subnormals, and values below the subnormals. Among small
@@ -120,23 +111,31 @@ void CountTally::CountSmall(const Extremes& extremes) {
   }
   below_min_ += counts[0], underflow_ += counts[1], subnormal_ += counts[2] - counts[1];
 }
-void CountTally::CountSmallApart() {
-  Counts<1> before({rounder_.grid.below_min});
+// A small scale makes zeros of values that are none.
+void CountTally::CountSmallApart(const Extremes& extremes) {
+  Counts<2> before({rounder_.grid.below_min, kLargestMagnitude + 1});
   Counts<2> after({rounder_.grid.min_normal, kLargestMagnitude + 1});
   before.Add(kept_.before, end_);
   after.Add(kept_.after, end_);
-  below_min_ += before[0], subnormal_ += after[0];
+  below_min_ += before[0] + (end_ - before[1]) - extremes.zeros, subnormal_ += after[0];
   zeros_after_ += end_ - after[1];
 }
 
-// Counts values that overflow, are not finite, or are above the edge after rounding: mostly rare.
-void CountTally::CountLarge(const float* before, const Extremes& extremes) {
+// Counts values that overflow, are not finite, or are above the edge after rounding: mostly rare. A
+// finite value whose scaled one leaves fp32 is one that overflows.
+void CountTally::CountLarge(const Extremes& extremes) {
   const std::uint32_t overflow_min = rounder_.grid.overflow_min;
-  if (extremes.max >= overflow_min) {
-    Counts<3> below({overflow_min, kInfinityBits, kInfinityBits + 1});
+  const float* before = apart_ ? kept_.before : kept_.x;
+  if (apart_ || extremes.max >= overflow_min) {
+    Counts<2> below({overflow_min, kLargestMagnitude + 1});
     below.Add(before, end_);
+    beyond_ += below[1] - below[0];
+  }
+  if (extremes.max >= kInfinityBits) {
+    Counts<2> below({kInfinityBits, kInfinityBits + 1});
+    below.Add(kept_.x, end_);
     const std::int64_t others = end_ - extremes.zeros;
-    beyond_ += others - below[0], not_finite_ += others - below[1], nan_ += others - below[2];
+    not_finite_ += others - below[0], nan_ += others - below[1];
   }
   if (edge_ >= kInfinityBits) return;
   if (!apart_) {
@@ -164,8 +163,10 @@ void CountTally::Finish(std::int64_t values, BlockStats& s) {
   s.overflow = beyond_ - not_finite_, s.inf = not_finite_ - nan_, s.nan = nan_;
   s.above_edge = above_edge_;
   const NumberFormat& format = rounder_.rounding.format;
-  if (apart_ && !format.has_nan) s.underflow -= s.nan;  // they became zeros
-  if (!format.is_signed) s.underflow = 0;               // there are no zeros
+  const std::int64_t nan_zeros = format.has_nan ? 0 : s.nan;
+  if (apart_) s.underflow -= nan_zeros;
+  s.zeros_after = s.zeros + s.underflow + nan_zeros;
+  if (!format.is_signed) s.underflow = s.zeros_after = 0;  // there are no zeros
   // Two halves of eight lanes, in the order in which 512-bit registers are added up.
   const auto sum = [](const double* lanes) {
     double halves[2] = {};

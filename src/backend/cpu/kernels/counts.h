@@ -12,7 +12,7 @@ struct KeptValues {
   static constexpr int kLoop = 256, kWait = 64;
   static constexpr int kSize = (kLoop + kWait) * kLanes;
   alignas(64) float x[kSize];
-  // Where rounding is not just a function of x: as it is counted before and after. Else unused.
+  // Where rounding is not just a function of x: scaled, before and after. Else unused.
   alignas(64) float before[kSize], after[kSize];
 };
 
@@ -50,10 +50,9 @@ class CountTally {
   };
   static Extremes AddSums(const float* x, int n, Sums& sums);
   void Count();
-  void CountBins(Extremes extremes);
   void CountSmall(const Extremes& extremes);
-  void CountSmallApart();
-  void CountLarge(const float* before, const Extremes& extremes);
+  void CountSmallApart(const Extremes& extremes);
+  void CountLarge(const Extremes& extremes);
 
   const Rounder& rounder_;
   const bool apart_;

@@ -46,9 +46,7 @@ class CpuBranchSum final : public Op {
     // scale, and factors are exactly 1.
     bool equal = true;
     for (const float s : scales) equal = equal && s == scales[0];
-    const scaling::TensorScaler* own = spec_.sum.style.per_tensor_scale;
     const double u_max = BranchBound(spec_);
-    const double per_tensor_scale = own != nullptr ? static_cast<double>(own->scale) : 1;
     float target = scales[0];
     if (!equal)
       target = scaling::BranchTarget(scales.data(), static_cast<int>(scales.size()), Largest(pass),
@@ -58,7 +56,7 @@ class CpuBranchSum final : public Op {
     // overflow is left for the update to find.
     for (halvings = 0;; ++halvings, target /= 2) {
       Sum(pass, scales, target);
-      const double sum_max = OfAll(static_cast<double>(stats_.max_abs()) / per_tensor_scale);
+      const double sum_max = OfAll(static_cast<double>(stats_.max_abs()));
       if (!scaling::BranchSumOverflows(target, sum_max, u_max)) return target;
       if (!scaling::BranchesFit(target, Largest(pass), u_max)) return target;
     }

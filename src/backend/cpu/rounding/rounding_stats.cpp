@@ -22,6 +22,7 @@ TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) 
     min_bits = std::min(min_bits, b.min_bits);
     total.numel += b.values;
     total.zeros_before += b.zeros;
+    total.zeros_after += b.zeros_after;
     total.underflow += b.underflow;
     total.below_min += b.below_min;
     total.subnormal += b.subnormal;

@@ -34,7 +34,7 @@ class RoundingStats {
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
   // Whether anything is stored otherwise than it is: format or scale.
   bool rounds() const { return !(format_ == kFp32) || style_.per_tensor_scale != nullptr; }
-  float max_abs() const { return max_abs_; }  // of the last Finish; of scaled values
+  float max_abs() const { return max_abs_; }  // of the last Finish
 
  private:
   void MakeBlocks(std::int64_t count);

@@ -22,23 +22,18 @@ struct BranchHalvings {
   Rounding how;
   const TensorStats* stats;  // of the sum as it was taken
 
-  ADA_HOST_DEVICE double per_tensor_scale() const {
-    return how.per_tensor_scale != nullptr ? static_cast<double>(*how.per_tensor_scale) : 1;
-  }
-  // Whether a sum with this magnitude, in its per-tensor scale, reaches u_max.
+  // Whether a sum with this magnitude reaches u_max.
   ADA_HOST_DEVICE bool Reaches(float magnitude) const {
-    return static_cast<double>(magnitude) / per_tensor_scale() >= set.u_max;
+    return static_cast<double>(magnitude) >= set.u_max;
   }
   // halvings: at which all sums fit; first_nan: at which one is NaN.
   ADA_HOST_DEVICE void Count(int thread, int threads, std::uint32_t* halvings,
                              std::uint32_t* first) const {
-    const float own = static_cast<float>(per_tensor_scale());
     std::uint32_t most = 0, first_nan = 0xffffffffu;
     for (std::int64_t i = thread; i < how.values; i += threads) {
       float target = *set.target;
       for (std::uint32_t k = 0; k < first_nan; ++k, target /= 2) {
-        float sum = value.At(target, set.scales, i);
-        if (own != 1) sum = sum * own;
+        const float sum = value.At(target, set.scales, i);
         if (sum != sum) first_nan = k;
         if (sum != sum || !Reaches(std::fabs(sum)) || target < scaling::kSmallestBranchTarget) {
           most = k > most ? k : most;

@@ -122,6 +122,9 @@ ADA_HOST_DEVICE inline TensorStats StatsOfLaunch(const Rounding& how, const std:
     stats.full = true;
     stats.zeros_before = ints[kZeros];
     stats.underflow = ints[kUnderflow];
+    // A format without NaN makes zeros of them; an unsigned one has none.
+    const std::int64_t nan_zeros = how.grid.nan_keep == 0 ? ints[kNan] : 0;
+    if (how.grid.is_signed) stats.zeros_after = stats.zeros_before + stats.underflow + nan_zeros;
     stats.below_min = stats.zeros_before + ints[kBelowMin];
     stats.subnormal = ints[kSubnormal];
     stats.overflow = ints[kOverflow];

@@ -40,7 +40,8 @@ struct Rounding {
   std::int64_t first = 0;            // value 0 of the call, in the batch of all processes
   const PassValues* pass = nullptr;  // with `stochastic`, and to count
   // The tensor's scale; null: 1. Values are multiplied by it before and divided by it after
-  // rounding; counts are of the scaled values, moments of what is stored.
+  // rounding. What rounding does is counted of the scaled values; zeros, inf, NaN, extremes and
+  // sums are of the values without it, moments of what is stored.
   const float* per_tensor_scale = nullptr;
   // A gradient's scale that is passed on: *scale_to = *scale_from. Null: it is set elsewhere.
   const float* scale_from = nullptr;
@@ -72,7 +73,7 @@ ADA_HOST_DEVICE inline RoundingNow Now(const Rounding& how) {
   return now;
 }
 
-// A value as it is counted before and after rounding, and as it is stored.
+// A value, scaled, before and after rounding, and as it is stored.
 struct RoundedValue {
   float before, after, stored;
 };

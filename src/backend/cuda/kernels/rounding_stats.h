@@ -129,35 +129,36 @@ ADA_HOST_DEVICE inline void AddMoments(const Rounding& how, StatsOwn<kLevel>& ow
   }
 }
 
-// Values before and after rounding; x: before any scale of the tensor's own.
-// Counters of a thread are 32 bits wide, as are totals of a launch: tensors have fewer values than
-// 2^32.
+// Values before and after rounding, scaled; x: before any scale of the tensor's own. A finite x
+// that leaves fp32 when it is scaled overflows. Counters of a thread are 32 bits wide, as are
+// totals of a launch: tensors have fewer values than 2^32.
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline void AddCounts(const Rounding& how, StatsShared<kLevel>& shared,
                                       StatsOwn<kLevel>& own, float x, float before, float after) {
   const NumberGrid& grid = how.grid;
-  const std::uint32_t u = MagnitudeBits(before), r = MagnitudeBits(after);
+  const std::uint32_t u = MagnitudeBits(x), scaled = MagnitudeBits(before);
+  const std::uint32_t r = MagnitudeBits(after);
   own.ints[kMin] = Combine(kMin, own.ints[kMin], u - 1);
   own.ints[kZeros] += u == 0;
   own.ints[kUnderflow] += u != 0 && u <= kInfinityBits && r == 0;
-  own.ints[kBelowMin] += u != 0 && u < grid.below_min;
+  own.ints[kBelowMin] += u != 0 && scaled < grid.below_min;
   own.ints[kSubnormal] += r != 0 && r < grid.min_normal;
-  own.ints[kOverflow] += u >= grid.overflow_min && u < kInfinityBits;
+  own.ints[kOverflow] += scaled >= grid.overflow_min && u < kInfinityBits;
   own.ints[kInf] += u == kInfinityBits;
   own.ints[kNan] += u > kInfinityBits;
   own.ints[kAboveEdge] += r > own.edge && r <= kInfinityBits;
-  const double d = before;
+  const double d = x;
   own.sums[kBefore] += d;
   own.sums[kSquare] += d * d;
   own.sums[kL1] += d < 0 ? -d : d;
-  if (how.bins != nullptr) AtomicAdd(&shared.bins[BinOf(MagnitudeBits(x), own.divisor)], 1u);
+  if (how.bins != nullptr) AtomicAdd(&shared.bins[BinOf(u, own.divisor)], 1u);
 }
 
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline void Add(const Rounding& how, StatsShared<kLevel>& shared,
                                 StatsOwn<kLevel>& own, float x, const RoundedValue& v) {
   if constexpr (kLevel >= StatsLevel::kLargest)
-    own.ints[kMax] = Combine(kMax, own.ints[kMax], MagnitudeBits(v.before));
+    own.ints[kMax] = Combine(kMax, own.ints[kMax], MagnitudeBits(x));
   if constexpr (kLevel >= StatsLevel::kMoments) AddMoments(how, own, v.stored);
   if constexpr (kLevel >= StatsLevel::kCounts) AddCounts(how, shared, own, x, v.before, v.after);
 }

@@ -91,7 +91,7 @@ class Sums {
     if (counts.values == 0) return stats;
     stats.numel = counts.values;
     stats.zeros_before = counts.zeros, stats.below_min = counts.below_min;
-    stats.underflow = counts.underflow;
+    stats.underflow = counts.underflow, stats.zeros_after = counts.zeros + counts.underflow;
     stats.subnormal = counts.subnormal, stats.overflow = counts.overflow;
     stats.inf = counts.inf, stats.nan = counts.nan;
     stats.max_abs = OfBits(counts.max_bits), stats.l1 = counts.l1;
