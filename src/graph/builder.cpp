@@ -113,8 +113,8 @@ void Builder::AskRules() {
     const int input = node.inputs[0];
     const bool chooses = node.kind->Chooses(spec_.scales_batch_norms);
     if (spec_.training && spec_.rule_for && chooses && needs[input]) {
-      graph_->scalers_.host[i].rule = spec_.rule_for(
-          RequestFor(node, storage_.gradients[input].format, storage_.arriving[i + 1].format));
+      graph_->scalers_.host[i].rule = spec_.rule_for(RequestFor(
+          node, storage_.GradientFrom(node, input).format, storage_.arriving[i + 1].format));
     }
     if (needs[i + 1]) AskRulesWithin(i);
   }

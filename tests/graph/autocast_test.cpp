@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include "golden_table.h"
 #include "graph/layers/layer_kind.h"
@@ -20,7 +21,7 @@ std::map<std::string, std::string> AutocastOf(const Network& network) {
   std::map<std::string, std::string> by_layer = {{"input", FormatName(formats[0].activations)}};
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     const LayerFormats& of = formats[i + 1];
-    CHECK(of.gradients == of.activations);
+    CHECK(of.product_gradients == of.activations);
     CHECK(of.weights == kBf16);
     CHECK(of.weight_gradients == kFp32);
     by_layer[network.nodes[i].config.name] = FormatName(of.activations);
@@ -130,6 +131,45 @@ TEST_SUITE("cpu") {
         CHECK(storage.values[i + 1].format == (is_head ? kFp32 : kFp16));
       CHECK(storage.weight_gradients[i].format == kFp32);
     }
+  }
+
+  // torch's gradient of an fp32 value is fp32; what a product hands back has gone through a cast.
+  TEST_CASE("autocast: which gradients are rounded, of an fp32 value that is stored rounded") {
+    config::PrecisionConfig precision;
+    precision.preset = config::PrecisionPreset::kAutocastCpu, precision.format = kFp16;
+    const auto storage_of = [&](const config::ModelConfig& model) {
+      const Network network = Resolve(model, {1, 8, 8, 3});
+      std::map<std::string, std::pair<NumberFormat, NumberFormat>> formats;
+      const NetworkStorage storage = ResolveStorage(network, ResolvePrecision(precision, false));
+      for (std::size_t i = 0; i < network.nodes.size(); ++i)
+        formats[network.nodes[i].config.name] = {storage.values[i + 1].format,
+                                                 storage.arriving[i + 1].format};
+      return formats;
+    };
+    const auto conv = Conv("conv", 4), norm = Layer("norm", "l2_normalize");
+    // The overlapping pool's dx is fp32 and arrives so at the norm; the pool's dy is fc's.
+    auto pooled = storage_of(Model(
+        {conv, norm, Layer("relu", "relu"), Window("pool", "max_pool", 3, 1), Linear("fc", 10)}));
+    CHECK(pooled["norm"] == std::pair(kFp16, kFp32));
+    CHECK(pooled["relu"] == std::pair(kFp16, kFp32));
+    CHECK(pooled["pool"] == std::pair(kFp16, kFp16));
+    CHECK(pooled["conv"] == std::pair(kFp16, kFp16));
+    auto alone = storage_of(Model({conv, norm, Linear("fc", 10)}));
+    CHECK(alone["norm"] == std::pair(kFp16, kFp16));
+    // Two products hand back fp16, the sum of which is fp32.
+    config::LayerConfig left = Conv("left", 4), right = Conv("right", 4), add = Layer("add", "add");
+    left.inputs = right.inputs = {"norm"}, add.inputs = {"left", "right"};
+    auto summed = storage_of(Model({conv, norm, left, right, add, Linear("fc", 10)}));
+    CHECK(summed["norm"] == std::pair(kFp16, kFp32));
+    CHECK(summed["left"] == std::pair(kFp16, kFp16));
+    // Without the norm all is fp16.
+    auto low = storage_of(Model({conv, Window("pool", "max_pool", 3, 1), Linear("fc", 10)}));
+    CHECK(low["conv"] == std::pair(kFp16, kFp16));
+    // An entry of precision.layers decides for whoever writes the gradient.
+    config::LayerPrecisionConfig entry;
+    entry.match = "norm", entry.gradients = kBf16;
+    precision.layers = {entry};
+    CHECK(storage_of(Model({conv, norm, Linear("fc", 10)}))["norm"] == std::pair(kFp16, kBf16));
   }
 
   TEST_CASE("the last batch norms of residual blocks, shortcuts apart") {

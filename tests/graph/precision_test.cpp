@@ -84,8 +84,8 @@ TEST_SUITE("cpu") {
     precision.overflow = config::OverflowKind::kSaturate;
     Precision resolved = ResolvePrecision(precision, false);
     const NumberFormat fp16 = Saturating(kFp16), bf16 = Saturating(kBf16);
-    CheckFormats(resolved.base, fp16, fp16, fp16, kFp32);  // the network's input is no layer
-    precision.layers.clear();                              // a copy was kept
+    CheckFormats(resolved.base, fp16, fp16, fp16, kFp32);
+    precision.layers.clear();  // a copy was kept
     CheckFormats(resolved.formats_of("a"), bf16, bf16, bf16, kFp32);
     CHECK_FALSE(resolved.stochastic);
     CHECK_FALSE(resolved.scaled_forward);

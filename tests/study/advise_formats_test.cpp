@@ -56,10 +56,16 @@ TEST_SUITE("cpu") {
     CHECK(Changed(preset, "fc", "dw", kBf16).weight_gradients == kBf16);
   }
 
-  TEST_CASE("the input has no entry: the preset goes") {
-    const auto changed = Changed("{format: fp16, preset: autocast}", "input", "y", kBf16);
-    CHECK(changed.preset == config::PrecisionPreset::kNone);
-    CHECK(changed.activations == kBf16);
+  TEST_CASE("the input is reached by its own name, where an entry has to say it") {
+    CHECK(Changed("{format: fp16}", "input", "y", kBf16).activations == kBf16);
+    for (const char* precision :
+         {"{format: fp16, preset: autocast}", "{layers: [{match: '*', activations: fp16}]}"}) {
+      CAPTURE(precision);
+      const auto changed = Changed(precision, "input", "y", kBf16);
+      REQUIRE(!changed.layers.empty());
+      CHECK(changed.layers.back().match == "input");
+      CHECK(changed.layers.back().activations == kBf16);
+    }
   }
 }
 

@@ -196,7 +196,8 @@ Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
   section.path = "precision.layers[]";
   section.where = &layer.where;
   section.keys = {
-      Text("match", layer.match, "glob on layer names; the last match wins, key by key").Required(),
+      Text("match", layer.match, "glob on layer names and input; the last match wins, key by key")
+          .Required(),
       FormatKey("format", layer.format, "format of activations, weights and gradients"),
   };
   for (Key& key : RoleKeys(layer)) section.keys.push_back(std::move(key));

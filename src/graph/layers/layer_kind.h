@@ -137,6 +137,8 @@ struct LayerKind {
   bool RoundsOutput(const LayerKeys& given) const {
     return rounds_output_by != nullptr ? rounds_output_by(given) : rounds_output;
   }
+  // Whether torch.autocast computes it in fp16 or bf16, its gradients too.
+  bool autocasts_low() const { return has_weight || autocast_low; }
   bool is_trained() const { return parameters != nullptr && !constant; }
   // Whether the graph asks the policy for a rule for its dx.
   bool Chooses(bool scales_batch_norms) const {

@@ -13,7 +13,7 @@ using config::PrecisionConfig;
 void Apply(const config::RoleFormatsConfig& roles, LayerFormats& formats) {
   if (roles.activations) formats.activations = *roles.activations;
   if (roles.weights) formats.weights = *roles.weights;
-  if (roles.gradients) formats.gradients = *roles.gradients;
+  if (roles.gradients) formats.gradients = *roles.gradients, formats.product_gradients.reset();
   if (roles.weight_gradients) formats.weight_gradients = *roles.weight_gradients;
 }
 
@@ -34,6 +34,8 @@ LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
        {&formats.activations, &formats.weights, &formats.gradients, &formats.weight_gradients}) {
     if (*format != kFp32) format->saturate = true;
   }
+  std::optional<NumberFormat>& of_products = formats.product_gradients;
+  if (of_products && *of_products != kFp32) of_products->saturate = true;
   return formats;
 }
 
@@ -108,7 +110,10 @@ LayerFormats FormatsFrom(const PrecisionConfig& precision, const std::string& la
   if (precision.weight_gradients) formats.weight_gradients = *precision.weight_gradients;
   for (const config::LayerPrecisionConfig& entry : precision.layers) {
     if (!GlobMatch(entry.match, layer)) continue;
-    if (entry.format) formats.activations = formats.weights = formats.gradients = *entry.format;
+    if (entry.format) {
+      formats.activations = formats.weights = formats.gradients = *entry.format;
+      formats.product_gradients.reset();
+    }
     Apply(entry, formats);
     if (entry.probabilities) formats.wide_probabilities = StaysWide(*entry.probabilities);
     if (entry.score_gradients) formats.wide_score_gradients = StaysWide(*entry.score_gradients);

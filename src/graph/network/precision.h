@@ -17,6 +17,8 @@ namespace ada::graph {
 // What a layer rounds to, by role.
 struct LayerFormats {
   NumberFormat activations, weights, gradients, weight_gradients;
+  // The format of the gradient that a product writes for the layer's output; unset: `gradients`.
+  std::optional<NumberFormat> product_gradients = {};
   // In attention, whether probabilities and gradients of scores stay fp32. Unset: the layer's own
   // keys decide.
   std::optional<bool> wide_probabilities = {}, wide_score_gradients = {};
@@ -38,7 +40,8 @@ struct LayerOperands {
 };
 // How a graph rounds: formats by layer name, and settings for all of it.
 struct Precision {
-  LayerFormats base;  // for the network's input, and for layers if `formats_of` is empty
+  LayerFormats base;  // if `formats_of` is empty
+  // By the name of a layer or of the network's input.
   std::function<LayerFormats(const std::string& layer)> formats_of;
   // precision.preset: autocast: to fp16 or bf16. Then formats of a layer start from
   // AutocastFormats, by `formats_from`. autocast_on_cpu: by torch's lists for CPUs, not for CUDA.

@@ -13,8 +13,6 @@ namespace {
 
 using config::LayerConfig;
 
-constexpr const char* kInputName = "input";
-
 std::vector<std::string> NamesOf(const std::vector<LayerConfig>& layers) {
   std::vector<std::string> names = {kInputName};
   for (const LayerConfig& layer : layers) names.push_back(layer.name);

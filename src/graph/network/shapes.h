@@ -12,6 +12,9 @@
 
 namespace ada::graph {
 
+// The name of the network's own input, which no layer may have.
+inline constexpr const char* kInputName = "input";
+
 // A layer whose inputs have been found and whose shapes are known. Values are numbered: 0 is the
 // network's input, i + 1 the output of node i.
 struct Node {

@@ -15,7 +15,7 @@ std::vector<bool> IsWide(const Network& network, bool on_cpu) {
     const bool reads_wide = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
       return wide[static_cast<std::size_t>(input)];
     });
-    const bool low = node.kind->has_weight || node.kind->autocast_low;
+    const bool low = node.kind->autocasts_low();
     const bool listed = on_cpu ? node.kind->autocast_cpu_fp32 : node.kind->autocast_fp32;
     wide.push_back(!low && (listed || reads_wide));
   }
@@ -33,7 +33,7 @@ std::vector<bool> AreForMatmuls(const Network& network) {
     all[value] = !readers.empty() && !for_loss &&
                  std::all_of(readers.begin(), readers.end(), [&](int reader) {
                    const Node& node = network.nodes[static_cast<std::size_t>(reader)];
-                   return node.kind->has_weight || node.kind->autocast_low ||
+                   return node.kind->autocasts_low() ||
                           (!node.rounds_output() && all[static_cast<std::size_t>(reader) + 1]);
                  });
   }
@@ -48,7 +48,7 @@ std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFo
   std::vector<LayerFormats> formats;
   for (std::size_t value = 0; value < wide.size(); ++value) {
     const NumberFormat& format = wide[value] && !for_products[value] ? kFp32 : low;
-    formats.push_back({format, low, format, kFp32});
+    formats.push_back({format, low, wide[value] ? kFp32 : low, kFp32, format});
   }
   return formats;
 }
@@ -68,22 +68,21 @@ TensorStorage StoredAs(NumberFormat format, bool scaled, bool saturates) {
 
 // Goes from the last value to the first, so that what a consumer passes on is known before the
 // value that it reads.
-std::vector<TensorStorage> Arriving(const Network& network,
-                                    const std::vector<TensorStorage>& gradients,
-                                    const std::map<int, AttentionStorage>& attention) {
+std::vector<TensorStorage> Arriving(const Network& network, const NetworkStorage& storage) {
   const auto consumers = network.Consumers();
-  std::vector<TensorStorage> arriving = gradients;
+  const std::map<int, AttentionStorage>& attention = storage.attention;
+  std::vector<TensorStorage> arriving = storage.gradients;
   for (std::size_t value = network.nodes.size(); value-- > 0;) {
     const std::vector<int>& after = consumers[value];
-    if (after.size() != 1 || network.IsOutput(static_cast<int>(value)) ||
-        network.nodes[after[0]].rounds_gradient()) {
-      // The joined gradient of a fused input has the format of the layer that made it.
-      if (after.size() == 1 && attention.contains(after[0]) &&
-          network.nodes[after[0]].inputs.size() > 1)
-        arriving[value] = attention.at(after[0]).gradients;
-      continue;
-    }
-    arriving[value] = arriving[after[0] + 1];
+    if (after.size() != 1 || network.IsOutput(static_cast<int>(value))) continue;  // a sum
+    const Node& reader = network.nodes[after[0]];
+    // The joined gradient of a fused input has the format of the layer that made it.
+    if (!reader.rounds_gradient())
+      arriving[value] = arriving[after[0] + 1];
+    else if (!attention.contains(after[0]))
+      arriving[value] = storage.GradientFrom(reader, static_cast<int>(value));
+    else if (reader.inputs.size() > 1)
+      arriving[value] = attention.at(after[0]).gradients;
   }
   return arriving;
 }
@@ -105,22 +104,30 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
   const auto products =
       static_cast<int>(std::count_if(network.nodes.begin(), network.nodes.end(),
                                      [](const Node& node) { return node.kind->has_weight; }));
-  const LayerFormats& input = autocast.empty() ? precision.base : autocast.front();
+  // Entries of precision.layers reach layers by their names, and the network's input by its own.
+  const auto formats_at = [&](const std::string& name) {
+    return !autocast.empty()      ? precision.formats_from(name, autocast[result.values.size()])
+           : precision.formats_of ? precision.formats_of(name)
+                                  : precision.base;
+  };
+  const LayerFormats input = formats_at(kInputName);
   result.values.push_back(forward(input.activations));
   result.gradients.push_back(backward(input.gradients));
+  const auto of_products = [&](const LayerFormats& formats) {
+    return backward(formats.product_gradients.value_or(formats.gradients));
+  };
+  result.product_gradients.push_back(of_products(input));
   for (const Node& node : network.nodes) {
-    const LayerFormats formats =
-        !autocast.empty() ? precision.formats_from(node.config.name, autocast[result.values.size()])
-        : precision.formats_of ? precision.formats_of(node.config.name)
-                               : precision.base;
+    const LayerFormats formats = formats_at(node.config.name);
     if (node.rounds_output()) {
       result.values.push_back(forward(formats.activations));
       result.gradients.push_back(backward(formats.gradients));
+      result.product_gradients.push_back(of_products(formats));
     } else {
-      const TensorStorage value = result.values[node.inputs[0]],
-                          gradient = result.gradients[node.inputs[0]];
-      result.values.push_back(value);
-      result.gradients.push_back(gradient);
+      for (auto* by_value : {&result.values, &result.gradients, &result.product_gradients}) {
+        const TensorStorage moved = (*by_value)[node.inputs[0]];
+        by_value->push_back(moved);
+      }
     }
     if (!node.kind->decisions.empty()) {
       AttentionStorage within;
@@ -144,7 +151,7 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
       result.operands.back() = precision.operands_of(node.config.name, spared);
     ++product;
   }
-  result.arriving = Arriving(network, result.gradients, result.attention);
+  result.arriving = Arriving(network, result);
   return result;
 }
 

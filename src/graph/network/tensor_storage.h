@@ -41,13 +41,23 @@ struct NetworkStorage {
   // By value: storage of its gradient where that is rounded: the gradient format of the layer that
   // made the value or, if that rounds nothing, of the layer that made its input, and so on.
   std::vector<TensorStorage> gradients;
+  // By value: the same of the gradient that a product which reads it writes. Under autocast that
+  // may be narrower than `gradients`, in which such gradients are then summed.
+  std::vector<TensorStorage> product_gradients;
   // By value: storage of its gradient when it arrives as dy at the layer that made it; differs from
-  // `gradients` if the only consumer passes a gradient on unrounded (relu, an addition).
+  // `gradients` if the only consumer is a product or passes a gradient on unrounded (relu, an
+  // addition).
   std::vector<TensorStorage> arriving;
   // By node: of the weights as they are multiplied, and of dw (which is stored in fp32).
   std::vector<TensorStorage> weights, weight_gradients;
   std::map<int, AttentionStorage> attention;  // by node
   std::vector<LayerOperands> operands;        // by node: of those with a weight
+
+  // Storage of the gradient by `value` that `reader` rounds.
+  const TensorStorage& GradientFrom(const Node& reader, int value) const {
+    const auto at = static_cast<std::size_t>(value);
+    return reader.kind->autocasts_low() ? product_gradients[at] : gradients[at];
+  }
 };
 
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision);
@@ -82,7 +92,9 @@ void RefuseOutputsBeyond(std::int64_t most_values, const Network& network, std::
 //   all others                           fp32 if one of their inputs is, otherwise low
 // The images are fp32. torch rounds an fp32 value for each matmul that reads it: if only matmuls
 // read it, it is rounded once, where it is made, to the same values; if other layers read it too,
-// it stays fp32, for matmuls as well. Gradients are like the values, weights low, dw fp32.
+// it stays fp32, for matmuls as well. Weights are low, dw is fp32. A gradient is like torch's
+// value: that of an fp32 value is fp32, whoever writes or sums it, but for what a matmul writes,
+// which is like the value here.
 std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFormat& low,
                                           bool on_cpu = false);
 

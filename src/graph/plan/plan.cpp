@@ -87,7 +87,7 @@ class ExecutionPlanner {
   // the sum of all. Called when every consumer has been planned.
   int GradientOf(int value);
   int SumBranches(int value, std::vector<Contribution>& contributions);
-  void MakeRounded(GradientPlan& gradient);
+  void MakeRounded(GradientPlan& gradient, const TensorStorage& stored_as);
   int NewGradient(const GradientPlan& gradient);
   int NewDx(OpPlan& op, std::size_t input);
   void PlanAttention(OpPlan& op);
@@ -185,9 +185,9 @@ int ExecutionPlanner::NewGradient(const GradientPlan& gradient) {
   return static_cast<int>(plan_.gradients.size()) - 1;
 }
 
-void ExecutionPlanner::MakeRounded(GradientPlan& gradient) {
+void ExecutionPlanner::MakeRounded(GradientPlan& gradient, const TensorStorage& stored_as) {
   gradient.rounds = true;
-  gradient.stored_as = spec_.storage->gradients[gradient.value];
+  gradient.stored_as = stored_as;
 }
 
 // Whether dx may overwrite dy: dy is read value by value, and by no other op from now on. Not if an
@@ -214,7 +214,7 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   dx.rounds = dx.moments = dx.all_moments = dx.amax_deferred = false;
   if (part.rounds_gradient()) {
     ADA_CHECK(input < 2);  // names of tensors, and counts, exist only for two
-    MakeRounded(dx);
+    MakeRounded(dx, spec_.storage->GradientFrom(part, dx.value));
   }
   if (!FitsInPlace(op, dx.stored_as)) dx.buffer = NewBuffer(dx.value, dx.stored_as);
   if (part.kind->Chooses(spec_.scales_batch_norms)) {
@@ -325,7 +325,7 @@ int ExecutionPlanner::SumBranches(int value, std::vector<Contribution>& contribu
   sum.value = value;
   sum.scale = plan_.scales++;
   sum.scale_group = scale_groups_++;
-  MakeRounded(sum);
+  MakeRounded(sum, spec_.storage->gradients[value]);
   sum.buffer = NewBuffer(value, sum.stored_as);
   branch.sum = NewGradient(sum);
   plan_.backward.push_back({-1, static_cast<int>(plan_.branches.size())});
@@ -381,7 +381,7 @@ void ExecutionPlanner::PlanBackward() {
     loss.input = static_cast<int>(i);
     loss.tensor = i == 1 ? "dx2" : "dx";
     TouchValue(loss.value);
-    MakeRounded(loss);
+    MakeRounded(loss, spec_.storage->gradients[loss.value]);
     loss.buffer = NewBuffer(loss.value, loss.stored_as);
     plan_.loss_gradients.push_back(NewGradient(loss));
     // Consumer number values_ comes after all nodes: the loss is last among the branches of an

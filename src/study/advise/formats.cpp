@@ -11,12 +11,11 @@
 namespace ada::study {
 namespace {
 
-// The layer whose entries in precision.layers are asked for the tensor's format; "": none is.
-// A gradient has the format of the layer that made its value, which need not be the one it is named
-// after (what_if/scale_path.h).
+// The layer whose entries in precision.layers are asked for the tensor's format. A gradient has the
+// format of the layer that made its value, which need not be the one it is named after
+// (what_if/scale_path.h).
 std::string OwnerOf(const config::Config& config, const std::string& layer,
                     const std::string& tensor) {
-  if (layer == "input") return "";
   return CarriesS(tensor) ? what_if::ScalePath(config.model).FormatOwner(layer, tensor) : layer;
 }
 
@@ -61,10 +60,7 @@ Advice FormatAdvice(const config::Config& config, const std::string& layer,
     return GlobMatch(e.match, owner) && SetsRole(e, role);
   });
   Advice advice{"precision", {{role, FormatName(format)}}, ""};
-  if (owner.empty()) {
-    // No entry reaches the input: the role's key does, for which the preset has to go.
-    if (preset) advice.keys.insert(advice.keys.begin(), {"preset", "none"});
-  } else if (is_set || preset || !config.precision.schedule.empty()) {
+  if (is_set || preset || !config.precision.schedule.empty()) {
     config::Config changed = config;
     // The entry goes to the end of the list, since the last match wins; the list is written as a
     // whole.

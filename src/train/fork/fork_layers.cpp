@@ -38,7 +38,7 @@ std::vector<ForkLayer> ForkSource::Layers(const config::PrecisionConfig& precisi
     layer.has_weight = node.kind->has_weight;
     if (node.rounds_output()) {
       layer.activations = storage.values[i + 1].format;
-      layer.gradients = storage.gradients[i + 1].format;
+      layer.gradients = storage.product_gradients[i + 1].format;  // the narrower, where they differ
     }
     if (network.MultipliesWeight(static_cast<int>(i))) layer.weights = storage.weights[i].format;
     // The format in which a rounding error of this layer is measured (ForkLayer::unit).

@@ -5,6 +5,7 @@
 #include "config/load.h"
 #include "core/text.h"
 #include "graph/network/precision.h"
+#include "graph/network/shapes.h"
 #include "train/plan/commands.h"
 
 namespace ada::train {
@@ -12,10 +13,40 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Collects a line for each pattern that matches no name of the graph.
+// What an entry of precision.layers can change at one name, the network's input or a layer.
+struct Rounds {
+  std::string name;
+  bool output = false;     // its output
+  bool gradients = false;  // gradients by its output, in its format
+  bool weight = false, weight_gradient = false, within_attention = false;
+};
+std::vector<Rounds> RoundsOf(const graph::Graph& graph) {
+  std::vector<Rounds> all;
+  if (!graph.reads_tokens()) all.push_back({.name = graph::kInputName, .output = true});
+  for (const graph::LayerRow& layer : graph.layers()) {
+    Rounds& rounds = all.emplace_back(Rounds{.name = layer.name, .weight = layer.has_weight});
+    rounds.within_attention = layer.kind == "attention";
+    for (const graph::RoundingPoint& point : graph.roundings()) {
+      if (point.layer != layer.name) continue;
+      if (point.tensor == "y") rounds.output = rounds.gradients = true;
+      rounds.weight_gradient = rounds.weight_gradient || point.tensor == "dw";
+    }
+  }
+  return all;
+}
+bool Changes(const config::LayerPrecisionConfig& entry, const Rounds& rounds) {
+  return ((entry.format || entry.activations) && rounds.output) ||
+         ((entry.format || entry.gradients) && rounds.gradients) ||
+         ((entry.format || entry.weights || entry.operands.given()) && rounds.weight) ||
+         (entry.weight_gradients && rounds.weight_gradient) ||
+         ((entry.probabilities || entry.score_gradients) && rounds.within_attention);
+}
+
+// Collects a line for each pattern that matches no name of the graph, or nothing that its entry
+// changes.
 class Finder {
  public:
-  explicit Finder(const graph::Graph& graph) {
+  explicit Finder(const graph::Graph& graph) : rounds_(RoundsOf(graph)) {
     for (const graph::LayerRow& layer : graph.layers()) layers_.push_back(layer.name);
     // Gradients within a layer too, which policies reach as LAYER.ds.
     for (const graph::ScalePoint& point : graph.scales()) layers_.push_back(point.layer);
@@ -24,7 +55,18 @@ class Finder {
   }
 
   void OnLayers(const std::string& key, const std::string& pattern, const Location& where) {
-    Check(layers_, key, pattern, where, "layer of this model (--dry-run lists them)");
+    Check(layers_, key, pattern, where, kLayer);
+  }
+  void OnPrecision(const std::string& key, const config::LayerPrecisionConfig& entry) {
+    Names names;
+    for (const Rounds& rounds : rounds_) {
+      names.push_back(rounds.name);
+      if (GlobMatch(entry.match, rounds.name) && Changes(entry, rounds)) return;
+    }
+    if (!Check(names, key, entry.match, entry.where, kLayer)) return;
+    lines_.push_back(Place(key, entry.where) + "'" + entry.match +
+                     "' has no effect: nothing that it matches rounds what the entry names (layers "
+                     "that only move values keep their formats)");
   }
   void OnParameters(const std::string& key, const std::string& pattern, const Location& where) {
     std::string named;
@@ -36,17 +78,23 @@ class Finder {
   Names Take() { return std::move(lines_); }
 
  private:
-  void Check(const Names& names, const std::string& key, const std::string& pattern,
+  static std::string Place(const std::string& key, const Location& where) {
+    const std::string place = ToString(where);
+    return place + (place == "--set " + key ? "" : ": " + key) + ": ";
+  }
+  static constexpr const char* kLayer = "layer of this model (--dry-run lists them)";
+  // Whether it matches any.
+  bool Check(const Names& names, const std::string& key, const std::string& pattern,
              const Location& where, const std::string& what) {
     const bool used = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return GlobMatch(pattern, name);
     });
-    if (used) return;
-    const std::string place = ToString(where);
-    lines_.push_back(place + (place == "--set " + key ? "" : ": " + key) + ": '" + pattern +
-                     "' matches no " + what);
+    if (used) return true;
+    lines_.push_back(Place(key, where) + "'" + pattern + "' matches no " + what);
+    return false;
   }
 
+  std::vector<Rounds> rounds_;
   Names layers_, parameters_, lines_;
 };
 
@@ -145,10 +193,10 @@ std::vector<std::string> NetworkWarnings(const config::Config& config, const gra
                                          std::int64_t images, std::int64_t total_steps) {
   Finder finder(graph);
   for (const auto& entry : config.precision.layers)
-    finder.OnLayers("precision.layers[].match", entry.match, entry.where);
+    finder.OnPrecision("precision.layers[].match", entry);
   for (const config::PrecisionSwitchConfig& change : config.precision.schedule)
     for (const auto& entry : change.layers)
-      finder.OnLayers("precision.schedule[].layers[].match", entry.match, entry.where);
+      finder.OnPrecision("precision.schedule[].layers[].match", entry);
   const config::LogConfig& log = config.log;
   if (log.dump_every > 0)
     for (std::size_t i = 0; i < log.dump_where.size(); ++i)
