@@ -1,11 +1,14 @@
 """ada_train.native: the rules and policies behind the C interface, over the recordings of the
 systems that they follow (tests/golden), and what it refuses. Needs libada_scaling."""
 import array
+import copy
 import csv
 import ctypes
+import gc
 import json
 import math
 import pathlib
+import pickle
 import struct
 import sys
 import unittest
@@ -250,6 +253,45 @@ class NativeTest(unittest.TestCase):
             policy.load({"scale": "0x1p+3"})
         with self.assertRaisesRegex(native.PolicyError, "expected a text"):
             policy.load({"scale": 3})
+
+    def test_copies_have_handles_of_their_own(self):
+        """A copy goes on by itself, and outlives the first."""
+        for keys, outcomes in (
+                ({"policy": "dynamic", "init_scale": 16.0, "growth_interval": 2}, (0, 1, 0, 0, 0)),
+                ({"policy": "layerwise_dynamic"}, (1, 1, 0)), ({"policy": "adaptive"}, (0,)),
+                ("{policy: adaptive, method: exact_range, update_interval: 3}", (0, 0))):
+            for how in (copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+                policy = native.Policy(keys)
+                layer = policy.layer("fc", 10.0, 10.0, 2.0 ** -24, 65504.0)
+                policy.update(bool(outcomes[0]), layers=["fc"] if outcomes[0] else [])
+                seen = native.Observation()
+                seen.dy = seen.w = native.Moments(0.0, 1e-6, -1e-3, 1e-3, 1e-9)
+                layer.decide(seen, 8.0)
+                twins = [how(policy), how(layer)]
+                self.assertEqual([twins[0].state(), twins[1].state(), twins[0].section],
+                                 [policy.state(), layer.state(), policy.section])
+                scales = []
+                for i, one in enumerate((twins[0], policy)):
+                    scales.append([one.update(bool(bad), layers=["fc"] if bad else [])[:3]
+                                   for bad in outcomes[1:]])
+                    if i == 0:
+                        self.assertEqual(policy.scale, how(policy).scale)
+                self.assertEqual(*scales)
+                wanted = repr(layer.decide(seen, 8.0).values())
+                del policy, layer
+                gc.collect()
+                again = native.Policy(keys)  # where the freed one may have been
+                self.assertEqual(repr(twins[1].decide(seen, 8.0).values()), wanted)
+                twins[0].update(False)
+                del twins, again
+                gc.collect()
+        form = native.BlockFormat("nvfp4")
+        for how in (copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+            twin = how(form)
+            self.assertNotEqual(twin._handle, form._handle)
+            self.assertEqual(twin.name, form.name)
+            del twin
+        self.assertEqual(native.BlockFormat("nvfp4").name, form.name)
 
 
 if __name__ == "__main__":

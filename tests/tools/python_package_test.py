@@ -130,6 +130,37 @@ class RecordingTest(unittest.TestCase):
         with self.assertRaisesRegex(recording.FolderInUse, "no recording wrote"):
             recording.RunFolder(self.folder, overwrite=True)
 
+    def test_other_processes_keep_no_lock(self):
+        """A process that was forked off, as a data loader's workers are, with all that is open; and
+        one that has the file itself."""
+        for forked in (True, False):
+            first, (ended, end) = recording.RunFolder(self.folder, overwrite=True), os.pipe()
+            child = os.fork() if forked else 0
+            if forked and child == 0:  # lives on until the parent says so
+                os.close(end)
+                os.read(ended, 1)
+                os._exit(0)
+            copy = None if forked else os.dup(first._held.fileno())
+            first.close({"name": "a"})
+            recording.RunFolder(self.folder, overwrite=True).close({"name": "b"})
+            os.close(end)
+            os.close(ended)
+            if forked:
+                self.assertEqual(os.waitpid(child, 0)[1], 0)
+            else:
+                os.close(copy)
+
+    def test_a_process_that_was_forked_off_does_not_hold_the_run(self):
+        """Not where the first one dies, either."""
+        code = ("import os, sys, time\nsys.path.insert(0, sys.argv[1])\n"
+                "from ada_train import recording\nmade = recording.RunFolder(sys.argv[2])\n"
+                "if os.fork() == 0:\n    os.close(1)\n    os.read(0, 1)\nos._exit(0)\n")
+        with subprocess.Popen([sys.executable, "-c", code, str(PACKAGE), str(self.folder)],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+            first.stdout.read()  # both have come to their ends of it
+            first.wait()
+            recording.RunFolder(self.folder, overwrite=True).close({"name": "b"})
+
     def test_the_best_evaluation_without_top1_is_that_of_the_smallest_loss(self):
         made = recording.RunFolder(self.folder)
         for step, loss in enumerate((5.0, 3.0, 4.0), 1):

@@ -179,12 +179,14 @@ def _state(text):
 
 
 class Policy:
-    """One policy with its state. `keys`: those of the section `scaling:`, as a map or as YAML."""
+    """One policy with its state. `keys`: those of the section `scaling:`, as a map or as YAML.
+    Copies and pickles are policies of their own with the same state."""
 
     def __init__(self, keys):
-        self._lib = library()
-        text = keys if isinstance(keys, str) else json.dumps(dict(keys))
-        self._handle = self._lib.ada_policy_new(text.encode())
+        self._lib, self._handle = library(), None
+        self._text = keys if isinstance(keys, str) else json.dumps(dict(keys))
+        self._layers = {}  # name -> what ada_layer_new was given: a policy's state may be by layer
+        self._handle = self._lib.ada_policy_new(self._text.encode())
         if not self._handle:
             raise PolicyError(_why())
         self.name = self._lib.ada_policy_name(self._handle).decode()
@@ -193,6 +195,9 @@ class Policy:
     def __del__(self):
         if getattr(self, "_handle", None):
             self._lib.ada_policy_free(self._handle)
+
+    def __reduce__(self):
+        return _policy_again, (self._text, self._layers, self.state())
 
     @property
     def facts(self):
@@ -228,9 +233,10 @@ class Policy:
 
     def layer(self, name, fan_reference, fan_exact, u_min, u_max, has_weight=True,
               fp16_gradients=False, within=False):
-        info = LayerInfo(name.encode(), fan_reference, fan_exact, u_min, u_max, has_weight,
-                         fp16_gradients, within)
-        return Layer(self, self._lib.ada_layer_new(self._handle, byref(info)))
+        given = (name, fan_reference, fan_exact, u_min, u_max, has_weight, fp16_gradients, within)
+        made = Layer(self, given)
+        self._layers[name] = given
+        return made
 
     def state(self):
         return _state(self._lib.ada_policy_save(self._handle))
@@ -240,18 +246,33 @@ class Policy:
             raise PolicyError(_why())
 
 
-class Layer:
-    """One layer's rule and what it remembers."""
+def _policy_again(text, layers, state):
+    policy = Policy(text)
+    for given in layers.values():
+        policy.layer(*given)
+    policy.load(state)
+    return policy
 
-    def __init__(self, policy, handle):
-        if not handle:
+
+class Layer:
+    """One layer's rule and what it remembers; Policy.layer() makes it. Copies and pickles have a
+    memory of their own."""
+
+    def __init__(self, policy, given):
+        self._policy, self._given = policy, given
+        self._lib, self._handle = library(), None
+        info = LayerInfo(given[0].encode(), *given[1:])
+        self._handle = self._lib.ada_layer_new(policy._handle, byref(info))
+        if not self._handle:
             raise PolicyError(_why())
-        self._policy, self._lib, self._handle = policy, library(), handle
-        self.method = self._lib.ada_layer_method(handle).decode()
+        self.method = self._lib.ada_layer_method(self._handle).decode()
 
     def __del__(self):
         if getattr(self, "_handle", None):
             self._lib.ada_layer_free(self._handle)
+
+    def __reduce__(self):
+        return _layer_again, (self._policy._text, self._given, self.state())
 
     def needs(self):
         return self._lib.ada_layer_needs(self._handle)
@@ -273,11 +294,17 @@ class Layer:
             raise PolicyError(_why())
 
 
+def _layer_again(text, given, state):
+    layer = Layer(Policy(text), given)  # a policy of layers has one of each name
+    layer.load(state)
+    return layer
+
+
 class BlockFormat:
     """A block-scaled format, by its name or as YAML."""
 
     def __init__(self, text):
-        self._lib, self._handle = library(), None
+        self._lib, self._handle, self._text = library(), None, text
         self._handle = self._lib.ada_block_format_new(text.encode())
         if not self._handle:
             raise ValueError(_why())
@@ -286,6 +313,9 @@ class BlockFormat:
     def __del__(self):
         if getattr(self, "_handle", None):
             self._lib.ada_block_format_free(self._handle)
+
+    def __reduce__(self):
+        return BlockFormat, (self._text,)
 
     def quantize(self, values, decoded, dims, *, weight, linear, along, groups=1, bf16=False,
                  counts=True):

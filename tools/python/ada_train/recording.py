@@ -8,6 +8,8 @@ import math
 import os
 import pathlib
 import struct
+import warnings
+import weakref
 
 from ada_train import csv_writer
 from ada_train.columns import TABLES
@@ -38,21 +40,37 @@ def _has_no_step(folder):
                if path.exists())
 
 
-def _lock(folder):
-    """The open lock file. Other systems than Linux have no such locks: there watch cannot tell a
-    run that goes on from one that died."""
-    path = folder / ".lock"
-    file = open(path, "a+b")
+_held = weakref.WeakSet()  # open lock files: a process that is forked off holds no run
+os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_held)])
+
+
+def _set_lock(file, kind):
+    """Other systems than Linux have no such locks: there watch cannot tell a run that goes on from
+    one that died."""
     if hasattr(fcntl, "F_OFD_SETLK"):
-        whole = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        try:
-            fcntl.fcntl(file, fcntl.F_OFD_SETLK, whole)
-        except OSError as error:
-            file.close()
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise FolderInUse(f"{folder}: another process writes a run there") from None
-            raise
+        whole = struct.pack("hhqqi", kind, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, whole)
+
+
+def _lock(folder):
+    """The open lock file."""
+    file = open(folder / ".lock", "a+b")
+    try:
+        _set_lock(file, fcntl.F_WRLCK)
+    except OSError as error:
+        file.close()
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise FolderInUse(f"{folder}: another process writes a run there") from None
+        raise
+    _held.add(file)
     return file
+
+
+def _unlock(file):
+    """A copy of the file that another process holds keeps no lock either."""
+    if not file.closed:
+        _set_lock(file, fcntl.F_UNLCK)
+        file.close()
 
 
 def _atomically(path, text):
@@ -68,20 +86,40 @@ def _null(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+_open = weakref.WeakValueDictionary()  # path -> RunFolder of this process
+
+
 class RunFolder:
+    """`ended`: what ends the recording, where another one of this process takes the folder."""
+
     def __init__(self, folder, overwrite=False, histograms=True, blocks=False):
-        self.path = pathlib.Path(folder)
+        self.path, self.ended = pathlib.Path(folder), None
+        self._take(overwrite)
         self.path.mkdir(parents=True, exist_ok=True)
-        self._held = _lock(self.path)
+        self._held, self._files = _lock(self.path), {}
         try:
             self._clear(overwrite)
+            names = (["histograms"] if histograms else []) + (["blocks"] if blocks else [])
+            for name in names + ALWAYS + ["steps"]:
+                self._files[name] = csv_writer.CsvFile(self.path, name)
         except BaseException:
-            self._held.close()
+            self.abandon()
             raise
-        names = (["histograms"] if histograms else []) + (["blocks"] if blocks else [])
-        names += ALWAYS + ["steps"]
-        self._files = {name: csv_writer.CsvFile(self.path, name) for name in names}
         self.totals = Totals()
+        _open[self.path.resolve()] = self
+
+    def _take(self, overwrite):
+        """From a recording of this process that goes on, as in a notebook's cell that is run again.
+        """
+        other = _open.get(self.path.resolve())
+        if other is None or other._held.closed:
+            return
+        if not overwrite or other.ended is None:
+            raise FolderInUse(f"{self.path}: holds a recording of this process that goes on; "
+                              "close() it, or overwrite=True ends and deletes it")
+        warnings.warn(f"{self.path}: ends the recording of this process that goes on there",
+                      stacklevel=6)
+        other.ended()
 
     def _clear(self, overwrite):
         there = [name for name in [*OWN, "checkpoints", "dump"] if (self.path / name).exists()]
@@ -109,19 +147,19 @@ class RunFolder:
     def write_config(self, text):
         _atomically(self.path / "config.yaml", text)
 
-    def abandon(self):
-        """Lets the folder go as it is."""
-        for file in self._files.values():
-            file.close()
-        self._held.close()
-
     def close(self, facts):
         """Writes summary.json: what the totals know, and `facts`."""
         for file in self._files.values():
             file.close()
         text = json.dumps(_null(self.totals.summary(facts)), indent=2)
         _atomically(self.path / "summary.json", text + "\n")
-        self._held.close()
+        _unlock(self._held)
+
+    def abandon(self):
+        """The folder is let go as it is: nothing was recorded."""
+        for file in self._files.values():
+            file.close()
+        _unlock(self._held)
 
 
 def _is_better(row, best):

@@ -3,6 +3,7 @@ files of an ada-train run: `report`, `watch`, `what-if`, `recommend` and `compar
 import importlib
 
 from ada_train.recording import FolderInUse
+from ada_train.torch import optimizers
 from ada_train.torch.recorder import Recorder
 
 __all__ = ["AdaLossScaled", "GradScaler", "callbacks", "record", "Recorder", "FolderInUse"]
@@ -36,6 +37,8 @@ def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, act
             recorder.step(loss)
         recorder.close()
 
+    optimizer: a torch.optim.Optimizer, one that wraps it (accelerate's), a list of several that
+        update the weights together, or None.
     scaler: the GradScaler, or `scale`: the number with which the loss is multiplied.
     format: a format to emulate ("fp8_e5m2", "{exponent: 4, mantissa: 3}") in a model that computes
         in fp32, or one for a role alone: activations, weights, gradients, weight_gradients, as in
@@ -53,7 +56,7 @@ def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, act
         several: others are neither recorded nor rounded.
     overwrite: delete a recorded run that the folder holds.
     """
-    return Recorder(model, optimizer, folder, scaler=scaler, scale=scale,
+    return Recorder(model, optimizers.of(optimizer), folder, scaler=scaler, scale=scale,
                     formats=(format, activations, weights, gradients, weight_gradients, saturate),
                     every=every, histogram_every=every if histogram_every is None
                     else histogram_every, statistics=statistics, layers=layers, name=name,

@@ -1,8 +1,10 @@
 """AdaLossScaled within Lightning and within Hugging Face's Trainer: a callback each, which scales
-the model that the trainer has."""
+the model that the trainer has, and whose state its checkpoints hold."""
 import weakref
 
 from ada_train.torch.scaled import AdaLossScaled
+
+_running = []  # of this process's trainings, those that are scaled
 
 
 class _Scaling:
@@ -11,18 +13,59 @@ class _Scaling:
     def __init__(self, policy, options):
         self._policy, self._options = policy, options
         self.model = None  # AdaLossScaled, while the training goes on
+        self._state, self._loaded, self._of, self._losses = {}, False, None, 0
 
     def begin(self, model):
+        """A model that was trained before goes on with its scales, another one where a state was
+        loaded for it."""
+        for other in list(_running):  # a trainer that failed does not say so to every callback
+            if other is self or other.trains(model):
+                other.end("interrupted")
         self.model = AdaLossScaled(model, self._policy, **self._options)
+        _running.append(self)
+        if self._state and (self._loaded or self._of is not None and self._of() is model):
+            try:
+                self.model.load_scaling_state(self._state)
+            except BaseException:
+                self.end("interrupted")
+                raise
+        self._of, self._loaded, self._losses = weakref.ref(model), False, 0
+
+    def trains(self, model):
+        return self.model is not None and self._of is not None and self._of() is model
+
+    def scale(self, loss):
+        self._losses += 1
+        return self.model.scale(loss)
 
     def before_step(self, optimizer, epoch):
         """Behind the backward passes of an update: one whose gradients are not finite is left out,
         by taking its gradients away."""
+        if not self._losses:
+            raise RuntimeError("no loss of this update was scaled: its backward pass did not come "
+                               "through the trainer's own backward(); expected a training step "
+                               "that calls it, or the model in AdaLossScaled and its scale(loss)")
+        self._losses = 0
         if not self.model.update(optimizer, epoch=epoch):
             optimizer.zero_grad(set_to_none=True)
 
-    def end(self, status):
+    def state(self):
+        return self._state if self.model is None else self.model.scaling_state()
+
+    def load(self, state):
+        """Trainers load before the model is scaled, or behind it."""
+        if not state:
+            return
         if self.model is not None:
+            self.model.load_scaling_state(state)
+        else:
+            self._state, self._loaded = state, True
+
+    def end(self, status):
+        if self in _running:
+            _running.remove(self)
+        if self.model is not None:
+            self._state = self.model.scaling_state()
             self.model.close(status)
             self.model.remove()
             self.model = None
@@ -65,7 +108,7 @@ def lightning_callback(policy=None, network=None, **options):
             module = weakref.proxy(pl_module)
 
             def scaled(loss, *args, **kwargs):
-                return backward(module, scaling.model.scale(loss), *args, **kwargs)
+                return backward(module, scaling.scale(loss), *args, **kwargs)
             pl_module.backward = scaled
 
         def on_before_optimizer_step(self, trainer, pl_module, optimizer):
@@ -82,49 +125,73 @@ def lightning_callback(policy=None, network=None, **options):
             self.scaling.end(status)
 
         def state_dict(self):
-            model = self.scaling.model
-            return {} if model is None else model.scaling_state()
+            return self.scaling.state()
 
         def load_state_dict(self, state):
-            if state and self.scaling.model is not None:
-                self.scaling.model.load_scaling_state(state)
+            self.scaling.load(state)
     return AdaLossCallback()
 
 
 def transformers_callback(policy=None, **options):
-    """A transformers.TrainerCallback: Trainer(callbacks=[transformers_callback({...})]). The
-    model's own loss is scaled, that of its output's `loss`; with fp16=False."""
+    """A transformers.TrainerCallback: Trainer(callbacks=[transformers_callback({...})]), with
+    fp16=False. Whatever loss the Trainer takes backwards is scaled: the model's own, one with
+    label_smoothing_factor, of compute_loss_func or of a compute_loss of one's own. Its state lies
+    in trainer_state.json of each checkpoint, and train(resume_from_checkpoint=...) goes on with it.
+    """
+    from accelerate import Accelerator
     from transformers import TrainerCallback
+    from transformers.trainer_callback import ExportableState
 
-    class AdaLossCallback(TrainerCallback):
+    class AdaLossCallback(TrainerCallback, ExportableState):
         def __init__(self):
-            self.scaling, self._hook = _Scaling(policy, options), None
+            self.scaling, self._plain = _Scaling(policy, options), None
 
         def on_train_begin(self, args, state, control, model=None, **_):
             if args.fp16:
                 raise ValueError("fp16=True has a GradScaler of its own; expected bf16=True, or "
                                  "neither, beside AdaLossScaled")
+            self._end()
+            name = type(self).__name__
+            kept = state.stateful_callbacks.setdefault(name, self.state())
+            if state.global_step > 0 and isinstance(kept, dict):
+                self.scaling.load(kept["attributes"]["scaling_state"])
             self.scaling.begin(model)
-            scaling = self.scaling
+            self._scale_losses()
 
-            def scale(module, _, output):
-                if not module.training:
-                    return None
-                if not hasattr(output, "get"):
-                    raise ValueError("the model's output has no name `loss`; expected "
-                                     "return_dict=True beside AdaLossScaled")
-                if output.get("loss") is None:
-                    return None
-                output["loss"] = scaling.model.scale(output["loss"])
-                return output
-            self._hook = model.register_forward_hook(scale)
+        def _scale_losses(self):
+            plain, scaling = Accelerator.backward, self.scaling
+
+            def backward(accelerator, loss, **kwargs):
+                if scaling.model is not None and scaling.model.takes_part(loss):
+                    loss = scaling.scale(loss)
+                return plain(accelerator, loss, **kwargs)
+            self._plain, Accelerator.backward = plain, backward
 
         def on_pre_optimizer_step(self, args, state, control, optimizer=None, **_):
-            self.scaling.before_step(optimizer, int(state.epoch or 0) + 1)
+            try:
+                self.scaling.before_step(optimizer, int(state.epoch or 0) + 1)
+            except BaseException:
+                self._end()
+                raise
 
         def on_train_end(self, args, state, control, **_):
-            if self._hook is not None:
-                self._hook.remove()
-                self._hook = None
-            self.scaling.end("finished")
+            self._end("finished")
+
+        def _end(self, status="interrupted"):
+            if self._plain is not None:
+                Accelerator.backward, self._plain = self._plain, None
+            self.scaling.end(status)
+
+        # --- Of checkpoints ---
+
+        def state(self):
+            return {"args": {}, "attributes": {"scaling_state": self.scaling.state()}}
+
+        @property
+        def scaling_state(self):
+            return self.scaling.state()
+
+        @scaling_state.setter
+        def scaling_state(self, state):
+            self.scaling.load(state)
     return AdaLossCallback()

@@ -5,6 +5,7 @@ import torch
 
 from ada_train import recording
 from ada_train.csv_writer import shortest
+from ada_train.torch import optimizers
 from ada_train.torch.layers import model_yaml
 
 
@@ -15,7 +16,7 @@ def _optimizer(optimizer):
     kind = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}.get(
         type(optimizer))
     if kind is None or not float(group["lr"]) > 0:
-        return f"# optimizer: {type(optimizer).__name__}"
+        return f"# optimizer: {optimizers.name_of(optimizer)}"
     keys = {"kind": kind, "lr": shortest(float(group["lr"]))}
     for name in ("momentum", "weight_decay"):
         if group.get(name):

@@ -7,7 +7,7 @@ import threading
 import torch
 
 from ada_train.torch import formats
-from ada_train.torch.layers import is_product, tensors_of, weight_of
+from ada_train.torch.layers import tensors_of, weight_of
 from ada_train.torch.outputs import outer
 from ada_train.torch.scaling.plan import scale_here
 from ada_train.torch.tape import Tape, key_of

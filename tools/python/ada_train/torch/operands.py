@@ -2,6 +2,7 @@
 take two, and a tensor is rounded for each product anew, along what the product sums over. The rules
 are libada_scaling's."""
 import json
+import types
 
 import torch
 from torch import nn
@@ -72,6 +73,10 @@ class Product:
             raise ValueError(f"{name}: operands of a convolution are rounded where it pads with "
                              f"zeros, by numbers; this one has padding={module.padding!r}, "
                              f"padding_mode={module.padding_mode!r}")
+
+    def __reduce__(self):
+        """A copy of the module multiplies as it did before."""
+        return types.MethodType, (type(self._module).forward, self._module)
 
     def __call__(self, input):
         m = self._module

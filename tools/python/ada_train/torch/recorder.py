@@ -82,12 +82,13 @@ class Recorder:
         self._dead, self._closed, self._known_epochs = set(), False, 0
         self._finite, self._alerted = True, set()
         self._watching = Watching(model, optimizer, names, self._scale_now, self._roles, self._log,
-                                  self._clock, taken)
+                                  self._clock, taken, plain=scaling is not None)
         try:
             self._folder = RunFolder(folder, overwrite, histogram_every > 0, taken is not None)
         except BaseException:
             self._watching.remove()
             raise
+        self._folder.ended = lambda: self.close("interrupted")
         Names(model).warn()
 
     def __enter__(self):

@@ -1,5 +1,6 @@
 """AdaLossScaled: a user's own network whose gradients carry the scales that a policy of ada-train
 chooses, layer by layer."""
+import copy
 import fnmatch
 import functools
 import math
@@ -13,13 +14,16 @@ from torch import nn
 from ada_train import native
 from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
+from ada_train.torch import hooks, optimizers
 from ada_train.torch.emulate import Emulation, roles_of
 from ada_train.torch.layers import Names, is_layer, is_product
 from ada_train.torch.operands import formats_of
+from ada_train.torch.outputs import tensors
 from ada_train.torch.recorder import Recorder
-from ada_train.torch.scaling import calls, sites
+from ada_train.torch.scaling import calls, sites, tensor_hooks
 from ada_train.torch.scaling.engine import Engine
 from ada_train.torch.scaling.merging import Cell
+from ada_train.torch.scaling.nodes import is_leaf, nodes_below
 from ada_train.torch.scaling.plan import NAME, Plan
 from ada_train.torch.scaling.rules import ALONE
 from ada_train.torch.scaling.statistics import largest
@@ -32,13 +36,14 @@ class _Start(torch.autograd.Function):
     """The loss as it is; its gradient carries S."""
 
     @staticmethod
-    def forward(ctx, loss, scale, cell, engine):
-        ctx.start, ctx.ada_linear = (scale, cell, engine), True
+    def forward(ctx, loss, scale, plan, engine):
+        ctx.start, ctx.ada_linear = (scale, plan.cell, plan.apart, engine), True
         return loss.clone()
 
     @staticmethod
     def backward(ctx, dy):
-        scale, cell, engine = ctx.start
+        scale, cell, apart, engine = ctx.start
+        engine.group.apart = apart
         calls.begin_pass(engine)
         cell.scale = scale
         cell.passes += 1
@@ -77,7 +82,8 @@ class AdaLossScaled(nn.Module):
         super().__init__()
         if statistics not in ("global", "local"):
             raise ValueError(f"statistics: {statistics!r}: expected global or local")
-        model = _eager(model)
+        self._compiled = []
+        model = _eager(model, self._compiled)
         inner = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
         keys = policy if isinstance(policy, str) else {"policy": "adaptive", **(policy or {})}
         policy, formats, operands = native.Policy(keys), *_formats(format)
@@ -86,28 +92,30 @@ class AdaLossScaled(nn.Module):
         roles = roles_of(*formats, always=operands is not None)
         if roles is not None:
             Emulation.check(inner)
+        sites.check(inner)
         self.module, self._inner = model, [inner]  # a list: no second child of its own
-        self.recorder, self._hooks, self._sites, self._attends = None, [], [], False
+        self._outputs, self._loss, self._overflow = [], None, None
+        self._hooks, self._sites, self.recorder, self._engine = [], [], None, None
         try:
             self._engine = Engine(inner, policy, roles, statistics == "global", linear)
-            self._install(inner, roles, formats, operands, folder, every, record or {})
+            self._install(inner, formats, roles, operands, folder, every, dict(record or {}))
         except BaseException:
+            self._take_off()
             if self.recorder is not None:
                 self.recorder.abandon()
-            self._take_off()
             raise
-        self._outputs, self._loss, self._overflow = [], None, None
+        self.attempt = self.recorder.attempt if self.recorder else None
+        self._prefix = _INNER * (1 if inner is model else 2)
         self._register_state_dict_hook(_without_prefix)
         self.register_load_state_dict_pre_hook(_with_prefix)
 
-    def _install(self, inner, roles, formats, operands, folder, every, record):
+    def _install(self, inner, formats, roles, operands, folder, every, options):
         names = Names(inner)
         if folder is None:
             names.warn()
         _tell_unmatched(self._engine, [names(path) for path, _ in inner.named_modules()])
         self.recorder = self._record(inner, formats, folder, every,
-                                     {"operands": operands, **record})
-        self.attempt = self.recorder.attempt if self.recorder else None
+                                     {"operands": operands, **options})
         if self.recorder is None and roles is not None:
             self._emulate(inner, roles, operands)
         if self._engine.facts.follows_reference and self._engine.emulation is not None:
@@ -115,12 +123,13 @@ class AdaLossScaled(nn.Module):
         emulates = self._engine.emulation is not None  # within nn.MultiheadAttention too
         if self._engine.chooses or emulates:
             self._sites = sites.install(inner, self._engine, names)
-        self._attends = self._engine.attention or emulates
-        if self._attends:
+        if self._engine.attention or emulates:
             self._hooks += calls.install(inner, self._engine, names, is_layer)
         self._hooks += [module.register_forward_hook(functools.partial(_named, names(path)))
                         for path, module in inner.named_modules()
                         if not any(True for _ in module.children())]
+        hooks.keep_to_the_module(self._hooks)
+        tensor_hooks.install(self._engine)
 
     def _record(self, inner, formats, folder, every, options):
         if folder is None:
@@ -136,12 +145,12 @@ class AdaLossScaled(nn.Module):
     def _emulate(self, inner, roles, operands):
         emulation = self._engine.emulation = Emulation(
             self, roles, None if operands is None else formats_of(operands))
-        hooks = self._hooks
-        hooks.append(inner.register_forward_pre_hook(
+        self._hooks.append(inner.register_forward_pre_hook(
             lambda _, args, kwargs: emulation.hook_input(args, kwargs), with_kwargs=True))
         for module, name in layers_of(inner, ["*"]).items():
-            hooks += emulation.hook(name, module)
-        hooks.append(inner.register_forward_hook(lambda _, args, y: emulation.hook_logits(y)))
+            self._hooks += emulation.hook(name, module)
+        self._hooks.append(inner.register_forward_hook(
+            lambda _, args, y: emulation.hook_logits(y)))
 
     def __getattr__(self, name):
         """What this module has not is the model's."""
@@ -156,7 +165,7 @@ class AdaLossScaled(nn.Module):
     def forward(self, *args, **kwargs):
         outputs = self.module(*args, **kwargs)
         if self._engine.facts.awaits_start and torch.is_grad_enabled():
-            self._outputs = [x for x in _tensors(outputs) if x.requires_grad]
+            self._outputs = [x for x in tensors(outputs) if x.requires_grad]
         return outputs
 
     def scale(self, loss):
@@ -171,8 +180,9 @@ class AdaLossScaled(nn.Module):
         attempt = self.recorder.attempt if self.recorder else None
         engine.observing = attempt is not None and attempt.counts
         if engine.facts.awaits_start and not self.__dict__.get("_started"):
+            self._joins()
             self._start(loss)
-        plan = Plan(engine, loss.grad_fn)
+        plan = Plan(engine, loss, self._joins())
         engine.load_late()
         scale = engine.policy.scale / engine.parts
         if attempt is not None:
@@ -180,9 +190,20 @@ class AdaLossScaled(nn.Module):
             self.recorder.loss(loss)
         self._overflow, self._loss = None, loss.detach()
         late = engine.emulation.start if engine.emulation is not None else None
-        if late is not None:  # the original program multiplies the logits' gradient when it is fp16
+        if late is not None and plan.late:  # the original program multiplies the logits' gradient when it is fp16
             late.scale, scale = scale, 1.0
-        return _Start.apply(loss, scale, plan.cell, engine)
+        return _Start.apply(loss, scale, plan, engine)
+
+    def _joins(self):
+        """Whether other processes may have come to their end of the batches, and wait for nobody.
+        """
+        join = getattr(self.module, "_join_config", None)
+        joins = join is not None and join.enable and self._engine.group.several
+        if joins and (self._engine.facts.needs_layers or self._engine.facts.awaits_start):
+            raise RuntimeError("scale(): init_scale: auto and policies of layers ask all processes, "
+                               "and under torch.distributed.algorithms.join some may have ended; "
+                               'expected statistics="local", or another policy')
+        return joins
 
     def _start(self, loss):
         """init_scale: auto."""
@@ -202,6 +223,12 @@ class AdaLossScaled(nn.Module):
         self._started, self._outputs = True, []
         scale = shortest(self._engine.policy.scale)
         self._engine.tell("init_scale", scale, f"init_scale is {scale}: {reason}")
+
+    def takes_part(self, loss):
+        """Whether the loss has a gradient of one of the model's parameters."""
+        mine = {id(p) for p in self.module.parameters()}
+        return loss.grad_fn is not None and any(
+            is_leaf(node) and id(node.variable) in mine for node in nodes_below(loss.grad_fn))
 
     @property
     def overflow(self):
@@ -230,18 +257,26 @@ class AdaLossScaled(nn.Module):
         return found
 
     def step(self, optimizer, *args, loss=None, accuracy=math.nan, epoch=None, **kwargs):
-        """optimizer.step(), unless a gradient is not finite; tells the policy and writes the logs.
-        Gives back what the optimizer gives, None where the step was skipped."""
-        updates = self.update(optimizer, loss=loss, accuracy=accuracy, epoch=epoch)
-        return optimizer.step(*args, **kwargs) if updates else None
+        """optimizer.step(), of a list each one's, unless a gradient is not finite; tells the policy
+        and writes the logs. Gives back what the optimizer gives, None where the step was skipped.
+        """
+        if not self.update(optimizer, loss=loss, accuracy=accuracy, epoch=epoch):
+            return None
+        if isinstance(optimizer, (list, tuple)):
+            return [one.step(*args, **kwargs) for one in optimizer]
+        return optimizer.step(*args, **kwargs)
 
     def update(self, optimizer=None, loss=None, accuracy=math.nan, epoch=None):
         """step() for who calls the optimizer himself: whether it is to be called."""
-        overflow = self.overflow or bool(self._engine.bad_layers)
+        optimizer = optimizers.of(optimizer)
+        if self.recorder is not None and loss is None and self._loss is None:
+            raise RuntimeError("update(): scale() was given no loss since training began; expected "
+                               "scale(loss).backward() before it, or loss=")
+        overflow = self.overflow
         amax = _largest(self._gradients()) if self._engine.facts.needs_amax else 0.0
         norm = self.recorder.gradient_norm() if self.recorder else math.nan
         try:
-            action, _ = self._engine.update(overflow, amax)
+            action, overflow = self._engine.update(overflow, amax)
         finally:
             self._log(optimizer, loss, accuracy, epoch, not overflow, norm)
         if action == native.SANITIZE:
@@ -257,8 +292,8 @@ class AdaLossScaled(nn.Module):
 
     def _sanitize(self):
         form = self._engine.gradient_form or NAMED["fp32"]
-        bound = min(form.largest / self._engine.policy.scale, 3.4028234e38)
         for g in self._gradients():
+            bound = min(form.largest / self._engine.policy.scale, torch.finfo(g.dtype).max)
             g.nan_to_num_(0.0, bound, -bound)
 
     def _gradients(self):
@@ -273,6 +308,12 @@ class AdaLossScaled(nn.Module):
     def load_scaling_state(self, state):
         self._engine.load(state)
         self._started = bool(state.get("started"))
+
+    @property
+    def scaling(self):
+        """The same with the methods state_dict() and load_state_dict(), as accelerate's
+        register_for_checkpointing wants it."""
+        return _ScalingState(self)
 
     def close(self, status="finished"):
         """Ends the recording in `folder`."""
@@ -289,9 +330,27 @@ class AdaLossScaled(nn.Module):
         sites.remove(self._sites)
         for hook in self._hooks:
             hook.remove()
-        if self._attends:
+        for module, compiled in self._compiled:
+            module._compiled_call_impl = compiled
+        self._sites, self._hooks, self._compiled = [], [], []
+        if self._engine is not None:
             calls.remove(self._engine)
-            self._attends = False
+            tensor_hooks.remove(self._engine)
+
+    def __deepcopy__(self, memo):
+        """A copy of the model as it is without scaling, as an average of the weights wants it."""
+        if self._engine.emulation is not None:
+            warnings.warn("AdaLossScaled: a copy is the plain model, which computes without the "
+                          "formats that are emulated", stacklevel=3)
+        copied = copy.deepcopy(self._inner[0], memo)
+        sites.remove(copied.modules())
+        hooks.forget(copied)
+        return copied
+
+    def __reduce_ex__(self, _):
+        raise TypeError("AdaLossScaled is not pickled, nor copied by copy.copy: save state_dict() "
+                        "and scaling_state(), or `.module`, which loads as a plain model; "
+                        "copy.deepcopy gives a plain model")
 
 
 def _tell_unmatched(engine, names):
@@ -303,12 +362,36 @@ def _tell_unmatched(engine, names):
             warnings.warn(f"layers: the entry {glob!r} fits no module of the model", stacklevel=5)
 
 
-def _eager(model):
-    if type(model).__name__ != "OptimizedModule" or not hasattr(model, "_orig_mod"):
-        return model
-    warnings.warn("AdaLossScaled: torch.compile hides the layers' gradients; the model runs as it "
-                  "was before it was compiled", stacklevel=3)
-    return model._orig_mod
+class _ScalingState:
+    def __init__(self, model):
+        self._model = model
+
+    def state_dict(self):
+        return self._model.scaling_state()
+
+    def load_state_dict(self, state):
+        self._model.load_scaling_state(state)
+
+
+def _eager(model, compiled):
+    """The model as it was before torch.compile. `compiled`: gets the modules that were compiled in
+    place, with what they called."""
+    inside = [path for path, module in model.named_modules() if path and _is_compiled(module)]
+    if inside:
+        raise ValueError(f"AdaLossScaled: torch.compile hides the gradients of {inside[0]}'s "
+                         "layers; expected a model whose parts are not compiled")
+    found = [m for m in model.modules() if getattr(m, "_compiled_call_impl", None) is not None]
+    if found or _is_compiled(model):
+        warnings.warn("AdaLossScaled: torch.compile hides the layers' gradients; the model runs as "
+                      "it was before it was compiled", stacklevel=3)
+    for module in found:
+        compiled.append((module, module._compiled_call_impl))
+        module._compiled_call_impl = None
+    return model._orig_mod if _is_compiled(model) else model
+
+
+def _is_compiled(module):
+    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
 
 
 def _formats(format):
@@ -328,36 +411,37 @@ def _named(name, _, __, y):
         y.grad_fn.metadata[NAME] = name
 
 
-def _tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [x for part in value for x in _tensors(part)] if isinstance(value, (list, tuple)) else []
-
-
 def _all_finite(gradients):
-    """One number for all: a norm of what is not finite is not finite."""
-    if not gradients:
-        return True
-    sums = [g.coalesce().values().sum() if g.is_sparse else g for g in gradients]
-    norms = torch._foreach_norm([g.float() if g.dtype == torch.float16 else g for g in sums],
-                                math.inf)
+    """In each gradient's own type, by one number of it: the norm of what is not finite is not
+    finite."""
+    found = [optimizers.values_of(g) for g in gradients]
+    norms = torch._foreach_norm([g.float() if g.dtype == torch.float16 else g
+                                 for g in found if g.numel()] or [torch.zeros(1)], math.inf)
     device = norms[0].device
-    return bool(torch.isfinite(torch.stack([n.to(device, torch.float32) for n in norms])).all())
+    return bool(torch.stack([torch.isfinite(n).to(device) for n in norms]).all())
 
 
 def _largest(gradients):
-    found = [largest(g.coalesce().values() if g.is_sparse else g, ALONE) for g in gradients]
+    found = [largest(optimizers.values_of(g), ALONE) for g in gradients]
     return math.nan if any(map(math.isnan, found)) else max(found, default=0.0)
 
 
 def _without_prefix(module, state, prefix, _):
-    for key in [key for key in state if key.startswith(prefix + _INNER)]:
-        state[prefix + key[len(prefix + _INNER):]] = state.pop(key)
+    """The plain model's names, also where it lies within DistributedDataParallel."""
+    for names in (state, getattr(state, "_metadata", {})):
+        inner = prefix + module._prefix
+        for key in [key for key in names if (key + ".").startswith(inner)]:
+            names[(prefix + key[len(inner):]).rstrip(".")] = names.pop(key)
 
 
 def _with_prefix(module, state, prefix, *_):
-    for key in [key for key in state if key.startswith(prefix)]:
-        if not key.startswith(prefix + _INNER):
-            state[prefix + _INNER + key[len(prefix):]] = state.pop(key)
+    """From the plain model's names, or those that DistributedDataParallel gives it: whichever more
+    keys have."""
+    plain = module._inner[0].state_dict(keep_vars=True).keys()
+    given = {key: key[len(prefix):] for key in state if key.startswith(prefix)}
+    outer = {key: name[len(_INNER):] for key, name in given.items() if name.startswith(_INNER)}
+    if sum(name in plain for name in outer.values()) > sum(name in plain
+                                                           for name in given.values()):
+        given.update(outer)
+    values = {prefix + module._prefix + name: state.pop(key) for key, name in given.items()}
+    state.update(values)

@@ -4,6 +4,7 @@ import warnings
 
 import torch
 import yaml
+from torch.amp.grad_scaler import OptState
 
 from ada_train import native
 
@@ -33,9 +34,25 @@ class GradScaler(torch.amp.GradScaler):
         self._backoff_factor = float(resolved["backoff_factor"])
         self._growth_interval = int(resolved["growth_interval"])
 
+    def step(self, optimizer, *args, **kwargs):
+        """Of optimizers that take the scale off themselves, as fused ones do, the gradients that
+        the preset repairs are unscaled before."""
+        fused = getattr(optimizer, "_step_supports_amp_scaling", False)
+        if self._enabled and fused and self._policy.facts.sanitizes:
+            if "closure" in kwargs:
+                raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+            self._check_scale_growth_tracker("step")
+            state = self._per_optimizer_states[id(optimizer)]
+            if state["stage"] is OptState.READY:
+                self.unscale_(optimizer)
+            if state["stage"] is OptState.UNSCALED and _has_overflow(state):
+                self._sanitize(optimizer)
+                state["stage"] = OptState.STEPPED
+                return optimizer.step(*args, **kwargs)
+        return super().step(optimizer, *args, **kwargs)
+
     def _maybe_opt_step(self, optimizer, state, *args, **kwargs):
-        overflow = sum(float(found) for found in state["found_inf_per_device"].values()) > 0
-        if overflow and self._policy.facts.sanitizes:
+        if _has_overflow(state) and self._policy.facts.sanitizes:
             self._sanitize(optimizer)
             return optimizer.step(*args, **kwargs)
         return super()._maybe_opt_step(optimizer, state, *args, **kwargs)
@@ -140,6 +157,10 @@ class GradScaler(torch.amp.GradScaler):
                 self._policy.load({**state, "growth_tracker": tracker})
         if self._scale is not None:
             self._scale.fill_(self._policy.scale)
+
+
+def _has_overflow(state):
+    return sum(float(found) for found in state["found_inf_per_device"].values()) > 0
 
 
 def _hex(value):

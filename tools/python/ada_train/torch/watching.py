@@ -6,7 +6,7 @@ import warnings
 
 import torch
 
-from ada_train.torch import formats
+from ada_train.torch import formats, hooks, optimizers
 from ada_train.torch.attempt import Attempt
 from ada_train.torch.emulate import Emulation
 from ada_train.torch.layers import Names, is_layer, tensors_of, trace
@@ -34,17 +34,13 @@ def layers_of(model, globs):
     return found
 
 
-def _norm(x):
-    """In fp32; of wider dtypes as they are, and then in fp32."""
-    narrow = x.dtype in formats.DTYPES
-    return torch.linalg.vector_norm(x, dtype=torch.float32 if narrow else None).float()
-
-
 class Watching:
     """`scale`: a function that gives S of the attempt that begins; `roles`: what is emulated, or
-    None. From the first forward pass of an attempt on there is `attempt`, until next()."""
+    None; `plain`: gradients of parameters carry no scale when a backward pass ends. From the first
+    forward pass of an attempt on there is `attempt`, until next()."""
 
-    def __init__(self, model, optimizer, names, scale, roles, choice, clock, operands=None):
+    def __init__(self, model, optimizer, names, scale, roles, choice, clock, operands=None,
+                 plain=False):
         self._model, self._optimizer, self._names = model, optimizer, names
         self._scale, self._choice, self._clock = scale, choice, clock
         self.steps, self.batch, self.attempt = 0, 0, None
@@ -53,12 +49,15 @@ class Watching:
         self._makers, self._inputs, self._told = {}, {}, set()
         self._rounding = (Observer(self) if roles is None
                           else Emulation(self, roles, operands))
-        self._hooks = []
+        self._norm = optimizers.GradientNorm(self._parameters, lambda: 1.0 if plain or (
+            self.attempt is None) else self.attempt.scale)
+        self._hooks = [self._norm]
         try:
             self._install()
         except BaseException:
             self.remove()
             raise
+        hooks.keep_to_the_module(self._hooks)
 
     @property
     def emulation(self):
@@ -69,6 +68,7 @@ class Watching:
         self.steps += 1
         self.attempt, self.updated, self.norm = None, False, math.nan
         self._makers, self._inputs = {}, {}
+        self._norm.forget()
 
     def remove(self):
         for hook in self._hooks:
@@ -76,15 +76,15 @@ class Watching:
         self._hooks = []
 
     def _install(self):
-        hooks = self._hooks
-        hooks.append(self._model.register_forward_pre_hook(self._begin, with_kwargs=True))
+        found = self._hooks
+        found.append(self._model.register_forward_pre_hook(self._begin, with_kwargs=True))
         for module, name in self._names.items():
-            hooks.append(module.register_forward_pre_hook(self._trace_input, with_kwargs=True))
-            hooks += self._rounding.hook(name, module)
-            hooks.append(module.register_forward_hook(self._trace_output))
-        hooks.append(self._model.register_forward_hook(self._logits))
+            found.append(module.register_forward_pre_hook(self._trace_input, with_kwargs=True))
+            found += self._rounding.hook(name, module)
+            found.append(module.register_forward_hook(self._trace_output))
+        found.append(self._model.register_forward_hook(self._logits))
         if self._optimizer is not None:
-            hooks.append(self._optimizer.register_step_pre_hook(self._update))
+            found.append(self._optimizer.register_step_pre_hook(self._update))
 
     def _trains(self):
         return self._model.training and torch.is_grad_enabled()
@@ -144,11 +144,10 @@ class Watching:
         if self.attempt is not None and isinstance(self._rounding, Observer):
             self._rounding.follow(loss)
 
-    def _update(self, *_):
-        """Before the optimizer takes the gradients: by then they carry no scale."""
+    def _update(self, optimizer, *_):
+        """Before an optimizer takes the gradients."""
         self._clock.begin("update")
-        found = getattr(self._optimizer, "found_inf", None)  # of fused optimizers under GradScaler
-        self.updated = found is None or float(found) == 0
+        self.updated = optimizers.takes_gradients(optimizer) or self.updated
         self.norm = self.gradient_norm()
 
     def ended(self, updated, norm):
@@ -157,11 +156,9 @@ class Watching:
         self.updated, self.norm = updated, norm
 
     def gradient_norm(self):
-        parameters = self._model.parameters() if self._optimizer is None else (
-            p for group in self._optimizer.param_groups for p in group["params"])
-        norms = [_norm(p.grad.detach()) for p in parameters
-                 if p.grad is not None and not p.grad.is_sparse]
-        if not norms:
-            return 0.0
-        device = norms[0].device
-        return float(torch.linalg.vector_norm(torch.stack([n.to(device) for n in norms])))
+        return self._norm.value()
+
+    def _parameters(self):
+        if self._optimizer is None:
+            return self._model.parameters()
+        return (p for group in self._optimizer.param_groups for p in group["params"])

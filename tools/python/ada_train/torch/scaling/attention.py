@@ -55,7 +55,7 @@ class Heads:
 
     def pieces(self):
         images = max(1, _PIECE * self._shape[0] // max(1, self._scores))
-        return [slice(i, i + images) for i in range(0, self._shape[0], images)]
+        return [slice(i, i + images) for i in range(0, max(1, self._shape[0]), images)]
 
     def may_keep(self):
         """Whether the probabilities of all images may be in memory."""

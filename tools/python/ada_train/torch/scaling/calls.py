@@ -23,12 +23,6 @@ class Caller:
     def __init__(self, engine, name, alone):
         self.engine, self.name, self._alone = engine, name, alone
 
-    def __reduce__(self):
-        return Caller, (None, self.name, self._alone)  # of a model that was saved
-
-    def __deepcopy__(self, _):
-        return self
-
     def rounding(self):
         """What rounds and counts p, y and the gradients, where a format is emulated."""
         emulation = self.engine.emulation

@@ -54,6 +54,7 @@ class Engine:
         self.gradient_form = self._grid.form if self._grid else None
         self.linear, self.emulation, self.observing = frozenset(linear), None, False
         self.decisions, self.bad_layers, self.reasons = [], set(), {}
+        self._told = set()
         self._events, self._rules, self._restored, self._late = [], {}, {}, None
         self._names = _layers_of(model)
 
@@ -98,6 +99,13 @@ class Engine:
             self.reasons[name] = reason
             if warns:
                 warnings.warn(f"{name}: {reason}", stacklevel=7)
+
+    def tells_once(self, what):
+        """Whether this is the first time that it is said."""
+        if what in self._told:
+            return False
+        self._told.add(what)
+        return True
 
     def has_rule(self, name):
         return name in self._rules
@@ -146,19 +154,19 @@ class Engine:
     # --- One update ---
 
     def update(self, overflow, amax):
-        """(action, why the scale changed): the policy is told how the attempt ended."""
+        """(action, whether something is not finite): the policy is told how the attempt ended."""
         layers, self.bad_layers = self._bad_everywhere(), set()
-        action, _, _, reason = self.policy.update(overflow, amax, layers=layers)
+        overflow = overflow or bool(layers)
+        action, *_ = self.policy.update(overflow, amax, layers=layers)
         self.facts = self.policy.facts
-        return action, reason
+        return action, overflow
 
     def _bad_everywhere(self):
         if not self.facts.needs_layers:
             return []
-        names = sorted(self._rules)
-        parts = self.group.gather([float(name in self.bad_layers) for name in names] or [0.0],
-                                  torch.empty(0))
-        return [name for i, name in enumerate(names) if any(part[i] for part in parts)]
+        mine = sorted(self.bad_layers)
+        found = self.group.objects(mine) if self.group.several else [mine]
+        return sorted({name for names in found for name in names})
 
     # --- State ---
 

@@ -31,6 +31,17 @@ def is_leaf(node):
     return type(node).__name__ == "AccumulateGrad"
 
 
+def nodes_below(root):
+    """The nodes of a graph, those near its root first."""
+    seen, queue = {root}, [root]
+    for node in queue:
+        yield node
+        for after, _ in node.next_functions:
+            if after is not None and after not in seen:
+                seen.add(after)
+                queue.append(after)
+
+
 def parameter_of(node, most=12):
     """The parameter that `node` hands on, reshaped or cast; None where it computes an activation.
     """

@@ -2,11 +2,11 @@
 the loss is scaled, carried out by hooks on autograd's nodes. Nothing of the model's forward pass
 has to be known for it, so any Python will do that autograd follows."""
 import functools
-import itertools
 
 import torch
 
-from ada_train.torch.scaling import nodes
+from ada_train.torch.scaling import nodes, tensor_hooks
+from ada_train.torch.scaling.agreement import Agreement
 from ada_train.torch.scaling.attention import Attention
 from ada_train.torch.scaling.choice import Choice
 from ada_train.torch.scaling.merging import Cell, Merge
@@ -15,7 +15,6 @@ from ada_train.torch.scaling.products import Product
 UNSCALED = Cell(1.0)
 # Keys of a node's metadata: its plan, the layer whose output it made, the scale that it is given.
 MARK, NAME, CELL = "ada_train_plan", "ada_train_layer", "ada_train_cell"
-_numbers = itertools.count(1)
 
 
 def in_order(root):
@@ -66,7 +65,7 @@ class _Slots:
     """A node with several outputs, whose gradients come with scales of their own."""
 
     def __init__(self, engine, name, cells):
-        self.cell, self._cells, self._engine, self._name = Cell(), cells, engine, name
+        self.cell, self._cells, self._engine, self.name = Cell(), cells, engine, name
 
     def __call__(self, gradients):
         given = [(g, cell.scale) for g, cell in zip(gradients, self._cells) if g is not None]
@@ -74,9 +73,9 @@ class _Slots:
         self.cell.scale = next(iter(scales)) if scales else 1.0
         if len(scales) < 2:
             if len(given) > 1:
-                self._engine.merged(self._name, self.cell.scale)
+                self._engine.merged(self.name, self.cell.scale)
             return None
-        self.cell.scale = self._engine.common_scale(self._name, given)
+        self.cell.scale = self._engine.common_scale(self.name, given)
         return tuple(g if g is None or cell.scale == self.cell.scale
                      else g * (self.cell.scale / cell.scale)
                      for g, cell in zip(gradients, self._cells))
@@ -107,14 +106,22 @@ class _RawRule:
 
 
 class Plan:
-    def __init__(self, engine, root):
-        self.cell = Cell()  # of what enters at `root`
-        self._number = next(_numbers)
+    """`late`: whether a rounding of the logits' gradient is what multiplies by S; `apart`: whether
+    this process decides by its own part of the batch, as it does where `joins`: others may have no
+    batch at all. Raises RuntimeError where a part of the graph has a plan."""
+
+    def __init__(self, engine, loss, joins=False):
+        root = loss.grad_fn
+        self.cell, self.late = Cell(), False  # the cell of what enters at `root`
+        self._number = tensor_hooks.number()
         self._engine = engine
         order, self._edges = in_order(root)
         self._came = {root: {0: [(None, None, self.cell)]}}  # node -> slot -> (exit, index, cell)
-        self._exits, self._cells = {}, {}
+        self._exits, self._cells, self._agreement = {}, {}, Agreement(engine)
         rules = Choice(engine, self._edges, self._name).rules(order)
+        for node, (made, _) in rules.items():
+            for rule in made.values() if isinstance(made, dict) else [made]:
+                self._agreement.ask(node, rule.name, rule)
         for node in order:
             self._enter(node)
             self._leave(node, rules)
@@ -122,6 +129,8 @@ class Plan:
             if leaving.scaled or leaving.unscaled or leaving.merges:
                 self._mark(node)
                 node.register_hook(leaving)
+        tensor_hooks.retained_in(self._edges)
+        self.apart = joins or self._agreement.fails(loss)
 
     # --- What comes ---
 
@@ -133,6 +142,7 @@ class Plan:
                 cells[slot] = arrived[0][2]
                 continue
             merge = Merge(self._engine, self._name_of_whole(node), len(arrived), self.cell)
+            self._agreement.ask(node, merge.name)
             for leaving, index, cell in arrived:
                 leaving.merges.append((index, cell, merge, (leaving.order, index)))
             cells[slot] = merge.cell
@@ -142,10 +152,11 @@ class Plan:
             slots = _Slots(self._engine, self._name_of_whole(node),
                            [cells.get(i, UNSCALED) for i in range(max(cells) + 1)])
             self._mark(node)
+            self._agreement.ask(node, slots.name)
             node.register_prehook(slots)
-            self._cells[node] = slots.cell
+            self._cells[node] = cells, slots.cell
         else:
-            self._cells[node] = next(iter(cells.values()))
+            self._cells[node] = cells, next(iter(cells.values()))
 
     def _name_of_whole(self, node):
         """Of a node whose outputs are the values of one tensor, or parts of it, the tensor's."""
@@ -177,11 +188,11 @@ class Plan:
     def _leave(self, node, rules):
         if nodes.is_leaf(node):
             return
-        cell = self._cells[node]
+        came, cell = self._cells[node]
         if self._engine.observing:
             node.metadata[CELL] = cell
         leaving = self._exits[node] = _Exit(node._sequence_nr())
-        usual, special = cell, {}
+        usual, inner, special = cell, cell, {}
         if isinstance(node, Product._backward_cls):
             self._mark(node)
             node.came = cell
@@ -204,11 +215,14 @@ class Plan:
         elif hasattr(node, "carried"):
             node.carried.cell = cell
             usual = UNSCALED if node.carried.unscales else node.carried.starts or cell
+            self.late = self.late or node.carried.starts is not None
         elif nodes.is_opaque(node, self._engine.linear) and cell is not UNSCALED:
             self._engine.opaque(nodes.kind_of(node))
             self._mark(node)
             node.register_prehook(functools.partial(_take_off, cell))
-            usual = UNSCALED
+            usual = inner = UNSCALED
+        node.metadata[tensor_hooks.SCALES] = tensor_hooks.Scales(
+            self._number, came, inner, special, usual, leaving)
         for index, (after, slot) in enumerate(self._edges[node]):
             if after is None:
                 continue

@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ada_train.torch.scaling.rules import Operands
@@ -21,7 +20,7 @@ def _carries(w, alpha):
     if not _is_power_of_two(alpha):
         return False
     if w.dtype == torch.float16:
-        return alpha >= 1 and float(w.abs().max()) * alpha <= 65504.0
+        return alpha >= 1 and (w.numel() == 0 or float(w.abs().max()) * alpha <= 65504.0)
     return 1 / _EXACT <= alpha <= _EXACT
 
 
@@ -125,8 +124,17 @@ class Product(torch.autograd.Function):
                                      bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
+        """A pass without a plan may be differentiated again, as that of the plain product."""
+        if not torch.is_grad_enabled() or ctx.came is None and ctx.site.taker is None:
+            return Product._backward(ctx, dy)
+        raise RuntimeError(
+            f"{ctx.site.name}: create_graph: a scaled backward pass is not differentiated again; "
+            "expected gradients of a loss that scale() was not given, and then scale() of the sum "
+            "that they are a part of")
+
+    @staticmethod
+    def _backward(ctx, dy):
         if dy is None:
             return None, None, None, None, None
         x, w = ctx.saved_tensors

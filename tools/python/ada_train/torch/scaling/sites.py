@@ -23,10 +23,7 @@ class Site:
         self.name, self.engine, self.operation, self.taker = name, engine, operation, taker
 
     def __reduce__(self):
-        return Site, (self.name, None, self.operation)
-
-    def __deepcopy__(self, _):
-        return self  # a copy of the model is trained as the model is, or not at all
+        return Site, (self.name, None, self.operation)  # of copies and pickles
 
     def plain(self, forward, module, x):
         """Without gradients."""
@@ -127,11 +124,23 @@ def _kind(module):
     return None
 
 
+def check(model):
+    """Raises ValueError where the model is scaled already. What a copy of a scaled model has left
+    of it is taken off."""
+    left = [module for module in model.modules() if "_ada_site" in module.__dict__]
+    if any(module._ada_site.engine is not None for module in left):
+        raise ValueError(f"{type(model).__name__} is scaled already: expected remove() of the "
+                         "AdaLossScaled that it has")
+    remove(left)
+
+
 def install(model, engine, name_of):
     """Gives each such module its Site; the modules that have one, for remove()."""
     found = []
     for path, module in model.named_modules():
         kind, taker = _kind(module), module.__dict__.get("forward")
+        if getattr(taker, "__func__", None) is type(module).forward:
+            taker = None  # in a copy of a module whose operands were rounded
         if kind is None or not (taker is None or isinstance(taker, Taker)):
             continue
         module._ada_site = Site(name_of(path), engine, kind[1], taker)
@@ -142,5 +151,5 @@ def install(model, engine, name_of):
 
 def remove(modules):
     for module in modules:
-        module.__dict__.pop("forward", None)
-        module.__dict__.pop("_ada_site", None)
+        if module.__dict__.pop("_ada_site", None) is not None:
+            module.__dict__.pop("forward", None)

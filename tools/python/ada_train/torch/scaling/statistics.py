@@ -17,8 +17,11 @@ def _values(x):
 
 
 def _moments(x):
-    """Moments of this process alone, and how many values they are of."""
+    """Moments of this process alone, and how many values they are of; zeros where there are none.
+    """
     x = _values(x)
+    if x.numel() == 0:
+        return 0, native.Moments()
     if x.device.type == "cpu":
         return x.numel(), native.moments_of(x.data_ptr(), x.numel())
     return x.numel(), moments_there(x)
@@ -41,7 +44,11 @@ def moments_there(x):
 
 
 def _merged(parts):
-    """Moments of the values of several parts, each as [count, *moments]."""
+    """Moments of the values of several parts, each as [count, *moments]. A part without values
+    adds nothing."""
+    parts = [part for part in parts if part[0] > 0]
+    if not parts:
+        return native.Moments()
     total = sum(part[0] for part in parts)
     least = [part[5] for part in parts if part[5] > 0]
     return native.Moments(sum(part[0] * part[1] for part in parts) / total,
@@ -98,9 +105,9 @@ def together(one, other):
 
 def largest(x, group):
     """The largest magnitude; inf or NaN where the tensor holds such."""
-    low, high = torch.aminmax(x.detach())
-    found = max(abs(float(low)), abs(float(high)))
-    return found if group.alone else group.largest(math.nan if math.isnan(float(low)) else found, x)
+    low, high = map(float, torch.aminmax(x.detach())) if x.numel() else (0.0, 0.0)
+    found = max(abs(low), abs(high))
+    return found if group.alone else group.largest(math.nan if math.isnan(low) else found, x)
 
 
 def largest_unscaled(given, group):
@@ -130,6 +137,9 @@ def logs(dy, group):
 def _by_channel(x, dim):
     """Smallest magnitude other than zero (inf: none) and largest one, of each index of `dim`."""
     rows = x.detach().float().abs().transpose(0, dim).flatten(1)
+    if rows.shape[1] == 0:
+        none = rows.new_zeros(rows.shape[0], dtype=torch.float64)
+        return none + math.inf, none
     low = torch.where(rows > 0, rows, math.inf).amin(1).double()
     high = rows.amax(1).double()
     return torch.where(torch.isnan(rows).any(1), math.nan, low), high
