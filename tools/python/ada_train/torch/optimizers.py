@@ -7,24 +7,22 @@ import torch
 _INNER = ("optimizer", "_optimizer", "base_optimizer", "optim")
 
 
-def _keeps_hooks(optimizer):
-    return (hasattr(optimizer, "register_step_pre_hook")
-            and hasattr(optimizer, "_optimizer_step_pre_hooks"))
+def _calls_hooks(optimizer):
+    """Wrappers often have what an optimizer has, but a step() of their own that calls no hook."""
+    return hasattr(optimizer, "_optimizer_step_pre_hooks") and getattr(
+        type(optimizer).step, "hooked", False)
 
 
 def _looked_through(given):
     optimizer = given
-    for _ in range(8):  # wrappers of wrappers
-        inner = next((found for found in (getattr(optimizer, name, None) for name in _INNER)
-                      if found is not None and hasattr(found, "param_groups")), None)
-        if inner is None:
-            break
-        optimizer = inner
-    found = optimizer if _keeps_hooks(optimizer) else given
-    if not _keeps_hooks(found):
-        raise TypeError(f"optimizer: {type(given).__name__}: expected a torch.optim.Optimizer, one "
-                        "that wraps it as its attribute `optimizer`, a list of them, or None")
-    return found
+    while not _calls_hooks(optimizer):
+        optimizer = next((inner for inner in (getattr(optimizer, name, None) for name in _INNER)
+                          if inner is not None and inner is not optimizer), None)
+        if optimizer is None:
+            raise TypeError(f"optimizer: {type(given).__name__}: expected a torch.optim.Optimizer, "
+                            "one that wraps it as its attribute `optimizer`, a list of them, or "
+                            "None")
+    return optimizer
 
 
 class Several:
