@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -126,6 +127,41 @@ void WriteFileAtomically(const std::string& path, std::string_view bytes) {
   AtomicFile file(path);
   file.Write(bytes);
   file.Commit();
+}
+
+namespace {
+
+// Whether writing into the file at `path` would change one that another path names: a regular file
+// behind a link, one of several names, or what a link that leads nowhere would create.
+bool IsShared(const std::string& path) {
+  struct stat there = {}, link = {};
+  if (lstat(path.c_str(), &link) != 0) return false;
+  if (stat(path.c_str(), &there) != 0) return S_ISLNK(link.st_mode) && errno == ENOENT;
+  return S_ISREG(there.st_mode) && (S_ISLNK(link.st_mode) || there.st_nlink > 1);
+}
+
+}  // namespace
+
+void MakeOwnFile(const std::string& path, std::int64_t bytes) {
+  if (!IsShared(path)) return;
+  AtomicFile own(path);
+  const int fd = OpenFile(path, O_RDONLY);
+  const auto fail = [&] {
+    const std::string reason = std::strerror(errno);
+    if (fd >= 0) CloseFile(fd);
+    throw OutputError(path + ": is a link, and cannot be copied: " + reason);
+  };
+  if (fd < 0 && errno != ENOENT) fail();
+  constexpr std::int64_t kPiece = 1 << 20;
+  for (std::int64_t at = 0; fd >= 0 && at < bytes;) {
+    const auto piece = TextAt(fd, at, static_cast<std::size_t>(std::min(kPiece, bytes - at)));
+    if (!piece) fail();
+    if (piece->empty()) break;
+    own.Write(*piece);
+    at += static_cast<std::int64_t>(piece->size());
+  }
+  if (fd >= 0) CloseFile(fd);
+  own.Commit();
 }
 
 }  // namespace ada

@@ -66,6 +66,11 @@ class AtomicFile {
 
 void WriteFileAtomically(const std::string& path, std::string_view bytes);
 
+// For files that are written in place: what several paths lead to (a symbolic link, hard links)
+// would change for all of them. Where `path` is such a link to a regular file, or to nothing, it
+// becomes a file of its own with the first `bytes` of it. Throws OutputError.
+void MakeOwnFile(const std::string& path, std::int64_t bytes);
+
 // Whether this is the name of a temporary file that an AtomicFile has not yet renamed.
 bool IsTemporaryName(std::string_view name);
 // Removes the temporary files that a killed process left in `folder`. Files of running processes

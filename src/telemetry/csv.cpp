@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/shown_text.h"
 #include "core/system_call.h"
 #include "core/text.h"
@@ -130,6 +131,7 @@ CsvFile::~CsvFile() {
 // The header is written at once, so that readers that follow the run find the columns before the
 // first row.
 void CsvFile::Open(std::string_view header) {
+  MakeOwnFile(path_, 0);
   fd_ = OpenFile(path_, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
   if (fd_ < 0) Fail("cannot be created", errno);
   buffer_ = std::string(header) + "\n";
@@ -138,6 +140,8 @@ void CsvFile::Open(std::string_view header) {
 }
 
 void CsvFile::Reopen(std::string_view header, std::int64_t keep) {
+  CheckCsv(path_, header, keep);
+  MakeOwnFile(path_, std::max(keep, static_cast<std::int64_t>(header.size() + 1)));
   fd_ = OpenToKeep(path_, keep);
   length_ = LengthToKeep(path_, fd_, header, keep);
   if (Retried([&] { return ftruncate(fd_, length_); }) != 0) {

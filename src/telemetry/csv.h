@@ -51,7 +51,8 @@ class CsvFile {
   // Creates the file with its header (written at once), or opens an existing one and truncates it
   // to `keep` bytes (at least the header; keep < 0: start anew). Throws OutputError with the
   // system's reason, and DataError if an existing file is shorter than `keep`, has another header,
-  // or has no end of a row at `keep`: it is then left unchanged.
+  // or has no end of a row at `keep`: it is then left unchanged. A link becomes a file of its own
+  // first: what it leads to, which may be another run's, stays as it is.
   CsvFile(std::string path, std::string_view header, std::int64_t keep = -1);
   ~CsvFile();
   CsvFile(const CsvFile&) = delete;

@@ -5,15 +5,18 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <mutex>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/shown_text.h"
 #include "core/system_call.h"
 #include "core/text.h"
@@ -35,6 +38,12 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
 // Writes all of `text`; 0 or the system's error.
 int ErrorOfWriting(int descriptor, std::string_view text) {
   return WriteAll(descriptor, text) == text.size() ? 0 : errno;
+}
+
+// A terminal that was closed answers EIO, which of a file means a broken disk.
+bool IsDevice(int descriptor) {
+  struct stat status = {};
+  return fstat(descriptor, &status) == 0 && S_ISCHR(status.st_mode);
 }
 
 // Messages as plain lines; on a terminal the status line moves out of their way.
@@ -83,6 +92,7 @@ class FileSink : public Sink {
 
   void Open(const std::string& path, bool append) {
     const std::lock_guard lock(mutex_);
+    MakeOwnFile(path, append ? std::numeric_limits<std::int64_t>::max() : 0);
     const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | (append ? 0 : O_TRUNC);
     const int opened = OpenFile(path, flags);
     const int error = opened < 0 ? errno : ErrorOfWriting(opened, early_);
@@ -186,7 +196,7 @@ bool Log::Result(const std::string& text, const std::string& colored) {
   SetStatus("");
   const int error =
       ErrorOfWriting(impl_->results, (HasColor(impl_->results) ? colored : visible) + "\n");
-  if (error == EPIPE) return false;
+  if (error == EPIPE || (error == EIO && IsDevice(impl_->results))) return false;
   if (error != 0 && error != EBADF)
     throw OutputError("standard output cannot be written: " +
                       std::generic_category().message(error));

@@ -125,9 +125,26 @@ void RemoveRun(const std::string& folder) {
   throw ConfigError("output folder " + folder + ": " + why + "; " + advice);
 }
 
+// A folder of the run may be a link to another disk, but not into another run, whose files would be
+// deleted and written over.
+void RefuseLinksIntoRuns(const std::string& folder) {
+  std::error_code error;
+  for (const OwnFolder& own : kFolders) {
+    const fs::path inner = fs::path(folder) / own.name;
+    if (!fs::is_symlink(inner, error)) continue;
+    const std::string keeper = RunThatKeeps(fs::weakly_canonical(inner, error).string());
+    if (!keeper.empty() && !fs::equivalent(keeper, folder, error))
+      Refuse(
+          folder,
+          "its " + own.name + " is a link into the run in " + keeper + ", which alone writes there",
+          "put a folder in its place, a copy of what it leads to");
+  }
+}
+
 // Checks from what is always refused to what an option allows; the message names the option that
 // helps.
 void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExisting on_existing) {
+  RefuseLinksIntoRuns(folder);
   const std::string keeper = RunThatKeeps(folder);
   if (!keeper.empty())
     Refuse(folder, "belongs to the run in " + keeper + ", which alone writes there",

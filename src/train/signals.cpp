@@ -2,8 +2,10 @@
 // loop decides what to do about it (Session::Agreed).
 #include "train/signals.h"
 
+#include <array>
 #include <atomic>
 #include <csignal>
+#include <cstddef>
 
 namespace ada::train {
 namespace {
@@ -13,10 +15,10 @@ namespace {
 std::atomic<int> received = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// For SIGINT and SIGTERM. The second one gets the default action back and is raised again, so that
-// the process ends as its parent expects; a closed pipe before does not count as the first.
+// For SIGINT and SIGTERM, which somebody sends again who does not want to wait. The second one gets
+// the default action back and is raised again, so that the process ends as its parent expects.
 extern "C" void OnSignal(int number) {
-  if (received != 0 && received != SIGPIPE) {
+  if (received == SIGINT || received == SIGTERM) {
     std::signal(number, SIG_DFL);
     std::raise(number);
     return;
@@ -24,35 +26,53 @@ extern "C" void OnSignal(int number) {
   received = number;
 }
 
-// A closed pipe never replaces an interrupt that came before it.
-extern "C" void OnClosedPipe(int number) {
+// For signals that the system repeats by itself: the kernel and the shell each send SIGHUP where a
+// terminal closes, and SIGXCPU comes again each second. They never replace one that came before.
+extern "C" void OnRepeated(int number) {
   if (received == 0) received = number;
 }
+
+struct Handled {
+  int number;
+  void (*handler)(int);
+  bool stays_ignored;  // who ignores it wants the run to go on (nohup)
+};
+constexpr std::array<Handled, 5> kHandled = {{{SIGINT, OnSignal, false},
+                                              {SIGTERM, OnSignal, false},
+                                              {SIGHUP, OnRepeated, true},
+                                              {SIGXCPU, OnRepeated, true},
+                                              {SIGPIPE, OnRepeated, true}}};
 
 }  // namespace
 
 struct SignalWatch::Saved {
-  struct sigaction interrupt, terminate, pipe;
+  std::array<struct sigaction, kHandled.size()> before;
 };
 
 SignalWatch::SignalWatch() : saved_(new Saved{}) {
   received = 0;
-  struct sigaction action = {};
-  action.sa_handler = OnSignal;
-  // Reads and writes that a signal interrupts go on: no caller has to handle EINTR.
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &saved_->interrupt);
-  sigaction(SIGTERM, &action, &saved_->terminate);
-  action.sa_handler = OnClosedPipe;
-  sigaction(SIGPIPE, &action, &saved_->pipe);
-  if (saved_->pipe.sa_handler == SIG_IGN) sigaction(SIGPIPE, &saved_->pipe, nullptr);
+  for (std::size_t i = 0; i < kHandled.size(); ++i) {
+    struct sigaction action = {}, &before = saved_->before[i];
+    action.sa_handler = kHandled[i].handler;
+    // Reads and writes that a signal interrupts go on: no caller has to handle EINTR.
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(kHandled[i].number, nullptr, &before);
+    const bool keep = kHandled[i].stays_ignored && before.sa_handler == SIG_IGN;
+    if (!keep) sigaction(kHandled[i].number, &action, nullptr);
+  }
 }
 
+// What the system repeats must not kill a run that it has ended already and that is about to
+// return.
 SignalWatch::~SignalWatch() {
-  sigaction(SIGINT, &saved_->interrupt, nullptr);
-  sigaction(SIGTERM, &saved_->terminate, nullptr);
-  sigaction(SIGPIPE, &saved_->pipe, nullptr);
+  for (std::size_t i = 0; i < kHandled.size(); ++i) {
+    const int number = kHandled[i].number;
+    if (number == received && (number == SIGHUP || number == SIGXCPU))
+      std::signal(number, SIG_IGN);
+    else
+      sigaction(number, &saved_->before[i], nullptr);
+  }
   delete saved_;
 }
 

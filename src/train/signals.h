@@ -1,6 +1,7 @@
-// SIGINT, SIGTERM and SIGPIPE as a flag that the training loop reads between steps. A second SIGINT
-// or SIGTERM ends the process at once, as without a handler; SIGPIPE (the reader of the output is
-// gone) never does, and stays ignored if it was ignored before.
+// SIGINT, SIGTERM, SIGHUP, SIGXCPU and SIGPIPE as a flag that the training loop reads between
+// steps. A second SIGINT or SIGTERM ends the process at once, as without a handler; SIGHUP (the
+// terminal is closed), SIGXCPU (the CPU time is nearly up) and SIGPIPE (the reader of the output is
+// gone) never do, and stay ignored if they were ignored before.
 #pragma once
 
 namespace ada::train {
@@ -11,7 +12,7 @@ namespace ada::train {
 class SignalWatch {
  public:
   SignalWatch();   // installs the handlers
-  ~SignalWatch();  // puts the old ones back
+  ~SignalWatch();  // puts the old ones back; a SIGHUP or SIGXCPU that came is ignored from then on
   SignalWatch(const SignalWatch&) = delete;
   int signal() const;  // 0: none yet
 

@@ -171,6 +171,35 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(folder.Has("a.csv"));
   }
 
+  TEST_CASE("what links lead to stays as it is: the file gets a copy of its own") {
+    const std::string text = "x,y\n1,2\n3,4\n";
+    for (const bool symbolic : {true, false}) {
+      for (const std::int64_t keep : {-1, 8}) {
+        CAPTURE(symbolic);
+        CAPTURE(keep);
+        const TempFolder folder;
+        folder.Write("other/a.csv", text);
+        if (symbolic)
+          std::filesystem::create_symlink("other/a.csv", folder / "a.csv");
+        else
+          std::filesystem::create_hard_link(folder / "other/a.csv", folder / "a.csv");
+        {
+          CsvFile file(folder / "a.csv", "x,y", keep);
+          file.Add(CsvRow().Integer(5).Integer(6));
+          file.Flush();
+        }
+        CHECK(folder.Read("other/a.csv") == text);
+        CHECK(folder.Read("a.csv") == (keep < 0 ? "x,y\n5,6\n" : "x,y\n1,2\n5,6\n"));
+        CHECK_FALSE(std::filesystem::is_symlink(folder / "a.csv"));
+      }
+    }
+    const TempFolder folder;  // a link that leads nowhere creates nothing there
+    std::filesystem::create_symlink("other.csv", folder / "a.csv");
+    { CsvFile file(folder / "a.csv", "x,y"); }
+    CHECK_FALSE(folder.Has("other.csv"));
+    CHECK(folder.Read("a.csv") == "x,y\n");
+  }
+
   TEST_CASE("a disk without room is an OutputError that names file and reason") {
     const TempFolder folder;
     std::filesystem::create_symlink("/dev/full", folder / "full.csv");

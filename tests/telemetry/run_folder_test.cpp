@@ -200,6 +200,34 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(HasCheckpoints(folder / "run"));
   }
 
+  TEST_CASE("a folder that is a link into another run is refused, and nothing there is touched") {
+    const TempFolder folder, other;
+    Make(folder, "steps config");
+    Make(other, "steps config");
+    for (const char* name : {"checkpoints", "dump", "tensorboard"}) {
+      CAPTURE(name);
+      other.Write(std::string("run/") + name + "/step-00000001.safetensors", "x");
+      std::filesystem::create_directory_symlink(other / "run" + "/" + name,
+                                                folder / "run" + "/" + name);
+      for (const OnExisting on_existing : {OnExisting::kOverwrite, OnExisting::kResume}) {
+        std::string message;
+        try {
+          const RunFolder run(folder / "run", on_existing);
+        } catch (const ada::ConfigError& error) {
+          message = error.what();
+        }
+        CHECK(message.find(std::string("its ") + name + " is a link into the run in ") !=
+              std::string::npos);
+      }
+      CHECK(other.Has(std::string("run/") + name + "/step-00000001.safetensors"));
+      CHECK(folder.Has("run/steps.csv"));
+      std::filesystem::remove(folder / "run" + "/" + name);
+    }
+    // A run that is reached through a link is still itself.
+    std::filesystem::create_directory_symlink(folder / "run", folder / "latest");
+    { const RunFolder run(folder / "latest", OnExisting::kResume); }
+  }
+
   TEST_CASE("a running run is never touched, and free again when its process dies") {
     const TempFolder folder;
     Make(folder, "steps config finished checkpoint");

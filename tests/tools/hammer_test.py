@@ -9,11 +9,22 @@ import unittest
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "hammer.sh"
 # Ten steps, a row each; FAULT chooses what is wrong with it.
 PROGRAM = """#!/usr/bin/python3
-import errno, os, pathlib, sys, time
+import errno, os, pathlib, signal, sys, time
 fault = os.environ.get("FAULT", "")
 run = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
+checkpoint = run / "checkpoints/step.json"
+def end(number, frame):
+    checkpoint.parent.mkdir(exist_ok=True)
+    checkpoint.write_text("{}")
+    sys.exit(128 + number)
 try:
     run.mkdir(exist_ok=True)
+    checkpoint.unlink(missing_ok=True)
+    if checkpoint.parent.exists():
+        checkpoint.parent.rmdir()
+    for asked in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU):
+        if fault != "deaf" or asked not in (signal.SIGHUP, signal.SIGXCPU):
+            signal.signal(asked, end)
     rows = run / "steps.csv"
     text = rows.read_text() if rows.exists() else ""
     done = text.count("\\n")
@@ -38,17 +49,20 @@ class HammerTest(unittest.TestCase):
             program.chmod(0o755)
             result = subprocess.run(
                 [TOOL, "--data", "synthetic", "--each", "0", "--only", "^$", "--kills", "0",
-                 "--limits", "0", "--disks", "0", *options], capture_output=True, text=True,
-                check=False, env={**os.environ, "ADA_BINARY": str(program), "FAULT": fault})
+                 "--signals", "0", "--limits", "0", "--disks", "0", *options],
+                capture_output=True, text=True, check=False,
+                env={**os.environ, "ADA_BINARY": str(program), "FAULT": fault})
             rows = {line[:28].strip(): line[28:].split(maxsplit=2)
                     for line in result.stdout.splitlines()[1:]}
             return result, rows
 
     def test_a_program_that_is_right(self):
-        result, rows = self.hammer("--kills", "4", "--limits", "3", "--disks", "3")
+        result, rows = self.hammer("--kills", "4", "--limits", "3", "--disks", "3", "--signals", "3")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertGreaterEqual(int(rows["kill -9"][0]), 4)
         self.assertEqual([rows["ulimit -n"][0], rows["ulimit -v"][0]], ["3", "3"])
+        for name in ("SIGHUP", "SIGTERM", "SIGXCPU"):  # SIGINT ends a Python that starts with 1
+            self.assertEqual(rows[name][:2], ["1", "0"])
         if "no disk was filled" not in result.stderr:
             self.assertEqual(rows["full disk"][:2], ["3", "0"])
 
@@ -57,6 +71,12 @@ class HammerTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertNotEqual(rows["kill -9"][1], "0")
         self.assertIn("steps.csv", result.stderr)
+
+    def test_signals_that_lose_a_run(self):
+        result, rows = self.hammer("--signals", "24", fault="deaf")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("ended with -1", result.stderr)
+        self.assertEqual(rows["SIGTERM"][1], "0")
 
     def test_an_exit_code_that_is_none_of_a_full_disk(self):
         result, rows = self.hammer("--disks", "6", fault="falls")

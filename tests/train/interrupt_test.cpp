@@ -33,7 +33,7 @@ std::int64_t NewestStep(const std::string& run) {
 }
 
 TEST_SUITE("cpu") {
-  TEST_CASE("SIGTERM and SIGINT write a checkpoint; the resumed run is the undisturbed one") {
+  TEST_CASE("a signal that asks for the end writes a checkpoint; the resumed run is undisturbed") {
     const TempFolder folder;
     const Arguments length = {"--set", kLong, "--set", kFewCheckpoints};
     ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), length), folder.path()), 0);
@@ -42,7 +42,11 @@ TEST_SUITE("cpu") {
       std::int64_t rows;
       int number, code;
     };
-    for (const Stop& stop : {Stop{1, SIGTERM, 143}, {30, SIGINT, 130}, {75, SIGTERM, 143}}) {
+    for (const Stop& stop : {Stop{1, SIGTERM, 143},
+                             {30, SIGINT, 130},
+                             {60, SIGHUP, 129},
+                             {90, SIGXCPU, 152},
+                             {120, SIGTERM, 143}}) {
       CAPTURE(stop.rows);
       const Outcome o =
           Interrupt(With(parts, {"--resume"}), folder, "parts", stop.rows, stop.number);
@@ -53,6 +57,35 @@ TEST_SUITE("cpu") {
     }
     ADA_REQUIRE_EXIT(Run(With(parts, {"--resume"}), folder.path()), 0);
     CHECK(Differences(folder / "whole", folder / "parts") == std::vector<std::string>{});
+  }
+
+  // The system repeats these by itself: only SIGINT and SIGTERM end at once the second time.
+  TEST_CASE("SIGHUP and SIGXCPU again and again end with a checkpoint; ignored they end nothing") {
+    const TempFolder folder;
+    const Arguments run =
+        With(WriteConfig(folder, "parts", SmallRun()), {"--set", "train.epochs=4000"});
+    for (const int number : {SIGHUP, SIGXCPU}) {
+      CAPTURE(number);
+      Child child(With(run, {"--overwrite"}), folder.path());
+      const std::string steps = folder / "parts/steps.csv";
+      REQUIRE(child.WaitUntil([&] { return RowCount(steps) >= 1; }));
+      // Until the program has ended, which the looks of WaitUntil find out.
+      CHECK_FALSE(child.WaitUntil([&] {
+        child.Signal(number);
+        return false;
+      }));
+      ADA_REQUIRE_EXIT(child.Wait(), 128 + number);
+      CHECK(NewestStep(folder / "parts") == RowCount(steps));
+    }
+    const Arguments few =
+        With(WriteConfig(folder, "whole", SmallRun()), {"--set", "train.epochs=20"});
+    for (const int number : {SIGHUP, SIGXCPU}) {
+      CAPTURE(number);
+      Child child(With(few, {"--overwrite"}), folder.path(), [&] { signal(number, SIG_IGN); });
+      REQUIRE(child.WaitUntil([&] { return RowCount(folder / "whole/steps.csv") >= 1; }));
+      child.Signal(number);
+      ADA_CHECK_EXIT(child.Wait(), 0);
+    }
   }
 
   TEST_CASE(

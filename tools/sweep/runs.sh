@@ -99,7 +99,7 @@ finish() {
       result=$(part table "$out" "$name")
       note "$(count) finished  $name${result:+ ($result)}"
       return ;;
-    130 | 143)
+    129 | 130 | 143 | 152)
       ended=$((ended + 1))
       set_state "$name" interrupted "$code"
       who=$(part lock "$out/$name")
