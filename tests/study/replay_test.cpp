@@ -254,6 +254,39 @@ TEST_SUITE("cpu") {
               .find("scale that differs") != std::string::npos);
   }
 
+  TEST_CASE("a trace is read row by row, and a row without an end is refused") {
+    const TempFolder folder;
+    const auto policy = Preset("pytorch", 8, 5);
+    const auto refusal = [&](const std::string& path) -> std::string {
+      try {
+        Run(*policy, 0, path);
+      } catch (const DataError& error) {
+        return error.what();
+      }
+      return "";
+    };
+    // 40 GB of zeros take no room here; a reader of whole files would need as much memory.
+    folder.Write("sparse.csv", "");
+    std::filesystem::resize_file(folder / "sparse.csv", std::uintmax_t{40} << 30);
+    folder.Write("begun.csv", "overflow\n0\n");
+    std::filesystem::resize_file(folder / "begun.csv", std::uintmax_t{40} << 30);
+    for (const std::string& path :
+         {folder / "sparse.csv", folder / "begun.csv", std::string("/dev/zero")}) {
+      CAPTURE(path);
+      CHECK(refusal(path).find("more than 1 MiB without the end of a row") != std::string::npos);
+    }
+    const std::string event =
+        "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 8, reducing to 4";
+    folder.Write("cut.log", event + "\n" + std::string(std::size_t{2} << 20, ' '));
+    CHECK(refusal(folder / "cut.log").find("a line of more than 1 MiB") != std::string::npos);
+    // A progress bar rewrites one line, however long that is.
+    std::string bar;
+    while (bar.size() < std::size_t{3} << 20) bar += "\r 12%|###      | 1234/10000 [00:12<01:23]";
+    folder.Write("bar.log", bar + "\r" + event + "\n");
+    const std::string rows = Run(*policy, 0, folder / "bar.log");
+    CHECK(rows == kHeader + "1,1,1,8,1,4,\n");
+  }
+
   TEST_CASE("what is wrong with a trace, and where") {
     struct Row {
       std::string text, message;  // after the file's name

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/error.h"
 #include "core/text.h"
 #include "study/replay/parts.h"
 
@@ -23,11 +24,14 @@ std::optional<double> NumberAfter(std::string_view line, std::string_view key) {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
+// As many are believed, and kept.
+constexpr std::size_t kMostAttempts = 100'000'000;
+
 // The same of a number of attempts, from 0 to the most that are believed.
 std::optional<double> CountAfter(std::string_view line, std::string_view key) {
-  constexpr double kMostAttempts = 1e8;
   const std::optional<double> count = NumberAfter(line, key);
-  return count && *count >= 0 && *count <= kMostAttempts ? count : std::nullopt;
+  return count && *count >= 0 && *count <= static_cast<double>(kMostAttempts) ? count
+                                                                              : std::nullopt;
 }
 
 // Lines are read one after another; lines that are not from these programs are skipped, so a log
@@ -45,6 +49,7 @@ class LogReader {
     if (line.find("step=") != std::string::npos && line.find("skipped=") != std::string::npos)
       Position(line);
   }
+  std::size_t attempts() const { return log_.attempts.size(); }
   ForeignLog Finish() {
     if (last_line_ && first_pending_) AddAttempts(*last_line_, 1);
     if (between_)
@@ -139,14 +144,17 @@ class LogReader {
 
 }  // namespace
 
-ForeignLog ReadForeignLog(std::string_view text) {
+ForeignLog ReadForeignLog(const TraceSource& source) {
   LogReader reader;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    reader.Take(text.substr(0, end));
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-  }
-  return reader.Finish();
+  const bool whole = source.ForLines([&](std::string_view line) {
+    reader.Take(line);
+    if (reader.attempts() > kMostAttempts)
+      throw DataError(source.name() + ": a log of more than " + std::to_string(kMostAttempts) +
+                      " attempts");
+  });
+  ForeignLog log = reader.Finish();
+  if (whole || log.attempts.empty()) return log;
+  throw DataError(source.name() + ": a log with a line of more than 1 MiB");
 }
 
 }  // namespace ada::study

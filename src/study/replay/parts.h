@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -27,13 +28,35 @@ struct RecordedAttempt {
   std::optional<double> scale, scale_after;  // of the attempt, and of the next
 };
 
+// What a trace is read from: a file, or a pipe or device, whose bytes are kept in memory up to a
+// bound. It can be read again and again, but only by one reader at a time.
+class TraceSource {
+ public:
+  // `-`: standard input. DataError where it cannot be read, or a pipe gives too much.
+  explicit TraceSource(const std::string& path);
+  ~TraceSource();
+  TraceSource(const TraceSource&) = delete;
+  const std::string& name() const { return name_; }
+  // A descriptor for another reading, which closes it.
+  int FromStart() const;
+  // Calls `take` with each line that is not empty; false: one is longer than any row of a CSV, and
+  // the rest is not looked at.
+  bool ForLines(const std::function<void(std::string_view)>& take) const;
+
+ private:
+  int fd_ = -1;
+  std::int64_t begin_ = 0;
+  std::string name_;
+};
+
 // The attempts in a log of DeepSpeed, Megatron or apex; none: it is not such a log. `notes`: what
 // the log does not contain.
 struct ForeignLog {
   std::vector<RecordedAttempt> attempts;
   std::vector<std::string> notes;
 };
-ForeignLog ReadForeignLog(std::string_view text);
+// DataError for a log with a line without an end, or of more attempts than memory is taken for.
+ForeignLog ReadForeignLog(const TraceSource& source);
 
 // How attempts ended, one after the other.
 // A source that is read once, from the first attempt to the last. Made-up ones have no end; the

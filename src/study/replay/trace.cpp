@@ -1,21 +1,14 @@
-// A trace is a file of attempts: a log of another program, or a CSV. It may come through a pipe, so
-// it is read whole first, and tried as a log before it is taken for a CSV.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+// A trace is a file of attempts: a log of another program, or a CSV. It is tried as a log before it
+// is taken for a CSV, of which one row is held at a time.
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <ostream>
 #include <system_error>
 
 #include "core/error.h"
 #include "core/shown_text.h"
-#include "core/system_call.h"
 #include "core/text.h"
 #include "study/replay/parts.h"
 #include "telemetry/csv_reader.h"
@@ -57,43 +50,6 @@ std::optional<bool> FlagOf(std::string_view text) {
 
 bool IsValue(std::string_view text) { return IsWord(text) || NumberIn(text).has_value(); }
 
-// The descriptor and name of the input at `path`; `-` is standard input.
-std::pair<int, std::string> Open(const std::string& path) {
-  if (path == "-") {
-    const int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0) throw DataError(std::string("standard input: ") + std::strerror(errno));
-    return {fd, "standard input"};
-  }
-  std::string problem;
-  const int fd = OpenToRead(path, Pipes::kOffered, &problem);
-  if (fd < 0) throw DataError(path + ": " + problem);
-  return {fd, path};
-}
-
-// All that a descriptor gives, which it closes.
-std::string ReadAll(int fd, const std::string& name) {
-  std::string text;
-  std::vector<char> buffer(1 << 16);
-  for (;;) {
-    const ssize_t n = read(fd, buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    const int error = errno;
-    if (n <= 0) CloseFile(fd);
-    if (n < 0) throw DataError(name + ": " + std::strerror(error));
-    if (n == 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-  }
-}
-
-// A descriptor of a file in memory that holds `text`.
-// The reader of CSV files wants a descriptor that it can read from the start.
-int InMemory(const std::string& text, const std::string& name) {
-  const int fd = memfd_create("trace", MFD_CLOEXEC);
-  if (fd < 0 || WriteAll(fd, text) != text.size() || lseek(fd, 0, SEEK_SET) != 0)
-    throw DataError(name + ": cannot be kept in memory: " + std::strerror(errno));
-  return fd;
-}
-
 // Attempts that are all known.
 class Recorded : public Attempts {
  public:
@@ -116,89 +72,60 @@ class Recorded : public Attempts {
 
 // A CSV that may begin with `#` comment lines, one row for each attempt, of which a few columns are
 // used. A file of one column needs no header. The last row may lack its line end. A row with an
-// empty cell is not an attempt. Errors in a row are reported when it is reached.
-class Trace : public Attempts {
+// empty cell is not an attempt. Errors in a row are thrown when it is reached.
+class TraceRows {
  public:
-  Trace(const std::pair<int, std::string>& source, const std::string& column, bool wants_amax,
-        std::ostream& notes)
-      : csv_(source.second, source.first, telemetry::LastRow::kMayLackLineEnd),
-        name_(source.second),
+  TraceRows(const TraceSource& source, const std::string& column, bool wants_amax)
+      : csv_(source.name(), source.FromStart(), telemetry::LastRow::kMayLackLineEnd),
         wants_amax_(wants_amax),
         may_be_numbers_(!column.empty() && !wants_amax) {
     const std::vector<std::string>& header = csv_.header();
     if (header.empty()) {
-      throw DataError(name_ + ":" + std::to_string(csv_.line() - 1) +
+      throw DataError(source.name() + ":" + std::to_string(csv_.line() - 1) +
                       ": no header line, expected one with the column overflow");
     }
     if (column.empty() && std::all_of(header.begin(), header.end(),
                                       [](const auto& field) { return IsValue(Trimmed(field)); }))
       // A first line of values is no header, unless --column says that it is a name.
-      TakeAsHeaderless(notes);
+      TakeAsHeaderless();
     FindColumns(column);
     scale_ = Find("scale");
     if (scale_ == CsvReader::kMissing) scale_ = Find("loss_scale");
-    try {
-      while (csv_.Next()) ReadRow();
-    } catch (const DataError& error) {
-      // Attempts before the faulty row are replayed; Next throws when it comes to it, as a reader
-      // that goes row by row would.
-      problem_ = error;
-    }
-    if (empty_ > 0)
-      notes << Visible(name_) << ": " << Counted(empty_, "row")
-            << (empty_ == 1 ? " with an empty cell is" : " with empty cells are")
-            << " passed over\n";
-    if (!flags_)
-      notes << Visible(name_) << ": " << Visible(column)
-            << " holds numbers; inf and nan are the overflows\n";
   }
 
-  bool Next(scaling::StepOutcome& outcome) override {
-    if (next_ == rows_.size()) {
-      if (problem_) throw *problem_;
-      return false;
-    }
-    const Row& row = rows_[next_++];
-    outcome = {};
-    // Whether the column holds flags is known only after all rows were read, so rows keep both
-    // readings.
-    outcome.overflow = flags_ ? row.flag : row.broken;
-    if (wants_amax_) {
-      outcome.amax = row.amax;
-      outcome.overflow = outcome.overflow || !std::isfinite(outcome.amax);
-    }
-    return true;
-  }
-  RecordedAttempt recorded() const override {
-    RecordedAttempt attempt;
-    attempt.scale = rows_[next_ - 1].scale;
-    return attempt;
-  }
-
-  std::pair<std::int64_t, std::int64_t> FirstNumbers() const override { return first_numbers_; }
-
-  std::string Describe() const override { return "trace: " + Visible(name_); }
-
- private:
   struct Row {
     bool flag = false, broken = false;  // of a column of flags; of one of numbers
     double amax = 0;
     std::optional<double> scale;
   };
-  void ReadRow() {
+  // The next attempt; nothing at the end.
+  std::optional<Row> Next() {
+    while (csv_.Next()) {
+      if (std::optional<Row> row = ReadRow()) return row;
+    }
+    return std::nullopt;
+  }
+  bool headerless() const { return headerless_; }
+  // Say of the rows that were read whether the column holds flags, and how many had an empty cell.
+  bool flags() const { return flags_; }
+  std::int64_t empty() const { return empty_; }
+  std::pair<std::int64_t, std::int64_t> first_numbers() const { return first_numbers_; }
+
+ private:
+  std::optional<Row> ReadRow() {
     if (headerless_) CheckStyle();
     const std::size_t needed = wants_amax_ ? amax_ : overflow_;
     if (Trimmed(csv_.Text(needed)).empty()) {
       ++empty_;
-      return;
+      return std::nullopt;
     }
     Row row;
     if (wants_amax_) row.amax = Magnitude(amax_);
     if (overflow_ != CsvReader::kMissing && !Trimmed(csv_.Text(overflow_)).empty())
       TakeOverflow(row);
     if (scale_ != CsvReader::kMissing) row.scale = NumberIn(Trimmed(csv_.Text(scale_)));
-    if (rows_.empty()) TakeFirstNumbers();
-    rows_.push_back(row);
+    if (!std::exchange(began_, true)) TakeFirstNumbers();
+    return row;
   }
   // A column that is named may hold numbers: one that is neither 0 nor 1 says so.
   void TakeOverflow(Row& row) {
@@ -220,14 +147,13 @@ class Trace : public Attempts {
     first_numbers_ = {Integer(attempt == kNone ? step : attempt),
                       Integer(step == kNone ? attempt : step)};
   }
-  void TakeAsHeaderless(std::ostream& notes) {
+  void TakeAsHeaderless() {
     if (csv_.header().size() > 1)
       csv_.Fail("no header line, and " + std::to_string(csv_.header().size()) +
                 " columns; expected one column, or a first line with their names, overflow among "
                 "them");
     csv_.TakeHeaderAsRow({wants_amax_ ? "amax" : "overflow"});
     headerless_ = true;
-    notes << Visible(name_) << ": no header line; its first line is the first attempt\n";
   }
 
   // A number as a column's name looks like a first attempt, but other rows then are words.
@@ -291,34 +217,86 @@ class Trace : public Attempts {
   }
 
   CsvReader csv_;
-  const std::string name_;
   const bool wants_amax_;
-  bool headerless_ = false;
+  bool headerless_ = false, began_ = false;
   std::string first_;  // value of a file without a header
   std::size_t overflow_ = CsvReader::kMissing, amax_ = CsvReader::kMissing;
   std::size_t scale_ = CsvReader::kMissing;  // with which the attempt was made
   bool may_be_numbers_ = false;
-  bool flags_ = true;  // the column holds flags
-  std::vector<Row> rows_;
-  std::size_t next_ = 0;
+  bool flags_ = true;       // the column holds flags
   std::int64_t empty_ = 0;  // rows
   std::pair<std::int64_t, std::int64_t> first_numbers_ = {1, 1};
-  std::optional<DataError> problem_;  // of the row after the last
+};
+
+// The attempts of such a file, which is read twice: what its column holds is known only at its end.
+class Trace : public Attempts {
+ public:
+  Trace(std::unique_ptr<TraceSource> source, const std::string& column, bool wants_amax,
+        std::ostream& notes)
+      : source_(std::move(source)), wants_amax_(wants_amax) {
+    const std::string name = Visible(source_->name());
+    {
+      TraceRows all(*source_, column, wants_amax);
+      if (all.headerless())
+        notes << name << ": no header line; its first line is the first attempt\n";
+      try {
+        while (all.Next()) continue;
+      } catch (const DataError&) {
+        // Attempts before the faulty row are replayed; Next throws when it comes to it.
+      }
+      flags_ = all.flags();
+      if (all.empty() > 0)
+        notes << name << ": " << Counted(all.empty(), "row")
+              << (all.empty() == 1 ? " with an empty cell is" : " with empty cells are")
+              << " passed over\n";
+    }
+    if (!flags_)
+      notes << name << ": " << Visible(column) << " holds numbers; inf and nan are the overflows\n";
+    rows_.emplace(*source_, column, wants_amax);
+  }
+
+  bool Next(scaling::StepOutcome& outcome) override {
+    const std::optional<TraceRows::Row> row = rows_->Next();
+    if (!row) return false;
+    outcome = {};
+    outcome.overflow = flags_ ? row->flag : row->broken;
+    if (wants_amax_) {
+      outcome.amax = row->amax;
+      outcome.overflow = outcome.overflow || !std::isfinite(outcome.amax);
+    }
+    scale_ = row->scale;
+    return true;
+  }
+  RecordedAttempt recorded() const override {
+    RecordedAttempt attempt;
+    attempt.scale = scale_;
+    return attempt;
+  }
+  std::pair<std::int64_t, std::int64_t> FirstNumbers() const override {
+    return rows_->first_numbers();
+  }
+  std::string Describe() const override { return "trace: " + Visible(source_->name()); }
+
+ private:
+  std::unique_ptr<TraceSource> source_;
+  const bool wants_amax_;
+  bool flags_ = true;  // the column holds flags, not numbers
+  std::optional<TraceRows> rows_;
+  std::optional<double> scale_;  // with which the last attempt was made
 };
 
 }  // namespace
 
 std::unique_ptr<Attempts> OpenTrace(const ReplayOptions& options, bool wants_amax,
                                     std::ostream& notes) {
-  const auto [fd, name] = Open(options.trace);
-  const std::string text = ReadAll(fd, name);
-  ForeignLog log = wants_amax ? ForeignLog() : ReadForeignLog(text);
+  auto source = std::make_unique<TraceSource>(options.trace);
+  ForeignLog log = wants_amax ? ForeignLog() : ReadForeignLog(*source);
   if (!log.attempts.empty()) {
-    for (const std::string& note : log.notes) notes << Visible(name) << ": " << note << '\n';
-    return std::make_unique<Recorded>(std::move(log), name);
+    for (const std::string& note : log.notes)
+      notes << Visible(source->name()) << ": " << note << '\n';
+    return std::make_unique<Recorded>(std::move(log), source->name());
   }
-  return std::make_unique<Trace>(std::pair(InMemory(text, name), name), options.column, wants_amax,
-                                 notes);
+  return std::make_unique<Trace>(std::move(source), options.column, wants_amax, notes);
 }
 
 }  // namespace ada::study
