@@ -1,9 +1,11 @@
 // blame, assign: forks of a training that tell which formats it bears.
 #include <algorithm>
-#include <cstdlib>
+#include <charconv>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
@@ -12,6 +14,7 @@
 #include "core/error.h"
 #include "study/commands.h"
 #include "telemetry/log.h"
+#include "train/evaluate/weights.h"
 
 namespace ada::cli {
 namespace {
@@ -24,6 +27,19 @@ struct BlameArguments {
   std::optional<int> threads;
   ViewFlags view;
 };
+
+// Forks read the data of the run again.
+void CheckPicture(const study::BlameOptions& options) {
+  if (options.picture.empty()) return;
+  OutputPaths paths;
+  paths.Write("--picture", options.picture);
+  paths.Check();
+  const std::string checkpoint = train::CheckpointOfRun(options.folder, /*best=*/false);
+  ConfigArguments own;
+  paths.ReadCheckpoint("RUN_DIR", checkpoint);
+  paths.ReadConfig(FilledConfigOf(own, checkpoint));
+  paths.Check();
+}
 
 // Throws ConfigError for words and numbers that are none of those expected, before a run is opened.
 int Blame(BlameArguments& a) {
@@ -42,7 +58,7 @@ int Blame(BlameArguments& a) {
   if (a.threads) Checked(*a.threads, 1, 1024, "--threads", "a whole number, 1 to 1024");
   a.options.threads = a.threads.value_or(0);
   a.options.view = a.view.View();
-  CheckOutput("--picture", a.options.picture);
+  CheckPicture(a.options);
   // The result goes to stdout; of the forks' messages only warnings are shown.
   telemetry::Log log(telemetry::LogLevel::kWarning);
   study::Blame(a.options, std::cout, log);
@@ -57,15 +73,17 @@ struct AssignArguments : ConfigArguments {
 };
 
 // "0.1%" or "0.001".
-// A share without a unit, or in percent. Throws ConfigError for anything that is not above 0.
+// A share without a unit, or in percent. Throws ConfigError for anything that is no decimal number
+// above 0.
 double ShareOf(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
-  const bool good = end != text.c_str() && (unit.empty() || unit == "%") && number > 0;
-  if (!good)
+  const bool percent = text.ends_with('%');
+  const std::string digits = text.substr(0, text.size() - (percent ? 1 : 0));
+  double number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  if (!whole || !std::isfinite(number) || number <= 0)
     throw ConfigError("--budget " + text + ": expected a share above 0, for example 0.1% or 0.001");
-  return unit == "%" ? number / 100 : number;
+  return percent ? number / 100 : number;
 }
 
 // The option's list is cut at its commas; those within a map are its own.
@@ -88,18 +106,23 @@ int Assign(AssignArguments& a) {
   // FILE after --set is taken for one of its values; RequireOperand finds it there.
   if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "assign");
   TakeFile(a, a.file);
-  OutputPaths paths;
-  paths.Read("FILE", a.config);
-  paths.Write("--yaml", a.yaml);
-  paths.Check();
   study::AssignOptions options;
-  for (const std::string& format : WholeFormats(a.formats))
+  for (const std::string& format : WholeFormats(a.formats)) {
     options.formats.push_back(config::ReadTensorFormat("--formats", format));
+    const auto last = options.formats.end() - 1;
+    if (std::find(options.formats.begin(), last, *last) != last)
+      throw ConfigError("--formats: " + format + " is named twice; expected each format once");
+  }
   options.budget = ShareOf(a.budget);
   options.steps = a.steps;
   options.yaml = a.yaml;
   Checked(static_cast<double>(a.steps), 0, 1e6, "--steps", "a whole number, 0 to 1000000");
   options.config = FilledConfigOf(a);
+  OutputPaths paths;
+  paths.Read("FILE", a.config);
+  paths.ReadConfig(options.config);
+  paths.Write("--yaml", a.yaml);
+  paths.Check();
   telemetry::Log log(telemetry::LogLevel::kWarning);
   study::Assign(options, std::cout, log);
   return 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "study/commands.h"
 
 namespace ada::cli {
@@ -30,15 +31,19 @@ void PrintList(const std::string& what);
 
 // What a command reads and writes. `what` is the option or operand, for messages; an empty path is
 // one that is not given. Devices and FIFOs may be read and written together.
-// A command names all its paths, then calls Check once, before any work that takes long.
+// A command names all its paths, then calls Check once, before any work that takes long. Folders of
+// predictions have a rule of their own beside it (train/evaluate/protect_data.h).
 class OutputPaths {
  public:
+  // A folder stands for all that lies in it.
   void Read(const std::string& what, const std::string& path);
   void Write(const std::string& what, const std::string& path);
   // Either file of a checkpoint stands for both.
   void ReadCheckpoint(const std::string& what, const std::string& path);
-  // Throws ConfigError if two outputs are the same file, if an output is also an input, or if it is
-  // a file that a run keeps for itself.
+  // All that a configuration names: its own files, its data, the weights that it starts from.
+  void ReadConfig(const config::Config& config);
+  // Throws ConfigError if two outputs are the same file, if an output is also an input or a file
+  // in the folder of one, or if it is a file that a run keeps for itself.
   void Check() const;
 
  private:
@@ -52,19 +57,23 @@ class OutputPaths {
 void CheckOutput(const std::string& option, const std::string& path);
 
 // Output for programs, such as CSV, names things exactly as files do: byte for byte in a pipe or a
-// file, but made visible (core/shown_text.h) on a terminal.
+// file, but made visible (core/shown_text.h) on a terminal. Text for people is visible everywhere.
 
-// While it lives, text for `stream` is made visible, if `descriptor`, to which the stream goes, is
-// a terminal.
-// Dispatch makes one for each of stdout and stderr. The stream must outlive it.
+// While it lives, text for `stream`, which must outlive it, is made visible.
 class TerminalText {
  public:
+  // If `descriptor`, to which the stream goes, is a terminal. Dispatch makes one for each of stdout
+  // and stderr.
   TerminalText(std::ostream& stream, int descriptor);
+  // Wherever it goes: for commands whose output holds names of files and classes among words.
+  explicit TerminalText(std::ostream& stream);
   ~TerminalText();
   TerminalText(const TerminalText&) = delete;
   TerminalText& operator=(const TerminalText&) = delete;
 
  private:
+  void Begin();
+
   std::ostream& stream_;
   std::streambuf* const before_;
   std::unique_ptr<std::streambuf> filter_;  // null where there is no terminal

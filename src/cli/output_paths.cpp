@@ -2,6 +2,7 @@
 // stays. So an output is known by its folder and its name, and an input by what it leads to as
 // well.
 #include <filesystem>
+#include <set>
 
 #include "cli/output.h"
 #include "core/error.h"
@@ -35,6 +36,21 @@ bool LeadsTo(const std::string& input, const fs::path& place) {
   return PlaceOf(input) == place || fs::weakly_canonical(input, error) == place;
 }
 
+// Whether writing to `place` would replace a file in the folder `input`. What is not there yet is
+// none of the files that are read.
+bool Holds(const std::string& input, const fs::path& place) {
+  std::error_code error;
+  if (!fs::is_directory(input, error)) return false;
+  const fs::file_status status = fs::symlink_status(place, error);
+  if (!fs::exists(status) || fs::is_directory(status)) return false;
+  const fs::path folder = fs::canonical(input, error);
+  for (fs::path at = place.parent_path(); at.has_relative_path(); at = at.parent_path())
+    if (at == folder) return true;
+  return place.parent_path() == folder;
+}
+
+constexpr char kDataPath[] = "data.path";
+
 }  // namespace
 
 void OutputPaths::Read(const std::string& what, const std::string& path) {
@@ -54,6 +70,21 @@ void OutputPaths::ReadCheckpoint(const std::string& what, const std::string& pat
   }
 }
 
+void OutputPaths::ReadConfig(const config::Config& config) {
+  Read(kDataPath, config.data.path);
+  for (const std::string& path : config.data.more_paths) Read(kDataPath, path);
+  Read("model.init.weights", config.model.init.weights);
+  // Keys come from its file, from those of --with and model.file, and from the command line.
+  std::set<std::string> files = {config.file};
+  for (const auto& [key, place] : config.places) files.insert(place.file);
+  for (const std::string& file : files) {
+    Read("configuration", file);
+    // A file of model.file stands behind the place that names it: "mine.yaml:3:8: net.yaml".
+    if (const std::size_t at = file.rfind(": "); at != std::string::npos)
+      Read("model.file", file.substr(at + 2));
+  }
+}
+
 void OutputPaths::Check() const {
   for (auto output = written_.begin(); output != written_.end(); ++output) {
     const std::string shown = output->what + " " + output->path;
@@ -62,10 +93,15 @@ void OutputPaths::Check() const {
       if (PlaceOf(other->path) == place)
         throw ConfigError(shown + ": is what " + other->what + " " + other->path +
                           " names, too; expected two places");
-    for (const Named& input : read_)
-      if (LeadsTo(input.path, place))
-        throw ConfigError(shown + ": is what is read (" + input.what + " " + input.path +
-                          "); expected another place");
+    for (const Named& input : read_) {
+      const std::string named = " (" + input.what + " " + input.path + "); expected another place";
+      if (LeadsTo(input.path, place)) throw ConfigError(shown + ": is what is read" + named);
+      if (Holds(input.path, place))
+        throw ConfigError(
+            shown +
+            (input.what == kDataPath ? ": is a file of the data set" : ": is what is read") +
+            named);
+    }
     // A file that a run writes itself, such as its CSV files, would be mistaken for the run's.
     const std::string run = telemetry::RunThatKeeps(output->path);
     if (!run.empty())

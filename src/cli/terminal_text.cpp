@@ -44,7 +44,14 @@ class Filter : public std::streambuf {
 
 TerminalText::TerminalText(std::ostream& stream, int descriptor)
     : stream_(stream), before_(stream.rdbuf()) {
-  if (isatty(descriptor) != 1) return;
+  if (isatty(descriptor) == 1) Begin();
+}
+
+TerminalText::TerminalText(std::ostream& stream) : stream_(stream), before_(stream.rdbuf()) {
+  Begin();
+}
+
+void TerminalText::Begin() {
   filter_ = std::make_unique<Filter>(before_);
   stream_.rdbuf(filter_.get());
 }

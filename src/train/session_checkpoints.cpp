@@ -40,7 +40,8 @@ void Session::Restore(const ResumePoint& from) {
       s.step < total_steps_ && config::LastStepAsAt(p_.whole.precision, s.step) == s.step;
   RestoreParts(from, p_.team.rank(), switched, p_.graph, optimizer_, p_.policy, p_.backend);
   if (average_)
-    LoadCheckpointTensors(from.stem, average_->graph(), nullptr, p_.backend, kAveragePrefix);
+    LoadCheckpointTensors(OpenCheckpointTensors(from.stem), average_->graph(), nullptr, p_.backend,
+                          kAveragePrefix);
   for (const std::string& name : step_log_.LoadScenarios(s.scenarios))
     p_.log.Info("log.what_if: scenario " + name +
                 " is another one than the run had under this name; it begins anew");

@@ -113,6 +113,18 @@ class Assign(unittest.TestCase):
         _, text = self.assign("--formats", "{exponent: 6, mantissa: 4},fp32", "--budget", "100%")
         self.assertIn("precision:\n  format: {exponent: 6, mantissa: 4}\n", text)
 
+    def test_budgets_that_are_none(self):
+        for budget in ("inf", "-1", "0", "nan", "0x10", "1e400", "1 %", "1%%", "%", "0.1 percent"):
+            with self.subTest(budget):
+                self.assertIn("expected a share above 0", self.run_program(
+                    "assign", "r.yaml", "--formats", "bf16", f"--budget={budget}", code=2))
+
+    def test_a_format_that_is_named_twice(self):
+        for formats in ("bf16,fp16,bf16", "fp16,{exponent: 5, mantissa: 10}", "nvfp4,nvfp4"):
+            with self.subTest(formats):
+                self.assertIn("is named twice", self.run_program(
+                    "assign", "r.yaml", "--formats", formats, code=2))
+
     def test_formats_that_are_none(self):
         for name in ("fp17", "e8m0"):
             self.assertIn("ada-train: --formats: ", self.run_program(

@@ -8,8 +8,12 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "train"))
+import small_sets  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
 NETWORKS = 20 if os.environ.get("ADA_SLOW") else 2
@@ -119,6 +123,17 @@ class Blame(unittest.TestCase):
                                  [layer])
                 self.assertLess(float(found[0]["noise"]), 0.05)
 
+    def test_every_task(self):
+        small_sets.write_all(self.folder)
+        for task in small_sets.RUNS:
+            with self.subTest(task):
+                self.run_program("train", f"{task}.yaml", "--output", task, "--quiet")
+                for metric in ("loss", "gradient"):
+                    text = self.run_program("blame", task, "--metric", metric, "--steps", "1", "--csv")
+                    self.assertGreater(text.count("\n"), 2)
+                self.run_program("assign", f"{task}.yaml", "--formats", "fp8_e5m2,fp16",
+                                 "--steps", "1")
+
     def test_a_layer_whose_gradients_alone_are_rounded(self):
         self.train(1, "fp32", "fc1", "gradients: fp8_e4m3")
         for metric in ("loss", "gradient"):
@@ -146,6 +161,43 @@ class Blame(unittest.TestCase):
             path.write_text(text, encoding="utf-8")
             with self.subTest(text):
                 self.assertEqual(self.blame(), first)
+
+    def test_another_checkpoint_or_other_data_are_asked_anew(self):
+        small_sets.write_all(self.folder)
+        self.run_program("train", "classification.yaml", "--output", "r", "--quiet")
+        first = self.blame("--steps", "2")
+        picture = next((self.folder / "photos/train").rglob("*.png"))
+        known = picture.read_bytes()
+        picture.write_bytes(small_sets.picture(2, 99))
+        second = self.blame("--steps", "2")
+        self.assertNotEqual(first, second)
+        picture.write_bytes(known)
+        self.assertEqual(self.blame("--steps", "2"), first)
+
+    def test_a_folder_that_cannot_be_written_is_told_and_asked_all_the_same(self):
+        self.train(1, "fp16", "fc1")
+        first = self.blame("--steps", "2")
+        (self.folder / "r/blame.json").unlink()
+        (self.folder / "r/blame.json").mkdir()
+        done = subprocess.run([BINARY, "blame", "r", "--csv", "--steps", "2"], cwd=self.folder,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(list(csv.DictReader(io.StringIO(done.stdout))), first)
+        self.assertEqual(done.stderr.count("the forks are not kept"), 1, done.stderr)
+
+    def test_a_checkpoint_that_is_deleted_meanwhile(self):
+        self.train(1, "fp16", "fc1")
+        first = self.blame("--steps", "20")
+        (self.folder / "r/blame.json").unlink()
+        with subprocess.Popen([BINARY, "blame", "r", "--csv", "--steps", "20"], cwd=self.folder,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asked:
+            while not (self.folder / "r/blame.json").exists():  # the first fork is done
+                self.assertIsNone(asked.poll())
+            for path in (self.folder / "r/checkpoints").iterdir():
+                path.unlink()
+            text, said = asked.communicate()
+        self.assertEqual(asked.returncode, 0, said)
+        self.assertEqual(list(csv.DictReader(io.StringIO(text))), first)
 
     def test_a_finished_run_is_asked_with_the_rates_of_its_last_steps(self):
         precision = "{format: fp16, layers: [{match: fc1, format: fp8_e4m3}]}"

@@ -26,18 +26,22 @@ Forks::Forks(const train::ForkSource& source, const BlameOptions& options, telem
       options_(options),
       log_(log),
       file_(options.folder + "/blame.json"),
-      // The key identifies the question that a file belongs to: its version, the step, the length
-      // of forks and the whole configuration. Forks are identified by names.
-      key_("2 " + std::to_string(source.step()) + " " + std::to_string(options.steps) + " " +
-           config::ToYaml(source.config())) {
-  if (options.metric == BlameOptions::Metric::kLoss) Load();
+      keeps_(options.metric == BlameOptions::Metric::kLoss) {
+  if (!keeps_) return;
+  // The key identifies the question that a file belongs to: its version, the step, the length of
+  // forks, the checkpoint, the data and the whole configuration. Forks are identified by names.
+  key_ = "3 " + std::to_string(source.step()) + " " + std::to_string(options.steps) + " " +
+         source.Identity() + " " + config::ToYaml(source.config());
+  Load();
 }
 
 // What another command left, or anything else, is made anew.
 void Forks::Load() {
   std::error_code error;
   if (!std::filesystem::exists(file_, error)) return;
-  const std::string text = ReadFile<DataError>(file_, std::uint64_t{1} << 28);
+  std::string text;
+  const FileProblem problem = TryReadFile(file_, std::uint64_t{1} << 28, &text);
+  if (!problem.words.empty()) return Leave(problem.words);
   // A torn or foreign file gives a discarded value, which is no object.
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || TextOf(json, "of") != key_ || !json.contains("losses")) return;
@@ -55,14 +59,24 @@ void Forks::Load() {
   }
 }
 
-void Forks::Save() const {
+// A run that may only be read is asked all the same.
+void Forks::Leave(const std::string& problem) {
+  log_.Warning(problem + "; the forks are not kept, so that the next command makes them again");
+  keeps_ = false;
+}
+
+void Forks::Save() {
   Json json;
   json["of"] = key_;
   for (const auto& [name, result] : results_) {
     json["losses"][name] = result.losses;
     if (!result.trouble.empty()) json["troubles"][name] = result.trouble;
   }
-  WriteFileAtomically(file_, json.dump(1) + "\n");
+  try {
+    WriteFileAtomically(file_, json.dump(1) + "\n");
+  } catch (const OutputError& error) {
+    Leave(error.what());
+  }
 }
 
 const train::ForkResult& Forks::Of(const std::string& name, train::ForkSpec spec) {
@@ -73,7 +87,7 @@ const train::ForkResult& Forks::Of(const std::string& name, train::ForkSpec spec
   spec.gradients = options_.metric == BlameOptions::Metric::kGradient;
   train::ForkResult& result = results_[name] = source_.Run(spec);
   // Saved after each fork, so that a command that is stopped loses at most one.
-  if (!spec.gradients) Save();
+  if (keeps_) Save();
   return result;
 }
 

@@ -49,12 +49,14 @@ class Forks {
 
  private:
   void Load();
-  void Save() const;
+  void Save();
+  void Leave(const std::string& problem);
 
   const train::ForkSource& source_;
   const BlameOptions& options_;
   telemetry::Log& log_;
   std::string file_, key_;
+  bool keeps_;
   std::map<std::string, train::ForkResult> results_;
 };
 

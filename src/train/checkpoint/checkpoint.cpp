@@ -83,12 +83,15 @@ CheckpointState ReadCheckpointState(const std::string& path) {
   return stored.state;
 }
 
+SafetensorsFile OpenCheckpointTensors(const std::string& path) {
+  return SafetensorsFile::Open(StemOf(path) + ".safetensors");
+}
+
 // Every tensor that the network has must be in the file with its shape; others in the file are
 // passed over.
-void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
+void LoadCheckpointTensors(const SafetensorsFile& file, graph::Graph& graph,
                            const optim::Optimizer* optimizer, backend::Backend& backend,
                            const std::string& prefix) {
-  const SafetensorsFile file = SafetensorsFile::Open(StemOf(path) + ".safetensors");
   for (Stored s : StoredTensors(graph, optimizer)) {
     // Another program may have stored a tied weight under its other name.
     const std::string found =

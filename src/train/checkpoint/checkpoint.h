@@ -4,11 +4,13 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "core/tensor_files/safetensors.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
@@ -50,9 +52,11 @@ void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
 
 // Reads and checks the JSON and the tensors' hash. `path`: either file of the pair. DataError.
 CheckpointState ReadCheckpointState(const std::string& path);
+// Opens the pair's tensors. DataError.
+SafetensorsFile OpenCheckpointTensors(const std::string& path);
 // Loads the tensors into `graph` and `optimizer` (null: only weights, for evaluate). prefix: of the
 // tensors' names in the file. Throws DataError.
-void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
+void LoadCheckpointTensors(const SafetensorsFile& file, graph::Graph& graph,
                            const optim::Optimizer* optimizer, backend::Backend& backend,
                            const std::string& prefix = "");
 
@@ -82,6 +86,8 @@ void RemoveOtherCheckpoints(const std::string& folder, std::int64_t last);
 struct ResumePoint {
   std::string stem;  // of the checkpoint's files
   CheckpointState state;
+  // Its tensors, where they are held open because a run that goes on may delete them; else null.
+  std::shared_ptr<const SafetensorsFile> tensors = nullptr;
 };
 // Returns the newest checkpoint in `folder` that is complete and fits the configuration; damaged
 // ones are skipped with a warning. nullopt: no checkpoint was ever completed. Throws ConfigError if

@@ -74,7 +74,10 @@ std::string OfProcess(const std::string& layer, int rank) {
 void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph& graph,
                   optim::Optimizer& optimizer, scaling::Policy& policy, backend::Backend& backend) {
   const CheckpointState& s = from.state;
-  LoadCheckpointTensors(from.stem, graph, &optimizer, backend);
+  if (from.tensors)
+    LoadCheckpointTensors(*from.tensors, graph, &optimizer, backend);
+  else
+    LoadCheckpointTensors(OpenCheckpointTensors(from.stem), graph, &optimizer, backend);
   LoadTensorScales(from.stem, s, graph, switched);
   optimizer.set_updates(s.updates);
   policy.LoadState(s.policy);

@@ -58,7 +58,7 @@ void LoadWeightsAlone(const std::string& path, graph::Graph& graph, backend::Bac
   const SafetensorsFile file = SafetensorsFile::Open(path);
   for (const graph::Parameter& parameter : graph.parameters()) graph::CheckTied(file, parameter);
   WarnOfUnused(file, graph, log);
-  LoadCheckpointTensors(path, graph, nullptr, backend);
+  LoadCheckpointTensors(OpenCheckpointTensors(path), graph, nullptr, backend);
 }
 
 }  // namespace
@@ -69,7 +69,8 @@ void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& g
                           backend::Backend& backend, telemetry::Log& log) {
   if (IsWeightsAlone(path)) return LoadWeightsAlone(path, graph, backend, log);
   LoadTensorScales(path, ReadCheckpointState(path), graph);
-  LoadCheckpointTensors(path, graph, nullptr, backend, average ? kAveragePrefix : "");
+  LoadCheckpointTensors(OpenCheckpointTensors(path), graph, nullptr, backend,
+                        average ? kAveragePrefix : "");
   if (average)
     log.Info(path +
              ": the moving average of the weights (train.ema) is evaluated; --set "

@@ -2,6 +2,9 @@
 // moved, and its files are not read.
 #include "train/facts/data_facts.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -167,6 +170,37 @@ DataFacts DataFactsOf(const data::Dataset& train, const data::Dataset& test,
   HashSplit(test, &hasher);
   if (validation.images() > 0) HashSplit(validation, &hasher);
   return {{train.images(), CountByClass(train)}, {test.images(), CountByClass(test)}, hasher.Hex()};
+}
+
+// Sets of arrays lie in few files, at a path or in its folder; those of pictures name each file.
+std::string TimesOfFiles(const std::vector<std::string>& paths,
+                         const std::vector<const data::Dataset*>& splits) {
+  FactsHasher hasher;
+  const auto add = [&](const std::string& path) {
+    struct stat status = {};
+    if (stat(path.c_str(), &status) != 0) return;
+    hasher.Add(path);
+    hasher.Number(status.st_size);
+    hasher.Number(status.st_mtim.tv_sec);
+    hasher.Number(status.st_mtim.tv_nsec);
+  };
+  for (const std::string& path : paths) {
+    add(path);
+    if (!IsDataFolder(path)) continue;
+    std::vector<std::string> names = ListDataFolder(path);
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) add(path + "/" + name);
+  }
+  for (const data::Dataset* split : splits) {
+    if (split->tokens)
+      for (const std::string& file : split->tokens->files()) add(file);
+    if (!split->store || !data::FactsOf(split->name).decodes()) continue;
+    for (std::int64_t i = 0; i < split->images(); ++i) {
+      add(split->store->NameOf(split->NumberInFiles(i)));
+      if (split->label_images) add(split->label_images->NameOf(split->NumberInFiles(i)));
+    }
+  }
+  return hasher.Hex();
 }
 
 nlohmann::ordered_json JsonOf(const DataFacts& facts) {

@@ -34,6 +34,11 @@ struct DataFacts {
 DataFacts DataFactsOf(const data::Dataset& train, const data::Dataset& test,
                       const data::Dataset& validation = {});
 
+// A hash of the sizes and times of change of all files of these splits, and of what lies at the
+// paths of the configuration: it differs where a file was written anew.
+std::string TimesOfFiles(const std::vector<std::string>& paths,
+                         const std::vector<const data::Dataset*>& splits);
+
 // A member of a checkpoint's JSON. DataError naming the field that is not what it must be.
 nlohmann::ordered_json JsonOf(const DataFacts& facts);
 DataFacts DataFactsFrom(const JsonFields& fields);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <set>
 
 #include "config/load.h"
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/random.h"
 #include "core/text.h"
 #include "graph/network/parameters.h"
@@ -117,28 +119,51 @@ config::Config Quiet(config::Config config) {
 // where it has them, so that the data need not be counted again.
 ForkSource::ForkSource(config::Config config, std::optional<ResumePoint> from)
     : from_(std::move(from)) {
-  const data::DatasetInfo info = InspectData(config);
-  config_ = Quiet(Completed(std::move(config), info));
+  info_ = InspectData(config);
+  config_ = Quiet(Completed(std::move(config), info_));
   switched_ = config::LastStepAsAt(config_.precision, step()) == step();
   config_.precision = config::PrecisionAt(config_.precision, step() + 1);
-  data_ = ReadData(config_, info);
+  data_ = ReadData(config_, info_);
   if (!ComputesClassWeights(config_)) return;
   std::vector<double>& weights = config_.train.class_weights.values;
   if (from_) weights = from_->state.class_weights;
   if (weights.empty()) weights = ComputeClassWeights(config_, data_).values;
 }
 
+// A run that goes on may delete the checkpoint until it is open: then there is a newer one.
 ForkSource ForkSource::OfRun(const std::string& folder, int threads) {
-  const std::string path = CheckpointOfRun(folder, /*best=*/false);
-  const std::string stem = std::filesystem::path(path).replace_extension().string();
-  ResumePoint from{stem, ReadCheckpointState(stem)};
-  config::Config config = config::LoadText(from.state.config, stem + ".json (config)", {}).config;
-  config::FillDefaults(config);
-  if (threads > 0) config.device.threads = threads;
-  return {std::move(config), std::move(from)};
+  for (std::string path = CheckpointOfRun(folder, /*best=*/false);;) {
+    const std::string stem = std::filesystem::path(path).replace_extension().string();
+    try {
+      auto tensors = std::make_shared<const SafetensorsFile>(OpenCheckpointTensors(stem));
+      ResumePoint from{stem, ReadCheckpointState(stem), std::move(tensors)};
+      std::string hash = HashFile(stem + ".json");
+      config::Config config =
+          config::LoadText(from.state.config, stem + ".json (config)", {}).config;
+      config::FillDefaults(config);
+      if (threads > 0) config.device.threads = threads;
+      ForkSource source(std::move(config), std::move(from));
+      source.checkpoint_hash_ = std::move(hash);
+      return source;
+    } catch (const DataError&) {
+      const std::string newest = CheckpointOfRun(folder, /*best=*/false);
+      if (newest == path) throw;
+      path = newest;
+    }
+  }
 }
 
 ForkSource ForkSource::OfConfig(const config::Config& config) { return {config, std::nullopt}; }
+
+// The checkpoint's file of words holds the hash of its tensors.
+std::string ForkSource::Identity() const {
+  const std::optional<DataFacts> facts = FactsOfFiles(data_, info_);
+  if (!facts) return checkpoint_hash_;
+  std::vector<std::string> paths = config_.data.more_paths;
+  paths.push_back(config_.data.path);
+  return checkpoint_hash_ + " " + facts->hash + " " +
+         TimesOfFiles(paths, {&data_.train, &data_.validation, &data_.test});
+}
 
 // Everything is made anew for each fork, the backend included, since its memory is free again only
 // when it dies.

@@ -56,8 +56,9 @@ struct ForkLayer {
 // which are read once.
 class ForkSource {
  public:
-  // A source at the newest checkpoint in the folder of a run. threads 0: as the run. DataError
-  // where the folder holds no checkpoint, and what reading the run's data throws.
+  // A source at the newest checkpoint in the folder of a run, which may go on and delete it: its
+  // files are held open. threads 0: as the run. DataError where the folder holds no checkpoint, and
+  // what reading the run's data throws.
   static ForkSource OfRun(const std::string& folder, int threads);
   // A source at the start of a training with this configuration.
   static ForkSource OfConfig(const config::Config& config);
@@ -65,7 +66,8 @@ class ForkSource {
   // With the precision of the step after step(), which all steps of a fork use.
   const config::Config& config() const { return config_; }
   std::int64_t step() const { return from_ ? from_->state.step : 0; }
-  std::string stem() const { return from_ ? from_->stem : ""; }  // of the checkpoint; "": none
+  // A text that differs where the checkpoint does, or a file of the data (by name, size or time).
+  std::string Identity() const;
 
   // The layers in the order of the network.
   std::vector<ForkLayer> Layers(const config::PrecisionConfig& precision) const;
@@ -77,7 +79,9 @@ class ForkSource {
 
   config::Config config_;
   std::optional<ResumePoint> from_;
+  std::string checkpoint_hash_;
   bool switched_ = false;  // precision.schedule: the precision changes after step()
+  data::DatasetInfo info_;
   RunData data_;
 };
 
