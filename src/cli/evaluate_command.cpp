@@ -37,21 +37,16 @@ std::string CheckpointOf(const EvaluateArguments& a, telemetry::Log& log) {
   return path;
 }
 
-// In segmentation and detection --predictions is a folder.
 // Before the network is built: an evaluation may take long, and its output must not replace its
 // input.
 void CheckEvaluateOutputs(const EvaluateArguments& a, const std::string& checkpoint,
                           const config::Config& config) {
-  const std::string &predictions = a.options.predictions, &outputs = a.options.outputs;
   OutputPaths paths;
   paths.ReadCheckpoint("RUN", checkpoint);
   paths.Read("--config", a.config);
-  paths.Read("data.path", config.data.path);
-  paths.Read("model.init.weights", config.model.init.weights);
-  paths.Write("--predictions", predictions);
-  if (config.task == Task::kDetection && !predictions.empty())
-    paths.Write("--predictions", predictions + "/detections.csv");
-  paths.Write("--outputs", outputs);
+  paths.ReadConfig(config);
+  paths.Write("--predictions", a.options.predictions);
+  paths.Write("--outputs", a.options.outputs);
   paths.Check();
 }
 

@@ -61,9 +61,10 @@ int Datasets(DatasetsArguments& a) {
   // The sheet must not replace the configuration or the data that it is made of.
   OutputPaths paths;
   paths.Read("--config", a.config);
-  paths.Read("data.path", config.data.path);
+  paths.ReadConfig(config);
   paths.Write("--preview", a.preview);
   paths.Check();
+  const TerminalText visible(std::cout);
   train::Preview(config, a.preview, std::cout);
   return 0;
 }

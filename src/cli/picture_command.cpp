@@ -134,6 +134,7 @@ Commands AddPictureCommands(CLI::App& app) {
              paths.Read("IN", a->options.input);
              paths.Write("--output", a->options.output);
              paths.Check();
+             const TerminalText out(std::cout), notes(std::cerr);
              study::ShowPicture(a->options, std::cout, std::cerr);
              return 0;
            }}};

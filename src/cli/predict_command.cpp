@@ -37,10 +37,12 @@ bool ChangesData(const config::Overrides& overrides) {
 }
 
 // Photos may lie in the folder that is written to, so each of them is checked.
-void CheckPredictOutputs(const PredictArguments& a, const std::string& checkpoint) {
+void CheckPredictOutputs(const PredictArguments& a, const std::string& checkpoint,
+                         const config::Config& config) {
   OutputPaths paths;
   paths.ReadCheckpoint("--checkpoint", checkpoint);
   paths.Read("--config", a.config);
+  paths.ReadConfig(config);
   for (const std::string& photo : a.photos) paths.Read("PHOTO", photo);
   paths.Write("--predictions", a.options.predictions);
   paths.Check();
@@ -63,8 +65,8 @@ int Predict(PredictArguments& a) {
   if (a.json) a.options.format = train::PredictFormat::kJson;
   // Looked up before the configuration, which may be that of the checkpoint.
   const std::string path = WeightsAt(a.checkpoint, a.best);
-  CheckPredictOutputs(a, path);
   const config::Config config = EvaluatedConfigOf(a, path);
+  CheckPredictOutputs(a, path, config);
   // Otherwise the checkpoint's own data set says sizes and class names, and need not be there.
   a.options.asks_data = !a.config.empty() || ChangesData(OverridesOf(a.set));
   telemetry::Log log;

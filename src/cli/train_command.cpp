@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
+#include "cli/output.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -157,6 +158,7 @@ int Train(TrainArguments& a, parallel::World& world, const std::string& program)
   }
   if (a.measure && !a.dry_run) throw ConfigError("--measure: belongs to --dry-run");
   if (a.dry_run) {
+    const TerminalText visible(std::cout);
     train::DryRun(loaded.config, a.measure, std::cout);
     return 0;
   }

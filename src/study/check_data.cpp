@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "core/text.h"
 #include "study/commands.h"
 #include "study/text_table.h"
@@ -26,6 +27,7 @@ std::string WordOf(data::FaultKind kind) {
   return std::string(found->word);
 }
 
+// Names are shown as in messages: those of a stranger's files may hold what a terminal obeys.
 void PrintFaultsAsCsv(const data::FileFaults& faults, std::ostream& out) {
   out << "split,kind,ends_run,file,message\n";
   for (const data::FileFault& fault : faults)
@@ -33,8 +35,8 @@ void PrintFaultsAsCsv(const data::FileFaults& faults, std::ostream& out) {
                .Text(fault.split)
                .Text(WordOf(fault.kind))
                .Integer(fault.ends_run ? 1 : 0)
-               .Text(fault.file)
-               .Text(fault.text)
+               .Text(Visible(fault.file))
+               .Text(Visible(fault.text))
                .text()
         << '\n';
 }

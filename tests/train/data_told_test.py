@@ -61,6 +61,26 @@ class DataTold(unittest.TestCase):
         if mask:
             self.put("shapes/trainannot/p2.png", mask)
 
+    def test_names_that_a_terminal_would_obey(self):
+        self.photos()
+        for split in ("train", "val"):
+            for name in ("ant\x1b[31mRED", "bee"):
+                self.put(f"photos/{split}/{name}/z\x1b]0;title\a\u202e.png", b"no picture")
+        for arguments in (("datasets", "--check", "r.yaml"), ("datasets", "--check", "r.yaml", "--csv"),
+                          ("train", "r.yaml", "--dry-run")):
+            said = self.ada(3, *arguments)
+            for text in (said.stdout, said.stderr):
+                for byte in "\x1b\a\u202e":
+                    self.assertNotIn(byte, text, arguments)
+            self.assertIn("\\x1b]0;title", said.stdout)
+        name = "y\x1b[36m.png"
+        self.put(name, small_sets.picture(0, 1))
+        self.assertIn("y\\x1b[36m.png: 12 x 12", self.ada(0, "picture", name).stdout)
+        small_sets.write_folder(self.folder / "others")
+        said = self.ada(0, "datasets", "--preview", "s\x1b[36m.png", "--config", "r.yaml", "--data",
+                        "others").stdout
+        self.assertTrue(said.startswith("s\\x1b[36m.png: "), said)
+
     def test_classes_are_told_by_their_names_where_splits_have_others(self):
         for split, classes in (("train", ("ant", "cat", "dog")), ("val", ("cat", "dog"))):
             for name in classes:

@@ -121,6 +121,57 @@ class OutputPaths(unittest.TestCase):
         self.refuse("--overwrite", "train", "classification.yaml", "--resume",
                     says="--resume excludes --overwrite")
 
+    def test_files_of_the_data_set_stay(self):
+        label = "shapes/testannot/p0.png"
+        for folder in ("shapes/testannot", "shapes/testannot/", "shapes/test", "shapes/train"):
+            self.refuse("predict", "a.png", "--checkpoint", "segm", "--predictions", folder,
+                        says="holds files of the data set")
+            self.refuse("predict", "shapes/test", "--checkpoint", "segm", "--predictions", folder,
+                        says="")
+        for folder in ("boxes/Annotations", "boxes/JPEGImages", "boxes"):
+            self.refuse("predict", "a.png", "--checkpoint", "dete", "--predictions", folder, says="")
+        for path in ("photos/val/ant/0.png", "photos/train/../val/ant/0.png"):
+            self.refuse("evaluate", "clas", "--predictions", path, says="is a file of the data set")
+            self.refuse("evaluate", "clas", "--outputs", path, says="is a file of the data set")
+            self.refuse("blame", "clas", "--picture", path, says="is a file of the data set")
+            self.refuse("assign", "classification.yaml", "--formats", "fp16", "--yaml", path,
+                        says="is a file of the data set")
+        for path in ("boxes/Annotations/test0.xml", "boxes/ImageSets/Main/test.txt"):
+            self.refuse("evaluate", "dete", "--outputs", path, says="is a file of the data set")
+            self.refuse("datasets", "--preview", path, "--config", "detection.yaml",
+                        says="is a file of the data set")
+        self.refuse("evaluate", "segm", "--outputs", label, says="is a file of the data set")
+        self.refuse("evaluate", "lang", "--outputs", "words/text.txt",
+                    says="is a file of the data set")
+        (self.folder / "more.yaml").write_text("optimizer: {lr: 0.2}\n")
+        (self.folder / "net.yaml").write_text("layers: [{name: f, kind: linear, features: classes}]\n")
+        (self.folder / "of_net.yaml").write_text(
+            "data: {dataset: folder, path: photos, batch_size: 4}\nmodel: {file: net.yaml}\n"
+            "optimizer: {lr: 0.1}\n")
+        self.refuse("assign", "of_net.yaml", "--formats", "fp16", "--yaml", "net.yaml",
+                    says="is what is read")
+        self.refuse("assign", "classification.yaml", "--formats", "fp16", "--yaml", "w.safetensors",
+                    "--set", "model.init.weights=w.safetensors", says="is what is read")
+
+    def test_a_folder_that_others_filled_is_no_folder_of_predictions(self):
+        mine = self.folder / "mine"
+        mine.mkdir()
+        (mine / "a.png").write_bytes(small_sets.picture(1, 1))
+        (mine / "p0.png").write_bytes(small_sets.picture(1, 1))
+        (mine / "detections.csv").write_text("image,label,score,xmin,ymin,xmax,ymax\n")
+        for run in ("segm", "dete"):
+            self.refuse("predict", "a.png", "--checkpoint", run, "--predictions", "mine",
+                        says="would be written over")
+            self.refuse("evaluate", run, "--predictions", "mine", says="would be written over")
+        for again in range(2):  # what these commands wrote they may replace
+            for run, folder in (("segm", "shapes/seen"), ("dete", "boxes/seen"), ("segm", "seen")):
+                with self.subTest(run=run, folder=folder, again=again):
+                    self.ada(0, "predict", "a.png", "--checkpoint", run, "--predictions", folder)
+                    self.ada(0, "evaluate", run, "--predictions", folder)
+        shutil.rmtree(mine)
+        for folder in ("shapes/seen", "boxes/seen", "seen"):
+            shutil.rmtree(self.folder / folder)
+
     def test_what_a_run_keeps_is_its_own(self):
         for path in ("clas/checkpoints/x.csv", "clas/steps.csv", "clas/config.yaml",
                      "clas/histograms.csv", "clas/.lock", "segm/checkpoints/deeper/x",

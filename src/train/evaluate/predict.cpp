@@ -317,7 +317,7 @@ void Predict(const config::Config& given, const std::string& weights,
   if (!options.predictions.empty()) {
     if (given.task == Task::kClassification)
       throw ConfigError("--predictions: expected a network for segmentation or detection");
-    ProtectPhotos(options.predictions, given.task, photos);
+    ProtectPhotos(options.predictions, given, photos);
   }
   const ChosenBackend chosen = MakeBackend(given.device);
   const std::optional<CheckpointState> state = StateOfCheckpoint(weights);

@@ -44,6 +44,39 @@ void ForEachFile(const RunData& data, const std::function<void(const std::string
   }
 }
 
+// Folders of predictions are made with one of this name, which tells them from those of others.
+bool IsOwn(const fs::path& folder) { return IsFolder((folder / "overlays").string()); }
+
+// The folders that label images are written to, or boxes.
+std::vector<fs::path> FoldersOf(const std::string& folder) {
+  return {folder, fs::path(folder) / "validation"};
+}
+
+// `file` would be written.
+void RefuseToReplace(const std::string& folder, const fs::path& file) {
+  if (!IsThere(file.string()) || IsOwn(file.parent_path())) return;
+  throw ConfigError("--predictions " + folder + ": " + file.string() +
+                    " would be written over, and no predictions were written there before; "
+                    "expected another folder");
+}
+
+// What one picture becomes, beside its overlay.
+fs::path FileOf(Task task, const std::string& title) {
+  return task == Task::kDetection ? "detections.csv" : title + ".png";
+}
+
+// A data set that is not opened does not tell which files are its own, but a folder with files and
+// without overlays is none of predictions.
+void ProtectUnopenedData(const std::string& folder, const config::Config& config) {
+  std::vector<std::string> paths = config.data.more_paths;
+  if (!config.data.path.empty()) paths.push_back(config.data.path);
+  if (IsOwn(folder) || !IsFolder(folder) || ListFolder(folder).empty()) return;
+  for (const std::string& path : paths)
+    if (IsFolder(path) && IsWithin(folder, path))
+      throw ConfigError("--predictions " + folder + ": holds files of the data set (data.path " +
+                        path + "), which could be written over; expected another folder");
+}
+
 }  // namespace
 
 // Folders are compared, not files: there are far fewer of them, and what will be written is known
@@ -63,9 +96,17 @@ void ProtectPicturesOfData(const std::string& folder, Task task, const RunData& 
       throw ConfigError("--predictions " + folder + ": " + pictures.string() +
                         " holds the data set's own files, which could be written over; expected "
                         "another folder");
+  for (const data::Dataset* split : {&data.validation, &data.test}) {
+    const fs::path to = FoldersOf(folder)[split == &data.validation ? 1 : 0];
+    if (!split->store || !IsThere(to.string()) || IsOwn(to)) continue;
+    for (std::int64_t i = 0; i < split->images(); ++i)
+      RefuseToReplace(folder, to / FileOf(task, split->store->TitleOf(split->NumberInFiles(i))));
+  }
 }
 
-void ProtectPhotos(const std::string& folder, Task task, const std::vector<std::string>& photos) {
+void ProtectPhotos(const std::string& folder, const config::Config& config,
+                   const std::vector<std::string>& photos) {
+  const Task task = config.task;
   const std::string refused = "--predictions " + folder + ": ";
   std::map<std::string, std::string> photo_of;
   std::set<fs::path> written;
@@ -82,6 +123,9 @@ void ProtectPhotos(const std::string& folder, Task task, const std::vector<std::
     if (written.contains(Canonical(photo)))
       throw ConfigError(refused + "the photo " + photo +
                         " would be written over; expected another folder");
+  ProtectUnopenedData(folder, config);
+  for (const std::string& photo : photos)
+    RefuseToReplace(folder, fs::path(folder) / FileOf(task, TitleOfFile(photo)));
 }
 
 // The end of the name is compared first, because a canonical path costs system calls for every

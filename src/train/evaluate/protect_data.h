@@ -1,4 +1,4 @@
-// Checks, before a command writes files, that these will not overwrite pictures that it reads.
+// Checks, before a command writes files, that these will not overwrite files of others.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,12 +7,16 @@
 
 namespace ada::train {
 
-// Throws ConfigError if a folder of predictions holds pictures or label images of the data set.
-// Predictions are PNG files named like their pictures, in `folder` (except for detection) and in
-// folders inside it.
+// A folder of predictions: PNG files named like their pictures in it (detection: detections.csv),
+// and in folders inside it, `overlays` among them.
+
+// Throws ConfigError if it holds pictures or label images of the data set, or files of the names
+// that are written which no command of this program wrote there.
 void ProtectPicturesOfData(const std::string& folder, Task task, const RunData& data);
-// The same check for single photos; also throws if two of them would be written as one file.
-void ProtectPhotos(const std::string& folder, Task task, const std::vector<std::string>& photos);
+// The same checks for single photos, of which two may not be written as one file, and of the
+// folders of the data set that the network was trained with, which is not read.
+void ProtectPhotos(const std::string& folder, const config::Config& config,
+                   const std::vector<std::string>& photos);
 // Throws ConfigError where `path` is one of the data set's pictures or label images.
 void ProtectFileOfData(const std::string& path, const RunData& data);
 

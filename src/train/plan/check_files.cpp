@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/shown_text.h"
 #include "data/image_writer.h"
 #include "data/readers.h"
 #include "telemetry/progress.h"
@@ -58,7 +59,8 @@ data::Splits OpenToCheck(const config::Config& config, data::FileFaults* faults)
 
 std::string FaultText(const data::FileFault& fault) {
   const bool names_file = fault.file.empty() || fault.text.find(fault.file) != std::string::npos;
-  return "split " + fault.split + ": " + (names_file ? "" : fault.file + ": ") + fault.text;
+  return Visible("split " + fault.split + ": " + (names_file ? "" : fault.file + ": ") +
+                 fault.text);
 }
 
 // Faults of the listing come first in the result; a stable sort then brings them into the order of
