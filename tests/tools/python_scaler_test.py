@@ -87,6 +87,24 @@ class ScalerTest(unittest.TestCase):
             if i == 10:  # a pickled copy goes on
                 ours.scaler = pickle.loads(pickle.dumps(ours.scaler))
 
+    def test_scales_beyond_fp32_overflow(self):
+        """A scale that is a double grows on; what it multiplies is inf, so that it falls again."""
+        for preset, largest in (("mindspore", 2.0 ** 128), ("pytorch", 2.0 ** 127)):
+            with self.subTest(preset):
+                training = Training(GradScaler("cpu", preset=preset, init_scale=2.0 ** 126,
+                                               growth_interval=1))
+                scale, clean = 2.0 ** 126, []
+                for _ in range(8):
+                    self.assertEqual(training.scaler.get_scale(), scale)
+                    training.net.weight.data.fill_(2.0 ** -100)
+                    clean.append(training.step(False))
+                    scale = min(scale * 2, largest) if scale < 2.0 ** 128 else scale / 2
+                    if clean[-1]:
+                        again = GradScaler("cpu", preset=preset, growth_interval=1)
+                        again.load_state_dict(training.scaler.state_dict())
+                        training.scaler = again
+                self.assertEqual(all(clean), preset == "pytorch")
+
     def test_recorded_systems(self):
         for system, label, keys in (
                 ("deepspeed", "consecutive", {"consecutive_hysteresis": True,

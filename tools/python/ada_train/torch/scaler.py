@@ -27,7 +27,7 @@ class GradScaler(torch.amp.GradScaler):
         super().__init__(device, enabled=enabled)
         self._keys = {"policy": "dynamic", "preset": preset, **keys}
         self._policy = native.Policy(self._keys)
-        self._init_scale = float(self._policy.scale)
+        self._init_scale = _fp32(self._policy.scale)
         self.preset, self.retries, self._retry = preset, 0, int(self._policy.facts.max_retries)
         resolved = yaml.safe_load(self._policy.section)
         self._growth_factor = float(resolved["growth_factor"])
@@ -81,7 +81,7 @@ class GradScaler(torch.amp.GradScaler):
             overflow = sum(found) > 0
             self.retries = self.retries + 1 if overflow and self.retries < self._retry else 0
             self._policy.update(overflow)
-        scale.fill_(self._policy.scale)
+        scale.fill_(_fp32(self._policy.scale))
         self._per_optimizer_states.clear()
 
     def _set(self, scale):
@@ -91,12 +91,13 @@ class GradScaler(torch.amp.GradScaler):
                            for key, value in state.items()})
 
     def get_scale(self):
-        """In the preset's own type, which for some is a double; losses are multiplied in fp32."""
+        """In the preset's own type, which for some is a double; losses are multiplied in fp32, where
+        2^128 and more is inf: such a step overflows, as it does in the preset's system."""
         return self._policy.scale if self._enabled else 1.0
 
     def _lazy_init_scale_growth_tracker(self, dev):
         super()._lazy_init_scale_growth_tracker(dev)
-        self._scale.fill_(self._policy.scale)
+        self._scale.fill_(_fp32(self._policy.scale))
 
     def set_growth_factor(self, new_factor):
         self._again(growth_factor=float(new_factor))
@@ -140,7 +141,7 @@ class GradScaler(torch.amp.GradScaler):
         pytorch, its count of clean steps."""
         if not self._enabled:
             return
-        super().load_state_dict(state_dict)
+        super().load_state_dict({**state_dict, "scale": _fp32(state_dict["scale"])})
         self._keys.update({key: state_dict[key] for key in _KEYS[1:]})
         self._policy = native.Policy(self._keys)
         if "policy" in state_dict:
@@ -156,7 +157,12 @@ class GradScaler(torch.amp.GradScaler):
                 tracker = str(int(state_dict["_growth_tracker"]))
                 self._policy.load({**state, "growth_tracker": tracker})
         if self._scale is not None:
-            self._scale.fill_(self._policy.scale)
+            self._scale.fill_(_fp32(self._policy.scale))
+
+
+def _fp32(value):
+    """As fp32 has it; torch refuses what is inf there."""
+    return float(torch.tensor(float(value), dtype=torch.float64).float())
 
 
 def _has_overflow(state):
