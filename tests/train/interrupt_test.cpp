@@ -61,30 +61,27 @@ TEST_SUITE("cpu") {
 
   // The system repeats these by itself: only SIGINT and SIGTERM end at once the second time.
   TEST_CASE("SIGHUP and SIGXCPU again and again end with a checkpoint; ignored they end nothing") {
-    const TempFolder folder;
-    const Arguments run =
-        With(WriteConfig(folder, "parts", SmallRun()), {"--set", "train.epochs=4000"});
     for (const int number : {SIGHUP, SIGXCPU}) {
-      CAPTURE(number);
-      Child child(With(run, {"--overwrite"}), folder.path());
-      const std::string steps = folder / "parts/steps.csv";
-      REQUIRE(child.WaitUntil([&] { return RowCount(steps) >= 1; }));
-      // Until the program has ended, which the looks of WaitUntil find out.
-      CHECK_FALSE(child.WaitUntil([&] {
-        child.Signal(number);
-        return false;
-      }));
-      ADA_REQUIRE_EXIT(child.Wait(), 128 + number);
-      CHECK(NewestStep(folder / "parts") == RowCount(steps));
-    }
-    const Arguments few =
-        With(WriteConfig(folder, "whole", SmallRun()), {"--set", "train.epochs=20"});
-    for (const int number : {SIGHUP, SIGXCPU}) {
-      CAPTURE(number);
-      Child child(With(few, {"--overwrite"}), folder.path(), [&] { signal(number, SIG_IGN); });
-      REQUIRE(child.WaitUntil([&] { return RowCount(folder / "whole/steps.csv") >= 1; }));
-      child.Signal(number);
-      ADA_CHECK_EXIT(child.Wait(), 0);
+      for (const bool ignored : {false, true}) {
+        CAPTURE(number);
+        CAPTURE(ignored);
+        const TempFolder folder;
+        const Arguments run = With(WriteConfig(folder, "run", SmallRun()),
+                                   {"--set", ignored ? "train.epochs=20" : "train.epochs=4000"});
+        Child child(run, folder.path(), [&] {
+          if (ignored) signal(number, SIG_IGN);
+        });
+        const std::string steps = folder / "run/steps.csv";
+        REQUIRE(child.WaitUntil([&] { return RowCount(steps) >= 1; }));
+        // Until the program has ended, which the looks of WaitUntil find out.
+        CHECK_FALSE(child.WaitUntil([&] {
+          child.Signal(number);
+          return false;
+        }));
+        const Outcome o = child.Wait();
+        ADA_REQUIRE_EXIT(o, ignored ? 0 : 128 + number);
+        CHECK(NewestStep(folder / "run") == RowCount(steps));
+      }
     }
   }
 
