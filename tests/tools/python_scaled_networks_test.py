@@ -1,7 +1,8 @@
 """Networks of others under AdaLossScaled in fp32 and fp64 beside their plain training: recurrent
-ones, torchvision's, timm's and transformers'. Losses have the same bits, and so have gradients where
-no more than two of them meet, as alphas are powers of two. Minutes: with ADA_SLOW=1. Needs torch and
-each package (ADA_BENCH_PYTHON)."""
+ones, torchvision's, timm's and transformers'. Losses have the same bits. Alphas are powers of two, so
+gradients of recurrent networks have the same bits too, where no more than two meet; in others sums
+may have another order: all are near, and those of the same bits are counted and printed. Minutes:
+with ADA_SLOW=1. Needs torch and each package (ADA_BENCH_PYTHON)."""
 import copy
 import importlib.util
 import os
@@ -110,7 +111,7 @@ class NetworksTest(unittest.TestCase):
             self.skipTest(str(problem))
         self.enterContext(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        self.counts = {"networks": 0, "gradients": 0, "of the same bits": 0, "exact networks": 0}
+        self.counts = {"networks": 0, "gradients": 0, "of the same bits": 0, "off": []}
         self.addCleanup(lambda: print(self.id().rpartition(".")[2], self.counts, flush=True))
 
     def needs(self, package):
@@ -118,8 +119,9 @@ class NetworksTest(unittest.TestCase):
             self.skipTest(f"{package} is missing")
         return importlib.import_module(package)
 
-    def compare(self, name, make, run, dtype=None):
-        """One backward pass of both, from the same weights and random numbers."""
+    def compare(self, name, make, run, dtype=None, exact=False):
+        """One backward pass of both, from the same weights and random numbers. `exact`: gradients
+        have the same bits where no more than two meet."""
         with self.subTest(name):
             torch.manual_seed(0)
             net = make().to(dtype or torch.float32).train()
@@ -130,18 +132,17 @@ class NetworksTest(unittest.TestCase):
             for one in (net, model):
                 torch.manual_seed(1)
                 losses.append(loss_of(run(one)))
-            exact = most_that_meet(losses[0]) <= 2
+            exact = exact and most_that_meet(losses[0]) <= 2
             losses[0].backward()
             model.scale(losses[1]).backward()
             self.assertTrue(torch.equal(*losses))
             alphas = {d["alpha"] for d in model.decisions if d["limit"] != "branch"}
             self.assertEqual(alphas, {2.0})
-            self.count(net, twin, exact)
+            self.count(name, net, twin, exact)
             model.remove()
 
-    def count(self, net, twin, exact):
+    def count(self, name, net, twin, exact):
         self.counts["networks"] += 1
-        self.counts["exact networks"] += exact
         most = max(float(p.grad.norm()) for p in net.parameters() if p.grad is not None)
         for (path, p), q in zip(net.named_parameters(), twin.parameters()):
             self.assertEqual(p.grad is None, q.grad is None, path)
@@ -151,6 +152,8 @@ class NetworksTest(unittest.TestCase):
             self.counts["gradients"] += 1
             self.counts["of the same bits"] += same
             self.assertTrue(same or not exact, path)
+            if not same and name not in self.counts["off"]:
+                self.counts["off"].append(name)
             self.assertLessEqual(float((p.grad - q.grad).norm()),
                                  1e-4 * (float(p.grad.norm()) + most / 100), path)
 
@@ -160,7 +163,7 @@ class NetworksTest(unittest.TestCase):
                 for dtype in (torch.float32, torch.float64):
                     x = torch.randn(5, 4, 8, dtype=dtype)
                     self.compare(f"{kind.__name__} {again} {dtype}", lambda: Recurrent(kind, again),
-                                 lambda model: model(x), dtype)
+                                 lambda model: model(x), dtype, exact=True)
 
     def test_torchvision(self):
         made = self.needs("torchvision").models

@@ -118,7 +118,7 @@ class RunFolder:
             raise FolderInUse(f"{self.path}: holds a recording of this process that goes on; "
                               "close() it, or overwrite=True ends and deletes it")
         warnings.warn(f"{self.path}: ends the recording of this process that goes on there",
-                      stacklevel=6)
+                      stacklevel=5)
         other.ended()
 
     def _clear(self, overwrite):

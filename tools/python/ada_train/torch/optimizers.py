@@ -48,6 +48,16 @@ class _Handles:
             handle.remove()
 
 
+def described(given):
+    """of() for who only reads what an optimizer has: others are taken as they are."""
+    if isinstance(given, (list, tuple)) and given:
+        return Several([described(one) for one in given])
+    try:
+        return of(given)
+    except TypeError:
+        return given
+
+
 def of(given):
     """The optimizer whose step() others call in the end, Several of a list, or None. Raises
     TypeError."""

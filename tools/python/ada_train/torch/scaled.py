@@ -268,7 +268,6 @@ class AdaLossScaled(nn.Module):
 
     def update(self, optimizer=None, loss=None, accuracy=math.nan, epoch=None):
         """step() for who calls the optimizer himself: whether it is to be called."""
-        optimizer = optimizers.of(optimizer)
         if self.recorder is not None and loss is None and self._loss is None:
             raise RuntimeError("update(): scale() was given no loss since training began; expected "
                                "scale(loss).backward() before it, or loss=")
@@ -286,7 +285,7 @@ class AdaLossScaled(nn.Module):
 
     def _log(self, optimizer, loss, accuracy, epoch, updated, norm):
         if self.recorder is not None:
-            self.recorder.ended(optimizer, updated, norm)
+            self.recorder.ended(optimizers.described(optimizer), updated, norm)
             self.recorder.step(self._loss if loss is None else loss, accuracy, epoch)
         self._engine.decisions = []
 
