@@ -270,6 +270,67 @@ class Letters(nn.Module):
         return torch.baddbmm(self.head_bias, x, self.head.expand(n, 24, 30))
 
 
+class Scaled(HeadByHead):
+    """The queries times a number, and then the scores; positions from row 2 of a table on (OPT)."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Embedding(14, 24)
+
+    def forward(self, x):
+        n, t = x.shape
+        x = self.embed(x) + self.places(torch.arange(t) + 2)
+        q, k, v = self.qkv(x).view(n, t, 3, 3, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        y = (0.25 * q @ k.transpose(-2, -1) / 8 ** 0.5).softmax(-1) @ v
+        return self.head(x + self.out(y.transpose(1, 2).reshape(n, t, 24)).softmax(-1))
+
+
+def written_scale():
+    """As many write 1 / sqrt(width), before the product."""
+    class Written(HeadByHead):
+        def forward(self, x):
+            n, t = x.shape
+            x = self.embed(x)
+            q, k, v = self.qkv(x).view(n, t, 3, 3, 8).permute(2, 0, 3, 1, 4).unbind(0)
+            y = F.scaled_dot_product_attention(q * 8 ** -0.25, k / 8 ** 0.25, v, scale=1.0)
+            return self.head(x + self.out(y.transpose(1, 2).reshape(n, t, 24)))
+    return Written()
+
+
+class Pooled(nn.Module):
+    """A ViT without a class token: positions as an image of them, fewer keys than queries, a mean."""
+
+    def __init__(self, queries=16):
+        super().__init__()
+        self.patch, self.place = nn.Conv2d(3, 24, 8, 8), nn.Parameter(torch.randn(1, 24, 4, 4))
+        self.norm, self.qkv, self.proj = nn.LayerNorm(24), nn.Linear(24, 72), nn.Linear(24, 24)
+        self.wide, self.head = nn.Conv2d(24, 24, 1), nn.Linear(24, 5)
+
+    def forward(self, x):
+        x = self.patch(x) + self.place
+        x = (x + self.wide(x)).flatten(2).transpose(1, 2)
+        n, t, c = x.shape
+        q, k, v = self.qkv(self.norm(x)).reshape(n, t, 3, 4, 6).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, t, c)
+        return self.head((x + self.proj(y)).mean(1))
+
+
+class Distilled(nn.Module):
+    """Two tokens in front of the patches (DeiT)."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch, self.place = nn.Conv2d(3, 24, 8, 8), nn.Parameter(torch.zeros(1, 18, 24))
+        self.cls, self.teacher = nn.Parameter(torch.randn(1, 1, 24)), nn.Parameter(torch.randn(1, 1, 24))
+        self.attention, self.head = nn.MultiheadAttention(24, 3, batch_first=True), nn.Linear(24, 5)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls.expand(len(x), -1, -1), self.teacher.expand(len(x), -1, -1), x], 1) + self.place
+        x = x + self.attention(x, x, x, need_weights=False)[0]
+        return self.head(x[:, 1])
+
+
 class ViT(nn.Module):
     """Patches, a class token, one fused projection cut in three."""
 
@@ -312,6 +373,47 @@ class Biased(Encoder):
         t = y.shape[1]
         slope = -torch.arange(t).float().expand(t, t)
         return self.head(self.encoder(y, mask=slope))
+
+
+class HeadNorms(HeadByHead):
+    """Queries and keys normalised head by head (Qwen3)."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.RMSNorm(8)
+
+    def forward(self, x):
+        n, t = x.shape
+        x = self.embed(x)
+        q, k, v = self.qkv(x).view(n, t, 3, 3, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(self.norm(q), self.norm(k), v)
+        return self.head(x + self.out(y.transpose(1, 2).reshape(n, t, 24)))
+
+
+class TwoOrders(HeadByHead):
+    """The product head by head, which the last layer reads too."""
+
+    def forward(self, x):
+        n, t = x.shape
+        y = self.qkv(self.embed(x))
+        q, k, v = y.view(n, t, 3, 24).transpose(1, 2).chunk(3, -1)
+        z = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, t, 24)
+        return self.head(z + self.out(y[..., :24]))
+
+
+class PartsOfChannels(HeadByHead):
+    """The same behind a function, whose channels nothing can reorder."""
+
+    def forward(self, x):
+        n, t = x.shape
+        q, k, v = self.qkv(self.embed(x)).tanh().view(n, t, 3, 24).transpose(1, 2).chunk(3, -1)
+        return self.head(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, t, 24))
+
+
+class ByToken(HeadByHead):
+    def forward(self, x):
+        y = self.embed(x)
+        return self.head(y * (x != 0).unsqueeze(-1))
 
 
 class Padding(Encoder):

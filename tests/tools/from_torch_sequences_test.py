@@ -30,6 +30,10 @@ KINDS = {
                     "embedding linear slice rope slice rope slice attention linear add linear"),
     "Letters": "embedding linear linear linear attention linear add linear relu linear add linear add linear "
                "add linear",
+    "written_scale": "embedding linear attention linear add linear",
+    "Scaled": "embedding position_embedding linear slice slice slice affine attention linear softmax add linear",
+    "Pooled": "conv2d position_embedding linear add layer_norm linear attention linear add global_avg_pool linear",
+    "Distilled": "conv2d class_token class_token position_embedding linear attention linear add select linear",
     "ViT": "conv2d class_token position_embedding layer_norm linear attention linear add select "
            "linear"}
 LINES = {
@@ -43,7 +47,11 @@ LINES = {
                "{name: last, kind: layer_norm, eps: 1.0e-05, bias: false}"],
     "ViT": ["{name: cls, kind: class_token}", "{name: pos, kind: position_embedding, context: 17}"]}
 REFUSED = {
-    "scaled": "scores times 0.25; ada-train's are times 1 / sqrt(6), the width of a head",
+    "HeadNorms": "norm: RMSNorm: over 8 of the 72 channels of each token, head by head",
+    "TwoOrders": "out: Linear: takes channels of qkv that others take in another order",
+    "PartsOfChannels": "its queries are channels 0 to 7, 24 to 31, 48 to 55 of tanh, where expected are those of one "
+                       "head after the other",
+    "ByToken": "ne: compares values of the input",
     "Biased": "adds a bias to its scores; only a mask of 0 and -inf",
     "Detached": "gradient: another one reaches it in PyTorch (detach",
     "Padding": "add_bias_kv, add_zero_attn or key_padding_mask",
@@ -52,7 +60,9 @@ REFUSED = {
     "other_angles": "turns pairs of values by other angles than place * base^(-2 i / rotary)",
     "PaddedEmbedding": "embed: Embedding: padding_idx, max_norm or scale_grad_by_freq",
     "Bare": "an RMS norm written out, without factors by channel"}
-OTHER_ORDERS = ("HeadByHead", "head_by_head_rotated", "head_by_head_rotated_in_part", "Grouped", "Letters")
+OTHER_ORDERS = ("HeadByHead", "head_by_head_rotated", "head_by_head_rotated_in_part", "Grouped", "Letters", "Scaled",
+                "Pooled")
+IMAGES = ("ViT", "Pooled", "Distilled")
 HUGGING_FACE = ("gpt2_of_transformers", "llama_of_transformers")
 
 
@@ -71,7 +81,7 @@ def main():
 
 
 def convert(names, folder):
-    commands = [["from_torch", f"{MODULE}:{name}", *(["--input", "32"] if name == "ViT" else
+    commands = [["from_torch", f"{MODULE}:{name}", *(["--input", "32"] if name in IMAGES else
                                                      ["--tokens", TOKENS]), "--output", name]
                 for name in names]
     return dict(zip(names, torch_commands.run_all(commands, folder)))
@@ -87,7 +97,7 @@ class Sequences(unittest.TestCase):
 
     def test_layers(self):
         names = ["GPT", "written_out", "Encoder", "sequence_first", "MultiHead", "Rotary",
-                 "interleaved", "KeyBias", "NoBias", *OTHER_ORDERS, "ViT"]
+                 "interleaved", "KeyBias", "NoBias", *OTHER_ORDERS, "written_scale", "scaled", "Distilled", "ViT"]
         for name, (code, out, told) in convert(names, self.folder).items():
             with self.subTest(name):
                 self.assertEqual(code, 0, told)
@@ -98,13 +108,13 @@ class Sequences(unittest.TestCase):
                     self.assertEqual(" ".join(found), KINDS[name])
                 for line in LINES.get(name, ()):
                     self.assertIn(line, text)
-                if name != "ViT":
+                if name not in IMAGES:
                     self.assertIn("task: language", out)
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_check_compares_the_shapes_with_the_programs(self):
-        names = ["GPT", "Rotary", "MultiHead", "ViT"]
-        commands = [["from_torch", f"{MODULE}:{name}", *(["--input", "32"] if name == "ViT" else
+        names = ["GPT", "Rotary", "MultiHead", *OTHER_ORDERS, *IMAGES]
+        commands = [["from_torch", f"{MODULE}:{name}", *(["--input", "32"] if name in IMAGES else
                                                          ["--tokens", TOKENS]), "--output", name,
                      "--check", os.path.realpath(BINARY)] for name in names]
         for name, (code, _, told) in zip(names, torch_commands.run_all(commands, self.folder)):
@@ -122,12 +132,12 @@ class Sequences(unittest.TestCase):
         for name, (code, _, told) in zip(names, torch_commands.run_all(commands, self.folder)):
             with self.subTest(name):
                 self.assertEqual(code, 0, told)
-                task = "classification" if name == "ViT" else "language"
+                task = "classification" if name in IMAGES else "language"
                 net = f"{name}/net.yaml"
                 (self.folder / "step.yaml").write_text(f"task: {task}\n" + (
                     network_step.configuration(net, f"{name}/net.safetensors",
                                                f"{name}/data.safetensors", 4)
-                    if name == "ViT" else
+                    if name in IMAGES else
                     f"model: {{file: {net}}}\n"
                     f"data: {{dataset: tensors, path: {name}/data.safetensors, batch_size: 4, "
                     "evaluate_batch_size: 4}\noptimizer: {lr: 0.1}\n"))
@@ -149,7 +159,7 @@ class Sequences(unittest.TestCase):
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_logits_are_those_of_pytorch(self):
         self.compare(["GPT", "written_out", "Encoder", "sequence_first", "MultiHead", "Rotary",
-                      "interleaved", "KeyBias", "NoBias", *OTHER_ORDERS, "ViT"])
+                      "interleaved", "KeyBias", "NoBias", *OTHER_ORDERS, "written_scale", "scaled", "Distilled", "ViT"])
 
     @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     @unittest.skipUnless(torch_commands.has("transformers"), "transformers is missing")

@@ -16,7 +16,7 @@ def main():
     holder = type(sys)("sequence_holder")
     holder.net = made
     sys.modules["sequence_holder"] = holder
-    images = name == "ViT"
+    images = name in ("ViT", "Pooled", "Distilled")
     sys.argv = ["from_torch.py", "sequence_holder:net", "--input" if images else "--tokens",
                 "32" if images else count, "--output", name]
     from_torch.main()

@@ -6,9 +6,9 @@ import torch
 
 from .network import CannotExpress, Stored, Value
 from .noise import Noise, dropped_by
-from .pending import Function, Mix
+from .pending import Function, Mix, number
 from .products import tokens
-from .tokens import class_token, positions
+from .tokens import class_token, positions, source_of
 from .views import BATCH, is_gate, is_whole, like, numbers, whole
 
 
@@ -26,6 +26,10 @@ def alike(call, a, b):
 
 
 def sum_of(call, a, b):
+    one, other = sorted((a, b), key=lambda v: v.width)
+    if one.size == (other.channels, other.height * other.width, 1) != other.size:
+        call.refuse(f"of {one.height} tokens and the pixels of {other.height}x{other.width}; no layer but positions "
+                    "and a class token makes a sequence of an image")
     a, b = alike(call, a, b)
     if a.size != b.size:
         call.refuse(f"of {list(a.size)} and {list(b.size)}; only of equal shapes: repeat the "
@@ -210,8 +214,10 @@ def plus(call, a, b, alpha):
                 made = way(call, x, other)
                 if made is not None:
                     return made
-        call.refuse(f"adds a parameter of shape {list(other.shape)}; make it the bias of the layer "
-                    "before, or of a norm, or x * factor + bias of one number a channel")
+        name = call.converter.weights.names.get(id(source_of(other)), "what several parameters make")
+        call.refuse(f"adds {name}, as a tensor of shape {list(other.shape)}; make it the bias of the layer "
+                    "before, or of a norm, or x * factor + bias of one number a channel; what all tokens get "
+                    "alike can be a part of their positions")
     if x is a:
         return affine(call, x, 1.0, other * alpha)
     return affine(call, x, float(alpha), other)
@@ -228,7 +234,14 @@ def multiply(call, a, b, out=None):
     if isinstance(other, torch.Tensor) and other.numel() > 1 and (
             call.converter.network.is_sequence(x.layer)):
         return Mix.of(x).times(other)
-    return affine(call, x, other, 0.0)
+    return part_times(call, x, other) or affine(call, x, other, 0.0)
+
+
+def part_times(call, x, factor):
+    """A part of the channels of tokens, as the queries of a product of all three, times a number, which
+    attention takes into its scale; None: it is something else."""
+    sequence = call.converter.network.is_sequence(x.layer) and x.form == "other" and not is_whole(x)
+    return Mix.of(x).times(number(factor)) if sequence and number(factor) is not None else None
 
 
 def divide(call, a, b, rounding_mode=None):
@@ -237,7 +250,7 @@ def divide(call, a, b, rounding_mode=None):
                     "rounds; its gradient is 0")
     if isinstance(b, Noise) or trained(call, b):
         call.refuse("by a parameter or random numbers; multiply instead")
-    return affine(call, a, 1.0 / b, 0.0)
+    return part_times(call, a, 1.0 / b) or affine(call, a, 1.0 / b, 0.0)
 
 
 def reversed_divide(call, a, b):
@@ -267,11 +280,16 @@ def square(call, x):
 def concat(call, tensors, dim=0, axis=None):
     dim = dim if axis is None else axis
     tensors = [t for t in tensors if isinstance(t, Value) or t.numel()]
-    if len(tensors) == 2 and isinstance(tensors[1], Value) and trained(call, tensors[0]) and (
+    while len(tensors) > 1 and isinstance(tensors[-1], Value) and trained(call, tensors[-2]) and (
             dim in (1, -2)):
-        made = class_token(call, tensors[0], tensors[1])
-        if made is not None:
-            return made
+        made = class_token(call, tensors[-2], tensors[-1])
+        if made is None:
+            break
+        tensors = [*tensors[:-2], made]
+    parameter = next((t for t in tensors if trained(call, t)), None)
+    if parameter is not None:
+        call.refuse(f"a parameter of shape {list(parameter.shape)} beside computed tensors; only one token of all "
+                    "channels in front of the others (a class token) has a layer")
     if not tensors or any(not isinstance(t, Value) for t in tensors):
         call.refuse("expected a list of tensors that the network computed")
     if len(tensors) == 1:

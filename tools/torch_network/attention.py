@@ -3,10 +3,22 @@ import math
 
 import torch
 
+from .arithmetic import affine
 from .network import CannotExpress, Value
-from .pending import Mix, Pending, SAME, arithmetic, arranged, number, sizes_of
+from .pending import Mix, Pending, SAME, arithmetic, arranged, number, scalar_affine, sizes_of
 from .tokens import of_sequence
 from .views import BATCH, numbers, runs, view
+
+
+def unscaled(call, x):
+    """`x` without the constant factor that it was multiplied by, and the factor."""
+    if isinstance(x, Value):
+        base, factor, offset = scalar_affine(call.converter.network, x)
+        if offset == 0:
+            return base, factor
+    if isinstance(x, Mix) and len(x.terms) == 1 and len(x.terms[0][1].unique()) == 1:
+        return view(x.base, x.terms[0][0]), float(x.terms[0][1].flatten()[0])
+    return x, 1.0
 
 
 class Heads:
@@ -79,6 +91,10 @@ def side_by_side(call, q, k, v):
 
 def attend(call, q, k, v, causal, dropout, scale, shape, name=None):
     """The layer, and its output in `shape`: [B, H, T, d], or with the first two axes as one."""
+    scale = 1 / math.sqrt(sizes_of(q)[-1]) if scale is None else scale
+    q, factor = unscaled(call, q)
+    k, other = unscaled(call, k)
+    scale *= factor * other * math.sqrt(sizes_of(q)[-1])  # beside the layer's own
     q, k, v = Heads(call, q, "queries"), Heads(call, k, "keys"), Heads(call, v, "values")
     heads = q.heads * q.repeats
     if q.repeats > 1 and q.heads > 1 or k.heads != v.heads or heads % k.heads or (
@@ -86,13 +102,10 @@ def attend(call, q, k, v, causal, dropout, scale, shape, name=None):
         call.refuse(f"{heads} heads of queries ({q.width} wide), {k.heads} of keys ({k.width}), "
                     f"{v.heads} of values ({v.width}); expected one width, and as many keys as "
                     "values, of which the queries are a multiple")
-    tokens = {x.layer.height * x.layer.width for x in (q, k, v)}
-    if len(tokens) > 1:
-        call.refuse("of queries from one sequence and keys from another")
-    usual = 1 / math.sqrt(q.width)
-    if scale is not None and abs(scale / usual - 1) > 1e-5:
-        call.refuse(f"scores times {scale:g}; ada-train's are times 1 / sqrt({q.width}), the width "
-                    "of a head")
+    counts = [x.layer.height * x.layer.width for x in (q, k, v)]
+    if counts[1] != counts[2] or causal and counts[0] != counts[1]:
+        call.refuse(f"of {counts[0]} queries, {counts[1]} keys and {counts[2]} values; expected as many keys as "
+                    "values, and of a causal mask as many queries")
     keys = {"heads": heads}
     if k.heads != heads:
         keys["kv_heads"] = k.heads
@@ -100,9 +113,12 @@ def attend(call, q, k, v, causal, dropout, scale, shape, name=None):
         keys["causal"] = True
     if dropout:
         keys["dropout"] = dropout
-    one = side_by_side(call, q, k, v)
+    other_scale = abs(scale - 1) > 1e-5
+    one = None if other_scale else side_by_side(call, q, k, v)
     inputs = [one] if one else [x.part(call) for x in (q, k, v)]
-    count, total = tokens.pop(), heads * q.width
+    if other_scale:
+        inputs[0] = affine(call, inputs[0], float(f"{scale:.7g}"), 0.0)
+    count, total = counts[0], heads * q.width
     network = call.converter.network
     name = network.unique(name or call.path or "attention", True)
     if one and one.layer in call.converter.slices.ordered:

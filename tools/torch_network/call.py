@@ -66,6 +66,13 @@ class Call:
             made = self.tokens_of(x)
             if made is not None:
                 return made
+            if self.converter.network.is_sequence(x.layer) and is_whole(x):
+                self.refuse(f"of a tensor of shape {list(x.index.shape)}, all tokens of {x.layer} in another "
+                            "arrangement (as rows and columns of an image?); layers of images take no tokens")
+            if self.converter.network.is_sequence(x.layer):
+                self.refuse(f"of a tensor of shape {list(x.index.shape)} that is neither all tokens of {x.layer}, "
+                            "nor one of them: some tokens, parts of them (each head for itself), or other axes "
+                            "than tokens and channels")
             self.refuse(f"of a tensor of shape {list(x.index.shape)} whose elements lie otherwise "
                         "than in images [n, channels, height, width] or [n, height, width, "
                         "channels], or in [n, features]; a part of them can be of channels alone")

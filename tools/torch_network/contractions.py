@@ -62,24 +62,36 @@ def by_parameter(call, x, weight, labels, others, out):
 
 # --- Their names ---
 
-def matmul(call, a, b):
+def matmul(call, input, other):
     """Of vectors, matrices, or batches of them."""
-    first, second = len(sizes_of(a)), len(sizes_of(b))
+    first, second = len(sizes_of(input)), len(sizes_of(other))
     rows, columns = (["row"] if first > 1 else []), (["column"] if second > 1 else [])
     batch = list(range(max(first, second) - 2, 0, -1))
     labels = [*batch[len(batch) - max(first - 2, 0):], *rows, "sum"]
     others = [*batch[len(batch) - max(second - 2, 0):], "sum", *columns]
-    return contract(call, a, b, labels, others, [*batch, *rows, *columns])
+    return contract(call, input, other, labels, others, [*batch, *rows, *columns])
 
 
-def addmm(call, bias, a, b, beta=1, alpha=1):
-    """bias + a b, of matrices or (baddbmm) batches of them."""
-    made = matmul(call, a, b)
+def mm(call, input, mat2):
+    return matmul(call, input, mat2)
+
+
+def mv(call, input, vec):
+    return matmul(call, input, vec)
+
+
+def baddbmm(call, input, batch1, batch2, beta=1, alpha=1):
+    return addmm(call, input, batch1, batch2, beta, alpha)
+
+
+def addmm(call, input, mat1, mat2, beta=1, alpha=1):
+    """input + mat1 mat2, of matrices, or (baddbmm) of batches of them."""
+    made = matmul(call, mat1, mat2)
     if isinstance(made, Scores):
-        return made.scaled(alpha) if beta == 0 else made.scaled(alpha).masked(call, bias * beta, True)
+        return made.scaled(alpha) if beta == 0 else made.scaled(alpha).masked(call, input * beta, True)
     if alpha != 1 or beta not in (0, 1):
         call.refuse("with factors (beta, alpha) other than 1")
-    return made if beta == 0 else add(call, made, bias)
+    return made if beta == 0 else add(call, made, input)
 
 
 def einsum(call, equation, *operands):
@@ -128,5 +140,5 @@ def tensordot(call, a, b, dims=2, out=None):
     return contract(call, a, b, labels, others, [label for label in labels + others if label not in summed])
 
 
-NAMES = {**dict.fromkeys(("matmul", "mm", "bmm", "mv"), matmul), "addmm": addmm, "baddbmm": addmm,
+NAMES = {"matmul": matmul, "mm": mm, "bmm": mm, "mv": mv, "addmm": addmm, "baddbmm": baddbmm,
          "einsum": einsum, "tensordot": tensordot}

@@ -40,6 +40,7 @@ class Converter:
         self.values = {}  # by the tensor's id: Value, Noise or Refused
         self.kept = []    # all of these tensors, so that ids stay theirs
         self.scopes = None
+        self.not_last = {}    # layer -> why the network cannot end with it
         self.touched = set()  # ids of buffers that calls read
 
     def start(self, given, scopes):
@@ -67,7 +68,8 @@ class Converter:
         if refused or any(isinstance(v, (Value, Pending)) for v in leaves):
             call = self.call_of(function, name, args, result, place)
             try:
-                made = refused[0] if refused and name not in READS else (
+                read = name in READS and not isinstance(result, torch.Tensor)
+                made = refused[0] if refused and not read else (
                     self.layers_of(call, name, given, named))
             except CannotExpress as error:
                 made = Refused(error)
@@ -107,7 +109,9 @@ class Converter:
             call.refuse("has forward hooks, whose work may not be in the graph")
         try:
             return handler(call, *args, **kwargs)
-        except (TypeError, AttributeError, ValueError, RuntimeError, IndexError) as error:
+        except CannotExpress:
+            raise
+        except Exception as error:  # arguments of a kind that no handler expects
             return call.refuse(f"called in a way that is not known here ({error})")
 
     def pending(self, call, name, args, kwargs):

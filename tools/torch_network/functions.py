@@ -3,8 +3,9 @@ import torch
 from torch.nn import functional as F
 
 from . import arithmetic, attention, contractions, noise, norms, pending, pools, products, tokens
-from .network import Value
-from .views import moved
+from .network import CannotExpress, Value
+from .tokens import of_sequence
+from .views import channel_axis, moved
 
 
 def pointwise(kind):
@@ -57,8 +58,29 @@ def move(call, *args, **kwargs):
     return moved(call, given[0], args, kwargs)
 
 
-def softmax(call, *unused, **unused_too):
-    call.refuse("ada-train's loss takes logits and has the softmax in it; leave it out at the end")
+LOSS = "ada-train's loss takes logits and has the softmax in it; leave it out at the end"
+
+
+def log_softmax(call, *unused, **unused_too):
+    call.refuse(LOSS)
+
+
+def softmax(call, x, dim=None, dtype=None, **unused):
+    """Over the channels of each pixel or token; at the end of a network it is refused."""
+    rank = len(pending.sizes_of(x))
+    found = of_sequence(call, x)
+    if found is not None:
+        made = call.layer("softmax", [found[0]], found[0]) if dim in (-1, rank - 1) else None
+        made = made and found[1].value(made)
+    else:
+        axis = {"rows": 1, "flat": 1, "pixels": 3}.get(x.form) or channel_axis(x)
+        fits = axis is not None and dim in (axis % rank, axis % rank - rank) and (x.form != "flat" or x.is_vector)
+        made = call.layer("softmax", [x], x) if fits else None
+    if made is None:
+        call.refuse(f"over axis {dim} of a tensor of shape {list(call.shape)}; only over the channels of each pixel or "
+                    "token")
+    call.converter.not_last[made.layer] = CannotExpress(call.path, call.operation, LOSS, call.place)
+    return made
 
 
 def erf(call, x):
@@ -90,8 +112,9 @@ HANDLERS = {
     "cat": arithmetic.concat, "concat": arithmetic.concat, "concatenate": arithmetic.concat,
     "dropout": noise.dropped, "dropout2d": noise.dropped_channels,
     "feature_dropout": noise.dropped_channels,
-    "softmax": softmax, "log_softmax": softmax, "erf": erf,
-    "scaled_dot_product_attention": attention.dot_product, **contractions.NAMES, "multi_head_attention_forward": attention.multi_head,
+    "softmax": softmax, "log_softmax": log_softmax, "erf": erf,
+    "scaled_dot_product_attention": attention.dot_product, **contractions.NAMES,
+    "multi_head_attention_forward": attention.multi_head,
     "embedding": tokens.embedding, "rms_norm": norms.rms_norm,
     **dict.fromkeys(("clone", "to", "float", "type", "type_as", "cpu", "detach", "requires_grad",
                      "data", "alias"), same),
@@ -99,7 +122,7 @@ HANDLERS = {
         "contiguous", "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel",
         "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "T", "mT", "t",
         "squeeze", "unsqueeze", "getitem", "narrow", "select", "chunk", "split", "tensor_split",
-        "split_with_sizes", "unbind", "index_select", "flip", "roll", "expand", "expand_as",
+        "split_with_sizes", "unbind", "index_select", "flip", "roll", "expand", "expand_as", "broadcast_to",
         "repeat_interleave", "repeat", "channel_shuffle", "native_channel_shuffle",
         "pixel_unshuffle"), move),
 }
@@ -115,6 +138,8 @@ ADVICE = {
     "embedding_bag": "no layer adds up tokens; nn.Embedding comes over",
     "bilinear": "no layer multiplies two inputs by a weight",
     "setitem": "writes into a part of a tensor; torch.cat of the parts comes over",
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "compares values of the input, or of what was "
+                    "computed from it (to find padding?): no layer does other things by value"),
     "stack": "tensors along a new axis (attention over branches); torch.cat of channels comes over",
     "norm": "no layer divides by a computed length but F.normalize over channels, times a factor",
 }

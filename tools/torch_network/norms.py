@@ -2,7 +2,8 @@
 import torch
 
 from .arithmetic import affine
-from .tokens import of_sequence
+from .network import Value
+from .tokens import of_sequence, vectors_of
 
 
 def by_channel(**tensors):
@@ -52,11 +53,21 @@ def layer_norm(call, x, normalized_shape, weight=None, bias=None, eps=1e-5):
     found = of_sequence(call, x)
     if found and normalized == [found[0].channels]:
         return of_tokens(call, "layer_norm", found, keys, tensors)
+    of_each_head(call, x, normalized)
     x = call.channel_tensor(x, (-1,))
     if normalized != [x.channels] or x.form == "rows" or (x.form == "flat" and not x.is_vector):
         call.refuse(f"over axes of {normalized}; only over the {x.channels} channels of each pixel, "
                     "as the last axis")
     return call.weighted("layer_norm", x, x, keys, tensors)
+
+
+def of_each_head(call, x, normalized):
+    """Refuses a norm over a part of each token's channels."""
+    network = call.converter.network
+    if isinstance(x, Value) and x.form == "other" and network.is_sequence(x.layer) and (
+            len(normalized) == 1 and vectors_of(x) is None and x.channels % normalized[0] == 0):
+        call.refuse(f"over {normalized[0]} of the {x.channels} channels of each token, head by head (a norm of "
+                    "queries and keys?); ada-train's norms are over all of them")
 
 
 def of_tokens(call, kind, found, keys, tensors):
@@ -68,6 +79,7 @@ def of_tokens(call, kind, found, keys, tensors):
 def rms_norm(call, x, normalized_shape, weight=None, eps=None):
     if weight is None:
         call.refuse("needs a weight, one factor a channel")
+    of_each_head(call, x, list(normalized_shape))
     found = of_sequence(call, x)
     if not found or list(normalized_shape) != [found[0].channels]:
         call.refuse(f"over axes of {list(normalized_shape)}; only over the channels of each token "

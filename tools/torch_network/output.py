@@ -133,6 +133,9 @@ class Output:
 
     def end_with(self, layers):
         """Keeps what `layers` need; the last one in the list is the one that the loss is of."""
+        for layer in layers:
+            if layer in self.converter.not_last:
+                raise self.converter.not_last[layer]
         self.network.prune(layers)
         self.converter.slices.check(self.network)
         users = {}

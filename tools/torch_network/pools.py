@@ -6,6 +6,7 @@ import torch
 from .arithmetic import affine
 from .call import pair, short
 from .network import CannotExpress, Value
+from .norms import of_each_head
 from .pending import MeanSquare
 from .products import padded, window
 from .tokens import of_sequence
@@ -94,6 +95,8 @@ def mean_of_squares(call, x, dim, keepdim):
 
 
 def mean(call, x, dim=None, keepdim=False, axis=None, dtype=None):
+    if isinstance(x, Value) and x.form == "other" and (dim if dim is not None else axis) in (-1, [-1], (-1,)):
+        of_each_head(call, x, [x.index.shape[-1]])
     square = mean_of_squares(call, x, dim if dim is not None else axis, keepdim)
     if square is not None:
         return square
@@ -152,6 +155,10 @@ def pixel_shuffle(call, x, upscale_factor):
     return call.layer("pixel_shuffle", [call.images(x)], call.made(), {"scale": upscale_factor})
 
 
+def channel_axis_of(x):
+    return -1 if x.form == "pixels" else channel_axis(x) if x.form == "other" else 1
+
+
 def pad(call, x, pad, mode="constant", value=None):
     """Zeros around an image wait for the window that takes them; channels of zeros make the
     shortcut of CIFAR's ResNets."""
@@ -161,6 +168,9 @@ def pad(call, x, pad, mode="constant", value=None):
     if mode != "constant" or value not in (None, 0, 0.0) or min(widths) < 0:
         call.refuse(f"of {widths}, mode {mode}{'' if value is None else f', value {value}'}; only "
                     "zeros around an image, and none cut off")
+    if isinstance(x, Value) and x.form != "rows" and channel_axis_of(x) == -1:
+        call.refuse(f"of {widths}: zeros around an image whose channels are its last axis; only around [n, channels, "
+                    "height, width]")
     if len(widths) == 6 and not any(widths[:4]):
         return shortcut(call, x, widths[4], widths[5])
     if len(widths) > 4 and any(widths[4:]):

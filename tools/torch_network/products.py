@@ -3,6 +3,7 @@ import dataclasses
 
 from .call import pair, short
 from .network import Value
+from .pending import arranged
 from .tokens import of_sequence, vectors_of
 from .views import channel_axis, in_form, whole
 
@@ -39,8 +40,13 @@ def padded(call, x):
 
 
 def conv2d(call, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    plain, x = padded(call, x)
     kernel = list(weight.shape[2:])
+    plain_window = [kernel, pair(stride), pair(padding), groups] == [[1, 1], [1, 1], [0, 0], 1]
+    if plain_window and isinstance(x, Value) and x.form == "other" and x.index.dim() == 4 and (
+            call.converter.network.is_sequence(x.layer)):  # tokens as rows and columns of an image
+        weight = call.stored(weight, list(weight.shape[:2]), "weight")
+        return arranged(linear_of(call, arranged(x, [0, 2, 3, 1]), weight, bias), [0, 3, 1, 2])
+    plain, x = padded(call, x)
     if padding == "valid":
         padding = 0
     if padding == "same":

@@ -2,7 +2,7 @@
 of a layer are its pixels, row by row."""
 import torch
 
-from .network import Value
+from .network import Stored, Value
 from .views import BATCH, numbers, runs, view, whole
 
 
@@ -84,7 +84,8 @@ def embedding(call, tokens, weight, padding_idx=None, max_norm=None, norm_type=2
                     "of places 0, 1, 2 ...")
     if padding_idx is not None or max_norm is not None or scale_grad_by_freq:
         call.refuse("padding_idx, max_norm or scale_grad_by_freq: a row that is not trained, or "
-                    "trained by another rule; ada-train's trains all rows")
+                    "trained by another rule; ada-train's trains all rows; it has a layer for an embedding "
+                    "without these (of many transformers: pad_token_id=None)")
     vocabulary, features = weight.shape
     made = call.weighted("embedding", tokens,
                          Value("", "rows", int(features), tokens.height),
@@ -110,30 +111,46 @@ def source_of(tensor):
     return found.pop() if len(found) == 1 else None
 
 
-def layer_of(call, kind, x, output, keys, suffix, parameter, shape):
-    """A layer with one parameter, which has its name."""
+def layer_of(call, kind, x, output, keys, suffix, parameter, shape, rows=None, permuted=None):
+    """A layer with one parameter, which has its name; `rows`, `permuted`: as Stored has them."""
     stored = call.trained(parameter, "parameter")
     weights = call.converter.weights
     name = weights.taken(call, stored, weights.names[id(stored)].removesuffix(".weight"))
-    return call.layer(kind, [x], output, keys, {suffix: (stored, shape)}, name)
+    return call.layer(kind, [x], output, keys, {suffix: Stored(stored, shape, permuted, rows)}, name)
 
 
 def positions(call, x, other):
-    """x plus the first rows of a parameter, one for each token; None: `other` is no such rows."""
+    """x plus rows of a parameter, one after the other, one for each token; None: `other` is no such
+    rows."""
     parameter = source_of(other)
+    as_image = parameter is not None and tuple(parameter.shape) == (1, *x.size) and not x.is_vector
+    if as_image and x.form == "rows" and parameter.shape == other.shape:
+        made = positions(call, view(x, numbers(x).movedim(1, -1)), other.movedim(1, -1))
+        return made and view(made, numbers(made).movedim(-1, 1))
     vectors = vectors_of(x)
-    if parameter is None or vectors is None or not vectors.are_all(x.channels) or (
-            parameter.shape[-1] != x.channels):
+    if parameter is None or vectors is None or not vectors.are_all(x.channels):
         return None
-    table = parameter.detach().reshape(-1, x.channels)
+    permuted, table = None, parameter.detach()
+    if as_image and other.shape[-1] == x.channels:
+        permuted, table = (list(parameter.shape), [0, 2, 3, 1]), table.movedim(1, -1)
+    if table.shape[-1] != x.channels:
+        return None
+    table = table.reshape(-1, x.channels)
     if len(table) < x.height * x.width or vectors.place.numel() == BATCH:
         return None
-    wanted = table[vectors.place]
-    if other.dim() > wanted.dim() or not torch.equal(other.detach().expand(wanted.shape), wanted):
+    count, wanted = x.height * x.width, (*vectors.place.shape, x.channels)
+    if other.dim() > len(wanted):
         return None
-    rows = Value(x.layer, "rows", *x.size)
-    made = layer_of(call, "position_embedding", rows, rows, {"context": len(table)}, "weight",
-                    parameter, [len(table), x.channels])
+    wanted = other.detach().expand(wanted)
+    one = wanted[vectors.place == 0][0]
+    first = next((n for n in range(len(table) - count + 1)
+                  if torch.equal(table[n], one) and torch.equal(table[vectors.place + n], wanted)), None)
+    if first is None:
+        return None
+    rows = [*range(first, len(table)), *range(first)] if first else None
+    made = layer_of(call, "position_embedding", Value(x.layer, "rows", *x.size),
+                    Value("", "rows", x.channels, count), {"context": len(table)}, "weight",
+                    parameter, [len(table), x.channels], rows, permuted)
     return vectors.value(made)
 
 

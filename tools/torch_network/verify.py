@@ -107,7 +107,7 @@ def embedding(layer, x, _):
 
 def position_embedding(layer, x, _):
     t = tokens_of(x)
-    return (t + tensor(layer, "weight")[:t.shape[1]]).transpose(1, 2).reshape(x.shape)
+    return rows_of(t + tensor(layer, "weight")[:t.shape[1]])
 
 
 def class_token(layer, x, _):
@@ -176,6 +176,7 @@ ONE_INPUT = {
     "hardtanh": lambda l, x, _: F.hardtanh(x, l.keys["min"], l.keys["max"]),
     "gelu": lambda l, x, _: F.gelu(x, approximate=l.keys.get("approximate", "none")),
     "relu": lambda l, x, _: F.relu(x), "relu6": lambda l, x, _: F.relu6(x),
+    "softmax": lambda l, x, _: torch.softmax(x, 1),
     "sigmoid": lambda l, x, _: torch.sigmoid(x), "tanh": lambda l, x, _: torch.tanh(x),
     "silu": lambda l, x, _: F.silu(x), "hardswish": lambda l, x, _: F.hardswish(x),
     "hardsigmoid": lambda l, x, _: F.hardsigmoid(x),
