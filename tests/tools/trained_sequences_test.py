@@ -88,65 +88,55 @@ class Sequences(unittest.TestCase):
         network_step.write_images(self.folder / "images.safetensors",
                                   random.normal(size=[4, 3, 8, 8]).astype(numpy.float32), [0, 1, 2, 3])
 
-    def outputs(self, run):
-        network_step.call(os.path.realpath(BINARY), ["evaluate", run, "--outputs", f"{run}.outputs", "--no-progress"],
-                          self.folder)
+    def compare(self, runs):
+        """runs: name -> (data, how many tokens to try alone, 0: none)."""
+        for run in runs:
+            network_step.call(os.path.realpath(BINARY), ["evaluate", run, "--outputs", f"{run}.outputs",
+                                                         "--no-progress"], self.folder)
+        done = torch_commands.run_all(
+            [["to_onnx", run, "--output", f"{run}.onnx"] for run in runs]
+            + [["compare", f"{run}.onnx", given, f"{run}.outputs", str(shorter)]
+               for run, (given, shorter) in runs.items()], self.folder)
+        for run, written, compared in zip(runs, done, done[len(runs):]):
+            with self.subTest(run):
+                self.assertEqual(written[0], 0, written[2])
+                self.assertEqual(compared[0], 0, compared[2])
+                self.assertLess(max(map(float, compared[1].split())), 1e-5)
 
-    def far(self, run, given, shorter):
-        (code, out, told), = torch_commands.run_all(
-            [["compare", f"{run}.onnx", given, f"{run}.outputs", str(shorter)]], self.folder)
-        self.assertEqual(code, 0, told)
-        return max(map(float, out.split()))
+    def train(self, text, run):
+        (self.folder / "run.yaml").write_text(text)
+        network_step.call(os.path.realpath(BINARY), ["train", "run.yaml", "--output", run, "--no-progress"],
+                          self.folder)
 
     def test_onnxruntime_gives_what_evaluate_gives(self):
-        for i, (name, text) in enumerate(NETWORKS.items()):
-            (self.folder / f"{i}.yaml").write_text(text)
-            network_step.call(os.path.realpath(BINARY), ["train", f"{i}.yaml", "--output", f"run{i}", "--no-progress"],
-                              self.folder)
-            self.outputs(f"run{i}")
-        done = torch_commands.run_all([["to_onnx", f"run{i}", "--output", f"run{i}.onnx"]
-                                       for i in range(len(NETWORKS))], self.folder)
-        for i, name in enumerate(NETWORKS):
-            with self.subTest(name):
-                self.assertEqual(done[i][0], 0, done[i][2])
-                images = name == "vit"
-                self.assertLess(self.far(f"run{i}", "images.safetensors" if images else "tokens.safetensors",
-                                         0 if images else 5), 1e-5)
+        for name, text in NETWORKS.items():
+            self.train(text, name)
+        self.compare({name: ("images.safetensors", 0) if name == "vit" else ("tokens.safetensors", 5)
+                      for name in NETWORKS})
 
     def test_networks_from_torch(self):
-        """Of first weights, under the name of a run's checkpoint."""
         shutil.copy(HERE / "from_torch_sequences.py", self.folder)
-        for name in ("head_by_head_rotated_in_part", "Rotary", "GPT", "ViT"):
-            with self.subTest(name):
-                images = name == "ViT"
-                size = ["--input", "32"] if images else ["--tokens", "10"]
-                (code, _, told), = torch_commands.run_all(
-                    [["from_torch", f"from_torch_sequences:{name}", *size, "--output", name]], self.folder)
-                self.assertEqual(code, 0, told)
-                random = numpy.random.default_rng(1)
-                if images:
-                    network_step.write_images(self.folder / "given", random.normal(size=[4, 3, 32, 32]).astype(
-                        numpy.float32), [0, 1, 2, 4])
-                else:
-                    tokens = random.integers(0, 30, [4, 10]).astype(numpy.int32)
-                    network_step.write_tensors(self.folder / "given", {"train.tokens": tokens, "test.tokens": tokens})
-                more = ", normalize: none" if images else ""
-                (self.folder / "run.yaml").write_text(
-                    ("" if images else "task: language\n") + f"model: {{file: {name}/net.yaml}}\n"
-                    f"data: {{dataset: tensors, path: given, batch_size: 4, evaluate_batch_size: 4{more}}}\n"
-                    "optimizer: {lr: 0.1}\ntrain: {max_steps: 2}\n")
-                network_step.call(os.path.realpath(BINARY), ["train", "run.yaml", "--output", f"of_{name}",
-                                                             "--no-progress"], self.folder)
-                self.outputs(f"of_{name}")
-                (code, _, told), = torch_commands.run_all([["to_onnx", f"of_{name}", "--output", f"of_{name}.onnx"]],
-                                                          self.folder)
-                self.assertEqual(code, 0, told)
-                self.assertLess(self.far(f"of_{name}", "given", 0), 1e-5)
+        names = ("head_by_head_rotated_in_part", "Rotary", "GPT", "ViT", "Pooled", "Distilled")
+        images = ("ViT", "Pooled", "Distilled")
+        random = numpy.random.default_rng(1)
+        network_step.write_images(self.folder / "pictures", random.normal(size=[4, 3, 32, 32]).astype(numpy.float32),
+                                  [0, 1, 2, 4])
+        tokens = random.integers(0, 30, [4, 10]).astype(numpy.int32)
+        network_step.write_tensors(self.folder / "words", {"train.tokens": tokens, "test.tokens": tokens})
+        done = torch_commands.run_all([["from_torch", f"from_torch_sequences:{name}", *(
+            ["--input", "32"] if name in images else ["--tokens", "10"]), "--output", name] for name in names],
+            self.folder)
+        for name, (code, _, told) in zip(names, done):
+            self.assertEqual(code, 0, told)
+            given, task, more = ("pictures", "classification", ", normalize: none") if name in images else (
+                "words", "language", "")
+            self.train(f"task: {task}\nmodel: {{file: {name}/net.yaml}}\n"
+                       f"data: {{dataset: tensors, path: {given}, batch_size: 4, evaluate_batch_size: 4{more}}}\n"
+                       "optimizer: {lr: 0.1}\ntrain: {max_steps: 2}\n", f"run of {name}")
+        self.compare({f"run of {name}": ("pictures" if name in images else "words", 0) for name in names})
 
     def test_what_cannot_be_written_is_said_in_a_sentence(self):
-        (self.folder / "run.yaml").write_text(LANGUAGE + "zoo: gpt2, layers: 1, width: 8, heads: 1}")
-        network_step.call(os.path.realpath(BINARY), ["train", "run.yaml", "--output", "run", "--no-progress"],
-                          self.folder)
+        self.train(LANGUAGE + "zoo: gpt2, layers: 1, width: 8, heads: 1}", "run")
         sections = {
             "model: {zoo: resnet20, classes: 4}": "resnet20 of the zoo, whose layers the checkpoint does not hold",
             "model: {zoo: gpt2, layers: 2}": "model lacks width, heads",
