@@ -1,35 +1,30 @@
 """Random networks, formats, policies and data: a configuration from a seed, with weights and images of few bits.
 
-Everything is a small whole number times a power of two, so that sums of products are exact in fp32 in any order for as long as
+Everything is a small whole number times a power of two, so that sums of products are exact in fp32 in any order for
+as long as
 formats are narrow; what features meet is left to chance.
 """
+
 import numpy as np
 
-NARROW = ("fp8_e4m3", "fp8_e5m2", "fp8_e3m4", "fp8_e4m3_ieee", "fp8_e4m3_fnuz", "fp8_e5m2_fnuz", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1",
-          "fp8_e4m3_b11fnuz")
+from draw_layers import DrawLayers
+
+NARROW = (
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "fp8_e3m4",
+    "fp8_e4m3_ieee",
+    "fp8_e4m3_fnuz",
+    "fp8_e5m2_fnuz",
+    "fp6_e3m2",
+    "fp6_e2m3",
+    "fp4_e2m1",
+    "fp8_e4m3_b11fnuz",
+)
 WIDE = ("fp16", "bf16", "cb16", "fp32")
-FUNCTIONS = ("sigmoid", "tanh", "silu", "hardsigmoid", "hardswish")
 
 
-class Draw:
-    def __init__(self, seed):
-        self.g = np.random.default_rng(seed)
-        self.seed = seed
-
-    def chance(self, p):
-        return bool(self.g.random() < p)
-
-    def one(self, *choices):
-        return choices[int(self.g.integers(len(choices)))]
-
-    def whole(self, low, high):
-        """low to high, both possible."""
-        return int(self.g.integers(low, high + 1))
-
-    def maybe(self, keys, name, p, *choices):
-        if self.chance(p):
-            keys[name] = self.one(*choices)
-
+class Draw(DrawLayers):
     # Formats.
 
     def format(self):
@@ -66,6 +61,10 @@ class Draw:
             self.maybe(scaling, "amax", 0.3, "most_recent", "max")
             self.maybe(scaling, "power_of_two", 0.5, True)
             keys["tensor_scaling"] = "delayed" if self.chance(0.2) else scaling
+        if self.chance(0.15):
+            operands = self.operands()
+            if operands:
+                keys["operands"] = operands
         if self.chance(0.25):
             change = {"from_step": self.whole(2, 3)}
             for role in ("activations", "weights", "gradients", "weight_gradients"):
@@ -74,10 +73,28 @@ class Draw:
                 keys["schedule"] = [change]
         return keys
 
+    def operands(self):
+        if self.chance(0.3):
+            return self.one(self.one(*NARROW), "bf16", {"exponent": 4, "mantissa": 4})
+        keys = {}
+        for tensor in ("x", "w", "dy"):
+            self.maybe(keys, tensor, 0.5, self.format())
+        for product, pair in (("forward", ("x", "w")), ("dx", ("dy", "w")), ("dw", ("x", "dy"))):
+            if self.chance(0.25):
+                keys[product] = self.one("none", {self.one(*pair): self.one(*NARROW)})
+        if keys:
+            self.maybe(keys, "tensor_scaling", 0.3, "current")
+        return keys
+
     def layer_formats(self, names):
-        entry = {"match": self.one("*", "input", self.one(*names), self.one(*names), self.one(*names)[:1] + "*", "*" + self.one(*names)[-1])}
+        entry = {
+            "match": self.one(
+                "*", "input", self.one(*names), self.one(*names), self.one(*names)[:1] + "*", "*" + self.one(*names)[-1]
+            )
+        }
         for role in ("format", "activations", "weights", "gradients", "weight_gradients"):
             self.maybe(entry, role, 0.35, self.format())
+        self.maybe(entry, "operands", 0.1, "none", "fp8_e4m3", "fp8_e5m2")
         if len(entry) == 1:
             entry["format"] = self.format()
         return entry
@@ -91,25 +108,31 @@ class Draw:
         self.maybe(keys, "power_of_two", 0.2, False)
         self.maybe(keys, "update_interval", 0.25, 2, 3)
         self.maybe(keys, "fan", 0.25, "reference", "exact")
-        self.maybe(keys, "u_min", 0.15, 2.0 ** -12, 2.0 ** -20)
+        self.maybe(keys, "u_min", 0.15, 2.0**-12, 2.0**-20)
         self.maybe(keys, "headroom_bits", 0.3, 0, 1, 8)
 
     def scaling(self, names, kinds):
-        policy = self.one("none", "fixed", "dynamic", "logmax", *["layerwise_dynamic"] * (3 if "attention" in kinds else 1),
-                          *["adaptive"] * 6)
+        policy = self.one(
+            "none",
+            "fixed",
+            "dynamic",
+            "logmax",
+            *["layerwise_dynamic"] * (3 if "attention" in kinds else 1),
+            *["adaptive"] * 6,
+        )
         keys = {"policy": policy}
         if policy == "none":
             self.maybe(keys, "init_scale", 0.5, 8, 1024)
         elif policy == "fixed":
-            keys["scale"] = self.one(0.25, 8, 1024, 2.0 ** 20, 3)
+            keys["scale"] = self.one(0.25, 8, 1024, 2.0**20, 3)
         elif policy == "dynamic":
             keys["preset"] = self.one("pytorch", "tensorflow", "keras", "apex", "jmp", "paddle")
-            self.maybe(keys, "init_scale", 0.7, 8, 256, 2.0 ** 15, 2.0 ** 30)
+            self.maybe(keys, "init_scale", 0.7, 8, 256, 2.0**15, 2.0**30)
             self.maybe(keys, "growth_interval", 0.7, 1, 2)
             if keys["preset"] in ("pytorch", "paddle"):
                 self.maybe(keys, "growth_factor", 0.3, 4)
                 self.maybe(keys, "backoff_factor", 0.3, 0.25)
-            self.maybe(keys, "max_scale", 0.2, 2.0 ** 16, 2.0 ** 31)
+            self.maybe(keys, "max_scale", 0.2, 2.0**16, 2.0**31)
             self.maybe(keys, "min_scale", 0.2, 1, 4)
         elif policy == "logmax":
             self.maybe(keys, "log_max", 0.4, 12, 8)
@@ -118,7 +141,7 @@ class Draw:
             self.maybe(keys, "beta2", 0.3, 0.75)
             self.maybe(keys, "max_scale", 0.2, 256)
         elif policy == "layerwise_dynamic":
-            keys["init_scale"] = self.one(1, 64, 1024, 2.0 ** 14)
+            keys["init_scale"] = self.one(1, 64, 1024, 2.0**14)
             self.maybe(keys, "growth_interval", 0.6, 1, 2)
             self.maybe(keys, "growth_factor", 0.3, 4)
             self.maybe(keys, "backoff_factor", 0.3, 0.25)
@@ -126,11 +149,20 @@ class Draw:
                 match = self.one(names[-1], "*.d[sqkv]", *names) if "attention" in kinds else self.one(*names)
                 keys["layers"] = [{"match": match, "init_scale": self.one(1, 16, 4096)}]
         else:
-            keys["method"] = self.one("approx_range", "lognormal", "abs_range", "element_wise_range", "exact_range", "exact_range", "fixed",
-                                      *["element_wise_range"] * 4 * ("conv_transpose2d" in kinds), *["abs_range"] * ("batch_norm" in kinds))
+            keys["method"] = self.one(
+                "approx_range",
+                "lognormal",
+                "abs_range",
+                "element_wise_range",
+                "exact_range",
+                "exact_range",
+                "fixed",
+                *["element_wise_range"] * 4 * ("conv_transpose2d" in kinds),
+                *["abs_range"] * ("batch_norm" in kinds),
+            )
             if keys["method"] == "fixed":
                 keys["scale"] = self.one(1, 3, 8, 0.5)
-            self.maybe(keys, "init_scale", 0.6, 8, 64, 1024, 2.0 ** 15, 2.0 ** 22)
+            self.maybe(keys, "init_scale", 0.6, 8, 64, 1024, 2.0**15, 2.0**22)
             self.maybe(keys, "batch_norm", 0.5, True)
             self.maybe(keys, "attention", 0.2, False)
             self.method_keys(keys)
@@ -141,153 +173,11 @@ class Draw:
                 keys["layers"] = [entry]
         return keys
 
-    # Layers.
-
-    def network(self, shape, classes):
-        """Layers, and the shape that each gives, from `kinds` by chance."""
-        layers, shapes = [], {"input": shape}
-        before = "input"
-
-        def put(kind, gives, **keys):
-            nonlocal before
-            name = self.one("", "", "a.", "b1.") + kind[:4].replace("_", "") + str(len(layers) + 1)
-            layers.append({"name": name, "kind": kind, **keys})
-            shapes[name] = gives
-            before = name
-            return name
-
-        def convolution(channels=None, kind="conv2d"):
-            c, h, w = shapes[before]
-            keys = {"channels": channels or self.one(2, 4, 6), "kernel": self.whole(1, min(3, h, w))}
-            self.maybe(keys, "bias", 0.5, False)
-            self.maybe(keys, "groups", 0.3, *[n for n in (1, 2) if c % n == 0 and keys["channels"] % n == 0])
-            if channels:  # of the input's size
-                keys["kernel"], keys["padding"] = self.one((1, 0), (3, 1)) if min(h, w) >= 1 else (1, 0)
-            else:
-                self.maybe(keys, "padding", 0.4, 1)
-                self.maybe(keys, "stride", 0.7 if kind == "conv_transpose2d" else 0.4, 2, [1, 2])
-                self.maybe(keys, "dilation", 0.15, 2)
-                if kind == "conv_transpose2d" and keys.get("stride") == 2:
-                    self.maybe(keys, "output_padding", 0.3, 1)
-            out = self.size_of(kind, keys, h, w)
-            if min(out) < 1 or max(out) > 12:
-                return None
-            return put(kind, (keys["channels"], *out), **keys)
-
-        convolution()
-        while len(layers) < 1:
-            convolution()
-        for _ in range(self.whole(1, 7)):
-            c, h, w = shapes[before]
-            kind = self.one("conv2d", "conv2d", "conv_transpose2d", "batch_norm", "batch_norm", "relu", "relu", "function", "clamp", "leaky_relu",
-                            "max_pool", "avg_pool", "residual", "residual", "concat", "gate", "scale", "slice", "pixel_shuffle",
-                            "upsample", "layer_norm", "rms_norm", "l2_normalize", "adaptive_avg_pool", "linear", "attention", "attention", "pooled_norm")
-            if kind in ("conv2d", "conv_transpose2d"):
-                convolution(kind=kind)
-            elif kind == "batch_norm":
-                keys = {}
-                self.maybe(keys, "eps", 0.3, 1e-3, 0.25)
-                self.maybe(keys, "momentum", 0.3, 0.25, 0.9)
-                put(kind, (c, h, w), **keys)
-            elif kind in ("relu", "scale", "rms_norm", "layer_norm", "l2_normalize"):
-                if kind in ("rms_norm", "layer_norm", "l2_normalize") and c < 2:
-                    continue
-                put(kind, (c, h, w))
-            elif kind == "function":
-                put(self.one(*FUNCTIONS), (c, h, w))
-            elif kind == "clamp":
-                if self.chance(0.5):
-                    put("relu6", (c, h, w))
-                else:
-                    put("hardtanh", (c, h, w), **({"min": -2, "max": 0.5} if self.chance(0.5) else {}))
-            elif kind == "leaky_relu":
-                put(kind, (c, h, w), **({"slope": self.one(0.25, 0.1)} if self.chance(0.7) else {}))
-            elif kind in ("max_pool", "avg_pool"):
-                keys = {"kernel": self.whole(1, min(3, h, w))}
-                self.maybe(keys, "stride", 0.6, 1, 2)
-                if keys["kernel"] > 1:
-                    self.maybe(keys, "padding", 0.3, 1)
-                self.maybe(keys, "ceil_mode", 0.3, True)
-                if kind == "avg_pool":
-                    self.maybe(keys, "count_include_pad", 0.4, False)
-                out = self.size_of(kind, keys, h, w)
-                if min(out) >= 1:
-                    put(kind, (c, *out), **keys)
-            elif kind == "residual":
-                start = before
-                if convolution(channels=c) is None:
-                    continue
-                if self.chance(0.4):
-                    put("relu", (c, h, w))
-                put("add", (c, h, w), inputs=[start, before] if self.chance(0.5) else [before, start])
-            elif kind == "concat" and c <= 6:
-                start = before
-                if convolution(channels=2) is not None:
-                    put("concat", (c + 2, h, w), inputs=[start, before])
-            elif kind == "gate":
-                start = before
-                if self.chance(0.5):
-                    put("global_avg_pool", (c, 1, 1))
-                put(self.one("sigmoid", "hardsigmoid"), (c, *shapes[before][1:]))
-                put("multiply", (c, h, w), inputs=[start, before])
-            elif kind == "slice" and c >= 2:
-                put(kind, (c - 1, h, w), channels=c - 1, first=self.whole(0, 1))
-            elif kind == "pixel_shuffle" and c % 4 == 0:
-                put(kind, (c // 4, h * 2, w * 2), scale=2)
-            elif kind == "upsample" and max(h, w) <= 5:
-                put(kind, (c, h * 2, w * 2), scale=2)
-            elif kind == "adaptive_avg_pool":
-                n = self.whole(1, min(h, w))
-                put(kind, (c, n, n), size=n)
-            elif kind == "pooled_norm" and c >= 2 and min(h, w) >= 2:
-                put(self.one("l2_normalize", "layer_norm", "rms_norm"), (c, h, w))
-                if self.chance(0.5):
-                    put("relu", (c, h, w))
-                put("max_pool", (c, h - 1, w - 1), kernel=2, stride=1)
-            elif kind == "linear":
-                put(kind, (8, 1, 1), features=8)
-                if self.chance(0.6):
-                    put("relu", (8, 1, 1))
-            elif kind == "attention" and 2 <= h * w <= 12:
-                heads, kv = self.one((2, 2), (2, 1), (1, 1))
-                wide = self.one(2, 4)
-                put("conv2d", ((heads + 2 * kv) * wide, h, w), channels=(heads + 2 * kv) * wide, kernel=1)
-                keys = {"heads": heads}
-                if kv != heads:
-                    keys["kv_heads"] = kv
-                self.maybe(keys, "causal", 0.5, True)
-                put("attention", (heads * wide, h * w, 1), **keys)
-                put("select", (heads * wide, 1, 1), position=self.whole(0, h * w - 1))
-        keys = {"features": "classes"}
-        self.maybe(keys, "bias", 0.3, False)
-        if self.chance(0.5) and max(shapes[before][1:]) > 1:
-            put("global_avg_pool", (shapes[before][0], 1, 1))
-        put("linear", (classes, 1, 1), **keys)
-        return layers
-
-    def size_of(self, kind, keys, h, w):
-        found = []
-        for i, n in enumerate((h, w)):
-            at = lambda name, default: keys.get(name, default)[i] if isinstance(keys.get(name, default), list) else keys.get(name, default)
-            k, p = at("kernel", 1), at("padding", 0)
-            s, d = at("stride", k if kind.endswith("pool") else 1), at("dilation", 1)
-            if kind == "conv_transpose2d":
-                found.append((n - 1) * s - 2 * p + d * (k - 1) + 1 + at("output_padding", 0))
-                continue
-            rest = n + 2 * p - d * (k - 1) - 1
-            if rest < 0:
-                return [0]
-            count = rest // s + 1
-            if keys.get("ceil_mode") and rest % s and count * s < n + p:
-                count += 1
-            found.append(count)
-        return found
-
     # All of it.
 
     def optimizer(self):
         kind = self.one("sgd", "sgd", "sgd", "adam", "adamw")
-        keys = {"kind": kind, "lr": self.one(2.0 ** -4, 0.5, 0.02, 2.0 ** -9, 1e-3)}
+        keys = {"kind": kind, "lr": self.one(2.0**-4, 0.5, 0.02, 2.0**-9, 1e-3)}
         if kind == "sgd":
             if self.chance(0.5):
                 keys["momentum"] = self.one(0.5, 0.9)
@@ -312,13 +202,34 @@ class Draw:
         accumulate = self.one(1, 1, 1, 1, 2, 3)
         batch = accumulate * self.whole(1, 4)
         config = {
-            "seed": self.seed, "device": {"kind": "cpu", "threads": 1},
-            "data": {"dataset": "tensors", "path": "data.npz", "batch_size": batch, "shuffle": False, "layout": "hwc", "normalize": "none"},
-            "model": {"classes": classes, "layers": layers, "init": {"weights": "init.safetensors", "require_all": True}},
-            "precision": self.precision(names), "scaling": self.scaling(names, {layer["kind"] for layer in layers}), "optimizer": self.optimizer(),
-            "train": {"max_steps": steps, "epochs": 2}, "evaluate": {"every_epochs": 0},
+            "seed": self.seed,
+            "device": {"kind": "cpu", "threads": 1},
+            "data": {
+                "dataset": "tensors",
+                "path": "data.npz",
+                "batch_size": batch,
+                "shuffle": False,
+                "layout": "hwc",
+                "normalize": "none",
+            },
+            "model": {
+                "classes": classes,
+                "layers": layers,
+                "init": {"weights": "init.safetensors", "require_all": True},
+            },
+            "precision": self.precision(names),
+            "scaling": self.scaling(names, {layer["kind"] for layer in layers}),
+            "optimizer": self.optimizer(),
+            "train": {"max_steps": steps, "epochs": 2},
+            "evaluate": {"every_epochs": 0},
             "checkpoint": {"every_steps": 1, "keep": 20, "best": False},
-            "log": {"every": 1, "dump_every": 1, "histogram_every": 0, "statistics": ["y", "w", "dx", "dw", "dy", "update"]}}
+            "log": {
+                "every": 1,
+                "dump_every": 1,
+                "histogram_every": 0,
+                "statistics": ["y", "w", "dx", "dw", "dy", "update", "operands"],
+            },
+        }
         if accumulate > 1:
             config["train"]["accumulate"] = accumulate
         elif all(layer["kind"] != "attention" for layer in layers):
@@ -326,7 +237,10 @@ class Draw:
         self.maybe(config["train"], "clip_norm", 0.2, 0.5, 4)
         self.maybe(config["train"], "label_smoothing", 0.2, 0.125)
         if self.chance(0.15):
-            config["data"]["normalize"] = {"mean": [self.one(0.5, 0.25)] * shape[0], "std": [self.one(0.5, 0.25)] * shape[0]}
+            config["data"]["normalize"] = {
+                "mean": [self.one(0.5, 0.25)] * shape[0],
+                "std": [self.one(0.5, 0.25)] * shape[0],
+            }
         kind = self.one("constant", "constant", "multistep", "step", "cosine", "linear", "poly")
         if kind != "constant":
             config["schedule"] = {"kind": kind, "unit": "steps"}
@@ -357,7 +271,12 @@ class Draw:
             x, labels = x[part], labels[part]
         if not labels.any():  # two classes at least
             labels[:] = 1
-        return {"train.images": x.astype(np.float32), "train.labels": labels, "test.images": x[:1].astype(np.float32), "test.labels": labels[:1]}
+        return {
+            "train.images": x.astype(np.float32),
+            "train.labels": labels,
+            "test.images": x[:1].astype(np.float32),
+            "test.labels": labels[:1],
+        }
 
     def weights(self, network):
         found = {}
@@ -367,7 +286,7 @@ class Draw:
                 unit = 2.0 ** (self.whole(-10, 4) if wild else self.whole(-3, -1))
                 w = self.g.integers(-most, most + 1, value.shape) * (unit * 2 / most if most == 2 else unit / 8)
                 if name == "weight" and value.ndim == 1:  # factors of norms
-                    w = self.one(1.0, 0.5, 2.0 ** -6) * self.g.choice([1.0, 0.5, 2.0], value.shape)
+                    w = self.one(1.0, 0.5, 2.0**-6) * self.g.choice([1.0, 0.5, 2.0], value.shape)
                 found[f"{node.name}.{name}"] = w.astype(np.float32).astype(np.float64)
             if node.kind == "batch_norm":
                 for name, value in (("running_mean", 0.0), ("running_var", 1.0)):

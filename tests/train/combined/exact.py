@@ -1,11 +1,13 @@
 """Sums of products in fp32, in any order: their values in float64, and how far fp32 may be from them.
 
-Where every partial sum of a sum is a multiple of one power of two and below 2^24 of it, fp32 adds without rounding, whatever the
+Where every partial sum of a sum is a multiple of one power of two and below 2^24 of it, fp32 adds without rounding,
+whatever the
 order, and the error is 0; else it is bounded by the number of addends. Images are [n, channels, rows, columns].
 """
+
 import numpy as np
 
-UNIT = 2.0 ** -24
+UNIT = 2.0**-24
 
 
 def lowest_bit(x, axes):
@@ -24,8 +26,8 @@ def sum_error(magnitude, addends, unit, order_of_products=1):
     order_of_products: 8 where an algorithm adds up sums of values before it multiplies them (Winograd's).
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        exact = magnitude / unit <= 2.0 ** 24 / order_of_products ** 2
-    bound = np.where(np.isfinite(magnitude), magnitude, 0) * UNIT * (addends + 2) * order_of_products + 2.0 ** -149
+        exact = magnitude / unit <= 2.0**24 / order_of_products**2
+    bound = np.where(np.isfinite(magnitude), magnitude, 0) * UNIT * (addends + 2) * order_of_products + 2.0**-149
     return np.where(exact | (magnitude == 0), 0.0, bound)
 
 
@@ -64,7 +66,7 @@ class Window:
             self.more.append(max(0, last - self.size[i] - 2 * self.padding[i]))
         rows = self._index(0)
         columns = self._index(1)
-        self.rows = rows[:, None, :, None]        # [tap row, tap column, out row, out column]
+        self.rows = rows[:, None, :, None]  # [tap row, tap column, out row, out column]
         self.columns = columns[None, :, None, :]
 
     def _index(self, i):
@@ -85,10 +87,22 @@ class Window:
     def scatter(self, taps):
         """The sum of taps [n, c, kh, kw, oh, ow] at the places that they come from: [n, c, rows, columns]."""
         n, c = taps.shape[:2]
-        padded = np.zeros((n, c, self.size[0] + 2 * self.padding[0] + self.more[0], self.size[1] + 2 * self.padding[1] + self.more[1]))
-        np.add.at(padded, (slice(None), slice(None), np.broadcast_to(self.rows, taps.shape[2:]),
-                           np.broadcast_to(self.columns, taps.shape[2:])), taps)
-        return padded[:, :, self.padding[0]:self.padding[0] + self.size[0], self.padding[1]:self.padding[1] + self.size[1]]
+        padded = np.zeros(
+            (n, c, self.size[0] + 2 * self.padding[0] + self.more[0], self.size[1] + 2 * self.padding[1] + self.more[1])
+        )
+        np.add.at(
+            padded,
+            (
+                slice(None),
+                slice(None),
+                np.broadcast_to(self.rows, taps.shape[2:]),
+                np.broadcast_to(self.columns, taps.shape[2:]),
+            ),
+            taps,
+        )
+        return padded[
+            :, :, self.padding[0] : self.padding[0] + self.size[0], self.padding[1] : self.padding[1] + self.size[1]
+        ]
 
 
 def _grouped(a, groups):

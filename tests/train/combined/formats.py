@@ -1,22 +1,29 @@
 """Number formats as configs/README.md has them: rounding in float64, and what is counted at a rounding.
 
-A value that is not known to the last bit is an interval: `value` and `error`, half its width, arrays of one shape (error 0: exactly
+A value that is not known to the last bit is an interval: `value` and `error`, half its width, arrays of one shape
+(error 0: exactly
 this fp32 number). Rounding never turns the order of two numbers around, so an interval becomes one of stored values.
 """
+
 import numpy as np
 
-TINY = 2.0 ** -148  # two of fp32's smallest
+TINY = 2.0**-148  # two of fp32's smallest
 NAMES = {
-    "fp32": dict(exponent=8, mantissa=23), "fp16": dict(exponent=5, mantissa=10),
-    "bf16": dict(exponent=8, mantissa=7), "cb16": dict(exponent=6, mantissa=9),
-    "fp8_e4m3": dict(exponent=4, mantissa=3, has_inf=False), "fp8_e5m2": dict(exponent=5, mantissa=2),
-    "fp8_e3m4": dict(exponent=3, mantissa=4), "fp8_e4m3_ieee": dict(exponent=4, mantissa=3),
+    "fp32": dict(exponent=8, mantissa=23),
+    "fp16": dict(exponent=5, mantissa=10),
+    "bf16": dict(exponent=8, mantissa=7),
+    "cb16": dict(exponent=6, mantissa=9),
+    "fp8_e4m3": dict(exponent=4, mantissa=3, has_inf=False),
+    "fp8_e5m2": dict(exponent=5, mantissa=2),
+    "fp8_e3m4": dict(exponent=3, mantissa=4),
+    "fp8_e4m3_ieee": dict(exponent=4, mantissa=3),
     "fp8_e4m3_fnuz": dict(exponent=4, mantissa=3, bias=8, has_inf=False, negative_zero=False),
     "fp8_e5m2_fnuz": dict(exponent=5, mantissa=2, bias=16, has_inf=False, negative_zero=False),
     "fp8_e4m3_b11fnuz": dict(exponent=4, mantissa=3, bias=11, has_inf=False, negative_zero=False),
     "fp6_e2m3": dict(exponent=2, mantissa=3, has_inf=False, has_nan=False),
     "fp6_e3m2": dict(exponent=3, mantissa=2, has_inf=False, has_nan=False),
-    "fp4_e2m1": dict(exponent=2, mantissa=1, has_inf=False, has_nan=False)}
+    "fp4_e2m1": dict(exponent=2, mantissa=1, has_inf=False, has_nan=False),
+}
 
 
 class Format:
@@ -31,13 +38,13 @@ class Format:
         self.negative_zero = keys.get("negative_zero", True)
         self.saturate = keys.get("saturate", False) or saturate or not self.has_nan
         self.lowest = 1 - bias  # exponent of the smallest normal number
-        top = 2 ** e - 1 - bias - (1 if self.has_inf else 0)
+        top = 2**e - 1 - bias - (1 if self.has_inf else 0)
         steps = 2 ** (m + 1) - 1  # of the largest mantissa; where inf has no code NaN may take the last one
         if not self.has_inf and self.has_nan and self.negative_zero:
             steps -= 1
         self.largest = steps * 2.0 ** (top - m)
         self.smallest = 2.0 ** (self.lowest - m)
-        self.smallest_normal = 2.0 ** self.lowest
+        self.smallest_normal = 2.0**self.lowest
 
     def same_numbers(self, other):
         names = ("mantissa", "lowest", "largest", "has_inf", "has_nan", "negative_zero")
@@ -69,7 +76,8 @@ class Format:
         return q
 
     def neighbors(self, x):
-        """The two numbers of the format beside x, of which stochastic rounding takes one: beyond the largest as to nearest."""
+        """The two numbers of the format beside x, of which stochastic rounding takes one: beyond the largest as to
+        nearest."""
         x = np.asarray(x, np.float64)
         finite = np.where(np.isfinite(x), x, 0.0)
         spacing = np.ldexp(1.0, np.maximum(np.frexp(finite)[1] - 1, self.lowest) - self.mantissa)
@@ -86,6 +94,12 @@ def both_ends(value, error):
         return np.where(np.isfinite(value), value - error, value), np.where(np.isfinite(value), value + error, value)
 
 
+def scaled(x, factor):
+    """x times a tensor's own scale, as 24 bits; the product may lie beyond fp32 all the same."""
+    mantissa, exponent = np.frexp(x * factor)
+    return np.ldexp(mantissa.astype(np.float32).astype(np.float64), exponent)
+
+
 def stored_ends(value, error, form, factor=None, stochastic=False):
     """Least and greatest stored value: form.round of both ends; with a factor s round(s x) / s, as fp32 has it."""
     ends = []
@@ -93,15 +107,14 @@ def stored_ends(value, error, form, factor=None, stochastic=False):
         rounded = (lambda x, which=which: form.neighbors(x)[which]) if stochastic else form.round
         if factor is None:
             ends.append(rounded(end))
-        else:  # the product may lie beyond fp32, whose 24 bits it has all the same
-            mantissa, exponent = np.frexp(end * factor)
-            scaled = np.ldexp(mantissa.astype(np.float32).astype(np.float64), exponent)
-            ends.append((rounded(scaled) / factor).astype(np.float32).astype(np.float64))
+        else:
+            ends.append((rounded(scaled(end, factor)) / factor).astype(np.float32).astype(np.float64))
     return ends
 
 
 class Tally:
-    """What a row of underflow.csv says of a tensor, over the parts of a batch: of each count the least and the greatest."""
+    """What a row of underflow.csv says of a tensor, over the parts of a batch: of each count the least and the
+    greatest."""
 
     def __init__(self, form, scale):
         self.form, self.scale = form, scale
@@ -116,7 +129,7 @@ class Tally:
     def add(self, value, error, stored, factor=None):
         """value and error before the rounding, `stored` after it; factor is the tensor's own scale."""
         form, factor = self.form, 1.0 if factor is None else factor
-        low, high = both_ends(value * factor, error * factor)
+        low, high = (scaled(end, factor) for end in both_ends(value, error))
         after = np.abs(stored) * factor
         nan, inf = np.isnan(value), np.isinf(value)
         inside, zero = (low <= 0) & (high >= 0), (low == 0) & (high == 0)
@@ -148,9 +161,13 @@ class Tally:
         self.low_min = min(self.low_min, low[high > 0].min())
         slack = 1e-6 * a.sum() + error.sum()
         self.signed += (value.sum(), slack)
-        for name, x in (("l1", a), ("l2", a ** 2)):
+        for name, x in (("l1", a), ("l2", a**2)):
             total, off = getattr(self, name, (0.0, 0.0))
-            setattr(self, name, (total + x.sum(), off + (slack if name == "l1" else (2 * a * error + error ** 2).sum() + 1e-6 * x.sum())))
+            setattr(
+                self,
+                name,
+                (total + x.sum(), off + (slack if name == "l1" else (2 * a * error + error**2).sum() + 1e-6 * x.sum())),
+            )
 
     def differs(self, row):
         """Columns of the row that are not between what they may be, as (column, written, least, greatest)."""
@@ -164,7 +181,9 @@ class Tally:
             spans["min_abs"] = self.low_min * (1 - 1e-7) - TINY, self.high_min * (1 + 1e-7) + TINY
             spans["mean"] = (self.signed[0] - self.signed[1]) / numel, self.signed.sum() / numel
             spans["l1"] = self.l1[0] - self.l1[1], self.l1[0] + self.l1[1]
-            spans["l2"] = max(self.l2[0] - self.l2[1], 0) ** 0.5 * (1 - 1e-6), (self.l2[0] + self.l2[1]) ** 0.5 * (1 + 1e-6)
+            spans["l2"] = max(self.l2[0] - self.l2[1], 0) ** 0.5 * (1 - 1e-6), (self.l2[0] + self.l2[1]) ** 0.5 * (
+                1 + 1e-6
+            )
         for name, (low, high) in spans.items():
             if row[name] and not low <= float(row[name]) <= high:
                 wrong.append((name, float(row[name]), low, high))

@@ -1,10 +1,11 @@
 """Layers in float64, as PyTorch computes those of their names: y, dx and parameter gradients with their errors.
 
-A layer is called as forward(xs) -> (value, error), backward(dy) -> [(value, error), ...] for each input, after which `grads` has its
-parameters' gradients (name -> (value, error)); both before any rounding, and backward before alpha. Arrays are [n, channels, rows,
+A layer is called as forward(xs) -> (value, error), backward(dy) -> [(value, error), ...] for each input, after which
+`grads` has its
+parameters' gradients (name -> (value, error)); both before any rounding, and backward before alpha. Arrays are [n,
+channels, rows,
 columns]. Keys are those of configs/README.md, without the layer's name.
 """
-import math
 
 import numpy as np
 
@@ -15,11 +16,11 @@ SMOOTH = 3e-6  # relative error of what is made of an exponential
 
 
 class Layer:
-    moves = False        # forward only moves values: no rounding, no row
+    moves = False  # forward only moves values: no rounding, no row
     rounds_dx = True
-    mixes = True         # sums: what is not finite spreads as the way of computing has it
-    weighted = False     # multiplies by a rounded copy of a weight
-    decides = False      # chooses an alpha under the adaptive policy
+    mixes = True  # sums: what is not finite spreads as the way of computing has it
+    weighted = False  # multiplies by a rounded copy of a weight
+    decides = False  # chooses an alpha under the adaptive policy
 
     def __init__(self, keys, shapes):
         self.keys, self.shapes = keys, shapes
@@ -31,126 +32,6 @@ class Layer:
 
     def key(self, name, default=None):
         return self.keys.get(name, default)
-
-
-class Product(Layer):
-    """What convolutions, transposed ones and linear layers share."""
-    weighted = decides = True
-    transposed = False
-
-    def units(self, a, b, axes_a, axes_b):
-        return lowest_bit(a, axes_a), lowest_bit(b, axes_b)
-
-    def add_bias(self, value, error, magnitude, unit, addends):
-        if "bias" not in self.params:
-            return value, error
-        b = self.params["bias"].reshape(1, -1, 1, 1)
-        unit = np.minimum(unit, lowest_bit(b, ()).reshape(b.shape))
-        with np.errstate(invalid="ignore"):
-            return value + b, sum_error(magnitude + np.abs(b), addends + 1, unit)
-
-    def bias_gradient(self, dy):
-        if "bias" in self.params:
-            value = dy.sum((0, 2, 3))
-            error = sum_error(np.abs(dy).sum((0, 2, 3)), dy.size // dy.shape[1], lowest_bit(dy, (0, 2, 3)))
-            self.grads["bias"] = value, error
-
-
-class Convolution(Product):
-    def setup(self):
-        c, h, w = self.shapes[0]
-        self.groups = self.key("groups", 1)
-        self.out = self.keys["channels"]
-        keys = [self.key("stride", 1), self.key("padding", 0), self.key("dilation", 1)]
-        self.kernel = exact.pair(self.keys["kernel"])
-        if self.transposed:
-            size = []
-            more = exact.pair(self.key("output_padding", 0))
-            for i, n in enumerate((h, w)):
-                s, p, d = (exact.pair(k)[i] for k in keys)
-                size.append((n - 1) * s - 2 * p + d * (self.kernel[i] - 1) + 1 + more[i])
-            self.window = exact.Window(size, self.kernel, *keys)
-            self.shape = (self.out, *size)
-            self.params["weight"] = np.zeros((c, self.out // self.groups, *self.kernel))
-        else:
-            self.window = exact.Window((h, w), self.kernel, *keys)
-            self.shape = (self.out, *self.window.out)
-            self.params["weight"] = np.zeros((self.out, c // self.groups, *self.kernel))
-        if self.key("bias", True):
-            self.params["bias"] = np.zeros(self.out)
-        taps = self.kernel[0] * self.kernel[1]
-        self.winograd = 8 if taps == 9 and min(c, self.out) >= 16 else 1
-        self.fan_reference = self.out * taps
-        s = self.window.stride
-        # A value of dx is a sum of so many products; page: exact divides by strides and groups, which thin out no transposed one.
-        self.fan = self.fan_reference / self.groups / (1 if self.transposed else s[0] * s[1])
-
-    def _forward(self, x, w, addends):
-        units = lowest_bit(x, (1, 2, 3))[:, None, None, None] * lowest_bit(w, (1, 2, 3))[None, :, None, None]
-        return exact.product(exact.convolve, x, w, self.window, self.groups, addends=addends, units=units, order=self.winograd), units
-
-    def _back(self, dy, w, addends):
-        units = lowest_bit(dy, (1, 2, 3))[:, None, None, None] * lowest_bit(w, None)
-        return exact.product(exact.convolve_back, dy, w, self.window, self.groups, addends=addends, units=units, order=self.winograd), units
-
-    def forward(self, xs):
-        x, w = self.x, self.w = xs[0], self.copy
-        n = w.shape[1] * self.kernel[0] * self.kernel[1]
-        (value, error, magnitude), units = (self._back if self.transposed else self._forward)(x, w, n)
-        return self.add_bias(value, error, magnitude, units, n)
-
-    def backward(self, dy):
-        n = int(self.fan_reference)
-        (value, error, _), _ = (self._forward if self.transposed else self._back)(dy, self.w, n)
-        a, b = (dy, self.x) if self.transposed else (self.x, dy)
-        units = lowest_bit(a, None) * lowest_bit(b, (0, 2, 3))[:, None, None, None]
-        dw, dw_error, _ = exact.product(exact.convolve_weights, a, b, self.window, self.groups,
-                                        addends=b.size // b.shape[1], units=units, order=self.winograd)
-        self.grads["weight"] = dw, dw_error
-        self.bias_gradient(dy)
-        return [(value, error)]
-
-
-class Transposed(Convolution):
-    transposed = True
-
-
-class Linear(Product):
-    def setup(self):
-        c, h, w = self.shapes[0]
-        self.sequence = self.key("sequence", False)
-        self.out = self.keys["features"]
-        self.inputs = c if self.sequence else c * h * w
-        self.shape = (self.out, h, 1) if self.sequence else (self.out, 1, 1)
-        self.params["weight"] = np.zeros((self.out, self.inputs))
-        if self.key("bias", True):
-            self.params["bias"] = np.zeros(self.out)
-        self.fan = self.fan_reference = self.out
-
-    def rows(self, x):
-        """[rows, values]: images, or the positions of all sequences."""
-        return x.transpose(0, 2, 3, 1).reshape(-1, x.shape[1]) if self.sequence else x.reshape(len(x), -1)
-
-    def unrows(self, rows, shape, n):
-        return rows.reshape(n, shape[1], shape[2], shape[0]).transpose(0, 3, 1, 2) if self.sequence else rows.reshape(n, *shape)
-
-    def forward(self, xs):
-        self.n = len(xs[0])
-        x, w = self.x, self.w = self.rows(xs[0]), self.copy
-        units = lowest_bit(x, 1)[:, None] * lowest_bit(w, 1)[None, :]
-        value, error, magnitude = exact.product(lambda a, b: a @ b.T, x, w, addends=self.inputs, units=units)
-        parts = [self.unrows(np.broadcast_to(a, value.shape), self.shape, self.n) for a in (value, error, magnitude, units)]
-        return self.add_bias(*parts, self.inputs)
-
-    def backward(self, dy):
-        d = self.rows(dy)
-        units = lowest_bit(d, 1)[:, None] * lowest_bit(self.w, 0)[None, :]
-        value, error, _ = exact.product(lambda a, b: a @ b, d, self.w, addends=self.out, units=units)
-        units = lowest_bit(d, 0)[:, None] * lowest_bit(self.x, 0)[None, :]
-        dw, dw_error, _ = exact.product(lambda a, b: a.T @ b, d, self.x, addends=len(d), units=units)
-        self.grads["weight"] = dw, dw_error
-        self.bias_gradient(dy)
-        return [tuple(self.unrows(np.broadcast_to(a, value.shape), self.shapes[0], self.n) for a in (value, error))]
 
 
 class Cast(Layer):
@@ -178,6 +59,7 @@ class Relu(Layer):
 
 class Clamp(Layer):
     """relu6, hardtanh: bounds are rounded, dx is dy or zero."""
+
     rounds_dx = False
     mixes = False
 
@@ -193,6 +75,7 @@ class Clamp(Layer):
 
 class Leaky(Layer):
     mixes = False
+
     def forward(self, xs):
         self.x, self.slope = xs[0], single(self.key("slope", 0.01))
         return single(np.where(self.x > 0, self.x, self.x * self.slope)), np.zeros(self.x.shape)
@@ -215,8 +98,11 @@ FUNCTIONS = {  # value and slope
     "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
     "silu": (lambda x: x * _sigmoid(x), _silu_slope),
     "hardsigmoid": (lambda x: np.clip(x / 6 + 0.5, 0, 1), lambda x: np.where((x > -3) & (x < 3), 1 / 6, 0.0)),
-    "hardswish": (lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-                  lambda x: np.where(x <= -3, 0.0, np.where(x < 3, x / 3 + 0.5, 1.0)))}
+    "hardswish": (
+        lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+        lambda x: np.where(x <= -3, 0.0, np.where(x < 3, x / 3 + 0.5, 1.0)),
+    ),
+}
 
 
 class Function(Layer):
@@ -241,8 +127,14 @@ class MaxPool(Layer):
 
     def setup(self):
         c, h, w = self.shapes[0]
-        self.window = exact.Window((h, w), self.keys["kernel"], self.key("stride", self.keys["kernel"]), self.key("padding", 0),
-                                   1, self.key("ceil_mode", False))
+        self.window = exact.Window(
+            (h, w),
+            self.keys["kernel"],
+            self.key("stride", self.keys["kernel"]),
+            self.key("padding", 0),
+            1,
+            self.key("ceil_mode", False),
+        )
         self.shape = (c, *self.window.out)
         self.rounds_dx = self.window.overlaps
 
@@ -265,14 +157,21 @@ class MaxPool(Layer):
 
 
 class Means(Layer):
-    """Average pooling of every kind: a mean over windows, given as a list of (row slice, column slice) for each output."""
+    """Average pooling of every kind: a mean over windows, given as a list of (row slice, column slice) for each
+    output."""
 
     def setup(self):
         c, h, w = self.shapes[0]
         kind = self.keys["kind"]
         if kind == "avg_pool":
-            win = exact.Window((h, w), self.keys["kernel"], self.key("stride", self.keys["kernel"]), self.key("padding", 0), 1,
-                               self.key("ceil_mode", False))
+            win = exact.Window(
+                (h, w),
+                self.keys["kernel"],
+                self.key("stride", self.keys["kernel"]),
+                self.key("padding", 0),
+                1,
+                self.key("ceil_mode", False),
+            )
             self.out = win.out
             axes, sizes = [], []
             for i, n in enumerate((h, w)):
@@ -301,7 +200,9 @@ class Means(Layer):
             total, magnitude = part.sum((2, 3)), np.abs(part).sum((2, 3))
             off = sum_error(magnitude, part.shape[2] * part.shape[3], lowest_bit(part, (2, 3)))
             value[:, :, i, j] = total / size
-            error[:, :, i, j] = off / size + (0 if size & (size - 1) == 0 else np.abs(total) / size * 2 * exact.UNIT * 2)
+            error[:, :, i, j] = off / size + (
+                0 if size & (size - 1) == 0 else np.abs(total) / size * 2 * exact.UNIT * 2
+            )
         return value, np.where(np.isfinite(error), error, 0)
 
     def backward(self, dy):
@@ -371,6 +272,7 @@ class Concat(Layer):
 
 class Moves(Layer):
     """flatten, slice, pixel_shuffle, upsample by nearest: an index of the input for every value of the output."""
+
     moves, rounds_dx = True, False
 
     def setup(self):
@@ -381,12 +283,12 @@ class Moves(Layer):
             numbers = numbers.reshape(-1, 1, 1)
         elif kind == "slice":
             first = self.key("first", 0)
-            numbers = numbers[first:first + self.keys["channels"]]
+            numbers = numbers[first : first + self.keys["channels"]]
         elif kind == "select":
             numbers = numbers.reshape(c, -1)[:, self.key("position", 0)].reshape(c, 1, 1)
         elif kind == "pixel_shuffle":
             s = self.key("scale", 2)
-            numbers = numbers.reshape(c // s ** 2, s, s, h, w).transpose(0, 3, 1, 4, 2).reshape(c // s ** 2, h * s, w * s)
+            numbers = numbers.reshape(c // s**2, s, s, h, w).transpose(0, 3, 1, 4, 2).reshape(c // s**2, h * s, w * s)
         elif kind == "upsample":
             s = self.key("scale", 2)
             numbers = numbers.repeat(s, 1).repeat(s, 2)

@@ -1,25 +1,52 @@
 """The graph of a configuration: layers in order, who reads whom, and the format of every tensor (configs/README.md)."""
+
 import fnmatch
 
 import kinds
 import norms
+import products
 from formats import Format
 
 ROLES = ("activations", "weights", "gradients", "weight_gradients")
-CLASSES = {"conv2d": kinds.Convolution, "conv_transpose2d": kinds.Transposed, "linear": kinds.Linear, "scale": kinds.Cast,
-           "relu": kinds.Relu, "relu6": kinds.Clamp, "hardtanh": kinds.Clamp, "leaky_relu": kinds.Leaky, "max_pool": kinds.MaxPool,
-           "avg_pool": kinds.Means, "adaptive_avg_pool": kinds.Means, "global_avg_pool": kinds.Means, "add": kinds.Add,
-           "multiply": kinds.Multiply, "concat": kinds.Concat, "flatten": kinds.Moves, "slice": kinds.Moves, "select": kinds.Moves,
-           "pixel_shuffle": kinds.Moves, "upsample": kinds.Moves, "batch_norm": norms.BatchNorm, "layer_norm": norms.LayerNorm,
-           "rms_norm": norms.LayerNorm, "l2_normalize": norms.L2, "attention": norms.Attention,
-           **{name: kinds.Function for name in kinds.FUNCTIONS}}
+CLASSES = {
+    "conv2d": products.Convolution,
+    "conv_transpose2d": products.Transposed,
+    "linear": products.Linear,
+    "scale": kinds.Cast,
+    "relu": kinds.Relu,
+    "relu6": kinds.Clamp,
+    "hardtanh": kinds.Clamp,
+    "leaky_relu": kinds.Leaky,
+    "max_pool": kinds.MaxPool,
+    "avg_pool": kinds.Means,
+    "adaptive_avg_pool": kinds.Means,
+    "global_avg_pool": kinds.Means,
+    "add": kinds.Add,
+    "multiply": kinds.Multiply,
+    "concat": kinds.Concat,
+    "flatten": kinds.Moves,
+    "slice": kinds.Moves,
+    "select": kinds.Moves,
+    "pixel_shuffle": kinds.Moves,
+    "upsample": kinds.Moves,
+    "batch_norm": norms.BatchNorm,
+    "layer_norm": norms.LayerNorm,
+    "rms_norm": norms.LayerNorm,
+    "l2_normalize": norms.L2,
+    "attention": norms.Attention,
+    **{name: kinds.Function for name in kinds.FUNCTIONS},
+}
 
 
-def entries(listed, name):
-    """All entries of a list with `match` that fit, later ones over earlier ones, key by key; a role's key beats its `format`."""
+def entries(listed, *names):
+    """All entries of a list with `match` that fit, later ones over earlier ones, key by key; a role's key beats its
+    `format`.
+
+    Of a gradient within attention both LAYER.dq and LAYER are its names.
+    """
     found = {}
     for entry in listed:
-        if fnmatch.fnmatchcase(name, entry["match"]):
+        if any(fnmatch.fnmatchcase(name, entry["match"]) for name in names):
             if "format" in entry:
                 found.update({role: entry["format"] for role in ROLES[:3]})
             found.update({k: v for k, v in entry.items() if k not in ("match", "format")})
@@ -79,14 +106,48 @@ class Precision:
             return False
         return all(self.natural(i) for i in node.inputs)
 
+    def operand(self, name, operand):
+        """The format to which a product of the layer rounds an operand (forward.x ... dw.dy), None where it takes
+        what is stored."""
+        product, tensor = operand.split(".")
+        found = None
+        for keys in (self.keys.get("operands", "none"), entries(self.keys["layers"], name).get("operands")):
+            if keys is None:
+                continue
+            if not isinstance(keys, dict) or "exponent" in keys:
+                keys = {"x": keys, "w": keys, "dy": keys}
+            found = keys.get(tensor, found)
+            of_product = keys.get(product)
+            if isinstance(of_product, dict) and "exponent" not in of_product:
+                found = of_product.get(tensor, found)
+            elif of_product is not None:
+                found = of_product
+        return (
+            None
+            if found in (None, "none")
+            else Format(
+                found,
+                self.saturates or (self.operand_scales(name) and self.keys.get("overflow", "default") == "default"),
+            )
+        )
+
+    def operand_scales(self, name):
+        """precision.operands.tensor_scaling: current."""
+        keys = self.keys.get("operands")
+        return isinstance(keys, dict) and keys.get("tensor_scaling") == "current"
+
     def without_effect(self):
         """Globs of entries that name nothing that a layer which they match rounds."""
         found = []
         for entry in self.keys["layers"]:
             matched = [n for n in self.network.nodes if fnmatch.fnmatchcase(n.name, entry["match"])]
             output = fnmatch.fnmatchcase("input", entry["match"]) and ("format" in entry or "activations" in entry)
-            output |= any(not n.layer.moves for n in matched) and any(k in entry for k in ("format", "activations", "gradients"))
-            weight = any(n.layer.weighted for n in matched) and any(k in entry for k in ("format", "weights", "weight_gradients"))
+            output |= any(not n.layer.moves for n in matched) and any(
+                k in entry for k in ("format", "activations", "gradients")
+            )
+            weight = any(n.layer.weighted for n in matched) and any(
+                k in entry for k in ("format", "weights", "weight_gradients")
+            )
             if not output and not weight:
                 found.append(entry["match"])
         return found
@@ -118,7 +179,9 @@ class Network:
             node = Node(keys["name"], keys["kind"], CLASSES[keys["kind"]](keys, shapes), inputs)
             for i in inputs:
                 (self.by_name[i].readers if i != "input" else self.reads_images).append(node)
-            node.trained_before = any(i != "input" and (self.by_name[i].trained_before or self.by_name[i].layer.params) for i in inputs)
+            node.trained_before = any(
+                i != "input" and (self.by_name[i].trained_before or self.by_name[i].layer.params) for i in inputs
+            )
             self.nodes.append(node)
             self.by_name[node.name] = node
             before = node.name

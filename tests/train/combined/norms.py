@@ -1,4 +1,5 @@
 """Norms and attention in float64, with bounds of what fp32 may be off (kinds.py says how a layer is called)."""
+
 import math
 
 import numpy as np
@@ -27,8 +28,10 @@ class BatchNorm(Layer):
         mean, var = x.mean(self.axes, keepdims=True), x.var(self.axes, keepdims=True)
         n = x.size // x.shape[1]
         span = np.max(np.abs(x), axis=self.axes)
-        for name, value, off in (("running_mean", mean.reshape(-1), span * 1e-6),
-                                 ("running_var", var.reshape(-1) * (n / (n - 1) if n > 1 else 1), span ** 2 * 2e-6)):
+        for name, value, off in (
+            ("running_mean", mean.reshape(-1), span * 1e-6),
+            ("running_var", var.reshape(-1) * (n / (n - 1) if n > 1 else 1), span**2 * 2e-6),
+        ):
             values, errors = self.batches.setdefault(name, ([], []))
             values.append(value)
             errors.append(off)
@@ -42,8 +45,11 @@ class BatchNorm(Layer):
     def backward(self, dy):
         a, b = dy.mean(self.axes, keepdims=True), (dy * self.x_hat).mean(self.axes, keepdims=True)
         value = self.factor * (dy - a - self.x_hat * b)
-        terms = np.abs(dy) + np.abs(dy).mean(self.axes, keepdims=True) + np.abs(self.x_hat) * np.abs(
-            dy * self.x_hat).mean(self.axes, keepdims=True)
+        terms = (
+            np.abs(dy)
+            + np.abs(dy).mean(self.axes, keepdims=True)
+            + np.abs(self.x_hat) * np.abs(dy * self.x_hat).mean(self.axes, keepdims=True)
+        )
         off = {"weight": np.abs(dy) * self.x_hat_error, "bias": 0.0}
         for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
             self.grads[name] = part.sum(self.axes), (np.abs(part) * 4e-6 + off[name]).sum(self.axes)
@@ -80,8 +86,11 @@ class LayerNorm(Layer):
         a = g.mean(1, keepdims=True) if self.center else 0.0
         b = (g * self.x_hat).mean(1, keepdims=True)
         value = self.inverse * (g - a - self.x_hat * b)
-        terms = np.abs(g) + np.abs(g).mean(1, keepdims=True) * self.center + np.abs(self.x_hat) * np.abs(
-            g * self.x_hat).mean(1, keepdims=True)
+        terms = (
+            np.abs(g)
+            + np.abs(g).mean(1, keepdims=True) * self.center
+            + np.abs(self.x_hat) * np.abs(g * self.x_hat).mean(1, keepdims=True)
+        )
         for name, part in (("weight", dy * self.x_hat), ("bias", dy)):
             if name in self.params:
                 self.grads[name] = part.sum((0, 2, 3)), np.abs(part).sum((0, 2, 3)) * 4e-6
@@ -98,7 +107,7 @@ class L2(Layer):
     def forward(self, xs):
         self.x = x = xs[0]
         self.eps = self.key("eps", 1e-5)
-        self.length = np.sqrt((x ** 2).sum(1, keepdims=True))
+        self.length = np.sqrt((x**2).sum(1, keepdims=True))
         self.gamma = self.params["weight"].reshape(1, -1, 1, 1)
         value = self.gamma * x / (self.length + self.eps)
         return value, np.abs(value) * OFF
@@ -107,8 +116,8 @@ class L2(Layer):
         g, n = dy * self.gamma, self.length + self.eps
         along = (g * self.x).sum(1, keepdims=True)
         length = np.where(self.length == 0, 1, self.length)
-        value = g / n - self.x * along / (n ** 2 * length)
-        terms = np.abs(g) / n + np.abs(self.x) * np.abs(g * self.x).sum(1, keepdims=True) / (n ** 2 * length)
+        value = g / n - self.x * along / (n**2 * length)
+        terms = np.abs(g) / n + np.abs(self.x) * np.abs(g * self.x).sum(1, keepdims=True) / (n**2 * length)
         part = dy * self.x / n
         self.grads["weight"] = part.sum((0, 2, 3)), np.abs(part).sum((0, 2, 3)) * 4e-6
         return [(value, terms * 6e-6)]
@@ -117,8 +126,10 @@ class L2(Layer):
 class Attention(Layer):
     """One input that has queries, keys and values side by side; the p that is multiplied is rounded by `round_p`.
 
-    forward_p gives p; after `p` (the stored one) is set, forward gives y. backward is in parts, since each has an alpha.
+    forward_p gives p; after `p` (the stored one) is set, forward gives y. backward is in parts, since each has an
+    alpha.
     """
+
     decides = True
     special = True
 
@@ -177,8 +188,11 @@ class Attention(Layer):
         size = np.abs(d) @ np.abs(v).transpose(0, 1, 3, 2)
         ds = self.soft * (dp - (self.soft * dp).sum(-1, keepdims=True))
         terms = self.soft * (size + (self.soft * size).sum(-1, keepdims=True))
-        off = terms * 6e-6 + self.soft_error * (np.abs(dp) + (self.soft * np.abs(dp)).sum(-1, keepdims=True)) + self.soft * (
-            self.soft_error * np.abs(dp)).sum(-1, keepdims=True)
+        off = (
+            terms * 6e-6
+            + self.soft_error * (np.abs(dp) + (self.soft * np.abs(dp)).sum(-1, keepdims=True))
+            + self.soft * (self.soft_error * np.abs(dp)).sum(-1, keepdims=True)
+        )
         return dv, (ds, off)
 
     def of_scores(self, ds, ds_error):
@@ -186,5 +200,7 @@ class Attention(Layer):
         k = self.many(self.k)
         dq = self.c * ds @ k, self.c * (ds_error @ np.abs(k) + np.abs(ds) @ np.abs(k) * 3e-6)
         st, se = ds.transpose(0, 1, 3, 2), ds_error.transpose(0, 1, 3, 2)
-        dk = self.few(self.c * st @ self.q), self.few(self.c * (se @ np.abs(self.q) + np.abs(st) @ np.abs(self.q) * 3e-6))
+        dk = self.few(self.c * st @ self.q), self.few(
+            self.c * (se @ np.abs(self.q) + np.abs(st) @ np.abs(self.q) * 3e-6)
+        )
         return dq, dk

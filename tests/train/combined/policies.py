@@ -1,4 +1,6 @@
-"""The policies that decide S from step to step, as src/scaling/README.md has them: start_scale(), then end() after each step."""
+"""The policies that decide S from step to step, as src/scaling/README.md has them: start_scale(), then end() after
+each step."""
+
 import math
 
 import numpy as np
@@ -7,9 +9,13 @@ from exact import single
 from network import entries
 
 GRADUAL = {  # preset: start, floor, ceiling, growth only where the scale stays finite
-    "pytorch": (65536.0, 0.0, math.inf, True), "tensorflow": (2.0 ** 15, 1.0, math.inf, True),
-    "keras": (2.0 ** 15, 0.0, math.inf, False), "apex": (65536.0, 0.0, 2.0 ** 24, False),
-    "jmp": (2.0 ** 15, 1.0, math.inf, True), "paddle": (65536.0, 0.0, math.inf, False)}
+    "pytorch": (65536.0, 0.0, math.inf, True),
+    "tensorflow": (2.0**15, 1.0, math.inf, True),
+    "keras": (2.0**15, 0.0, math.inf, False),
+    "apex": (65536.0, 0.0, 2.0**24, False),
+    "jmp": (2.0**15, 1.0, math.inf, True),
+    "paddle": (65536.0, 0.0, math.inf, False),
+}
 
 
 class Constant:
@@ -65,10 +71,10 @@ class LogMax(Constant):
         self.m = b1 * self.m + (1 - b1) * x
         self.m2 = b2 * self.m2 + (1 - b2) * x
         self.q = b2 * self.q + (1 - b2) * x * x
-        mu = self.m / (1 - b1 ** self.k)
-        var = self.q / (1 - b2 ** self.k) - (self.m2 / (1 - b2 ** self.k)) ** 2
+        mu = self.m / (1 - b1**self.k)
+        var = self.q / (1 - b2**self.k) - (self.m2 / (1 - b2**self.k)) ** 2
         s = 2.0 ** (keys.get("log_max", 16) - (mu + keys.get("overflow_std_dev", 3.09) * math.sqrt(max(var, 0))))
-        self.scale = min(max(s, keys.get("min_scale", 1.0)), keys.get("max_scale", 2.0 ** 14))
+        self.scale = min(max(s, keys.get("min_scale", 1.0)), keys.get("max_scale", 2.0**14))
 
 
 class Layerwise(Constant):
@@ -77,12 +83,13 @@ class Layerwise(Constant):
     def __init__(self, keys, network):
         self.scales, self.keys, self.clean = {}, {}, {}
         for node in network.nodes:
-            names = [node.name] if node.layer.decides and node.kind != "attention" else (
-                [f"{node.name}.{part}" for part in ("dq", "dk", "ds", "dv")] if node.kind == "attention" else [])
+            names = (
+                [node.name]
+                if node.layer.decides and node.kind != "attention"
+                else ([f"{node.name}.{part}" for part in ("dq", "dk", "ds", "dv")] if node.kind == "attention" else [])
+            )
             for name in names:
-                self.keys[name] = {**keys, **entries(keys.get("layers", []), name),
-                                   **(entries(keys.get("layers", []), node.name) if name != node.name else {}),
-                                   **entries(keys.get("layers", []), name)}
+                self.keys[name] = {**keys, **entries(keys.get("layers", []), name, node.name)}
                 self.scales[name] = float(self.keys[name].get("init_scale", 65536))
                 self.clean[name] = 0
                 self.last = name
@@ -94,16 +101,22 @@ class Layerwise(Constant):
         return self.scales[name]
 
     def end(self, beside, finite, gradients):
-        broken = {name.rsplit(".", 1)[0] for name, (g, _) in gradients.items() if not np.isfinite(g).all()} | beside.broken
+        broken = {
+            name.rsplit(".", 1)[0] for name, (g, _) in gradients.items() if not np.isfinite(g).all()
+        } | beside.broken
         for name, keys in self.keys.items():
             if name in broken:
                 self.clean[name] = 0
-                self.scales[name] = max(self.scales[name] * keys.get("backoff_factor", 0.5), keys.get("min_scale", 2.0 ** -126))
+                self.scales[name] = max(
+                    self.scales[name] * keys.get("backoff_factor", 0.5), keys.get("min_scale", 2.0**-126)
+                )
             else:  # clean itself, though the step may be skipped for another's sake
                 self.clean[name] += 1
                 if self.clean[name] >= keys.get("growth_interval", 10000):
                     self.clean[name] = 0
-                    self.scales[name] = min(self.scales[name] * keys.get("growth_factor", 2), keys.get("max_scale", 2.0 ** 126))
+                    self.scales[name] = min(
+                        self.scales[name] * keys.get("growth_factor", 2), keys.get("max_scale", 2.0**126)
+                    )
 
 
 def policy_of(config, network):

@@ -1,8 +1,10 @@
 """How a layer finds its alpha under the adaptive policy: the formulas of src/scaling/README.md.
 
-A decision is a map with the columns of scales.csv. What is computed from sums has a relative error; `decide` is called with the
+A decision is a map with the columns of scales.csv. What is computed from sums has a relative error; `decide` is
+called with the
 row that the program wrote and says what differs from the page, then goes on with the program's alpha.
 """
+
 import math
 import statistics
 
@@ -17,7 +19,8 @@ def inverse_erf(n):
 
 
 class Operand:
-    """What a method sees beside dy: the rounded weight, batch norm's factors, or a summary of attention's other factor."""
+    """What a method sees beside dy: the rounded weight, batch norm's factors, or a summary of attention's other
+    factor."""
 
     def __init__(self, mean_square, smallest, largest, fan, products=None):
         self.mean_square, self.smallest, self.largest, self.fan = mean_square, smallest, largest, fan
@@ -54,18 +57,24 @@ def of_weight(layer, dy, fan_word):
             g = layer.groups
             taps = layer.window.gather(dy)
             ins, outs = w.shape[0] // g, w.shape[1]
-            return extremes((taps[:, k * outs + o, i, j], w[k * ins:(k + 1) * ins, o, i, j]) for k in range(g) for o in range(outs)
-                            for i in range(w.shape[2]) for j in range(w.shape[3]))
+            return extremes(
+                (taps[:, k * outs + o, i, j], w[k * ins : (k + 1) * ins, o, i, j])
+                for k in range(g)
+                for o in range(outs)
+                for i in range(w.shape[2])
+                for j in range(w.shape[3])
+            )
         return extremes((dy[:, o], w[o]) for o in range(w.shape[0]))
 
     low, high = magnitudes(w)
-    return Operand(np.mean(w ** 2), low, high, fan, products)
+    return Operand(np.mean(w**2), low, high, fan, products)
 
 
 def of_factors(factors, dy):
     low, high = magnitudes(factors)
-    return Operand(np.mean(factors ** 2), low, high, 1,
-                   lambda: extremes((dy[:, c], factors[c]) for c in range(len(factors))))
+    return Operand(
+        np.mean(factors**2), low, high, 1, lambda: extremes((dy[:, c], factors[c]) for c in range(len(factors)))
+    )
 
 
 def unbound(method, keys, dy, operand, u_min, u_max):
@@ -87,7 +96,7 @@ def unbound(method, keys, dy, operand, u_min, u_max):
         if cast:
             sigma, largest = dy.std(), high
         else:
-            sigma = math.sqrt(np.mean(dy ** 2) * operand.mean_square) * math.sqrt(fan / 2)
+            sigma = math.sqrt(np.mean(dy**2) * operand.mean_square) * math.sqrt(fan / 2)
             largest = None if high is None or operand.largest is None else high * operand.largest
         if sigma == 0 or largest is None:
             return 1.0, "one"
@@ -116,7 +125,8 @@ def unbound(method, keys, dy, operand, u_min, u_max):
 
 
 def exact_range(keys, last, s_in, u_min, u_max):
-    """Every (alpha, word) that the exponents of the last pass allow, None where these are unsure: last is (values, errors, S) of its
+    """Every (alpha, word) that the exponents of the last pass allow, None where these are unsure: last is (values,
+    errors, S) of its
     dgrad, or None."""
     if last is None:
         return [(1.0, "one")]
@@ -157,6 +167,6 @@ def pipeline(method, keys, value, word, s_in):
             word = "SB" if sb <= ab else "AB"
     held = value if bound is None else bound
     pow2 = floor_power(held) if keys.get("power_of_two", True) else None
-    alpha = min(max(held if pow2 is None else pow2, 2.0 ** -126), 2.0 ** 127)
-    alpha = min(max(alpha, 2.0 ** -126 / s_in), 2.0 ** 127 / s_in)
+    alpha = min(max(held if pow2 is None else pow2, 2.0**-126), 2.0**127)
+    alpha = min(max(alpha, 2.0**-126 / s_in), 2.0**127 / s_in)
     return bound, pow2, alpha, word

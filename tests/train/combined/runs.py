@@ -1,4 +1,5 @@
 """One run of ada-train: its files are written, it is started, and what it left is read."""
+
 import csv
 import json
 import pathlib
@@ -18,7 +19,9 @@ def rows(path):
 
 def tensors(path):
     read = safetensors_file.read(path)
-    return {name: np.frombuffer(data, np.float32).reshape(shape).astype(np.float64) for name, (shape, data) in read.items()}
+    return {
+        name: np.frombuffer(data, np.float32).reshape(shape).astype(np.float64) for name, (shape, data) in read.items()
+    }
 
 
 class Run:
@@ -28,13 +31,20 @@ class Run:
         self.folder, self.config = pathlib.Path(folder), config
         self.folder.mkdir(parents=True, exist_ok=True)
         np.savez(self.folder / "data.npz", **arrays)
-        safetensors_file.write(self.folder / "init.safetensors",
-                               {name: (w.shape, w.astype("<f4").tobytes()) for name, w in weights.items()})
+        safetensors_file.write(
+            self.folder / "init.safetensors",
+            {name: (w.shape, w.astype("<f4").tobytes()) for name, w in weights.items()},
+        )
         (self.folder / "run.yaml").write_text(json.dumps(config, indent=1))
 
     def start(self, program, output="out", *more):
-        done = subprocess.run([program, "train", "run.yaml", "--output", output, "--no-progress", "--overwrite", *more],
-                              cwd=self.folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, "train", "run.yaml", "--output", output, "--no-progress", "--overwrite", *more],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self.code, self.said = done.returncode, done.stdout + done.stderr
         return self.code
 

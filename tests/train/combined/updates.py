@@ -1,10 +1,11 @@
-"""The update of the weights (torch.optim's formulas), compared with the checkpoints before and after it, and its rows."""
+"""The update of the weights (torch.optim's formulas), compared with the checkpoints before and after it, and its
+rows."""
+
 import fnmatch
 import math
 
 import numpy as np
 
-from exact import single
 from formats import Format, Tally
 
 OFF = 1e-6  # relative error of a few operations in fp32
@@ -58,7 +59,7 @@ class Updates:
         lr = rate(self.config, beside.step)
         if abs(float(row["lr"]) - lr) > 1e-6 * lr:
             beside.differ("steps.csv lr", row["lr"], f"expected {lr!r}")
-        total = math.sqrt(sum(float(np.sum(g ** 2)) for g, _ in gradients.values())) if not skipped else math.nan
+        total = math.sqrt(sum(float(np.sum(g**2)) for g, _ in gradients.values())) if not skipped else math.nan
         if skipped:
             for name, before in beside.masters.items():
                 if not np.array_equal(before, after[name]):
@@ -71,14 +72,19 @@ class Updates:
         self.count += 1
         tallies = {}
         for name, (g, off) in gradients.items():
-            self.one(beside, name, g * factor, off * factor + np.abs(g) * (3e-6 if factor != 1 else 0), lr, after, tallies)
+            self.one(
+                beside, name, g * factor, off * factor + np.abs(g) * (3e-6 if factor != 1 else 0), lr, after, tallies
+            )
         for (layer, tensor), tally in tallies.items():
             beside.tallies[layer, tensor] = tally
 
     def one(self, beside, name, g, off, lr, after, tallies):
         w = beside.masters[name]
         lr_factor, decay_factor = self.factors(name, w.shape)
-        lr, decay = lr * lr_factor, self.keys.get("weight_decay", 0.01 if self.keys["kind"] == "adamw" else 0) * decay_factor
+        lr, decay = (
+            lr * lr_factor,
+            self.keys.get("weight_decay", 0.01 if self.keys["kind"] == "adamw" else 0) * decay_factor,
+        )
         step, error, states = (self.sgd if self.keys["kind"] == "sgd" else self.adam)(name, w, g, off, lr, decay, after)
         form = self.master_format
         new, spread = w - step, error + np.where(step == 0, 0, np.abs(w - step) * 6e-8)
@@ -88,8 +94,13 @@ class Updates:
             fits = (got >= low) & (got <= high) | np.isnan(low) | np.isnan(high) | np.isinf(got)
             if not fits.all():
                 at = tuple(int(i) for i in np.argwhere(~fits)[0])
-                beside.differ(f"checkpoint {name}{list(at)}", f"{int(np.sum(~fits))} of {fits.size}", f"stored {got[at]!r}",
-                              f"expected {low[at]!r} .. {high[at]!r}", f"before {w[at]!r}")
+                beside.differ(
+                    f"checkpoint {name}{list(at)}",
+                    f"{int(np.sum(~fits))} of {fits.size}",
+                    f"stored {got[at]!r}",
+                    f"expected {low[at]!r} .. {high[at]!r}",
+                    f"before {w[at]!r}",
+                )
         parts = [n for n in beside.masters if n.rsplit(".", 1)[0] == name.rsplit(".", 1)[0]]
         self.rows(beside, name, len(parts) > 1, w, step, error, got, new, spread, states, after, tallies)
 
@@ -122,15 +133,16 @@ class Updates:
         off = off + OFF * np.abs(total)
         m_key, v_key = f"optimizer.{name}.exp_avg", f"optimizer.{name}.exp_avg_sq"
         m0, v0 = (self.state.get(k, np.zeros(w.shape)) for k in (m_key, v_key))
-        m, v = b1 * m0 + (1 - b1) * total, b2 * v0 + (1 - b2) * total ** 2
+        m, v = b1 * m0 + (1 - b1) * total, b2 * v0 + (1 - b2) * total**2
         m_off = (1 - b1) * off + 2 * OFF * (np.abs(b1 * m0) + np.abs((1 - b1) * total))
-        v_off = (1 - b2) * (2 * np.abs(total) * off + off ** 2) + 4 * OFF * (np.abs(v) + (1 - b2) * total ** 2)
+        v_off = (1 - b2) * (2 * np.abs(total) * off + off**2) + 4 * OFF * (np.abs(v) + (1 - b2) * total**2)
         self.state[m_key], self.state[v_key] = after[m_key], after[v_key]
-        root = lambda x: np.sqrt(np.maximum(x, 0) / (1 - b2 ** self.count)) + eps
-        top = m / (1 - b1 ** self.count)
+        root = lambda x: np.sqrt(np.maximum(x, 0) / (1 - b2**self.count)) + eps
+        top = m / (1 - b1**self.count)
         step = lr * top / root(v)
-        least, most = np.abs(lr * (np.abs(top) - m_off / (1 - b1 ** self.count))) / root(v + v_off), (
-            lr * (np.abs(top) + m_off / (1 - b1 ** self.count)) / root(v - v_off))
+        least, most = np.abs(lr * (np.abs(top) - m_off / (1 - b1**self.count))) / root(v + v_off), (
+            lr * (np.abs(top) + m_off / (1 - b1**self.count)) / root(v - v_off)
+        )
         error = np.maximum(most - np.abs(step), np.abs(np.abs(step) - least)) + 1e-5 * np.abs(step)
         if not coupled:
             step, error = step + lr * decay * w, error + (1.8e-7 * np.abs(w) if decay else 0)
@@ -160,7 +172,10 @@ class Updates:
             for key, (value, off) in states.items():
                 stored = after[key]
                 low, high = (self.state_format.round(value - off), self.state_format.round(value + off))
-                if self.state_rounding == "nearest" and not ((stored >= low) & (stored <= high) | ~np.isfinite(value + off)).all():
+                if (
+                    self.state_rounding == "nearest"
+                    and not ((stored >= low) & (stored <= high) | ~np.isfinite(value + off)).all()
+                ):
                     beside.differ(f"checkpoint {key}", "not what the rule gives")
                 for label in ["state"] + ([f"state.{key.rsplit('.', 1)[1]}"] if len(states) > 1 else []):
                     tally = tallies.get((layer, label))

@@ -1,0 +1,251 @@
+"""Scales on the way back: what each layer decides, and where branches meet, beside the rows of scales.csv."""
+
+import math
+
+import numpy as np
+
+import norms
+import products
+import rules
+from exact import single
+from network import entries
+from storing import Unsure
+
+ONE_SCALE = ("none", "fixed", "dynamic", "logmax", "histogram")
+
+
+class Decisions:
+    """The part of Beside that knows S and alpha."""
+
+    def keys_of(self, name):
+        within = [name] + [
+            n.name for n in self.network.nodes if n.kind == "attention" and name.rsplit(".", 1)[0] == n.name
+        ]
+        return {
+            **{k: v for k, v in self.scaling.items() if k != "layers"},
+            **entries(self.scaling.get("layers", []), *within),
+        }
+
+    def alpha(self, node, layer, dy, scale, found):
+        """alpha and S_out of a layer, after its row of scales.csv has been compared."""
+        decides = layer.decides or (
+            isinstance(layer, norms.BatchNorm)
+            and self.scaling["policy"] == "adaptive"
+            and self.scaling.get("batch_norm", False)
+        )
+        if not decides:
+            return 1.0, scale
+        operand = None
+        if isinstance(layer, products.Product):
+            operand = lambda keys: rules.of_weight(layer, dy, keys.get("fan", "exact"))
+        elif isinstance(layer, norms.BatchNorm):
+            operand = lambda keys: rules.of_factors(layer.factor.reshape(-1), dy)
+        return self.decide(node.name, scale, dy, operand, found[0], self.gradient_form(node.inputs[0], node))
+
+    def decide(self, name, scale, dy, operand, dgrad, form, near=rules.NEAR):
+        self.decided[name, False] = True
+        written = self.written.get((name, False)) if self.dump is not None else None
+        policy = self.scaling["policy"]
+        if policy in ONE_SCALE:
+            return self.compare_decision(name, written, scale, [(None, None, None, 1.0, "none")])
+        if policy == "layerwise_dynamic":
+            alpha = self.policy.layer(name) / scale
+            return self.compare_decision(name, written, scale, [(alpha, None, None, alpha, "state")])
+        keys = self.keys_of(name)
+        method = keys.get("method", "approx_range")
+        state = self.states.setdefault(name, {"passes": 0, "cached": None, "last": None})
+        u_min, u_max = keys.get("u_min", form.smallest), form.largest
+        seen_operand = operand(keys) if operand else None
+        if not np.isfinite(dy).all() or (seen_operand and not math.isfinite(seen_operand.mean_square)):
+            state["passes"] += 1
+            return self.compare_decision(
+                name, written, scale, [(1.0, None, 1.0, 1.0, "nonfinite")], only=("alpha", "limit")
+            )
+        fresh = state["passes"] % keys.get("update_interval", 1) == 0 or state["cached"] is None or method == "fixed"
+        seen = method != "exact_range" or state["last"] is not None  # its first pass has nothing to look at
+        state["passes"] += 1
+        if not fresh:
+            options = [(value, "stale") for value, _ in state["cached"]]
+        elif method == "exact_range":
+            options = rules.exact_range(keys, state["last"], scale, u_min, u_max)
+            if options is None:  # the last dgrad is little but what fp32 left of a difference
+                options = [(float(written["unbound"]) if written else math.nan, written["limit"] if written else "")]
+                if written is None:
+                    raise Unsure(f"exponents of {name}")
+        else:
+            options = [rules.unbound(method, keys, dy, seen_operand, u_min, u_max)]
+            value, word = options[0]
+            if method not in ("fixed",) and word != "one":
+                options += [(value * (1 + near), word), (value * (1 - near), word)]
+        if method == "exact_range" and np.isfinite(dgrad[0]).all():
+            state["last"] = (dgrad[0], np.broadcast_to(dgrad[1], dgrad[0].shape), scale)
+        if fresh and seen:
+            state["cached"] = options
+        choices = []
+        for value, word in options:
+            bound, pow2, alpha, limit = rules.pipeline(method, keys, value, word, scale)
+            choices.append((value, bound, pow2, alpha, limit))
+        return self.compare_decision(name, written, scale, choices, near)
+
+    def compare_decision(
+        self, name, written, scale, choices, near=rules.NEAR, only=("unbound", "bound", "pow2", "alpha", "limit")
+    ):
+        columns = ("unbound", "bound", "pow2", "alpha", "limit")
+        if written is None:
+            if self.dump is not None:
+                self.differ(f"scales.csv {name}", "no row")
+            elif len({c[3] for c in choices}) > 1:
+                twin = [c for c in choices if self.twins and float(self.written[name, False]["alpha"]) == c[3]]
+                if not twin:
+                    raise Unsure(f"alpha of {name}")
+                choices = twin
+            return choices[0][3], float(single(scale * choices[0][3]))
+        if float(written["scale_in"]) != scale:
+            self.differ(f"scales.csv {name} scale_in", written["scale_in"], f"expected {scale!r}")
+
+        def same(column, value):
+            text = written[column]
+            if column == "limit" or value is None or text == "":
+                return text == ("" if value is None else value)
+            power = column in ("alpha", "pow2") and math.frexp(value)[0] == 0.5
+            return abs(float(text) - value) <= (1e-6 if power else 1.5 * near) * abs(value)
+
+        if not any(all(same(c, v) for c, v in zip(columns, choice) if c in only) for choice in choices):
+            self.differ(
+                f"scales.csv {name}",
+                {c: written[c] for c in columns},
+                f"expected {dict(zip(columns, choices[0]))}",
+                f"{len(choices)} choices",
+                f"S {scale!r}",
+            )
+        alpha, out = float(written["alpha"]), float(written["scale_out"])
+        if out != single(scale * alpha):
+            self.differ(f"scales.csv {name} scale_out", written["scale_out"], f"expected {scale * alpha!r}")
+        return alpha, out
+
+    def attention(self, node, dy, scale):
+        """dv, ds, dq, dk, each with an alpha, brought to one scale in the layout of q, k and v."""
+        layer = node.layer
+        form_own = self.precision.form("gradients", node.name, self.own_gradients())
+        p, v = layer.p, layer.v
+        t, g = layer.tokens, layer.heads // layer.kv
+        on = self.scaling.get("attention", True)
+        (dv, dv_off), (ds, ds_off) = layer.gradients(dy)
+        top = lambda a: float(np.max(np.abs(a)))
+        least = lambda a: rules.magnitudes(a)[0]
+        square = lambda a: float(np.mean(a**2))
+        operands = {
+            "dv": (square(p), least(p), top(p), t * g),
+            "ds": (square(p) * square(v), least(p) * (least(v) or 0.0), top(p) * top(v), layer.width),
+            "dq": (layer.c**2 * square(layer.k), layer.c * (least(layer.k) or 0), layer.c * top(layer.k), t),
+            "dk": (layer.c**2 * square(layer.q), layer.c * (least(layer.q) or 0), layer.c * top(layer.q), t * g),
+        }
+        stored = {}
+
+        def one(part, value, off, s_in, seen, seen_off):
+            operand = lambda keys: rules.Operand(*operands[part], None)
+            if on or self.scaling["policy"] != "adaptive":
+                near = 2e-3 + float(np.max(seen_off[seen != 0] / np.abs(seen[seen != 0]), initial=0.0))
+                alpha, out = self.decide(f"{node.name}.{part}", s_in, seen, operand, (value, off), form_own, near)
+            else:
+                self.decided[f"{node.name}.{part}", False] = True
+                written = self.written.get((f"{node.name}.{part}", False)) if self.dump is not None else None
+                alpha, out = self.compare_decision(
+                    f"{node.name}.{part}", written, s_in, [(None, None, None, 1.0, "none")]
+                )
+            low, high = self.tally(node.name, part, value * alpha, off * alpha, form_own, out, self.own_gradients())
+            if not np.isfinite(low + high).all():
+                self.broken.add(f"{node.name}.{part}")
+            stored[part] = (low + high) / 2, (high - low) / 2, out
+            return stored[part]
+
+        one("dv", dv, dv_off, scale, dy, np.zeros(dy.shape))
+        kept, kept_off, s_out = one("ds", ds, ds_off, scale, dy, np.zeros(dy.shape))
+        (dq, dq_off), (dk, dk_off) = layer.of_scores(kept, kept_off)
+        one("dq", dq, dq_off, s_out, kept, kept_off)
+        one("dk", dk, dk_off, s_out, kept, kept_off)
+        if not all(
+            np.isfinite(a).all()
+            for a in (dy, ds_off, dq_off, dk_off, *(a for part in stored.values() for a in part[:2]))
+        ):  # NaN meets what is masked, or does not
+            self.loose |= {(node.name, part) for part in operands}
+        names = ("dq", "dk", "dv")
+        before = self.network.by_name[node.inputs[0]]
+        form = self.gradient_form(before.name)
+        target, _ = self.common_scale(before, [(top(stored[k][0]), stored[k][2]) for k in names], form)
+        whole, off = (
+            np.concatenate([layer.join(stored[k][i] * (target / stored[k][2])) for k in names], 1) for i in (0, 1)
+        )
+        whole, off = (a.reshape(len(a), *before.layer.shape) for a in (whole, off))
+        if (node.name, "ds") in self.loose:
+            self.loose.add((before.name, "dy"))
+            if self.dump is None and not self.twins:
+                raise Unsure(before.name)
+            return [(self.whole_dump[f"{before.name}.dy"].reshape(whole.shape), target)]
+        return [(self.keep(before.name, "dy", whole, off, form, target, self.own_gradients()), target)]
+
+    def meet(self, node, branches):
+        """The gradients that an output gets, at one scale, added and rounded once."""
+        if len(branches) == 1:
+            dy, scale = branches[0][1:]
+            self.settle(f"{node.name}.dy", dy, dy, np.zeros(dy.shape))
+            return dy, scale
+        form = self.gradient_form(node.name)
+        target, total = self.common_scale(
+            node, [(float(np.abs(g).max()), s) for _, g, s in branches], form, lambda at: self.branch_sum(branches, at)
+        )
+        return self.keep(node.name, "dy", total, 0.0, form, target, self.own_gradients()), target
+
+    def branch_sum(self, branches, target):
+        total = 0.0
+        for _, g, s in branches:
+            total = single(total + single(g * single(target / s)))
+        return total
+
+    def common_scale(self, node, branches, form, add=None):
+        """The scale at which branches [(largest magnitude, S)] meet, and their sum; that of the row where one is not
+        finite."""
+        written = self.written.get((node.name, True))
+        self.decided[node.name, True] = True
+        largest = max(m / s for m, s in branches)
+        target = self.fitting_scale(branches, largest, form)
+        total = add(target) if add else None
+        if math.isfinite(largest) and add:
+            while np.max(np.abs(total)) >= form.largest > largest * target:  # where no branch did
+                target /= 2
+                total = add(target)
+        if self.dump is not None:
+            if written is None:
+                self.differ(f"scales.csv {node.name}", "no row of limit branch")
+            elif float(written["scale_out"]) != target:
+                if math.isfinite(largest):
+                    self.differ(
+                        f"scales.csv {node.name} scale_out", written["scale_out"], f"expected {target!r} (branch)"
+                    )
+                target = float(written["scale_out"])
+                total = add(target) if add else None
+        return target, total
+
+    @staticmethod
+    def fitting_scale(branches, largest, form):
+        """The largest of the branches' scales under which nothing reaches the format's end; equal scales need no
+        factor."""
+        scales = {s for _, s in branches}
+        if len(scales) == 1 or not math.isfinite(largest):
+            return max(scales)
+        fitting = [s for s in scales if largest * s < form.largest]
+        if fitting:
+            return max(fitting)
+        smallest = min(scales)
+        for halvings in range(1, 5):
+            if largest * smallest / 2**halvings < form.largest:
+                return smallest / 2**halvings
+        return 2.0 ** (math.frexp(form.largest / largest)[1] - 1)
+
+    def own_gradients(self):
+        return self.precision.own_scales is not None and self.scaling["policy"] in ONE_SCALE
+
+    def gradient_form(self, name, reader=None):
+        """The format of a gradient by what `name` gives, of the layer that reads it (None: of their sum)."""
+        root = self.network.root(name)
+        return self.precision.form("gradients", root, self.own_gradients(), reader)
