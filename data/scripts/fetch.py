@@ -3,6 +3,9 @@
 
 Takes the files from the data set's own site, or from a folder (--from) where they already are. What
 is complete and correct already is left alone. Only Python's standard library is used.
+
+Exit status, as the program's: 0; 2 command line; 3 files that cannot be had or are not what they
+should be, as without a network; 6 a folder that cannot be written.
 """
 import argparse
 import contextlib
@@ -363,10 +366,10 @@ def main(argv=None, catalog=None):
             say("without a network: --from FOLDER takes the files from a folder"
                 + (f". {catalog[arguments.dataset].hint}"
                    if catalog[arguments.dataset].hint else ""))
-        return 1
+        return 3
     except OSError as error:
         say(f"{error.filename or arguments.to or data_root()}: {error.strerror or error}")
-        return 1
+        return 3 if arguments.source and str(error.filename).startswith(arguments.source) else 6
     except KeyboardInterrupt:
         say("stopped; the same command goes on where this one was")
         return 130

@@ -144,8 +144,8 @@ class FetchTest(unittest.TestCase):
             else:
                 self.assertEqual((self.target / f"{name}.gz").read_bytes(), PACKED[name])
 
-    def assert_refused(self, code, said, *words):
-        self.assertEqual(code, 1, said)
+    def assert_refused(self, code, said, *words, expect=3):
+        self.assertEqual(code, expect, said)
         for word in words:
             self.assertIn(str(word), said)
 
@@ -318,7 +318,7 @@ class FromFolder(FetchTest):
     def test_target_is_a_file(self):
         self.target.parent.mkdir(parents=True)
         self.target.write_bytes(b"")
-        self.assert_refused(*self.run_fetch("tarred"), self.target)
+        self.assert_refused(*self.run_fetch("tarred"), self.target, expect=6)
 
 
 class CommandLine(unittest.TestCase):
@@ -349,7 +349,7 @@ class CommandLine(unittest.TestCase):
             done = self.call("fashion_mnist", "--from", str(DEBIAN), "--to", folder)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             refused = self.call("mnist", "--from", str(DEBIAN), "--to", folder + "/mnist")
-            self.assertEqual(refused.returncode, 1)
+            self.assertEqual(refused.returncode, 3)
             self.assertIn("wrong SHA-256", refused.stderr)
 
 
@@ -399,7 +399,7 @@ class TreesTest(unittest.TestCase):
         self.assertEqual((self.folder / "to/trainannot/a.png").read_bytes(), png(4, 3, rows))
         self.put_camvid(png(4, 3, bytes([0, 1, 2, 3, 11] * 2 + [4, 5, 5, 5, 5])))
         status, text = self.fetch("camvid")
-        self.assertEqual(status, 1)
+        self.assertEqual(status, 3)
         self.assertIn("label 16 is none of the classes", text)
 
     def test_a_damaged_copy_is_mended_by_another_call(self):
@@ -418,7 +418,7 @@ class TreesTest(unittest.TestCase):
                               (png(4, 3, b"\0\0"), "cut off"), (b"text", "is no PNG")):
             self.put_camvid(labels)
             status, text = self.fetch("camvid")
-            self.assertEqual(status, 1)
+            self.assertEqual(status, 3)
             self.assertIn("trainannot/a.png", text)
             self.assertIn(words, text)
         shutil.rmtree(self.folder / "from/CamVid/testannot")
@@ -440,7 +440,7 @@ class TreesTest(unittest.TestCase):
                                ("<?xml version='1.0' encoding='gb2312'?>" + XML, "a.xml")):
             self.put("VOCdevkit/VOC2012/Annotations/a.xml", content)
             status, text = self.fetch("voc2012")
-            self.assertEqual(status, 1)
+            self.assertEqual(status, 3)
             self.assertIn(words, text)
         (self.folder / "from/VOCdevkit/VOC2012/JPEGImages/a.png").unlink()
         self.assertIn("has no picture", self.fetch("voc2012")[1])
