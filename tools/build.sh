@@ -14,7 +14,7 @@ usage: tools/build.sh [--debug|--asan|--ubsan|--tsan] [--tests|--no-tests]
   --debug      without optimisation, in build-debug/
   --asan       with AddressSanitizer, in build-asan/ (likewise --ubsan, --tsan); --asan --ubsan:
                with both, in build-asan-ubsan/
-  --no-tests   only the program; --tests (the default): the test programs as well
+  --no-tests   only the program and the library of the Python package; --tests (the default): the test programs as well
   --mpi        with MPI: mpirun and srun start several processes that train one network together;
                started alone the program is what it is without
   --cuda       the CUDA backend as well, for sm_75 to sm_90 and, as PTX, newer ones (Release only);
@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
   case $option in
     --debug | --asan | --ubsan | --tsan) preset=$(preset_with "$preset" "$option") ;;
     --tests) targets=(all) ;;
-    --no-tests) targets=(ada-train) ;;
+    --no-tests) targets=(ada-train ada_c_api) ;;
     --mpi) mpi=ON ;;
     --cuda) cuda=ON ;;
     --cuda-arch) need_value "$option" $#; arch=$2; shift ;;
