@@ -188,6 +188,11 @@ void Log::Write(LogLevel level, const std::string& text) {
   if (!problem.empty()) Warning(problem);
 }
 
+void Log::Note(const std::string& text) {
+  const std::string shown = VisibleLines(text);
+  impl_->file->log(log_msg(impl_->logger.name(), spdlog::level::info, shown));
+}
+
 // The file gets the text without colors.
 bool Log::Result(const std::string& text, const std::string& colored) {
   const std::string visible = VisibleLines(text);

@@ -34,7 +34,8 @@ class Log {
   void Warning(const std::string& text) { Write(LogLevel::kWarning, text); }
   void Error(const std::string& text) { Write(LogLevel::kError, text); }
   void Write(LogLevel level, const std::string& text);
-  bool Shows(LogLevel level) const;  // on the console
+  void Note(const std::string& text);  // of level info, for log.txt alone
+  bool Shows(LogLevel level) const;    // on the console
 
   // Prints the result of a command: a message of level info, but on the stream for results.
   // `colored` is the same text for a terminal with colors. Returns whether it can still be read:

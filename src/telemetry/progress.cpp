@@ -23,6 +23,7 @@ double SteadySeconds() {
 ProgressLine::ProgressLine(Log& log, bool wanted, Clock clock)
     : log_(log),
       clock_(std::move(clock)),
+      wanted_(wanted),
       drawn_(wanted && log.terminal() && log.Shows(LogLevel::kInfo)),
       color_(drawn_ && log.color()),
       last_(clock_()) {}
@@ -38,7 +39,7 @@ void ProgressLine::Draw(const std::string& line) {
 
 void ProgressLine::Say(const std::string& line) {
   last_ = clock_();
-  log_.Info(line);
+  wanted_ ? log_.Info(line) : log_.Note(line);
 }
 
 void ProgressLine::Clear() {

@@ -16,9 +16,9 @@ double SteadySeconds();
 
 using Clock = std::function<double()>;
 
-// Where progress is shown, and how often. `wanted`: the user wants the line (no
-// --no-progress, no --quiet); it also needs a terminal. Otherwise plain lines go to the log
-// at level info.
+// Where progress is shown, and how often. `wanted`: the user wants the line (no --no-progress, no
+// --quiet): on a terminal it is redrawn, elsewhere plain lines go to the log at level info. A line
+// that is not wanted goes to log.txt alone.
 class ProgressLine {
  public:
   ProgressLine(Log& log, bool wanted, Clock clock);
@@ -39,7 +39,7 @@ class ProgressLine {
  private:
   Log& log_;
   Clock clock_;
-  bool drawn_, color_;
+  bool wanted_, drawn_, color_;
   double last_;
 };
 

@@ -327,14 +327,16 @@ TEST_SUITE("cpu") {
     CHECK(terminal.Take() == "\r\033[K");
   }
 
-  TEST_CASE("without a terminal, or when not wanted: plain lines, every 30 s and at epoch ends") {
-    const TempFolder folder;
-    const Console console(folder);
+  TEST_CASE("without a terminal: plain lines, every 30 s and at epoch ends; unwanted: log.txt's") {
+    const TempFolder folder, unwanted;
+    const Console console(folder), quiet(unwanted);
     Terminal terminal(80);
-    for (const int fd : {console.fd(), terminal.fd()}) {
+    for (const int fd : {console.fd(), quiet.fd(), terminal.fd()}) {
       double now = 0;
       Log log(LogLevel::kInfo, fd);
-      Progress progress(log, fd == console.fd(), [&] { return now; });
+      const bool wanted = fd == console.fd();
+      if (!wanted) log.OpenFile(unwanted / "log.txt", false);
+      Progress progress(log, wanted, [&] { return now; });
       for (int step = 1; step <= 70; ++step) {  // a second each
         now += 1;
         progress.Update({.epoch = 1, .epochs = 1, .step = step, .steps = 70}, 100);
@@ -352,9 +354,12 @@ TEST_SUITE("cpu") {
                   "\n";
     }
     CHECK(console.text() == expected);
-    std::string plain = terminal.Take();
-    std::erase(plain, '\r');
-    CHECK(plain == expected);
+    CHECK(quiet.text() == "");
+    CHECK(terminal.Take() == "");
+    // Each line follows its time stamp.
+    const std::string kept = unwanted.Read("log.txt");
+    for (const char* step : {"step 30/70", "step 60/70", "step 70/70"})
+      CHECK(kept.find(step) != std::string::npos);
   }
 
   TEST_CASE("what a terminal would obey is visible, on the console and in log.txt") {
