@@ -2,10 +2,12 @@
 // of it comes from the declarations of commands and keys, so that nothing is listed twice.
 #include <iostream>
 #include <memory>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/shipped.h"
 #include "config/schema/schema.h"
+#include "core/blocks/block_format.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -25,6 +27,8 @@ std::string OneLine(const std::string& text) {
     if (c != '\'' && c != '\\' && c != '[' && c != ']') line += c == ':' ? ',' : c;
   return line;
 }
+
+constexpr char kWordLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
 
 // All commands, whether they were given or not: CLI11 otherwise lists those of the command line
 // only.
@@ -61,8 +65,58 @@ std::string Names(const std::vector<Word>& words) {
   return Joined(names);
 }
 
-// The script finds the command as the first word without a dash, then offers its options, keys
-// after --set, and shipped configurations where a file of that kind is expected.
+// Words that a value may be: of an option "--policy", or of a key "scaling.policy".
+struct Values {
+  std::string name;
+  std::vector<std::string> words;
+};
+
+// Keys whose values are words or booleans, as their ranges have them.
+std::vector<Values> KeyValues() {
+  std::vector<Values> all;
+  for (const config::KeyInfo& key : config::AllKeys()) {
+    const bool words = key.type == "word" || key.type == "boolean" || key.type == "word or map";
+    if (!words || key.path.find("[]") != std::string::npos) continue;
+    Values values{key.path, {}};
+    std::istringstream range(key.range);
+    for (std::string word; std::getline(range, word, ',');) {
+      word.erase(0, word.find_first_not_of(' '));
+      const bool plain = !word.empty() && word.find_first_not_of(kWordLetters) == std::string::npos;
+      if (plain) values.words.push_back(word);
+    }
+    if (!values.words.empty()) all.push_back(std::move(values));
+  }
+  return all;
+}
+
+// Values of options that are short for a key, and of those that name formats, of blocks too.
+std::vector<Values> OptionValues() {
+  std::vector<Values> all = {{"--color", {"auto", "always", "never"}}};
+  for (const Values& key : KeyValues()) {
+    if (key.name == "scaling.policy") all.push_back({"--policy", key.words});
+    if (key.name == "scaling.preset") all.push_back({"--preset", key.words});
+    if (key.name != "precision.format") continue;
+    all.push_back({"--format", key.words});
+    all.push_back({"--formats", key.words});
+    for (const NamedBlockFormat& format : NamedBlockFormats())
+      all.back().words.emplace_back(format.name);
+  }
+  return all;
+}
+
+// A `case` of bash or zsh that sets `values` to those of what `word` names; as_list: an array.
+std::string ValueCases(const std::string& word, const std::vector<Values>& all, bool as_list,
+                       const std::string& otherwise) {
+  const auto [begin, end] = as_list ? std::pair("( ", " )") : std::pair("'", "'");
+  std::string text = "    case " + word + " in\n";
+  for (const Values& values : all)
+    text += "      " + values.name + ") values=" + begin + Joined(values.words) + end + " ;;\n";
+  return text + "      *) " + otherwise + " ;;\n    esac\n";
+}
+
+// The script finds the command as the first word without a dash, then offers its options, the
+// values of an option or key that has words, keys after --set, and shipped configurations where a
+// file of that kind is expected.
 void PrintBash(const CLI::App& app, std::ostream& out) {
   std::vector<std::string> names;
   for (const CLI::App* command : CommandsOf(app)) names.push_back(command->get_name());
@@ -83,6 +137,21 @@ void PrintBash(const CLI::App& app, std::ostream& out) {
       << "  esac\n"
          "  if [[ $word == -* ]]; then\n"
          "    mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
+         "    return\n"
+         "  fi\n"
+         "  # The value of KEY=VALUE is a word of its own where = ends words, else the end of "
+         "one.\n"
+         "  local key=${COMP_WORDS[COMP_CWORD-2]-} before=${COMP_WORDS[COMP_CWORD-1]-} part=\n"
+         "  if [ \"$word\" = = ]; then key=$before before== word=; fi\n"
+         "  if [[ $word == *=* ]]; then key=${word%%=*} before== part=$key= word=${word#*=}; fi\n"
+         "  local values=\n"
+         "  if [ \"$last\" = --set ] && [ \"$before\" = = ]; then\n"
+      << ValueCases("$key", KeyValues(), false, "return")
+      << "  elif [ \"$before\" = \"$last\" ]; then\n"
+      << ValueCases("$last", OptionValues(), false, ":")
+      << "  fi\n"
+         "  if [ -n \"$values\" ]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -P \"$part\" -W \"$values\" -- \"$word\")\n"
          "  elif [ \"$last\" = --set ]; then\n"
          "    mapfile -t COMPREPLY < <(compgen -W '"
       << Joined(Keys())
@@ -133,7 +202,14 @@ void PrintZsh(const CLI::App& app, std::ostream& out) {
   list("options", OptionsOf(app));
   out << "      ;;\n"
          "  esac\n"
-         "  if [[ ${words[CURRENT]} == -* ]]; then _describe option options\n"
+         "  local -a values\n"
+      << ValueCases("${words[CURRENT-1]}", OptionValues(), true, ":")
+      << "  if [[ ${words[CURRENT]} == *=* ]]; then\n"
+      << ValueCases("${words[CURRENT]%%=*}", KeyValues(), true, ":")
+      << "    compset -P '*='\n"
+         "  fi\n"
+         "  if (( ${#values} )); then compadd -a values\n"
+         "  elif [[ ${words[CURRENT]} == -* ]]; then _describe option options\n"
          "  elif [[ ${words[CURRENT-1]} == --set ]]; then compadd -S '' -a keys\n"
          "  elif (( CURRENT == 2 )) || [[ ${words[2]} == help ]]; then\n"
          "    _describe command commands\n"
@@ -141,6 +217,14 @@ void PrintZsh(const CLI::App& app, std::ostream& out) {
          "  fi\n"
          "}\n"
          "_ada_train \"$@\"\n";
+}
+
+// Keys, and keys with each of their words: fish completes whole arguments.
+std::vector<std::string> Pairs() {
+  std::vector<std::string> pairs = Keys();
+  for (const Values& values : KeyValues())
+    for (const std::string& word : values.words) pairs.push_back(values.name + "=" + word);
+  return pairs;
 }
 
 // Fish wants a line for each option, with a condition when it applies.
@@ -157,9 +241,13 @@ void PrintFish(const CLI::App& app, std::ostream& out) {
     out << "complete -c ada-train -n __fish_use_subcommand -a " << name << " -d '"
         << OneLine(command->get_description()) << "'\n";
     options("__fish_seen_subcommand_from " + name, *command);
+    for (const Values& values : OptionValues())
+      if (command->get_option_no_throw(values.name))
+        out << "complete -c ada-train -n '__fish_seen_subcommand_from " << name << "' -l "
+            << values.name.substr(2) << " -x -a '" << Joined(values.words) << "'\n";
     if (command->get_option_no_throw("--set"))
       out << "complete -c ada-train -n '__fish_seen_subcommand_from " << name
-          << "; and __fish_prev_arg_in --set' -a '" << Joined(Keys()) << "'\n";
+          << "; and __fish_prev_arg_in --set' -a '" << Joined(Pairs()) << "'\n";
   }
 }
 

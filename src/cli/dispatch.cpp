@@ -3,7 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -25,12 +28,31 @@ constexpr char kFooter[] =
     "  ada-train train configs/resnet20_cifar_quick.yaml --policy dynamic --epochs 4 --name "
     "dynamic";
 
-// The order is that of the help.
+// What the commands are for, as the help groups them; what no group names goes to the last.
+struct Group {
+  const char* title;
+  std::vector<const char*> commands;
+};
+const Group kGroups[] = {
+    {"Train", {"train", "evaluate", "predict", "generate"}},
+    {"Look", {"rates", "watch", "compare", "inspect", "score"}},
+    {"Decide", {"advise", "recommend", "what-if", "blame", "assign", "replay"}},
+    {"Files", {}},
+};
+
+const char* GroupOf(const std::string& command) {
+  for (const Group& group : kGroups)
+    for (const char* name : group.commands)
+      if (command == name) return group.title;
+  return std::end(kGroups)[-1].title;
+}
+
+// The order is that of the help, whose groups stand in the order of their first commands.
 Commands AddCommands(CLI::App& app, parallel::World& world, const std::string& program) {
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
        {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
-        AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddBlameCommands,
+        AddRunCommands, AddBlameCommands, AddFileCommands, AddPictureCommands, AddScoreCommands,
         AddListCommands, AddShippedCommands, AddCompletionCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
@@ -118,6 +140,7 @@ int Dispatch(int argc, char** argv, parallel::World& world) {
   app.add_flag("--version", version, "version, commit, compiler, backends and libraries");
   AddColor(app);
   commands.push_back(AddHelp(app));
+  for (const Command& command : commands) command.app->group(GroupOf(command.app->get_name()));
   const Command& train = commands.front();
   try {
     app.parse(argc, argv);

@@ -25,7 +25,6 @@ void AddColor(CLI::App& app) {
 // Every command has --color, so that it may stand before or after the command.
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples) {
   CLI::App* command = app.add_subcommand(name, what);
-  command->group("Commands");
   command->footer("Examples:\n" + examples);
   AddColor(*command);
   return command;

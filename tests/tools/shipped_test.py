@@ -106,7 +106,7 @@ class ShippedTest(unittest.TestCase):
     def test_fetch_is_the_data_script_with_its_exit_codes(self):
         self.assertIn("DATASET", self.run_program("fetch", "--help").stdout)
         self.run_program("fetch", "no-such-set", expect=2)
-        done = self.run_program("fetch", "mnist", "--from", "nowhere", expect=1)
+        done = self.run_program("fetch", "mnist", "--from", "nowhere", expect=3)
         self.assertIn("nowhere", done.stderr)
         self.assertFalse((self.folder / "data/mnist").exists())
 
@@ -127,9 +127,22 @@ class ShippedTest(unittest.TestCase):
         self.assertIn("scaling.underflow_target=", self.complete("ada-train train --set scaling."))
         self.assertIn("resnet20_cifar.yaml", self.complete("ada-train train resnet20_"))
 
+    def test_bash_completes_values(self):
+        self.assertEqual(self.complete("ada-train train --policy dy"), ["dynamic"])
+        self.assertIn("megatron", self.complete("ada-train replay --preset "))
+        self.assertEqual(self.complete("ada-train train --format fp8_e5m2_"), ["fp8_e5m2_fnuz"])
+        self.assertIn("nvfp4", self.complete("ada-train assign --formats nv"))
+        # With = as the end of a word, as bash has it, and without.
+        for line, recipe in (("precision.recipe = te_m", "te_mxfp8"),
+                             ("precision.recipe=te_m", "precision.recipe=te_mxfp8")):
+            self.assertEqual(self.complete(f"ada-train train --set {line}"), [recipe])
+        self.assertIn("pytorch", self.complete("ada-train train --set scaling.preset ="))
+
     def test_every_command_and_long_option_is_in_every_completion(self):
-        commands = re.findall(r"^  ([a-z][a-z-]*) ", self.run_program("help").stdout.partition(
-            "\nCommands:\n")[2], re.MULTILINE)
+        said = self.run_program("help").stdout
+        groups = re.findall(r"^([A-Z][a-z]+):$", said, re.MULTILINE)
+        self.assertEqual(groups[:5], ["Options", "Train", "Look", "Decide", "Files"])
+        commands = re.findall(r"^  ([a-z][a-z-]*) ", said.partition("\nTrain:\n")[2], re.MULTILINE)
         self.assertGreater(len(commands), 15)
         for shell in ("bash", "zsh", "fish"):
             text = self.run_program("completion", shell).stdout
