@@ -5,13 +5,40 @@
 
 namespace ada::config {
 
+namespace {
+
+// The recipe that rounds operands to such a format, by the format's family.
+std::string RecipeOf(const std::string& format) {
+  if (format.starts_with("nvfp4")) return "te_nvfp4";
+  if (format.starts_with("mxfp4")) return "mxfp4_hadamard";
+  return format.starts_with("fp8_block") ? "deepseek_v3" : "te_mxfp8";
+}
+
+}  // namespace
+
+std::string BlockFormatPlaces(const std::string& format) {
+  return "block-scaled formats go to precision.operands (--set precision.operands=" + format +
+         "), for what products multiply, or come with precision.recipe (--set precision.recipe=" +
+         RecipeOf(format) + "); also to log.what_if, and to convert, inspect and what-if";
+}
+
+std::string BlockFormatMeant(const std::string& word, const std::string& hint) {
+  for (const auto& [recipe, value] : RecipeNames())
+    if (recipe == word && value != PrecisionRecipe::kNone)
+      return "that is a recipe: --set precision.recipe=" + word;
+  for (const std::string& format : BlockFormatNames())
+    if (hint.find("'" + format + "'") != std::string::npos || NearestName(word, {format}) == format)
+      return "'" + format + "' is meant? " + BlockFormatPlaces(format);
+  return "";
+}
+
 std::string BlockFormatMisplaced(const YamlNode& node) {
   const bool named =
       node.kind == YamlNode::Kind::kScalar && Contains(BlockFormatNames(), node.text);
   if (!named && !IsBlockMap(node)) return "";
   return (named ? "'" + node.text + "': " : std::string()) +
-         "a block-scaled format cannot stand here; it can in precision.operands, for what products "
-         "multiply, in log.what_if, and in convert, inspect and what-if";
+         "a block-scaled format cannot stand here; " +
+         BlockFormatPlaces(named ? node.text : "mxfp8_e4m3");
 }
 
 std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_only,

@@ -289,6 +289,12 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
   Names names = FormatNames(tensors_only);
   names.insert(names.end(), also.begin(), also.end());
   const std::string nearest = foreign.empty() ? NearestName(text, names) : std::string();
+  const bool only_plain = also.empty();
+  if (const std::string meant = BlockFormatMeant(text, foreign);
+      only_plain && !meant.empty() && !Contains(names, nearest)) {
+    context.problems.Add(node, context.path, "'" + text + "' is no plain format; " + meant);
+    return std::nullopt;
+  }
   const char* map = "or a map such as {exponent: 5, mantissa: 10}";
   context.problems.Add(
       node, context.path,

@@ -106,6 +106,11 @@ Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string 
 YamlNode AnyFormatNode(const AnyFormat& format);
 // The message for a block-scaled format where a plain one is needed; "" for anything else.
 std::string BlockFormatMisplaced(const YamlNode& node);
+// Where block-scaled formats go, with `format` as the example.
+std::string BlockFormatPlaces(const std::string& format);
+// Where a plain format is needed: what a word means that is near the name of a block-scaled one, or
+// has such a hint, or is a recipe; "": none of these.
+std::string BlockFormatMeant(const std::string& word, const std::string& hint);
 // The key model.layers: a list of layers with `repeat` blocks, expanded while it is read.
 Key LayersKey(std::vector<LayerConfig>& layers);
 
