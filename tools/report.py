@@ -16,8 +16,8 @@ import sys
 import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
-TENSORS = ["y", "p", "w", "dx", "dx2", "ds", "dq", "dk", "dv", "dw", "dy", "update", "master", "state",
-           "sent"]
+TENSORS = ["y", "p", "w", "dx", "dx2", "ds", "dq", "dk", "dv", "dw", "dy", "forward.x",
+           "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy", "update", "master", "state", "sent"]
 
 
 def tensor_name(text):
@@ -42,6 +42,7 @@ def arguments():
     parser.add_argument("--tensor", default="dx", type=tensor_name, metavar="TENSOR",
                         help=f"whose scales, underflow and histograms are drawn: {', '.join(TENSORS)}; "
                              "dx has attention's ds, dq, dk and dv as rows of their own, y its p; "
+                             "forward.x to dw.dy: operands of products, as they are rounded; "
                              "update: what the optimizer asked of the weights and rounding "
                              "swallowed; default: dx")
     parser.add_argument("--seeds", default="auto", choices=["auto", "mean", "each"],

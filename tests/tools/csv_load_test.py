@@ -106,8 +106,7 @@ class ReportColumnsTest(unittest.TestCase):
             from ada_train.report import load
         except ImportError as error:
             self.skipTest(str(error))
-        # What block-scaled scenarios say in short stands in what_if.csv, which is drawn.
-        self.assertEqual(set(load.COLUMNS), set(documented()) - {"what_if_blocks"})
+        self.assertEqual(set(load.COLUMNS), set(documented()))
         for file, columns in load.COLUMNS.items():
             for column in columns.split():
                 kind = documented()[file][column]

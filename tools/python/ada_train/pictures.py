@@ -11,7 +11,7 @@ from ada_train.report.load import MADE_BY
 
 __all__ = ["training", "scale", "scale_spread", "underflow", "underflow_worst",
            "underflow_difference", "limits", "histograms", "histograms_time", "probe_error",
-           "probe_lost", "operand_sqnr", "operand_scales", "what_if", "events", "timing", "metric",
+           "probe_lost", "operand_sqnr", "operand_scales", "what_if", "what_if_operands", "events", "timing", "metric",
            "classes", "confusion", "heads"]
 
 
@@ -123,6 +123,12 @@ def what_if(*runs, tensor="dx", seeds="each"):
     """What other formats, scales and policies would have lost, layers x scenarios."""
     return _figure("what_if", runs, "what_if", pictures_study.what_if, ("tensor", "order"), tensor,
                    seeds)
+
+
+def what_if_operands(*runs, seeds="each"):
+    """What operands would keep in block-scaled formats of log.what_if, layers x scenarios."""
+    return _figure("what_if_operands", runs, "what_if_blocks", pictures_operands.judged,
+                   ("order",), seeds=seeds)
 
 
 def events(*runs, seeds="each"):

@@ -1,5 +1,5 @@
-"""Pictures of operands in block-scaled formats: what rounding leaves of them, and how far the scales
-of their blocks lie apart."""
+"""Pictures of operands in block-scaled formats: what rounding leaves of them, how far the scales of
+their blocks lie apart, and what other formats would leave."""
 import math
 
 import numpy
@@ -135,3 +135,55 @@ def operands(runs, order):
     if not names:
         return []
     return [_sqnr(runs, tables, names), _spread(runs, tables, names)]
+
+
+def _judged_sentence(runs, tables, scenarios):
+    """The worst operand of each scenario, and what most is lost or saturated of one."""
+    parts = []
+    for run, table in zip(runs, tables):
+        for scenario in scenarios:
+            rows = table[(table["scenario"] == scenario).to_numpy()]
+            means = rows.groupby(["layer", "tensor"], observed=True)["sqnr_db"].mean().dropna()
+            if not len(means):
+                continue
+            nonzero = (rows["numel"] - rows["zeros"]).to_numpy()
+            with numpy.errstate(divide="ignore", invalid="ignore"):
+                saturated = 100 * rows["saturated"].to_numpy() / nonzero
+            parts.append(f"{run.label}: under “{scenario}” {'.'.join(means.idxmin())} is worst with "
+                         f"{means.min():.1f} dB on average; of an operand "
+                         f"{style.percent(float(rows['lost_pct_nonzero'].max()))} are lost and "
+                         f"{style.percent(float(numpy.nanmax(saturated)))} saturate at most")
+    return style.sentences(parts)
+
+
+def judged(runs, order):
+    """What operands would keep in the block-scaled formats of log.what_if: of each layer the worst
+    operand, layers x scenarios."""
+    tables = [run.what_if_blocks for run in runs]
+    names = shown(order, tables)
+    if not names:
+        return []
+    scenarios = list(dict.fromkeys(s for t in tables for s in t["scenario"]))[:style.MOST_WORDS]
+    figure, axes = style.panels(len(runs), style.layers_height(len(names)) + 0.6)
+    norm = colors.Normalize(0, 50)
+    for number, (run, ax, table) in enumerate(zip(runs, axes, tables)):
+        means = table.groupby(["layer", "tensor", "scenario"], observed=True)["sqnr_db"].mean()
+        least = means.groupby(["layer", "scenario"], observed=True).min()
+        worst = numpy.array([[least.get((name, scenario), numpy.nan) for scenario in scenarios]
+                             for name in names], dtype=float)
+        mesh = style.heat(ax, numpy.arange(len(scenarios) + 1), worst, "viridis", norm)
+        if len(names) <= style.TEXT_CELLS:
+            for (row, column), value in numpy.ndenumerate(worst):
+                if numpy.isfinite(value):
+                    ax.text(column + 0.5, row, f"{value:.0f}", ha="center", va="center",
+                            fontsize=7, color="white" if norm(value) < 0.55 else "#222222")
+        style.layer_axis(ax, names, number % style.PER_ROW == 0)
+        ax.set_xticks(numpy.arange(len(scenarios)) + 0.5,
+                      [style.label(s, 28) for s in scenarios], rotation=35, ha="right")
+        ax.set_xlabel("scenario")
+        pointer.cells(ax, numpy.arange(len(scenarios) + 1), names, worst,
+                      lambda value: f"{value:.1f} dB", pointer.named(scenarios))
+        style.panel_title(ax, run.label, len(runs))
+    style.color_bar(figure, mesh, axes, "SQNR of the worst operand (dB)", extend="both")
+    return [Picture("what_if_operands", figure, _judged_sentence(runs, tables, scenarios),
+                    "SQNR of operands by layer and scenario")]

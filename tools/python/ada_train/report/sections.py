@@ -50,6 +50,10 @@ def _underflow(*given):
     return [first] + pictures_compared.underflow_difference(*given) + rest if first else []
 
 
+def _what_if(runs, tensor, order):
+    return pictures_study.what_if(runs, tensor, order) + pictures_operands.judged(runs, order)
+
+
 # What underflow is of a tensor, and what it is where nothing is left.
 LOST = {"update": ("was to change a weight, which is what it was after rounding to the format "
                    "of the masters", "no weight of the layer moved")}
@@ -105,7 +109,8 @@ PARTS = [
      "blocks", pictures_operands.operands, ("order",)),
     ("what_if", "What if",
      "Mean underflow under other formats, scales and policies, judged from the histograms of the "
-     "same steps; first column: the run itself.", "what_if", pictures_study.what_if,
+     "same steps; first column: the run itself. Block-scaled formats are judged on operands: their "
+     "scenarios stand in a picture of their own.", "what_if", _what_if,
      ("tensor", "order")),
     ("events", "Events",
      f"What happened, from events.csv; the first {EVENTS_SHOWN} of each kind are listed.", "events",
