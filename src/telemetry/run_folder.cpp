@@ -1,6 +1,9 @@
 #include "telemetry/run_folder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -181,6 +184,13 @@ void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExistin
   }
 }
 
+// Where this process may neither look nor write nothing can be put, whatever is there.
+void RequireAccess(const std::string& folder) {
+  if (access(folder.c_str(), R_OK | W_OK | X_OK) == 0 || errno != EACCES) return;
+  throw OutputError("output folder " + folder +
+                    ": cannot be written: " + std::generic_category().message(EACCES));
+}
+
 // A file lock of the system: it ends with the process, for whatever reason.
 FileLock Lock(const std::string& folder) {
   std::optional<FileLock> lock = FileLock::TryLock(folder);
@@ -251,6 +261,7 @@ FolderState InspectRunFolder(const std::string& folder) {
 // An existing lock is taken before the folder is inspected; in a folder without one nothing is
 // created until it is known to be allowed, and then it is inspected again under the lock.
 RunFolder::RunFolder(const std::string& path, OnExisting on_existing) : path_(path) {
+  RequireAccess(path);
   std::error_code ignored;
   if (fs::exists(path + "/" + kLock, ignored)) lock_ = Lock(path);
   state_ = InspectRunFolder(path);
