@@ -148,7 +148,8 @@ Command AddWhatIf(CLI::App& app) {
 Command AddRecommend(CLI::App& app) {
   auto a = std::make_shared<study::RecommendOptions>();
   CLI::App* command =
-      Add(app, "recommend", "scales and formats that a run's record speaks for, with reasons",
+      Add(app, "recommend",
+          "the scales and formats that would serve each gradient, behind what advise decides",
           "  ada-train recommend runs/fashion_quickstart\n"
           "  ada-train recommend runs/fashion_quickstart --underflow-target 1e-4 --headroom 4");
   AddFolder(*command, a->folder, "a run with histograms (log.histogram_every)");

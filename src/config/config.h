@@ -412,6 +412,9 @@ struct LogConfig {
   // Steps between logged rows, of which the first step has one; 0: no rows.
   std::int64_t every = 100;
   std::vector<std::string> statistics = {"dx", "dy", "dw"};  // LogSection has all words
+  // Whether they were given; FillDefaults adds operands to those that were not, where some are
+  // rounded.
+  bool statistics_given = false;
   // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one. Histograms
   // unset: FillDefaults chooses.
   std::int64_t probe_every = 0, dump_every = 0;

@@ -152,6 +152,9 @@ void FillDefaults(Config& config) {
   }
   LogConfig& log = config.log;
   if (!log.histogram_every) log.histogram_every = SparseHistograms(log.every);
+  if (!log.statistics_given && Contains(RoundedStatistics(config.precision), "operands"))
+    log.statistics.emplace_back("operands");
+  log.statistics_given = true;
   PrecisionConfig& p = config.precision;
   // Under `reference` the authors' program keeps dw in the gradients' format, so the role follows
   // it in every stretch of the schedule. Entries that say weight_gradients themselves are left as

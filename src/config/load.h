@@ -95,6 +95,12 @@ void FillScalingDefaults(scaling::Settings& scaling, TrainConfig& train);
 // policy; whoever starts a run from a configuration, resumes one or evaluates calls it first.
 void FillDefaults(Config& config);
 
+// The words of log.statistics whose tensors the run rounds, in some layer and some step: dx and dy,
+// dw, y, w, operands. Tensors in fp32 are not rounded.
+std::vector<std::string> RoundedStatistics(const PrecisionConfig& precision);
+// Those of them that log.statistics leaves out: nothing is known of what they lose.
+std::vector<std::string> UncountedStatistics(const Config& config);
+
 // What holds in a step, from 1: precision.schedule applied, and then empty.
 PrecisionConfig PrecisionAt(const PrecisionConfig& precision, std::int64_t step);
 // The last step in which the same holds as in `step`, as precision.schedule says.

@@ -22,6 +22,8 @@ std::string TensorText(const FirstNotFinite& first) {
 // AdviceText in few words.
 // In the order in which causes rule each other out, as AdviceText has them.
 std::string PointText(const FirstNotFinite& first) {
+  if (IsOfLostGradients(first))
+    return "gradients were lost before, from step " + std::to_string(first.lost->step) + " on";
   if (IsOfOptimizer(first)) return "the optimizer's update did it";
   if (first.layer.empty()) return "a smaller optimizer.lr may help";
   if (first.cause == NotFiniteCause::kBlocks) return "its block-scaled format did it";
@@ -45,6 +47,12 @@ std::string CauseText(NotFiniteCause cause) {
   return "";
 }
 
+std::string NameText(const LostFromTheStart& lost) {
+  return lost.layer + "." + lost.tensor +
+         Formatted(" lost %.3g %% of its values in step ", lost.pct) + std::to_string(lost.step) +
+         " (" + lost.format + " at S = " + ShortestText(lost.scale) + ")";
+}
+
 bool HasNumber(const FirstNotFinite& first) {
   const std::string& value = first.value;
   return !value.empty() && value != "inf" && value != "-inf" && value != "nan" && value != "-nan";
@@ -60,12 +68,22 @@ bool IsOfScale(const FirstNotFinite& first) {
          first.cause == NotFiniteCause::kNone;
 }
 
+// Images that leave their format do so whatever gradients are, and a gradient that overflowed has
+// had too much of a scale.
+bool IsOfLostGradients(const FirstNotFinite& first) {
+  return first.lost && first.step > first.lost->step && first.cause == NotFiniteCause::kNone &&
+         first.layer != "input" && !IsOfScale(first);
+}
+
 bool IsOfOptimizer(const FirstNotFinite& first) {
   return first.tensor == "w" && !HasNumber(first) && first.step > 1;
 }
 
 std::string AdviceText(const FirstNotFinite& first) {
   if (first.cause != NotFiniteCause::kNone) return CauseText(first.cause);
+  if (IsOfLostGradients(first))
+    return "gradients were lost before that: " + NameText(*first.lost) +
+           "; a scale that keeps them, or a wider format of gradients, comes first";
   if (IsOfOptimizer(first))
     return "a loss scale does not help: gradients were finite and the weights are not, so the "
            "optimizer's update did it (optimizer.lr; under Adam optimizer.epsilon too)";
@@ -116,8 +134,9 @@ std::int64_t Finiteness::since() const {
   return !loss_is_finite_ || all || stretch >= kSearch ? begin_ : 0;
 }
 
-FirstNotFinite Finiteness::first() const {
+FirstNotFinite Finiteness::first(const std::optional<LostFromTheStart>& lost) const {
   FirstNotFinite first;
+  first.lost = lost;
   first.step = begin_;
   first.scale = scale_;
   if (event_.step != begin_) return first;
@@ -127,15 +146,16 @@ FirstNotFinite Finiteness::first() const {
   return first;
 }
 
-std::string Finiteness::Text() const {
+std::string Finiteness::Text(const std::optional<LostFromTheStart>& lost) const {
   if (since() == 0) return "";
+  const FirstNotFinite tensor = first(lost);
   return "not finite from step " + std::to_string(since()) + " on, first tensor " +
-         NameText(first()) + ": " + AdviceText(first());
+         NameText(tensor) + ": " + AdviceText(tensor);
 }
 
-std::string Finiteness::ShortText() const {
+std::string Finiteness::ShortText(const std::optional<LostFromTheStart>& lost) const {
   if (since() == 0) return "";
-  const FirstNotFinite tensor = first();
+  const FirstNotFinite tensor = first(lost);
   return "not finite from step " + std::to_string(since()) + " on: " + PointText(tensor) +
          (tensor.layer.empty() ? "" : "; first " + TensorText(tensor));
 }

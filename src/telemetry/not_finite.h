@@ -3,6 +3,7 @@
 // not show them.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "telemetry/rows.h"
@@ -21,6 +22,16 @@ enum class NotFiniteCause {
 // Advice for such a cause, with which messages of events end; empty: none.
 std::string CauseText(NotFiniteCause cause);
 
+// A gradient of which the first logged step lost half or more, before anything that was trained
+// could have made it small: what a run does after that may be an effect of it.
+struct LostFromTheStart {
+  std::string layer, tensor, format;
+  double pct = 0, scale = 1;  // of its values other than zero; S
+  std::int64_t step = 0;
+};
+// Returns "fc3.dx lost 100 % of its values in step 1 (fp8_e4m3 at S = 1)".
+std::string NameText(const LostFromTheStart& lost);
+
 // The tensor in which values that are not finite came first in a step. layer empty: none of the
 // rounded ones. `value`: its largest magnitude, as in events.csv.
 struct FirstNotFinite {
@@ -28,6 +39,7 @@ struct FirstNotFinite {
   double scale = 1;       // S of the step
   std::int64_t step = 0;  // from 1
   NotFiniteCause cause = NotFiniteCause::kNone;
+  std::optional<LostFromTheStart> lost = {};  // as far as that is known
 };
 
 // Returns "conv1.y (largest magnitude 70000)"; of the images "input (...)".
@@ -38,6 +50,9 @@ std::string AdviceText(const FirstNotFinite& first);
 bool HasNumber(const FirstNotFinite& first);
 // Says whether a smaller loss scale would have kept the tensor finite: it carries S.
 bool IsOfScale(const FirstNotFinite& first);
+// Whether gradients were lost from the start and the forward pass or an update broke later: a
+// larger scale, or a wider format of gradients, comes first.
+bool IsOfLostGradients(const FirstNotFinite& first);
 // Whether the optimizer computed weights that are not finite from gradients that were finite.
 bool IsOfOptimizer(const FirstNotFinite& first);
 
@@ -50,13 +65,14 @@ class Finiteness {
   // The first of the consecutive steps, up to the last one, with a loss or gradients that are not
   // finite; 0: the last step is fine, or only a few were skipped while a policy finds its scale.
   std::int64_t since() const;
-  // The first tensor of that step. Its step is since().
-  FirstNotFinite first() const;
+  // The first tensor of that step. Its step is since(). `lost`: FindLostFromTheStart (totals.h) of
+  // the run.
+  FirstNotFinite first(const std::optional<LostFromTheStart>& lost = {}) const;
   // "not finite from step N on, first tensor T: ..."; empty where since() is 0.
-  std::string Text() const;
+  std::string Text(const std::optional<LostFromTheStart>& lost = {}) const;
   // The same in few words, the point before the tensor: "not finite from step N on: a loss scale
   // does not help; first f1.y".
-  std::string ShortText() const;
+  std::string ShortText(const std::optional<LostFromTheStart>& lost = {}) const;
 
  private:
   std::int64_t begin_ = 0, steps_ = 0;  // of the last stretch of such steps; all steps

@@ -40,7 +40,7 @@ void Recorder::Underflow(std::int64_t step, std::int64_t epoch, const std::strin
                          double per_tensor_scale) {
   if (logs_)
     logs_->Underflow(step, epoch, layer, tensor, format, scale, stats, error, per_tensor_scale);
-  layers_.AddUnderflow(layer, tensor, scale, stats, FormatName(format));
+  layers_.AddUnderflow(layer, tensor, scale, stats, FormatName(format), step);
   if (tensorboard_) tensorboard_->Underflow(step, layer, tensor, stats);
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "telemetry/coverage.h"
 #include "telemetry/progress_text.h"
 
 namespace ada::telemetry {
@@ -44,6 +45,8 @@ Json TensorJson(const TensorTotals& tensor) {
           {"overflow", tensor.overflow},
           {"underflow_pct_nonzero_mean", tensor.pct_mean()},
           {"underflow_pct_nonzero_max", tensor.pct_max},
+          {"lost_pct_mean", tensor.lost_mean()},
+          {"lost_pct_max", tensor.lost_max},
           {"last_scale", tensor.last_scale}};
 }
 
@@ -69,8 +72,23 @@ Json LayersJson(const LayerTotals& layers) {
   return all;
 }
 
+// What was counted, what that lost most, and the sentence of both.
+Json CountedJson(const LayerTotals& layers, const Coverage& coverage) {
+  Json json = {{"of", coverage.counted},
+               {"not", coverage.uncounted},
+               {"logged_steps", coverage.logged_steps}};
+  if (const TensorTotals* most = LostMost(layers))
+    json["lost_most"] = {{"layer", most->layer},
+                         {"tensor", most->tensor},
+                         {"pct_mean", most->lost_mean()},
+                         {"pct_max", most->lost_max}};
+  json["coverage"] = coverage.counted.empty() ? "" : coverage.Text();
+  json["text"] = LostText(layers, coverage);
+  return json;
+}
+
 // Facts whose words are empty are left out.
-Json RunJson(const SummaryFacts& facts, const RunTotals& run) {
+Json RunJson(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers) {
   Json json = {{"name", facts.name}, {"status", RunStatusName(facts.status)}};
   for (const auto& [key, value] : {std::pair("model", &facts.model),
                                    {"dataset", &facts.dataset},
@@ -82,12 +100,13 @@ Json RunJson(const SummaryFacts& facts, const RunTotals& run) {
   json["steps"] = run.steps();
   json["skipped"] = run.skipped();
   if (const std::int64_t since = run.finiteness().since(); since > 0) {
-    const FirstNotFinite first = run.finiteness().first();
+    const FirstNotFinite first = run.finiteness().first(FindLostFromTheStart(layers));
     json["not_finite"] = {{"since", since},
                           {"layer", first.layer},
                           {"tensor", first.tensor},
                           {"largest", first.value},
-                          {"scale_helps", IsOfScale(first)}};
+                          {"scale_helps", IsOfScale(first) || IsOfLostGradients(first)},
+                          {"advice", AdviceText(first)}};
   }
   if (!run.broken_images().empty()) json["broken_images"] = run.broken_images();
   json["last_scale"] = run.last().scale;
@@ -125,7 +144,8 @@ std::string CpuModel() {
 
 std::string SummaryJson(const SummaryFacts& facts, const RunTotals& run,
                         const LayerTotals& layers) {
-  Json json = RunJson(facts, run);
+  Json json = RunJson(facts, run, layers);
+  json["counted"] = CountedJson(layers, CoverageOf(layers, run.steps(), facts.uncounted));
   json["layers"] = LayersJson(layers);
   json["seconds"] = facts.seconds;
   json["images_per_second"] = facts.images_per_second;

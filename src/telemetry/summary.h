@@ -25,7 +25,8 @@ struct SummaryFacts {
   std::int64_t tokens = 0;     // of a sequence, which counts as an image: task language; else 0
   bool bytes = false;          // tokens are bytes
   std::int64_t log_every = 0;  // shown with the layers
-  std::string processor;       // CpuModel()
+  std::vector<std::string> uncounted = {};  // as CoverageOf takes them
+  std::string processor;                    // CpuModel()
   int threads = 0;
   std::vector<std::pair<std::string, std::string>> versions;  // ada-train, compiler, oneDNN ...
 };
@@ -40,7 +41,7 @@ std::string SummaryJson(const SummaryFacts& facts, const RunTotals& run, const L
 // Writes <folder>/summary.json atomically; throws OutputError.
 void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
 
-// Returns the text printed at the end: results, the layers that underflow most with the scale each
+// Returns the text printed at the end: results, the layers that lose most with the scale each
 // one got and why, skipped steps, and the files (optional ones only if they exist). It has several
 // lines, all visible (core/shown_text.h), without a line end at the end; `color`: for a terminal
 // that has colors.

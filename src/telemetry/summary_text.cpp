@@ -9,6 +9,7 @@
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "scaling/policies/policy.h"
+#include "telemetry/coverage.h"
 #include "telemetry/progress.h"
 #include "telemetry/progress_text.h"
 #include "telemetry/summary.h"
@@ -27,7 +28,8 @@ std::string Percent(double share) { return Print("%.2f %%", 100 * share); }
 
 // "run NAME finished: 10 epochs, 3900 steps (2 skipped) in 12:03, 541 images/s"; where the last
 // epoch is not whole "run NAME finished in epoch 10: 3600 steps ..."
-std::string FirstLine(const SummaryFacts& facts, const RunTotals& run, bool color) {
+std::string FirstLine(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
+                      bool color) {
   const bool untrained = run.steps() > 0 && run.skipped() == run.steps();
   const bool finite = run.finiteness().since() == 0;
   const bool finished = facts.status == RunStatus::kFinished && finite && !untrained;
@@ -46,7 +48,9 @@ std::string FirstLine(const SummaryFacts& facts, const RunTotals& run, bool colo
     line += Print(", %.0f tokens/s", facts.images_per_second * static_cast<double>(facts.tokens));
   else if (facts.images_per_second > 0)
     line += Print(", %.0f images/s", facts.images_per_second);
-  if (!finite) line += "\n  " + Colored(color, Color::kRed, Visible(run.finiteness().Text()));
+  if (!finite)
+    line += "\n  " + Colored(color, Color::kRed,
+                             Visible(run.finiteness().Text(FindLostFromTheStart(layers))));
   return line;
 }
 
@@ -121,9 +125,9 @@ bool IsUpdate(const TensorTotals& tensor) { return IsOfUpdate(tensor.tensor); }
 std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool updates) {
   std::vector<const TensorTotals*> worst;
   for (const TensorTotals& tensor : layers.tensors())
-    if (tensor.underflow > 0 && IsUpdate(tensor) == updates) worst.push_back(&tensor);
+    if (tensor.lost_sum > 0 && IsUpdate(tensor) == updates) worst.push_back(&tensor);
   std::stable_sort(worst.begin(), worst.end(), [](const TensorTotals* a, const TensorTotals* b) {
-    return a->pct_mean() > b->pct_mean();
+    return a->lost_mean() > b->lost_mean();
   });
   std::vector<const TensorTotals*> result;
   for (const TensorTotals* tensor : worst) {
@@ -204,19 +208,19 @@ std::string Table(const std::vector<Row>& rows, bool color) {
   return text;
 }
 
-// A share of values that underflowed, in percent: half of them is what an alert tells.
+// A share of values that were lost, in percent: half of them is what an alert tells.
 Cell Lost(double pct) {
   const Color color = pct >= 50 ? Color::kRed : pct >= 10 ? Color::kYellow : Color::kPlain;
   return {Print("%.3f %%", pct), color};
 }
 
-// What underflowed, the worst layers first.
-// Three cases: nothing was counted, nothing underflowed, or a table.
-std::string Losses(const LayerTotals& layers, bool color) {
+// What was lost, the worst layers first, and of what that is said.
+// Three cases: nothing was counted, nothing was lost, or a table.
+std::string Losses(const LayerTotals& layers, const Coverage& coverage, bool color) {
   const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/false);
   const bool any = std::any_of(layers.tensors().begin(), layers.tensors().end(),
                                [](const TensorTotals& tensor) { return !IsUpdate(tensor); });
-  if (!any) return "";
+  if (!any) return "\nwhat the passes lose was not counted (log.statistics)";
   // Operands are quantized copies, made to saturate: they have a line of their own.
   const auto not_finite_line = [&](bool operands, const char* noun, const char* what) {
     const auto count = static_cast<std::int64_t>(std::count_if(
@@ -235,25 +239,24 @@ std::string Losses(const LayerTotals& layers, bool color) {
                           "blocks of operands became inf or NaN, or were, in " +
                               Counted(layers.broken_blocks(), "row")) +
                   " of blocks.csv (broken_blocks)";
-  if (worst.empty())
-    return not_finite.empty() ? "\nno value underflowed in the logged steps" : not_finite;
+  if (worst.empty()) return not_finite + "\n" + LostText(layers, coverage);
   std::vector<Row> rows = {
       {{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"scale"}, {"alpha"}, {"why"}}};
   std::int64_t most = 0;
   for (const TensorTotals* tensor : worst) {
     rows.push_back({{Visible(tensor->layer)},
                     {tensor->tensor},
-                    Lost(tensor->pct_mean()),
-                    Lost(tensor->pct_max),
+                    Lost(tensor->lost_mean()),
+                    Lost(tensor->lost_max),
                     {NineDigits(tensor->last_scale)},
                     {Alpha(*tensor, layers)},
                     {Reason(*tensor, layers)}});
     most = std::max(most, tensor->rows);
   }
   return not_finite +
-         Heading("layers that underflow most (share of their values other than zero, mean of " +
+         Heading("layers that lose most (share of their values other than zero, mean of " +
                  Counted(most, "logged step") + "; last scale)") +
-         Table(rows, color);
+         Table(rows, color) + "\ncounted: " + coverage.Text();
 }
 
 // Weights that do not change because each change is less than half their spacing, and values that
@@ -265,8 +268,8 @@ std::string StillWeights(const LayerTotals& layers, bool color) {
   for (const TensorTotals* tensor : worst)
     rows.push_back({{Visible(tensor->layer)},
                     {tensor->tensor},
-                    Lost(tensor->pct_mean()),
-                    Lost(tensor->pct_max),
+                    Lost(tensor->lost_mean()),
+                    Lost(tensor->lost_max),
                     {tensor->last_format}});
   return Heading(
              "what updates lose most (update: changes that leave their weight where it was; "
@@ -275,14 +278,14 @@ std::string StillWeights(const LayerTotals& layers, bool color) {
 }
 
 // Layers without any gradient come first: shares of lost values do not show them.
-std::string Layers(const LayerTotals& layers, bool color) {
-  if (layers.tensors().empty()) return "\nno tensor was counted (log.statistics)";
+std::string Layers(const LayerTotals& layers, const Coverage& coverage, bool color) {
+  if (layers.tensors().empty()) return "\n" + LostText(layers, coverage);
   const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);
   std::string none;
   if (!dead.empty()) {
     none = "\n" + Colored(color, Color::kRed, Visible(NoGradientText(dead, dead.size())));
   }
-  return none + Losses(layers, color) + StillWeights(layers, color);
+  return none + Losses(layers, coverage, color) + StillWeights(layers, color);
 }
 
 // Steps that trained nothing, and whether any later one could.
@@ -360,8 +363,10 @@ std::string ExplainLimit(const ScaleTotals& scale) {
 
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
                         bool color) {
-  return Fitted(FirstLine(facts, run, color) + Results(facts, run, color) + Layers(layers, color) +
-                Skips(run, color) + Broken(run, color) + Files(facts.folder));
+  const Coverage coverage = CoverageOf(layers, run.steps(), facts.uncounted);
+  return Fitted(FirstLine(facts, run, layers, color) + Results(facts, run, color) +
+                Layers(layers, coverage, color) + Skips(run, color) + Broken(run, color) +
+                Files(facts.folder));
 }
 
 }  // namespace ada::telemetry

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/tensor_names.h"
 #include "telemetry/run_logs.h"
 
 namespace ada::telemetry {
@@ -131,7 +132,8 @@ void RunTotals::RebuildFrom(const std::string& folder) {
 
 // A row whose share is NaN (nothing but zeros, inf and NaN) counts as a row, and not in the mean.
 void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
-                               const TensorStats& stats, const std::string& format) {
+                               const TensorStats& stats, const std::string& format,
+                               std::int64_t step) {
   TensorTotals& totals = At(tensors_, tensor_index_, std::pair(layer, tensor));
   totals.layer = layer;
   totals.tensor = tensor;
@@ -149,7 +151,15 @@ void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tens
   const double pct = UnderflowPct(stats);
   if (std::isnan(pct)) return;
   totals.last_pct = pct;
+  if (totals.pct_rows == 0) {
+    totals.first_pct = pct, totals.first_scale = scale;
+    totals.first_step = step, totals.first_format = format;
+  }
   ++totals.pct_rows;
+  const double lost = pct + 100 * static_cast<double>(stats.overflow) /
+                                static_cast<double>(stats.numel - stats.zeros_before);
+  totals.lost_sum += lost;
+  totals.lost_max = std::max(totals.lost_max, lost);
   totals.pct_sum += pct;
   totals.pct_max = std::max(totals.pct_max, pct);
 }
@@ -162,7 +172,7 @@ void LayerTotals::Add(const TensorRow& row) {
   stats.overflow = row.overflow;
   stats.inf = row.inf;
   stats.nan = row.nan;
-  AddUnderflow(row.layer, row.tensor, row.scale, stats, row.format);
+  AddUnderflow(row.layer, row.tensor, row.scale, stats, row.format, row.step);
 }
 
 void LayerTotals::AddScale(const std::string& layer, const scaling::ScaleDecision& decision) {
@@ -213,6 +223,25 @@ void LayerTotals::Add(const ProbeRow& row) {
   // The row tells of dx too, which is made anew in each layer; dw is what training follows.
   if (row.tensor != "dw" || std::isnan(row.norm_over_noise)) return;
   noise_[{row.layer, row.tensor}] = AsLogged(row.norm_over_noise);
+}
+
+// A tensor whose first share is of a later step had no values before, and one whose scale grew has
+// what it needed since.
+std::optional<LostFromTheStart> FindLostFromTheStart(const LayerTotals& layers) {
+  constexpr double kHalf = 50;  // percent
+  constexpr double kGrown = 4;  // times
+  std::int64_t first_step = 0;
+  for (const TensorTotals& t : layers.tensors())
+    if (t.pct_rows > 0 && (first_step == 0 || t.first_step < first_step)) first_step = t.first_step;
+  const TensorTotals* most = nullptr;
+  for (const TensorTotals& t : layers.tensors())
+    if (CarriesS(t.tensor) && !IsOperand(t.tensor) && t.first_step == first_step &&
+        t.first_pct >= kHalf && t.last_scale < kGrown * t.first_scale &&
+        (most == nullptr || t.first_pct > most->first_pct))
+      most = &t;
+  if (most == nullptr) return std::nullopt;
+  return LostFromTheStart{most->layer,     most->tensor,      most->first_format,
+                          most->first_pct, most->first_scale, most->first_step};
 }
 
 double LayerTotals::NoiseBefore(const std::string& layer, const std::string& tensor) const {

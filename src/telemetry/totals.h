@@ -78,6 +78,13 @@ struct TensorTotals {
   std::int64_t pct_rows = 0;  // rows with a value that is not zero
   double pct_sum = 0;         // of underflow_pct_nonzero
   double pct_max = 0;
+  // The same of all that was lost: what underflowed, and what left the range and became infinite or
+  // the largest value.
+  double lost_sum = 0, lost_max = 0;
+  // What underflowed in the first row that has a share, its step (0: not known), S and format.
+  double first_pct = 0, first_scale = 1;
+  std::int64_t first_step = 0;
+  std::string first_format;
   std::int64_t broken_rows = 0;  // with values that were not finite, or became so
   double last_scale = 1;
   double last_pct = 0;  // underflow_pct_nonzero of the last row; 0 where it is empty
@@ -85,6 +92,7 @@ struct TensorTotals {
   bool came_empty = false, left_empty = false;
   std::string last_format;
   double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
+  double lost_mean() const { return pct_rows > 0 ? lost_sum / static_cast<double>(pct_rows) : 0; }
 };
 
 // The decisions of one layer, or (branch) of the point where its consumers' gradients are summed.
@@ -103,7 +111,8 @@ class LayerTotals {
  public:
   // Adds counts directly, with the same sums as from the row in which they are logged.
   void AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
-                    const TensorStats& stats, const std::string& format = "");
+                    const TensorStats& stats, const std::string& format = "",
+                    std::int64_t step = 0);
   void AddScale(const std::string& layer, const scaling::ScaleDecision& decision);
   void Add(const TensorRow& row);
   void Add(const ScaleRow& row);
@@ -136,6 +145,10 @@ class LayerTotals {
   std::map<std::pair<std::string, std::string>, double> noise_;  // norm_over_noise of the last rows
   std::int64_t broken_blocks_ = 0;                               // rows
 };
+
+// The gradient that the first logged step lost most of, where that was half of it or more; nothing
+// where all kept more. Operands are not asked: no S of the policy is theirs alone.
+std::optional<LostFromTheStart> FindLostFromTheStart(const LayerTotals& layers);
 
 // Layers that receive no gradient, or whose weights get none: all values of their dx or dw are
 // zero. Such a layer does not learn, and underflow shares do not show it, because no value arrives

@@ -179,13 +179,16 @@ void Session::FailTraining(End end) {
   if (end == End::kPolicy)
     throw TrainingError("stopped by policy " + std::string(p_.policy.name()) + " at step " +
                         std::to_string(trainer_.steps()) + ": " + policy_end_);
+  const telemetry::FirstNotFinite first =
+      recorder_.run().finiteness().first(telemetry::FindLostFromTheStart(recorder_.layers()));
   throw TrainingError(
       "stopped: " + std::to_string(trainer_.skips_in_a_row()) +
       " steps in a row were skipped at step " + std::to_string(trainer_.steps()) +
       " (train.stop_after_skips: " + std::to_string(p_.config.train.stop_after_skips) +
-      "); gradients overflow at every scale tried: events.csv names the first layer. Try a smaller "
-      "scale (scaling.scale, scaling.init_scale), a smaller optimizer.lr, or a format with more "
-      "range");
+      "), as events.csv tells; first: " + telemetry::NameText(first) + ": " +
+      telemetry::AdviceText(first) +
+      (telemetry::IsOfScale(first) ? " (scaling.scale, scaling.init_scale)" : "") +
+      "; what to change: ada-train advise " + ShellPath(p_.folder));
 }
 
 // The order of the checks after a step is a promise: the policy's end comes before an evaluation is

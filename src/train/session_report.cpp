@@ -202,6 +202,7 @@ bool Session::Summarize(telemetry::RunStatus status) {
   f.tokens = TokensOfSample();
   f.bytes = TokensAreBytes(p_.config);
   f.log_every = p_.config.log.every;
+  f.uncounted = config::UncountedStatistics(p_.whole);
   f.processor = telemetry::CpuModel();
   f.threads = p_.threads;
   if (distributed_.on_host() && training_seconds_ > 0)

@@ -46,6 +46,46 @@ TEST_SUITE("cpu") {
     CHECK(every("log: {histogram_every: 0}\n") == 0);
   }
 
+  TEST_CASE("operands that are rounded are counted unless statistics are given") {
+    const auto filled = [](const std::string& text) {
+      Config config = LoadText(kStart + text, "log.yaml", {}).config;
+      FillDefaults(config);
+      return config;
+    };
+    const Texts usual = {"dx", "dy", "dw"}, all = {"dx", "dy", "dw", "operands"};
+    CHECK(filled("precision: fp16\n").log.statistics == usual);
+    for (const char* precision :
+         {"{recipe: te_nvfp4}", "{format: bf16, operands: mxfp8_e4m3}",
+          "{operands: {dx: {dy: fp8_e5m2}}}", "{layers: [{match: conv1, operands: nvfp4}]}",
+          "{format: bf16, schedule: [{from_step: 5, recipe: te_mxfp8}]}"}) {
+      CAPTURE(precision);
+      const std::string text = "precision: " + std::string(precision) + "\n";
+      CHECK(filled(text).log.statistics == all);
+      CHECK(filled(text + "log: {statistics: [dx, dy, dw]}\n").log.statistics == usual);
+      // config.yaml shows it, and reads back to the same.
+      const Config config = filled(text);
+      CHECK(ToYaml(config).find("statistics: [dx, dy, dw, operands]") != std::string::npos);
+      Config again = LoadText(ToYaml(config), "config.yaml", {}).config;
+      FillDefaults(again);
+      CHECK(again.log.statistics == all);
+    }
+  }
+
+  TEST_CASE("what is rounded and not counted is named") {
+    const auto uncounted = [](const std::string& text) {
+      Config config = LoadText(kStart + text, "log.yaml", {}).config;
+      FillDefaults(config);
+      return UncountedStatistics(config);
+    };
+    CHECK(uncounted("").empty());
+    CHECK(uncounted("precision: fp16\n") == Texts{"y", "w"});
+    CHECK(uncounted("precision: {gradients: fp8_e5m2}\nlog: {statistics: [dx]}\n") == Texts{"dy"});
+    CHECK(uncounted("precision: {recipe: te_nvfp4}\nlog: {statistics: [dx, dw]}\n") ==
+          Texts{"dy", "y", "w", "operands"});
+    CHECK(uncounted("precision: {layers: [{match: '*', weight_gradients: bf16}]}\n"
+                    "log: {statistics: []}\n") == Texts{"dw"});
+  }
+
   TEST_CASE("defaults of log: rows of every 100 steps") {
     const LogConfig log = Log("");
     CHECK(log.every == 100);

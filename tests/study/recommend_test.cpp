@@ -15,7 +15,7 @@ namespace {
 using testing::MadeRun;
 using testing::Values;
 
-constexpr char kMark[] = "# Put these sections in place of those of the run's configuration:\n";
+constexpr char kMark[] = "# Lay this over the run's configuration (train --with FILE):\n";
 
 std::string Advice(const MadeRun& run, double target = 1e-3, double headroom = 2) {
   std::ostringstream out;
@@ -33,25 +33,19 @@ std::string Fragment(const std::string& advice) {
   return advice.substr(at + sizeof kMark - 1);
 }
 
-// The run's configuration with the fragment's sections in place of its own, as a person would do;
-// --with, which lays them over it, gives the same.
+// The run's configuration with the fragment laid over it, as --with does.
 config::Config Merged(const MadeRun& run, const std::string& fragment) {
-  std::istringstream lines(run.config());
-  std::string text = fragment, line;
-  bool replaced = false;
-  while (std::getline(lines, line)) {
-    if (line[0] != ' ')
-      replaced =
-          ("\n" + fragment).find("\n" + line.substr(0, line.find(':') + 1)) != std::string::npos;
-    if (!replaced) text += line + "\n";
-  }
-  const config::Config merged = config::LoadText(text, "merged", {}).config;
   const ada::testing::TempFolder folder;
   folder.Write("f.yaml", fragment);
-  const config::Config overlaid =
-      config::LoadText(run.config(), "made", config::OverridesFrom(folder / "f.yaml")).config;
-  CHECK(config::ToYaml(overlaid) == config::ToYaml(merged));
-  return merged;
+  return config::LoadText(run.config(), "made", config::OverridesFrom(folder / "f.yaml")).config;
+}
+
+// What advise decides, as it writes it.
+std::string Decided(const MadeRun& run) {
+  const ada::testing::TempFolder folder;
+  std::ostringstream out;
+  Advise({run.path(), folder / "a.yaml"}, out);
+  return folder.Read("a.yaml");
 }
 
 double WorstPct(const std::vector<Values>& tensors, double scale) {
@@ -103,6 +97,7 @@ TEST_CASE("one fixed scale serves all: its ends are those that counting gives") 
             "How sure: little. 4 steps with histograms (1 to 20, epochs 1 to 2 of 2), 32 "
             "images each"));
   CHECK(Has(advice, "run made (synthetic)"));
+  CHECK(Fragment(advice) == Decided(run));
   const config::Config merged = Merged(run, Fragment(advice));
   CHECK(merged.scaling.policy == "fixed");
   // Much was lost: three quarters of the way up.
@@ -120,9 +115,9 @@ TEST_CASE("one fixed scale serves all: its ends are those that counting gives") 
 }
 
 TEST_CASE("a run that lost little: a margin above the smallest scale") {
-  MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: 64}");
+  MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: 8}");
   for (int step = 1; step <= 3; ++step)
-    run.Add(step, "loss", "dx", testing::Normal(-20, 5000, static_cast<unsigned>(step)), kFp16, 64);
+    run.Add(step, "loss", "dx", testing::Normal(-20, 5000, static_cast<unsigned>(step)), kFp16, 8);
   run.Finish();
   const std::string advice = Advice(run);
   INFO(advice);
@@ -133,7 +128,7 @@ TEST_CASE("a run that lost little: a margin above the smallest scale") {
   CHECK(Merged(run, Fragment(advice)).scaling.scale == low * 256);
 }
 
-TEST_CASE("nothing has to change where S = 1 does") {
+TEST_CASE("keep what you have where S = 1 does") {
   MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: 1}");
   for (unsigned step = 2; step <= 20; step += 2) {
     run.Add(step, "loss", "dx", testing::Normal(-2, 1000, step));
@@ -143,9 +138,31 @@ TEST_CASE("nothing has to change where S = 1 does") {
   const std::string advice = Advice(run);
   INFO(advice);
   CHECK(Has(advice, "Fine as they are (2 of 2 tensors):\n  loss.dx, fc.dx\n"));
-  CHECK(Has(advice, "Recommended: no scaling (S = 1)."));
+  CHECK(Has(advice,
+            "Recommended: keep what you have: the loss and the gradients are finite; no value"));
   CHECK(Has(advice, "How sure: well. 10 steps "));
-  CHECK(Fragment(advice) == "scaling:\n  policy: none\n");
+  CHECK(!Has(advice, kMark));
+  CHECK(Decided(run).starts_with("# keep what you have: "));
+}
+
+TEST_CASE("a tensor whose S lay outside its own range is not fine") {
+  // No value is lost at either; 2^17 leaves the headroom no room, 2^-3 the smallest values.
+  for (const double scale : {1.0, 131072.0}) {
+    MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: " +
+                std::to_string(static_cast<int>(scale)) + "}");
+    for (const int step : {1, 10, 20}) {
+      run.Add(step, "loss", "dx", Values(1000, 0.25f), kFp16, scale);
+      run.Add(step, "fc", "dx", Values(1000, 0x1p-10f), kFp16, scale);
+    }
+    run.Finish();
+    const std::string advice = Advice(run);
+    INFO(advice);
+    const bool fine = scale == 1;
+    CHECK(Has(advice, "S was too large") == !fine);
+    CHECK(Has(advice, fine ? "Fine as they are (2 of 2 tensors)"
+                           : "Fine as they are (1 of 2 tensors):\n  fc.dx"));
+    CHECK(Has(advice, "Recommended: keep what you have"));
+  }
 }
 
 TEST_CASE("layers that pull in opposite directions get scales of their own") {
@@ -200,19 +217,18 @@ TEST_CASE("the keys of any policy go where another one is recommended") {
     CHECK(adaptive.scaling.adaptive.method == scaling::LayerMethod::kExactRange);
     CHECK(adaptive.scaling.layers.empty());
     CHECK(!adaptive.scaling.reference);
-    const config::Config none = Merged(fine, Fragment(Advice(fine)));
-    CHECK(none.scaling.policy == "none");
-    CHECK(none.scaling.init_scale.value_or(1) == 1);
+    CHECK(Has(Advice(fine), "Recommended: keep what you have"));
+    CHECK(Fragment(Advice(apart)) == Decided(apart));
     CHECK(Merged(between, Fragment(Advice(between))).scaling.policy == "fixed");
   }
 }
 
 // Half of the values are 2^-30 each, which 2^5 takes to half of fp16's smallest number.
 TEST_CASE("a scale at which ties are lost is not recommended where another serves") {
-  MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: 64}");
+  MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: 16}");
   Values values(1000, std::ldexp(1.0f, -30));
   values.insert(values.end(), 1000, 128.0f);
-  for (int step = 1; step <= 3; ++step) run.Add(step, "loss", "dx", values, kFp16, 64);
+  for (int step = 1; step <= 3; ++step) run.Add(step, "loss", "dx", values, kFp16, 16);
   run.Finish();
   const std::string advice = Advice(run);
   INFO(advice);
@@ -304,7 +320,7 @@ TEST_CASE("a gradient that carries another layer's choice and loses at it gets a
   run.Finish();
   const std::string advice = Advice(run);
   INFO(advice);
-  CHECK(Has(advice, "policy adaptive, method exact_range, which finds"));
+  CHECK(Has(advice, "speak for policy adaptive, method exact_range, which finds"));
   CHECK(Has(advice, "  conv2: gradients in bf16, for bn2.dx\n"));
   CHECK(Has(advice, "nothing overflows."));
   const config::Config merged = Merged(run, Fragment(advice));
@@ -456,7 +472,9 @@ TEST_CASE("histograms of what an overflow left over count for nothing") {
   run.Finish();
   const std::string advice = Advice(run);
   CHECK(Has(advice, "1 histogram with inf or NaN"));
-  CHECK(Has(advice, "Recommended: no scaling"));
+  CHECK(Has(advice, "One fixed scale: from 2^-"));
+  // The counts know of the step, and advise says what they speak for.
+  CHECK(Fragment(advice) == Decided(run));
 }
 
 TEST_CASE("gradients that never arrived are not fine: nothing is known of them") {
@@ -488,8 +506,9 @@ TEST_CASE("where no gradient arrived nothing is said of scales") {
   const std::string advice = Advice(run);
   INFO(advice);
   CHECK(Has(advice, "No gradient arrived in any step with a histogram"));
-  for (const char* word : {"One fixed scale", "Recommended", "Predicted", "()", kMark})
+  for (const char* word : {"One fixed scale", "speak for", "Predicted", "()"})
     CHECK(!Has(advice, word));
+  CHECK(Fragment(advice) == Decided(run));
 }
 
 TEST_CASE("the lost column of a tensor that is not finite has no zero") {

@@ -44,6 +44,7 @@ SummaryFacts Facts() {
           .epochs = 2,
           .seconds = 125,
           .images_per_second = 541.4,
+          .uncounted = {"y", "w"},
           .processor = "a processor",
           .threads = 2,
           .versions = {{"ada-train", "0.1.0"}, {"oneDNN", "2.6.3"}}};
@@ -135,19 +136,20 @@ TEST_SUITE("cpu") {
   test accuracy 75.00 %, loss 1.125 (best 81.25 % in epoch 1)
   training accuracy 50.00 %, loss 1.5 (mean of epoch 2)
 8 tensors overflowed or held inf or NaN in logged steps (see underflow.csv)
-layers that underflow most (share of their values other than zero, mean of 1
-  logged step; last scale)
+layers that lose most (share of their values other than zero, mean of 1 logged
+  step; last scale)
   layer  tensor  lost      at most   scale  alpha  why
-  conv2  dx      10.000 %  10.000 %  128    8      target: the value computed
+  conv2  dx      10.100 %  10.100 %  128    8      target: the value computed
                                                    for underflow_target
-  relu1  dy      4.000 %   4.000 %   64     -      branch: gradients of several
+  relu1  dy      4.100 %   4.100 %   64     -      branch: gradients of several
                                                    layers brought to one scale
-  bn2    dx      3.000 %   3.000 %   16     -      passes on the scale it is
+  bn2    dx      3.100 %   3.100 %   16     -      passes on the scale it is
                                                    given
-  fc     dx      2.000 %   2.000 %   16     16     SB: held at scale_upper_bound
+  fc     dx      2.100 %   2.100 %   16     16     SB: held at scale_upper_bound
                                                    16
-  conv1  dx      0.200 %   0.200 %   128    1      one: computed to need no
+  conv1  dx      0.300 %   0.300 %   128    1      one: computed to need no
                                                    factor
+counted: dx, dy and dw, 1 of 3 steps; not counted: y and w (log.statistics)
 1 step skipped because gradients were not finite:
   events.csv names layer and tensor
 files: runs/demo
@@ -190,7 +192,7 @@ files: runs/demo
     const std::string colored = SummaryText(Facts(), Run(), layers, true);
     for (const char* part :
          {"run demo \033[32mfinished\033[0m: ", "accuracy \033[1m75.00 %\033[0m, ",
-          "\033[31m60.000 %\033[0m  \033[31m60.000 %\033[0m  ", "\033[33m10.000 %\033[0m",
+          "\033[31m60.100 %\033[0m  \033[31m60.100 %\033[0m  ", "\033[33m10.100 %\033[0m",
           "\n\033[33m1 step skipped\033[0m because", "  a\\x1b[2J  "})
       CHECK_MESSAGE(colored.find(part) != std::string::npos, part);
     std::string plain = colored;
@@ -266,13 +268,19 @@ files: runs/demo
     facts.images_per_second = 0;
     CHECK(SummaryText(facts, RunTotals(), LayerTotals())
               .starts_with("run demo interrupted: 0 epochs, 0 steps (0 skipped) in 2:05\n"
-                           "no tensor was counted (log.statistics)\nfiles: runs/demo\n"));
+                           "what tensors lose was not counted (log.every, log.statistics)\nfiles: "
+                           "runs/demo\n"));
     LayerTotals clean;
     TensorStats finite = Stats(0);
     finite.overflow = finite.inf = finite.nan = 0;
     clean.AddUnderflow("fc", "dx", 1, finite);
     CHECK(SummaryText(facts, RunTotals(), clean)
-              .find("\nno value underflowed in the logged steps\n") != std::string::npos);
+              .find("\nno value was lost of dx, 1 of 0 steps; not counted: y and w "
+                    "(log.statistics)\n") != std::string::npos);
+    // A value that left the range is lost as one that became zero is.
+    clean.AddUnderflow("fc", "forward.w", 1, Stats(0));
+    CHECK(SummaryText(facts, RunTotals(), clean).find("fc     forward.w  0.100 %  0.100 %") !=
+          std::string::npos);
   }
 
   TEST_CASE("every limit has its words") {
@@ -311,6 +319,15 @@ files: runs/demo
     CHECK(json["epochs"] == 2);
     CHECK(json["steps"] == 3);
     CHECK(json["skipped"] == 1);
+    const auto& counted = json["counted"];
+    CHECK(counted["of"] == nlohmann::json{"dx", "dy", "dw"});
+    CHECK(counted["not"] == nlohmann::json{"y", "w"});
+    CHECK(counted["logged_steps"] == 1);
+    CHECK(counted["lost_most"]["layer"] == "conv2");
+    CHECK(counted["lost_most"]["pct_mean"].get<double>() == doctest::Approx(10.1));
+    CHECK(counted["text"] ==
+          "conv2.dx lost most, 10.100 % on the mean, 10.100 % at most, of dx, dy and dw, 1 of 3 "
+          "steps; not counted: y and w (log.statistics)");
     CHECK(json["train"] == nlohmann::json{{"epoch", 2}, {"loss", 1.5}, {"accuracy", 0.5}});
     CHECK(json["evaluation"]["test"]["top1"] == 0.75);
     CHECK(json["evaluation"]["test"]["best"]["top1"] == 0.8125);
@@ -323,6 +340,8 @@ files: runs/demo
                                         {"overflow", 1},
                                         {"underflow_pct_nonzero_mean", 10.0},
                                         {"underflow_pct_nonzero_max", 10.0},
+                                        {"lost_pct_mean", 10.1},
+                                        {"lost_pct_max", 10.1},
                                         {"last_scale", 128.0}});
     CHECK(conv2["alpha"] == nlohmann::json{{"rows", 1},
                                            {"last_scale_in", 16.0},

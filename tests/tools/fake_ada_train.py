@@ -33,6 +33,10 @@ def results(config):
     return {"status": "finished", "steps": 4, "skipped": seed, "last_scale": 128.0,
             **({"not_finite": {"since": 2, "layer": "fc", "tensor": "y"}} if lr == 9 else {}),
             "train": {"loss": None if lr == 9 else seed / 3, "accuracy": 0.25},
+            "counted": {"of": ["dx", "dw"], "not": ["y"], "logged_steps": 2,
+                        "coverage": "dx and dw, 2 of 4 steps; not counted: y (log.statistics)",
+                        "lost_most": {"layer": "fc", "tensor": "dw", "pct_mean": 100.0,
+                                      "pct_max": 100.0}},
             "evaluation": {"test": test}, "layers": layers, "images_per_second": 10.0,
             "seconds": 2.5}
 

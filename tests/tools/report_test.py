@@ -250,6 +250,46 @@ class OperandsTest(unittest.TestCase):
                       "a: the scales of fc.dw.dy lie furthest apart, 43 powers of two at step 20"):
             self.assertTrue(words in text, words)
 
+    def test_operands_by_layer_and_step_and_scenarios_of_blocks(self):
+        run = self.make_run("a", 4)
+        more = [f"{step},1,{layer},dx.dy,nvfp4,1,100,0,{lost},{lost},{lost},{lost},{lost},5,0,0,0,"
+                "1e-9,1e-3,0,1e-4,1,1,20,," for step in STEPS
+                for layer, lost in (("fc", 24.5 if step == 10 else 3), ("bn1", 2))]
+        with open(run / "underflow.csv", "a", encoding="utf-8") as file:
+            file.write("\n".join(more) + "\n")
+        lines = ["step,epoch,layer,tensor,scenario,format,scale,numel,zeros,saturated,"
+                 "lost_pct_nonzero,sqnr_db"]
+        for scenario, decibel, saturated in (("floor", 18.25, 7), ("rceil", 31.5, 0)):
+            lines += [f"{step},1,{layer},{operand},{scenario},mxfp8_e4m3,1,200,100,{saturated},0.5,"
+                      f"{decibel + 5 * (operand == 'dx.w')}" for step in STEPS
+                      for layer in ("fc", "bn1") for operand in ("dx.dy", "dx.w")]
+        (run / "what_if_blocks.csv").write_text("\n".join(lines) + "\n")
+        page = self.folder / "page.html"
+        done = run_tool(run, "-o", page, "--png", self.folder / "png", "--tensor", "dx.dy")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        made = {path.stem for path in (self.folder / "png").iterdir()}
+        self.assertTrue({"underflow", "what_if_operands"} <= made, made)
+        text = page.read_text()
+        # (24.5 + 3 * 3) / 4; 7 of the 100 values that are not zero.
+        for words in ("fc</code> loses most: 8.38 %", "24.5 % at step 10",
+                      "under “floor” ", "is worst with 18.2 dB on average; of an operand 0.5 % are "
+                      "lost and 7 % saturate at most", "under “rceil” ", "31.5 dB"):
+            self.assertTrue(words in text, words)
+
+    def test_what_was_counted_and_what_a_broken_run_needs_are_the_programs_words(self):
+        run = self.make_run("a", 4)
+        (run / "summary.json").write_text(
+            '{"name": "a", "status": "finished", "counted": {"text": "fc.dx.dy lost most, 23 % on '
+            'the mean, of dx and operands, 11 of 250 steps"}, "not_finite": {"since": 7, "layer": '
+            '"fc", "tensor": "y", "largest": "7e4", "advice": "gradients were lost before that"}}')
+        page = self.folder / "page.html"
+        done = run_tool(run, "-o", page)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        text = page.read_text()
+        self.assertTrue("lost most, 23 % on the mean, of dx and operands, 11 of 250 steps" in text)
+        self.assertTrue("7e4): gradients were lost before that" in text)
+        self.assertFalse("loses most" in text)
+
     def test_runs_without(self):
         page = self.folder / "page.html"
         done = run_tool(make_run(self.folder / "c", "c"), "-o", page)

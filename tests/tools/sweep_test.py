@@ -22,6 +22,9 @@ precision: {format: fp16}
 train: {epochs: 1}
 log: {every: 2}
 """
+# Below a table: what its share is of, and what nobody counted.
+COUNTED = ("  lost: the mean of the tensor that lost most, of dx and dw, 2 of 4 steps; not counted: y "
+           "(log.statistics)\n")
 
 
 class SweepTest(SweepCase):
@@ -29,12 +32,12 @@ class SweepTest(SweepCase):
         result = self.sweep("-j", "2", "--threads", "3", "--vary", "lr=0.125,9",
                             "--vary", "seed=1,2,6", "--set", "data={a: 1, b: 2}")
         self.assertEqual(result.stdout,
-                         "  lr     runs   test top-1 %       train loss      dx lost %  skipped"
+                         "  lr     runs   test top-1 %       train loss           lost %  skipped"
                          "  not finite from\n"
-                         "  0.125     3   62.50 ± 0.00  1.0000 ± 0.8819  7.143 ± 3.780        3"
+                         "  0.125     3   62.50 ± 0.00  1.0000 ± 0.8819  100.000 ± 0.000        3"
                          "                -\n"
-                         "  9         3  950.00 ± 0.00                -  7.143 ± 3.780        3"
-                         "           step 2\n")
+                         "  9         3  950.00 ± 0.00                -  100.000 ± 0.000        3"
+                         "           step 2\n" + COUNTED)
         self.assertIn("6/6 finished", result.stderr)
         self.assertIn("6 finished, 0 skipped, 0 failed, 0 left", result.stderr)
         calls = self.calls()
@@ -54,7 +57,9 @@ class SweepTest(SweepCase):
             "worst_layer": "fc", "last_scale": "128", "images_per_second": "10", "seconds": "2.5",
             "update_lost_pct": "", "master_lost_pct": "", "state_lost_pct": "", "sent_lost_pct": "",
             "not_finite_since": "", "split": "test", "test_miou": "", "best_miou": "",
-            "test_map_07": "", "best_map_07": ""})
+            "test_map_07": "", "best_map_07": "", "lost_pct": "100", "lost_most_pct": "100",
+            "lost_tensor": "fc.dw",
+            "counted": "dx and dw, 2 of 4 steps; not counted: y (log.statistics)"})
         self.assertEqual(rows[0]["worst_layer"], "loss")
         means = self.table("sweep_summary.csv")
         self.assertEqual([(row["lr"], row["runs"], row["n"]) for row in means],
@@ -75,15 +80,16 @@ class SweepTest(SweepCase):
                           "precision.format=fp16,bf16", "--vary", "seed=1,2").stdout
         lines = text.splitlines()
         self.assertEqual(lines[0], "  scaling  format  runs  test top-1 %       train loss      "
-                                   "dx lost %  skipped")
+                                   "     lost %  skipped")
         self.assertEqual([line.split()[:3] for line in lines[1:5]],
                          [["(1)", "fp16", "2"], ["(1)", "bf16", "2"],
                           ["(2)", "fp16", "2"], ["(2)", "bf16", "2"]])
-        self.assertEqual(lines[5:], [f"  scaling (1): {long}", "  scaling (2): {policy: none}"])
+        self.assertEqual(lines[5:], [f"  scaling (1): {long}", "  scaling (2): {policy: none}",
+                                     COUNTED.rstrip("\n")])
         self.assertLessEqual(max(map(len, lines[:5])), 80)
         self.assertEqual(self.show_again(), text)
         text = self.sweep("--vary", "mode=good,fail", "--out", "other", expect=1).stdout
-        self.assertEqual([line.split()[:4] for line in text.splitlines()[1:]],
+        self.assertEqual([line.split()[:4] for line in text.splitlines()[1:3]],
                          [["good", "1", "60.00", "0.3333"], ["fail", "0", "of", "1"]])
 
     def show_again(self):
@@ -138,8 +144,8 @@ class SweepTest(SweepCase):
             {"validation": {"loss": 2.5, "top1": 0.25, "best": {"step": 9, "loss": 2.25}}},
             "split", "test_loss", "best_step", "best_loss")
         self.assertEqual(found, "validation loss 2.5000\n"
-                                "  x  runs  validation loss  train loss  dx lost %  skipped\n"
-                                "  1     1           2.5000           -          -        -\n"
+                                "  x  runs  validation loss  train loss  lost %  skipped\n"
+                                "  1     1           2.5000           -       -        -\n"
                                 "validation 2.5 9 2.25\n")
 
     def test_one_seed_has_no_deviation(self):
@@ -272,12 +278,24 @@ class RealTest(SweepCase):
             self.assertEqual([float(row[f"test_{column}"]) for column in ("loss", "top1", "top5")],
                              [float(last[column]) for column in ("loss", "top1", "top5")])
             lost = nonzero = 0
+            shares, steps = {}, set()
             with open(self.out / row["run"] / "underflow.csv", encoding="utf-8") as file:
                 for line in csv.DictReader(file):
+                    steps.add(line["step"])
+                    left = int(line["numel"]) - int(line["zeros_before"])
+                    if left:
+                        shares.setdefault(f"{line['layer']}.{line['tensor']}", []).append(
+                            100 * (int(line["underflow"]) + int(line["overflow"])) / left)
                     if line["tensor"] == "dx":
                         lost += int(line["underflow"])
                         nonzero += int(line["numel"]) - int(line["zeros_before"])
             self.assertEqual(row["dx_lost_pct"], f"{100 * lost / nonzero:.9g}")
+            # The share that the table shows is that of the tensor that lost most, of all counted.
+            means = {name: statistics.fmean(values) for name, values in shares.items()}
+            self.assertAlmostEqual(float(row["lost_pct"]), max(means.values()))
+            self.assertAlmostEqual(means[row["lost_tensor"]], max(means.values()))
+            self.assertEqual(row["counted"], f"dx and dw, {len(steps)} of 4 steps; not counted: y "
+                                             "and w (log.statistics)")
         again = self.sweep(*options)
         self.assertIn("0 finished, 4 skipped, 0 failed", again.stderr)
         refused = self.sweep(*options, "--set", "optimizer.lr=0.5", expect=1)

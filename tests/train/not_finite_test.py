@@ -108,6 +108,7 @@ device: {kind: cpu, threads: 1}
         self.assertIn("not finite from step 1 on, first tensor input (largest magnitude 70000): a "
                       "loss scale does not help", said)
         summary = json.loads((self.folder / "r/summary.json").read_text(encoding="utf-8"))
+        self.assertIn("the images leave the format", summary["not_finite"].pop("advice"))
         self.assertEqual(summary["not_finite"], {"since": 1, "layer": "input", "tensor": "y",
                                                  "largest": "70000", "scale_helps": False})
         watched = self.run_program("watch", "r", "--once").stdout

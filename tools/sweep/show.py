@@ -14,7 +14,7 @@ WIDTH, GAP = 80, 2
 SHORT = 6  # letters of a value that never gives way
 # title, column, factor, digits after the point
 NUMBERS = (("train loss", "train_loss", 1, 4),
-           ("dx lost %", "dx_lost_pct", 1, 3), ("skipped", "skipped", 1, 0))
+           ("lost %", "lost_pct", 1, 3), ("skipped", "skipped", 1, 0))
 # These are shown for sweeps in which some run counts them.
 KEPT = (("changes lost %", "update_lost_pct", 1, 2), ("state lost %", "state_lost_pct", 1, 2),
         ("sent lost %", "sent_lost_pct", 1, 2))
@@ -96,6 +96,8 @@ def shown(keys, rows):
                   for i, (field, width) in enumerate(zip(line, widths))]
         yield "".join(" " * GAP + field for field in fields).rstrip()
     yield from legend
+    for counted in sorted({row["counted"] for row in rows if row.get("counted")}):
+        yield f"{' ' * GAP}lost: the mean of the tensor that lost most, of {counted}"
 
 
 def main():

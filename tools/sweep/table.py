@@ -31,11 +31,11 @@ NUMBERS = ("steps", "skipped", "train_loss", "train_accuracy", "test_loss", "tes
            "layer_lost_pct", "worst_lost_pct", "worst_layer", "last_scale",
            "images_per_second", "seconds", "update_lost_pct", "master_lost_pct", "state_lost_pct",
            "sent_lost_pct", "not_finite_since", "split", "test_miou", "best_miou", "test_map_07",
-           "best_map_07")
+           "best_map_07", "lost_pct", "lost_most_pct", "lost_tensor", "counted")
 AVERAGED = ("train_loss", "train_accuracy", "test_loss", "test_top1", "test_top5", "best_top1",
             "test_miou", "best_miou", "test_map_07", "best_map_07", "dx_lost_pct", "layer_lost_pct",
             "worst_lost_pct", "skipped", "update_lost_pct", "master_lost_pct", "state_lost_pct",
-            "sent_lost_pct")
+            "sent_lost_pct", "lost_pct")
 
 
 def text_of(value):
@@ -61,6 +61,20 @@ def underflow(layers):
     return {"dx_lost_pct": 100 * sum(lost for *_, lost in counts) / nonzero if nonzero else None,
             "layer_lost_pct": statistics.fmean(means.values()) if means else None,
             "worst_lost_pct": means.get(worst), "worst_layer": worst}
+
+
+def lost_most(summary):
+    """The tensor that lost most on the mean, its mean and its largest share in percent, and of what
+    that is said, as the run's own summary has it; 0 of no tensor where none lost a value."""
+    counted = run_files.field(summary, "counted")
+    coverage = run_files.text(counted, "coverage") if isinstance(counted, dict) else ""
+    if not coverage:  # nothing was counted, or a run of an earlier version
+        return {}
+    most = run_files.field(counted, "lost_most")
+    names = [run_files.text(most, key) for key in ("layer", "tensor")] if most else []
+    return {"counted": coverage, "lost_tensor": ".".join(names) or None,
+            "lost_pct": number(most, "pct_mean") if most else 0.0,
+            "lost_most_pct": number(most, "pct_max") if most else 0.0}
 
 
 def kept(layers):
@@ -114,7 +128,7 @@ def numbers(folder, summary):
     row["not_finite_since"] = number(summary, "not_finite", "since")
     layers = run_files.field(summary, "layers")
     layers = layers if isinstance(layers, dict) else {}
-    return {**row, **underflow(layers), **kept(layers)}
+    return {**row, **underflow(layers), **kept(layers), **lost_most(summary)}
 
 
 def read_state(path):
@@ -213,8 +227,10 @@ def told(row):
     else:
         words += [f"test {name} {100 * row[column]:.2f} %" for column, name in SHARES
                   if row.get(column) is not None][:1]
-    if row.get("dx_lost_pct") is not None:
-        words.append(f"dx lost {row['dx_lost_pct']:.3g} %")
+    if row.get("lost_tensor"):
+        words.append(f"{row['lost_tensor']} lost {row['lost_pct']:.3g} %")
+    elif row.get("counted"):
+        words.append(f"no value lost of {row['counted']}")
     for name, what in (("update", "changes"), ("state", "state"), ("sent", "sent")):
         if row.get(f"{name}_lost_pct"):
             words.append(f"{what} lost {row[f'{name}_lost_pct']:.3g} %")

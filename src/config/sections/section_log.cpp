@@ -122,6 +122,18 @@ Key DumpKey(LogConfig& log) {
   return key;
 }
 
+Key StatisticsKey(LogConfig& log) {
+  Key key =
+      TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy", "update", "operands"},
+               "tensors with rows in underflow.csv");
+  key.Default("[dx, dy, dw], and operands where a recipe or precision rounds them");
+  key.read = [&log, read = key.read](const YamlNode& node, const ReadContext& context) {
+    log.statistics_given = true;
+    read(node, context);
+  };
+  return key;
+}
+
 // What would be asked for and never written.
 void CheckLog(const LogConfig& log, const YamlNode& map, const ReadContext& context) {
   const auto add = [&](const char* key, const std::string& message) {
@@ -151,8 +163,7 @@ Section LogSection(LogConfig& log) {
       Integer("every", log.every, FromTo(0, kMostSteps),
               "steps between rows of scales.csv, underflow.csv and timing.csv, step 1 included; 0: "
               "never"),
-      TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy", "update", "operands"},
-               "tensors with rows in underflow.csv"),
+      StatisticsKey(log),
       Integer("probe_every", log.probe_every, FromTo(0, kMostSteps),
               "steps between probes: the step's gradients in fp32 beside its own, in probes.csv; "
               "0: never"),

@@ -3,19 +3,18 @@
 #include <map>
 #include <ostream>
 
+#include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/shown_text.h"
 #include "core/text.h"
 #include "study/advise/parts.h"
 #include "study/run_files.h"
+#include "telemetry/coverage.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace ada::study {
 namespace {
-
-// More than five changes at once would not tell which of them helped.
-constexpr std::size_t kMost = 5;
 
 // The number of channels of the network's input, from a checkpoint of the run; 0 if unknown. For
 // data sets whose files determine it, the configuration does not have it. Checkpoints are tried
@@ -33,7 +32,17 @@ int ChannelsOf(const std::string& run) {
   return 0;
 }
 
-// Each file is read once, row by row, so a long run takes no more memory than a short one.
+// One line of YAML that can be put into a configuration as it is.
+std::string FlowOf(const Advice& advice) {
+  std::string text;
+  for (const auto& [key, value] : advice.keys)
+    text += (text.empty() ? "" : ", ") + key + ": " + value;
+  return advice.section + ": {" + text + "}";
+}
+
+}  // namespace
+
+// Row by row, so a long run takes no more memory than a short one.
 RunRecord ReadRecord(const RecommendOptions& options) {
   const std::string& folder = options.folder;
   RunRecord record;
@@ -58,6 +67,7 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   record.history = ReadFormatHistory(folder, record.config);
   record.formats = record.history.Last();
   record.channels = ChannelsOf(folder);
+  record.operands = JudgeOperands(options);
   if (!HasHistograms(folder)) return record;
   record.needs = CollectNeeds(folder, record.history, options.underflow_target);
   // Histograms in which no gradient had a value tell nothing about scales; then counts are used.
@@ -67,15 +77,12 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   return record;
 }
 
-// One line of YAML that can be put into a configuration as it is.
-std::string FlowOf(const Advice& advice) {
-  std::string text;
-  for (const auto& [key, value] : advice.keys)
-    text += (text.empty() ? "" : ", ") + key + ": " + value;
-  return advice.section + ": {" + text + "}";
+std::string LostTextOf(const RunRecord& record) {
+  return telemetry::LostText(record.layers,
+                             telemetry::CoverageOf(record.layers, record.run.steps(),
+                                                   config::UncountedStatistics(record.config)));
 }
 
-// All advice as one document, in which each section occurs once.
 std::string DocumentOf(const std::vector<Advice>& all) {
   std::map<std::string, std::string> sections;
   for (const Advice& advice : all)
@@ -86,14 +93,10 @@ std::string DocumentOf(const std::vector<Advice>& all) {
   return text;
 }
 
-}  // namespace
-
 void Advise(const AdviseOptions& options, std::ostream& out) {
   const RecommendOptions targets{options.folder};
   const RunRecord record = ReadRecord(targets);
-  // The most urgent come first, so the cut leaves out the others.
-  std::vector<Advice> all = FindAdvice(targets, record);
-  if (all.size() > kMost) all.resize(kMost);
+  const std::vector<Advice> all = FindAdvice(targets, record);
   for (const Advice& advice : all)
     out << FlowOf(advice) << "  # " << Visible(advice.reason) << " (sure: " << advice.sure << ")\n";
   const std::string nothing = "# " + Visible(NothingText(record)) + "\n";

@@ -23,9 +23,6 @@ constexpr double kGoneBy = 1024;          // a scale that fell by more was not t
 bool IsAdam(const config::Config& config) {
   return config.optimizer.kind != backend::UpdateRule::Kind::kSgd;
 }
-// A learning rate that suits most trainings.
-double UsualRate(const config::Config& config) { return IsAdam(config) ? 1e-3 : 0.1; }
-
 // Made for one record of a broken run. It always gives an advice, at last one that is little sure.
 class Broken {
  public:
@@ -190,6 +187,18 @@ class Broken {
 };
 
 }  // namespace
+
+double UsualRate(const config::Config& config) { return IsAdam(config) ? 1e-3 : 0.1; }
+
+// What broke in the first step, of a gradient, or because images leave their format has other
+// causes.
+std::optional<telemetry::LostFromTheStart> RunRecord::LostBefore() const {
+  std::optional<telemetry::LostFromTheStart> lost = telemetry::FindLostFromTheStart(layers);
+  if (!is_broken() || !lost) return std::nullopt;
+  const std::int64_t since = run.finiteness().since();
+  if (since > 0 && !telemetry::IsOfLostGradients(run.finiteness().first(lost))) return std::nullopt;
+  return lost;
+}
 
 std::optional<Advice> BrokenAdvice(const RunRecord& record) {
   if (!record.is_broken()) return std::nullopt;

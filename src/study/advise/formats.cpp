@@ -39,11 +39,9 @@ std::string LayersText(const config::Config& config) {
   return config::FlowText(*node.Find("precision")->Find("layers"));
 }
 
-std::vector<std::pair<std::string, std::string>> ExactRange(const config::Config& config,
-                                                            std::optional<double> init_scale) {
+Keys ExactRange(const config::Config& config, std::optional<double> init_scale) {
   const scaling::Settings& now = config.scaling;
-  std::vector<std::pair<std::string, std::string>> keys = {{"policy", "adaptive"},
-                                                           {"method", "exact_range"}};
+  Keys keys = {{"policy", "adaptive"}, {"method", "exact_range"}};
   if (!init_scale && now.policy != "adaptive") init_scale = 1;
   if (init_scale) keys.emplace_back("init_scale", ShortestText(*init_scale));
   if (now.reference) keys.emplace_back("reference", "false");

@@ -31,9 +31,8 @@ bool IsChanged(const Recommendation& recommended, const std::string& tensor) {
 }
 
 // The keys of `precision` that a recommendation changes.
-std::vector<std::pair<std::string, std::string>> FormatKeys(const config::Config& now,
-                                                            const config::Config& then) {
-  std::vector<std::pair<std::string, std::string>> keys;
+Keys FormatKeys(const config::Config& now, const config::Config& then) {
+  Keys keys;
   const auto role = [&](const char* key, const std::optional<NumberFormat>& was,
                         const std::optional<NumberFormat>& is) {
     if (is && is != was) keys.emplace_back(key, FormatName(*is));
@@ -71,24 +70,26 @@ std::string ReasonOf(const RunNeeds& needs, const Recommendation& recommended) {
 // larger than the scale at which much was lost, they are of too few steps for a single one; nothing
 // where little was lost, or layers have their own already.
 std::optional<Advice> ScaleAdvice(const RunRecord& record, const Recommendation& recommended,
-                                  const TensorNeeds& worst) {
+                                  const TensorNeeds& worst, bool changed) {
   const scaling::Settings &s = recommended.config.scaling, &now = record.config.scaling;
-  Advice advice{"scaling", {{"policy", s.policy}}, ""};
+  Advice advice{"scaling", ScalingKeys(recommended.config, record.config), ""};
   advice.reason = worst.name() + " lost " + Pct(worst.lost_pct) + " in " +
                   FormatName(worst.format) + " at S = " + ShortNumber(worst.scale);
   const double scale = s.policy == "fixed" ? s.scale : 1;
-  if (s.policy != "adaptive" && (worst.overflow > 0 || scale > worst.scale)) {
-    // `none` has init_scale too, and would keep that of the run.
-    advice.keys.emplace_back(s.policy == "fixed" ? "scale" : "init_scale", ShortestText(scale));
-    return advice;
-  }
+  if (s.policy == "adaptive" || changed || worst.overflow > 0 || scale > worst.scale) return advice;
   const bool has_own =
       now.policy == "adaptive" && now.adaptive.method == scaling::LayerMethod::kExactRange;
-  if (s.policy != "adaptive" && (has_own || worst.lost_pct < kManyLost)) return std::nullopt;
-  advice.keys = ExactRange(record.config, s.policy == "adaptive" ? s.init_scale : std::nullopt);
-  if (s.policy != "adaptive")
-    advice.reason += "; the steps with histograms ask for less, so each layer is to follow its own";
+  if (has_own || worst.lost_pct < kManyLost) return std::nullopt;
+  advice.keys = ExactRange(record.config);
+  advice.reason += "; the steps with histograms ask for less, so each layer is to follow its own";
   return advice;
+}
+
+// The format that a recommendation gives the tensor; null: its own.
+const NumberFormat* ChangedFormat(const Recommendation& recommended, const std::string& tensor) {
+  for (const FormatChange& change : recommended.changes)
+    if (Contains(change.tensors, tensor)) return &change.format;
+  return nullptr;
 }
 
 // What a single scale or formats for tensors could do, from the counts alone.
@@ -202,19 +203,29 @@ std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRe
   const char* sure = GradeOf(record.config, needs);
   std::vector<Advice> all;
   // A scale for what loses at the one it had, in a format that stays.
-  const TensorNeeds* worst = nullptr;
+  // In a format that changes, it is the scale as well where the one that it had does not serve.
+  const TensorNeeds *worst = nullptr, *moved = nullptr;
   std::vector<std::string> mends, changed;
   for (const TensorNeeds& t : needs.tensors) {
     if (!IsBelieved(record, t.layer, t.tensor)) continue;
     if (IsChanged(recommended, t.name())) changed.push_back(t.name());
-    if (!t.asks_for_s() || IsChanged(recommended, t.name())) continue;
+    if (!t.asks_for_s()) continue;
+    if (const NumberFormat* format = ChangedFormat(recommended, t.name())) {
+      const double power = std::log2(t.scale);
+      if (!PowersFor(t, *format, options.headroom_bits).Hold(power, power) &&
+          (moved == nullptr || t.lost_pct > moved->lost_pct))
+        moved = &t;
+      continue;
+    }
     // Tensors that meet the target need no advice, even if the recommendation moves their scale.
     if (MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options)) continue;
     mends.push_back(t.name());
     if (worst == nullptr || t.lost_pct > worst->lost_pct) worst = &t;
   }
-  if (worst != nullptr && AnyAsksForS(needs)) {
-    if (std::optional<Advice> advice = ScaleAdvice(record, recommended, *worst)) {
+  const TensorNeeds* asks = worst != nullptr ? worst : moved;
+  if (asks != nullptr && AnyAsksForS(needs)) {
+    if (worst == nullptr) mends.push_back(moved->name());
+    if (std::optional<Advice> advice = ScaleAdvice(record, recommended, *asks, worst == nullptr)) {
       advice->sure = sure;
       advice->mends = mends;
       all.push_back(std::move(*advice));

@@ -66,8 +66,8 @@ class Course {
 // FindAdvice drops one whose keys or tensors another has already, so rules need not know each
 // other.
 struct Advice {
-  std::string section;                                    // scaling, precision, optimizer, data
-  std::vector<std::pair<std::string, std::string>> keys;  // below it, each once
+  std::string section;  // scaling, precision, optimizer, data
+  Keys keys;            // below it
   std::string reason;
   const char* sure = "fairly";  // well, fairly, little
   // The tensors whose losses it mends ("f1.dx"): no other advice is to be about them.
@@ -81,17 +81,24 @@ struct RunRecord {
   telemetry::RunTotals run;
   telemetry::LayerTotals layers;
   Course course;
-  std::int64_t logged_steps = 0;  // with rows in underflow.csv
-  int channels = 0;               // of the network's input; 0: not known
-  bool has_histograms = false;    // of gradients
-  RunNeeds needs;                 // empty without them
+  std::int64_t logged_steps = 0;       // with rows in underflow.csv
+  int channels = 0;                    // of the network's input; 0: not known
+  bool has_histograms = false;         // of gradients
+  RunNeeds needs;                      // empty without them
+  std::vector<JudgedFormat> operands;  // block-scaled formats that the record speaks of
   FormatHistory history;
   TensorFormats formats;  // the last ones
 
   // Whether the run is of no use as it is: not finite, or its loss rose. What gradients lose then
   // may be an effect.
   bool is_broken() const { return run.finiteness().since() > 0 || course.Diverged(); }
+  // A gradient of which half or more was lost before anything else went wrong.
+  std::optional<telemetry::LostFromTheStart> LostBefore() const;
 };
+// Reads each file of the run once. Throws DataError as the readers do.
+RunRecord ReadRecord(const RecommendOptions& options);
+// What was counted and what that lost, as every command says it (telemetry/coverage.h).
+std::string LostTextOf(const RunRecord& record);
 
 constexpr double kManyLost = 10;  // percent of changes, or of stored values, that underflow
 
@@ -102,10 +109,11 @@ std::string Pct(double value);
 // The format next to one in range: fp32 of bf16, else bf16. Nothing for fp32.
 std::optional<NumberFormat> Wider(const NumberFormat& format);
 
+// A learning rate that suits most trainings with the run's optimizer.
+double UsualRate(const config::Config& config);
 // The keys of `scaling` that give each layer a scale by its histogram, from this scale of the logit
 // gradient on. Unset: that of the run, where its policy is adaptive already, else 1.
-std::vector<std::pair<std::string, std::string>> ExactRange(const config::Config& config,
-                                                            std::optional<double> init_scale = {});
+Keys ExactRange(const config::Config& config, std::optional<double> init_scale = {});
 // The change that gives `tensor` of `layer` another format: the role's key of `precision`; where an
 // entry of precision.layers, of its schedule or a preset has set it, an entry that comes after it.
 Advice FormatAdvice(const config::Config& config, const std::string& layer,
@@ -127,9 +135,15 @@ std::optional<Advice> StateAdvice(const RunRecord& record);
 std::vector<Advice> HistogramAdvice(const RecommendOptions& options, const RunRecord& record);
 std::vector<Advice> CountAdvice(const RecommendOptions& options, const RunRecord& record);
 
-// Returns the changes, the most urgent first; each section's keys are those of one sentence, so
-// that no advice contradicts another.
+// Operands: those that lose much are left as they are stored; a format of log.what_if that serves
+// all of them and is narrower is offered.
+std::vector<Advice> OperandAdvice(const RunRecord& record);
+
+// Returns the changes, at most five, the most urgent first; each section's keys are those of one
+// sentence, so that no advice contradicts another.
 std::vector<Advice> FindAdvice(const RecommendOptions& options, const RunRecord& record);
+// All advice as one document for train --with, in which each section occurs once.
+std::string DocumentOf(const std::vector<Advice>& all);
 // The text if there is no advice: which data this is based on.
 std::string NothingText(const RunRecord& record);
 

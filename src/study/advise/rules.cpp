@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "study/advise/parts.h"
 #include "telemetry/block_figures.h"
+#include "telemetry/coverage.h"
 #include "telemetry/totals.h"
 #include "what_if/scale_path.h"
 
@@ -15,6 +16,7 @@ namespace {
 using telemetry::TensorTotals;
 
 constexpr double kTimesTarget = 10;
+constexpr std::size_t kMost = 5;  // changes
 
 // Made for one record. A rule adds at most one advice or a few; Add keeps them from repeating or
 // contradicting one another.
@@ -29,17 +31,17 @@ class Rules {
   std::vector<Advice> Find() {
     // If images are lost, all other findings are effects of that.
     if (std::optional<Advice> input = InputAdvice(record_)) return {*input};
-    Add(BrokenAdvice(record_));
+    if (!LostBefore()) Add(BrokenAdvice(record_));
     if (!record_.is_broken()) Kept();
+    Losses();
     Target();
     StartScale();
-    std::vector<Advice> losses;
-    if (record_.has_histograms) losses = HistogramAdvice(options_, record_);
-    // Histograms are of few steps: counts of more may show what these do not.
-    if (losses.empty()) losses = CountAdvice(options_, record_);
-    for (Advice& advice : losses) Add(std::move(advice));
     if (!record_.is_broken()) Noise();
     if (!record_.is_broken()) Dead();
+    if (!record_.is_broken())
+      for (Advice& advice : OperandAdvice(record_)) Add(std::move(advice));
+    // More changes at once would not tell which of them helped.
+    if (all_.size() > kMost) all_.resize(kMost);
     return std::move(all_);
   }
 
@@ -60,6 +62,31 @@ class Rules {
           if (own.first == key) return;
     }
     all_.push_back(std::move(*advice));
+  }
+
+  // From histograms, or where these show nothing from counts, which are of more steps.
+  void Losses() {
+    std::vector<Advice> losses;
+    if (record_.has_histograms) losses = HistogramAdvice(options_, record_);
+    if (losses.empty()) losses = CountAdvice(options_, record_);
+    for (Advice& advice : losses) Add(std::move(advice));
+  }
+
+  // A broken run whose gradients were lost before: what keeps them comes first, and no other cause
+  // is looked for unless the rate is unusual. Whether that is all there is to say of the break.
+  bool LostBefore() {
+    const auto lost = record_.LostBefore();
+    const double rate = config_.optimizer.lr, usual = UsualRate(config_);
+    if (!lost || rate > kTimesTarget * usual) return false;
+    Losses();
+    if (all_.empty()) return false;
+    const std::int64_t since = record_.run.finiteness().since();
+    all_.front().reason =
+        telemetry::NameText(*lost) + ", long before " +
+        (since > 0 ? "the run broke in step " + std::to_string(since) : record_.course.Text()) +
+        "; " + all_.front().reason;
+    all_.front().sure = "fairly";
+    return rate <= usual;
   }
 
   // What masters and the optimizer's state lose where they are kept.
@@ -116,6 +143,9 @@ class Rules {
   // it loses.
   void StartScale() {
     const TensorTotals* loss = record_.layers.FindTensor("loss", "dx");
+    if (std::any_of(all_.begin(), all_.end(),
+                    [](const Advice& known) { return Contains(known.mends, "loss.dx"); }))
+      return;
     if (loss == nullptr || config_.scaling.policy == "none" || record_.is_broken()) return;
     if (loss->pct_mean() <= kTimesTarget * 100 * options_.underflow_target) return;
     const auto needs = std::find_if(record_.needs.tensors.begin(), record_.needs.tensors.end(),
@@ -234,22 +264,14 @@ std::vector<Advice> FindAdvice(const RecommendOptions& options, const RunRecord&
   return Rules(options, record).Find();
 }
 
-// So that "nothing to change" is no more than what was looked at.
+// So that "keep what you have" is no more than what was looked at.
 std::string NothingText(const RunRecord& record) {
-  const TensorTotals* worst = nullptr;
-  for (const TensorTotals& t : record.layers.tensors()) {
-    if (IsOfUpdate(t.tensor)) continue;
-    if (worst == nullptr || t.pct_mean() > worst->pct_mean()) worst = &t;
-  }
-  std::string text = "nothing to change: the loss and the gradients are finite";
+  std::string text = "keep what you have: the loss and the gradients are finite";
   if (record.run.skipped() > 0) text += " but in " + Counted(record.run.skipped(), "skipped step");
-  if (worst == nullptr)
-    return text + "; what tensors lose was not logged (log.every, log.statistics)";
-  text += worst->pct_mean() == 0 ? ", and no tensor lost a value"
-                                 : ", and no tensor lost more than " + Pct(worst->pct_mean()) +
-                                       " on the mean (" + worst->layer + "." + worst->tensor + ")";
-  text += " in " + Counted(record.logged_steps, "logged step");
-  if (worst->pct_mean() > 0 && IsOperand(worst->tensor))
+  text += "; " + LostTextOf(record);
+  const TensorTotals* most = telemetry::LostMost(record.layers);
+  if (most == nullptr && telemetry::CoverageOf(record.layers, 1, {}).counted.empty()) return text;
+  if (most != nullptr && IsOperand(most->tensor))
     text += "; of operands the noise matters (blocks.csv: sqnr_db, norm_over_noise)";
   return text + (record.has_histograms ? ""
                                        : "; there are no histograms, counts alone "

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/load.h"
 #include "core/number_format.h"
 #include "core/shown_text.h"
 #include "core/text.h"
@@ -13,6 +14,7 @@
 #include "study/compare/parts.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
+#include "telemetry/coverage.h"
 
 namespace ada::study {
 namespace {
@@ -191,6 +193,17 @@ std::string PrintParting(const std::string& a, const std::string& b, std::ostrea
                 : "their steps are equal, and so are the rows that both have";
 }
 
+// What one run lost, of what that is said.
+void PrintLost(const char* name, const std::string& folder, const config::Config& config,
+               std::int64_t steps, std::ostream& out) {
+  telemetry::LayerTotals layers;
+  EachRow<TensorRow>(folder, [&](const TensorRow& row) { layers.Add(row); });
+  const telemetry::Coverage coverage =
+      telemetry::CoverageOf(layers, steps, config::UncountedStatistics(config));
+  PrintWrapped(std::string("  ") + name + ": " + Visible(telemetry::LostText(layers, coverage)), 4,
+               out, kTerminalWidth);
+}
+
 }  // namespace
 
 void Compare(const std::string& a, const std::string& b, std::ostream& out, bool all) {
@@ -201,6 +214,9 @@ void Compare(const std::string& a, const std::string& b, std::ostream& out, bool
   PrintConfigs(config_a, config_b, out);
   const RunResults results_a = ReadResults(a, config_a), results_b = ReadResults(b, config_b);
   PrintResults(results_a, results_b, out);
+  out << "\nwhat was lost\n";
+  PrintLost("A", a, config_a, results_a.totals.steps(), out);
+  PrintLost("B", b, config_b, results_b.totals.steps(), out);
   const std::vector<LayerRecord> layers_a = ReadLayers(a), layers_b = ReadLayers(b);
   std::string parting;
   if (AreStrangers(layers_a, layers_b) && ModelsDiffer(config_a, config_b)) {

@@ -1,5 +1,5 @@
-// Changes of formats as entries of precision.layers or as a role's key, and sections as YAML to
-// paste.
+// Changes of formats as entries of precision.layers or as a role's key, and the keys of a
+// recommendation as YAML.
 #include <algorithm>
 #include <optional>
 
@@ -66,19 +66,6 @@ std::optional<NumberFormat> CommonFormat(const std::vector<FormatChange>& change
   return layers == owners && layers > 1 ? common : std::nullopt;
 }
 
-// The lines of one section of a whole configuration.
-// Cut out of the whole document, so that the text is what ToYaml writes and Load reads.
-std::string SectionText(const std::string& yaml, const std::string& name) {
-  const std::string begin = "\n" + name + ":";
-  std::size_t at = ("\n" + yaml).find(begin);
-  if (at == std::string::npos) return "";
-  std::size_t end = yaml.find('\n', at);
-  while (end != std::string::npos && end + 1 < yaml.size() &&
-         (yaml[end + 1] == ' ' || yaml[end + 1] == '-'))
-    end = yaml.find('\n', end + 1);
-  return yaml.substr(at, end == std::string::npos ? end : end + 1 - at);
-}
-
 // The one word for all operands; empty where they need a map. A map would be laid over that of the
 // run key by key, and leave what it does not name.
 std::string OperandsWord(const config::OperandsConfig& operands) {
@@ -91,34 +78,6 @@ std::string OperandsWord(const config::OperandsConfig& operands) {
                                          operand->rounding == config::RoundingKind::kNearest;
                                 });
   return same ? FormatName(*first->format) : "";
-}
-
-// `scaling:` of a recommendation, with the keys of the run that it changes.
-std::string ScalingText(const config::Config& config, const config::Config& run) {
-  const scaling::Settings& scaling = config.scaling;
-  std::string text = "scaling:\n";
-  std::vector<std::string> written;
-  const auto line = [&](const std::string& key, const std::string& value) {
-    text += "  " + key + ": " + value + "\n";
-    written.push_back(key);
-  };
-  if (scaling.policy == "none") {
-    line("policy", "none");
-  } else if (scaling.policy == "fixed") {
-    line("policy", "fixed");
-    line("scale", ShortestText(scaling.scale));
-  } else {
-    line("policy", "adaptive");
-    line("method", "exact_range");
-    line("init_scale", ShortestText(scaling.init_scale.value_or(1)));
-    line("underflow_target", ShortestText(scaling.adaptive.underflow_target));
-    line("headroom_bits", ShortestText(scaling.adaptive.headroom_bits));
-    if (scaling.adaptive.batch_norm) line("batch_norm", "true");
-    if (scaling.adaptive.u_min) line("u_min", ShortestText(*scaling.adaptive.u_min));
-  }
-  for (const auto& [key, value] : ChangedKeys("scaling", run, config))
-    if (!Contains(written, key)) line(key, value);
-  return text;
 }
 
 }  // namespace
@@ -162,21 +121,45 @@ void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners
   }
 }
 
-std::string FragmentOf(const config::Config& config, const config::Config& run, bool with_scaling,
-                       bool with_precision) {
-  std::string text = with_scaling ? ScalingText(config, run) : "";
-  if (!with_precision) return text;
-  std::string section = SectionText(config::ToYaml(config), "precision");
-  const std::string word = OperandsWord(config.precision.operands), key_text = "\n  operands: ";
-  if (const std::size_t at = section.find(key_text); !word.empty() && at != std::string::npos) {
-    const std::size_t value = at + key_text.size();
-    section.replace(value, section.find('\n', value) - value, word);
+Keys ScalingKeys(const config::Config& config, const config::Config& run) {
+  const scaling::Settings& scaling = config.scaling;
+  Keys keys = {{"policy", scaling.policy}};
+  if (scaling.policy == "fixed") {
+    keys.emplace_back("scale", ShortestText(scaling.scale));
+  } else if (scaling.policy == "adaptive") {
+    keys.emplace_back("method", "exact_range");
+    keys.emplace_back("init_scale", ShortestText(scaling.init_scale.value_or(1)));
+    keys.emplace_back("underflow_target", ShortestText(scaling.adaptive.underflow_target));
+    keys.emplace_back("headroom_bits", ShortestText(scaling.adaptive.headroom_bits));
+    if (scaling.adaptive.batch_norm) keys.emplace_back("batch_norm", "true");
+    if (scaling.adaptive.u_min) keys.emplace_back("u_min", ShortestText(*scaling.adaptive.u_min));
   }
-  text += section;
-  const config::YamlNode whole = config::ToNode(config);
-  for (const auto& [key, value] : ChangedKeys("precision", run, config))
-    if (whole.Find("precision")->Find(key) == nullptr) text += "  " + key + ": " + value + "\n";
-  return text;
+  for (auto& [key, value] : ChangedKeys("scaling", run, config))
+    if (std::none_of(keys.begin(), keys.end(), [&](const auto& own) { return own.first == key; }))
+      keys.emplace_back(key, value);
+  return keys;
+}
+
+Keys OperandKeys(const AnyFormat& format, const config::Config& run) {
+  config::Config then = run;
+  auto& operands = then.precision.operands;
+  const bool same =
+      std::all_of(operands.by_operand.begin(), operands.by_operand.end(),
+                  [&](const auto& operand) { return operand && operand->format == format; });
+  if (same) return {};
+  const std::optional<config::SparedConfig> spared = operands.spared;
+  operands = {};
+  operands.by_operand.fill(config::OperandConfig{format});
+  operands.spared = spared;
+  Keys keys;
+  if (run.precision.recipe != config::PrecisionRecipe::kNone) keys.emplace_back("recipe", "none");
+  then.precision.recipe = config::PrecisionRecipe::kNone;
+  const std::string word = OperandsWord(operands);
+  const config::YamlNode node = config::ToNode(then);
+  keys.emplace_back("operands", !word.empty()
+                                    ? word
+                                    : config::FlowText(*node.Find("precision")->Find("operands")));
+  return keys;
 }
 
 }  // namespace ada::study

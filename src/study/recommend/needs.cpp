@@ -72,6 +72,8 @@ class Collector {
     const NumberFormat* format = formats_.At(row.step, row.layer, row.tensor);
     if (format == nullptr || *format != tensor.format) return;
     tensor.overflow += row.overflow;
+    tensor.scale_low = tensor.scale_low == 0 ? row.scale : std::min(tensor.scale_low, row.scale);
+    tensor.scale_high = std::max(tensor.scale_high, row.scale);
     const bool broken = row.inf + row.nan > 0;
     tensor.broken_steps += broken;
     if (!broken && row.underflow_pct_nonzero > tensor.lost_pct) {

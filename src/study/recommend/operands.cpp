@@ -23,35 +23,47 @@ double BitsOf(const BlockFormat& format) {
   return 1 + format.element.exponent_bits + format.element.mantissa_bits + scale / shared;
 }
 
-// A format on all operands that were seen with it.
-// A format serves as a whole or not: an operand that fails at one step fails.
-struct JudgedFormat {
-  std::string format;
-  double bits = 0;
-  double lost_pct = 0, sqnr_db = INFINITY;  // the worst of a row
-  std::string lost_by, sqnr_by;
-  // LAYER.operand: that have rows; that the format was judged by; in which it fails.
-  std::set<std::string> seen, operands, failing;
+// Adds a row of the format; operands of any step.
+void Add(const telemetry::BlockFigures& row, const std::string& layer, const std::string& tensor,
+         double target, JudgedFormat& judged) {
+  const std::string name = layer + "." + tensor;
+  judged.seen.insert(name);
+  // A step that overflowed before this rounding says nothing of the format.
+  if (row.inf + row.nan > 0) return;
+  judged.operands.insert(name);
+  const auto nonzero = static_cast<double>(row.numel - row.zeros);
+  const double saturated = nonzero > 0 ? 100 * static_cast<double>(row.saturated) / nonzero : 0;
+  if (row.lost_pct_nonzero > judged.lost_pct)
+    judged.lost_pct = row.lost_pct_nonzero, judged.lost_by = name;
+  if (saturated > judged.saturated_pct)
+    judged.saturated_pct = saturated, judged.saturated_by = name;
+  if (row.sqnr_db < judged.sqnr_db) judged.sqnr_db = row.sqnr_db, judged.sqnr_by = name;
+  // Noise as large as this share of a gradient is where training is said to stall; x and w bear
+  // more.
+  const bool noisy =
+      tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(telemetry::kStallPower);
+  if (row.lost_pct_nonzero > 100 * target || noisy || row.broken_blocks > 0)
+    judged.failing.insert(name);
+}
 
-  void Add(const telemetry::BlockFigures& row, const std::string& layer, const std::string& tensor,
-           double target) {
-    const std::string name = layer + "." + tensor;
-    seen.insert(name);
-    // A step that overflowed before this rounding says nothing of the format.
-    if (row.inf + row.nan > 0) return;
-    operands.insert(name);
-    if (row.lost_pct_nonzero > lost_pct) lost_pct = row.lost_pct_nonzero, lost_by = name;
-    if (row.sqnr_db < sqnr_db) sqnr_db = row.sqnr_db, sqnr_by = name;
-    // Noise as large as this share of a gradient is where training is said to stall; x and w bear
-    // more.
-    const bool noisy =
-        tensor.ends_with("dy") && row.sqnr_db < 10 * std::log10(telemetry::kStallPower);
-    if (row.lost_pct_nonzero > 100 * target || noisy || row.broken_blocks > 0) failing.insert(name);
-  }
-};
+}  // namespace
 
-// Sorted by bits: the first that serves all operands is the narrowest.
-std::vector<JudgedFormat> JudgedOf(const RecommendOptions& options) {
+std::string JudgedFormat::Text() const {
+  std::string text = Formatted("(%.3g bits): ", bits);
+  if (failing.empty())
+    text += "serves all " + std::to_string(operands.size()) + " operands";
+  else
+    text += std::to_string(failing.size()) + " of " + std::to_string(operands.size()) +
+            " operands lose too much";
+  if (lost_pct > 0) text += Formatted("; %.3g %% lost at most", lost_pct) + " (" + lost_by + ")";
+  if (saturated_pct > 0)
+    text += Formatted("; %.3g %% saturated at most", saturated_pct) + " (" + saturated_by + ")";
+  if (!sqnr_by.empty())
+    text += "; SQNR at least " + telemetry::DecibelText(sqnr_db) + " dB (" + sqnr_by + ")";
+  return text;
+}
+
+std::vector<JudgedFormat> JudgeOperands(const RecommendOptions& options) {
   std::map<std::string, JudgedFormat> all;
   const auto each = [&](const auto& row) {
     JudgedFormat& judged = all[row.format];
@@ -61,51 +73,39 @@ std::vector<JudgedFormat> JudgedOf(const RecommendOptions& options) {
           FormatOfRow(options.folder, row.kFile, row.step, row.format, config::ReadAnyFormat);
       if (const auto* block = std::get_if<BlockFormat>(&read)) judged.bits = BitsOf(*block);
     }
-    judged.Add(row, row.layer, row.tensor, options.underflow_target);
+    Add(row, row.layer, row.tensor, options.underflow_target, judged);
   };
   EachRowIfThere<telemetry::WhatIfBlockRow>(options.folder, each);
   EachRowIfThere<BlockRow>(options.folder, each);
   std::vector<JudgedFormat> judged;
   for (auto& [name, one] : all) judged.push_back(std::move(one));
-  std::stable_sort(judged.begin(), judged.end(),
-                   [](const JudgedFormat& a, const JudgedFormat& b) { return a.bits < b.bits; });
+  std::stable_sort(judged.begin(), judged.end(), [](const JudgedFormat& a, const JudgedFormat& b) {
+    if (a.bits != b.bits) return a.bits < b.bits;
+    return a.sqnr_db != b.sqnr_db ? a.sqnr_db > b.sqnr_db : a.saturated_pct < b.saturated_pct;
+  });
   return judged;
 }
 
-void PrintJudged(const JudgedFormat& judged, std::ostream& out) {
-  out << "  " << Visible(judged.format) << Formatted(" (%.3g bits): ", judged.bits);
-  if (judged.failing.empty())
-    out << "serves all " << judged.operands.size() << " operands";
-  else
-    out << judged.failing.size() << " of " << judged.operands.size() << " operands lose too much";
-  if (judged.lost_pct > 0)
-    out << Formatted("; %.3g %% lost at most", judged.lost_pct) << " (" << Visible(judged.lost_by)
-        << ")";
-  if (!judged.sqnr_by.empty())
-    out << "; SQNR at least " << telemetry::DecibelText(judged.sqnr_db) << " dB ("
-        << Visible(judged.sqnr_by) << ")";
-  out << '\n';
-}
-
-}  // namespace
-
-std::optional<AnyFormat> PrintOperandFormats(const RecommendOptions& options, std::ostream& out) {
-  const std::vector<JudgedFormat> judged = JudgedOf(options);
-  if (judged.empty()) return std::nullopt;
-  out << "Block-scaled operands, the narrowest first:\n";
-  for (const JudgedFormat& one : judged) PrintJudged(one, out);
+const JudgedFormat* FirstServing(const std::vector<JudgedFormat>& judged) {
   // One that was seen with some operands alone says nothing of the others.
   std::set<std::string> seen;
   for (const JudgedFormat& one : judged) seen.insert(one.seen.begin(), one.seen.end());
   const auto best = std::find_if(judged.begin(), judged.end(), [&](const JudgedFormat& one) {
     return one.failing.empty() && one.operands.size() == seen.size();
   });
-  if (best == judged.end()) {
+  return best == judged.end() ? nullptr : &*best;
+}
+
+void PrintOperandFormats(const std::vector<JudgedFormat>& judged, std::ostream& out) {
+  if (judged.empty()) return;
+  out << "Block-scaled operands, the narrowest first:\n";
+  for (const JudgedFormat& one : judged)
+    out << "  " << Visible(one.format) << ' ' << Visible(one.Text()) << '\n';
+  if (const JudgedFormat* best = FirstServing(judged))
+    out << "  narrow enough and no more: precision: {operands: " << Visible(best->format)
+        << "}\n\n";
+  else
     out << "  none serves all; precision.layers may leave layers out (operands: none)\n\n";
-    return std::nullopt;
-  }
-  out << "  narrow enough and no more: precision: {operands: " << Visible(best->format) << "}\n\n";
-  return config::ReadAnyFormat(best->format);
 }
 
 }  // namespace ada::study

@@ -1,9 +1,9 @@
-// The parts of `recommend`: what tensors ask for, the configuration that gives it to them, and how
-// that is said.
-// recommend.cpp calls them: CollectNeeds reads the run, MakeRecommendation decides, FragmentOf
-// writes YAML, and the Print functions say it in words. advise takes needs and recommendation as
-// well.
+// The parts of `recommend`: what tensors ask for, the configuration that would give it to them, and
+// how that is said.
+// CollectNeeds reads the run, MakeRecommendation finds scales and formats, and the Print functions
+// say it in words. What of it is to be changed `advise` decides, for both (advise/parts.h).
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <iosfwd>
 #include <limits>
@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/config.h"
@@ -46,9 +47,10 @@ struct TensorNeeds {
   // |x| from 2^keep on must not underflow: below it lies at most the target's share of the non-zero
   // values of any step. kNothing: no step had one.
   int keep = kNothing;
-  double largest = 0;             // finite |x| of all logged steps, unscaled
-  double range_log2 = 0;          // of the step in which it was largest
-  double scale = 1;               // that it carried last
+  double largest = 0;                    // finite |x| of all logged steps, unscaled
+  double range_log2 = 0;                 // of the step in which it was largest
+  double scale = 1;                      // that it carried last
+  double scale_low = 0, scale_high = 0;  // of all logged steps; 0: none
   bool scaled_by_itself = false;  // some step gave it a per-tensor scale (precision.tensor_scaling)
   bool stochastic = false;        // FormatHistory::stochastic
   // What the run lost: the largest share of a step in percent of non-zero values, and its step; all
@@ -64,6 +66,11 @@ struct TensorNeeds {
   bool asks_for_s() const { return carries_s() && !scaled_by_itself; }
   // Whether no step had a value of it: it asks for nothing, and nothing is known of it.
   bool silent() const { return keep == kNothing; }
+  // Whether some logged step's S lay above, or below, these scales.
+  bool WasAbove(const Powers& powers) const { return scale_high > std::exp2(powers.high); }
+  bool WasBelow(const Powers& powers) const {
+    return scale_low > 0 && scale_low < std::exp2(powers.low);
+  }
 };
 
 // Returns the scales at which `format` loses no more than the target of any step, with the largest
@@ -141,11 +148,14 @@ using Owners = std::map<std::string, std::set<std::string>>;
 void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
                   config::PrecisionConfig& precision);
 
-// Returns, each if asked, `scaling:` of `config`, the keys of policy none, fixed and adaptive with
-// exact_range that matter, and its whole `precision:`. Laid over the configuration `run`, as well
-// as in place of its sections, they give what `config` has.
-std::string FragmentOf(const config::Config& config, const config::Config& run, bool with_scaling,
-                       bool with_precision);
+// Keys of a section with their values as YAML, each once.
+using Keys = std::vector<std::pair<std::string, std::string>>;
+// The keys of `scaling` that make of the run's what `config` has: policy none, fixed, or adaptive
+// with exact_range, and keys of the run that this resets.
+Keys ScalingKeys(const config::Config& config, const config::Config& run);
+// The keys of `precision` that round all operands to nearest in one format, without a recipe or a
+// transform; layers that were spared stay spared. Empty where all have this format already.
+Keys OperandKeys(const AnyFormat& format, const config::Config& run);
 
 // The advice is one fixed scale where one serves all gradients, else a scale for each layer, and
 // other formats where no scale can help. What it would have lost is read from the same histograms.
@@ -186,14 +196,31 @@ const char* GradeOf(const config::Config& run, const RunNeeds& needs);
 
 // Prints what each gradient asks for, next to what the run gave it.
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out);
-// Prints one scale for all, or why there is none; other formats; what the advice would have lost.
+// Prints one scale for all, or why there is none; other formats. `chosen`: its scaling is what is
+// to be changed; then also what it would have lost.
 void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
-                         const Recommendation& advice, std::ostream& out);
-// Prints how the block-scaled formats of log.what_if, and those of the run's own operands, served:
-// a format serves an operand that loses no more than the target and, of a gradient, whose noise
-// stays below 1 / sqrt(3) of it. Nothing where there are none. Returns the narrowest that serves
-// all, if one does.
-std::optional<AnyFormat> PrintOperandFormats(const RecommendOptions& options, std::ostream& out);
+                         const Recommendation& advice, bool chosen, std::ostream& out);
+
+// A block-scaled format on all operands that were seen with it: of log.what_if, or the run's own.
+// It serves as a whole or not: an operand that fails at one step fails. One serves that loses no
+// more than the target and, of a gradient, whose noise stays below 1 / sqrt(3) of it.
+struct JudgedFormat {
+  std::string format;
+  double bits = 0;  // of a value with its part of the block's scale
+  // The worst of a row: values that became zero, and those above the largest one of their block.
+  double lost_pct = 0, saturated_pct = 0, sqnr_db = std::numeric_limits<double>::infinity();
+  std::string lost_by, saturated_by, sqnr_by;
+  // LAYER.operand: that have rows; that the format was judged by; in which it fails.
+  std::set<std::string> seen, operands, failing;
+
+  std::string Text() const;  // "(8.25 bits): serves all 102 operands; SQNR at least 31.4 dB (fc)"
+};
+// Sorted: the narrowest first, and of those with as many bits that with more SQNR.
+std::vector<JudgedFormat> JudgeOperands(const RecommendOptions& options);
+// The first that serves all operands that any was seen with; null: none does.
+const JudgedFormat* FirstServing(const std::vector<JudgedFormat>& judged);
+// Prints them; nothing where there are none.
+void PrintOperandFormats(const std::vector<JudgedFormat>& judged, std::ostream& out);
 // Prints how many steps there were, of which data, and what cannot be known from them.
 void PrintConfidence(const RecommendOptions& options, const config::Config& run,
                      const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,

@@ -1,12 +1,14 @@
-// recommend: reads the run, decides, prints, and writes the fragment.
+// recommend: reads the run and prints the ranges that speak for a decision; advise decides.
 #include <algorithm>
 #include <ostream>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/shown_text.h"
+#include "study/advise/parts.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
+#include "study/text_table.h"
 
 namespace ada::study {
 namespace {
@@ -21,54 +23,56 @@ ProbedLoss WorstProbe(const std::string& folder) {
   return worst;
 }
 
-// Rounds all operands to nearest in one format, without a recipe or a transform; layers that were
-// spared stay spared. Returns false where all operands had this format already.
-bool SetOperands(const AnyFormat& format, config::PrecisionConfig& precision) {
-  const auto same = [&](const std::optional<config::OperandConfig>& operand) {
-    return operand && operand->format == format;
-  };
-  auto& operands = precision.operands.by_operand;
-  if (std::all_of(operands.begin(), operands.end(), same)) return false;
-  precision.recipe = config::PrecisionRecipe::kNone;
-  const std::optional<config::SparedConfig> spared = precision.operands.spared;
-  precision.operands = {};
-  precision.operands.by_operand.fill(config::OperandConfig{format});
-  precision.operands.spared = spared;
-  return true;
+bool IsOfScaling(const Advice& advice) { return advice.section == "scaling"; }
+
+// Whether what is to be changed of the scaling is what the ranges speak for: then it is predicted.
+bool IsChosen(const Recommendation& ranges, const RunRecord& record,
+              const std::vector<Advice>& decided) {
+  const auto scaling = std::find_if(decided.begin(), decided.end(), IsOfScaling);
+  return scaling != decided.end() && scaling->keys == ScalingKeys(ranges.config, record.config);
 }
 
 }  // namespace
 
 // A run whose logs have no gradients cannot be judged, and the message says which key logs them.
 void Recommend(const RecommendOptions& options, std::ostream& out) {
-  const config::Config run = ReadRunConfig(options.folder);
-  const FormatHistory formats = ReadFormatHistory(options.folder, run);
-  const RunNeeds needs = CollectNeeds(options.folder, formats, options.underflow_target);
+  const RunRecord record = ReadRecord(options);
+  const config::Config& run = record.config;
+  // Where a run has no histograms, a second reading says which key makes them.
+  const RunNeeds needs = record.needs.steps > 0 ? record.needs
+                                                : CollectNeeds(options.folder, record.history,
+                                                               options.underflow_target);
   if (std::none_of(needs.tensors.begin(), needs.tensors.end(),
                    [](const TensorNeeds& t) { return t.carries_s(); }))
     throw DataError(options.folder +
                     "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
                     "again with them in log.statistics");
-  Recommendation advice = MakeRecommendation(options, run, formats, needs);
-  out << "run " << Visible(run.name) << " (" << run.data.dataset << ")\n\n";
+  const Recommendation ranges = MakeRecommendation(options, run, record.history, needs);
+  const std::vector<Advice> decided = FindAdvice(options, record);
+  out << "run " << Visible(run.name) << " (" << run.data.dataset << ")\n";
+  PrintWrapped(Visible(LostTextOf(record)), 2, out);
+  out << '\n';
   PrintNeeds(options, needs, out);
   out << '\n';
-  PrintRecommendation(options, needs, advice, out);
+  PrintRecommendation(options, needs, ranges, IsChosen(ranges, record, decided), out);
   out << '\n';
-  const std::optional<AnyFormat> operands = PrintOperandFormats(options, out);
-  PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
-  // `scaling:` is left out where no gradient arrived that asks for S, `precision:` where no format
-  // changes.
-  const bool other_operands = operands && SetOperands(*operands, advice.config.precision);
-  std::string fragment =
-      FragmentOf(advice.config, run, AnyAsksForS(needs), !advice.changes.empty() || other_operands);
-  if (fragment.empty())
-    fragment = AnyArrived(needs) ? "# nothing to recommend: no other format, and no S\n"
-                                 : "# nothing to recommend: no gradient arrived\n";
-  else
-    out << "\n# Put these sections in place of those of the run's configuration:\n"
-        << VisibleLines(fragment);
-  if (!options.yaml.empty()) WriteFileAtomically(options.yaml, fragment);
+  PrintOperandFormats(record.operands, out);
+  PrintConfidence(options, run, needs, ranges, WorstProbe(options.folder), out);
+  if (decided.empty()) {
+    out << '\n';
+    PrintWrapped("Recommended: " + Visible(NothingText(record)), 2, out);
+  } else {
+    out << "\nRecommended: what `ada-train advise` decides, for these reasons:\n";
+    for (const Advice& advice : decided)
+      PrintWrapped(
+          "  " + advice.section + ": " + Visible(advice.reason) + " (sure: " + advice.sure + ")", 4,
+          out);
+    out << "\n# Lay this over the run's configuration (train --with FILE):\n"
+        << VisibleLines(DocumentOf(decided));
+  }
+  if (!options.yaml.empty())
+    WriteFileAtomically(options.yaml, decided.empty() ? "# " + Visible(NothingText(record)) + "\n"
+                                                      : DocumentOf(decided));
 }
 
 }  // namespace ada::study

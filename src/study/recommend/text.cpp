@@ -44,7 +44,10 @@ std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
     return "no scale fits";
   if (t.overflow > 0) return "overflowed";
   if (t.broken_steps > 0) return "inf, NaN";
-  return IsGood(t, options) ? "fine" : "loses";
+  if (!IsGood(t, options)) return "loses";
+  const Powers powers = PowersFor(t, t.format, options.headroom_bits);
+  if (t.asks_for_s() && t.WasAbove(powers)) return "S was too large";
+  return t.asks_for_s() && t.WasBelow(powers) ? "S was too small" : "fine";
 }
 
 // The first few, each cut to what a line bears.
@@ -121,15 +124,15 @@ void PrintChanges(const Recommendation& advice, std::ostream& out) {
 void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostream& out) {
   const scaling::Settings& scaling = advice.config.scaling;
   if (scaling.policy == "none") {
-    out << "Recommended: no scaling (S = 1).\n";
+    out << "These ranges speak for no scaling (S = 1).\n";
   } else if (advice.fixed) {
-    out << "Recommended: policy fixed with S = " << ShortestText(scaling.scale) << " ("
+    out << "These ranges speak for policy fixed with S = " << ShortestText(scaling.scale) << " ("
         << PowerText(scaling.scale) << ")"
         << (MuchWasLost(needs) ? ", towards the upper end: so much was\n  lost that the lower one "
                                  "may lie higher.\n"
                                : ".\n");
   } else {
-    out << "Recommended: policy adaptive, method exact_range, "
+    out << "These ranges speak for policy adaptive, method exact_range, "
         << (scaling.adaptive.batch_norm
                 ? "with an alpha for batch norms too: it\n  finds each layer's scale as training "
                   "moves"
@@ -277,12 +280,15 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
 }
 
 void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
-                         const Recommendation& advice, std::ostream& out) {
-  if (needs.finiteness.since() > 0)
-    out << "The run is " << Visible(needs.finiteness.Text()) << ".\n"
-        << (telemetry::IsOfScale(needs.finiteness.first())
+                         const Recommendation& advice, bool chosen, std::ostream& out) {
+  const auto lost = telemetry::FindLostFromTheStart(needs.totals);
+  if (needs.finiteness.since() > 0) {
+    const telemetry::FirstNotFinite first = needs.finiteness.first(lost);
+    out << "The run is " << Visible(needs.finiteness.Text(lost)) << ".\n"
+        << (telemetry::IsOfScale(first) || telemetry::IsOfLostGradients(first)
                 ? ""
                 : "What follows is of the gradients before that, and does not mend it.\n");
+  }
   if (!AnyArrived(needs)) {
     out << "No gradient arrived in any step with a histogram: nothing can be said of scales.\n";
     return PrintChanges(advice, out);
@@ -297,6 +303,7 @@ void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
   PrintOneScale(options, needs, advice, out);
   PrintCompromise(advice, out);
   PrintChanges(advice, out);
+  if (!chosen) return;
   PrintChoice(needs, advice, out);
   PrintPrediction(options, advice, out);
 }

@@ -69,7 +69,8 @@ struct WatchState {
   ClassRow classes;                  // of it, the row of all classes; step 0: none
   std::vector<WatchedLayer> layers;  // in the order of the logs
   WatchedBlocks blocks;
-  telemetry::LayerTotals totals;  // of the gradients, for layers that get none
+  telemetry::LayerTotals totals;       // of all tensors
+  std::vector<std::string> uncounted;  // config::UncountedStatistics
   telemetry::Finiteness finiteness;
 
   // How long the run will be, as its progress line says; 0: not known.
@@ -79,7 +80,7 @@ struct WatchState {
   double seconds_left() const;
 
   void Add(const StepRow& row);
-  void Add(const TensorRow& row);  // of dx, dy and dw
+  void Add(const TensorRow& row);
   void Add(const ScaleRow& row);
   void Add(const BlockRow& row);
   void Add(const TimingRow& row);

@@ -149,6 +149,7 @@ void WatchFeed::ReadConfig(WatchState& state) {
     state.max_steps = config.train.max_steps;
     state.language = config.task == Task::kLanguage;
     state.bytes = config::TokensAreBytes(config);
+    state.uncounted = config::UncountedStatistics(config);
     configured_ = true;
   } catch (const Error&) {  // not there yet, or of another version: the table does without it
     // It is asked again at each look until it can be read.
@@ -169,9 +170,7 @@ void WatchFeed::ReadFiles() {
   // steps.csv first: it is written last, so the rows of its steps are whole in the others.
   EachNewRow<StepRow>(steps_, [&](const StepRow& row) { step_rows_.push_back(row); });
   EachNewRow<ScaleRow>(scales_, [&](const ScaleRow& row) { scale_rows_.push_back(row); });
-  EachNewRow<TensorRow>(underflow_, [&](const TensorRow& row) {
-    if (row.tensor != "y" && row.tensor != "w") tensor_rows_.push_back(row);
-  });
+  EachNewRow<TensorRow>(underflow_, [&](const TensorRow& row) { tensor_rows_.push_back(row); });
   EachNewRow<BlockRow>(blocks_, [&](const BlockRow& row) { block_rows_.push_back(row); });
   PassOverTornStep(scales_, scale_rows_);
   PassOverTornStep(underflow_, tensor_rows_);

@@ -12,6 +12,7 @@
 #include "study/text_table.h"
 #include "study/watch/parts.h"
 #include "telemetry/block_figures.h"
+#include "telemetry/coverage.h"
 #include "telemetry/progress_text.h"
 #include "telemetry/totals.h"
 
@@ -138,7 +139,9 @@ std::vector<Line> Header(const WatchState& s) {
                    OutOf("epoch", s.step.epoch, s.epochs_in_all()) + "  " + Fit(s) +
                    Formatted("  lr %.4g  S ", s.step.lr) + ShortestText(s.step.scale) +
                    "  skipped " + std::to_string(s.skipped)});
-  if (s.finiteness.since() > 0) lines.push_back({s.finiteness.ShortText(), Color::kRed, true});
+  if (s.finiteness.since() > 0)
+    lines.push_back(
+        {s.finiteness.ShortText(telemetry::FindLostFromTheStart(s.totals)), Color::kRed, true});
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
   if (s.blocks.step > 0) lines.push_back({BlocksText(s.blocks), Color::kPlain, true});
@@ -151,6 +154,13 @@ std::vector<Line> Header(const WatchState& s) {
                          ": " + Visible(s.event.message),
                      Color::kPlain, true});
   return lines;
+}
+
+// What all tensors lost so far, and of what that is said: the table is of dx alone.
+std::vector<Line> Lost(const WatchState& s) {
+  if (s.logged_step == 0) return {};
+  const telemetry::Coverage coverage = telemetry::CoverageOf(s.totals, s.step.step, s.uncounted);
+  return {{Visible(telemetry::LostText(s.totals, coverage)), Color::kPlain, true}};
 }
 
 // Whether the last logged step left nothing of the gradient of a line (LineOfGradient) but zeros.
@@ -267,9 +277,11 @@ std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf
 
 std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options) {
   std::vector<Line> lines = InPieces(Header(state), options.width);
+  const std::vector<Line> lost = InPieces(Lost(state), options.width);
   if (!state.layers.empty()) {
     const bool has_blocks = state.blocks.step > 0;
-    const std::size_t around = lines.size() + (has_blocks ? 3 : 2);  // titles and legends
+    const std::size_t around =
+        lines.size() + lost.size() + (has_blocks ? 3 : 2);  // titles, legends
     std::size_t room = state.layers.size();
     // One line is reserved for the output of Hidden.
     if (options.height > 0 && around + room > options.height) {
@@ -283,6 +295,7 @@ std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& o
     lines.push_back({Legend(options.utf8)});
     if (has_blocks) lines.push_back({SqnrLegend(options.utf8)});
   }
+  lines.insert(lines.end(), lost.begin(), lost.end());
   if (options.height > 0 && lines.size() > options.height) lines.resize(options.height);
   std::vector<std::string> drawn;
   for (const Line& line : lines) {

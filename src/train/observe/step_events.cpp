@@ -62,7 +62,7 @@ bool IsAt(double scale, double bound) {
 }
 
 telemetry::FirstNotFinite AsFirst(const StepResult& r, const EventTensor& first) {
-  return {first.layer, first.tensor, first.value, r.scale, r.step, first.cause};
+  return {first.layer, first.tensor, first.value, r.scale, r.step, first.cause, {}};
 }
 
 // Why an upper bound cut a layer's scale, or nothing.
@@ -91,7 +91,8 @@ void StepEvents::Tell(const StepResult& r, const std::string& message) {
 void StepEvents::Loss(const StepResult& r, const EventTensor& first) {
   const telemetry::RunTotals& before = recorder_.run();
   if (std::isfinite(r.loss) || (before.steps() > 0 && !std::isfinite(before.last().loss))) return;
-  const telemetry::FirstNotFinite tensor = AsFirst(r, first);
+  telemetry::FirstNotFinite tensor = AsFirst(r, first);
+  tensor.lost = telemetry::FindLostFromTheStart(recorder_.layers());
   const std::string message = "the loss is not finite; first: " + telemetry::NameText(tensor) +
                               ": " + telemetry::AdviceText(tensor);
   Add(r, "loss_not_finite", {"loss", "", NineDigits(r.loss)}, message);

@@ -5,7 +5,7 @@ import html
 from ada_train.report import layers, style, tasks
 from ada_train.report.names import RunName, escaped
 from ada_train.report.page import LONG, Section
-from ada_train.run_files import number
+from ada_train.run_files import number, text
 
 CELL = 110          # characters of a configuration's value
 MOST_COLUMNS = 6    # of a table of runs or keys
@@ -117,16 +117,20 @@ def results(chosen, tensor):
         bad = run.summary.get("not_finite") if isinstance(run.summary, dict) else None
         if isinstance(bad, dict):
             where = ".".join(str(bad.get(key, "")) for key in ("layer", "tensor")).strip(".")
-            helps = "helps" if bad.get("scale_helps") else "does not help"
+            helps = bad.get("advice") or ("a loss scale " + (
+                "helps" if bad.get("scale_helps") else "does not help"))
             worst.append(f"<li><b>{escaped(run.label)}</b>: <b>not finite</b> from step "
                          f"{html.escape(str(bad.get('since', '?')))} on, first tensor "
                          f"{escaped(where or 'unknown')} (largest magnitude "
-                         f"{html.escape(str(bad.get('largest', '?')))}): a loss scale {helps}</li>")
+                         f"{html.escape(str(bad.get('largest', '?')))}): {escaped(helps)}</li>")
         if dead := layers.no_gradient_text(run):
             worst.append(f"<li><b>{escaped(run.label)}</b>: <b>no gradient</b>: "
                          f"{escaped(dead)}</li>")
+        counted = text(run.summary, "counted", "text")
+        if counted:
+            worst.append(f"<li><b>{escaped(run.label)}</b>: {escaped(counted)}</li>")
         rows = layers.per_layer(layers.of_tensor(run.underflow, tensor), "underflow_pct_nonzero")
-        if rows and rows[0][1] > 0:
+        if rows and rows[0][1] > 0 and not (counted and tensor == "dx"):
             layer, mean, most, step = rows[0]
             worst.append(f"<li><b>{escaped(run.label)}</b>: <code>{escaped(layer)}</code> "
                          f"loses most: {style.percent(mean)} of its non-zero "

@@ -1,0 +1,33 @@
+// What of a run was counted and what that lost, in one sentence that every command, the summary and
+// the report say alike: a negative is said of what was counted alone, and names what was not.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "telemetry/totals.h"
+
+namespace ada::telemetry {
+
+struct Coverage {
+  std::vector<std::string> counted;    // words of log.statistics, and master and state
+  std::vector<std::string> uncounted;  // words whose tensors were rounded and have no rows
+  std::int64_t logged_steps = 0, steps = 0;
+
+  // "dx, dy and operands, 11 of 250 steps; not counted: y and w (log.statistics)".
+  std::string Text() const;
+};
+
+// `uncounted`: as config::UncountedStatistics says. `steps`: of the run.
+Coverage CoverageOf(const LayerTotals& layers, std::int64_t steps,
+                    const std::vector<std::string>& uncounted);
+
+// The tensor that lost most on the mean over the logged steps; null: none lost a value, or none was
+// counted. Changes of weights (update) are not asked: what they lose is not lost on the way.
+const TensorTotals* LostMost(const LayerTotals& layers);
+
+// "lm_head.dx.dy lost most, 23.042 % on the mean, 31.3 % at most, of dx and operands, 11 of 250
+// steps", or "no value was lost of ...", or that nothing was counted.
+std::string LostText(const LayerTotals& layers, const Coverage& coverage);
+
+}  // namespace ada::telemetry
