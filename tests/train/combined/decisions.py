@@ -63,7 +63,7 @@ class Decisions:
             )
         fresh = state["passes"] % keys.get("update_interval", 1) == 0 or state["cached"] is None or method == "fixed"
         seen = method != "exact_range" or state["last"] is not None  # its first pass has nothing to look at
-        state["passes"] += 1
+        state["passes"] += seen
         if not fresh:
             options = [(value, "stale") for value, _ in state["cached"]]
         elif method == "exact_range":

@@ -60,7 +60,7 @@ class Convolution(Product):
         self.winograd = 8 if taps == 9 and min(c, self.out) >= 16 else 1
         self.fan_reference = self.out * taps
         s = self.window.stride
-        # A value of dx is a sum of so many products; page: exact divides by strides and groups, which thin out no transposed one.
+        # A value of dx is a sum of so many products; strides thin out none of a transposed one.
       
         self.fan = self.fan_reference / self.groups / (1 if self.transposed else s[0] * s[1])
 

@@ -26,6 +26,8 @@ class Storing:
         low, high = (
             stored_ends(value, error, form, factor, self.stochastic) if round_it else (value - error, value + error)
         )
+        unknown = (error > 0) & (np.isnan(low) | np.isnan(high))  # an end beyond a format whose overflow is NaN
+        low, high = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
         stored = self.settle(f"{name}.{tensor}", low, high, error)
         if round_it:
             tally = self.tallies.get((name, tensor))
@@ -61,7 +63,8 @@ class Storing:
             name = f"{self.network.reads_images[0].name}.x"
         if self.dump is not None and name in self.dump:
             got = self.dump[name].reshape(low.shape)
-            fits = ((got >= low) & (got <= high)) | (np.isnan(got) & np.isnan(low)) | (got == low)
+            unsure = np.isnan(low) | (low == -np.inf) & (high == np.inf)
+            fits = ((got >= low) & (got <= high)) | (np.isnan(got) & unsure)
             self.compared += got.size
             self.exact += int(np.sum(error == 0))
             if not fits.all():
