@@ -282,6 +282,16 @@ class FramesTest(unittest.TestCase):
         self.assertEqual(steps.loss.isna().tolist(), [False, True])
         self.assertEqual(steps.overflow.isna().tolist(), [False, True])
 
+    def test_layers_whose_names_are_numbers(self):
+        """They stay the words of the file, for the report's tables too, whatever pandas guesses."""
+        from ada_train import tables
+        path, notes = self.folder / "words.csv", []
+        path.write_text("layer,x\n01,1\n1,2\n,3\n", encoding="utf-8")
+        for words in (str, "category"):
+            frame = tables.raw(str(path), {"layer": "text", "x": "number"}, notes, words)
+            self.assertEqual(frame.layer.tolist(), ["01", "1", ""])
+        self.assertEqual(notes, [])
+
     def test_a_file_that_is_missing_and_a_folder_without_run(self):
         (self.folder / "what_if.csv").unlink()
         self.assertEqual(len(ada_train.read(self.folder).what_if), 0)
