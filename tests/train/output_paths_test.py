@@ -230,6 +230,28 @@ class OutputPaths(unittest.TestCase):
                       done.stderr)
         self.assertFalse((self.folder / "sheet.png").exists())
 
+    def test_an_output_folder_without_permission(self):
+        """Seen by a user who may not write there; root may everywhere."""
+        other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            folder.chmod(0o755)
+            (folder / "t.yaml").write_text(
+                "data: {dataset: synthetic, batch_size: 16, limit: {train: 64, test: 32}}\n"
+                "model: {zoo: mlp, hidden: [16]}\ntrain: {max_steps: 2}\n", encoding="utf-8")
+            (folder / "locked").mkdir(mode=0o000)
+            try:
+                subprocess.run([BINARY, "--version"], capture_output=True, check=True, **other)
+            except (OSError, subprocess.CalledProcessError):
+                self.skipTest("another user cannot start the program where it is")
+            for output in ("locked", "locked/run"):
+                done = subprocess.run([BINARY, "train", "t.yaml", "--output", output], cwd=folder,
+                                      capture_output=True, text=True, check=False, **other)
+                self.assertEqual(done.returncode, 6, done.stderr)
+                self.assertIn(f"output folder {output}: cannot be written: Permission denied",
+                              done.stderr)
+            (folder / "locked").chmod(0o700)
+
 
 if __name__ == "__main__":
     unittest.main()
