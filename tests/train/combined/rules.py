@@ -53,16 +53,11 @@ def of_weight(layer, dy, fan_word):
         if w.ndim == 2:
             d = layer.rows(dy)
             return extremes((d[:, o], w[o]) for o in range(w.shape[0]))
-        if layer.transposed:  # dx is the convolution of dy: a value of dy meets the taps that reach it
+        if layer.transposed:  # its weight is [in, out / groups, ...]
             g = layer.groups
-            taps = layer.window.gather(dy)
             ins, outs = w.shape[0] // g, w.shape[1]
             return extremes(
-                (taps[:, k * outs + o, i, j], w[k * ins : (k + 1) * ins, o, i, j])
-                for k in range(g)
-                for o in range(outs)
-                for i in range(w.shape[2])
-                for j in range(w.shape[3])
+                (dy[:, k * outs + o], w[k * ins : (k + 1) * ins, o]) for k in range(g) for o in range(outs)
             )
         return extremes((dy[:, o], w[o]) for o in range(w.shape[0]))
 

@@ -18,6 +18,7 @@ void AddZeros(const Rounding& rounding, std::int64_t zeros) {
   BlockStats& stats = *rounding.stats;
   stats.values += zeros;
   if (rounding.count) stats.zeros += zeros, stats.below_min += zeros;
+  if (rounding.count && rounding.format.is_signed) stats.zeros_after += zeros;
   if (rounding.bins != nullptr) rounding.bins->zeros += static_cast<std::uint32_t>(zeros);
   stats.rounded_min = std::min(stats.rounded_min, 0.0f);
   stats.rounded_max = std::max(stats.rounded_max, 0.0f);
