@@ -125,4 +125,6 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=300, help="how many, with the seeds that follow")
     parser.add_argument("--keep", help="folder for the inputs and outputs of networks that differ")
     options = parser.parse_args()
+    if np is None:
+        sys.exit("combined_test.py: needs NumPy (python3-numpy)")
     sys.exit(1 if many(options.program, range(options.seed, options.seed + options.count), options.keep) else 0)

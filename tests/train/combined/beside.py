@@ -17,7 +17,7 @@ from exact import single
 from formats import TINY
 from network import Network, Precision
 from policies import policy_of
-from storing import Storing
+from storing import Storing, Unsure
 from updates import Updates
 
 
@@ -88,12 +88,14 @@ class Beside(Storing, Decisions):
         self.loss_scale = float(row["scale"])
         loss, right = 0.0, 0
         for part in range(parts):
-            self.dump = whole_dump if part == parts - 1 else None
+            self.part, self.dump = part, whole_dump if part == parts - 1 else None
             some = slice(first + part * size // parts, first + (part + 1) * size // parts)
             logits = self.forward(self.images[some])
             part_loss, part_right, gradient, error = self.loss(logits, self.labels[some], size)
             loss, right = loss + part_loss, right + part_right
             self.backward(gradient, error)
+            if self.dump is None and (self.broken or self.not_finite):
+                raise Unsure("a part of the batch that no dump holds is not finite")
         self.dump = whole_dump
         self.close(row, loss, right, size)
 
@@ -140,7 +142,7 @@ class Beside(Storing, Decisions):
         target = np.full(z.shape, smooth / classes)
         target[np.arange(len(z)), labels] += 1 - smooth
         with np.errstate(invalid="ignore"):
-            loss = float((target * (log_sum - z)).sum() / size)
+            loss = float(np.where(target > 0, target * (log_sum - z), 0).sum() / size)
             gradient = (p - target) / size * self.loss_scale
         error = (
             (1e-37 + p * (2e-6 + 2e-7 * np.abs(z - log_sum)) + 1.2e-7 * target + 1e-7 * np.abs(p - target))

@@ -53,39 +53,49 @@ class Decisions:
             return self.compare_decision(name, written, scale, [(alpha, None, None, alpha, "state")])
         keys = self.keys_of(name)
         method = keys.get("method", "approx_range")
-        state = self.states.setdefault(name, {"passes": 0, "cached": None, "last": None})
+        state = self.states.setdefault(name, {"passes": 0, "cached": None, "last": None, "new": False})
         u_min, u_max = keys.get("u_min", form.smallest), form.largest
-        seen_operand = operand(keys) if operand else None
-        if not np.isfinite(dy).all() or (seen_operand and not math.isfinite(seen_operand.mean_square)):
-            state["passes"] += 1
-            return self.compare_decision(
-                name, written, scale, [(1.0, None, 1.0, 1.0, "nonfinite")], only=("alpha", "limit")
-            )
-        fresh = state["passes"] % keys.get("update_interval", 1) == 0 or state["cached"] is None or method == "fixed"
-        seen = method != "exact_range" or state["last"] is not None  # its first pass has nothing to look at
-        state["passes"] += seen
-        if not fresh:
+        every = keys.get("update_interval", 1)
+        if method == "exact_range":
+            options = self.by_exponents(name, written, keys, state, every, scale, u_min, u_max)
+            if (state["last"] is None or state["passes"] % every == 0) and np.isfinite(dgrad[0]).all():
+                state["last"] = (dgrad[0], np.broadcast_to(dgrad[1], dgrad[0].shape), scale)
+                state["new"] = True
+        elif method == "fixed":
+            options = [rules.unbound(method, keys, dy, None, u_min, u_max)]
+        elif state["passes"] % every != 0:
             options = [(value, "stale") for value, _ in state["cached"]]
-        elif method == "exact_range":
-            options = rules.exact_range(keys, state["last"], scale, u_min, u_max)
-            if options is None:  # the last dgrad is little but what fp32 left of a difference
-                options = [(float(written["unbound"]) if written else math.nan, written["limit"] if written else "")]
-                if written is None:
-                    raise Unsure(f"exponents of {name}")
         else:
-            options = [rules.unbound(method, keys, dy, seen_operand, u_min, u_max)]
-            value, word = options[0]
-            if method not in ("fixed",) and word != "one":
+            seen = operand(keys) if operand else None
+            if not np.isfinite(dy).all() or (seen and not math.isfinite(seen.mean_square)):
+                return self.compare_decision(
+                    name, written, scale, [(1.0, None, 1.0, 1.0, "nonfinite")], only=("alpha", "limit")
+                )
+            value, word = rules.unbound(method, keys, dy, seen, u_min, u_max)
+            options = [(value, word)]
+            if word != "one":
                 options += [(value * (1 + near), word), (value * (1 - near), word)]
-        if method == "exact_range" and np.isfinite(dgrad[0]).all():
-            state["last"] = (dgrad[0], np.broadcast_to(dgrad[1], dgrad[0].shape), scale)
-        if fresh and seen:
             state["cached"] = options
+        state["passes"] += 1
         choices = []
         for value, word in options:
             bound, pow2, alpha, limit = rules.pipeline(method, keys, value, word, scale)
             choices.append((value, bound, pow2, alpha, limit))
         return self.compare_decision(name, written, scale, choices, near)
+
+    def by_exponents(self, name, written, keys, state, every, scale, u_min, u_max):
+        """exact_range: what the exponents of the last pass that was looked at allow."""
+        if state["last"] is None:
+            return [(1.0, "one")]
+        if every > 1 and not state["new"]:
+            return [(value, "stale") for value, _ in state["cached"]]
+        options = rules.exact_range(keys, state["last"], scale, u_min, u_max)
+        if options is None:  # the last dgrad is little but what fp32 left of a difference
+            if written is None:
+                raise Unsure(f"exponents of {name}")
+            options = [(float(written["unbound"]), written["limit"])]
+        state["cached"], state["new"] = options, False
+        return options
 
     def compare_decision(
         self, name, written, scale, choices, near=rules.NEAR, only=("unbound", "bound", "pow2", "alpha", "limit")
@@ -232,7 +242,7 @@ class Decisions:
         factor."""
         scales = {s for _, s in branches}
         if len(scales) == 1 or not math.isfinite(largest):
-            return max(scales)
+            return min(scales)
         fitting = [s for s in scales if largest * s < form.largest]
         if fitting:
             return max(fitting)

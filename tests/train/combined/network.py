@@ -146,7 +146,7 @@ class Precision:
                 k in entry for k in ("format", "activations", "gradients")
             )
             weight = any(n.layer.weighted for n in matched) and any(
-                k in entry for k in ("format", "weights", "weight_gradients")
+                k in entry for k in ("format", "weights", "weight_gradients", "operands")
             )
             if not output and not weight:
                 found.append(entry["match"])

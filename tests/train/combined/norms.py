@@ -164,10 +164,10 @@ class Attention(Layer):
         self.c = 1 / math.sqrt(self.width)
         s = self.c * self.q @ self.many(self.k).transpose(0, 1, 3, 2)
         off = self.c * np.abs(self.q) @ self.many(np.abs(self.k)).transpose(0, 1, 3, 2) * 1e-6
-        if self.key("causal", False):
-            s = np.where(np.tril(np.ones((self.tokens, self.tokens))) > 0, s, -np.inf)
+        seen = np.tril(np.ones((self.tokens, self.tokens))) > 0 if self.key("causal", False) else True
+        s = np.where(seen, s, -np.inf)
         e = np.exp(s - s.max(-1, keepdims=True))
-        self.soft = e / e.sum(-1, keepdims=True)
+        self.soft = np.where(seen, e / e.sum(-1, keepdims=True), 0.0)
         self.soft_error = self.soft * (2e-6 + 2 * off.max(-1, keepdims=True)) + 1e-37 * (self.soft > 0)  # exp flushes
         self.soft_error = np.minimum(np.nan_to_num(self.soft_error, nan=1.0), 1.0)
         return self.soft, self.soft_error

@@ -151,7 +151,8 @@ class Storing:
                 else 1.0
             )
         taken = stored_ends(stored, 0.0, form, factor)[0]
-        if "operands" in self.config["log"]["statistics"]:
+        once = name.endswith(".w") and self.part > 0  # a step's parts take the same copies of weights
+        if "operands" in self.config["log"]["statistics"] and not once:
             tally = self.tallies.setdefault((node.name, name), Tally(form, scale))
             tally.scale = scale
             tally.row_scale = scale if factor is None else single(scale * factor)
