@@ -13,6 +13,7 @@ import argparse
 import os
 import stat
 import sys
+import textwrap
 import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
@@ -22,8 +23,8 @@ TENSORS = ["y", "p", "w", "dx", "dx2", "ds", "dq", "dk", "dv", "dw", "dy", "forw
 
 def tensor_name(text):
     if text not in TENSORS:
-        raise argparse.ArgumentTypeError(f"'{text}' is no tensor of the logs; choose from\n  "
-                                         + ", ".join(TENSORS))
+        names = textwrap.fill(", ".join(TENSORS), 76, initial_indent="  ", subsequent_indent="  ")
+        raise argparse.ArgumentTypeError(f"'{text}' is no tensor of the logs; choose from\n{names}")
     return text
 
 

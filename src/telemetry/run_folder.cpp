@@ -1,5 +1,6 @@
 #include "telemetry/run_folder.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -184,9 +185,13 @@ void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExistin
   }
 }
 
-// Where this process may neither look nor write nothing can be put, whatever is there.
+// Where this process may neither look nor write nothing can be put, whatever is there. A file in
+// the folder's place is refused as such.
 void RequireAccess(const std::string& folder) {
-  if (access(folder.c_str(), R_OK | W_OK | X_OK) == 0 || errno != EACCES) return;
+  std::error_code error;
+  if (fs::is_regular_file(folder, error)) return;
+  const int missing = faccessat(AT_FDCWD, folder.c_str(), R_OK | W_OK | X_OK, AT_EACCESS);
+  if (missing == 0 || errno != EACCES) return;
   throw OutputError("output folder " + folder +
                     ": cannot be written: " + std::generic_category().message(EACCES));
 }

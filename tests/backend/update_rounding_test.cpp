@@ -144,6 +144,7 @@ TEST_SUITE("cpu") {
       // 0.75 of the smallest fp32 is rounded to it, which fp16 does not have.
       plan.step.lr = masters == kFp16 ? 0.75 : 1, plan.step.count = 1, plan.count = true;
       op->Update(plan);
+      CHECK(op->Outcome().updated);
       const TensorStats changes = op->Stats().front();
       const std::int64_t lost = masters == kFp16 ? 3 : 0;
       CHECK(changes.zeros_before == 1);

@@ -194,6 +194,8 @@ TEST_SUITE("cpu") {
         LimitThreads(threads);
       };
       const Outcome o = Child(run, folder.path(), limit).Wait();
+      CAPTURE(o.code);
+      CAPTURE(o.err);
       CHECK((o.code == 0 || o.code == 4));
       if (o.code != 4) continue;
       ++refused;

@@ -227,7 +227,9 @@ TEST_SUITE("cpu") {
   TEST_CASE("zoo: in fp32 nothing goes through tiles") {
     if (!backend::test::HasAmx()) ADA_SKIP(kNoTiles);
     const auto tiles = backend::cpu::MakeCpuBackend(2);
+    // Beside tiles oneDNN computes what is fp32.
     const backend::test::IsaSetting isa("avx512");
+    const backend::test::EnvironmentSetting products("ADA_PRODUCTS", "onednn");
     const auto other = backend::cpu::MakeCpuBackend(2);
     const Net net = Nets(/*deep=*/false)[2];
     Model a(net, {kFp32, true}, Fusion::kAll, *tiles);
