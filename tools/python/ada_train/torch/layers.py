@@ -28,10 +28,14 @@ def is_layer(module):
     return not inner and not loss and not isinstance(module, PASSIVE)
 
 
+def is_wrapped(module):
+    """Whether torch.compile made the module, around another one."""
+    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
+
+
 def is_compiled(model):
     """Whether torch.compile has wrapped the model, or model.compile() changed its call."""
-    wrapped = type(model).__name__ == "OptimizedModule" and hasattr(model, "_orig_mod")
-    return wrapped or getattr(model, "_compiled_call_impl", None) is not None
+    return is_wrapped(model) or getattr(model, "_compiled_call_impl", None) is not None
 
 
 def name_of(path):

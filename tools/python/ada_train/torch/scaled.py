@@ -16,7 +16,7 @@ from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch import hooks, optimizers
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import Names, is_layer, is_product
+from ada_train.torch.layers import Names, is_layer, is_product, is_wrapped
 from ada_train.torch.operands import formats_of
 from ada_train.torch.outputs import tensors
 from ada_train.torch.recorder import Recorder
@@ -375,22 +375,18 @@ class _ScalingState:
 def _eager(model, compiled):
     """The model as it was before torch.compile. `compiled`: gets the modules that were compiled in
     place, with what they called."""
-    inside = [path for path, module in model.named_modules() if path and _is_compiled(module)]
+    inside = [path for path, module in model.named_modules() if path and is_wrapped(module)]
     if inside:
         raise ValueError(f"AdaLossScaled: torch.compile hides the gradients of {inside[0]}'s "
                          "layers; expected a model whose parts are not compiled")
     found = [m for m in model.modules() if getattr(m, "_compiled_call_impl", None) is not None]
-    if found or _is_compiled(model):
+    if found or is_wrapped(model):
         warnings.warn("AdaLossScaled: torch.compile hides the layers' gradients; the model runs as "
                       "it was before it was compiled", stacklevel=3)
     for module in found:
         compiled.append((module, module._compiled_call_impl))
         module._compiled_call_impl = None
-    return model._orig_mod if _is_compiled(model) else model
-
-
-def _is_compiled(module):
-    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
+    return model._orig_mod if is_wrapped(model) else model
 
 
 def _formats(format):
