@@ -10,8 +10,8 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "core/error.h"
-#include "core/shown_text.h"
+#include "error.h"
+#include "io/shown_text.h"
 #include "parallel/world.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::testing {
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "backend/elementary.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend {
 

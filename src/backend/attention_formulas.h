@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backend/elementary.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend {
 

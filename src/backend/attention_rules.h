@@ -2,8 +2,8 @@
 // statistics of a gradient and of the other factor of its matmul.
 #pragma once
 #include "backend/decisions.h"
-#include "core/host_device.h"
-#include "core/stats.h"
+#include "number/host_device.h"
+#include "number/stats.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend {

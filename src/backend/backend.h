@@ -17,7 +17,7 @@
 #include "backend/op.h"
 #include "backend/specs.h"
 #include "backend/update.h"
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend {
 

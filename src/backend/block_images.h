@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend {
 

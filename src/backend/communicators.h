@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/host_device.h"
-#include "core/stats.h"
+#include "number/host_device.h"
+#include "number/stats.h"
 #include "parallel/communicator.h"
 
 namespace ada::backend {

@@ -9,9 +9,9 @@
 
 #include "backend/backend.h"
 #include "backend/formulas.h"
-#include "core/error.h"
-#include "core/host_device.h"
-#include "core/number_grid.h"
+#include "error.h"
+#include "number/host_device.h"
+#include "number/number_grid.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend {

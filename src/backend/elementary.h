@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "backend/elementary.h"
-#include "core/host_device.h"
-#include "core/random.h"
+#include "number/host_device.h"
+#include "number/random.h"
 
 namespace ada::backend {
 

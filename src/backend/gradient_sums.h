@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/number_format.h"
-#include "core/stats.h"
-#include "core/tensor.h"
+#include "number/number_format.h"
+#include "number/stats.h"
+#include "number/tensor.h"
 
 namespace ada::backend {
 

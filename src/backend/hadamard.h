@@ -9,8 +9,8 @@
 #include <array>
 #include <cstdint>
 
-#include "core/host_device.h"
-#include "core/random.h"
+#include "number/host_device.h"
+#include "number/random.h"
 
 namespace ada::backend {
 

@@ -6,8 +6,8 @@
 
 #include "backend/op.h"
 #include "backend/update.h"
-#include "core/blocks/block_counts.h"
-#include "core/stats.h"
+#include "number/blocks/block_counts.h"
+#include "number/stats.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend {

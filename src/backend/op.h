@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/host_device.h"
-#include "core/tensor.h"
+#include "number/host_device.h"
+#include "number/tensor.h"
 
 namespace ada::backend {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/blocks/block_format.h"
-#include "core/tensor.h"
-#include "core/tensor_names.h"
+#include "io/tensor_names.h"
+#include "number/blocks/block_format.h"
+#include "number/tensor.h"
 
 namespace ada::backend {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <type_traits>
 
-#include "core/blocks/block_counts.h"
-#include "core/stats.h"
-#include "core/tensor.h"
-#include "core/tensor_names.h"
+#include "io/tensor_names.h"
+#include "number/blocks/block_counts.h"
+#include "number/stats.h"
+#include "number/tensor.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::backend {

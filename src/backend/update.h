@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/stats.h"
-#include "core/tensor.h"
+#include "number/stats.h"
+#include "number/tensor.h"
 
 namespace ada::backend {
 

@@ -9,8 +9,8 @@
 
 #include "backend/stats_rules.h"
 #include "backend/update_rules.h"
-#include "core/number_grid.h"
-#include "core/random.h"
+#include "number/number_grid.h"
+#include "number/random.h"
 
 namespace ada::backend {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "backend/update.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend {
 

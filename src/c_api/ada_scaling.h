@@ -149,7 +149,7 @@ ADA_API int32_t ada_branch_halves(float target, double largest, double sum_max, 
 ADA_API float ada_branch_target_reference(const float* scales, const float* magnitudes,
                                           int32_t count, float u_max);
 
-/* --- Operands in block-scaled formats (src/core/blocks) --- */
+/* --- Operands in block-scaled formats (src/number/blocks) --- */
 
 typedef struct ada_block_format ada_block_format;
 /* A name (nvfp4) or a map of YAML ({element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}); NULL

@@ -6,8 +6,8 @@
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
 #include "config/yaml/problems.h"
-#include "core/blocks/operand_blocks.h"
-#include "core/error.h"
+#include "error.h"
+#include "number/blocks/operand_blocks.h"
 
 // A format that RefuseBlockFormat accepted; it does not change after it was made.
 struct ada_block_format {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "c_api/ada_scaling.h"
-#include "core/error.h"
-#include "core/json_file.h"
+#include "error.h"
+#include "io/json_file.h"
 
 namespace ada::c_api {
 namespace {

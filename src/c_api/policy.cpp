@@ -6,7 +6,7 @@
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
 #include "config/yaml/problems.h"
-#include "core/error.h"
+#include "error.h"
 #include "scaling/policies/presets.h"
 #include "scaling/policies/start_scale.h"
 

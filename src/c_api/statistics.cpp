@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "c_api/ada_scaling.h"
-#include "core/number_grid.h"
+#include "number/number_grid.h"
 
 namespace ada::c_api {
 namespace {

@@ -11,10 +11,10 @@
 #include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
-#include "core/error.h"
+#include "error.h"
+#include "run/evaluate/weights.h"
 #include "study/commands.h"
 #include "telemetry/log.h"
-#include "train/evaluate/weights.h"
 
 namespace ada::cli {
 namespace {
@@ -34,7 +34,7 @@ void CheckPicture(const study::BlameOptions& options) {
   OutputPaths paths;
   paths.Write("--picture", options.picture);
   paths.Check();
-  const std::string checkpoint = train::CheckpointOfRun(options.folder, /*best=*/false);
+  const std::string checkpoint = run::CheckpointOfRun(options.folder, /*best=*/false);
   ConfigArguments own;
   paths.ReadCheckpoint("RUN_DIR", checkpoint);
   paths.ReadConfig(FilledConfigOf(own, checkpoint));

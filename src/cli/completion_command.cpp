@@ -7,9 +7,9 @@
 #include "cli/commands.h"
 #include "cli/shipped.h"
 #include "config/schema/schema.h"
-#include "core/blocks/block_format.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
+#include "number/blocks/block_format.h"
 
 namespace ada::cli {
 namespace {

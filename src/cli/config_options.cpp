@@ -11,10 +11,10 @@
 
 #include "cli/commands.h"
 #include "cli/shipped.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
-#include "train/evaluate/weights.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/text.h"
+#include "run/evaluate/weights.h"
 
 namespace ada::cli {
 namespace {
@@ -114,8 +114,7 @@ config::Config ConfigOf(ConfigArguments& a) { return WithNotesTold(LoadConfig(a)
 config::Config FilledConfigOf(ConfigArguments& a, const std::string& checkpoint) {
   const auto of_checkpoint = [&] {
     const config::Overrides overrides = OverridesOf(a.set);
-    return config::LoadText(train::CheckpointConfig(checkpoint), checkpoint + " (config)",
-                            overrides);
+    return config::LoadText(run::CheckpointConfig(checkpoint), checkpoint + " (config)", overrides);
   };
   config::Config config = a.config.empty() ? WithNotesTold(of_checkpoint()) : ConfigOf(a);
   config::FillDefaults(config);
@@ -126,12 +125,12 @@ config::Config EvaluatedConfigOf(ConfigArguments& a, const std::string& weights)
   config::Config config = FilledConfigOf(a, weights);
   // Weights of a step are evaluated in the formats of that step.
   if (!config.precision.schedule.empty())
-    config.precision = config::PrecisionAt(config.precision, train::StepOfWeights(weights));
+    config.precision = config::PrecisionAt(config.precision, run::StepOfWeights(weights));
   return config;
 }
 
 std::string WeightsAt(const std::string& path, bool best) {
-  if (IsFolder(path)) return train::CheckpointOfRun(path, best);
+  if (IsFolder(path)) return run::CheckpointOfRun(path, best);
   if (best) throw ConfigError("--best: " + path + " is no folder; expected that of a run");
   return path;
 }

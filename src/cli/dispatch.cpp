@@ -11,8 +11,8 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/shipped.h"
-#include "core/error.h"
-#include "train/about/about.h"
+#include "error.h"
+#include "run/about/about.h"
 
 namespace ada::cli {
 namespace {
@@ -116,8 +116,7 @@ void RefuseEmptyValues(const CLI::App& app) {
 
 // One line a part, "NAME VALUE", for reports of faults and for programs.
 int PrintVersions(const parallel::World& world) {
-  for (const train::Version& v : train::Versions(world))
-    std::cout << v.name << ' ' << v.value << '\n';
+  for (const run::Version& v : run::Versions(world)) std::cout << v.name << ' ' << v.value << '\n';
   std::cout << "installed " << Installation() << '\n';
   return 0;
 }

@@ -6,11 +6,11 @@
 #include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
-#include "core/error.h"
-#include "core/file.h"
+#include "error.h"
+#include "io/file.h"
+#include "run/evaluate/commands.h"
+#include "run/evaluate/weights.h"
 #include "telemetry/log.h"
-#include "train/evaluate/commands.h"
-#include "train/evaluate/weights.h"
 
 namespace ada::cli {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 struct EvaluateArguments : ConfigArguments {
   std::string run, checkpoint;
   bool best = false, no_progress = false;
-  train::EvaluateOptions options;
+  run::EvaluateOptions options;
 };
 
 // The file that is evaluated.
@@ -32,7 +32,7 @@ std::string CheckpointOf(const EvaluateArguments& a, telemetry::Log& log) {
                         "checkpoint is taken");
     return a.run;
   }
-  std::string path = train::CheckpointOfRun(a.run, a.best);
+  std::string path = run::CheckpointOfRun(a.run, a.best);
   log.Info("evaluating " + path);
   return path;
 }
@@ -69,7 +69,7 @@ int Evaluate(EvaluateArguments& a) {
   const std::string checkpoint = a.run.empty() ? "" : CheckpointOf(a, log);
   const config::Config config = EvaluatedConfigOf(a, checkpoint);
   CheckEvaluateOutputs(a, checkpoint, config);
-  train::Evaluate(config, checkpoint, a.options, std::cout, log);
+  run::Evaluate(config, checkpoint, a.options, std::cout, log);
   return 0;
 }
 

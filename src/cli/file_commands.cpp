@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "config/load.h"
-#include "core/error.h"
-#include "core/shown_text.h"
+#include "error.h"
+#include "io/shown_text.h"
 #include "study/commands.h"
 
 namespace ada::cli {

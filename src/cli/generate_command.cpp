@@ -7,10 +7,10 @@
 #include "cli/commands.h"
 #include "cli/config_options.h"
 #include "config/load.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
+#include "run/evaluate/commands.h"
 #include "telemetry/log.h"
-#include "train/evaluate/commands.h"
 
 namespace ada::cli {
 namespace {
@@ -24,7 +24,7 @@ struct GenerateArguments : ConfigArguments {
   bool best = false;
   std::string prompt, prompt_tokens;
   double tokens = 256, temperature = 1, seed = 1;
-  train::GenerateOptions options;
+  run::GenerateOptions options;
 };
 
 // "464,3290": one comma, blanks or both between two numbers.
@@ -69,7 +69,7 @@ int Generate(GenerateArguments& a) {
   RequireOperand(a.run, a.set, "RUN", "generate");
   if (!a.prompt.empty() && !a.prompt_tokens.empty())
     throw ConfigError("--prompt and --prompt-tokens: expected one of them");
-  train::GenerateOptions& o = a.options;
+  run::GenerateOptions& o = a.options;
   o.prompt = a.prompt;
   o.prompt_tokens = TokensOf(a.prompt_tokens);
   o.tokens = static_cast<std::int64_t>(
@@ -81,7 +81,7 @@ int Generate(GenerateArguments& a) {
   const std::string path = WeightsAt(a.run, a.best);
   const config::Config config = EvaluatedConfigOf(a, path);
   telemetry::Log log;
-  train::Generate(config, path, o, std::cout, log);
+  run::Generate(config, path, o, std::cout, log);
   return 0;
 }
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 
 namespace ada::cli {
 namespace {

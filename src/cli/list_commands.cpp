@@ -8,10 +8,10 @@
 #include "cli/output.h"
 #include "config/load.h"
 #include "config/schema/schema.h"
-#include "core/error.h"
+#include "error.h"
+#include "run/plan/commands.h"
 #include "study/commands.h"
 #include "telemetry/log.h"
-#include "train/plan/commands.h"
 
 namespace ada::cli {
 namespace {
@@ -65,7 +65,7 @@ int Datasets(DatasetsArguments& a) {
   paths.Write("--preview", a.preview);
   paths.Check();
   const TerminalText visible(std::cout);
-  train::Preview(config, a.preview, std::cout);
+  run::Preview(config, a.preview, std::cout);
   return 0;
 }
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::cli {
 

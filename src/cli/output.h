@@ -32,7 +32,7 @@ void PrintList(const std::string& what);
 // What a command reads and writes. `what` is the option or operand, for messages; an empty path is
 // one that is not given. Devices and FIFOs may be read and written together.
 // A command names all its paths, then calls Check once, before any work that takes long. Folders of
-// predictions have a rule of their own beside it (train/evaluate/protect_data.h).
+// predictions have a rule of their own beside it (run/evaluate/protect_data.h).
 class OutputPaths {
  public:
   // A folder stands for all that lies in it.
@@ -57,7 +57,7 @@ class OutputPaths {
 void CheckOutput(const std::string& option, const std::string& path);
 
 // Output for programs, such as CSV, names things exactly as files do: byte for byte in a pipe or a
-// file, but made visible (core/shown_text.h) on a terminal. Text for people is visible everywhere.
+// file, but made visible (io/shown_text.h) on a terminal. Text for people is visible everywhere.
 
 // While it lives, text for `stream`, which must outlive it, is made visible.
 class TerminalText {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "cli/output.h"
-#include "core/error.h"
+#include "error.h"
 #include "telemetry/run_folder.h"
 
 namespace ada::cli {

@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "core/error.h"
+#include "error.h"
 #include "study/commands.h"
 
 namespace ada::cli {

@@ -7,9 +7,9 @@
 #include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
-#include "core/error.h"
+#include "error.h"
+#include "run/evaluate/commands.h"
 #include "telemetry/log.h"
-#include "train/evaluate/commands.h"
 
 namespace ada::cli {
 namespace {
@@ -19,7 +19,7 @@ struct PredictArguments : ConfigArguments {
   std::vector<std::string> photos;
   std::string checkpoint;
   bool best = false, csv = false, json = false;
-  train::PredictOptions options;
+  run::PredictOptions options;
 };
 
 // --set takes all that follows it, photos too.
@@ -61,8 +61,8 @@ int Predict(PredictArguments& a) {
         "--checkpoint is missing: a run's folder, a checkpoint's file, or weights with --config");
   if (a.csv && a.json) throw ConfigError("--csv and --json: expected one of them");
   if (a.options.top < 1) throw ConfigError("--top: expected 1 or more");
-  if (a.csv) a.options.format = train::PredictFormat::kCsv;
-  if (a.json) a.options.format = train::PredictFormat::kJson;
+  if (a.csv) a.options.format = run::PredictFormat::kCsv;
+  if (a.json) a.options.format = run::PredictFormat::kJson;
   // Looked up before the configuration, which may be that of the checkpoint.
   const std::string path = WeightsAt(a.checkpoint, a.best);
   const config::Config config = EvaluatedConfigOf(a, path);
@@ -70,7 +70,7 @@ int Predict(PredictArguments& a) {
   // Otherwise the checkpoint's own data set says sizes and class names, and need not be there.
   a.options.asks_data = !a.config.empty() || ChangesData(OverridesOf(a.set));
   telemetry::Log log;
-  train::Predict(config, path, a.photos, a.options, std::cout, log);
+  run::Predict(config, path, a.photos, a.options, std::cout, log);
   return 0;
 }
 

@@ -6,8 +6,8 @@
 #include "cli/commands.h"
 #include "cli/config_options.h"
 #include "config/load.h"
-#include "core/error.h"
-#include "train/plan/commands.h"
+#include "error.h"
+#include "run/plan/commands.h"
 
 namespace ada::cli {
 namespace {
@@ -30,7 +30,7 @@ int Rates(RatesArguments& a) {
     throw ConfigError(
         "--steps-per-epoch and --every: expected whole numbers from 1, steps of an epoch up to "
         "1000000000000");
-  train::PrintRates(ConfigOf(a), a.steps_per_epoch.value_or(0), a.every, std::cout);
+  run::PrintRates(ConfigOf(a), a.steps_per_epoch.value_or(0), a.every, std::cout);
   return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "config/load.h"
-#include "core/error.h"
+#include "error.h"
 #include "study/commands.h"
 
 namespace ada::cli {

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "core/error.h"
+#include "error.h"
 #include "study/score/score.h"
 
 namespace ada::cli {

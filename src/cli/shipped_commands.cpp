@@ -9,12 +9,12 @@
 
 #include "cli/commands.h"
 #include "cli/shipped.h"
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/file.h"
+#include "io/text.h"
+#include "run/about/about.h"
 #include "study/text_table.h"
-#include "train/about/about.h"
 
 namespace ada::cli {
 namespace {
@@ -49,7 +49,7 @@ void PrintConfigs(std::ostream& out) {
     const std::string path = root / name;
     out << name << '\n';
     study::PrintWrapped("    " + FirstSentence(ReadFile<ConfigError>(path, kMostBytes)), 4, out);
-    study::PrintWrapped("    data: " + train::DataSource(config::Load(path, {}).config.data), 10,
+    study::PrintWrapped("    data: " + run::DataSource(config::Load(path, {}).config.data), 10,
                         out);
   }
 }

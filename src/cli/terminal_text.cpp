@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cli/output.h"
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 
 namespace ada::cli {
 namespace {

@@ -7,12 +7,12 @@
 #include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/shown_text.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/shown_text.h"
+#include "run/plan/commands.h"
+#include "run/run.h"
 #include "telemetry/log.h"
-#include "train/plan/commands.h"
-#include "train/run.h"
 
 namespace ada::cli {
 namespace {
@@ -140,7 +140,7 @@ config::Loaded LoadFor(TrainArguments& a) {
   return loaded;
 }
 
-// All processes of a run come here with the same arguments; train/run.cpp lets them take part.
+// All processes of a run come here with the same arguments; run/run.cpp lets them take part.
 int Train(TrainArguments& a, parallel::World& world, const std::string& program) {
   // With several processes only the first one prints; an error that ends one of the others is
   // printed all the same.
@@ -159,11 +159,11 @@ int Train(TrainArguments& a, parallel::World& world, const std::string& program)
   if (a.measure && !a.dry_run) throw ConfigError("--measure: belongs to --dry-run");
   if (a.dry_run) {
     const TerminalText visible(std::cout);
-    train::DryRun(loaded.config, a.measure, std::cout);
+    run::DryRun(loaded.config, a.measure, std::cout);
     return 0;
   }
   const bool progress = !a.no_progress && !a.quiet && is_first;
-  return train::Train(loaded.config, {a.resumes(), a.overwrite, progress, &world, program}, log);
+  return run::Train(loaded.config, {a.resumes(), a.overwrite, progress, &world, program}, log);
 }
 
 }  // namespace

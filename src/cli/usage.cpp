@@ -5,8 +5,8 @@
 
 #include "cli/commands.h"
 #include "config/schema/schema.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::cli {
 namespace {

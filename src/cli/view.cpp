@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
+#include "run/about/about.h"
 #include "study/text_table.h"
-#include "train/about/about.h"
 
 namespace ada::cli {
 namespace {
@@ -51,7 +51,7 @@ void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
 
 // Programs get one line an item, unwrapped, whatever its length.
 void PrintList(const std::string& what) {
-  const std::vector<std::string> lines = train::List(what);
+  const std::vector<std::string> lines = run::List(what);
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   if (terminal && what == "policies") return PrintPolicies(lines, std::cout);
   for (const std::string& line : lines) {

@@ -13,14 +13,14 @@
 
 #include "backend/update.h"
 #include "config/transformer.h"
-#include "core/blocks/block_format.h"
-#include "core/error.h"
-#include "core/number_format.h"
-#include "core/task.h"
-#include "core/tensor_names.h"
 #include "data/catalog.h"
 #include "data/settings.h"
-#include "graph/layers/layer_keys.h"
+#include "error.h"
+#include "io/task.h"
+#include "io/tensor_names.h"
+#include "layers/layer_keys.h"
+#include "number/blocks/block_format.h"
+#include "number/number_format.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
 #include "scaling/rules/tensor_scale.h"
@@ -80,7 +80,7 @@ struct SplitsConfig {
 };
 // The section `data`: which data set, where its files are, and how samples become batches. Several
 // members belong to some data sets only; the table in section_data.cpp refuses their keys
-// elsewhere, so the others keep defaults that nobody reads. train/assemble/run_data.cpp makes a
+// elsewhere, so the others keep defaults that nobody reads. run/assemble/run_data.cpp makes a
 // loader of it.
 struct DataConfig {
   std::string dataset = "synthetic";  // one of data::Catalog; a required key
@@ -123,7 +123,7 @@ struct DataConfig {
 
 // One entry of `model.layers`, or what a zoo model expands to. A key that its kind does not know is
 // an error of the reader.
-struct LayerConfig : graph::LayerKeys {
+struct LayerConfig : layers::LayerKeys {
   std::string name;
   std::string kind;                 // one of graph::LayerKinds
   std::vector<std::string> inputs;  // empty: the layer before

@@ -7,9 +7,9 @@
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
 #include "config/yaml/overrides.h"
-#include "core/error.h"
-#include "core/text.h"
 #include "data/catalog.h"
+#include "error.h"
+#include "io/text.h"
 #include "scaling/policies/presets.h"
 
 namespace ada::config {

@@ -1,5 +1,5 @@
 // What `precision.schedule` makes of `precision` from a step on.
-// A run asks for it for each stretch of steps with one precision (train/run.cpp); the result looks
+// A run asks for it for each stretch of steps with one precision (run/run.cpp); the result looks
 // like a section without a schedule.
 #include <limits>
 

@@ -1,6 +1,6 @@
 // Flattens both configurations to "key: value" and compares key by key.
 // A resume takes the stored configuration of a run and that of the command line, and refuses
-// (train/checkpoint/resume.cpp) where they differ in a key that decides weights or logs.
+// (run/checkpoint/resume.cpp) where they differ in a key that decides weights or logs.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 15> kFree = {
     "train.max_minutes",
     "evaluate.every_epochs",
     "train.stop_after_skips",
-    "parallel.ranks",  // train/run.cpp asks that it be said
+    "parallel.ranks",  // run/run.cpp asks that it be said
     "parallel.bucket_mb",
     "parallel.timeout_seconds",
 };

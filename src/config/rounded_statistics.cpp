@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "config/load.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -1,13 +1,13 @@
 // One image from stored bytes to a network's input: pad and crop, flip, normalize. Pure functions;
-// the loader decides which image, core/image_placement.h where it lies, this file what becomes of
+// the loader decides which image, vision/image_placement.h where it lies, this file what becomes of
 // it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "core/image_placement.h"
-#include "core/random.h"
+#include "number/random.h"
+#include "vision/image_placement.h"
 
 namespace ada::data {
 

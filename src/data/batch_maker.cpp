@@ -8,11 +8,11 @@
 #include <limits>
 #include <string>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/run_in_parallel.h"
 #include "data/image_writer.h"
 #include "data/mixing.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/run_in_parallel.h"
 
 namespace ada::data {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/text.h"
 
 namespace ada::data {
 

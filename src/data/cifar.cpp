@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "core/error.h"
 #include "data/input_file.h"
 #include "data/readers.h"
+#include "error.h"
 
 namespace ada::data {
 namespace {

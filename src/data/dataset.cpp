@@ -7,11 +7,11 @@
 #include <functional>
 #include <utility>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/run_in_parallel.h"
 #include "data/names.h"
 #include "data/readers.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/run_in_parallel.h"
 
 namespace ada::data {
 namespace {

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "core/memory.h"
-#include "core/task.h"
 #include "data/catalog.h"
 #include "data/file_fault.h"
 #include "data/labels.h"
 #include "data/sample_sources.h"
 #include "data/settings.h"
+#include "io/memory.h"
+#include "io/task.h"
 
 namespace ada::data {
 

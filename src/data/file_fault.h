@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::data {
 

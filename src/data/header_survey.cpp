@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/run_in_parallel.h"
-#include "core/text.h"
 #include "data/images/picture_checks.h"
+#include "error.h"
+#include "io/run_in_parallel.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
 #include "data/augment.h"
 #include "data/image_writer.h"
 #include "data/row_writer.h"
 #include "data/segmentation/label_survey.h"
+#include "error.h"
 #include "vision/coder.h"
 
 namespace ada::data {

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
-#include "core/random.h"
 #include "data/augment.h"
 #include "data/images/random_changes.h"
 #include "data/images/resize.h"
+#include "error.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

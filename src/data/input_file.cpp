@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/system_call.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/system_call.h"
 
 namespace ada::data {
 namespace {

@@ -1,5 +1,5 @@
 // A data file that is read once from front to back, plain or gzip, and names itself and the byte in
-// every error. Not for files that are read as a whole (core/file.h).
+// every error. Not for files that are read as a whole (io/file.h).
 #pragma once
 #include <cstdint>
 #include <cstdio>

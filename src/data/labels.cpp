@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "data/detection/box_changes.h"
 #include "data/images/resize.h"
+#include "error.h"
 
 namespace ada::data {
 

@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
-#include "core/run_in_parallel.h"
 #include "data/batch_maker.h"
+#include "error.h"
+#include "io/run_in_parallel.h"
 
 namespace ada::data {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/random.h"
 #include "data/loader.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

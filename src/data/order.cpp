@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "core/random.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::data {
 

@@ -4,9 +4,9 @@
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
-#include "core/random.h"
 #include "data/dataset.h"
+#include "error.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
-#include "core/random.h"
-#include "core/text.h"
 #include "data/dataset.h"
 #include "data/order.h"
+#include "error.h"
+#include "io/text.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

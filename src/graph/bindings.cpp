@@ -1,6 +1,6 @@
 #include "graph/bindings.h"
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::graph {
 

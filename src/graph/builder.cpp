@@ -1,6 +1,6 @@
 #include "graph/builder.h"
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/network/parameters.h"
 #include "graph/network/tensor_storage.h"
 #include "graph/plan/plan.h"
@@ -11,7 +11,7 @@ namespace {
 // `dx_format` is the format that the layer's dx is rounded to, `dy_format` that of the dy it reads.
 ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
                          const NumberFormat& dy_format) {
-  const Fans fans = node.kind->fans ? node.kind->fans(node.config) : Fans{};
+  const layers::Fans fans = node.kind->fans ? node.kind->fans(node.config) : layers::Fans{};
   // A layer with parameters multiplies its gradient by them.
   return {node.config.name, fans.reference,          fans.exact,
           dx_format,        node.kind->is_trained(), dy_format};
@@ -148,7 +148,7 @@ void Builder::AddChannelMoments() {
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
     const std::vector<int>& after = consumers[i + 1];
     if (!network_.nodes[i].kind->sums_channels || after.size() != 1 ||
-        network_.nodes[after[0]].kind->chain != ChainPart::kNorm) {
+        network_.nodes[after[0]].kind->chain != layers::ChainPart::kNorm) {
       continue;
     }
     Shape shape = network_.nodes[i].output;

@@ -29,15 +29,15 @@ class OpMaker {
  private:
   const Node& node(const OpPlan& op) const { return b_.network->nodes[op.node]; }
   // Collects the parts; the functions Add... fill in those that only some kinds have.
-  OpParts PartsOf(const OpPlan& op) const;
-  void AddWeight(const OpPlan& op, OpParts& parts) const;
-  void AddChain(const OpPlan& op, OpParts& parts) const;
+  layers::OpParts PartsOf(const OpPlan& op) const;
+  void AddWeight(const OpPlan& op, layers::OpParts& parts) const;
+  void AddChain(const OpPlan& op, layers::OpParts& parts) const;
   // Has no data where the op recomputes this input (OpPlan::recomputed).
   Tensor Input(const OpPlan& op, int index) const;
-  RoundedTo RoundedValue(int value) const;
-  void AddAttention(const OpPlan& op, OpParts& parts) const;
-  RoundedTo RoundedOf(int node, const char* tensor, const TensorStorage& storage,
-                      TensorStats LayerStats::*stats) const;
+  layers::RoundedTo RoundedValue(int value) const;
+  void AddAttention(const OpPlan& op, layers::OpParts& parts) const;
+  layers::RoundedTo RoundedOf(int node, const char* tensor, const TensorStorage& storage,
+                              TensorStats LayerStats::*stats) const;
   // The recomputed norm of a batch norm whose chain ends in value `z`; the batch norm's op and the
   // consumer's op share it.
   backend::RecomputedNorm Recomputed(int batch_norm, int z) const;

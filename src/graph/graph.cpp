@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/builder.h"
 
 namespace ada::graph {

@@ -9,13 +9,13 @@
 
 #include "backend/backend.h"
 #include "config/config.h"
-#include "core/task.h"
-#include "core/tensor.h"
 #include "graph/log_points.h"
 #include "graph/network/layer_table.h"
 #include "graph/network/parameters.h"
 #include "graph/network/precision.h"
 #include "graph/shared_arena.h"
+#include "io/task.h"
+#include "number/tensor.h"
 #include "parallel/communicator.h"
 
 namespace ada::graph {

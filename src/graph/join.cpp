@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/error.h"
-#include "core/stats.h"
-#include "core/tensor_names.h"
+#include "error.h"
 #include "graph/graph.h"
+#include "io/tensor_names.h"
+#include "number/stats.h"
 
 namespace ada::graph {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "core/tensor.h"
-#include "core/tensor_names.h"
 #include "graph/shared_arena.h"
+#include "io/tensor_names.h"
+#include "number/tensor.h"
 
 namespace ada::graph {
 
@@ -27,7 +27,7 @@ struct TensorScale {
 // A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
 struct RoundingPoint {
   std::string layer;
-  std::string tensor;  // y w dx dx2 dw dy p dv ds dq dk or an operand (core/tensor_names.h)
+  std::string tensor;  // y w dx dx2 dw dy p dv ds dq dk or an operand (io/tensor_names.h)
   NumberFormat format;
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops

@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "error.h"
 #include "graph/builder.h"
 
 namespace ada::graph {
@@ -10,17 +10,17 @@ Tensor OpMaker::Input(const OpPlan& op, int index) const {
   return op.recomputed >= 0 ? b_.Unstored(value) : b_.Value(value);
 }
 
-RoundedTo OpMaker::RoundedValue(int value) const {
+layers::RoundedTo OpMaker::RoundedValue(int value) const {
   return {b_.storage->values[value].format, b_.ValueStyle(value), b_.ValueStats(value)};
 }
 
-RoundedTo OpMaker::RoundedOf(int node, const char* tensor, const TensorStorage& storage,
-                             TensorStats LayerStats::*stats) const {
+layers::RoundedTo OpMaker::RoundedOf(int node, const char* tensor, const TensorStorage& storage,
+                                     TensorStats LayerStats::*stats) const {
   return {storage.format, b_.styles->Of(b_.NameOf(node), tensor, storage),
           b_.training ? &(b_.stats.backend[node + 1].*stats) : nullptr};
 }
 
-void OpMaker::AddAttention(const OpPlan& op, OpParts& parts) const {
+void OpMaker::AddAttention(const OpPlan& op, layers::OpParts& parts) const {
   const AttentionStorage& within = b_.storage->attention.at(op.node);
   parts.rounds_p = within.rounds_p, parts.rounds_ds = within.rounds_ds;
   if (within.rounds_p) parts.p = RoundedOf(op.node, "p", within.p, &LayerStats::p);
@@ -45,7 +45,7 @@ backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
 
 // A tied weight shares its owner's copy; dw is complete, and then rounded and counted, when the
 // owner, whose backward pass runs last, has added its part.
-void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
+void OpMaker::AddWeight(const OpPlan& op, layers::OpParts& parts) const {
   const int owner = node(op).weight_owner(op.node);
   parts.w = RoundedOf(owner, "w", b_.storage->weights[owner], &LayerStats::w);
   if (owner == op.node)
@@ -66,7 +66,7 @@ void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
   if (op.recomputed >= 0) parts.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
 }
 
-void OpMaker::AddChain(const OpPlan& op, OpParts& parts) const {
+void OpMaker::AddChain(const OpPlan& op, layers::OpParts& parts) const {
   if (op.addend >= 0) {
     parts.addend = b_.Value(op.addend);
     parts.sum = RoundedValue(op.add + 1);
@@ -75,9 +75,9 @@ void OpMaker::AddChain(const OpPlan& op, OpParts& parts) const {
   if (op.consumer >= 0) parts.recomputed = Recomputed(op.node, op.output);
 }
 
-OpParts OpMaker::PartsOf(const OpPlan& op) const {
+layers::OpParts OpMaker::PartsOf(const OpPlan& op) const {
   const Node& n = node(op);
-  OpParts parts;
+  layers::OpParts parts;
   parts.layer = n.config.name;
   parts.keys = n.config;
   for (std::size_t i = 0; i < n.inputs.size(); ++i)

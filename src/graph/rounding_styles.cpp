@@ -1,8 +1,8 @@
 #include "graph/rounding_styles.h"
 
-#include "core/random.h"
-#include "core/tensor_names.h"
-#include "core/text.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
+#include "number/random.h"
 
 namespace ada::graph {
 

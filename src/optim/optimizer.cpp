@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "core/error.h"
-#include "core/random.h"
+#include "error.h"
+#include "number/random.h"
 
 namespace ada::optim {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::optim {
 namespace {

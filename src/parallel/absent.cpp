@@ -1,7 +1,7 @@
 // A build without MPI: every process is a run of its own.
 #include <cstdlib>
 
-#include "core/error.h"
+#include "error.h"
 #include "parallel/world.h"
 
 namespace ada::parallel {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::parallel {
 namespace {

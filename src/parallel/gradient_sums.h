@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/number_format.h"
-#include "core/stats.h"
+#include "number/number_format.h"
+#include "number/stats.h"
 #include "parallel/communicator.h"
 
 namespace ada::parallel {

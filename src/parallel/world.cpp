@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "core/cores.h"
-#include "core/error.h"
+#include "error.h"
+#include "io/cores.h"
 
 namespace ada::parallel {
 namespace {

@@ -1,18 +1,18 @@
 // `datasets --check`: what is wrong with a data set's files, as a table or CSV.
-// train/plan/check_files.cpp reads all files as a run would; this file only counts and prints.
+// run/plan/check_files.cpp reads all files as a run would; this file only counts and prints.
 #include <algorithm>
 #include <map>
 #include <ostream>
 #include <utility>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/text.h"
+#include "run/assemble/assemble.h"
+#include "run/plan/commands.h"
 #include "study/commands.h"
 #include "study/text_table.h"
 #include "telemetry/csv.h"
-#include "train/assemble/assemble.h"
-#include "train/plan/commands.h"
 
 namespace ada::study {
 namespace {
@@ -44,7 +44,7 @@ void PrintFaultsAsCsv(const data::FileFaults& faults, std::ostream& out) {
 // A row for each kind of fault: how many there are in each split, and what they do to a run.
 // `samples`: what the splits are made of.
 // Kinds without a fault have no row.
-void PrintKinds(const train::CheckedFiles& checked, const std::string& samples, std::ostream& out) {
+void PrintKinds(const run::CheckedFiles& checked, const std::string& samples, std::ostream& out) {
   std::vector<std::string> titles = {"fault"};
   for (const auto& split : checked.splits) titles.push_back(split.name);
   titles.emplace_back("the run");
@@ -83,7 +83,7 @@ void PrintFaults(const data::FileFaults& faults, std::ostream& out) {
         ++more;
         continue;
       }
-      PrintWrapped(std::string(word.word) + ": " + train::FaultText(fault), 2, out);
+      PrintWrapped(std::string(word.word) + ": " + run::FaultText(fault), 2, out);
     }
   }
   if (more > 0) out << "and " << more << " more that do not end a run; --csv names all\n";
@@ -93,14 +93,14 @@ void PrintFaults(const data::FileFaults& faults, std::ostream& out) {
 
 int CheckData(const config::Config& config, const CheckDataOptions& options, std::ostream& out,
               telemetry::Log& log) {
-  const train::CheckedFiles checked =
-      train::CheckFiles(config, /*decodes=*/true, options.progress, log);
+  const run::CheckedFiles checked =
+      run::CheckFiles(config, /*decodes=*/true, options.progress, log);
   const auto ends = std::count_if(checked.faults.begin(), checked.faults.end(),
                                   [](const data::FileFault& fault) { return fault.ends_run; });
   if (options.csv) {
     PrintFaultsAsCsv(checked.faults, out);
   } else if (checked.refusal.empty()) {
-    PrintKinds(checked, train::SamplesWord(config), out);
+    PrintKinds(checked, run::SamplesWord(config), out);
     PrintFaults(checked.faults, out);
   } else {
     // A set that could not be opened has no counts by split, only what was found until then.

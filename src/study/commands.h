@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "config/load.h"
-#include "core/blocks/block_format.h"
-#include "core/number_format.h"
 #include "data/images/picture.h"
+#include "number/blocks/block_format.h"
+#include "number/number_format.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
 

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/tensor_files/safetensors.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/tensor_files/safetensors.h"
+#include "io/text.h"
 #include "scaling/policies/policies.h"
 #include "study/blocks/block_tensor.h"
 #include "study/commands.h"

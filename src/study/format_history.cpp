@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "config/load.h"
-#include "core/tensor_names.h"
+#include "io/tensor_names.h"
+#include "judge/saturation.h"
 #include "study/run_files.h"
-#include "what_if/saturation.h"
 
 namespace ada::study {
 
@@ -40,7 +40,7 @@ bool RoundsStochastically(const config::PrecisionConfig& precision) {
 
 // The names are read once each, since a file has them thousands of times.
 FormatHistory ReadFormatHistory(const std::string& folder, const config::Config& config) {
-  const what_if::Saturation saturation(config);
+  const judge::Saturation saturation(config);
   std::map<std::string, NumberFormat> by_name;
   FormatHistory history;
   history.scaled_gradients = saturation.scales_gradients();

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "core/error.h"
-#include "core/tensor_names.h"
+#include "error.h"
+#include "io/tensor_names.h"
 #include "study/run_files.h"
 
 namespace ada::study {

@@ -6,9 +6,9 @@
 #include <ostream>
 #include <string>
 
-#include "core/error.h"
 #include "data/images/picture_checks.h"
 #include "data/images/resize.h"
+#include "error.h"
 #include "study/commands.h"
 
 namespace ada::study {

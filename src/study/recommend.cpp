@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <ostream>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/shown_text.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/shown_text.h"
 #include "study/advise/parts.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"

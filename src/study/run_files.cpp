@@ -8,9 +8,9 @@
 #include <system_error>
 
 #include "config/load.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/json_file.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/json_file.h"
 #include "telemetry/run_folder.h"
 
 namespace ada::study {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/error.h"
-#include "core/stats.h"
-#include "core/tensor_names.h"
+#include "error.h"
+#include "io/tensor_names.h"
+#include "judge/step_histograms.h"
+#include "number/stats.h"
 #include "telemetry/rows.h"
-#include "what_if/step_histograms.h"
 
 namespace ada::study {
 
@@ -137,7 +137,7 @@ FormatHistory ReadFormatHistory(const std::string& folder, const config::Config&
 // The tensors of one step. They point to bins that last until the callback returns.
 struct HistogramStep {
   std::int64_t step = 0, epoch = 0;
-  std::vector<what_if::HistogramOfTensor> tensors;  // in the order of execution
+  std::vector<judge::HistogramOfTensor> tensors;  // in the order of execution
 };
 // Calls `judge` for each step of histograms.csv. Throws DataError where it holds none, or a tensor
 // that `formats` has not.

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <string>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/tensor_files/safetensors.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/tensor_files/safetensors.h"
+#include "io/text.h"
 
 namespace ada::study {
 

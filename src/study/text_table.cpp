@@ -1,4 +1,4 @@
-// Widths are counted in code points of UTF-8 (core/shown_text.h), and text that a terminal must
+// Widths are counted in code points of UTF-8 (io/shown_text.h), and text that a terminal must
 // not see (control characters, bytes that are no UTF-8) is shown as what it is.
 #include "study/text_table.h"
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <ostream>
 
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::study {
 namespace {

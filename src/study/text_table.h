@@ -1,4 +1,4 @@
-// Text for terminals: fields in so many columns (core/shown_text.h), and tables with aligned
+// Text for terminals: fields in so many columns (io/shown_text.h), and tables with aligned
 // ones.
 #pragma once
 #include <cstddef>
@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 
 namespace ada::study {
 
-// Returns `text` in at most `width` columns, all of it visible (core/shown_text.h); where it is cut
+// Returns `text` in at most `width` columns, all of it visible (io/shown_text.h); where it is cut
 // it ends in "..".
 std::string CutText(std::string_view text, std::size_t width);
 // Does the same and adds blanks up to `width`, before the text where `right`.

@@ -1,4 +1,4 @@
-// what-if: the histograms of a run through a scenario of what_if/, which log.what_if uses during a
+// what-if: the histograms of a run through a scenario of judge/, which log.what_if uses during a
 // run. This file makes the scenario from options and prints what it gives.
 #include <cmath>
 #include <memory>
@@ -6,13 +6,13 @@
 #include <ostream>
 
 #include "config/load.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
+#include "judge/scenario.h"
 #include "study/commands.h"
 #include "study/run_files.h"
 #include "study/what_if_summary.h"
 #include "telemetry/rows.h"
-#include "what_if/scenario.h"
 
 namespace ada::study {
 namespace {
@@ -55,7 +55,7 @@ std::string PolicyNote(const config::WhatIfConfig& choice) {
 }
 
 void ExpectGradients(const HistogramStep& step, const std::string& folder) {
-  for (const what_if::HistogramOfTensor& t : step.tensors)
+  for (const judge::HistogramOfTensor& t : step.tensors)
     if (t.carries_s()) return;
   throw DataError(folder +
                   "/histograms.csv: has no dx and no dy, whose scales a policy decides; run again "
@@ -69,7 +69,7 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
   const config::Config config = ReadRunConfig(options.folder);
   const bool csv = options.view == View::kCsv;
   // The second one changes nothing.
-  what_if::Scenario scenario(choice, config.model), unchanged({}, config.model);
+  judge::Scenario scenario(choice, config.model), unchanged({}, config.model);
   WhatIfSummary summary(scenario.name());
   const FormatHistory formats = ReadFormatHistory(options.folder, config);
   using Rows = std::vector<telemetry::WhatIfRow>;

@@ -1,6 +1,6 @@
 // what-if --dump: what formats would lose of the operands of a dump's products.
 // Blocks depend on neighboring values, which histograms do not know, so a dump of whole tensors is
-// judged (what_if/operand_judge.h).
+// judged (judge/operand_judge.h).
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -8,25 +8,25 @@
 #include <ostream>
 
 #include "config/load.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/shown_text.h"
-#include "core/tensor.h"
-#include "core/tensor_files/safetensors.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/shown_text.h"
+#include "io/tensor_files/safetensors.h"
+#include "io/text.h"
+#include "judge/operand_judge.h"
+#include "number/tensor.h"
 #include "study/commands.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/block_figures.h"
 #include "telemetry/run_folder.h"
-#include "what_if/operand_judge.h"
 
 namespace ada::study {
 namespace {
 
-using what_if::MatmulTensors;
-using what_if::OperandRow;
-using what_if::StoredTensor;
+using judge::MatmulTensors;
+using judge::OperandRow;
+using judge::StoredTensor;
 
 // The number that the metadata have under `key`; 1 where they have none.
 template <class Number>
@@ -96,7 +96,7 @@ MatmulTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
                  one_row(layer.dy, layer.w.dims[0]);
   layer.transposed = file.MetadataOf("kind:" + name) == "conv_transpose2d";
   if (!layer.linear) layer.groups = GroupsOf(file, layer);
-  const std::string refusal = what_if::RefuseShapes(layer);
+  const std::string refusal = judge::RefuseShapes(layer);
   if (!refusal.empty()) throw DataError(file.path() + ": layer " + Shown(name) + ": " + refusal);
   return layer;
 }
@@ -153,7 +153,7 @@ void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
     const MatmulTensors layer = LayerOf(file, name);
     ++layers;
     for (const AnyFormat& format : options.formats) {
-      for (OperandRow& row : what_if::JudgeOperands(layer, format)) {
+      for (OperandRow& row : judge::JudgeOperands(layer, format)) {
         if (csv) out << telemetry::FieldsOf(row).text() << '\n';
         if (!csv) all.push_back(std::move(row));
       }

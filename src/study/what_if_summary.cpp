@@ -9,9 +9,9 @@
 #include <sstream>
 #include <string_view>
 
-#include "core/number_format.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/text.h"
+#include "number/number_format.h"
 #include "study/text_table.h"
 
 namespace ada::study {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "core/stats.h"
-#include "core/text.h"
+#include "io/text.h"
+#include "number/stats.h"
 
 namespace ada::telemetry {
 

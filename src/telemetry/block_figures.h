@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/blocks/block_counts.h"
+#include "number/blocks/block_counts.h"
 #include "telemetry/columns.h"
 
 namespace ada::telemetry {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::telemetry {
 namespace {

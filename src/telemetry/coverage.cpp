@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/tensor_names.h"
-#include "core/text.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
 
 namespace ada::telemetry {
 namespace {

@@ -10,11 +10,11 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/shown_text.h"
-#include "core/system_call.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/shown_text.h"
+#include "io/system_call.h"
+#include "io/text.h"
 
 namespace ada::telemetry {
 namespace {

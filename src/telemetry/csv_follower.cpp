@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/error.h"
-#include "core/system_call.h"
+#include "error.h"
+#include "io/system_call.h"
 #include "telemetry/csv_reader.h"
 
 namespace ada::telemetry {

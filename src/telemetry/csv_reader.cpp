@@ -7,11 +7,11 @@
 #include <cmath>
 #include <utility>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/system_call.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/shown_text.h"
+#include "io/system_call.h"
+#include "io/text.h"
 
 namespace ada::telemetry {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/tensor_names.h"
-#include "core/text.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
 #include "telemetry/totals.h"
 
 namespace ada::telemetry {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 
 namespace ada::telemetry {
 namespace {

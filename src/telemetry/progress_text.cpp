@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::telemetry {
 namespace {

@@ -14,11 +14,11 @@
 #include <system_error>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/json_file.h"
-#include "core/system_call.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/json_file.h"
+#include "io/system_call.h"
+#include "io/text.h"
 #include "telemetry/tensorboard.h"
 
 namespace ada::telemetry {

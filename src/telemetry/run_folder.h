@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/file.h"
+#include "io/file.h"
 
 namespace ada::telemetry {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::telemetry {
 namespace {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "core/blocks/block_format.h"
-#include "core/stats.h"
+#include "number/blocks/block_format.h"
+#include "number/stats.h"
 #include "scaling/rules/rules.h"
 #include "telemetry/rows.h"
 

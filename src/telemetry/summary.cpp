@@ -3,7 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/file.h"
+#include "io/file.h"
 #include "telemetry/coverage.h"
 #include "telemetry/progress_text.h"
 

@@ -43,7 +43,7 @@ void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTo
 
 // Returns the text printed at the end: results, the layers that lose most with the scale each
 // one got and why, skipped steps, and the files (optional ones only if they exist). It has several
-// lines, all visible (core/shown_text.h), without a line end at the end; `color`: for a terminal
+// lines, all visible (io/shown_text.h), without a line end at the end; `color`: for a terminal
 // that has colors.
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
                         bool color = false);

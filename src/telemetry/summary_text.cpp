@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/shown_text.h"
-#include "core/tensor_names.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/coverage.h"
 #include "telemetry/progress.h"

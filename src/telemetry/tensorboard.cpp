@@ -13,9 +13,9 @@
 #include <system_error>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/system_call.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/system_call.h"
 #include "telemetry/totals.h"
 
 namespace ada::telemetry {

@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/stats.h"
+#include "number/stats.h"
 #include "scaling/rules/rules.h"
 #include "telemetry/run_logs.h"
 

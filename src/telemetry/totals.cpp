@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "core/tensor_names.h"
+#include "io/tensor_names.h"
 #include "telemetry/run_logs.h"
 
 namespace ada::telemetry {

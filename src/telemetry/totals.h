@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/stats.h"
+#include "number/stats.h"
 #include "scaling/rules/rules.h"
 #include "telemetry/not_finite.h"
 #include "telemetry/rows.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/error.h"
+#include "error.h"
 #include "vision/box.h"
 #include "vision/metrics.h"
 #include "vision/numpy.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/error.h"
+#include "error.h"
 #include "vision/metrics.h"
 #include "vision/numpy.h"
 

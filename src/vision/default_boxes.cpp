@@ -1,7 +1,7 @@
 // The tables of ssd300 and ssd512 are ChainerCV's, which took them from the authors' Caffe models.
 #include <cmath>
 
-#include "core/error.h"
+#include "error.h"
 #include "vision/coder.h"
 
 namespace ada::vision {

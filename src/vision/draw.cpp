@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::vision {
 namespace {

@@ -29,7 +29,7 @@ struct ClassPrecision {
 // Counts image by image. A box covers its last pixels too: sides are one longer than the difference
 // of its corners. In an image, a class's detections come by falling score; each takes the box that
 // it overlaps most (from `overlap` on, the first of equal ones): right if no other took it before,
-// wrong if one did, and nothing if it is difficult. Detection metrics (train/metrics) make one for
+// wrong if one did, and nothing if it is difficult. Detection metrics (run/metrics) make one for
 // each evaluation and add its images in their order; it keeps a score and an outcome for each
 // detection and no boxes. One thread at a time.
 class AveragePrecision {
@@ -77,7 +77,7 @@ double MeanAp(std::span<const ClassPrecision> classes);
 // The confusion of a segmentation: pixels counted by true and predicted class, and the metrics that
 // follow from the counts.
 
-// Segmentation metrics (train/metrics) make one for each evaluation; the metrics are those of
+// Segmentation metrics (run/metrics) make one for each evaluation; the metrics are those of
 // ChainerCV's eval_semantic_segmentation. Labels of Count, Iou and Accuracy must lie below
 // classes().
 class Confusion {

@@ -1,5 +1,5 @@
 // The kernels of block-scaled formats, of every instruction set, beside the definition value by
-// value (core/blocks): layouts of every kind, values of every size, zeros, inf and NaN.
+// value (number/blocks): layouts of every kind, values of every size, zeros, inf and NaN.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "backend/cpu/block_kernels.h"
 #include "backend/isa_record.h"
-#include "core/random.h"
+#include "number/random.h"
 
 namespace ada::backend::test {
 namespace {

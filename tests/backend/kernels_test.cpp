@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "backend/kernel_sets.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "backend/values.h"
-#include "core/stats.h"
+#include "number/stats.h"
 
 namespace ada::backend::test {
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/values.h"
-#include "core/stats.h"
+#include "number/stats.h"
 
 namespace ada::backend::test {
 

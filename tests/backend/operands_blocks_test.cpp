@@ -4,8 +4,8 @@
 
 #include "backend/hadamard.h"
 #include "backend/naive_matmul.h"
-#include "core/blocks/block_quantizer.h"
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
+#include "number/blocks/block_quantizer.h"
 
 namespace ada::backend::test {
 namespace {

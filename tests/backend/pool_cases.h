@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend::test {
 

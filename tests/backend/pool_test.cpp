@@ -6,7 +6,7 @@
 #include "backend/naive_count.h"
 #include "backend/op_bench.h"
 #include "backend/pool_cases.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::test {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
+#include "io/tensor_files/safetensors.h"
 
 namespace ada::backend::test {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backend/op_bench.h"
-#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
 #include "golden_vision.h"
+#include "io/tensor_files/safetensors.h"
 
 namespace ada::backend::test {
 

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "backend/op_bench.h"
-#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
+#include "io/tensor_files/safetensors.h"
 
 namespace ada::backend::test {
 namespace {

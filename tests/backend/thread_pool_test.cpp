@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "thread_limit.h"
 
 namespace ada::backend::cpu {

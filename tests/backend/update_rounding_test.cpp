@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "backend/op_bench.h"
-#include "core/number_format.h"
+#include "number/number_format.h"
 
 namespace ada::backend::test {
 namespace {

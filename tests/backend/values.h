@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "backend/cpu/kernels.h"
-#include "core/independent.h"
-#include "core/number_format.h"
-#include "core/random.h"
-#include "core/tensor.h"
+#include "number/independent.h"
+#include "number/number_format.h"
+#include "number/random.h"
+#include "number/tensor.h"
 
 namespace ada::backend::test {
 

@@ -7,7 +7,7 @@
 #include "compare/breaking_backend.h"
 #include "compare/network_steps.h"
 #include "compare/training_run.h"
-#include "core/error.h"
+#include "error.h"
 #include "temp_folder.h"
 #include "train/run_files.h"
 
@@ -295,7 +295,7 @@ TEST_SUITE("cpu") {
         "log: {every: 1}\n";
     const testing::TempFolder folder;
     const auto device = config::LoadText(text, "run.yaml", {}).config.device;
-    const auto chosen = train::MakeBackend(device);
+    const auto chosen = run::MakeBackend(device);
     CHECK(chosen.reason.starts_with("compare cpu with cpu: cpu ("));
     TrainOn(*chosen.backend, text, {}, folder / "both");
     TrainOn(*cpu::MakeCpuBackend(1), text, {}, folder / "one");

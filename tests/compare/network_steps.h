@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "core/random.h"
 #include "graph/graph.h"
 #include "graph/networks.h"
 #include "graph/precisions.h"
+#include "number/random.h"
 #include "optim/optimizer.h"
 
 namespace ada::backend::test {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "config/refusal.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace fs = std::filesystem;
 namespace ada::config {

@@ -6,7 +6,7 @@
 
 #include "config/load.h"
 #include "config/refusal.h"
-#include "core/number_format.h"
+#include "number/number_format.h"
 
 namespace ada::config {
 

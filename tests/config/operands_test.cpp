@@ -5,7 +5,7 @@
 
 #include "config/load.h"
 #include "config/refusal.h"
-#include "core/error.h"
+#include "error.h"
 #include "temp_folder.h"
 
 namespace ada::config {

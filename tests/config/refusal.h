@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::config {
 

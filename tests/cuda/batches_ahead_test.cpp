@@ -11,9 +11,9 @@
 #include "config/load.h"
 #include "cuda/on_both.h"
 #include "graph/graph.h"
+#include "run/assemble/assemble.h"
 #include "scaling/policies/policies.h"
-#include "train/assemble/assemble.h"
-#include "train/batches/batches.h"
+#include "step/batches/batches.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {
@@ -31,7 +31,7 @@ config::Config Colored() {
 }
 
 struct Feeding {
-  Feeding() : config(Colored()), data(train::ReadData(config)) {
+  Feeding() : config(Colored()), data(run::ReadData(config)) {
 #ifdef ADA_CUDA_DEVICE
     backend = MakeBackendUnderTest();
 #else
@@ -42,7 +42,7 @@ struct Feeding {
 #endif
     policy = scaling::MakePolicy(config.scaling);
     const Shape image{1, data.train.height, data.train.width, data.train.channels};
-    graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), *backend);
+    graph = graph::Graph::Build(run::TrainGraph(config, image, *policy), *backend);
   }
   // What the next pass over `rows` images reads.
   std::vector<float> Seen(int rows) const {
@@ -56,7 +56,7 @@ struct Feeding {
   void Forget() {}
   void CheckSent(std::int64_t) {}
   // The loader has the next batch ready by then, as a rule: it is sent ahead, or is not.
-  void SendAhead(train::Batches& batches, int rows) const {
+  void SendAhead(step::Batches& batches, int rows) const {
     for (int i = 0; i < 20; ++i) {
       batches.SendAhead(*graph, rows);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -70,7 +70,7 @@ struct Feeding {
   }
   void Forget() { Sent(); }
   void CheckSent(std::int64_t copies) { CHECK(Sent() == copies); }
-  void SendAhead(train::Batches& batches, int rows) {
+  void SendAhead(step::Batches& batches, int rows) {
     while (Sent() == 0) {
       batches.SendAhead(*graph, rows);
       std::this_thread::yield();
@@ -82,7 +82,7 @@ struct Feeding {
 #endif
 
   config::Config config;
-  train::RunData data;
+  run::RunData data;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<scaling::Policy> policy;
   std::unique_ptr<graph::Graph> graph;
@@ -93,9 +93,9 @@ struct Feeding {
 TEST_SUITE(ADA_SUITE) {
   TEST_CASE("batches ahead: the loader's images, each sent once") {
     Feeding f;
-    const data::LoaderSpec spec = train::TrainLoader(f.config, f.data);
-    const auto made = train::MakeBatches(*f.backend, f.data.train, spec);
-    train::Batches& batches = *made;
+    const data::LoaderSpec spec = run::TrainLoader(f.config, f.data);
+    const auto made = step::MakeBatches(*f.backend, f.data.train, spec);
+    step::Batches& batches = *made;
     REQUIRE(batches.as_bytes());
     data::Loader loader(f.data.train, spec);
     const auto rest = static_cast<int>(f.data.train.images() % spec.batch_size);
@@ -116,7 +116,7 @@ TEST_SUITE(ADA_SUITE) {
       for (int first = 0; first < rows; first += kMicro) {
         const int part = std::min(kMicro, rows - first);
         f.Forget();
-        const train::Batches::Rows fed = batches.Feed(*f.graph, first, part);
+        const step::Batches::Rows fed = batches.Feed(*f.graph, first, part);
         f.CheckSent(first == 0 && is_ahead ? 0 : 1);
         CHECK(fed.images == nullptr);
         CHECK(fed.targets.labels[0] == expected.labels[static_cast<std::size_t>(first)]);

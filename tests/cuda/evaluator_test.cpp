@@ -1,12 +1,12 @@
 // Evaluation on the CUDA backend, where images are made in backend memory: what comes out is what
 // the same graph says of batches from the loader.
-#include "train/evaluate/evaluator.h"
+#include "run/evaluate/evaluator.h"
 
 #include <doctest/doctest.h>
 
 #include "config/load.h"
 #include "cuda/on_both.h"
-#include "train/assemble/assemble.h"
+#include "run/assemble/assemble.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {
@@ -25,10 +25,10 @@ struct Seen {
   std::vector<double> losses;
 };
 
-train::EvaluationResult Run(train::Evaluator& evaluator, const data::Dataset& dataset,
-                            const data::LoaderSpec& spec, Seen& seen) {
-  train::EvaluationCallbacks callbacks;
-  callbacks.visit = [&](const train::ImageResult& result) {
+run::EvaluationResult Run(run::Evaluator& evaluator, const data::Dataset& dataset,
+                          const data::LoaderSpec& spec, Seen& seen) {
+  run::EvaluationCallbacks callbacks;
+  callbacks.visit = [&](const run::ImageResult& result) {
     seen.images.push_back(result.image);
     seen.labels.push_back(result.label);
     seen.losses.push_back(result.loss);
@@ -39,8 +39,8 @@ train::EvaluationResult Run(train::Evaluator& evaluator, const data::Dataset& da
 // The loader's batches through the evaluator's graph.
 LossResult FromLoader(Backend& backend, graph::Graph& graph, const data::Dataset& dataset,
                       const data::LoaderSpec& spec) {
-  const auto made = train::MakeBatches(backend, dataset, spec, train::Residence::kHost);
-  train::Batches& batches = *made;
+  const auto made = step::MakeBatches(backend, dataset, spec, step::Residence::kHost);
+  step::Batches& batches = *made;
   CHECK_FALSE(batches.resident());
   Pass pass;
   pass.training = false;
@@ -57,16 +57,16 @@ LossResult FromLoader(Backend& backend, graph::Graph& graph, const data::Dataset
 TEST_SUITE(ADA_SUITE) {
   TEST_CASE("evaluation from backend memory: the loader's images, again and again, of two sets") {
     const config::Config config = Small();
-    const train::RunData data = train::ReadData(config);
+    const run::RunData data = run::ReadData(config);
     const auto backend = MakeBackendUnderTest();
-    const data::LoaderSpec spec = train::EvaluationLoader(config, data);
+    const data::LoaderSpec spec = run::EvaluationLoader(config, data);
     const Shape image{1, data.train.height, data.train.width, data.train.channels};
-    train::Evaluator evaluator(config, image, *backend, nullptr);
+    run::Evaluator evaluator(config, image, *backend, nullptr);
     graph::Initialize(evaluator.graph(), config.model.init, 5, *backend);
-    REQUIRE(train::MakeBatches(*backend, data.test, spec)->resident());
+    REQUIRE(step::MakeBatches(*backend, data.test, spec)->resident());
     for (const data::Dataset* dataset : {&data.test, &data.train, &data.test}) {
       Seen first, second;
-      const train::EvaluationResult result = Run(evaluator, *dataset, spec, first);
+      const run::EvaluationResult result = Run(evaluator, *dataset, spec, first);
       CHECK(result.images == dataset->images());
       CHECK(result.images % config.data.evaluation_batch() != 0);
       CHECK(Run(evaluator, *dataset, spec, second).loss == result.loss);

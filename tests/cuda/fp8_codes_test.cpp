@@ -9,9 +9,9 @@
 
 #include "backend/cuda/kernels/fp8.h"
 #include "backend/cuda/ops/rounding_stats.h"
-#include "core/error.h"
 #include "cuda/matmul_lab.h"
-#include "train/assemble/assemble.h"
+#include "error.h"
+#include "run/assemble/assemble.h"
 
 namespace ada::backend::test {
 namespace {
@@ -207,7 +207,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("fp8 codes: device.fp8: hardware is refused where there is no device") {
     config::DeviceConfig device;
     device.kind = config::DeviceKind::kCpu, device.fp8 = config::Fp8Products::kHardware;
-    CHECK_THROWS_WITH_AS(train::MakeBackend(device),
+    CHECK_THROWS_WITH_AS(run::MakeBackend(device),
                          "device.fp8: hardware: the CPU has no units for fp8; use device.kind: "
                          "cuda or device.fp8: emulated",
                          DeviceError);

@@ -1,8 +1,8 @@
 // The spec of one convolution in memory of a HostContext, for tests of what its op asks a library
 // of products for.
 #pragma once
-#include "core/number_format.h"
 #include "cuda/host_context.h"
+#include "number/number_format.h"
 
 namespace ada::backend::test {
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "core/error.h"
 #include "data/augment.h"
+#include "error.h"
 #include "on_both.h"
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/ops/image_feed.h"

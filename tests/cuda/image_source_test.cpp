@@ -7,11 +7,11 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/ops/ops.h"
-#include "core/error.h"
 #include "data/augment.h"
 #include "data/loader.h"
+#include "error.h"
 #include "on_both.h"
-#include "train/batches/resident_batches.h"
+#include "step/batches/resident_batches.h"
 
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/backend_on_stream.h"
@@ -21,7 +21,7 @@
 namespace ada::backend::test {
 namespace {
 
-using train::ResidentBatches;
+using step::ResidentBatches;
 
 // Image i has label i and pixels that tell it apart.
 data::Dataset Numbered(int images, int height, int width, int channels) {

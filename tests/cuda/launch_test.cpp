@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "cuda/host/host_stream.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

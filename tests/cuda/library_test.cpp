@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::test {
 namespace {

@@ -2,8 +2,8 @@
 // the rows, dumped scales and what-ifs of a run on the CPU backend.
 #include <doctest/doctest.h>
 
-#include "core/tensor_files/safetensors.h"
 #include "cuda/run_lab.h"
+#include "io/tensor_files/safetensors.h"
 #include "train/run_files.h"
 
 namespace ada::backend::test {

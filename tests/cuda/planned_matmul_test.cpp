@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "cuda/host_context.h"
+#include "error.h"
 
 namespace ada::backend::test {
 namespace {

@@ -5,8 +5,8 @@
 #include <array>
 
 #include "backend/pool_cases.h"
-#include "core/error.h"
 #include "cuda/on_both.h"
+#include "error.h"
 
 namespace ada::backend::test {
 namespace {

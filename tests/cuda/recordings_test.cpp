@@ -12,9 +12,9 @@
 #include "backend/cuda/backend_on_stream.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/pass_ops.h"
-#include "core/error.h"
 #include "cuda/host/host_stream.h"
 #include "cuda/host_context.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "backend/cuda/context.h"
 #include "backend/cuda/memory.h"
-#include "core/error.h"
 #include "cuda/host/host_stream.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backend/cuda/launch.h"
-#include "core/error.h"
 #include "cuda/host_context.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

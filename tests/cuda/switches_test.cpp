@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <map>
 
-#include "core/error.h"
 #include "cuda/run_lab.h"
+#include "error.h"
 
 namespace ada::backend::test {
 namespace {

@@ -18,7 +18,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/switches.h"
 #include "config/load.h"
-#include "train/assemble/assemble.h"
+#include "run/assemble/assemble.h"
 #include "train/run_session.h"
 
 namespace {
@@ -38,7 +38,7 @@ int Train(int argc, char** argv) {
   if (overwrite) std::filesystem::remove_all(output);
   ada::config::Config config = ada::config::Load(argv[2], overrides).config;
   ada::config::FillDefaults(config);
-  config = ada::train::Completed(config, ada::train::InspectData(config));
+  config = ada::run::Completed(config, ada::run::InspectData(config));
   ada::backend::DeviceOptions options;
   options.switches.poison = true;
   options.switches = ada::backend::cuda::SwitchesOf(

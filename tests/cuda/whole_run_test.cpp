@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda/run_lab.h"
-#include "train/batches/batches.h"
+#include "step/batches/batches.h"
 
 namespace ada::backend::test {
 namespace {
@@ -12,8 +12,8 @@ namespace {
 bool SendsBytes(config::Config config) {
   config::FillDefaults(config);
   const auto backend = MakeBackendUnderTest();
-  const train::RunData data = train::ReadData(config);
-  return train::MakeBatches(*backend, data.train, train::TrainLoader(config, data))->as_bytes();
+  const run::RunData data = run::ReadData(config);
+  return step::MakeBatches(*backend, data.train, run::TrainLoader(config, data))->as_bytes();
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 
 #include <doctest/doctest.h>
 
-#include "core/tensor_files/safetensors.h"
 #include "data/batch_maker.h"
 #include "data/readers.h"
+#include "io/tensor_files/safetensors.h"
 #include "made_zip.h"
 #include "tiny_files.h"
 

@@ -4,10 +4,10 @@
 
 #include <thread>
 
-#include "core/error.h"
 #include "data/augment.h"
 #include "data/batch_maker.h"
 #include "data/readers.h"
+#include "error.h"
 #include "tiny_files.h"
 
 namespace ada::data {

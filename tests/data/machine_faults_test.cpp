@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 
-#include "core/text.h"
 #include "data/batch_maker.h"
 #include "data/detection/voc_files.h"
 #include "data/detection/xml_text.h"
@@ -16,6 +15,7 @@
 #include "data/readers.h"
 #include "data/segmentation/label_survey.h"
 #include "data/tensors/mapped_file.h"
+#include "io/text.h"
 #include "resource_limits.h"
 #include "sanitizer.h"
 #include "skip.h"

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/random.h"
 #include "data/images/picture.h"
 #include "data/recorded_pictures.h"
 #include "data/tiny_files.h"
+#include "error.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

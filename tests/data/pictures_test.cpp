@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
 #include "data/images/picture.h"
 #include "data/recorded_pictures.h"
 #include "golden_table.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/random.h"
 #include "data/recorded_pictures.h"
+#include "error.h"
 #include "golden_table.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include "core/tensor_files/safetensors.h"
 #include "data/batch_maker.h"
 #include "data/readers.h"
 #include "data/tensors/arrays.h"
 #include "data/tensors/npz.h"
+#include "io/tensor_files/safetensors.h"
 #include "made_zip.h"
 #include "tiny_files.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "temp_folder.h"
 
 namespace ada::data {

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "core/tensor_files/safetensors.h"
 #include "data/batch_maker.h"
 #include "data/check/check_files.h"
 #include "data/dataset.h"
@@ -16,6 +15,7 @@
 #include "data/readers.h"
 #include "data/row_writer.h"
 #include "data/tokens/token_files.h"
+#include "io/tensor_files/safetensors.h"
 #include "tiny_files.h"
 
 namespace ada::data {

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
 #include "data/images/orientation.h"
 #include "data/images/picture.h"
 #include "data/images/picture_checks.h"
 #include "data/recorded_pictures.h"
 #include "data/tiny_files.h"
 #include "golden_table.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/random.h"
 #include "data/detection/ssd_changes.h"
 #include "data/detection/voc_files.h"
 #include "data/labels.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
+#include "number/random.h"
 
 namespace ada::fuzz {
 namespace {

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "core/hash.h"
-#include "core/tensor_files/safetensors.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
+#include "io/hash.h"
+#include "io/tensor_files/safetensors.h"
+#include "run/checkpoint/checkpoint.h"
 #include "scaling/policies/policies.h"
 #include "study/run_files.h"
-#include "train/checkpoint/checkpoint.h"
 
 namespace ada::fuzz {
 
@@ -48,7 +48,7 @@ void Checkpoint(std::string_view input) {
   }
   const std::string path = scratch.Write("step-00000001.json", text);
   Refusable([&] {
-    const train::CheckpointState state = train::ReadStateText(path).state;
+    const run::CheckpointState state = run::ReadStateText(path).state;
     for (const scaling::PolicyKind* kind : scaling::kPolicies) {
       Refusable([&] {
         scaling::Settings settings;

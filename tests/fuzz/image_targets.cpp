@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
-#include "core/random.h"
 #include "data/images/picture.h"
 #include "data/images/random_changes.h"
 #include "data/images/resize.h"
 #include "fuzz/made_png.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
+#include "number/random.h"
 
 namespace ada::fuzz {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
+#include "error.h"
 #include "temp_folder.h"
 
 namespace ada::fuzz {

@@ -5,13 +5,13 @@
 
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
+#include "judge/scenario.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/compare/parts.h"
 #include "study/made_run.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
-#include "what_if/scenario.h"
 
 namespace ada::fuzz {
 namespace {
@@ -37,7 +37,7 @@ class GoodRun {
   study::testing::MadeRun run_;
 };
 
-what_if::Scenario ScenarioOf(const std::string& policy, const config::ModelConfig& model) {
+judge::Scenario ScenarioOf(const std::string& policy, const config::ModelConfig& model) {
   config::WhatIfConfig question;
   if (policy.empty()) {
     question.format = kFp16;
@@ -50,7 +50,7 @@ what_if::Scenario ScenarioOf(const std::string& policy, const config::ModelConfi
 // What the commands do after the configuration, which is read once: reading it would take most of
 // the time.
 void WhatIf(const std::string& folder, const config::Config& config, const std::string& policy) {
-  what_if::Scenario scenario = ScenarioOf(policy, config.model);
+  judge::Scenario scenario = ScenarioOf(policy, config.model);
   study::EachHistogramStep(folder, study::ReadFormatHistory(folder, config),
                            [&](const study::HistogramStep& step) {
                              scenario.Judge(step.step, step.epoch, step.tensors);

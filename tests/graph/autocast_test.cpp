@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "golden_table.h"
-#include "graph/layers/layer_kind.h"
 #include "graph/network/parameters.h"
 #include "graph/network/tensor_storage.h"
 #include "graph/networks.h"
+#include "layers/layer_kind.h"
 
 namespace ada::graph::test {
 namespace {

@@ -2,7 +2,7 @@
 // parameters and the rules' requests.
 #include <doctest/doctest.h>
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/build_training.h"
 #include "graph/networks.h"
 

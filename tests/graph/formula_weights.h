@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
 #include "graph/network/parameters.h"
+#include "io/tensor_files/safetensors.h"
 
 namespace ada::graph::test {
 

@@ -7,11 +7,11 @@
 #include <map>
 
 #include "backend/cpu/cpu_backend.h"
-#include "core/random.h"
 #include "graph/graph.h"
 #include "graph/networks.h"
 #include "graph/plan/plan.h"
 #include "graph/precisions.h"
+#include "number/random.h"
 
 namespace ada::graph::test {
 namespace {

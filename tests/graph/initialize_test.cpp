@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "core/tensor_files/safetensors.h"
+#include "error.h"
 #include "graph/fake_backend.h"
 #include "graph/graph.h"
 #include "graph/network/parameters.h"
 #include "graph/networks.h"
+#include "io/tensor_files/safetensors.h"
 #include "temp_folder.h"
 
 namespace ada::graph::test {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "config/schema/schema.h"
-#include "core/text.h"
-#include "graph/layers/layer_kind.h"
+#include "io/text.h"
+#include "layers/layer_kind.h"
 
 namespace ada::graph {
 namespace {

@@ -9,10 +9,10 @@
 #include <memory>
 
 #include "backend/cpu/cpu_backend.h"
-#include "core/random.h"
 #include "graph/graph.h"
 #include "graph/precisions.h"
 #include "graph/vision_networks.h"
+#include "number/random.h"
 
 namespace ada::graph::test {
 namespace {

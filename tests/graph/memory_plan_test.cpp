@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/random.h"
 #include "graph/plan/plan.h"
+#include "number/random.h"
 
 namespace ada::graph::test {
 namespace {

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/task.h"
-#include "core/tensor.h"
 #include "graph/made_layers.h"
 #include "graph/vision_networks.h"
+#include "io/task.h"
+#include "number/tensor.h"
 
 namespace ada::graph::test {
 

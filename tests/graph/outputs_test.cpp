@@ -1,7 +1,7 @@
 // The outputs of a network: which layers they are, and what is said where they do not fit the task.
 #include <doctest/doctest.h>
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/networks.h"
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
 #include "graph/graph.h"
+#include "number/random.h"
 
 namespace ada::graph::test {
 

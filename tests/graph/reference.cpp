@@ -1,8 +1,8 @@
 // See reference.h.
 #include "graph/reference.h"
 
-#include "core/text.h"
 #include "graph/fake_backend.h"
+#include "io/text.h"
 
 namespace ada::graph::test {
 namespace {

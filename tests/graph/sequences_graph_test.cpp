@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/cpu_backend.h"
-#include "core/error.h"
+#include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/networks.h"
 #include "graph/precisions.h"

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/networks.h"
 
 namespace ada::graph::test {

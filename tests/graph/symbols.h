@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/random.h"
-#include "core/tensor.h"
+#include "number/random.h"
+#include "number/tensor.h"
 
 namespace ada::graph::test {
 

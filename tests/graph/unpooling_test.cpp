@@ -2,7 +2,7 @@
 // both ops get the same memory for positions. Beside it the shapes of joined boxes.
 #include <doctest/doctest.h>
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/fake_layers.h"
 #include "graph/graph.h"
 #include "graph/network/shapes.h"

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/networks.h"
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <map>
 
-#include "core/error.h"
+#include "error.h"
 #include "golden_table.h"
 #include "optim/fake_backend.h"
 

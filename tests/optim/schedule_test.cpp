@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/error.h"
+#include "error.h"
 #include "golden_table.h"
 
 namespace ada::optim {

@@ -1,27 +1,27 @@
 // Which GPU each process takes: one of its own, whether processes see the same ones or not.
-#include "train/distributed/devices.h"
+#include "run/distributed/devices.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
 #include "parallel/thread_world.h"
-#include "train/assemble/assemble.h"
+#include "run/assemble/assemble.h"
 
 namespace ada::testing {
 namespace {
 
 // GPUs as letters.
-train::VisibleDevices Sees(const std::string& names) {
-  train::VisibleDevices visible;
+run::VisibleDevices Sees(const std::string& names) {
+  run::VisibleDevices visible;
   for (const char name : names) visible.ids[static_cast<std::size_t>(visible.count++)][0] = name;
   return visible;
 }
 std::vector<int> Assigned(const std::vector<std::string>& seen, const std::vector<int>& nodes,
                           int first = 0) {
-  std::vector<train::VisibleDevices> visible;
+  std::vector<run::VisibleDevices> visible;
   for (const std::string& names : seen) visible.push_back(Sees(names));
-  return train::AssignDevices(visible, nodes, first);
+  return run::AssignDevices(visible, nodes, first);
 }
 
 TEST_SUITE("cpu") {
@@ -43,8 +43,8 @@ TEST_SUITE("cpu") {
     config::DeviceConfig device;
     device.kind = config::DeviceKind::kCuda, device.threads = 1;
     const auto errors = RunRanks(2, [&](parallel::World& world) {
-      train::Team team(world, {});
-      train::MakeBackend(device, team);
+      step::Team team(world, {});
+      run::MakeBackend(device, team);
     });
     for (const auto& error : errors) {
       REQUIRE(error);
@@ -57,8 +57,8 @@ TEST_SUITE("cpu") {
     }
     device.kind = config::DeviceKind::kAuto;
     for (const auto& error : RunRanks(2, [&](parallel::World& world) {
-           train::Team team(world, {});
-           const train::ChosenBackend chosen = train::MakeBackend(device, team);
+           step::Team team(world, {});
+           const run::ChosenBackend chosen = run::MakeBackend(device, team);
            CHECK(!chosen.has_own_memory);
            CHECK(chosen.reason.find("device auto, and rank 0 of 2 (host here): ") !=
                  std::string::npos);

@@ -10,8 +10,8 @@
 
 #include "config/load.h"
 #include "parallel/thread_world.h"
+#include "run/run.h"
 #include "temp_folder.h"
-#include "train/run.h"
 #include "train/run_files.h"
 #ifdef ADA_ON_KERNELS
 #include "parallel/kernels_run.h"
@@ -56,13 +56,13 @@ inline std::vector<Ended> TrainDistributed(const std::string& text, const std::s
     config::Config config = config::LoadText(text, "test", overrides).config;
     config::FillDefaults(config);
     telemetry::Log log(telemetry::LogLevel::kError);
-    train::RunOptions run;
+    run::RunOptions run;
     run.resume = options.resume, run.progress = false;
     if (world != nullptr) run.world = world;
 #ifdef ADA_ON_KERNELS
     if (!options.on_cpu) return TrainOnKernels(config, run, log);
 #endif
-    train::Train(config, run, log);
+    run::Train(config, run, log);
   };
   std::vector<Ended> ended;
   if (ranks == 1) {

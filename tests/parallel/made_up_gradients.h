@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "core/number_format.h"
-#include "core/stats.h"
+#include "number/number_format.h"
+#include "number/stats.h"
 
 namespace ada::testing {
 

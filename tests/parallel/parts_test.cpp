@@ -4,9 +4,9 @@
 #include <map>
 #include <vector>
 
-#include "core/run_in_parallel.h"
 #include "data/batch_maker.h"
 #include "data/catalog.h"
+#include "io/run_in_parallel.h"
 
 namespace ada::data {
 namespace {

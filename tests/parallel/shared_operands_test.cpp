@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
 #include "parallel/compare_runs.h"
 
 namespace ada::testing {

@@ -1,6 +1,6 @@
 // A process that was started alone is a team of one: it hears itself, and its run is what it was
 // without a team. Each of several has its part and its name.
-#include "train/distributed/team.h"
+#include "step/team.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "parallel/thread_world.h"
 
 namespace ada::testing {
@@ -30,7 +30,7 @@ TEST_SUITE("cpu") {
     CHECK(heard == mine);
     CHECK(parts == mine);
     for (const int asked : {0, 1}) {
-      train::Team team(world, Asking(asked));
+      step::Team team(world, Asking(asked));
       CHECK(team.ranks() == 1);
       CHECK(team.writes());
       CHECK(team.launcher().empty());
@@ -43,14 +43,14 @@ TEST_SUITE("cpu") {
       CHECK(backend::LargestOfAll(team.all(), 2.5) == 2.5);
       CHECK_FALSE(parallel::IsShared(team.communicators().rules));
     }
-    CHECK_THROWS_WITH_AS(train::Team(world, Asking(3)),
+    CHECK_THROWS_WITH_AS(step::Team(world, Asking(3)),
                          doctest::Contains("parallel.ranks: 3, and this is one process"),
                          ConfigError);
   }
 
   TEST_CASE("each of several has its share, and says how many there are") {
     const auto errors = RunRanks(3, [](parallel::World& world) {
-      train::Team team(world, Asking(0));
+      step::Team team(world, Asking(0));
       CHECK(team.launcher() == "mpirun -n 3 ");
       CHECK(team.ranks_to_keep() == 3);
       CHECK(team.LargestShare(7) == 3);
@@ -58,7 +58,7 @@ TEST_SUITE("cpu") {
       CHECK(team.AllGatherText(std::string(static_cast<std::size_t>(team.rank()), 'x')) ==
             std::vector<std::string>{"", "x", "xx"});
       CHECK(parallel::IsShared(team.communicators().rules));
-      CHECK_THROWS_AS(train::Team(world, Asking(2)), ConfigError);
+      CHECK_THROWS_AS(step::Team(world, Asking(2)), ConfigError);
     });
     for (const auto& error : errors) CHECK(!error);
   }

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "parallel/world.h"
 
 namespace ada::testing {

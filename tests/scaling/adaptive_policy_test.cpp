@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "core/error.h"
+#include "error.h"
 #include "scaling/policies/policies.h"
 
 namespace ada::scaling {

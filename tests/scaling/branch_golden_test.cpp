@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
+#include "io/tensor_files/safetensors.h"
 #include "scaling/rules/rules.h"
 #include "tensor_statistics.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
 #include "scaling/with.h"

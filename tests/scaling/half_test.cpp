@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/number_format.h"
-#include "core/number_grid.h"
+#include "number/number_format.h"
+#include "number/number_grid.h"
 
 namespace ada::scaling {
 namespace {

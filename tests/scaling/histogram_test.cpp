@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "scaling/policies/policies.h"
 
 namespace ada::scaling {

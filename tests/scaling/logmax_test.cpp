@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "golden_table.h"
 #include "scaling/policies/policies.h"
 #include "scaling/rules/state_text.h"

@@ -8,8 +8,8 @@
 #include <map>
 #include <string>
 
-#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
+#include "io/tensor_files/safetensors.h"
 #include "scaling/rules/inverse_erf.h"
 #include "scaling/rules/rules.h"
 #include "scaling/tensor_statistics.h"

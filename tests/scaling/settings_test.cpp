@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/error.h"
+#include "error.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
 

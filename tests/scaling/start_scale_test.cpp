@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::scaling {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::scaling {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "golden_table.h"
 #include "scaling/rules/state_text.h"
 

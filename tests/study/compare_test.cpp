@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "study/commands.h"
 #include "study/compare/parts.h"
 #include "study/compared.h"

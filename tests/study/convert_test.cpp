@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/number_format.h"
-#include "core/random.h"
+#include "number/number_format.h"
+#include "number/random.h"
 #include "study/tensor_file.h"
 #include "train/small_run.h"
 

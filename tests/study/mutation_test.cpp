@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "config/load.h"
-#include "core/error.h"
+#include "error.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/made_run.h"

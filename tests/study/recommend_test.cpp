@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "core/error.h"
+#include "error.h"
 #include "study/commands.h"
 #include "study/made_run.h"
 #include "study/recommend/parts.h"

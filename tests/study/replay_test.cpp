@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "golden_table.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"

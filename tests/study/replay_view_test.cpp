@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "scaling/policies/presets.h"
 #include "study/commands.h"
 #include "study/text_table.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "study/written_run.h"
 #include "telemetry/run_logs.h"
 #include "temp_folder.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
+#include "error.h"
+#include "io/file.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "core/error.h"
+#include "error.h"
 #include "study/commands.h"
 #include "study/made_run.h"
 #include "telemetry/csv_reader.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "telemetry/rows.h"
 #include "temp_folder.h"
 

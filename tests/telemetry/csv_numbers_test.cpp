@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/text.h"
+#include "io/text.h"
 #include "telemetry/csv.h"
 #include "telemetry/csv_reader.h"
 #include "temp_folder.h"

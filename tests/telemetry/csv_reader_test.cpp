@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "temp_folder.h"
 
 using ada::telemetry::CsvReader;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "telemetry/csv_reader.h"
 #include "temp_folder.h"
 

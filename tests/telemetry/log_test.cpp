@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/shown_text.h"
+#include "error.h"
+#include "io/shown_text.h"
 #include "telemetry/progress.h"
 #include "temp_folder.h"
 

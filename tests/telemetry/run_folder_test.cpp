@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "temp_folder.h"
 
 using ada::telemetry::FolderState;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "log_rows.h"
 #include "telemetry/run_logs.h"
 #include "temp_folder.h"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "log_rows.h"
 #include "telemetry/csv_reader.h"
 #include "temp_folder.h"

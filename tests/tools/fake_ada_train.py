@@ -61,7 +61,7 @@ def expanded(path):
 
 
 def locked(folder):
-    """A lock as src/core/file_lock.cpp takes it; it dies with the process."""
+    """A lock as src/io/file_lock.cpp takes it; it dies with the process."""
     fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))

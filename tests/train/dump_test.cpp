@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/number_format.h"
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
+#include "number/number_format.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

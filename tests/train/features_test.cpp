@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "cifar10.h"
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
 #include "skip.h"
 #include "train/small_run.h"
 

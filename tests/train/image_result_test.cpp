@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "train/evaluate/evaluator.h"
+#include "run/evaluate/evaluator.h"
 
 namespace ada::testing {
 namespace {
 
-using train::ImageResult;
-using train::ResultOf;
+using run::ImageResult;
+using run::ResultOf;
 
 constexpr float kNan = NAN;
 constexpr float kInf = INFINITY;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
 #include "data/images/picture.h"
+#include "number/random.h"
 #include "temp_folder.h"
 
 namespace ada::testing {

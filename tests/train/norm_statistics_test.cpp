@@ -1,14 +1,14 @@
 // evaluate.recompute_batch_norm: ChainerCV's recalculation as recorded, and the statistics of the
 // training images themselves.
-#include "train/evaluate/norm_statistics.h"
+#include "run/evaluate/norm_statistics.h"
 
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
 #include "config/load.h"
-#include "core/tensor_files/safetensors.h"
 #include "golden_vision.h"
-#include "train/checkpoint/weight_values.h"
+#include "io/tensor_files/safetensors.h"
+#include "step/weight_values.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -24,11 +24,11 @@ class Recalculation {
         case_(row.at("case")) {
     WriteImages();
     config_ = config::LoadText(Text(row), "test", {}).config;
-    const data::DatasetInfo info = train::InspectData(config_);
-    config_ = train::Completed(config_, info);
-    data_ = train::ReadData(config_, info);
+    const data::DatasetInfo info = run::InspectData(config_);
+    config_ = run::Completed(config_, info);
+    data_ = run::ReadData(config_, info);
     policy_ = scaling::MakePolicy(config_.scaling);
-    graph_ = graph::Graph::Build(train::TrainGraph(config_, data_.image, *policy_), *backend_);
+    graph_ = graph::Graph::Build(run::TrainGraph(config_, data_.image, *policy_), *backend_);
     for (const graph::Parameter& p : graph_->parameters()) {
       const Values values = Start(p.name);
       backend_->Upload(p.value.data, values.data(), p.value.bytes());
@@ -38,7 +38,7 @@ class Recalculation {
   // What stands where the running averages stood.
   Values Recomputed(const std::string& parameter, config::BatchNormStatistics statistics) {
     config_.evaluate.batch_norm = statistics;
-    train::NormStatistics norms(config_, data_, *graph_, *backend_);
+    run::NormStatistics norms(config_, data_, *graph_, *backend_);
     norms.Recompute();
     const Values values = Running(parameter);
     norms.Restore();
@@ -141,7 +141,7 @@ class Recalculation {
 
   Values Running(const std::string& parameter) const {
     for (const graph::Parameter& p : graph_->parameters())
-      if (p.name == parameter) return train::HostValues(p.value, *backend_);
+      if (p.name == parameter) return step::HostValues(p.value, *backend_);
     FAIL("no parameter " << parameter);
     return {};
   }
@@ -150,7 +150,7 @@ class Recalculation {
   SafetensorsFile file_;
   std::string case_;
   config::Config config_;
-  train::RunData data_;
+  run::RunData data_;
   std::unique_ptr<backend::Backend> backend_ = backend::cpu::MakeCpuBackend(2);
   std::unique_ptr<scaling::Policy> policy_;
   std::unique_ptr<graph::Graph> graph_;
@@ -257,19 +257,18 @@ evaluate: {recompute_batch_norm: true}
                   o.err);
 
     config::Config config = config::LoadText(text, "test", {}).config;
-    const data::DatasetInfo info = train::InspectData(config);
-    config = train::Completed(config, info);
-    const train::RunData data = train::ReadData(config, info);
+    const data::DatasetInfo info = run::InspectData(config);
+    config = run::Completed(config, info);
+    const run::RunData data = run::ReadData(config, info);
     const auto policy = scaling::MakePolicy(config.scaling);
     const auto backend = backend::cpu::MakeCpuBackend(1);
-    const auto graph =
-        graph::Graph::Build(train::TrainGraph(config, data.image, *policy), *backend);
+    const auto graph = graph::Graph::Build(run::TrainGraph(config, data.image, *policy), *backend);
     graph::Initialize(*graph, config.model.init, config.seed, *backend);
-    train::NormStatistics norms(config, data, *graph, *backend);
+    run::NormStatistics norms(config, data, *graph, *backend);
     norms.Recompute();
     std::map<std::string, Values> found;
     for (const graph::Parameter& p : graph->parameters())
-      found[p.name] = train::HostValues(p.value, *backend);
+      found[p.name] = step::HostValues(p.value, *backend);
     CheckNear(found["bn.running_mean"], Values{2, 0.50001f}, 1e-3);
     CheckNear(found["bn.running_var"], Values{2, 1e-10f}, 1e-3);
   }

@@ -2,8 +2,8 @@
 // number of workers and after a resume; what a broken file does; the sheet of images.
 #include <algorithm>
 
-#include "core/tensor_files/safetensors.h"
 #include "data/images/picture.h"
+#include "io/tensor_files/safetensors.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

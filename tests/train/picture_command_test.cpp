@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "data/images/resize.h"
+#include "error.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

@@ -1,6 +1,6 @@
 // evaluate's files and tables of single images and classes, and that they agree with what it says
 // of the whole split.
-#include "train/evaluate/predictions.h"
+#include "run/evaluate/predictions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace ada::testing {
 namespace {
 
-using train::ImageResult;
+using run::ImageResult;
 
 // "split,image,..." rows as a table.
 Table Predictions(const std::string& path) {
@@ -50,13 +50,13 @@ TEST_SUITE("cpu") {
     const ImageResult hit = {2, 1, 1, 0.75, 0.75, 0.2876820724517809, 1, {}};
     const ImageResult lost = {3, 4, -1, NAN, NAN, NAN, 0, {}};
     {
-      train::PredictionsFile file(folder / "a.csv");
+      run::PredictionsFile file(folder / "a.csv");
       file.Add("test", "2", hit);
       CHECK(!folder.Has("a.csv"));
     }
     CHECK(!folder.Has("a.csv"));
     CHECK(std::filesystem::is_empty(folder.path()));
-    train::PredictionsFile file(folder / "a.csv");
+    run::PredictionsFile file(folder / "a.csv");
     file.Add("validation", "102", hit);
     file.Add("test", "3", lost);
     file.Commit();
@@ -68,10 +68,10 @@ TEST_SUITE("cpu") {
     for (const std::string& path :
          {folder / "missing/a.csv", folder / "a.csv/b.csv", folder / "place"}) {
       CAPTURE(path);
-      CHECK_THROWS_AS(train::PredictionsFile{path}, OutputError);
+      CHECK_THROWS_AS(run::PredictionsFile{path}, OutputError);
     }
     {
-      train::PredictionsFile nowhere("/dev/null");
+      run::PredictionsFile nowhere("/dev/null");
       nowhere.Add("test", "0", hit);
       nowhere.Commit();
     }
@@ -79,7 +79,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("hits of a class are of its images, precision is of what is predicted as it") {
-    train::ClassTable table(4);
+    run::ClassTable table(4);
     const auto add = [&](int label, int prediction, std::int64_t rank) {
       table.Add({0, label, prediction, 0.5, 0.5, 0.7, rank, {}});
     };

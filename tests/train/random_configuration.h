@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "config/sections/sections.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
 #include "graph/network/shapes.h"
-#include "train/assemble/assemble.h"
+#include "io/text.h"
+#include "run/assemble/assemble.h"
 #include "train/random_limits.h"
 
 namespace ada::testing {
@@ -69,7 +69,7 @@ class RandomConfiguration {
     if (problems.count() == 0) config::Complete(config, document, "random.yaml", problems);
     if (problems.count() > 0) return false;
     try {
-      const data::DatasetInfo info = train::InspectData(config);
+      const data::DatasetInfo info = run::InspectData(config);
       graph::Resolve(config.model, {1, info.height, info.width, info.channels});
       return true;
     } catch (const ConfigError&) {
@@ -251,7 +251,7 @@ class RandomConfiguration {
     layer->FindEntry("name")->value = config::Scalar(name);
     if (config::Entry* inputs = layer->FindEntry("inputs")) {
       std::vector<Node> names;
-      const bool joins = graph::FindLayerKind(layer->Find("kind")->text)->joins;
+      const bool joins = layers::FindLayerKind(layer->Find("kind")->text)->joins;
       for (std::uint64_t i = 0; i < (joins ? 2 + Below(2) : 1); ++i) {
         const std::uint64_t from = Below(index + 1);
         names.push_back(config::Scalar(from == 0 ? "input" : "l" + std::to_string(from - 1)));

@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "config/load.h"
+#include "run/evaluate/commands.h"
+#include "run/plan/commands.h"
+#include "run/run.h"
 #include "sanitizer.h"
 #include "temp_folder.h"
-#include "train/evaluate/commands.h"
-#include "train/plan/commands.h"
 #include "train/random_configuration.h"
-#include "train/run.h"
 
 namespace ada::testing {
 namespace {
@@ -83,16 +83,16 @@ class Lab {
     }
     if (seed % 4 == 0) {
       std::ostringstream out;
-      Judge(seed, text, "dry run", EndOf([&] { return train::DryRun(config, false, out), 0; }),
+      Judge(seed, text, "dry run", EndOf([&] { return run::DryRun(config, false, out), 0; }),
             {0, 2});
     }
-    const End first = EndOf([&] { return train::Train(config, {false, true, false}, log_); });
+    const End first = EndOf([&] { return run::Train(config, {false, true, false}, log_); });
     Judge(seed, text, "run", first, {0, 2, 5});
     ++(first.code == 0 ? report_.trained : first.code == 5 ? report_.stopped : report_.refused);
     if (first.code == 2) return;
     if (seed % 3 == 0) {
       config.train.max_steps += 2;
-      const End again = EndOf([&] { return train::Train(config, {true, false, false}, log_); });
+      const End again = EndOf([&] { return run::Train(config, {true, false, false}, log_); });
       Judge(seed, text, "resumed run", again, {0, 5});
     }
     if (seed % 5 == 0) Evaluate(seed, text, config);
@@ -104,7 +104,7 @@ class Lab {
       if (file.path().extension() != ".json") continue;
       std::ostringstream out;
       const End end =
-          EndOf([&] { return train::Evaluate(config, file.path().string(), {}, out, log_), 0; });
+          EndOf([&] { return run::Evaluate(config, file.path().string(), {}, out, log_), 0; });
       Judge(seed, text, "evaluation", end, {0});
       return;
     }

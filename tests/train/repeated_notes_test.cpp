@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "train/observe/step_events.h"
+#include "record/step_events.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -18,7 +18,7 @@ std::string Said(int steps, const std::function<std::string(int)>& message) {
   REQUIRE(console != nullptr);
   {
     telemetry::Log log(telemetry::LogLevel::kInfo, fileno(console));
-    train::RepeatedNotes notes(log);
+    record::RepeatedNotes notes(log);
     for (int step = 1; step <= steps; ++step) {
       if (const std::string text = message(step); !text.empty()) notes.Add("skip", step, text);
       notes.EndStep(step);

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "train/assemble/assemble.h"
-#include "train/session.h"
-#include "train/signals.h"
+#include "run/assemble/assemble.h"
+#include "run/session.h"
+#include "run/signals.h"
 
 namespace ada::testing {
 
@@ -16,12 +16,12 @@ inline int RunSession(backend::Backend& backend, const config::Config& config,
                       const std::string& path) {
   std::filesystem::create_directories(path);
   telemetry::Log log(telemetry::LogLevel::kError);
-  const train::RunData data = train::ReadData(config);
+  const run::RunData data = run::ReadData(config);
   const auto policy = scaling::MakePolicy(config.scaling);
-  const auto graph = graph::Graph::Build(train::TrainGraph(config, data.image, *policy), backend);
-  const auto from = train::FindResumePoint(path + "/checkpoints", config, log);
-  const train::SignalWatch signals;
-  train::Session session(
+  const auto graph = graph::Graph::Build(run::TrainGraph(config, data.image, *policy), backend);
+  const auto from = run::FindResumePoint(path + "/checkpoints", config, log);
+  const run::SignalWatch signals;
+  run::Session session(
       {config, config, signals, path, backend, data, *graph, *policy, log, false, 1}, from);
   session.OpenLogs();
   return session.Run().value();

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/json_file.h"
 #include "data/images/picture.h"
+#include "error.h"
+#include "io/hash.h"
+#include "io/json_file.h"
+#include "run/checkpoint/checkpoint.h"
 #include "temp_folder.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/small_run.h"
 
 namespace ada::train {

@@ -2,8 +2,8 @@
 // to the weights, deciding about the best, and evaluated from a checkpoint.
 #include <cmath>
 
-#include "core/tensor_files/safetensors.h"
-#include "train/evaluate/weights.h"
+#include "io/tensor_files/safetensors.h"
+#include "run/evaluate/weights.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -79,11 +79,11 @@ TEST_SUITE("cpu") {
   TEST_CASE("what stays of the average") {
     config::EmaConfig ema;
     ema.decay = 0.99;
-    CHECK(train::AverageKeep(ema, 1) == 0.99);
+    CHECK(run::AverageKeep(ema, 1) == 0.99);
     ema.warmup = true;
-    CHECK(train::AverageKeep(ema, 1) == 2.0 / 11);
-    CHECK(train::AverageKeep(ema, 90) == 0.91);
-    CHECK(train::AverageKeep(ema, 100000) == 0.99);
+    CHECK(run::AverageKeep(ema, 1) == 2.0 / 11);
+    CHECK(run::AverageKeep(ema, 90) == 0.91);
+    CHECK(run::AverageKeep(ema, 100000) == 0.99);
   }
 }
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "core/random.h"
 #include "graph/graph.h"
 #include "graph/network/zoo.h"
+#include "number/random.h"
 
 namespace ada::train {
 

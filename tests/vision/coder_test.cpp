@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
+#include "number/random.h"
 #include "vision/recorded_vision.h"
 
 namespace ada::vision {

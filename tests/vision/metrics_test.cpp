@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "vision/recorded_vision.h"
 
 namespace ada::vision {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
+#include "number/random.h"
 #include "vision/box.h"
 #include "vision/numpy.h"
 #include "vision/recorded_vision.h"

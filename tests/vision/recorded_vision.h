@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
 #include "golden_vision.h"
+#include "io/tensor_files/safetensors.h"
 #include "vision/box.h"
 #include "vision/coder.h"
 

@@ -14,9 +14,9 @@
 
 #include "backend/cuda/matmul/cudnn_convolution.h"
 #include "config/load.h"
-#include "core/error.h"
-#include "core/file.h"
+#include "error.h"
 #include "graph/network/shapes.h"
+#include "io/file.h"
 #include "layers.h"
 
 // The frontend asks the runtime for the device as well, where there is none to be asked.

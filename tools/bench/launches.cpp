@@ -20,9 +20,9 @@
 #include "cuda/host/host_stream.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
+#include "run/assemble/assemble.h"
+#include "run/plan/estimates.h"
 #include "scaling/policies/policies.h"
-#include "train/assemble/assemble.h"
-#include "train/plan/estimates.h"
 
 namespace ada::bench {
 namespace {
@@ -35,7 +35,7 @@ config::Config ConfigOf(int count, char** words) {
     overrides.emplace_back(word.substr(0, sign), word.substr(sign + 1));
   }
   config::Config config = config::Load(words[1], overrides).config;
-  return train::Completed(config, train::InspectData(config));
+  return run::Completed(config, run::InspectData(config));
 }
 
 bool IsLaunch(const std::string& name) {
@@ -61,24 +61,24 @@ std::map<std::string, int> CountsOf(const std::vector<std::string>& names) {
 }
 
 void Count(const config::Config& config) {
-  const data::DatasetInfo info = train::InspectData(config);
+  const data::DatasetInfo info = run::InspectData(config);
   const Shape image{1, info.height, info.width, info.channels};
   auto stream = std::make_unique<backend::cuda::HostStream>();
   backend::cuda::HostStream& names = *stream;
   const auto backend = backend::cuda::MakeBackendOn(std::move(stream), {"host", "host"}, {});
   const auto policy = scaling::MakePolicy(config.scaling);
-  const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), *backend);
-  optim::Optimizer optimizer(*backend, train::UpdateRuleOf(config),
-                             train::OptimizedParameters(config.optimizer, *graph),
+  const auto graph = graph::Graph::Build(run::TrainGraph(config, image, *policy), *backend);
+  optim::Optimizer optimizer(*backend, run::UpdateRuleOf(config),
+                             run::OptimizedParameters(config.optimizer, *graph),
                              config.train.clip_norm);
-  train::MeasureStep(config, *graph, optimizer, *policy, image, *backend);
+  run::MeasureStep(config, *graph, optimizer, *policy, image, *backend);
   names.KeepNames();
-  train::MeasureStep(config, *graph, optimizer, *policy, image, *backend);
+  run::MeasureStep(config, *graph, optimizer, *policy, image, *backend);
   int launches = 0;
   std::printf("| kernel | a step |\n|---|---|\n");
   const auto counts = CountsOf(names.TakeNames());
   const auto each = [](int count) {
-    return (count + train::kMeasuredSteps / 2) / train::kMeasuredSteps;
+    return (count + run::kMeasuredSteps / 2) / run::kMeasuredSteps;
   };
   for (const auto& [kernel, count] : counts) {
     if (!IsLaunch(kernel) || each(count) == 0) continue;

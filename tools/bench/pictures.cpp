@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/error.h"
 #include "data/catalog.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "error.h"
 
 namespace {
 

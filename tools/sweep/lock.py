@@ -17,7 +17,7 @@ EVERY_SECONDS = 0.5
 
 
 def is_held(folder):
-    """As src/core/file_lock.cpp asks; asking locks nothing."""
+    """As src/io/file_lock.cpp asks; asking locks nothing."""
     try:
         fd = os.open(os.path.join(folder, ".lock"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::compare {
 namespace {

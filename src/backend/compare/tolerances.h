@@ -13,7 +13,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/number_format.h"
+#include "number/number_format.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend::compare {

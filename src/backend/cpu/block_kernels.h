@@ -1,11 +1,11 @@
 // The vectorized kernels of block-scaled formats, one table per instruction set; all agree bit for
-// bit with core/blocks/block_rules_inline.h.
+// bit with number/blocks/block_rules_inline.h.
 #pragma once
 #include <cstdint>
 
 #include "backend/cpu/kernels.h"
 #include "backend/hadamard.h"
-#include "core/blocks/block_quantizer.h"
+#include "number/blocks/block_quantizer.h"
 
 namespace ada::backend::cpu {
 

@@ -9,8 +9,8 @@
 #include "backend/communicators.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/thread_pool.h"
-#include "core/memory.h"
-#include "core/tensor.h"
+#include "io/memory.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cpu {
 

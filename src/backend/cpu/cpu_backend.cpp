@@ -14,10 +14,10 @@
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/values/all.h"
-#include "core/cores.h"
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/cores.h"
+#include "io/memory.h"
+#include "io/text.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "backend/backend.h"
 #include "backend/communicators.h"
-#include "core/number_format.h"
-#include "core/stats.h"
+#include "number/number_format.h"
+#include "number/stats.h"
 
 namespace ada::backend::cpu {
 

@@ -10,7 +10,7 @@
 #include "backend/formulas.h"
 #include "backend/stats_rules.h"
 #include "backend/update.h"
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cpu {
 

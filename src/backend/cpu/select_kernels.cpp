@@ -7,7 +7,7 @@
 #include "backend/cpu/processor.h"
 #include "backend/cpu/sequence_kernels.h"
 #include "backend/cpu/value_kernels.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

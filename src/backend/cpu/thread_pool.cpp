@@ -17,8 +17,8 @@
 #include <system_error>
 #include <utility>
 
-#include "core/cores.h"
-#include "core/run_in_parallel.h"
+#include "io/cores.h"
+#include "io/run_in_parallel.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -1,6 +1,6 @@
 // Replaces the backend in a program built without CUDA; see cuda_backend.h.
 #include "backend/cuda/cuda_backend.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend {
 

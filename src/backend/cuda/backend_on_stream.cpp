@@ -17,7 +17,7 @@
 #include "backend/cuda/recordings.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/values/all.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "backend/cuda/stream.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 #ifndef __CUDACC__
 #include <typeinfo>
 #endif

@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::backend::cuda {
 namespace {

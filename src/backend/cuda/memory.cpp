@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

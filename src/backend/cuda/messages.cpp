@@ -1,7 +1,7 @@
 // See messages.h.
 #include "backend/cuda/messages.h"
 
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::backend::cuda {
 

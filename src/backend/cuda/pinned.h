@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "backend/cuda/stream.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

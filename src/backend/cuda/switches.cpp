@@ -6,7 +6,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

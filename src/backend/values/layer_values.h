@@ -33,7 +33,7 @@
 
 #include "backend/backend.h"
 #include "backend/specs.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend {
 

@@ -1,10 +1,10 @@
 // Tables of names by section, and the look-up in them. A line is added where a program that people
-// come from has a name that the nearest-name hint of core/text.h would miss or misread.
+// come from has a name that the nearest-name hint of io/text.h would miss or misread.
 #include "config/keys/foreign_names.h"
 
 #include <string_view>
 
-#include "core/text.h"
+#include "io/text.h"
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
 

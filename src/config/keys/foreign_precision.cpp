@@ -8,7 +8,7 @@
 
 #include "config/keys/foreign_names.h"
 #include "config/keys/scalars.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "config/keys/foreign_names.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

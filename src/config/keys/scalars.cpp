@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "config/keys/foreign_names.h"
 #include "config/keys/keys.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "config/keys/scalars.h"
 #include "config/sections/sections.h"
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 
 namespace ada::config {
 namespace {

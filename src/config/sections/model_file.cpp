@@ -7,8 +7,8 @@
 
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
-#include "core/data_files.h"
-#include "core/error.h"
+#include "error.h"
+#include "io/data_files.h"
 
 namespace ada::config {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "config/sections/sections.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

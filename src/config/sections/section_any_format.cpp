@@ -1,7 +1,7 @@
 // Formats as values of keys that accept plain and block-scaled ones, and the message for a
 // block-scaled one where a plain one is needed.
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 

@@ -1,11 +1,11 @@
 // Block-scaled formats as maps of element, block, scale and rule, and their names.
 // FormatSection (section_precision.cpp) is the same for plain formats. What fits together of
-// element, scale and rule says core/blocks/block_format.h (RefuseBlockFormat).
+// element, scale and rule says number/blocks/block_format.h (RefuseBlockFormat).
 #include <algorithm>
 
 #include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

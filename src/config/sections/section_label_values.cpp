@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -1,5 +1,5 @@
 // The keys of one layer of `model.layers`: those that its kind knows.
-// graph/layers/ has a row for each kind with the keys that it knows and those that it requires;
+// layers/ has a row for each kind with the keys that it knows and those that it requires;
 // this file gives every key its type and range, once for all kinds.
 #include <algorithm>
 #include <cctype>
@@ -7,18 +7,18 @@
 #include <string_view>
 
 #include "config/sections/sections.h"
-#include "core/text.h"
-#include "graph/layers/layer_kind.h"
+#include "io/text.h"
+#include "layers/layer_kind.h"
 
 namespace ada::config {
 namespace {
 
-using graph::LayerKind;
+using layers::LayerKind;
 
 // The names of the kinds for which `holds` returns true.
 Names KindsWhere(const std::function<bool(const LayerKind&)>& holds) {
   Names names;
-  for (const LayerKind& kind : graph::LayerKinds()) {
+  for (const LayerKind& kind : layers::LayerKinds()) {
     if (holds(kind)) names.emplace_back(kind.name);
   }
   return names;
@@ -28,7 +28,7 @@ Names KindsWhere(const std::function<bool(const LayerKind&)>& holds) {
 // The table of keys is the same for all kinds, so the schema of `mode` has the words of each.
 Names AllModes() {
   Names modes;
-  for (const LayerKind& kind : graph::LayerKinds())
+  for (const LayerKind& kind : layers::LayerKinds())
     modes.insert(modes.end(), kind.modes.begin(), kind.modes.end());
   return modes;
 }
@@ -92,7 +92,7 @@ void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext
     const YamlNode* value = map.Find(key);
     context.problems.Add(value ? *value : context.key, Join(context.path, key), message);
   };
-  const LayerKind* kind = graph::FindLayerKind(layer.kind);
+  const LayerKind* kind = layers::FindLayerKind(layer.kind);
   const std::string inputs = std::to_string(layer.inputs.size());
   if (kind && kind->joins) {
     if (map.Find("inputs") && layer.inputs.size() < static_cast<std::size_t>(kind->least_inputs))
@@ -107,14 +107,14 @@ void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext
   if (known && Contains(AllModes(), layer.mode) && !Contains(kind->modes, layer.mode))
     add("mode", Expected(kind->modes[0] + " or " + kind->modes[1] + " for " + layer.kind, *mode));
   if (!kind || !kind->check) return;
-  const graph::KeyProblem problem = kind->check(layer);
+  const layers::KeyProblem problem = kind->check(layer);
   if (!problem.message.empty()) add(problem.key, problem.message);
 }
 
 }  // namespace
 
 // The key `kind` is the discriminator. A key that several kinds have means what its row of the
-// table in graph/layers/ makes of it, so its range here is the widest.
+// table in layers/ makes of it, so its range here is the widest.
 Section LayerSection(LayerConfig& layer) {
   const Names kinds = KindsWhere([](const LayerKind&) { return true; });
   Section section;
@@ -252,7 +252,7 @@ Section LayerSection(LayerConfig& layer) {
     }
   }
   section.check = [&layer](const YamlNode& map, const ReadContext& context) {
-    const LayerKind* kind = graph::FindLayerKind(layer.kind);
+    const LayerKind* kind = layers::FindLayerKind(layer.kind);
     if (kind && kind->stride_is_kernel && !map.Find("stride")) layer.stride = layer.kernel;
     // Defaults that differ by kind stand in the kind's row and are set where the key was not given.
     const auto misses = [&](const char* key) {

@@ -43,7 +43,7 @@ Key ScenarioScalingKey(std::optional<scaling::Settings>& scaling) {
 }
 
 // One scenario changes the format, the scale or the policy; format may be combined with either of
-// the others. what_if/ judges scenarios from the histograms of a step.
+// the others. judge/ judges scenarios from the histograms of a step.
 Section WhatIfSection(WhatIfConfig& what_if) {
   Section section;
   section.path = "log.what_if[]";
@@ -111,7 +111,7 @@ Key WhatIfKey(std::vector<WhatIfConfig>& scenarios) {
   return key;
 }
 
-// The globs are checked against the network's layers by train/plan/network_warnings.cpp, hence
+// The globs are checked against the network's layers by run/plan/network_warnings.cpp, hence
 // their places.
 Key DumpKey(LogConfig& log) {
   Key key = OfItems(PlacedTexts("dump", log.dump, log.dump_where,

@@ -2,7 +2,7 @@
 // The keys that a network knows are given here by its name; graph/network/zoo.cpp builds its layers
 // from ModelConfig. kZoo has the order of messages.
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -1,5 +1,5 @@
 // The keys of `precision.operands`: what each matmul rounds once more when it reads its operands.
-// There are six operands (core/tensor_names.h), and three ways to set them: by tensor (`x` in both
+// There are six operands (io/tensor_names.h), and three ways to set them: by tensor (`x` in both
 // of its matmuls), by matmul (`dw: {x: ..., dy: ...}`), or all at once (`operands: mxfp8_e4m3`).
 // The more specific key wins; OperandsConfig, and what is written, always has all six.
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -1,9 +1,9 @@
 // The keys of `precision`: formats by role and layer, rounding, scales of single tensors.
-// A format is a name (core/number_format.cpp) or a map of its bits. ReadFormatNode is the one
+// A format is a name (number/number_format.cpp) or a map of its bits. ReadFormatNode is the one
 // reader of both, for these keys as well as for options of the command line.
 #include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {
@@ -225,7 +225,7 @@ Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string 
 }
 
 // The fields are those of NumberFormat. What a combination of them must be, such as room for a NaN,
-// says RefuseFormat in core/number_format.h.
+// says RefuseFormat in number/number_format.h.
 Section FormatSection(NumberFormat& format) {
   Section section;
   section.path = "precision.format";

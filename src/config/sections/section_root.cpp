@@ -5,8 +5,8 @@
 
 #include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
-#include "core/shown_text.h"
 #include "data/catalog.h"
+#include "io/shown_text.h"
 
 namespace ada::config {
 namespace {

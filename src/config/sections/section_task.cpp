@@ -2,7 +2,7 @@
 // section `detection`.
 // Whether they fit the task is checked in task_checks.cpp, which sees the whole document.
 #include "config/sections/sections.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::config {
 namespace {

@@ -1,6 +1,6 @@
 // The keys of `train`, `evaluate` and `checkpoint`.
-// train/session.cpp asks for the limits of a run, its evaluations and checkpoints;
-// train/trainer.cpp for what happens within a step; optim/optimizer.cpp clips.
+// run/session.cpp asks for the limits of a run, its evaluations and checkpoints;
+// step/trainer.cpp for what happens within a step; optim/optimizer.cpp clips.
 #include "config/sections/sections.h"
 
 namespace ada::config {

@@ -1,7 +1,7 @@
 // The keys of `model` that only gpt2, llama and vit have, with the sizes of their presets.
 // ModelSection appends the keys; graph/network/zoo_transformers.cpp makes layers of the sizes.
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::config {
 namespace {

@@ -7,9 +7,9 @@
 #include <map>
 
 #include "config/keys/keys.h"
-#include "core/data_files.h"
-#include "core/shown_text.h"
-#include "core/system_call.h"
+#include "io/data_files.h"
+#include "io/shown_text.h"
+#include "io/system_call.h"
 
 namespace ada::config {
 

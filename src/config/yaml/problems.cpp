@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::config {
 namespace {

@@ -7,13 +7,13 @@
 #include <span>
 #include <utility>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/run_in_parallel.h"
-#include "core/shown_text.h"
-#include "core/text.h"
 #include "data/images/picture_checks.h"
 #include "data/segmentation/label_survey.h"
+#include "error.h"
+#include "io/hash.h"
+#include "io/run_in_parallel.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 

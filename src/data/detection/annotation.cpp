@@ -6,12 +6,12 @@
 #include <optional>
 #include <pugixml.hpp>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
 #include "data/detection/voc_files.h"
 #include "data/detection/xml_text.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

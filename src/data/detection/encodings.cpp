@@ -11,9 +11,9 @@
 #include <cstring>
 #include <new>
 
-#include "core/data_files.h"
-#include "core/error.h"
 #include "data/detection/xml_text.h"
+#include "error.h"
+#include "io/data_files.h"
 
 namespace ada::data {
 namespace {

@@ -6,12 +6,12 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/shown_text.h"
 #include "data/dataset.h"
 #include "data/detection/voc_files.h"
 #include "data/names.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/shown_text.h"
 
 namespace ada::data {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::data {
 namespace {

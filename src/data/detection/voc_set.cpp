@@ -7,15 +7,15 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
-#include "core/run_in_parallel.h"
-#include "core/shown_text.h"
-#include "core/text.h"
 #include "data/detection/voc_files.h"
 #include "data/images/orientation.h"
 #include "data/names.h"
 #include "data/picture_files.h"
 #include "data/readers.h"
+#include "error.h"
+#include "io/run_in_parallel.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

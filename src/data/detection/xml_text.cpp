@@ -9,9 +9,9 @@
 #include <iterator>
 #include <utility>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

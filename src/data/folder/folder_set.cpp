@@ -7,15 +7,15 @@
 #include <memory>
 #include <utility>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
 #include "data/folder/listing.h"
 #include "data/images/picture.h"
 #include "data/names.h"
 #include "data/picture_files.h"
 #include "data/readers.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

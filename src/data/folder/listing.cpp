@@ -12,10 +12,10 @@
 #include <map>
 #include <utility>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
 #include "data/images/random_changes.h"
+#include "error.h"
 
 namespace ada::data {
 namespace {

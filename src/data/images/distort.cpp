@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
 #include "data/images/opencv.h"
 #include "data/images/select_kernels.h"
+#include "error.h"
 
 namespace ada::data {
 namespace {

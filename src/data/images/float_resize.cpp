@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numbers>
 
-#include "core/error.h"
 #include "data/images/opencv.h"
+#include "error.h"
 
 namespace ada::data {
 namespace {

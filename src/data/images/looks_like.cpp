@@ -3,8 +3,8 @@
 #include <array>
 #include <string_view>
 
-#include "core/shown_text.h"
 #include "data/images/formats.h"
+#include "io/shown_text.h"
 
 namespace ada::data {
 namespace {

@@ -9,13 +9,13 @@
 #include <new>
 #include <optional>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/system_call.h"
-#include "core/text.h"
 #include "data/images/formats.h"
 #include "data/images/orientation.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/file.h"
+#include "io/system_call.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

@@ -78,7 +78,7 @@ PictureSize SizeOfPicture(FileBytes file, const std::string& path, const Picture
 std::string KindOfPicture(FileBytes file, const std::string& path);
 
 // The file's bytes; if it is not a picture, only its beginning, which shows what it is. Errors of
-// core/data_files.h; DataError if it is larger than 2 GiB.
+// io/data_files.h; DataError if it is larger than 2 GiB.
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path);
 Picture ReadPicture(const std::string& path, const PictureRules& rules = {});
 
@@ -91,7 +91,7 @@ struct PictureNeeds {
 PictureNeeds NeedsOfPictureFile(const std::string& path, const PictureRules& rules = {});
 PictureSize SizeInPictureFile(const std::string& path, const PictureRules& rules = {});
 
-// Writes a PNG of 1 (gray) or 3 (RGB) channels as core/file.h's AtomicFile writes; OutputError with
+// Writes a PNG of 1 (gray) or 3 (RGB) channels as io/file.h's AtomicFile writes; OutputError with
 // the reason.
 void WritePng(const std::string& path, const Picture& picture);
 

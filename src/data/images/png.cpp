@@ -11,12 +11,12 @@
 #include <string>
 #include <string_view>
 
-#include "core/data_files.h"
-#include "core/error.h"
 #include "data/file_fault.h"
 #include "data/images/formats.h"
 #include "data/images/orientation.h"
 #include "data/images/picture.h"
+#include "error.h"
+#include "io/data_files.h"
 
 namespace ada::data {
 namespace {

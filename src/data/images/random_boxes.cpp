@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
 #include "data/images/random_changes.h"
+#include "error.h"
 
 namespace ada::data {
 namespace {

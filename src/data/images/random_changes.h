@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/random.h"
 #include "data/images/picture.h"
+#include "number/random.h"
 
 namespace ada::data {
 

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/error.h"
 #include "data/images/formats.h"
 #include "data/images/kernels/resize_kernels.h"
 #include "data/images/select_kernels.h"
+#include "error.h"
 
 namespace ada::data {
 namespace {

@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "core/data_files.h"
-#include "core/error.h"
 #include "data/file_fault.h"
 #include "data/images/formats.h"
 #include "data/images/orientation.h"
+#include "error.h"
+#include "io/data_files.h"
 
 namespace ada::data {
 namespace {

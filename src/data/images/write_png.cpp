@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
 #include "data/images/picture.h"
+#include "error.h"
+#include "io/file.h"
 
 namespace ada::data {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "core/error.h"
 #include "data/images/resize.h"
+#include "error.h"
 #include "vision/coder.h"
 #include "vision/draw.h"
 

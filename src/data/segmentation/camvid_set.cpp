@@ -6,14 +6,14 @@
 #include <memory>
 #include <utility>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/text.h"
 #include "data/folder/listing.h"
 #include "data/names.h"
 #include "data/picture_files.h"
 #include "data/readers.h"
 #include "data/segmentation/label_files.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

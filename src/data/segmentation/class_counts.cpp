@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/run_in_parallel.h"
 #include "data/segmentation/label_survey.h"
+#include "error.h"
+#include "io/run_in_parallel.h"
 
 namespace ada::data {
 namespace {

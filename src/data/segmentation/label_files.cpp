@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "core/text.h"
 #include "data/file_fault.h"
 #include "data/images/orientation.h"
 #include "data/images/picture.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::data {
 

@@ -1,10 +1,10 @@
 // Compares sizes from headers, and makes errors of label images faults of those files.
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/run_in_parallel.h"
 #include "data/images/orientation.h"
 #include "data/segmentation/label_survey.h"
+#include "error.h"
+#include "io/run_in_parallel.h"
 
 namespace ada::data {
 namespace {

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/error.h"
-#include "core/run_in_parallel.h"
-#include "core/shown_text.h"
-#include "core/text.h"
 #include "data/dataset.h"
+#include "error.h"
+#include "io/run_in_parallel.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_files/safetensors.h"
 #include "data/catalog.h"
 #include "data/tensors/tensor_file.h"
+#include "io/tensor_files/safetensors.h"
 
 namespace ada::data {
 

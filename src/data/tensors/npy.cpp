@@ -5,9 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
-#include "core/shown_text.h"
 #include "data/tensors/npz.h"
+#include "error.h"
+#include "io/shown_text.h"
 
 namespace ada::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
 
 namespace ada::data {
 

@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
 #include "data/tensors/npz.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

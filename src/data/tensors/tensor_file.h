@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/memory.h"
-#include "core/tensor_files/safetensors.h"
 #include "data/tensors/mapped_file.h"
 #include "data/tensors/npz.h"
+#include "io/memory.h"
+#include "io/tensor_files/safetensors.h"
 
 namespace ada::data {
 

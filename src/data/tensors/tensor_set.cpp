@@ -9,11 +9,11 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
-#include "core/text.h"
 #include "data/readers.h"
 #include "data/tensors/arrays.h"
 #include "data/tensors/tensor_file.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/shown_text.h"
 #include "data/tensors/npz.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/shown_text.h"
 
 namespace ada::data {
 namespace {

@@ -3,11 +3,11 @@
 // are seen once each.
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/random.h"
 #include "data/augment.h"
 #include "data/labels.h"
 #include "data/row_writer.h"
+#include "error.h"
+#include "number/random.h"
 
 namespace ada::data {
 namespace {

@@ -5,12 +5,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/run_in_parallel.h"
-#include "core/text.h"
 #include "data/tensors/arrays.h"
 #include "data/tensors/npz.h"
 #include "data/tokens/foreign_bytes.h"
+#include "error.h"
+#include "io/run_in_parallel.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_files/safetensors.h"
 #include "data/catalog.h"
 #include "data/tensors/mapped_file.h"
 #include "data/tokens/number_width.h"
+#include "io/tensor_files/safetensors.h"
 
 namespace ada::data {
 

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/run_in_parallel.h"
-#include "core/text.h"
 #include "data/labels.h"
 #include "data/readers.h"
 #include "data/sample_sources.h"
 #include "data/tensors/arrays.h"
 #include "data/tensors/tensor_file.h"
+#include "error.h"
+#include "io/run_in_parallel.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

@@ -7,14 +7,14 @@
 #include <set>
 #include <utility>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/text.h"
 #include "data/readers.h"
 #include "data/sample_sources.h"
 #include "data/tokens/file_list.h"
 #include "data/tokens/foreign_bytes.h"
 #include "data/tokens/token_files.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/text.h"
 
 namespace ada::data {
 namespace {

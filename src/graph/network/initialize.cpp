@@ -7,13 +7,13 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
-#include "core/random.h"
-#include "core/run_in_parallel.h"
-#include "core/text.h"
+#include "error.h"
 #include "graph/graph.h"
 #include "graph/network/parameters.h"
 #include "graph/network/shapes.h"
+#include "io/run_in_parallel.h"
+#include "io/text.h"
+#include "number/random.h"
 
 namespace ada::graph {
 namespace {
@@ -172,7 +172,7 @@ std::vector<std::string> LastNorms(const Network& network) {
   const std::vector<int> depths = Depths(network);
   std::vector<std::string> names;
   for (const Node& node : network.nodes) {
-    if (node.kind->chain != ChainPart::kSum) continue;
+    if (node.kind->chain != layers::ChainPart::kSum) continue;
     const int deepest =
         *std::max_element(node.inputs.begin(), node.inputs.end(), [&](int a, int b) {
           return depths[static_cast<std::size_t>(a)] < depths[static_cast<std::size_t>(b)];
@@ -180,7 +180,7 @@ std::vector<std::string> LastNorms(const Network& network) {
     // What is added is the network's input itself, so no layer ends the branch.
     if (deepest == 0) continue;
     const Node& from = network.nodes[static_cast<std::size_t>(deepest - 1)];
-    if (from.kind->chain == ChainPart::kNorm) names.push_back(from.config.name);
+    if (from.kind->chain == layers::ChainPart::kNorm) names.push_back(from.config.name);
   }
   return names;
 }

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdio>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::graph {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/blocks/block_format.h"
-#include "core/tensor.h"
+#include "number/blocks/block_format.h"
+#include "number/tensor.h"
 
 namespace ada::graph {
 
@@ -28,7 +28,7 @@ struct LayerRow {
 
 // Contents of the table that are not in a layer's row.
 struct LayerNotes {
-  // The formats of what it rounds, by tensor (core/tensor_names.h).
+  // The formats of what it rounds, by tensor (io/tensor_names.h).
   std::vector<std::pair<std::string, AnyFormat>> formats;
   std::string policy;
 };

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/network/zoo.h"
 

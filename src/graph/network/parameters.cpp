@@ -1,6 +1,6 @@
 #include "graph/network/parameters.h"
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/graph.h"
 #include "graph/network/shapes.h"
 
@@ -16,7 +16,7 @@ class ParameterMaker {
 
   // If a graph shares its parameters, they are looked up in the same order; a different name or
   // shape would be a bug, because both graphs come from one model.
-  void Add(const config::LayerConfig& layer, const ParameterSpec& spec) {
+  void Add(const config::LayerConfig& layer, const layers::ParameterSpec& spec) {
     Parameter parameter{NameOf(layer, spec), spec.dims, {}, {}, spec.start, layer.start_factor};
     parameter.value.shape = spec.shape;
     parameter.layer = layer.name;
@@ -47,7 +47,7 @@ class ParameterMaker {
       tied.other_names.push_back(NameOf(node.config, {"weight", {}, {}}));
       tied.tied_layers.push_back(node.config.name);
     }
-    for (const ParameterSpec& spec : node.parameters) {
+    for (const layers::ParameterSpec& spec : node.parameters) {
       mine.push_back(static_cast<int>(result_.all.size()));
       Add(node.config, spec);
     }
@@ -57,7 +57,7 @@ class ParameterMaker {
 
  private:
   // An empty name of the spec says that the parameter is called as the layer is (class_token).
-  static std::string NameOf(const config::LayerConfig& layer, const ParameterSpec& spec) {
+  static std::string NameOf(const config::LayerConfig& layer, const layers::ParameterSpec& spec) {
     if (spec.name.empty()) return layer.name;
     return (layer.parameter_prefix.empty() ? layer.name + "." : layer.parameter_prefix) + spec.name;
   }

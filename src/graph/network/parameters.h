@@ -7,8 +7,8 @@
 
 #include "backend/backend.h"
 #include "config/config.h"
-#include "core/tensor.h"
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
+#include "number/tensor.h"
 
 namespace ada::graph {
 

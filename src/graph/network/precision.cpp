@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/text.h"
+#include "io/text.h"
 
 namespace ada::graph {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "config/config.h"
-#include "core/blocks/block_format.h"
-#include "core/number_format.h"
-#include "core/tensor_names.h"
+#include "io/tensor_names.h"
+#include "number/blocks/block_format.h"
+#include "number/number_format.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::graph {

@@ -4,9 +4,9 @@
 #include <map>
 #include <optional>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
 #include "graph/network/zoo.h"
+#include "io/text.h"
 
 namespace ada::graph {
 namespace {
@@ -56,14 +56,14 @@ int FindValue(const std::vector<LayerConfig>& layers, int index, const std::stri
   FailLayer(layers[index], "unknown input '" + name + "'" + Nearest(name, NamesOf(layers)));
 }
 
-const LayerKind& KindOf(const LayerConfig& layer) {
-  if (const LayerKind* kind = FindLayerKind(layer.kind)) return *kind;
+const layers::LayerKind& KindOf(const LayerConfig& layer) {
+  if (const layers::LayerKind* kind = layers::FindLayerKind(layer.kind)) return *kind;
   std::vector<std::string> known;
-  for (const LayerKind& kind : LayerKinds()) known.emplace_back(kind.name);
+  for (const layers::LayerKind& kind : layers::LayerKinds()) known.emplace_back(kind.name);
   FailLayer(layer, "unknown kind '" + layer.kind + "'" + Nearest(layer.kind, known));
 }
 
-void CheckInputCount(const LayerConfig& layer, const LayerKind& kind, std::size_t count) {
+void CheckInputCount(const LayerConfig& layer, const layers::LayerKind& kind, std::size_t count) {
   if (kind.joins ? count >= static_cast<std::size_t>(kind.least_inputs) : count == 1) return;
   const std::string found = ", found " + std::to_string(count);
   FailLayer(layer, layer.kind + (kind.joins ? " takes at least two `inputs`" + found
@@ -72,8 +72,9 @@ void CheckInputCount(const LayerConfig& layer, const LayerKind& kind, std::size_
 
 // Layers that join are a sequence if any input of all their positions is one, in whatever order the
 // inputs stand: a gate, or a table of positions, is none.
-bool GivesSequence(const LayerKind& kind, const LayerShapes& shapes) {
-  if (kind.positions != Positions::kAsInput) return kind.positions == Positions::kSequence;
+bool GivesSequence(const layers::LayerKind& kind, const layers::LayerShapes& shapes) {
+  if (kind.positions != layers::Positions::kAsInput)
+    return kind.positions == layers::Positions::kSequence;
   return std::any_of(shapes.inputs.begin(), shapes.inputs.end(), [&](const auto& input) {
     const bool whole = input.shape.h == shapes.output.h && input.shape.w == shapes.output.w;
     return input.sequence && (whole || !kind.joins);
@@ -83,14 +84,15 @@ bool GivesSequence(const LayerKind& kind, const LayerShapes& shapes) {
 // Fills in what follows from the shapes of the inputs. The functions of rows throw without a place,
 // which is added here. A tied layer's weight is removed from its parameters, because its owner has
 // it.
-void Infer(Node& node, LayerShapes shapes) {
-  const LayerKind& kind = *node.kind;
+void Infer(Node& node, layers::LayerShapes shapes) {
+  const layers::LayerKind& kind = *node.kind;
   try {
     kind.infer(node.config, shapes);
-    RequireSize(shapes.output, "its output");
+    layers::RequireSize(shapes.output, "its output");
     if (kind.parameters) node.parameters = kind.parameters(node.config, shapes);
     if (node.tied_to >= 0) node.parameters.erase(node.parameters.begin());
-    for (const ParameterSpec& p : node.parameters) RequireSize(p.shape, "its " + p.name);
+    for (const layers::ParameterSpec& p : node.parameters)
+      layers::RequireSize(p.shape, "its " + p.name);
   } catch (const ConfigError& error) {
     FailLayer(node.config, error.what());
   }
@@ -98,7 +100,7 @@ void Infer(Node& node, LayerShapes shapes) {
   node.output = shapes.output;
   node.mflop = shapes.mflop;
   node.sequence = GivesSequence(kind, shapes);
-  for (const OwnDecision& decision : kind.decisions)
+  for (const layers::OwnDecision& decision : kind.decisions)
     node.decision_fans.push_back(decision.fan(node.config, shapes));
 }
 
@@ -150,7 +152,7 @@ Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Networ
   }
   if (node.inputs.empty()) node.inputs.push_back(index);
   CheckInputCount(layer, *node.kind, node.inputs.size());
-  LayerShapes shapes;
+  layers::LayerShapes shapes;
   for (const int value : node.inputs) {
     shapes.inputs.push_back({value == 0 ? kInputName : layers[value - 1].name, network.shape(value),
                              value > 0 && network.nodes[value - 1].sequence});
@@ -224,7 +226,7 @@ std::string Nearest(const std::string& name, const std::vector<std::string>& kno
 
 std::int64_t Node::trained_numel() const {
   std::int64_t sum = 0;
-  for (const ParameterSpec& parameter : parameters) {
+  for (const layers::ParameterSpec& parameter : parameters) {
     if (parameter.trained) sum += parameter.shape.numel();
   }
   return sum;

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/task.h"
-#include "core/tensor.h"
-#include "graph/layers/layer_kind.h"
+#include "io/task.h"
+#include "layers/layer_kind.h"
+#include "number/tensor.h"
 
 namespace ada::graph {
 
@@ -19,15 +19,15 @@ inline constexpr const char* kInputName = "input";
 // network's input, i + 1 the output of node i.
 struct Node {
   config::LayerConfig config;
-  const LayerKind* kind = nullptr;
+  const layers::LayerKind* kind = nullptr;
   std::vector<int> inputs;  // values
   int pool = -1;            // for a kind that reads positions: the node that records them
   // The node whose weight it multiplies by (its other parameters are its own); -1: its own weight.
   int tied_to = -1;
-  bool sequence = false;                  // the positions of its output are tokens
-  Shape input, output;                    // of the first input and of the output, one image (n = 1)
-  std::vector<ParameterSpec> parameters;  // its own
-  std::vector<double> decision_fans;      // number of terms in a sum, by LayerKind::decisions
+  bool sequence = false;  // the positions of its output are tokens
+  Shape input, output;    // of the first input and of the output, one image (n = 1)
+  std::vector<layers::ParameterSpec> parameters;  // its own
+  std::vector<double> decision_fans;  // number of terms in a sum, by LayerKind::decisions
   double mflop = 0;  // of a matmul; forward, one image, one multiply-add counted as 2
 
   std::int64_t trained_numel() const;  // of its parameters, without running statistics

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::graph {
 namespace {
@@ -172,7 +172,7 @@ std::vector<TensorSize> TensorSizes(const Network& network, const NetworkStorage
   std::vector<TensorSize> sizes;
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     const Node& node = network.nodes[i];
-    for (const ParameterSpec& p : node.parameters)
+    for (const layers::ParameterSpec& p : node.parameters)
       sizes.push_back({node.config.name + "." + p.name, Values(p.shape) * sizeof(float)});
     const Storage kept = storage != nullptr ? storage->values[i + 1].storage : Storage::kF32;
     sizes.push_back({node.config.name + ".y", Values(node.output) * static_cast<double>(images) *

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/number_format.h"
 #include "graph/graph.h"
 #include "graph/network/precision.h"
 #include "graph/network/shapes.h"
+#include "number/number_format.h"
 
 namespace ada::graph {
 
@@ -64,7 +64,7 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
 
 // How large the tensors of a network are, before any of them exists: for bounds and for messages.
 
-// For the message of a run that has no memory left (train/plan/memory_need.cpp) and for
+// For the message of a run that has no memory left (run/plan/memory_need.cpp) and for
 // RefuseHuge.
 struct TensorSize {
   std::string name;  // "conv1.weight", "conv1.y"

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
 #include "graph/network/parameters.h"
 #include "graph/network/shapes.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 
 namespace ada::graph {
 namespace {

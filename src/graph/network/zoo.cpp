@@ -4,10 +4,10 @@
 #include <array>
 #include <cstdio>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/network/zoo_stack.h"
+#include "io/text.h"
 
 namespace ada::graph {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/task.h"
+#include "io/task.h"
 
 namespace ada::graph {
 

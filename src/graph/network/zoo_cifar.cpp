@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "core/error.h"
+#include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/network/zoo_stack.h"
 

@@ -12,7 +12,7 @@ int OnlyConsumer(const Consumers& consumers, int index) {
 }
 
 // Whether this is a node whose kind can have that role in a chain.
-bool Plays(const Network& network, int node, ChainPart part) {
+bool Plays(const Network& network, int node, layers::ChainPart part) {
   return node >= 0 && network.nodes[node].kind->chain == part;
 }
 
@@ -26,7 +26,7 @@ bool OwnsItsGradient(const Network& network, const Consumers& consumers, int mas
 // layer that needs no moments. An addition would pass it on, so it does not qualify.
 bool MayBeMasked(const Network& network, const Consumers& consumers, int value) {
   if (value == 0 || consumers[value].size() > 1) return true;
-  const LayerKind& producer = *network.nodes[value - 1].kind;
+  const layers::LayerKind& producer = *network.nodes[value - 1].kind;
   return !producer.chooses_scale && producer.decisions.empty() && !producer.hands_gradient_on;
 }
 
@@ -37,12 +37,13 @@ Chain FindChain(const Network& network, const Consumers& consumers, const std::s
   Chain chain;
   chain.batch_norm = batch_norm;
   int next = OnlyConsumer(consumers, batch_norm);
-  if (Plays(network, next, ChainPart::kSum) && network.nodes[next].inputs.size() == 2 &&
+  if (Plays(network, next, layers::ChainPart::kSum) && network.nodes[next].inputs.size() == 2 &&
       !taken.count(next)) {
     chain.add = next;
     next = OnlyConsumer(consumers, next);
   }
-  if (!Plays(network, next, ChainPart::kMask) || !OwnsItsGradient(network, consumers, next)) {
+  if (!Plays(network, next, layers::ChainPart::kMask) ||
+      !OwnsItsGradient(network, consumers, next)) {
     return chain;
   }
   if (chain.add >= 0) {
@@ -70,7 +71,7 @@ std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits
   std::vector<Chain> chains;
   std::set<int> taken;  // additions that belong to a chain
   for (int i = 0; i < static_cast<int>(network.nodes.size()); ++i) {
-    if (!Plays(network, i, ChainPart::kNorm)) continue;
+    if (!Plays(network, i, layers::ChainPart::kNorm)) continue;
     Chain chain;
     chain.batch_norm = i;
     if (!limits.unchained.count(i)) chain = FindChain(network, consumers, taken, i);

@@ -1,6 +1,6 @@
-#include "core/error.h"
-#include "core/tensor_names.h"
+#include "error.h"
 #include "graph/builder.h"
+#include "io/tensor_names.h"
 
 namespace ada::graph {
 namespace {
@@ -52,7 +52,7 @@ class PointLister {
   // Adds the decisions of gradients within a node.
   void AddDecisions(int node, std::vector<ScalePoint>& scales) const {
     std::size_t at = static_cast<std::size_t>(b_.first_decision[node]);
-    for (const OwnDecision& decision : this->node(node).kind->decisions) {
+    for (const layers::OwnDecision& decision : this->node(node).kind->decisions) {
       scaling::LayerScaler& scaler = b_.scalers.host[at++];
       if (!b_.storage->attention.at(node).Decides(decision.name)) continue;
       scales.push_back({b_.NameOf(node) + "." + decision.name, &scaler.decision, &scaler});

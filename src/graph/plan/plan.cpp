@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "core/error.h"
-#include "core/number_grid.h"
+#include "error.h"
+#include "number/number_grid.h"
 
 namespace ada::graph {
 namespace {
@@ -174,7 +174,7 @@ void ExecutionPlanner::DeferAmax(const OpPlan& op) {
 // A relu at the end of a chain keeps its output like a relu by itself. A consumer recomputes x and
 // the mask from the batch norm's x.
 void ExecutionPlanner::ReadForBackward(const OpPlan& op) {
-  const LayerKind& kind = *node(op).kind;
+  const layers::LayerKind& kind = *node(op).kind;
   if (kind.keeps_input) TouchInputs(op);
   const bool masks = op.relu >= 0 && op.consumer < 0;
   if (masks || kind.keeps_output) TouchValue(op.output);

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "parallel/mpi/patience.h"
 #include "parallel/world.h"
 

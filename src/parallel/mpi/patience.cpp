@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::parallel {
 namespace {

@@ -2,9 +2,9 @@
 // This file only resolves settings into rules; what a layer remembers lives in its LayerScaler.
 #include <utility>
 
-#include "core/error.h"
-#include "core/number_format.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
+#include "number/number_format.h"
 #include "scaling/policies/common_keys.h"
 #include "scaling/rules/inverse_erf.h"
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::scaling {
 

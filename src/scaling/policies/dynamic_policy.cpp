@@ -2,8 +2,8 @@
 // state; the machines and ScaleArithmetic decide when and how far it moves.
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 #include "scaling/policies/common_keys.h"
 #include "scaling/policies/dynamic_machine.h"
 

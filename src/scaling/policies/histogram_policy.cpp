@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 #include "scaling/policies/common_keys.h"
 
 namespace ada::scaling {

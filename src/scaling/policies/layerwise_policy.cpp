@@ -6,8 +6,8 @@
 #include <cmath>
 #include <map>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 #include "scaling/policies/common_keys.h"
 
 namespace ada::scaling {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "core/tensor_names.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
 #include "scaling/policies/common_keys.h"
 #include "scaling/policies/start_scale.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 #include "scaling/policies/policy.h"
 
 namespace ada::scaling {

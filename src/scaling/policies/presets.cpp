@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::scaling {
 namespace {

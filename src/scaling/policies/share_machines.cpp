@@ -1,7 +1,7 @@
 // Machines that tolerate overflows up to a share of the attempts since the last change.
 #include <limits>
 
-#include "core/text.h"
+#include "io/text.h"
 #include "scaling/policies/dynamic_machine.h"
 
 namespace ada::scaling {

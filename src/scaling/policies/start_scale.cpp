@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::scaling {
 namespace {

@@ -1,7 +1,7 @@
 // The scale for the sum of the gradients of several branches: our rule and the authors'
 // (src/scaling/README.md). Only rules_inline.h includes this file.
 #pragma once
-#include "core/number_grid.h"
+#include "number/number_grid.h"
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/rules.h"
 

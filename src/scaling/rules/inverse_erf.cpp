@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::scaling {
 namespace {

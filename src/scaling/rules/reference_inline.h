@@ -2,7 +2,7 @@
 // read in kumasento/gradient-scaling ada_loss/core.py and chainer_impl/ada_loss_chainer.py and
 // confirmed on recordings of it (src/scaling/README.md). Only rules_inline.h includes it.
 #pragma once
-#include "core/number_grid.h"
+#include "number/number_grid.h"
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/rules.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/host_device.h"
-#include "core/stats.h"
+#include "number/host_device.h"
+#include "number/stats.h"
 
 namespace ada::scaling {
 

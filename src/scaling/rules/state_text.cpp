@@ -5,7 +5,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::scaling {
 namespace {

@@ -4,14 +4,14 @@
 #include <ostream>
 
 #include "config/load.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/shown_text.h"
+#include "io/text.h"
+#include "run/checkpoint/checkpoint.h"
 #include "study/advise/parts.h"
 #include "study/run_files.h"
 #include "telemetry/coverage.h"
-#include "train/checkpoint/checkpoint.h"
 
 namespace ada::study {
 namespace {
@@ -22,9 +22,9 @@ namespace {
 int ChannelsOf(const std::string& run) {
   const std::string folder = run + "/checkpoints";
   try {
-    for (const std::int64_t step : train::ListCheckpoints(folder).paired) {
-      const std::string path = train::CheckpointStem(folder, step) + ".json";
-      const auto& input = train::ReadCheckpointState(path).input;
+    for (const std::int64_t step : run::ListCheckpoints(folder).paired) {
+      const std::string path = run::CheckpointStem(folder, step) + ".json";
+      const auto& input = run::ReadCheckpointState(path).input;
       if (input) return static_cast<int>(input->image.c);
     }
   } catch (const DataError&) {  // a damaged one: advice goes without

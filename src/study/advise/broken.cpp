@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "config/load.h"
-#include "core/text.h"
+#include "io/text.h"
 #include "study/advise/parts.h"
 
 namespace ada::study {

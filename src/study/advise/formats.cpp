@@ -3,20 +3,20 @@
 #include <cmath>
 
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
+#include "judge/scale_path.h"
 #include "study/advise/parts.h"
 #include "study/changed_keys.h"
-#include "what_if/scale_path.h"
 
 namespace ada::study {
 namespace {
 
 // The layer whose entries in precision.layers are asked for the tensor's format. A gradient has the
 // format of the layer that made its value, which need not be the one it is named after
-// (what_if/scale_path.h).
+// (judge/scale_path.h).
 std::string OwnerOf(const config::Config& config, const std::string& layer,
                     const std::string& tensor) {
-  return CarriesS(tensor) ? what_if::ScalePath(config.model).FormatOwner(layer, tensor) : layer;
+  return CarriesS(tensor) ? judge::ScalePath(config.model).FormatOwner(layer, tensor) : layer;
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "config/load.h"
-#include "core/text.h"
+#include "io/text.h"
 #include "study/advise/parts.h"
 #include "study/changed_keys.h"
 

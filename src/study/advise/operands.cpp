@@ -3,8 +3,8 @@
 #include <iterator>
 
 #include "config/load.h"
-#include "core/tensor_names.h"
-#include "core/text.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
 #include "study/advise/parts.h"
 
 namespace ada::study {

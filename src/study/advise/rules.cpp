@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/tensor_names.h"
-#include "core/text.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
+#include "judge/scale_path.h"
 #include "study/advise/parts.h"
 #include "telemetry/block_figures.h"
 #include "telemetry/coverage.h"
 #include "telemetry/totals.h"
-#include "what_if/scale_path.h"
 
 namespace ada::study {
 namespace {
@@ -177,7 +177,7 @@ class Rules {
   // The same value is dy of the layer that made it and dx of those that take it, one of which is
   // logged.
   NumberFormat FormatOfDy(const std::string& layer) const {
-    const what_if::ScalePath path(config_.model);
+    const judge::ScalePath path(config_.model);
     const std::string owner = path.FormatOwner(layer, "dy");
     for (const auto& [name, format] : record_.formats)
       if (CarriesS(name.second) && path.FormatOwner(name.first, name.second) == owner)

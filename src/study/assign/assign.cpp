@@ -4,14 +4,14 @@
 #include <ostream>
 #include <variant>
 
-#include "core/file.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/file.h"
+#include "io/shown_text.h"
+#include "io/text.h"
+#include "run/fork/fork.h"
 #include "study/assign/assigner.h"
 #include "study/changed_keys.h"
 #include "study/commands.h"
 #include "study/text_table.h"
-#include "train/fork/fork.h"
 
 namespace ada::study {
 namespace {
@@ -48,12 +48,12 @@ std::string FragmentOf(const config::PrecisionConfig& precision, const config::C
 // The training with the formats compared with the one in fp32, from the same start.
 // Gradients of one batch were the measure of the search; whether a training bears the formats only
 // a training shows. Both have the same start and batches.
-void Prove(const train::ForkSource& source, const AssignOptions& options, const Assigner& found,
+void Prove(const run::ForkSource& source, const AssignOptions& options, const Assigner& found,
            std::ostream& out) {
   if (options.steps == 0) return;
   // The mean of some last losses is less a matter of chance than the last one.
   const auto last = [&](const config::PrecisionConfig& precision) {
-    train::ForkSpec spec;
+    run::ForkSpec spec;
     spec.precision = precision;
     spec.steps = options.steps;
     const std::vector<double> losses = source.Run(spec).losses;
@@ -74,7 +74,7 @@ void Prove(const train::ForkSource& source, const AssignOptions& options, const 
 
 // Throws what a fork throws before anything is printed; the file is written last.
 void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log) {
-  const train::ForkSource source = train::ForkSource::OfConfig(options.config);
+  const run::ForkSource source = run::ForkSource::OfConfig(options.config);
   Assigner assigner(source, options, log);
   assigner.Find();
   log.SetStatus("");

@@ -28,23 +28,23 @@ bool IsFp32(const AnyFormat& format) { return format == AnyFormat(kFp32); }
 
 // Those that round something where formats are below fp32.
 // Formats below fp32 are needed to ask whether a layer rounds; bf16 stands for all of them.
-std::vector<train::ForkLayer> LayersThatRound(const train::ForkSource& source) {
+std::vector<run::ForkLayer> LayersThatRound(const run::ForkSource& source) {
   config::PrecisionConfig narrow;
   narrow.format = kBf16;
-  const std::vector<train::ForkLayer> all = source.Layers(narrow);
-  std::vector<train::ForkLayer> layers = source.Layers(source.config().precision), rounding;
+  const std::vector<run::ForkLayer> all = source.Layers(narrow);
+  std::vector<run::ForkLayer> layers = source.Layers(source.config().precision), rounding;
   for (std::size_t i = 0; i < all.size(); ++i)
     if (all[i].rounds) rounding.push_back(layers[i]);
   return rounding;
 }
 
 // Block-scaled formats are of operands, which only products have.
-bool Takes(const train::ForkLayer& layer, const AnyFormat& format) {
+bool Takes(const run::ForkLayer& layer, const AnyFormat& format) {
   return layer.has_weight || std::holds_alternative<NumberFormat>(format);
 }
 
 // A layer whose operands are in a block-scaled format is stored as the configuration says.
-config::LayerPrecisionConfig EntryFor(const train::ForkLayer& layer, const AnyFormat& format) {
+config::LayerPrecisionConfig EntryFor(const run::ForkLayer& layer, const AnyFormat& format) {
   config::LayerPrecisionConfig entry;
   entry.match = layer.name;
   if (const auto* plain = std::get_if<NumberFormat>(&format)) {
@@ -69,8 +69,7 @@ double BitsOf(const AnyFormat& format) {
   return block ? BitsOfBlock(*block) : BitsOfPlain(std::get<NumberFormat>(format));
 }
 
-Assigner::Assigner(const train::ForkSource& source, const AssignOptions& options,
-                   telemetry::Log& log)
+Assigner::Assigner(const run::ForkSource& source, const AssignOptions& options, telemetry::Log& log)
     : source_(source),
       options_(options),
       log_(log),
@@ -117,9 +116,9 @@ NumberFormat Assigner::Usual(const std::vector<AnyFormat>& formats) const {
   });
 }
 
-train::ForkResult Assigner::Gradients(const std::vector<AnyFormat>& formats) {
+run::ForkResult Assigner::Gradients(const std::vector<AnyFormat>& formats) {
   log_.SetStatus("fork " + std::to_string(++forks_));
-  train::ForkSpec spec;
+  run::ForkSpec spec;
   spec.precision = Precision(formats);
   spec.gradients = true;
   return source_.Run(spec);

@@ -3,9 +3,9 @@
 #pragma once
 #include <vector>
 
-#include "core/blocks/block_format.h"
+#include "number/blocks/block_format.h"
+#include "run/fork/fork.h"
 #include "study/commands.h"
-#include "train/fork/fork.h"
 
 namespace ada::study {
 
@@ -13,17 +13,17 @@ namespace ada::study {
 double BitsOf(const AnyFormat& format);
 
 // Used by assign.cpp: the constructor, then Find once, then the results. Each try is a fork of one
-// step (train/fork/fork.h), which costs a forward and a backward pass.
+// step (run/fork/fork.h), which costs a forward and a backward pass.
 class Assigner {
  public:
   // Computes the gradients in fp32. All of them outlive this.
-  Assigner(const train::ForkSource& source, const AssignOptions& options, telemetry::Log& log);
+  Assigner(const run::ForkSource& source, const AssignOptions& options, telemetry::Log& log);
   // Tries the formats, the cheapest first, on the layers that have none yet: by groups, each half
   // of one that does not fit for itself.
   void Find();
 
   // Those that round anything, as the configuration stores them, and what was found for each.
-  const std::vector<train::ForkLayer>& layers() const { return layers_; }
+  const std::vector<run::ForkLayer>& layers() const { return layers_; }
   const std::vector<AnyFormat>& formats() const { return formats_; }
   // The distance of blame (study/blame/parts.h) between the gradients with formats() and those in
   // fp32.
@@ -35,16 +35,16 @@ class Assigner {
 
  private:
   NumberFormat Usual(const std::vector<AnyFormat>& formats) const;
-  train::ForkResult Gradients(const std::vector<AnyFormat>& formats);
+  run::ForkResult Gradients(const std::vector<AnyFormat>& formats);
   // Gives `format` to as many layers of the group as bear it.
   void Try(const std::vector<std::size_t>& group, const AnyFormat& format);
 
-  const train::ForkSource& source_;
+  const run::ForkSource& source_;
   const AssignOptions& options_;
   telemetry::Log& log_;
-  std::vector<train::ForkLayer> layers_;
+  std::vector<run::ForkLayer> layers_;
   std::vector<AnyFormat> formats_;  // of layers_
-  train::ForkResult reference_;
+  run::ForkResult reference_;
   double error_ = 0;
   int forks_ = 0;
 };

@@ -1,13 +1,13 @@
 // blame: which layer's format, or which kind of tensor's, changes what a training does.
-// Forks of a run in memory (train/fork/fork.h) are compared with the run's own way on from its
+// Forks of a run in memory (run/fork/fork.h) are compared with the run's own way on from its
 // newest checkpoint. This file puts the parts in order and prints what they found.
 #include <algorithm>
 #include <cmath>
 #include <ostream>
 
-#include "core/file.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/file.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 #include "study/blame/parts.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
@@ -43,7 +43,7 @@ std::string TroubleText(const std::string& trouble) {
 
 void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) {
   RequireRun(options.folder);
-  const train::ForkSource source = train::ForkSource::OfRun(options.folder, options.threads);
+  const run::ForkSource source = run::ForkSource::OfRun(options.folder, options.threads);
   std::vector<Suspect> suspects = Suspects(source, options.by);
   Forks forks(source, options, log);
   Judge(source, forks, suspects);
@@ -60,7 +60,7 @@ void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) 
   PrintCsv(suspects, out);
 }
 
-void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
+void PrintBlame(const run::ForkSource& source, const BlameOptions& options,
                 const std::vector<Suspect>& suspects, const std::string& trouble,
                 std::ostream& out) {
   // The title says what was asked: metric, steps and from where.

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "config/load.h"
-#include "core/error.h"
-#include "core/file.h"
+#include "error.h"
+#include "io/file.h"
 #include "study/blame/parts.h"
 
 namespace ada::study {
@@ -21,7 +21,7 @@ std::string TextOf(const Json& object, const std::string& key) {
 
 }  // namespace
 
-Forks::Forks(const train::ForkSource& source, const BlameOptions& options, telemetry::Log& log)
+Forks::Forks(const run::ForkSource& source, const BlameOptions& options, telemetry::Log& log)
     : source_(source),
       options_(options),
       log_(log),
@@ -48,7 +48,7 @@ void Forks::Load() {
   if (!json["losses"].is_object()) return;
   const Json troubles = json.contains("troubles") ? json["troubles"] : Json::object();
   for (const auto& [name, losses] : json["losses"].items()) {
-    train::ForkResult result;
+    run::ForkResult result;
     if (!losses.is_array()) continue;
     for (const Json& loss : losses)
       // JSON has no NaN: nlohmann writes null for a loss that is not finite.
@@ -79,13 +79,13 @@ void Forks::Save() {
   }
 }
 
-const train::ForkResult& Forks::Of(const std::string& name, train::ForkSpec spec) {
+const run::ForkResult& Forks::Of(const std::string& name, run::ForkSpec spec) {
   const auto known = results_.find(name);
   if (known != results_.end()) return known->second;
   log_.SetStatus("fork " + std::to_string(results_.size() + 1) + ": " + name);
   spec.steps = options_.steps;
   spec.gradients = options_.metric == BlameOptions::Metric::kGradient;
-  train::ForkResult& result = results_[name] = source_.Run(spec);
+  run::ForkResult& result = results_[name] = source_.Run(spec);
   // Saved after each fork, so that a command that is stopped loses at most one.
   if (keeps_) Save();
   return result;

@@ -17,12 +17,12 @@ constexpr double kTimesNoise = 2, kClear = 4;
 constexpr std::uint64_t kTwins = 4, kMoreTwins = 12;
 
 using Units = std::map<std::string, NumberFormat>;
-using Of = NumberFormat train::ForkLayer::*;  // its unit, or the narrowest format that it has
+using Of = NumberFormat run::ForkLayer::*;  // its unit, or the narrowest format that it has
 
 // By layer; those that train nothing and round nothing are left out.
-Units UnitsOf(const std::vector<train::ForkLayer>& layers, Of of) {
+Units UnitsOf(const std::vector<run::ForkLayer>& layers, Of of) {
   Units units;
-  for (const train::ForkLayer& layer : layers)
+  for (const run::ForkLayer& layer : layers)
     if (layer.trained || layer.rounds) units[layer.name] = layer.*of;
   return units;
 }
@@ -42,8 +42,8 @@ NumberFormat UsualUnit(const Units& units) {
   return usual;
 }
 
-train::ForkSpec SpecOf(const config::PrecisionConfig& precision) {
-  train::ForkSpec spec;
+run::ForkSpec SpecOf(const config::PrecisionConfig& precision) {
+  run::ForkSpec spec;
   spec.precision = precision;
   return spec;
 }
@@ -58,11 +58,11 @@ struct Reference {
 // Runs once; forks that several questions share are run once, since Forks remembers them by name.
 class Trial {
  public:
-  Trial(const train::ForkSource& source, Forks& forks) : source_(source), forks_(forks) {}
+  Trial(const run::ForkSource& source, Forks& forks) : source_(source), forks_(forks) {}
 
   void Run(std::vector<Suspect>& suspects) {
     const config::PrecisionConfig& precision = source_.config().precision;
-    const std::vector<train::ForkLayer> layers = source_.Layers(precision);
+    const std::vector<run::ForkLayer> layers = source_.Layers(precision);
     const Reference run{kAsItWas, precision, UnitsOf(layers, kUnit)};
     const Units narrowest = UnitsOf(layers, kNarrowest);
     for (Suspect& s : suspects) {
@@ -85,7 +85,7 @@ class Trial {
   }
 
  private:
-  static constexpr Of kUnit = &train::ForkLayer::unit, kNarrowest = &train::ForkLayer::narrowest;
+  static constexpr Of kUnit = &run::ForkLayer::unit, kNarrowest = &run::ForkLayer::narrowest;
 
   config::PrecisionConfig PrecisionOf(const Suspect& s) const {
     return Freed(source_.config().precision, s);
@@ -112,30 +112,30 @@ class Trial {
   }
   // How far the furthest of a fork's twins ends from it.
   double Floor(const Reference& reference, std::uint64_t twins) {
-    const train::ForkResult& fork = forks_.Of(reference.name, SpecOf(reference.precision));
+    const run::ForkResult& fork = forks_.Of(reference.name, SpecOf(reference.precision));
     double furthest = 0;
     for (std::uint64_t twin = 1; twin <= twins; ++twin) {
-      train::ForkSpec spec = SpecOf(reference.precision);
+      run::ForkSpec spec = SpecOf(reference.precision);
       spec.twin = twin;
       spec.units = reference.units;
-      const train::ForkResult& moved =
+      const run::ForkResult& moved =
           forks_.Of(reference.name + ", twin " + std::to_string(twin), spec);
       furthest = std::max(furthest, Distance(moved, fork));
     }
     return furthest;
   }
 
-  const train::ForkSource& source_;
+  const run::ForkSource& source_;
   Forks& forks_;
 };
 
 }  // namespace
 
-const train::ForkResult& AsItWas(const train::ForkSource& source, Forks& forks) {
+const run::ForkResult& AsItWas(const run::ForkSource& source, Forks& forks) {
   return forks.Of(kAsItWas, SpecOf(source.config().precision));
 }
 
-void Judge(const train::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects) {
+void Judge(const run::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects) {
   Trial(source, forks).Run(suspects);
 }
 

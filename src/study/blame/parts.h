@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "run/fork/fork.h"
 #include "study/commands.h"
-#include "train/fork/fork.h"
 
 namespace ada::study {
 
@@ -27,7 +27,7 @@ struct Suspect {
   }
 };
 // Returns what can be blamed, in the order of the network.
-std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By by);
+std::vector<Suspect> Suspects(const run::ForkSource& source, BlameOptions::By by);
 // Returns the formats of the run with the suspect in fp32.
 config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Suspect& suspect);
 
@@ -35,7 +35,7 @@ config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Su
 // steps; for gradients the root mean square, over the layers, of |a - b| / max(|a|, |b|), in L2
 // norms of all parameters of a layer: one of them whose gradient is nothing but errors (a bias
 // before a batch norm) says no more than it weighs. Infinite where one is finite and the other not.
-double Distance(const train::ForkResult& a, const train::ForkResult& b);
+double Distance(const run::ForkResult& a, const run::ForkResult& b);
 
 // Forks by name, each computed once; losses and troubles are kept in the run's folder, so that a
 // command that was stopped goes on.
@@ -43,32 +43,32 @@ double Distance(const train::ForkResult& a, const train::ForkResult& b);
 // elements. Gradients are too large to keep on disk: only losses are.
 class Forks {
  public:
-  Forks(const train::ForkSource& source, const BlameOptions& options, telemetry::Log& log);
+  Forks(const run::ForkSource& source, const BlameOptions& options, telemetry::Log& log);
   // `spec` has precision, twin and units.
-  const train::ForkResult& Of(const std::string& name, train::ForkSpec spec);
+  const run::ForkResult& Of(const std::string& name, run::ForkSpec spec);
 
  private:
   void Load();
   void Save();
   void Leave(const std::string& problem);
 
-  const train::ForkSource& source_;
+  const run::ForkSource& source_;
   const BlameOptions& options_;
   telemetry::Log& log_;
   std::string file_, key_;
   bool keeps_;
-  std::map<std::string, train::ForkResult> results_;
+  std::map<std::string, run::ForkResult> results_;
 };
 
 // The fork with the run's own formats.
-const train::ForkResult& AsItWas(const train::ForkSource& source, Forks& forks);
+const run::ForkResult& AsItWas(const run::ForkSource& source, Forks& forks);
 // Fills in effect, noise and significant, and puts those that are significant first, the worst of
 // them before the others.
-void Judge(const train::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects);
+void Judge(const run::ForkSource& source, Forks& forks, std::vector<Suspect>& suspects);
 
 // Prints a table of those above the noise, and the names of the others. trouble: of the fork as it
 // was.
-void PrintBlame(const train::ForkSource& source, const BlameOptions& options,
+void PrintBlame(const run::ForkSource& source, const BlameOptions& options,
                 const std::vector<Suspect>& suspects, const std::string& trouble,
                 std::ostream& out);
 // Returns bars of effects with the noise of each as an SVG.

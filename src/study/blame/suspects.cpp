@@ -20,7 +20,7 @@ std::string BlockOf(const std::string& layer) {
 
 // One suspect a kind of tensor in the whole network, with those of the update that have formats.
 std::vector<Suspect> ByTensor(const config::PrecisionConfig& precision,
-                              const std::vector<train::ForkLayer>& layers) {
+                              const std::vector<run::ForkLayer>& layers) {
   const bool rounds =
       std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.rounds; });
   std::vector<Suspect> suspects;
@@ -68,11 +68,11 @@ double RootMeanSquare(const std::vector<double>& values) {
 }  // namespace
 
 // Layers of a block are found by name and need not be consecutive.
-std::vector<Suspect> Suspects(const train::ForkSource& source, BlameOptions::By by) {
-  const std::vector<train::ForkLayer> layers = source.Layers(source.config().precision);
+std::vector<Suspect> Suspects(const run::ForkSource& source, BlameOptions::By by) {
+  const std::vector<run::ForkLayer> layers = source.Layers(source.config().precision);
   if (by == BlameOptions::By::kTensor) return ByTensor(source.config().precision, layers);
   std::vector<Suspect> suspects;
-  for (const train::ForkLayer& layer : layers) {
+  for (const run::ForkLayer& layer : layers) {
     const std::string name = by == BlameOptions::By::kBlock ? BlockOf(layer.name) : layer.name;
     const auto same = std::find_if(suspects.begin(), suspects.end(),
                                    [&](const Suspect& s) { return s.layer == name; });
@@ -122,7 +122,7 @@ config::PrecisionConfig Freed(const config::PrecisionConfig& precision, const Su
   return freed;
 }
 
-double Distance(const train::ForkResult& a, const train::ForkResult& b) {
+double Distance(const run::ForkResult& a, const run::ForkResult& b) {
   std::vector<double> parts;
   if (a.gradients.empty()) {
     for (std::size_t i = 0; i < a.losses.size(); ++i)

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 
-#include "core/error.h"
-#include "core/shown_text.h"
+#include "error.h"
+#include "io/shown_text.h"
 
 namespace ada::study {
 namespace {

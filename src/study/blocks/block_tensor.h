@@ -5,13 +5,13 @@
 #include <optional>
 #include <vector>
 
-#include "core/blocks/block_quantizer.h"
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
+#include "number/blocks/block_quantizer.h"
 
 namespace ada::study {
 
 // Values are in the file's order; `layout` says where rows and blocks lie among them, as
-// QuantizeBlocks (core/blocks/) wants it. convert and inspect make one a tensor and drop it.
+// QuantizeBlocks (number/blocks/) wants it. convert and inspect make one a tensor and drop it.
 struct BlockTensor {
   std::vector<float> values;
   BlockLayout layout;

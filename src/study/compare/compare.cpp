@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "config/load.h"
-#include "core/number_format.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/text.h"
+#include "number/number_format.h"
 #include "study/commands.h"
 #include "study/compare/parts.h"
 #include "study/run_files.h"

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <optional>
 
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 #include "study/compare/parts.h"
 #include "study/text_table.h"
 #include "telemetry/progress_text.h"

@@ -7,7 +7,7 @@
 #include <ostream>
 #include <string_view>
 
-#include "core/text.h"
+#include "io/text.h"
 #include "study/compare/parts.h"
 #include "study/run_files.h"
 #include "study/text_table.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "config/load.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 #include "study/compare/parts.h"
 #include "study/run_files.h"
 #include "study/text_table.h"

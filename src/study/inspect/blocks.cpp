@@ -1,9 +1,9 @@
 // What a block-scaled format keeps of a file's tensors.
 #include <ostream>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 #include "study/blocks/block_tensor.h"
 #include "study/inspect/parts.h"
 #include "study/text_table.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/error.h"
-#include "core/shown_text.h"
+#include "error.h"
+#include "io/shown_text.h"
 #include "study/inspect/parts.h"
 #include "study/tensors_glob.h"
 

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <ostream>
 
-#include "core/error.h"
-#include "core/tensor_files/safetensors.h"
-#include "core/tensor_files/safetensors_header.h"
-#include "core/tensor_names.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors_header.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/inspect/parts.h"

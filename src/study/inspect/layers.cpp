@@ -6,9 +6,9 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/rounding/rule_inputs.h"
-#include "core/error.h"
-#include "core/tensor_files/safetensors_header.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/tensor_files/safetensors_header.h"
+#include "io/text.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {

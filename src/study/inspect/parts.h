@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "config/load.h"
-#include "core/number_format.h"
-#include "core/stats.h"
-#include "core/tensor_files/safetensors.h"
+#include "io/tensor_files/safetensors.h"
+#include "number/number_format.h"
+#include "number/stats.h"
 #include "scaling/rules/rules.h"
 #include "study/commands.h"
 #include "telemetry/block_figures.h"

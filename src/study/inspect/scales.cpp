@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/text.h"
+#include "io/text.h"
 #include "scaling/policies/policies.h"
 #include "study/inspect/parts.h"
 

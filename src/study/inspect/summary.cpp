@@ -4,7 +4,7 @@
 #include <ostream>
 #include <utility>
 
-#include "core/text.h"
+#include "io/text.h"
 #include "study/inspect/parts.h"
 #include "study/text_table.h"
 

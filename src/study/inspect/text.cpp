@@ -1,6 +1,6 @@
 // The view of --all: each tensor with its moments and a histogram of exponents, and each layer with
 // all stages of its decisions.
-#include "core/text.h"
+#include "io/text.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <ostream>
 
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {

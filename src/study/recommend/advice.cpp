@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.h"
+#include "io/text.h"
+#include "judge/scale_path.h"
 #include "study/recommend/parts.h"
-#include "what_if/scale_path.h"
 
 namespace ada::study {
 namespace {
@@ -266,7 +266,7 @@ class Recommender {
   TensorFormats formats_;  // the last ones, as changed so far
   TensorFormats changed_;  // those among them that were changed
   const RunNeeds& needs_;
-  what_if::ScalePath path_;
+  judge::ScalePath path_;
   std::vector<std::string> owners_;  // of needs_.tensors, in their order
   Recommendation advice_;
 };

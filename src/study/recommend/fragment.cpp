@@ -5,7 +5,7 @@
 
 #include "config/load.h"
 #include "config/sections/sections.h"
-#include "core/text.h"
+#include "io/text.h"
 #include "study/changed_keys.h"
 #include "study/recommend/parts.h"
 

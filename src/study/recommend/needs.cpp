@@ -4,9 +4,9 @@
 #include <cmath>
 #include <map>
 
+#include "judge/scenario.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
-#include "what_if/scenario.h"
 
 namespace ada::study {
 
@@ -40,7 +40,7 @@ class Collector {
     }
     needs_.last_step = step.step;
     needs_.last_epoch = std::max(needs_.last_epoch, step.epoch);
-    for (const what_if::HistogramOfTensor& t : step.tensors) {
+    for (const judge::HistogramOfTensor& t : step.tensors) {
       TensorNeeds& tensor = Tensor(t);
       tensor.scale = t.scale;
       // In its first step a per-tensor scale is 1, as if there were none.
@@ -54,7 +54,7 @@ class Collector {
       // The step that asks for most decides: its smallest values that must stay.
       tensor.keep = std::min(tensor.keep, KeptFrom(*t.bins, allowed));
       tops_[t.layer + "." + t.tensor] =
-          std::max(tops_[t.layer + "." + t.tensor], what_if::TopExponent(*t.bins));
+          std::max(tops_[t.layer + "." + t.tensor], judge::TopExponent(*t.bins));
     }
   }
 
@@ -90,7 +90,7 @@ class Collector {
   }
 
  private:
-  TensorNeeds& Tensor(const what_if::HistogramOfTensor& t) {
+  TensorNeeds& Tensor(const judge::HistogramOfTensor& t) {
     const auto [found, is_new] = index_.try_emplace(t.layer + "." + t.tensor, index_.size());
     if (is_new) {
       TensorNeeds& tensor = needs_.tensors.emplace_back();
@@ -166,10 +166,10 @@ std::vector<Predicted> PredictLosses(const std::string& folder, const FormatHist
     index[tensor.name()] = result.size();
     result.emplace_back().tensor = tensor.name();
   }
-  what_if::Scenario scenario(choice, model);
+  judge::Scenario scenario(choice, model);
   EachHistogramStep(folder, formats, [&](const HistogramStep& step) {
-    std::vector<what_if::HistogramOfTensor> tensors = step.tensors;
-    for (what_if::HistogramOfTensor& t : tensors)
+    std::vector<judge::HistogramOfTensor> tensors = step.tensors;
+    for (judge::HistogramOfTensor& t : tensors)
       if (const auto format = changed.find({t.layer, t.tensor}); format != changed.end())
         t.format = format->second;
     const auto rows = scenario.Judge(step.step, step.epoch, tensors);

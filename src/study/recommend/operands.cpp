@@ -7,8 +7,8 @@
 #include <set>
 
 #include "config/load.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
 #include "telemetry/block_figures.h"

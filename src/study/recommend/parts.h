@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/tensor_names.h"
+#include "io/tensor_names.h"
 #include "study/commands.h"
 #include "study/run_files.h"
 #include "telemetry/totals.h"

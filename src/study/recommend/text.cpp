@@ -1,13 +1,13 @@
 // The texts of recommend, in lines for a terminal. The only decision made here is what is worth
 // printing.
-#include "core/text.h"
+#include "io/text.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <ostream>
 
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
 #include "study/text_table.h"

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string_view>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 #include "study/replay/parts.h"
 
 namespace ada::study {

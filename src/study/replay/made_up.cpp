@@ -1,8 +1,8 @@
 // Attempts that overflow at fixed distances, at random, or both.
 #include <cmath>
 
-#include "core/random.h"
-#include "core/text.h"
+#include "io/text.h"
+#include "number/random.h"
 #include "study/replay/parts.h"
 
 namespace ada::study {

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include "core/error.h"
+#include "error.h"
 #include "study/commands.h"
 #include "study/replay/parts.h"
 #include "study/text_table.h"

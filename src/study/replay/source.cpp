@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/system_call.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/system_call.h"
+#include "io/text.h"
 #include "study/replay/parts.h"
 #include "telemetry/csv_reader.h"
 

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <ostream>
 
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 #include "scaling/policies/policy.h"
 #include "study/replay/parts.h"
 #include "study/text_table.h"

@@ -7,9 +7,9 @@
 #include <ostream>
 #include <system_error>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 #include "study/replay/parts.h"
 #include "telemetry/csv_reader.h"
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <ostream>
 
-#include "core/data_files.h"
-#include "core/error.h"
-#include "core/text.h"
 #include "data/images/picture.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/text.h"
 #include "study/score/score.h"
 #include "study/text_table.h"
 #include "telemetry/columns.h"

@@ -7,10 +7,10 @@
 #include <set>
 #include <unordered_map>
 
-#include "core/error.h"
-#include "core/shown_text.h"
-#include "core/text.h"
 #include "data/detection/voc_files.h"
+#include "error.h"
+#include "io/shown_text.h"
+#include "io/text.h"
 #include "study/score/score.h"
 #include "study/text_table.h"
 #include "telemetry/columns.h"

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_names.h"
+#include "io/tensor_names.h"
 #include "study/run_files.h"
 #include "telemetry/csv_reader.h"
 #include "telemetry/totals.h"

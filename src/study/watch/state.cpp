@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "config/load.h"
-#include "core/error.h"
+#include "error.h"
 #include "study/run_files.h"
 #include "study/watch/parts.h"
 #include "telemetry/progress_text.h"

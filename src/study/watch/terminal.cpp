@@ -15,9 +15,9 @@
 #include <string_view>
 #include <system_error>
 
-#include "core/error.h"
-#include "core/system_call.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/system_call.h"
+#include "io/text.h"
 #include "study/watch/parts.h"
 
 namespace ada::study {

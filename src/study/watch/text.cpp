@@ -1,6 +1,6 @@
 // The lines of watch: a header, the table of layers, and legends. Colors and UTF-8 are options, so
 // the same lines go to a pipe.
-#include "core/text.h"
+#include "io/text.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"
 #include "telemetry/block_figures.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/shown_text.h"
+#include "io/shown_text.h"
 #include "study/commands.h"
 #include "study/run_files.h"
 #include "study/watch/parts.h"

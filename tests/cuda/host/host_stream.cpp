@@ -11,8 +11,8 @@
 
 #include "backend/cuda/backend_on_stream.h"
 #include "backend/cuda/launch.h"
-#include "core/error.h"
 #include "cuda/host/host_link.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cuda/on_both.h"
 #include "parallel/thread_world.h"
-#include "train/distributed/team.h"
+#include "step/team.h"
 
 namespace ada::testing {
 namespace {
@@ -94,7 +94,7 @@ TEST_SUITE("cpu") {
       halved += whole.decision.halvings > 0;
       std::vector<Made> parts(kRanks);
       const auto errors = RunRanks(kRanks, [&](parallel::World& world) {
-        train::Team team(world, {});
+        step::Team team(world, {});
         parts[static_cast<std::size_t>(world.rank())] =
             Sum(backend::MakeHostExecutedBackend({}, team.communicators()), c, told,
                 world.rank() * kRows, kRows);

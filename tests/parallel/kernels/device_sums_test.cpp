@@ -10,7 +10,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "parallel/made_up_gradients.h"
 #include "parallel/thread_world.h"
-#include "train/distributed/team.h"
+#include "step/team.h"
 
 namespace ada::testing {
 namespace {
@@ -34,7 +34,7 @@ struct Device {
     return values;
   }
 
-  train::Team team;
+  step::Team team;
   std::unique_ptr<backend::Backend> backend;
 };
 

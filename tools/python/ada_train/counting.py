@@ -1,5 +1,5 @@
 """Rounding of fp32 values to a format, and what is counted of it: the definitions of
-src/core/number_grid.h and src/README.md ("What is counted"), on integers, for whole tensors. `m` is
+src/number/number_grid.h and src/README.md ("What is counted"), on integers, for whole tensors. `m` is
 numpy or torch: both have what is used here, and tensors of either are counted where they lie.
 """
 import dataclasses

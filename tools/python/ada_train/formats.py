@@ -1,6 +1,6 @@
 """Number formats by the name that the CSVs carry: where values vanish, lose bits and overflow.
 
-The same definitions as src/core/number_format.h; thresholds are those of rounding to nearest even.
+The same definitions as src/number/number_format.h; thresholds are those of rounding to nearest even.
 """
 import dataclasses
 import math

@@ -1,13 +1,13 @@
-// The scales of sixteen blocks at once, to the bits of core/blocks/block_rules_inline.h: every
+// The scales of sixteen blocks at once, to the bits of number/blocks/block_rules_inline.h: every
 // operation is one in fp32 there and here, in the same order.
 #pragma once
 #include "backend/cpu/kernels/grid.h"
-#include "core/blocks/block_rules_inline.h"
+#include "number/blocks/block_rules_inline.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
 // What the scales of the tensor come to, lane by lane.
-// As TensorFactor of core/blocks: amax of the tensor, and its scale both ways.
+// As TensorFactor of number/blocks: amax of the tensor, and its scale both ways.
 struct TensorFactors {
   F amax, encode, decode;
 };

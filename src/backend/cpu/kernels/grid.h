@@ -1,7 +1,7 @@
-// Rounding 16 values to any format, nearest or stochastically, to the bits of core/number_grid.h.
+// Rounding 16 values to any format, nearest or stochastically, to the bits of number/number_grid.h.
 #pragma once
 #include "backend/cpu/kernels/random_lanes.h"
-#include "core/number_grid.h"
+#include "number/number_grid.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 

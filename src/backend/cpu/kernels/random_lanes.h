@@ -1,8 +1,8 @@
-// Random words 16 at a time: four blocks of Philox side by side (core/random.h), each of their
+// Random words 16 at a time: four blocks of Philox side by side (number/random.h), each of their
 // words in the lower half of 64 bits.
 #pragma once
 #include "backend/cpu/kernels/simd.h"
-#include "core/random.h"
+#include "number/random.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 

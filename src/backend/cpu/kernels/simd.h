@@ -1,5 +1,5 @@
 // What kernels do with sixteen lanes (lanes.h), and the codes of fp16 and bf16. One source for all
-// instruction sets. Scalar definition of the conversions: core/number_format.h.
+// instruction sets. Scalar definition of the conversions: number/number_format.h.
 #pragma once
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/lanes.h"

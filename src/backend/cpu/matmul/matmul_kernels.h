@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels.h"
-#include "core/number_format.h"
+#include "number/number_format.h"
 
 namespace ada::backend::cpu {
 

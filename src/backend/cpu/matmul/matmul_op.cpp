@@ -17,7 +17,7 @@
 #include "backend/cpu/matmul/plan/onednn_chunks.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

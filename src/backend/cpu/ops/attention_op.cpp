@@ -22,7 +22,7 @@
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/rounding/rule_inputs.h"
 #include "backend/decisions.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -9,7 +9,7 @@ namespace ada::backend::cpu {
 namespace {
 
 // The averages of weights that are evaluated in place of the masters.
-// train/evaluate/weights.cpp makes it and calls Step between updates; an average shares no
+// run/evaluate/weights.cpp makes it and calls Step between updates; an average shares no
 // memory with its value.
 class CpuAverage final : public AverageOp {
  public:

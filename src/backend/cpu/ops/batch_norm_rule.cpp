@@ -4,7 +4,7 @@
 
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 

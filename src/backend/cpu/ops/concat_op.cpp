@@ -8,7 +8,7 @@
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/values/moves.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include "backend/cpu/ops/softmax_rows.h"
 #include "backend/formulas.h"
 #include "backend/loss_formulas.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

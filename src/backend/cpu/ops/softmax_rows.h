@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/rounding/blocks.h"
-#include "core/memory.h"
+#include "io/memory.h"
 
 namespace ada::backend::cpu {
 

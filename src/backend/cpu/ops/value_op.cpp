@@ -12,7 +12,7 @@
 #include "backend/cpu/rounding/strip_totals.h"
 #include "backend/cpu/value_kernels.h"
 #include "backend/decisions.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "backend/block_images.h"
 #include "backend/cpu/context.h"
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cpu {
 

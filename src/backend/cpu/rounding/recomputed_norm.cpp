@@ -5,7 +5,7 @@
 #include "backend/cpu/rounding/recomputed_norm.h"
 
 #include "backend/cpu/rounding/blocks.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

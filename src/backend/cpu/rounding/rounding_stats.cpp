@@ -8,7 +8,7 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "backend/stats_rules.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "backend/cpu/rounding/blocks.h"
-#include "core/number_grid.h"
+#include "number/number_grid.h"
 
 namespace ada::backend::cpu {
 namespace {

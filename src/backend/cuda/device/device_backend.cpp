@@ -11,8 +11,8 @@
 #include "backend/cuda/device/nccl_link.h"
 #include "backend/cuda/messages.h"
 #include "backend/cuda/ops/pass_ops.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "error.h"
+#include "io/text.h"
 
 namespace ada::backend {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/messages.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/launch.h"
 #include "backend/cuda/messages.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

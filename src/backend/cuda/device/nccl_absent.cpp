@@ -1,6 +1,6 @@
 // For builds without support for several processes.
 #include "backend/cuda/device/nccl_link.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "backend/cuda/device/device_libraries.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "backend/attention_rules.h"
 #include "backend/communicators.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {

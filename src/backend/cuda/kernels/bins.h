@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "backend/stats_rules.h"
-#include "core/host_device.h"
-#include "core/stats.h"
+#include "number/host_device.h"
+#include "number/stats.h"
 
 namespace ada::backend::cuda {
 

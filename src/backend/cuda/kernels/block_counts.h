@@ -1,11 +1,11 @@
 // What is counted of an operand in a block-scaled format, block by block, by the rules of
-// core/blocks. Sums are in double, in the order in which the CPU backend adds them: the blocks of a
-// range of rows one after the other, then the ranges.
+// number/blocks. Sums are in double, in the order in which the CPU backend adds them: the blocks of
+// a range of rows one after the other, then the ranges.
 #pragma once
 #include <cstdint>
 
 #include "backend/cuda/kernels/block_rounding.h"
-#include "core/blocks/block_counts_inline.h"
+#include "number/blocks/block_counts_inline.h"
 
 namespace ada::backend::cuda {
 

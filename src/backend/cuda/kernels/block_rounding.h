@@ -1,4 +1,4 @@
-// Rounding to block-scaled formats by the rules of core/blocks: the largest magnitude of each
+// Rounding to block-scaled formats by the rules of number/blocks: the largest magnitude of each
 // block, under four_over_six which of its two scales it takes, and then value by value. The
 // products' operands are what is rounded.
 #pragma once
@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/join_lanes.h"
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/launch.h"
-#include "core/blocks/block_choices_inline.h"
+#include "number/blocks/block_choices_inline.h"
 
 namespace ada::backend::cuda {
 
@@ -138,7 +138,7 @@ struct LargestInRows {
 
 // four_over_six: the errors of each run under both scales, of block t's run p at 2 * (t * runs of a
 // block + p): the six's, and the four's.
-// Body of ForEach over runs(). Errors are summed run by run, in the order of core/blocks, so that
+// Body of ForEach over runs(). Errors are summed run by run, in the order of number/blocks, so that
 // the choice is the CPU's.
 struct FourOverSixErrors {
   BlockRounding how;

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend::cuda {
 

@@ -10,7 +10,7 @@
 #include "backend/cuda/kernels/vec8.h"
 #include "backend/cuda/launch.h"
 #include "backend/decisions.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {

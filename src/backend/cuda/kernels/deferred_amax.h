@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "backend/cuda/launch.h"
-#include "core/host_device.h"
-#include "core/number_grid.h"
-#include "core/stats.h"
+#include "number/host_device.h"
+#include "number/number_grid.h"
+#include "number/stats.h"
 
 namespace ada::backend::cuda {
 

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/kernels/tensor_span.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend::cuda {
 

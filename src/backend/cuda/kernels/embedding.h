@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/strip_sums.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend::cuda {
 

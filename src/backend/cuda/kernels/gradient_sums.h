@@ -6,7 +6,7 @@
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
-#include "core/stats.h"
+#include "number/stats.h"
 
 namespace ada::backend::cuda {
 

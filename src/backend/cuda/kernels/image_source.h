@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "backend/cuda/launch.h"
-#include "core/image_placement.h"
+#include "vision/image_placement.h"
 
 namespace ada::backend::cuda {
 

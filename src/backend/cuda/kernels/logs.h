@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/formulas.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend::cuda {
 

@@ -5,8 +5,8 @@
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/kernels/vec8.h"
 #include "backend/values/layer_values.h"
-#include "core/host_device.h"
-#include "core/random.h"
+#include "number/host_device.h"
+#include "number/random.h"
 
 namespace ada::backend::cuda {
 

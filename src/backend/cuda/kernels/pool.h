@@ -7,7 +7,7 @@
 #include "backend/cuda/kernels/for_every.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/kernels/vec8.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend::cuda {
 

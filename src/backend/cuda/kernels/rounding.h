@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/tensor_span.h"
-#include "core/host_device.h"
-#include "core/random.h"
-#include "core/stats.h"
+#include "number/host_device.h"
+#include "number/random.h"
+#include "number/stats.h"
 
 namespace ada::backend::cuda {
 

@@ -19,7 +19,7 @@
 #include "backend/cuda/kernels/bins.h"
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/launch.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend::cuda {
 

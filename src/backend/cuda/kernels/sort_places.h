@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "backend/cuda/launch.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend::cuda {
 

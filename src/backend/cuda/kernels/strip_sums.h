@@ -7,7 +7,7 @@
 #include "backend/cuda/kernels/vec8.h"
 #include "backend/formulas.h"
 #include "backend/strips.h"
-#include "core/host_device.h"
+#include "number/host_device.h"
 
 namespace ada::backend::cuda {
 

@@ -2,9 +2,9 @@
 #pragma once
 #include <cstdint>
 
-#include "core/host_device.h"
-#include "core/number_grid.h"
-#include "core/tensor.h"
+#include "number/host_device.h"
+#include "number/number_grid.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cuda {
 

@@ -8,7 +8,7 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/link.h"
 #include "backend/hadamard.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include "backend/cuda/kernels/block_counts.h"
 #include "backend/cuda/launch.h"
 #include "backend/decisions.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

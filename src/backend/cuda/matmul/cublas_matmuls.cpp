@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backend/cuda/stream.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "backend/cuda/matmul/cudnn_trial.h"
 #include "backend/cuda/matmul/plan_choice.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

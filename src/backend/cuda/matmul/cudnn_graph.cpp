@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "backend/cuda/matmul/cudnn_convolution.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -12,7 +12,7 @@
 #include "backend/cuda/matmul/cudnn_convolution.h"
 #include "backend/cuda/matmul/matmuls.h"
 #include "backend/cuda/messages.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -28,7 +28,7 @@
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/decisions.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

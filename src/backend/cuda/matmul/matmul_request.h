@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/kernels/fp8.h"
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cuda {
 

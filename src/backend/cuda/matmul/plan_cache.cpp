@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/hash.h"
+#include "error.h"
+#include "io/file.h"
+#include "io/hash.h"
 
 namespace ada::backend::cuda {
 namespace {

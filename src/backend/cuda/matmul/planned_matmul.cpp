@@ -3,7 +3,7 @@
 
 #include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/launch.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

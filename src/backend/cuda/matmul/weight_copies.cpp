@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "backend/cuda/launch.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

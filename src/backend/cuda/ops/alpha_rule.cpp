@@ -5,7 +5,7 @@
 
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/rounding_stats.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

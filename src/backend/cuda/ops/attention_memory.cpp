@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

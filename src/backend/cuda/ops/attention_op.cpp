@@ -24,7 +24,7 @@
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/cuda/ops/score_chunks.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/values/moves.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "backend/cuda/ops/place_order.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/cuda/side_stream.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

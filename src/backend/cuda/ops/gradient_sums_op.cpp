@@ -7,7 +7,7 @@
 #include "backend/cuda/ops/sum_buckets.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/stats_rules.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -109,7 +109,7 @@ class Sums {
 };
 
 // Made where several processes share a run. In a backward pass
-// train/distributed/distributed_gradients.cpp calls Take(0), Take(1), ... in the order in which
+// step/distributed_gradients.cpp calls Take(0), Take(1), ... in the order in which
 // gradients are finished, then Finish; buckets are summed on the link's stream while the pass goes
 // on.
 class CudaGradientSums final : public GradientSums {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "backend/cuda/kernels/byte_images.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

@@ -10,7 +10,7 @@
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/cuda/stream.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

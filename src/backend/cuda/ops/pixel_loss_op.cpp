@@ -6,7 +6,7 @@
 #include "backend/cuda/ops/loss_gradient.h"
 #include "backend/cuda/ops/loss_total.h"
 #include "backend/cuda/ops/ops.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "backend/decisions.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 

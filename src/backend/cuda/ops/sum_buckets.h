@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/kernels/gradient_sums.h"
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cuda {
 

@@ -8,7 +8,7 @@
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/decisions.h"
 #include "backend/values/all.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -6,8 +6,8 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/decisions.h"
-#include "core/blocks/block_counts_inline.h"
-#include "core/number_grid.h"
+#include "number/blocks/block_counts_inline.h"
+#include "number/number_grid.h"
 
 namespace ada::backend::cpu {
 namespace {

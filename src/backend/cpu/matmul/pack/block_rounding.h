@@ -13,7 +13,7 @@
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/context.h"
 #include "backend/operand_rows.h"
-#include "core/blocks/block_quantizer.h"
+#include "number/blocks/block_quantizer.h"
 
 namespace ada::backend::cpu {
 

@@ -7,9 +7,9 @@
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "backend/hadamard.h"
-#include "core/blocks/block_counts_inline.h"
-#include "core/error.h"
-#include "core/number_grid.h"
+#include "error.h"
+#include "number/blocks/block_counts_inline.h"
+#include "number/number_grid.h"
 
 namespace ada::backend::cpu {
 namespace {

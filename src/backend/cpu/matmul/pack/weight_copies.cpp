@@ -6,7 +6,7 @@
 #include "backend/cpu/matmul/pack/operands.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
-#include "core/number_grid.h"
+#include "number/number_grid.h"
 
 namespace ada::backend::cpu {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/context.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -13,8 +13,8 @@
 #include "backend/cpu/matmul/plan/winograd_convolution.h"
 #include "backend/cpu/matmul/plan/winograd_gradient.h"
 #include "backend/cpu/rounding/blocks.h"
-#include "core/error.h"
-#include "core/number_grid.h"
+#include "error.h"
+#include "number/number_grid.h"
 
 namespace ada::backend::cpu {
 namespace {

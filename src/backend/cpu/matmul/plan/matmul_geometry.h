@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cpu {
 

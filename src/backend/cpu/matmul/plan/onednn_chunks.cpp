@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "backend/cpu/rounding/blocks.h"
-#include "core/number_grid.h"
+#include "number/number_grid.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "backend/cpu/matmul/plan/onednn_version.h"
 #include "backend/cpu/matmul/plan/transposed_matmul.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backend/cpu/matmul/plan/matmul_geometry.h"
-#include "core/tensor.h"
+#include "number/tensor.h"
 
 namespace ada::backend::cpu {
 

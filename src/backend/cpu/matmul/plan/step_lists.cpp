@@ -4,7 +4,7 @@
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/matmul/plan/packed_convolution.h"
-#include "core/error.h"
+#include "error.h"
 
 namespace ada::backend::cpu {
 

@@ -1,0 +1,86 @@
+#include "judge/operand_judge.h"
+
+#include <cmath>
+#include <utility>
+
+#include "io/tensor_names.h"
+#include "number/blocks/operand_blocks.h"
+#include "number/stats.h"
+
+namespace ada::judge {
+namespace {
+
+// What rounding to a plain format does.
+// A plain format has neither blocks nor causes of loss; those figures stay as they are.
+void TakePlain(const StoredTensor& tensor, const NumberFormat& format,
+               telemetry::BlockFigures& figures) {
+  double signal = 0, noise = 0;
+  for (const float x : tensor.values) {
+    const float rounded = RoundTo(format, x);
+    const bool finite = std::isfinite(x);
+    ++figures.numel;
+    figures.zeros += x == 0;
+    figures.inf += std::isinf(x);
+    figures.nan += std::isnan(x);
+    figures.lost += finite && x != 0 && rounded == 0;
+    figures.saturated += finite && std::fabs(x) >= OverflowThreshold(format);
+    const auto exact = static_cast<double>(x), error = exact - static_cast<double>(rounded);
+    signal += exact * exact, noise += error * error;
+  }
+  figures.lost_pct_nonzero = PercentOf(figures.lost, figures.numel - figures.zeros);
+  if (signal > 0) figures.sqnr_db = 10 * std::log10(signal / noise);
+}
+
+OperandRow OperandRowOf(const MatmulTensors& layer, const char* name, const StoredTensor& tensor,
+                        const OperandPlace& place, const AnyFormat& format) {
+  OperandRow row;
+  row.layer = layer.layer, row.tensor = name, row.format = FormatName(format);
+  row.scale = tensor.scale;
+  if (const auto* blocks = std::get_if<BlockFormat>(&format)) {
+    BlockCounts counts;
+    QuantizeOperand(*blocks, place, tensor.bf16, tensor.values, nullptr, &counts);
+    row.Take(counts);
+  } else {
+    TakePlain(tensor, std::get<NumberFormat>(format), row);
+  }
+  return row;
+}
+
+}  // namespace
+
+std::string RefuseShapes(const MatmulTensors& t) {
+  if (t.w && (t.w.dims.size() < 2 || t.groups < 1 || t.w.dims[0] % t.groups != 0))
+    return "its w has no shape of a linear layer or convolution of " + std::to_string(t.groups) +
+           " groups";
+  // A linear layer's input may be an image, all of whose values are its features.
+  const auto channels = [&](const StoredTensor& tensor) -> std::int64_t {
+    if (tensor.dims.size() < 2) return -1;
+    std::int64_t count = tensor.dims[1];
+    for (std::size_t i = 2; t.linear && i < tensor.dims.size(); ++i) count *= tensor.dims[i];
+    return count;
+  };
+  if (t.w) {
+    std::int64_t in = t.w.dims[1] * t.groups, out = t.w.dims[0];
+    if (t.transposed) std::swap(in, out);
+    if (t.x && channels(t.x) != in) return "x and w have different numbers of input channels";
+    if (t.dy && channels(t.dy) != out) return "dy and w have different numbers of output channels";
+  }
+  if (t.x && t.dy && t.x.dims[0] != t.dy.dims[0]) return "x and dy are of different batches";
+  return {};
+}
+
+std::vector<OperandRow> JudgeOperands(const MatmulTensors& t, const AnyFormat& format) {
+  std::vector<OperandRow> rows;
+  for (std::size_t i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
+    const StoredTensor& tensor = IsWeight(operand) ? t.w : is_x ? t.x : t.dy;
+    if (!tensor) continue;
+    const OperandPlace place{IsWeight(operand), t.linear, t.groups,
+                             AlongChannels(operand, t.transposed), tensor.dims};
+    rows.push_back(OperandRowOf(t, NameOf(operand), tensor, place, format));
+  }
+  return rows;
+}
+
+}  // namespace ada::judge

@@ -1,0 +1,108 @@
+#include "judge/step_histograms.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/tensor_names.h"
+
+namespace ada::judge {
+
+int TopExponent(const ExponentBins& bins) {
+  for (int e = ExponentBins::kHighest; e >= ExponentBins::kLowest; --e)
+    if (bins[e] > 0) return e;
+  return ExponentBins::kLowest - 1;
+}
+
+WouldLose LostAt(const ExponentBins& bins, const NumberFormat& format, double scale) {
+  if (std::isfinite(scale) && scale > 0) return WouldLoseOf(bins, format, scale);
+  WouldLose lost;
+  lost.nonzero = bins.nonzero();
+  (scale == 0 ? lost.underflow : lost.overflow) = static_cast<double>(lost.nonzero);
+  return lost;
+}
+
+StepHistograms::StepHistograms(const std::vector<HistogramOfTensor>& tensors,
+                               const std::optional<NumberFormat>& format)
+    : tensors_(tensors) {
+  for (const HistogramOfTensor& t : tensors) {
+    NumberFormat judged = format.value_or(t.format);
+    judged.saturate = judged.saturate || (t.format.saturate && judged != kFp32);
+    formats_.push_back(judged);
+    tops_.push_back(TopExponent(*t.bins));
+    // For fp32 itself it is the end of its range.
+    thresholds_.push_back(std::min(static_cast<double>(OverflowThreshold(judged)), 0x1p128));
+  }
+  unexplained_ = HadUnexplained();
+}
+
+// A tensor that overflowed in the run itself is judged by its finite values; the effects after it
+// are unknown.
+bool StepHistograms::HadUnexplained() const {
+  const auto finite = [](const HistogramOfTensor& t) { return t.bins->inf + t.bins->nan == 0; };
+  if (std::all_of(tensors_.begin(), tensors_.end(), finite)) return false;
+  return std::none_of(tensors_.begin(), tensors_.end(), [](const HistogramOfTensor& t) {
+    if (!t.carries_s()) return false;
+    const WouldLose lost = LostAt(*t.bins, t.format, t.scale);
+    return lost.overflow + static_cast<double>(lost.overflow_unsure) > 0;
+  });
+}
+
+std::size_t StepHistograms::Find(const std::string& layer, const std::string& tensor) const {
+  const auto same = [&](const HistogramOfTensor& t) {
+    return t.layer == layer && t.tensor == tensor;
+  };
+  return static_cast<std::size_t>(std::find_if(tensors_.begin(), tensors_.end(), same) -
+                                  tensors_.begin());
+}
+
+double StepHistograms::Overflow(std::size_t i, double scale) const {
+  if (std::ldexp(scale, tops_[i] + 1) <= thresholds_[i]) return 0;
+  return LostAt(*tensors_[i].bins, formats_[i], scale).overflow;
+}
+
+bool StepHistograms::NotFinite(const std::vector<double>& scales) const {
+  double overflow = 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!tensors_[i].carries_s()) continue;
+    const bool usable = std::isfinite(scales[i]) && scales[i] > 0;
+    if (!usable) return true;  // what is divided by it is not finite
+    if (CanBreak(i)) overflow += Overflow(i, scales[i]);
+  }
+  return unexplained_ || overflow >= kBreaks;
+}
+
+double StepHistograms::LargestGradient() const {
+  const auto any_dw = std::any_of(tensors_.begin(), tensors_.end(),
+                                  [](const HistogramOfTensor& t) { return t.tensor == "dw"; });
+  int top = ExponentBins::kLowest - 1;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (any_dw ? tensors_[i].tensor == "dw" : IsDx(tensors_[i].tensor))
+      top = std::max(top, tops_[i]);
+  return top < ExponentBins::kLowest ? 0 : std::ldexp(1.0, top + 1);
+}
+
+double StepHistograms::CountAbove(double edge, const std::vector<double>& scales) const {
+  double above = 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!IsDx(tensors_[i].tensor)) continue;
+    const ExponentBins& bins = *tensors_[i].bins;
+    const double limit = edge * formats_[i].largest() / scales[i];
+    for (int e = tops_[i]; e >= ExponentBins::kLowest; --e) {
+      // Values are taken to lie evenly between 2^e and 2^(e + 1).
+      const double share = std::min(2 - std::ldexp(limit, -e), 1.0);
+      if (share <= 0) break;
+      above += share * static_cast<double>(bins[e]);
+    }
+    above += static_cast<double>(bins.inf);
+  }
+  return above;
+}
+
+std::int64_t StepHistograms::CountDx() const {
+  std::int64_t count = 0;
+  for (const HistogramOfTensor& t : tensors_)
+    if (IsDx(t.tensor)) count += t.bins->numel();
+  return count;
+}
+
+}  // namespace ada::judge

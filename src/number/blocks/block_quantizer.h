@@ -1,0 +1,57 @@
+// Quantizes tensors to block-scaled formats: the scalar definition, with which every vectorized
+// kernel must agree bit for bit.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "number/blocks/block_counts.h"
+#include "number/blocks/block_rules_inline.h"
+
+namespace ada {
+
+// Matrices in memory, all of one shape; blocks run along their lines: value (m, r, i) is at m *
+// matrix_stride + r * row_stride + i * stride. The last block of a line may be shorter. A square
+// block also spans rows r; otherwise each row has its own blocks. A layout has strides but no
+// pointer, so that one layout serves input and results.
+struct BlockLayout {
+  std::int64_t matrices = 1, rows = 1, length = 0;
+  std::int64_t matrix_stride = 0, row_stride = 0, stride = 1;
+
+  std::int64_t blocks_per_row(const BlockFormat& format) const;
+  std::int64_t block_rows(const BlockFormat& format) const;  // of one matrix
+  std::int64_t blocks(const BlockFormat& format) const;      // of all matrices
+};
+
+// Returns the layout of a tensor of `shape` (row-major, contiguous) whose blocks run along `axis`.
+// The rows of a square block are all axes before it, flattened; for axis 0 they are axis 1. Each
+// position on the other axes is a separate matrix. A scalar is a tensor of one value.
+BlockLayout BlockLayoutOf(const std::vector<std::int64_t>& shape, std::size_t axis, bool square);
+
+// The largest magnitude, including inf; NaN if any value is NaN; 0 without values.
+float AmaxOf(std::span<const float> values);
+
+// The largest magnitude of each line, [matrices, rows], from which the scales of a row_scaled
+// format are computed.
+std::vector<float> RowAmaxesOf(const BlockLayout& layout, const float* values);
+
+// Where to put results; null: not wanted.
+struct QuantizedBlocks {
+  float* values = nullptr;        // decoded, in the layout of the input (may be the input)
+  std::uint8_t* codes = nullptr;  // of elements, one a byte, in the layout of the input
+  float* scales = nullptr;        // as stored, [matrices, block_rows, blocks_per_row]
+};
+
+// Quantizes to `format`. `tensor_amax`: of the whole tensor, read if the format has a tensor scale;
+// a row_scaled format uses those of the lines instead. `bf16_input`: see BlockGridOf. `counts`, if
+// not null, gets the counts of all blocks.
+void QuantizeBlocks(const BlockFormat& format, const BlockLayout& layout, float tensor_amax,
+                    bool bf16_input, const float* input, const QuantizedBlocks& output,
+                    BlockCounts* counts);
+// The same for a row_scaled format if lines are parts of longer rows, whose largest magnitudes are
+// `row_amaxes` (see RowAmaxesOf).
+void QuantizeRows(const BlockFormat& format, const BlockLayout& layout,
+                  std::span<const float> row_amaxes, bool bf16_input, const float* input,
+                  const QuantizedBlocks& output, BlockCounts* counts);
+
+}  // namespace ada

@@ -1,0 +1,198 @@
+// number/blocks/operand_blocks.h defines how blocks lie in an operand; here the tensors of a graph
+// are described in its terms.
+#include "record/operands.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "backend/hadamard.h"
+#include "backend/specs.h"
+#include "io/tensor_names.h"
+#include "number/random.h"
+#include "step/weight_values.h"
+
+namespace ada::record {
+
+OperandLayer::OperandLayer(const graph::LayerRow& row, const graph::Parameter& w)
+    : weight(w.dims),
+      groups(row.groups),
+      transposed(row.kind == backend::ConvTranspose2dSpec::kKind) {}
+
+OperandPlace OperandLayer::PlaceOfWeight(Operand operand) const {
+  return {true, weight.size() == 2, groups, AlongChannels(operand, transposed), weight};
+}
+
+// A linear layer takes an image as one row, or each of its tokens.
+OperandPlace OperandLayer::PlaceOfBatch(Operand operand, const Shape& shape,
+                                        std::int64_t rows) const {
+  const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
+  const bool linear = weight.size() == 2 && shape.per_image() == (is_x ? weight[1] : weight[0]);
+  return {
+      false,  linear, groups, AlongChannels(operand, transposed), {rows, shape.c, shape.h, shape.w},
+      !linear};
+}
+
+// Collective only where the processes decide together, since then the backend's scale of the tensor
+// is also that of all.
+float AmaxOfBatch(const std::vector<float>& values, step::Team& team) {
+  const float amax = AmaxOf(values);
+  if (!team.decides_together()) return amax;
+  return static_cast<float>(backend::LargestOfAll(team.all(), static_cast<double>(amax)));
+}
+
+std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
+                                    step::Team& team) {
+  std::vector<float> amaxes = RowAmaxesOfOperand(place, values);
+  if (!team.decides_together() || place.along_channels) return amaxes;
+  backend::LargestOfAll(team.all(), amaxes);
+  return amaxes;
+}
+
+// The backend does not store the scales of operands: they exist only within its products. They are
+// computed here once more, by the scalar rules, which give the same bits.
+
+namespace {
+
+// A batch's values as PlaceOfBatch has them, and their largest magnitude.
+struct OperandValues {
+  std::vector<float> values;
+  float amax = 0;
+};
+
+// Transforms rows of `width` values like the operands of a matmul (backend/hadamard.h). Rows beyond
+// the last whole group of kHadamardSize are not changed, as in the matmul. The transformed values
+// are rounded to the format in which the backend stores them.
+std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
+                               const backend::HadamardSigns& signs, const NumberFormat& kept) {
+  const std::int64_t rows = std::ssize(values) / width;
+  for (std::int64_t row = 0; row + backend::kHadamardSize <= rows; row += backend::kHadamardSize) {
+    float* first = values.data() + row * width;
+    backend::HadamardInPlace(signs, first, width, width);
+    for (std::int64_t i = 0; i < backend::kHadamardSize * width; ++i)
+      first[i] = RoundTo(kept, first[i]);
+  }
+  return values;
+}
+
+// The amaxes of the rows whose stored scales are `scales`, in the same order.
+OperandScales RowsOf(const OperandScales& scales, std::vector<float> amaxes) {
+  return {{scales.dims[0], scales.dims[1], 1}, std::move(amaxes)};
+}
+
+}  // namespace
+
+// Only layers with an operand in a block-scaled format are kept; of all others OfWeight and OfBatch
+// return nothing.
+DumpedOperands::DumpedOperands(const graph::Graph& graph, step::Team& team) : team_(team) {
+  std::map<std::string, const graph::LayerRow*> rows;
+  for (const graph::LayerRow& row : graph.layers()) rows[row.name] = &row;
+  for (const graph::RoundingPoint& point : graph.roundings()) {
+    if (!point.block || !IsOperand(point.tensor)) continue;
+    const graph::Parameter* weight = step::WeightOf(graph, point.layer);
+    if (weight == nullptr) continue;
+    Layer& layer = layers_[point.layer];
+    const graph::LayerRow& row = *rows.at(point.layer);
+    layer.is = OperandLayer(row, *weight);
+    const bool single = weight->dims.size() == 2 || (weight->dims[2] == 1 && weight->dims[3] == 1);
+    layer.pointwise = single && row.stride == std::array{1, 1};
+    layer.rounded[OperandNamed(point.tensor).value()] = {*point.block, point.hadamard,
+                                                         point.random_signs};
+  }
+}
+
+std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
+                                                   const NumberFormat& stored,
+                                                   const std::vector<float>& values) const {
+  std::vector<DumpedScales> all;
+  const auto found = layers_.find(layer);
+  if (found == layers_.end()) return all;
+  for (const auto& [operand, rounded] : found->second.rounded) {
+    if (!IsWeight(operand)) continue;
+    const OperandPlace place = found->second.is.PlaceOfWeight(operand);
+    OperandAmaxes amaxes{AmaxOf(values), {}};
+    if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfOperand(place, values);
+    DumpedScales& of = all.emplace_back(
+        DumpedScales{NameOf(operand), FormatName(rounded.format),
+                     ScalesOfOperand(rounded.format, place, StorageFor(stored) == Storage::kBF16,
+                                     values, amaxes),
+                     *amaxes.tensor});
+    if (rounded.format.row_scaled) of.row_amaxes = RowsOf(of.scales, std::move(amaxes.rows));
+  }
+  return all;
+}
+
+// A tensor is an operand of two matmuls, each of which may have its own format and transform; what
+// both have in common is read and measured once.
+std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& seen,
+                                                  const backend::Pass& pass,
+                                                  const std::vector<float>& values) const {
+  std::vector<DumpedScales> all;
+  const auto found = layers_.find(seen.layer);
+  const bool is_x = seen.tensor == "x";
+  if (found == layers_.end() || !(is_x || seen.tensor == "dy")) return all;
+  const Layer& layer = found->second;
+  const Shape& shape = seen.value.shape;
+  const bool bf16 = StorageFor(seen.value.format) == Storage::kBF16;
+  const auto take = [&](std::vector<float> rows, bool linear) {
+    OperandValues taken{linear ? AsPyTorch(rows, shape) : std::move(rows)};
+    taken.amax = AmaxOfBatch(taken.values, team_);
+    return taken;
+  };
+  std::optional<OperandValues> plain;  // what is not transformed, for both matmuls
+  for (const auto& [operand, rounded] : layer.rounded) {
+    if (IsWeight(operand) || std::string(NameOf(operand)).ends_with(".x") != is_x) continue;
+    const OperandPlace place = layer.is.PlaceOfBatch(operand, shape, pass.rows);
+    std::optional<OperandValues> transformed;
+    if (rounded.hadamard > 0) {
+      const backend::HadamardSigns signs =
+          rounded.random_signs
+              ? backend::RandomSigns(pass.seed ^ StreamId("signs:" + seen.layer), pass.draw)
+              : backend::kFixedSigns;
+      const std::int64_t width = layer.pointwise && !place.linear ? shape.c : shape.per_image();
+      transformed = take(Transformed(values, width, signs, bf16 ? kBf16 : kFp32), place.linear);
+    } else if (!plain) {
+      plain = take(values, place.linear);
+    }
+    const OperandValues& taken = transformed ? *transformed : *plain;
+    OperandAmaxes amaxes{taken.amax, {}};
+    if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfBatch(place, taken.values, team_);
+    OperandScales scales = ScalesOfOperand(rounded.format, place, bf16, taken.values, amaxes);
+    std::optional<OperandScales> rows;
+    if (rounded.format.row_scaled) rows = RowsOf(scales, std::move(amaxes.rows));
+    const float carried = seen.scale != nullptr ? *seen.scale : 1.0F;
+    // Amaxes carry the same factor as values; the stored scales below a row's scale do not.
+    Join(place, rows && place.along_channels ? 1.0F : carried, scales);
+    if (rows && place.along_channels) Join(place, carried, *rows);
+    all.push_back({NameOf(operand), FormatName(rounded.format), std::move(scales), taken.amax,
+                   std::move(rows)});
+  }
+  return all;
+}
+
+// Puts those of all processes together, as if they carried the S of the first.
+void DumpedOperands::Join(const OperandPlace& place, float factor, OperandScales& scales) const {
+  // The axis that the batch runs along: lines where blocks are cut along the channels, else the
+  // blocks of a line. A process may have no rows, so sizes are gathered first and values padded to
+  // the largest.
+  const std::size_t axis = place.along_channels ? 1 : 2;
+  const std::vector<std::int64_t> counts = parallel::GatherAll(team_.all(), scales.dims[axis]);
+  const std::vector<float> factors = parallel::GatherAll(team_.all(), factor);
+  const std::int64_t outer = axis == 1 ? scales.dims[0] : scales.dims[0] * scales.dims[1];
+  const std::int64_t inner = axis == 1 ? scales.dims[2] : 1;
+  const std::int64_t most = outer * inner * *std::max_element(counts.begin(), counts.end());
+  scales.values.resize(static_cast<std::size_t>(most));
+  const std::vector<float> all = parallel::GatherAll(team_.all(), scales.values);
+  scales.values.clear();
+  scales.dims[axis] = 0;
+  for (const std::int64_t count : counts) scales.dims[axis] += count;
+  for (std::int64_t i = 0; i < outer; ++i) {
+    for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+      const std::int64_t size = counts[rank] * inner;
+      const float* from = all.data() + static_cast<std::int64_t>(rank) * most + i * size;
+      const float times = rank == 0 ? 1 : factors[0] / factors[rank];
+      for (std::int64_t k = 0; k < size; ++k) scales.values.push_back(from[k] * times);
+    }
+  }
+}
+
+}  // namespace ada::record

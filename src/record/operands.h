@@ -1,0 +1,105 @@
+// Describes the operands of a layer's matmuls for number/blocks/operand_blocks.h: their memory
+// layout and, for dumps, their block scales.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "graph/graph.h"
+#include "io/tensor_names.h"
+#include "number/blocks/operand_blocks.h"
+#include "number/tensor.h"
+#include "step/team.h"
+
+namespace ada::record {
+
+// Tensors of a backend in the order that PyTorch has.
+
+// Turns [rows, h, w, c] into [rows, c, h, w]; `shape` has h, w and c.
+inline std::vector<float> AsPyTorch(const std::vector<float>& in, const Shape& shape) {
+  std::vector<float> out;
+  out.reserve(in.size());
+  const auto pixels = static_cast<std::size_t>(shape.h * shape.w);
+  const auto channels = static_cast<std::size_t>(shape.c);
+  const std::size_t image = pixels * channels;
+  for (std::size_t first = 0; first < in.size(); first += image)
+    for (std::size_t c = 0; c < channels; ++c)
+      for (std::size_t p = 0; p < pixels; ++p) out.push_back(in[first + p * channels + c]);
+  return out;
+}
+
+// The memory layout of the operands of a linear layer or convolution, as its tensors are observed,
+// and the largest magnitude from which a per-tensor scale is computed.
+
+// The properties of a layer that determine the layout of its operands.
+struct OperandLayer {
+  std::vector<std::int64_t> weight;  // dims of w
+  std::int64_t groups = 1;
+  bool transposed = false;  // conv_transpose2d, whose w is [in, out / groups, taps...]
+
+  OperandLayer() = default;
+  OperandLayer(const graph::LayerRow& row, const graph::Parameter& w);
+
+  OperandPlace PlaceOfWeight(Operand operand) const;
+  // The layout of x or dy for `rows` images or sequences of `shape`: for a linear layer in
+  // PyTorch's order, for a convolution in the backend's.
+  OperandPlace PlaceOfBatch(Operand operand, const Shape& shape, std::int64_t rows) const;
+};
+
+// The largest magnitude of a batch's values; where the processes decide together it is that of all
+// of them, and every process has to call it.
+float AmaxOfBatch(const std::vector<float>& values, step::Team& team);
+// AmaxOfBatch for each row of an operand made from x or dy; rows along the batch are distributed
+// over the processes.
+std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
+                                    step::Team& team);
+
+// The block scales of a layer's operands, for dumps: those that a pass used, computed again from
+// the stored tensors by the same rules.
+
+// The scales of one operand, as in ScalesOfOperand. With several processes those of all are
+// concatenated in rank order: as lines, or as blocks where blocks run along the batch.
+struct DumpedScales {
+  std::string operand;  // forward.x
+  std::string format;
+  OperandScales scales;
+  float amax = 0;  // of the tensor that is rounded
+  // A row_scaled format has one for each row, [groups or taps, lines, 1].
+  std::optional<OperandScales> row_amaxes = {};
+};
+
+// Owned by Dump, which calls it for each tensor that it writes.
+class DumpedOperands {
+ public:
+  // Both must outlive it.
+  DumpedOperands(const graph::Graph& graph, step::Team& team);
+
+  // For a weight in PyTorch's order.
+  std::vector<DumpedScales> OfWeight(const std::string& layer, const NumberFormat& stored,
+                                     const std::vector<float>& values) const;
+  // For the tensor x or dy of a layer: `values` [rows, h, w, c] in memory order, carrying S =
+  // `scale`. Every process of the team calls it.
+  std::vector<DumpedScales> OfBatch(const graph::ObservedTensor& seen, const backend::Pass& pass,
+                                    const std::vector<float>& values) const;
+
+ private:
+  struct Rounded {
+    BlockFormat format;
+    int hadamard = 0;
+    bool random_signs = false;
+  };
+  struct Layer {
+    OperandLayer is;
+    bool pointwise = false;              // a transform is of pixels, not of images
+    std::map<Operand, Rounded> rounded;  // those in block-scaled formats
+  };
+  void Join(const OperandPlace& place, float factor, OperandScales& scales) const;
+
+  step::Team& team_;
+  std::map<std::string, Layer> layers_;
+};
+
+}  // namespace ada::record

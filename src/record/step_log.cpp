@@ -1,0 +1,190 @@
+#include "record/step_log.h"
+
+#include <cmath>
+
+#include "io/tensor_names.h"
+#include "io/text.h"
+
+namespace ada::record {
+
+StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
+                 telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
+                 const OperandWhatIf* operands, const step::Team& team)
+    : config_(config),
+      graph_(graph),
+      policy_(policy),
+      recorder_(recorder),
+      events_(config, recorder, log),
+      probe_(probe),
+      operands_(operands),
+      schedule_(config),
+      team_(team) {
+  for (const config::WhatIfConfig& entry : config.log.what_if)
+    if (entry.block_format() == nullptr) scenarios_.emplace_back(entry, config.model);
+}
+
+// With several processes, the one whose part of the tensor holds its largest magnitude.
+EventTensor StepLog::Named(const step::NotFiniteTensor& first) const {
+  if (first.layer.empty()) return {};
+  return {first.layer, first.tensor, NineDigits(static_cast<double>(first.largest)),
+          first.rank < 0 ? "" : team_.NameOf(first.rank), first.cause};
+}
+
+// step_events.h promises the order: events that compare with earlier steps come before the rows of
+// this step are recorded, because recording changes the recorder's knowledge.
+step::StepNews StepLog::Write(const step::Attempt& attempt) {
+  const step::StepResult& r = attempt.result;
+  news_ = {};
+  if (!team_.writes()) return news_;
+  const EventTensor first = Named(r.not_finite);
+  events_.Targets(r);
+  events_.Loss(r, first);
+  events_.LearningRate(r);
+  recorder_.Step(
+      {r.step, r.epoch, r.loss, r.accuracy, r.lr, r.scale, r.overflow, r.skipped, r.grad_norm});
+  if (config_.task == Task::kDetection)
+    recorder_.Losses({r.step, r.epoch, r.location_loss, r.loss - r.location_loss, r.terms});
+  if (r.logged) {
+    WriteScales(r);
+    WriteTensors(r, attempt.counts);
+    for (const UpdateRow& row : UpdateRows(config_, graph_, attempt.kept))
+      WriteUnderflow(r, {row.layer, row.tensor, row.format}, row.stats);
+    WriteTransport(r, attempt.transport);
+    WriteProbe(r);
+    if (schedule_.TakesHistograms(r.step)) {
+      WriteHistograms(r, attempt.counts);
+      WriteOperandsWhatIf(r);
+    }
+  }
+  for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
+  if (r.overflow) events_.Overflow(r, first);
+  events_.Policy(r, attempt.update);
+  events_.EndStep(r);
+  if (r.logged) recorder_.Flush();
+  news_.skip = r.overflow;
+  news_.skip_layer = first.layer;
+  return news_;
+}
+
+void StepLog::WriteScales(const step::StepResult& r) {
+  for (const graph::ScalePoint& point : graph_.scales()) {
+    events_.LayerScale(r, point);
+    recorder_.Scale(r.step, r.epoch, point.layer, policy_, *point.decision);
+  }
+}
+
+// Layers that had no gradient before are found first: recording the rows of this step changes the
+// answer.
+void StepLog::WriteTensors(const step::StepResult& r, const step::BatchCounts& counts) {
+  const auto dead_before = telemetry::LayersWithoutGradient(recorder_.layers());
+  const auto& points = graph_.roundings();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const graph::RoundingPoint& p = points[i];
+    if (!Contains(config_.log.statistics, StatisticOf(p.tensor))) continue;
+    WriteUnderflow(r, {p.layer, p.tensor, p.named_format(), p.total_scale(), p.per_tensor_factor()},
+                   counts.LoggedStats(i), ErrorOf(r, p));
+    if (p.blocks != nullptr) WriteBlocks(r, p, counts.LoggedBlocks(i));
+  }
+  events_.NoGradient(r, dead_before);
+}
+
+void StepLog::WriteBlocks(const step::StepResult& r, const graph::RoundingPoint& p,
+                          const BlockCounts& counts) {
+  telemetry::BlockRow row;
+  row.Take(counts);
+  row.step = r.step, row.epoch = r.epoch;
+  row.layer = p.layer, row.tensor = p.tensor;
+  row.format = FormatName(p.named_format());
+  if (CarriesS(p.tensor)) row.norm_over_noise = std::sqrt(counts.signal / counts.noise);
+  events_.Noise(r, row.layer, row.tensor, row.norm_over_noise,
+                "that of its rounding's errors in " + row.format);
+  recorder_.Blocks(row);
+}
+
+// Empty where gradients travel in fp32, or within one process.
+void StepLog::WriteTransport(const step::StepResult& r,
+                             const step::DistributedGradients::Transport& sent) {
+  for (const step::DistributedGradients::Lost& lost : sent.lost)
+    WriteUnderflow(r, {lost.layer, "sent", sent.format, static_cast<double>(sent.scale)},
+                   lost.stats);
+}
+
+void StepLog::WriteUnderflow(const step::StepResult& r, const CountedTensor& at,
+                             const TensorStats& stats, const telemetry::ProbeError& error) {
+  if (events_.Underflow(r, at, stats) && !news_.alert)
+    news_.alert = true, news_.alert_layer = at.layer;
+  recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.scale, stats, error,
+                      at.per_tensor_scale);
+}
+
+telemetry::ProbeError StepLog::ErrorOf(const step::StepResult& r,
+                                       const graph::RoundingPoint& p) const {
+  if (probe_ == nullptr || !probe_->Due(r.step)) return {};
+  for (const telemetry::ProbeRow& row : probe_->rows())
+    if (row.layer == p.layer && row.tensor == p.tensor) return {row.mse, row.sqnr_db};
+  return {};
+}
+
+void StepLog::WriteProbe(const step::StepResult& r) {
+  if (probe_ == nullptr || !probe_->Due(r.step)) return;
+  for (telemetry::ProbeRow row : probe_->rows()) {
+    row.step = r.step, row.epoch = r.epoch;
+    if (row.tensor == "dw")
+      events_.Noise(r, row.layer, row.tensor, row.norm_over_noise,
+                    "that of its difference from the fp32 gradient");
+    recorder_.Probe(row);
+  }
+}
+
+void StepLog::WriteHistograms(const step::StepResult& r, const step::BatchCounts& counts) {
+  const auto& points = graph_.roundings();
+  std::vector<judge::HistogramOfTensor> tensors;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const graph::RoundingPoint& p = points[i];
+    if (p.bins == nullptr) continue;
+    recorder_.Histogram(r.step, r.epoch, p.layer, p.tensor, p.total_scale(), counts.BinsOf(i));
+    // Scenarios apply to stored tensors only.
+    if (!IsOperand(p.tensor))
+      tensors.push_back(
+          {p.layer, p.tensor, p.format, p.total_scale(), &counts.BinsOf(i), p.per_tensor_factor()});
+  }
+  for (judge::Scenario& scenario : scenarios_)
+    for (const telemetry::WhatIfRow& row : scenario.Judge(r.step, r.epoch, tensors))
+      recorder_.WhatIf(row);
+}
+
+// All of it in a file of its own, and what the other scenarios' rows have among those.
+void StepLog::WriteOperandsWhatIf(const step::StepResult& r) {
+  if (operands_ == nullptr) return;
+  for (telemetry::WhatIfBlockRow row : operands_->rows()) {
+    row.step = r.step, row.epoch = r.epoch;
+    recorder_.WhatIf(row);
+    telemetry::WhatIfRow brief;
+    brief.step = row.step, brief.epoch = row.epoch;
+    brief.layer = row.layer, brief.tensor = row.tensor;
+    brief.scenario = row.scenario, brief.format = row.format, brief.scale = row.scale;
+    brief.underflow_pct_nonzero = row.lost_pct_nonzero;
+    brief.overflow = static_cast<double>(row.saturated);
+    brief.underflow_unsure_pct = 0;
+    recorder_.WhatIf(brief);
+  }
+}
+
+std::map<std::string, scaling::StateMap> StepLog::SaveScenarios() const {
+  std::map<std::string, scaling::StateMap> states;
+  for (const judge::Scenario& scenario : scenarios_) states[scenario.name()] = scenario.SaveState();
+  return states;
+}
+
+std::vector<std::string> StepLog::LoadScenarios(
+    const std::map<std::string, scaling::StateMap>& states) {
+  std::vector<std::string> others;
+  for (judge::Scenario& scenario : scenarios_) {
+    const auto found = states.find(scenario.name());
+    if (found != states.end() && !scenario.LoadState(found->second))
+      others.push_back(scenario.name());
+  }
+  return others;
+}
+
+}  // namespace ada::record

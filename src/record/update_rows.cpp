@@ -1,0 +1,70 @@
+#include <algorithm>
+
+#include "io/tensor_names.h"
+#include "io/text.h"
+#include "number/stats.h"
+#include "record/step_log.h"
+
+namespace ada::record {
+namespace {
+
+// The rows of all that one layer has of a tensor as one, before those of its parts where there are
+// several. Parts of one name (a state of several parameters) are one.
+std::vector<UpdateRow> WithWholes(const std::vector<UpdateRow>& parts) {
+  std::vector<UpdateRow> rows;
+  for (std::size_t first = 0, end = 0; first < parts.size(); first = end) {
+    while (end < parts.size() && parts[end].layer == parts[first].layer) ++end;
+    for (const char* const whole : {"update", "master", "state"}) {
+      std::vector<UpdateRow> of_whole;
+      for (std::size_t i = first; i < end; ++i) {
+        if (WholeTensor(parts[i].tensor) != whole) continue;
+        const auto same = std::find_if(of_whole.begin(), of_whole.end(), [&](const UpdateRow& row) {
+          return row.tensor == parts[i].tensor;
+        });
+        if (same == of_whole.end())
+          of_whole.push_back(parts[i]);
+        else
+          same->stats = CombinedStats(same->stats, parts[i].stats);
+      }
+      if (of_whole.empty()) continue;
+      UpdateRow all = of_whole.front();
+      all.tensor = whole;
+      for (std::size_t i = 1; i < of_whole.size(); ++i)
+        all.stats = CombinedStats(all.stats, of_whole[i].stats);
+      rows.push_back(all);
+      if (of_whole.size() > 1) rows.insert(rows.end(), of_whole.begin(), of_whole.end());
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+// `kept` has an entry for each parameter with a gradient, in the graph's order; entries without
+// counts have no values and get no row.
+std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Graph& graph,
+                                  const std::vector<optim::KeptStats>& kept) {
+  if (kept.empty()) return {};
+  const config::PrecisionConfig& p = config.precision;
+  const std::vector<std::string> states =
+      optim::Optimizer::StatesOf(backend::UpdateRule(config.optimizer));
+  const bool changes = p.masters.format != kFp32 || Contains(config.log.statistics, "update");
+  std::vector<UpdateRow> parts;
+  std::size_t next = 0;
+  for (const graph::Parameter& parameter : graph.parameters()) {
+    if (!parameter.gradient) continue;
+    const std::string& layer = parameter.layer;
+    const std::string of = "." + parameter.part;
+    const optim::KeptStats& stats = kept.at(next++);
+    const TensorStats* const of_states[] = {&stats.state1, &stats.state2};
+    if (changes) parts.push_back({layer, "update" + of, p.masters.format, stats.change});
+    if (stats.master.numel > 0)
+      parts.push_back({layer, "master" + of, p.masters.format, stats.master});
+    for (std::size_t i = 0; i < states.size(); ++i)
+      if (of_states[i]->numel > 0)
+        parts.push_back({layer, "state." + states[i], p.optimizer_state.format, *of_states[i]});
+  }
+  return WithWholes(parts);
+}
+
+}  // namespace ada::record

@@ -1,0 +1,99 @@
+// The program's version, and the lists that the command line offers.
+#include "run/about/about.h"
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
+#include "data/catalog.h"
+#include "data/dataset.h"
+#include "error.h"
+#include "graph/network/zoo.h"
+#include "io/data_files.h"
+#include "io/text.h"
+#include "number/blocks/block_format.h"
+#include "scaling/policies/presets.h"
+
+// What this program is made of.
+
+// The build defines both; without them the file still compiles.
+#ifndef ADA_VERSION
+#define ADA_VERSION "unknown"
+#endif
+#ifndef ADA_COMMIT
+#define ADA_COMMIT "unknown"
+#endif
+
+namespace ada::run {
+
+std::vector<Version> Versions(const parallel::World& world) {
+  const std::string cuda = backend::CudaVersions();
+  std::vector<Version> all = {{"ada-train", ADA_VERSION},
+                              {"commit", ADA_COMMIT},
+#ifdef __clang__
+                              {"compiler", "clang " __clang_version__},
+#else
+                              {"compiler", "g++ " __VERSION__},
+#endif
+                              {"backends", cuda == "not built in" ? "cpu" : "cpu, cuda"},
+                              {"cpu library", backend::cpu::LibraryVersion()},
+                              {"cuda", cuda}};
+  const std::string mpi = parallel::LibraryName();
+  if (!mpi.empty()) all.push_back({"mpi", mpi});
+  if (!world.library().empty()) all.push_back({"processes", parallel::DescribeProcesses(world)});
+  return all;
+}
+
+}  // namespace ada::run
+
+namespace ada::run {
+
+// The lists that the command line offers.
+
+namespace {
+
+// One line for a block-scaled format: its element, its blocks, and what scales it has.
+std::string BlockLine(const NamedBlockFormat& named) {
+  const BlockFormat& f = named.format;
+  return std::string(named.name) + ": " + FormatName(f.element) + " in blocks of " +
+         std::to_string(f.block) + " values with a scale in " + std::string(ToString(f.scale)) +
+         (f.row_scaled     ? ", and a scale of each row"
+          : f.tensor_scale ? ", and a scale of the tensor"
+                           : "") +
+         ", rule " + std::string(ToString(f.rule)) + "; beyond the largest: it saturates";
+}
+
+std::vector<std::string> ListFormats() {
+  std::vector<std::string> lines;
+  for (const NamedFormat& f : NamedFormats())
+    lines.push_back(std::string(f.name) + ": " + std::to_string(f.format.exponent_bits) +
+                    " exponent and " + std::to_string(f.format.mantissa_bits) +
+                    " mantissa bits, bias " + std::to_string(f.format.bias) + ", largest " +
+                    NineDigits(f.format.largest()) + ", smallest normal " +
+                    NineDigits(f.format.smallest_normal()) + ", smallest subnormal " +
+                    NineDigits(f.format.smallest_subnormal()) + "; beyond the largest: " +
+                    (f.format.saturate || !f.format.has_nan ? "it saturates"
+                     : f.format.has_inf                     ? "inf"
+                                                            : "NaN"));
+  for (const NamedBlockFormat& f : NamedBlockFormats()) lines.push_back(BlockLine(f));
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> List(const std::string& what) {
+  if (what == "models") return graph::ListModels();
+  if (what == "policies") return scaling::ListPolicies();
+  if (what == "formats") return ListFormats();
+  if (what == "datasets") return data::ListDatasets();
+  throw InternalError("no list of " + what);
+}
+
+std::string DataSource(const config::DataConfig& data) {
+  const data::DatasetFacts& facts = data::FactsOf(data.dataset);
+  if (facts.origin == data::Origin::kSeed) return "made up, no files";
+  if (facts.folder.empty()) return std::string(facts.name) + ", your own files in " + data.path;
+  const std::string fetched = "ada-train fetch " + std::string(facts.name);
+  const std::string system(facts.system_folder);
+  return !system.empty() && IsThere(system) ? fetched + ", or " + system : fetched;
+}
+
+}  // namespace ada::run

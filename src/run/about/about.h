@@ -1,0 +1,28 @@
+// The program's version, and lists of what a configuration can choose.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "parallel/world.h"
+
+namespace ada::run {
+
+// What this program is made of.
+
+// Program, compiler, backends and libraries: "name value" lines of --version.
+struct Version {
+  std::string name, value;
+};
+std::vector<Version> Versions(const parallel::World& world = parallel::Alone());
+
+// What there is to choose from, and where data come from.
+
+// One line each: models, policies, formats or datasets.
+std::vector<std::string> List(const std::string& what);
+
+// Where the data of a configuration come from, in words: the command that fetches them, the
+// system's folder, or the user's own.
+std::string DataSource(const config::DataConfig& data);
+
+}  // namespace ada::run

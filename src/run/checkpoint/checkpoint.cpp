@@ -1,0 +1,125 @@
+// Reading and writing of checkpoints; see checkpoint.h.
+#include "run/checkpoint/checkpoint.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "error.h"
+#include "io/file.h"
+#include "io/hash.h"
+#include "io/tensor_files/safetensors.h"
+#include "io/text.h"
+#include "step/weight_values.h"
+
+namespace ada::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The path of either file of a pair, or their common stem, names a checkpoint.
+std::string StemOf(const std::string& path) {
+  const fs::path p(path);
+  return p.extension() == ".json" || p.extension() == ".safetensors"
+             ? fs::path(p).replace_extension().string()
+             : path;
+}
+
+// Every tensor of a checkpoint in its fixed order, with its memory in the backend.
+struct Stored {
+  std::string name;
+  std::vector<std::int64_t> dims;
+  Tensor tensor;
+  const graph::Parameter* parameter = nullptr;  // null: the optimizer's state
+};
+std::vector<Stored> StoredTensors(const graph::Graph& graph, const optim::Optimizer* optimizer) {
+  std::vector<Stored> all;
+  std::map<std::string, std::vector<std::int64_t>> dims;
+  for (const graph::Parameter& p : graph.parameters()) {
+    all.push_back({p.name, p.dims, p.value, &p});
+    dims[p.name] = p.dims;
+  }
+  if (optimizer == nullptr) return all;
+  for (const optim::StateTensor& s : optimizer->state()) {  // optimizer.<parameter>.<state>
+    const std::size_t begin = s.name.find('.') + 1, end = s.name.rfind('.');
+    all.push_back({s.name, dims.at(s.name.substr(begin, end - begin)), s.tensor});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string CheckpointStem(const std::string& folder, std::int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+  return folder + "/" + name;
+}
+
+// All tensors are copied to the host first: this is the memory that CheckpointBytes
+// (plan/estimates.h) counts. The JSON is written only when the tensors are on the disk, with
+// their hash.
+void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
+                     const graph::Graph& graph, const optim::Optimizer& optimizer,
+                     const graph::Graph* average, backend::Backend& backend) {
+  backend.Synchronize();
+  std::vector<Stored> all = StoredTensors(graph, &optimizer);
+  if (average != nullptr)
+    for (const Stored& stored : StoredTensors(*average, nullptr))
+      all.push_back({kAveragePrefix + stored.name, stored.dims, stored.tensor});
+  std::vector<std::vector<float>> host(all.size());
+  SafetensorsWriter writer;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    host[i] = step::HostValues(all[i].tensor, backend);
+    writer.Add(all[i].name, all[i].dims, host[i]);
+  }
+  const std::string hash = writer.WriteAtomically(stem + ".safetensors");
+  WriteFileAtomically(stem + ".json", StateText(state, hash));
+}
+
+CheckpointState ReadCheckpointState(const std::string& path) {
+  const std::string stem = StemOf(path);
+  const StoredState stored = ReadStateText(stem + ".json");
+  if (stored.tensors_hash != HashFile(stem + ".safetensors"))
+    Damaged(stem + ".safetensors", "its hash is not the one in the JSON file: the file is damaged");
+  return stored.state;
+}
+
+SafetensorsFile OpenCheckpointTensors(const std::string& path) {
+  return SafetensorsFile::Open(StemOf(path) + ".safetensors");
+}
+
+// Every tensor that the network has must be in the file with its shape; others in the file are
+// passed over.
+void LoadCheckpointTensors(const SafetensorsFile& file, graph::Graph& graph,
+                           const optim::Optimizer* optimizer, backend::Backend& backend,
+                           const std::string& prefix) {
+  for (Stored s : StoredTensors(graph, optimizer)) {
+    // Another program may have stored a tied weight under its other name.
+    const std::string found =
+        s.parameter != nullptr ? graph::NameInFile(file, *s.parameter, prefix) : "";
+    s.name = found.empty() ? prefix + s.name : found;
+    const TensorEntry* entry = file.Find(s.name);
+    if (entry == nullptr) Damaged(file.path(), "no tensor " + s.name + ", which this model has");
+    if (entry->shape != s.dims)
+      Damaged(file.path(), "tensor " + s.name + " has the shape " + DimsText(entry->shape) +
+                               ", this model wants " + DimsText(s.dims));
+    const std::vector<float> values = file.ReadF32(s.name);
+    backend.Upload(s.tensor.data, values.data(), s.tensor.bytes());
+  }
+}
+
+// After a switch of the precision histories go on where both formats have a scale, though the
+// formats may differ (AdoptTensorScale).
+void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph,
+                      bool switched) {
+  for (const graph::ScaledTensor& t : graph.scaled_tensors()) {
+    const auto found = state.tensors.find(t.name);
+    if (found == state.tensors.end() && switched) continue;
+    if (found == state.tensors.end())
+      Damaged(StemOf(path) + ".json", "no scale of tensor " + t.name);
+    const auto load = switched ? scaling::AdoptTensorScale : scaling::LoadTensorScale;
+    load(found->second, t.name, t.scale->history, *t.scale->per_tensor_scale.host);
+  }
+  graph.SendTensorScales();
+}
+
+}  // namespace ada::run

@@ -1,0 +1,121 @@
+#include "run/metrics/prediction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/images/resize.h"
+#include "error.h"
+#include "graph/network/shapes.h"
+
+namespace ada::run {
+namespace {
+
+// The largest, of equals the first; NaN is below all.
+std::int32_t LargestOf(const float* logits, int classes) {
+  std::int32_t best = 0;
+  for (std::int32_t k = 1; k < classes; ++k)
+    if (logits[k] > logits[best] || (std::isnan(logits[best]) && !std::isnan(logits[k]))) best = k;
+  return best;
+}
+
+// Grids that are given stand for themselves; else a preset, or the network of the zoo, has them.
+vision::DefaultBoxSpec BoxesOf(const config::Config& config) {
+  const config::DefaultBoxesConfig& boxes = config.detection.boxes;
+  if (boxes.grids.empty())
+    return vision::DefaultBoxesOf(boxes.preset.empty() ? config.model.zoo : boxes.preset);
+  vision::DefaultBoxSpec spec;
+  spec.grids = boxes.grids;
+  spec.steps = boxes.steps;
+  spec.sizes = boxes.sizes;
+  spec.aspects = boxes.aspect_ratios;
+  return spec;
+}
+
+std::string SizeText(std::int64_t width, std::int64_t height) {
+  return data::SizeText({static_cast<int>(height), static_cast<int>(width)});
+}
+
+[[noreturn]] void FailBoxes(const config::Config& config, const std::string& problem) {
+  throw ConfigError(
+      ToString(config.detection.where.file.empty() ? config.model.where : config.detection.where) +
+      ": detection.boxes: " + problem);
+}
+
+}  // namespace
+
+std::shared_ptr<const vision::BoxCoder> MakeCoder(const config::Config& config,
+                                                  const Shape& image) {
+  if (config.task != Task::kDetection) return nullptr;
+  const auto fail = [&config](const std::string& problem) { FailBoxes(config, problem); };
+  vision::DefaultBoxSpec spec = BoxesOf(config);
+  if (image.h != image.w)
+    fail("the default boxes are of square images, and those of this run are " +
+         SizeText(image.w, image.h) + "; set data.resize: [SIDE, SIDE]");
+  if (spec.input == 0) spec.input = static_cast<int>(image.h);
+  if (spec.input != image.h)
+    fail("these default boxes are of images of " + SizeText(spec.input, spec.input) +
+         ", and those of this run are " + SizeText(image.w, image.h) + "; set data.resize: [" +
+         std::to_string(spec.input) + ", " + std::to_string(spec.input) + "]");
+  spec.center_variance = config.detection.variances.at(0);
+  spec.size_variance = config.detection.variances.at(1);
+  return std::make_shared<vision::BoxCoder>(spec);
+}
+
+void CheckBoxes(const config::Config& config, const Shape& image) {
+  const std::shared_ptr<const vision::BoxCoder> coder = MakeCoder(config, image);
+  if (!coder) return;
+  const graph::Network network = graph::Resolve(config.model, image, config.task);
+  const std::int64_t given = network.shape(network.outputs.front()).w;
+  if (given != coder->boxes())
+    FailBoxes(config, "these are " + std::to_string(coder->boxes()) +
+                          " default boxes, and the network gives " + std::to_string(given) +
+                          "; a head has 4 channels (or the classes and the background) for each "
+                          "box of a place, 2 + 2 aspect ratios of them");
+}
+
+PredictionMaker::PredictionMaker(const config::Config& config, const Shape& image, int classes)
+    : task_(config.task), image_(image), classes_(classes), coder_(MakeCoder(config, image)) {
+  decode_.nms = config.detection.nms;
+  decode_.score = static_cast<float>(config.detection.score);
+  decode_.candidates = config.detection.candidates;
+  decode_.most = config.detection.most;
+}
+
+// Boxes are decoded in the pixels of the network's input, and stretched in both directions to the
+// image's own.
+Prediction PredictionMaker::Make(const std::vector<const float*>& outputs,
+                                 data::PictureSize size) const {
+  Prediction prediction;
+  prediction.size = size;
+  if (task_ == Task::kSegmentation) prediction.labels = Labels(outputs.at(0), size);
+  if (task_ != Task::kDetection) return prediction;
+  prediction.boxes = coder_->Decode(outputs.at(0), outputs.at(1), classes_, decode_);
+  const auto factor = [](int to, std::int64_t from) {
+    return static_cast<float>(static_cast<double>(to) / static_cast<double>(from));
+  };
+  for (vision::Detection& found : prediction.boxes)
+    found.box =
+        vision::Scaled(found.box, factor(size.height, image_.h), factor(size.width, image_.w));
+  return prediction;
+}
+
+// The class is chosen before the size is changed: labels cannot be interpolated.
+std::vector<std::int32_t> PredictionMaker::Labels(const float* logits,
+                                                  data::PictureSize size) const {
+  std::vector<std::int32_t> seen(static_cast<std::size_t>(image_.h * image_.w));
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    seen[i] = LargestOf(logits + i * static_cast<std::size_t>(classes_), classes_);
+  if (size.height == image_.h && size.width == image_.w) return seen;
+  std::vector<std::int32_t> labels;
+  labels.reserve(static_cast<std::size_t>(size.height) * static_cast<std::size_t>(size.width));
+  const int height = static_cast<int>(image_.h), width = static_cast<int>(image_.w);
+  for (int y = 0; y < size.height; ++y) {
+    const std::int64_t row = data::NearestPlace(y, height, size.height) * image_.w;
+    for (int x = 0; x < size.width; ++x)
+      labels.push_back(
+          seen[static_cast<std::size_t>(row + data::NearestPlace(x, width, size.width))]);
+  }
+  return labels;
+}
+
+}  // namespace ada::run

@@ -1,0 +1,65 @@
+// Reports before a run: what it would do, its first batch, its learning rates, whether its files
+// are intact, and which keys of its configuration have no effect.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "data/file_fault.h"
+#include "graph/graph.h"
+#include "telemetry/log.h"
+
+namespace ada::run {
+
+// --dry-run: checks configuration and data, prints the layer table and the memory needed; trains
+// nothing. measure: also three steps on made-up images, and what an epoch will take.
+void DryRun(const config::Config& config, bool measure, std::ostream& out);
+
+// Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a
+// line about it to `out`.
+void Preview(const config::Config& config, const std::string& path, std::ostream& out);
+
+// The learning rates of a run that has not begun:
+// step,epoch,lr of every `every`-th step from the first, and of the last, of a run without skipped
+// steps, as CSV; numbers read back exactly. steps_per_epoch 0: what the data set gives.
+void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
+                std::ostream& out);
+
+// `datasets --check`, which --dry-run also uses: checks all files of a run's data set.
+
+// Returned by CheckFiles to the datasets command and to the dry run, which print it.
+struct CheckedFiles {
+  data::FileFaults faults;  // by split: those of its listing, then those of its files
+  struct Split {
+    std::string name;
+    std::int64_t images = 0;
+  };
+  std::vector<Split> splits;
+  // Why the set cannot be opened at all; empty: it can.
+  std::string refusal;
+};
+
+// decodes: all of each file; false: headers. progress: the progress line, on a terminal. `known`:
+// the same data set, opened before, whose headers are not read again; null: there is none.
+CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progress,
+                        telemetry::Log& log, const data::Splits* known = nullptr);
+
+// "split train: FILE: what is wrong".
+std::string FaultText(const data::FileFault& fault);
+
+// Keys of the configuration without any effect, or with one that is probably not meant.
+
+// One line of warning, with the place where the key was written, for each glob on layers
+// (precision.layers, scaling.layers, those of log.what_if, log.dump) and on parameters
+// (optimizer.no_decay) that matches none, each switch of the precision after the last step, each
+// entry that gives a tied layer's weight another format than its owner has, and attention that sees
+// the tokens which a language model is to predict; and one line without a place where
+// precision.operands.tensor_scaling is given and no operand has a plain format, and where a batch
+// norm sees a single value a channel in some micro-batch of the training's `images`.
+std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,
+                                         std::int64_t images, std::int64_t total_steps);
+
+}  // namespace ada::run

@@ -1,0 +1,273 @@
+// --dry-run: everything a run would make, made but not run: no memory of the network is touched.
+#include <algorithm>
+#include <ostream>
+#include <set>
+#include <utility>
+
+#include "config/load.h"
+#include "error.h"
+#include "graph/network/layer_table.h"
+#include "graph/network/parameters.h"
+#include "io/data_files.h"
+#include "io/tensor_names.h"
+#include "io/text.h"
+#include "record/probe.h"
+#include "run/assemble/assemble.h"
+#include "run/evaluate/evaluator.h"
+#include "run/evaluate/weights.h"
+#include "run/plan/commands.h"
+#include "run/plan/estimates.h"
+#include "step/batches/batches.h"
+#include "step/batches/resident_batches.h"
+
+namespace ada::run {
+namespace {
+
+// What decides an alpha: "adaptive: fixed 8".
+std::string RuleWord(const scaling::LayerScaler& scaler, const scaling::Policy& policy) {
+  const scaling::LayerMethod method = scaler.rule.method;
+  std::string word(policy.name());
+  if (method == scaling::LayerMethod::kPass || method == scaling::LayerMethod::kState) return word;
+  word += std::string(": ") + scaling::MethodName(method);
+  if (method == scaling::LayerMethod::kFixed) word += " " + ShortestText(scaler.rule.fixed_scale);
+  return word;
+}
+
+// What decides alpha in a layer, for the table; of attention each gradient within it that has an
+// alpha, together with those that are decided alike: "adaptive: exact_range (dv, ds, dq, dk)".
+std::string PolicyWord(const std::string& layer, const graph::Graph& graph,
+                       const scaling::Policy& policy) {
+  std::vector<std::pair<std::string, std::string>> words;  // and the gradients
+  for (const graph::ScalePoint& point : graph.scales()) {
+    if (point.scaler == nullptr) continue;
+    if (point.layer == layer) return RuleWord(*point.scaler, policy);
+    const auto [of, tensor] = PartsOfDecision(point.layer);
+    if (tensor.empty() || of != layer) continue;
+    if (point.scaler->rule.method == scaling::LayerMethod::kPass) continue;  // hands S on
+    const std::string word = RuleWord(*point.scaler, policy);
+    const auto same = std::find_if(words.begin(), words.end(),
+                                   [&](const auto& other) { return other.first == word; });
+    if (same == words.end())
+      words.emplace_back(word, tensor);
+    else
+      same->second.append(", ").append(tensor);
+  }
+  std::string text;
+  for (const auto& [word, gradients] : words)
+    text += (text.empty() ? "" : ", ") + word + " (" + gradients + ")";
+  return text.empty() ? "-" : text;
+}
+
+// The layers between the images, which are rounded as they come, and the loss, whose dx the logs
+// call loss.dx.
+std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::Graph& graph,
+                                    const scaling::Policy& policy) {
+  graph::LayerRow input, loss;
+  input.name = "input", input.output = spec.input, input.output.n = 1;
+  loss.name = "loss", loss.output = graph.layers().back().output;
+  std::vector<graph::LayerRow> rows = {input};
+  rows.insert(rows.end(), graph.layers().begin(), graph.layers().end());
+  rows.push_back(loss);
+  std::vector<graph::LayerNotes> notes(rows.size());
+  notes.front() = {{{"y", graph.input_format()}}, "-"};
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    notes[i].policy = PolicyWord(rows[i].name, graph, policy);
+    for (const graph::RoundingPoint& point : graph.roundings())
+      if (point.layer == rows[i].name)
+        notes[i].formats.emplace_back(point.tensor, point.named_format());
+  }
+  return graph::LayerTable(rows, notes);
+}
+
+// Whether a device may keep the images at all.
+// Where the files were not opened, the changes that the configuration asks for decide.
+bool MayReside(const config::Config& config, const data::DatasetInfo& info) {
+  const data::LoaderSpec spec = TrainLoader(config, {});
+  return info.found ? step::ResidentBatches::WhyNot(info.found->train, spec).empty()
+                    : !spec.changes.any() && !spec.changes.crops();
+}
+
+// The bytes of images that the device will keep, each split where it fits.
+std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInfo& info,
+                            const ChosenBackend& chosen) {
+  if (!chosen.has_own_memory || !MayReside(config, info)) return 0;
+  backend::ImageSourceSpec source;
+  source.image = {1, info.height, info.width, info.channels};
+  std::uint64_t bytes = 0;
+  const bool trains = step::ResidenceOf(config) == step::Residence::kAnywhere;
+  for (const std::int64_t images : {trains ? info.train : 0, info.validation, info.test}) {
+    source.images = images;
+    if (images > 0) bytes += chosen.backend->ImageSourceBytes(source);
+  }
+  return bytes;
+}
+
+// "3 files, 13840 bytes": what the sequences of all splits are made of.
+std::string FilesText(const data::Splits& found) {
+  std::set<std::string> files;
+  std::uint64_t bytes = 0;
+  for (const data::Dataset* split : {&found.train, &found.validation, &found.test})
+    if (split->tokens)
+      for (const std::string& file : split->tokens->files())
+        if (files.insert(file).second) bytes += BytesOfFile(file);
+  return Counted(static_cast<std::int64_t>(files.size()), "file") + ", " + std::to_string(bytes) +
+         " bytes";
+}
+
+// Notes about the files of a user's own data set.
+std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& info) {
+  if (!info.found) return "";
+  std::string notes = info.found->train.tokens ? "tokens    " : "classes   ";
+  notes += std::to_string(info.classes) + (info.found->train.tokens ? " different ones" : "");
+  if (!info.found->class_names.empty()) notes += ": " + FirstNames(info.found->class_names, 10);
+  if (info.found->train.tokens) notes += "\nfiles     " + FilesText(*info.found);
+  notes += "\nworkers   " + std::to_string(EvaluationLoader(config, {}).workers) + '\n';
+  if (!info.found->note.empty()) notes += "note      " + info.found->note + '\n';
+  const data::Splits& found = *info.found;
+  std::vector<std::string> lines = found.warnings;
+  for (std::string& line :
+       WarningsOfFiles(config, found.train, found.validation, found.test, found.class_names))
+    lines.push_back(std::move(line));
+  for (std::string& line : LinesOfLeftOut(found.train, found.validation, found.test))
+    lines.push_back(std::move(line));
+  for (const std::string& line : lines) notes += "warning   " + line + '\n';
+  return notes;
+}
+
+// The numbers of samples to train and evaluate on.
+std::string SamplesText(const config::Config& config, const data::DatasetInfo& info) {
+  const std::string train = std::to_string(info.train) + " training";
+  const std::string test = " and " + std::to_string(info.test) + " test ";
+  const std::string validation =
+      info.validation > 0 ? ", " + std::to_string(info.validation) + " validation" : "";
+  if (config.task != Task::kLanguage)
+    return train + validation + test + "images of " +
+           ToString(Shape{1, info.height, info.width, info.channels});
+  return train + validation + test + "sequences of " + Counted(info.height, "token");
+}
+
+// Faults that nothing else tells of when only headers are read, one line a kind.
+constexpr data::FaultKind kTold[] = {data::FaultKind::kGray, data::FaultKind::kPalette,
+                                     data::FaultKind::kEmptyClass};
+
+// Writes to `out` what the headers of all files show. Returns the first file that would end the
+// run; empty: there is none. `known`: the opened data set; null: it could not be opened.
+std::string TellOfHeaders(const config::Config& config, const data::Splits* known,
+                          std::ostream& out) {
+  if (!data::FactsOf(config.data.dataset).decodes()) return "";
+  telemetry::Log log;
+  const CheckedFiles checked =
+      CheckFiles(config, /*decodes=*/false, /*progress=*/false, log, known);
+  std::vector<const data::FileFault*> ends;
+  for (const data::FileFault& fault : checked.faults)
+    if (fault.ends_run) ends.push_back(&fault);
+  for (const data::FileFault* fault : ends) out << "error     " << FaultText(*fault) << '\n';
+  for (const data::FaultKind kind : kTold) {
+    std::int64_t count = 0;
+    const data::FileFault* first = nullptr;
+    for (const data::FileFault& fault : checked.faults) {
+      if (fault.kind != kind || fault.ends_run) continue;
+      if (count++ == 0) first = &fault;
+    }
+    if (count > 0)
+      out << "note      " << FaultText(*first)
+          << (count > 1 ? " (and " + std::to_string(count - 1) + " more)" : "") << '\n';
+  }
+  if (ends.empty()) return "";
+  return Counted(static_cast<std::int64_t>(ends.size()), "file") +
+         " of the data set cannot be used, as listed above; the first: " + FaultText(*ends.front());
+}
+
+// Where the data set is refused, after all files that are known to be unusable were named.
+data::DatasetInfo InspectOrTell(const config::Config& config, std::ostream& out) {
+  try {
+    return InspectData(config);
+  } catch (const DataError&) {
+    TellOfHeaders(config, nullptr, out);
+    throw;
+  }
+}
+
+// Tells the formats from each switch of the precision on; returns the bytes of the largest graph.
+std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, std::ostream& out) {
+  std::uint64_t largest = 0;
+  for (const config::PrecisionSwitchConfig& change : whole.precision.schedule) {
+    config::Config config = whole;
+    config.precision = config::PrecisionAt(whole.precision, change.from_step);
+    const ChosenBackend chosen = MakeBackend(config.device);
+    const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
+    const graph::GraphSpec spec = TrainGraph(config, image, *policy);
+    const auto graph = graph::Graph::Build(spec, *chosen.backend);
+    out << "from step " << change.from_step << " on: " << config::TextOf(change) << '\n';
+    for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
+    largest = std::max<std::uint64_t>(largest, chosen.backend->allocated_bytes());
+  }
+  return largest;
+}
+
+}  // namespace
+
+// Parts are made as in a run, so that they allocate what a run would; of the precisions of a
+// schedule the one with the largest graph counts. Headers of files are read last: a file that would
+// end the run is an error only when everything else has been told.
+void DryRun(const config::Config& given, bool measure, std::ostream& out) {
+  const ChosenBackend chosen = MakeBackend(given.device);
+  const data::DatasetInfo info = InspectOrTell(given, out);
+  const config::Config completed = Completed(given, info);
+  config::Config config = completed;
+  config.precision = config::PrecisionAt(completed.precision, 1);
+  const Shape image{1, info.height, info.width, info.channels};
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
+  const graph::GraphSpec spec = TrainGraph(config, image, *policy);
+  // The graph's own bookkeeping grows with the network too, though slowly. A network that needs
+  // this many times the available memory is refused before its graph is made.
+  constexpr double kFarTooMuch = 32;
+  MemoryNeed need = LeastNeed(config, info, spec);
+  if (!chosen.has_own_memory) RefuseMemory(need, spec, kFarTooMuch);
+  const auto graph = graph::Graph::Build(spec, *chosen.backend);
+  const std::uint64_t of_graph = chosen.backend->allocated_bytes();
+  optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
+                             OptimizedParameters(config.optimizer, *graph), config.train.clip_norm);
+  const Evaluator evaluator(config, image, *chosen.backend, graph.get());
+  std::optional<WeightAverage> average;
+  if (KeepsAverage(config)) average.emplace(config, image, *chosen.backend, *graph);
+  std::optional<record::Probe> probe;
+  if (config.log.probe_every > 0) probe.emplace(config, image, *graph, *chosen.backend);
+  std::optional<graph::WeightsCover> weights;
+  const config::InitConfig& init = config.model.init;
+  if (!init.weights.empty())
+    weights = graph::CoverOf(graph::OpenWeights(init), init, graph->parameters());
+
+  for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
+  const std::uint64_t of_largest = std::max(of_graph, TellOfSwitches(completed, image, out));
+  need.has_own_memory = chosen.has_own_memory;
+  need.resident_images = ResidentBytes(config, info, chosen);
+  need.network = chosen.backend->allocated_bytes() + of_largest - of_graph;
+  need.checkpoint = CheckpointBytes(config, *graph);
+  const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
+  out << "device    " << chosen.reason << '\n'
+      << "data      " << config.data.dataset << ": " << SamplesText(config, info) << '\n'
+      << NotesOfFiles(config, info) << "steps     " << per_epoch << " an epoch, "
+      << TotalSteps(config, per_epoch) << " in all\n"
+      << "memory    " << ToString(need) << '\n';
+  if (weights) out << "weights   " << weights->LoadedText() << '\n';
+  RefuseMemory(need, spec);
+  if (measure)
+    out << "measured  "
+        << MeasuredText(MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend),
+                        config, image, per_epoch)
+        << std::endl;
+  for (const std::string& line :
+       NetworkWarnings(completed, *graph, info.train, TotalSteps(config, per_epoch)))
+    out << "warning   " << line << '\n';
+  if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
+  if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';
+  if (weights && !weights->skipped.empty()) out << "note      " << weights->SkippedText() << '\n';
+  const std::string warning = MemoryWarning(need, spec);
+  if (!warning.empty()) out << "warning   " << warning << '\n';
+  RequireTargets(completed, info);
+  const std::string unusable = TellOfHeaders(given, info.found.get(), out);
+  if (!unusable.empty()) throw DataError(unusable);
+}
+
+}  // namespace ada::run

@@ -1,0 +1,69 @@
+// What a run needs, estimated before it begins: memory, and the time of a step.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "backend/backend.h"
+#include "config/config.h"
+#include "data/dataset.h"
+#include "data/header_survey.h"
+#include "graph/graph.h"
+#include "optim/optimizer.h"
+#include "scaling/policies/policy.h"
+
+namespace ada::run {
+
+// How much memory a run needs, part by part, and whether there is so much: checked before any of it
+// is used, because a program is killed without a message when the machine runs out of memory.
+
+// All fields are bytes. Filled step by step: by the data, by the shapes of the network, and with
+// exact numbers when the graph is made.
+struct MemoryNeed {
+  std::uint64_t images = 0, batches = 0;                           // on the host
+  data::DecodingNeed decoding;                                     // of pictures, there too
+  std::uint64_t network = 0, resident_images = 0, checkpoint = 0;  // none yet
+  bool has_own_memory = false;  // network and resident images lie on a device
+
+  std::uint64_t OnHost() const;
+};
+
+// The bytes of the images of all splits that are held in memory; 0 where they stay in files.
+std::uint64_t BytesOfImages(const data::DatasetInfo& info);
+// The need of the data only; `trains`: with the batches of a training, else of an evaluation alone.
+MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, bool trains);
+
+// The same with the least that a network takes: parameters, their gradients and optimizer state. It
+// asks only for shapes.
+MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info,
+                     const graph::GraphSpec& graph);
+
+// What the optimizer of a graph will allocate.
+std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& graph);
+// Bytes of the copy that is made before a checkpoint is written.
+std::uint64_t CheckpointBytes(const config::Config& config, const graph::Graph& graph);
+
+// Throws DeviceError, naming the limit and the largest tensors, if the need is more than `times`
+// what the host can provide.
+void RefuseMemory(const MemoryNeed& need, const graph::GraphSpec& graph, double times = 1);
+// Returns a warning if the need may be too large, otherwise "".
+std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph);
+
+// "32.5 GiB (network and optimizer 30.1 GiB, images ...".
+std::string ToString(const MemoryNeed& need);
+
+// --dry-run --measure: how long a step takes, on made-up images of the right shape.
+
+inline constexpr int kMeasuredSteps = 3;
+
+// Seconds of the fastest of three steps: passes over all micro-batches and the update, without
+// loading, logs and evaluation. The network starts as model.init.scheme draws it (no file is read);
+// its weights change.
+double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,
+                   const scaling::Policy& policy, const Shape& image, backend::Backend& backend);
+
+// The lines of --dry-run: "a step 1.25 s, 102 images/s" and an epoch of so many steps. image: the
+// network's input.
+std::string MeasuredText(double seconds, const config::Config& config, const Shape& image,
+                         std::int64_t steps_per_epoch);
+
+}  // namespace ada::run

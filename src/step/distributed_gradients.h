@@ -1,0 +1,81 @@
+// Sums over processes of the gradients of a batch that they share: each gradient is handed over
+// while the backward pass goes on, and replaced by the sum. The backend sums where it can,
+// otherwise this class does so on the host. In a run of one process nothing is done.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend/gradient_sums.h"
+#include "graph/graph.h"
+#include "parallel/gradient_sums.h"
+#include "step/team.h"
+
+namespace ada::step {
+
+// One for each session. For every batch the trainer calls Begin, gives reducer() to the last
+// backward pass, which calls Reduce and Finish, and then calls FinishOnHost. With one process all
+// of this does nothing.
+class DistributedGradients final : public graph::GradientReducer {
+ public:
+  // All must outlive it.
+  DistributedGradients(const config::Config& config, Team& team, graph::Graph& graph,
+                       backend::Backend& backend);
+
+  // Whether this process computes only a part of a sum (backend::Pass::part).
+  bool are_parts() const { return are_parts_; }
+  // Call it before a batch's passes. loss_scale: kept in gradients that travel in 16 bits.
+  void Begin(float loss_scale);
+  // For the last backward pass of a batch; null: nothing is to be summed.
+  graph::GradientReducer* reducer() { return are_parts_ ? this : nullptr; }
+  void Reduce(const std::vector<int>& parameters) override;
+  bool sums_in_pass() const override { return in_pass_ != nullptr; }
+  // After the last Reduce: replaces the parts by the sums; on the host it waits for them.
+  void Finish() override;
+  // To be called after the last pass of a batch, of whose `whole` rows this process had `rows`. If
+  // the host sums, replaces gradients and running statistics by those of all processes and returns
+  // true. If the backend has done so, does nothing and returns false.
+  bool FinishOnHost(const backend::Pass& pass, std::int64_t rows, std::int64_t whole);
+
+  // For parallel.gradients other than fp32: what transport lost of the last batch's gradient of a
+  // weight, over all processes. Under the name of a layer: the counts of its weight.
+  struct Lost {
+    std::string layer;
+    TensorStats stats;
+  };
+  struct Transport {
+    std::vector<Lost> lost;
+    NumberFormat format;
+    float scale = 1;  // that the gradients carried
+  };
+  bool narrow() const { return narrow_; }
+  Transport LostInTransport();
+
+  bool on_host() const { return on_host_.has_value(); }
+  // Time spent waiting for sums on the host; the backend makes them during other work.
+  double waited_seconds() const { return on_host_ ? on_host_->waited_seconds() : 0; }
+  std::int64_t bytes() const { return on_host_ ? on_host_->bytes() : in_pass_->bytes(); }
+  std::int64_t buckets() const { return on_host_ ? on_host_->buckets() : in_pass_->buckets(); }
+
+ private:
+  const Tensor& GradientOf(int place) const;
+  void JoinStatistics(std::int64_t rows, std::int64_t whole);
+  backend::GradientSumsSpec SpecOf(const config::ParallelConfig& config) const;
+  void TakeOnHost(int place);
+
+  Team& team_;
+  graph::Graph& graph_;
+  backend::Backend& backend_;
+  const bool are_parts_;
+  const bool forgets_counts_;  // of gradients of the batch before, which several passes count
+  const NumberFormat format_;
+  const bool narrow_;
+  const std::vector<int> order_;                    // parameters, as gradients are completed
+  std::unique_ptr<backend::GradientSums> in_pass_;  // null: on the host, or nothing to be summed
+  std::optional<parallel::GradientSums> on_host_;
+  float scale_ = 1;
+  std::size_t taken_ = 0;
+  std::vector<float> host_;
+};
+
+}  // namespace ada::step
