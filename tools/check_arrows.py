@@ -12,46 +12,55 @@ import re
 import sys
 import textwrap
 
-# What a folder may include besides itself: a whole folder or one header (a glob). The longest entry
-# that contains a file is its folder. CMakeLists.txt links the same arrows.
+# What every folder may include.
+BASE = ["error.h", "number", "io"]
+# What a folder may include besides itself and BASE: a whole folder or one header (a glob). The
+# longest entry that contains a file is its folder. CMakeLists.txt links the same arrows.
 ARROWS = {
-    "core": [],
-    "scaling/rules": ["core"],
-    "scaling/policies": ["core", "scaling/rules"],
-    "vision": ["core"],
-    "parallel": ["core"],
-    "parallel/mpi": ["core", "parallel"],
-    "data": ["core", "vision", "data/images/kernels"],
+    "error.h": [],
+    "number": [],
+    "io": [],
+    "scaling/rules": [],
+    "scaling/policies": ["scaling/rules"],
+    "vision": [],
+    "parallel": [],
+    "parallel/mpi": ["parallel"],
+    "data": ["vision", "data/images/kernels"],
     "data/images/kernels": [],
-    "graph/layers": ["core", "scaling/rules", "backend/*.h"],
-    "config": ["core", "scaling", "data/catalog.h", "data/settings.h", "graph/layers",
-               "backend/update.h", "optim/schedule.h"],
-    "telemetry": ["core", "scaling"],
-    "backend": ["core", "scaling/rules", "parallel/communicator.h"],
-    "backend/values": ["core", "scaling/rules", "backend/*.h"],
-    "backend/cpu/kernels": ["core", "scaling/rules", "backend/*.h", "backend/values",
-                            "backend/cpu/*.h"],
-    "backend/cpu/rounding": ["core", "scaling/rules", "backend/*.h", "backend/cpu/*.h"],
-    "backend/cpu/matmul/kernels": ["core", "scaling/rules", "backend/*.h", "backend/cpu/*.h",
+    "layers": ["scaling/rules", "backend/*.h"],
+    "config": ["scaling", "data/catalog.h", "data/settings.h", "layers", "backend/update.h",
+               "optim/schedule.h"],
+    "telemetry": ["scaling"],
+    "backend": ["scaling/rules", "parallel/communicator.h"],
+    "backend/values": ["scaling/rules", "backend/*.h"],
+    "backend/cpu/kernels": ["scaling/rules", "backend/*.h", "backend/values", "backend/cpu/*.h"],
+    "backend/cpu/rounding": ["scaling/rules", "backend/*.h", "backend/cpu/*.h"],
+    "backend/cpu/matmul/kernels": ["scaling/rules", "backend/*.h", "backend/cpu/*.h",
                                    "backend/cpu/kernels", "backend/cpu/matmul/matmul_kernels.h"],
-    "backend/cpu/matmul": ["core", "scaling/rules", "backend/*.h", "backend/cpu/*.h",
+    "backend/cpu/matmul": ["scaling/rules", "backend/*.h", "backend/cpu/*.h",
                            "backend/cpu/rounding", "backend/cpu/matmul/kernels"],
-    "backend/cpu": ["core", "scaling/rules", "backend/*.h", "backend/values", "backend/cpu/rounding",
+    "backend/cpu": ["scaling/rules", "backend/*.h", "backend/values", "backend/cpu/rounding",
                     "backend/cpu/matmul"],
-    "backend/cuda": ["core", "scaling/rules", "backend/*.h", "backend/values"],
-    "backend/compare": ["core", "scaling/rules", "backend/*.h"],
-    "graph": ["core", "vision", "config/config.h", "scaling", "backend/*.h", "graph/layers",
+    "backend/cuda": ["scaling/rules", "backend/*.h", "backend/values", "vision/image_placement.h"],
+    "backend/compare": ["scaling/rules", "backend/*.h"],
+    "graph": ["vision", "config/config.h", "scaling", "backend/*.h", "layers",
               "parallel/communicator.h"],
-    "optim": ["core", "backend/*.h"],
-    "what_if": ["core", "config", "scaling", "graph/layers", "graph/network", "telemetry"],
-    "train": ["core", "vision", "config", "data", "scaling", "backend", "graph", "optim", "telemetry", "what_if",
-              "parallel"],
-    "study": ["core", "vision", "config", "scaling", "backend", "telemetry", "train", "what_if",
+    "optim": ["backend/*.h"],
+    "judge": ["config", "scaling", "layers", "graph/network", "telemetry"],
+    "step": ["config", "data", "scaling", "backend/*.h", "graph", "optim", "telemetry", "parallel"],
+    "record": ["config", "scaling", "backend/*.h", "graph", "optim", "telemetry", "parallel",
+               "judge", "step"],
+    "run": ["vision", "config", "data", "scaling", "backend", "graph", "optim", "telemetry",
+            "parallel", "judge", "step", "record"],
+    "study": ["vision", "config", "scaling", "backend", "telemetry", "run", "step", "judge",
               "data/images", "data/detection"],
-    "c_api": ["core", "scaling", "config"],
-    "cli": ["core", "config", "telemetry", "train", "study", "parallel"],
-    "main.cpp": ["core", "cli", "parallel"],
+    "c_api": ["scaling", "config"],
+    "cli": ["config", "telemetry", "run", "step", "study", "parallel"],
+    "main.cpp": ["cli", "parallel"],
 }
+# Of BASE, what its own folders may include.
+BASE_ARROWS = {"error.h": [], "number": ["error.h"], "io": ["error.h", "number"],
+               "data/images/kernels": []}
 
 # Foreign headers and the only folders, with the folders within them, that may know them.
 LIBRARIES = {
@@ -79,6 +88,11 @@ def folder_of(path):
     return max(folders, key=len, default=None)
 
 
+def arrows_of(folder):
+    """What a folder may include, BASE among it."""
+    return BASE_ARROWS.get(folder, BASE) + ARROWS[folder]
+
+
 def allowed(folder, target):
     """Whether a file of `folder` may include the project's header `target`."""
     target_folder = folder_of(target)
@@ -87,7 +101,7 @@ def allowed(folder, target):
     if target_folder == folder:
         return True
     parts = pathlib.PurePosixPath(target)
-    for arrow in ARROWS[folder]:
+    for arrow in arrows_of(folder):
         if "*" in arrow or arrow.endswith(".h"):
             if parts.match(arrow) and len(parts.parts) == arrow.count("/") + 1:
                 return True
@@ -110,7 +124,7 @@ def violation(folder, bracket, target):
     if target.startswith(".") or folder_of(target) is None:
         return f"\"{target}\": write \"folder/file.h\", from src/"
     if not allowed(folder, target):
-        arrows = ", ".join(ARROWS[folder]) or "nothing"
+        arrows = ", ".join(arrows_of(folder)) or "nothing"
         return f"{folder} must not include \"{target}\" (it may include: {arrows})"
     return None
 
@@ -137,13 +151,13 @@ def check_tree(source):
 
 
 def diagram():
-    """The arrows as lines of text, the folder that includes most first; core is left out, since all
-    folders may include it."""
+    """The arrows as lines of text, the folder that includes most first; what all may include is
+    left out."""
     lines, width = [], max(map(len, ARROWS))
     for folder, arrows in reversed(ARROWS.items()):
-        others = ", ".join(arrow for arrow in arrows if arrow != "core") or (
-            "core" if arrows else "nothing")
-        lines += textwrap.wrap(others, 100, initial_indent=f"{folder:<{width}} -> ",
+        own = BASE_ARROWS.get(folder, [] if arrows else BASE) + arrows
+        lines += textwrap.wrap(", ".join(own) or "nothing", 100,
+                               initial_indent=f"{folder:<{width}} -> ",
                                subsequent_indent=" " * (width + 4), break_on_hyphens=False)
     return lines
 

@@ -15,7 +15,7 @@ import sys
 ALONE = ("backend/cpu/kernels/", "backend/cpu/matmul/kernels/", "backend/cuda/",
          "data/images/kernels/")
 # Rooms below others, as CMakeLists.txt has them.
-INNER = ("graph/layers", "backend/cpu", "backend/compare")
+INNER = ("backend/cpu", "backend/compare")
 
 DECLARATION = re.compile(
     r"(?:\[\[\w+\]\] )?(?:"

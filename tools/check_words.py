@@ -30,8 +30,8 @@ NAMES = (
     (r"\w*UnitNorm\w*|unit_norm\w*", "grouped norm", ""),
     (r"Product(Spec|Op|Kind|Geometry|Request|Plans|Rounding|Arguments|Case)\w*"
      r"|(Chunk|Planned|Naive|Cublas|Host|Device|Compared)Products?", "matmul", ""),
-    (r"Shared(Gradients|Device)|Check\w*Alike", "distributed, consistency", "src/train"),
-    (r"Verdict|[Oo]nlookers?|\w+Judge|JudgeImage", "metrics, result, callbacks", "src/train"),
+    (r"Shared(Gradients|Device)|Check\w*Alike", "distributed, consistency", ("src/step", "src/record", "src/run")),
+    (r"Verdict|[Oo]nlookers?|\w+Judge|JudgeImage", "metrics, result, callbacks", ("src/step", "src/record", "src/run")),
     (r"truth", "ground truth, labels", "src/vision"),
     (r"(\w+_)?own_scales?_?|OwnScales?", "per-tensor scale", ""),
     (r"IdlePatterns", "unused globs", ""),

@@ -51,7 +51,7 @@ void CheckEvaluateOutputs(const EvaluateArguments& a, const std::string& checkpo
 }
 
 // Without RUN and with --config the network is evaluated as model.init leaves it. Throws
-// ConfigError where neither is given, and what train::Evaluate throws.
+// ConfigError where neither is given, and what run::Evaluate throws.
 int Evaluate(EvaluateArguments& a) {
   // RUN after --set is taken for one of its values.
   if (a.checkpoint.empty()) TakeOperand(a.run, a.set);

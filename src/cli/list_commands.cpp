@@ -16,7 +16,7 @@
 namespace ada::cli {
 namespace {
 
-// train::List gives the lines; on a terminal they are wrapped (output.h).
+// run::List gives the lines; on a terminal they are wrapped (output.h).
 Command AddList(CLI::App& app, const std::string& what) {
   const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
   return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),

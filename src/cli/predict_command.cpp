@@ -14,7 +14,7 @@
 namespace ada::cli {
 namespace {
 
-// Photos are files or folders; train::Predict lists the folders.
+// Photos are files or folders; run::Predict lists the folders.
 struct PredictArguments : ConfigArguments {
   std::vector<std::string> photos;
   std::string checkpoint;
@@ -48,7 +48,7 @@ void CheckPredictOutputs(const PredictArguments& a, const std::string& checkpoin
   paths.Check();
 }
 
-// Throws ConfigError for options that are missing or exclude each other, then what train::Predict
+// Throws ConfigError for options that are missing or exclude each other, then what run::Predict
 // throws.
 int Predict(PredictArguments& a) {
   if (a.photos.empty()) TakePhotos(a);

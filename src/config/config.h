@@ -99,7 +99,7 @@ struct DataConfig {
   int context = 0;                                   // tokens of a window; required
   // A batch is what one weight update sees, over all processes and all parts of train.accumulate.
   int batch_size = 128;
-  // Nothing: kEvaluationBatch, of long sequences fewer (train::Completed).
+  // Nothing: kEvaluationBatch, of long sequences fewer (run::Completed).
   std::optional<int> evaluate_batch_size;
   static constexpr int kEvaluationBatch = 256;
   int evaluation_batch() const { return evaluate_batch_size.value_or(kEvaluationBatch); }
@@ -425,6 +425,13 @@ struct LogConfig {
   std::vector<WhatIfConfig> what_if;      // needs histogram_every
   double alert_underflow_pct = 50;        // of underflow_pct_nonzero; 0: no alerts
   bool tensorboard = false;
+
+  // Whether a scenario of what_if asks for a block-scaled format.
+  bool has_block_scenarios() const {
+    for (const WhatIfConfig& entry : what_if)
+      if (entry.block_format() != nullptr) return true;
+    return false;
+  }
 };
 // The section `checkpoint`: the last step has one whatever these say. `keep` counts the newest
 // ones; that of the best evaluation is kept in addition.

@@ -1,72 +1,21 @@
-// Tells the file's failures from the machine's.
+// Each function turns errno into one of the two kinds of errors, by IsOfMachine.
 #include "io/data_files.h"
 
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <limits>
 
-#include "error.h"
 #include "io/file.h"
 #include "io/system_call.h"
 
 namespace ada {
-
-// Errors are told apart by a list of those that a file may be wrong in; all others are the
-// machine's.
-
-namespace {
-
-// What a path, and who may follow it, can be wrong in. There are few such errors and no end of
-// those that a disk, a network or a module of the system may give.
-constexpr std::array<int, 13> kOfFile = {0,        ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG,
-                                         EACCES,   EPERM,  EINVAL,  EILSEQ, ENXIO, EFBIG,
-                                         EOVERFLOW};
-
-std::string AdviceAgainst(int error) {
-  switch (error) {
-    case EMFILE:
-      return "raise the limit of open files (ulimit -n), or use fewer data.workers";
-    case ENFILE:
-      return "end other programs, or raise the machine's limit of open files (fs.file-max)";
-    case ENOMEM:
-    case EAGAIN:
-    case ENOBUFS:
-      return "end other programs, raise the limit of memory (ulimit -v, that of the container), or "
-             "use fewer data.workers";
-    default:
-      return "the disk or server that holds it does not give it: try again when it does";
-  }
-}
-
-}  // namespace
-
-bool IsOfMachine(int error) {
-  return std::find(kOfFile.begin(), kOfFile.end(), error) == kOfFile.end();
-}
-
-DeviceError MachineFailed(const std::string& message, int error) {
-  return DeviceError(message + "; " + AdviceAgainst(error));
-}
-
-DeviceError NoMemory(const std::string& path, const std::string& purpose) {
-  return MachineFailed(path + ": there is no memory to " + purpose, ENOMEM);
-}
-
-// Each function turns errno into one of the two kinds of errors, by IsOfMachine.
-
 namespace {
 
 // 0, or errno's number.
 int LookAt(const std::string& path, struct stat* facts) {
   return Retried([&] { return stat(path.c_str(), facts); }) == 0 ? 0 : errno;
-}
-
-std::string CannotBeLookedAt(const std::string& path, int error) {
-  return path + ": cannot be looked at: " + std::strerror(error);
 }
 
 }  // namespace
@@ -116,11 +65,6 @@ std::uint64_t BytesOfFile(const std::string& path) {
   const bool is_file = error == 0 && S_ISREG(facts.st_mode);
   return is_file ? static_cast<std::uint64_t>(facts.st_size)
                  : std::numeric_limits<std::uint64_t>::max();
-}
-
-void RefuseMachineError(const std::string& path, const std::error_code& error) {
-  if (IsOfMachine(error.value()))
-    throw MachineFailed(CannotBeLookedAt(path, error.value()), error.value());
 }
 
 }  // namespace ada

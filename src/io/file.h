@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/data_files.h"
+#include "io/machine_faults.h"
 
 namespace ada {
 

@@ -49,30 +49,6 @@ std::string MadeVisible(std::string_view text, bool keep_line_ends) {
 
 }  // namespace
 
-std::size_t CharacterLength(std::string_view text, std::size_t at) {
-  if (at >= text.size()) return 0;
-  const unsigned first = ByteAt(text, at);
-  if (first < 0x80) return 1;
-  const auto tail = [&](std::size_t count) {
-    for (std::size_t i = 1; i <= count; ++i) {
-      if ((ByteAt(text, at + i) & 0xC0u) != 0x80u) return false;
-    }
-    return true;
-  };
-  const unsigned second = ByteAt(text, at + 1);
-  if (first >= 0xC2 && first <= 0xDF && tail(1)) return 2;
-  if (first >= 0xE0 && first <= 0xEF && tail(2)) {
-    const bool overlong = first == 0xE0 && second < 0xA0;
-    const bool surrogate = first == 0xED && second >= 0xA0;
-    return overlong || surrogate ? 0 : 3;
-  }
-  if (first >= 0xF0 && first <= 0xF4 && tail(3)) {
-    const bool outside = (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
-    return outside ? 0 : 4;
-  }
-  return 0;
-}
-
 std::string Visible(std::string_view text) { return MadeVisible(text, false); }
 std::string VisibleLines(std::string_view text) { return MadeVisible(text, true); }
 

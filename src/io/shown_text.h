@@ -11,10 +11,6 @@ namespace ada {
 
 // UTF-8. Text from files, such as names of tensors or layers, may contain terminal controls.
 
-// Returns the bytes of the valid character at `text[at]` (RFC 3629: no overlong forms, no
-// surrogates); 0 where there is none.
-std::size_t CharacterLength(std::string_view text, std::size_t at);
-
 // Returns `text` with everything visible: control characters, characters that change the writing
 // direction, and bytes that are not UTF-8 are written as \x1b or \u202e.
 std::string Visible(std::string_view text);

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <unordered_set>
 
-#include "io/shown_text.h"
-
 namespace ada {
 namespace {
+
+unsigned ByteOf(std::string_view text, std::size_t at) {
+  return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
+}
 
 // Optimal string alignment: the restricted Damerau-Levenshtein distance, O(|a| |b|).
 std::size_t EditDistance(std::string_view a, std::string_view b) {
@@ -122,6 +124,30 @@ std::string Shortest(T value) {
 }
 
 }  // namespace
+
+std::size_t CharacterLength(std::string_view text, std::size_t at) {
+  if (at >= text.size()) return 0;
+  const unsigned first = ByteOf(text, at);
+  if (first < 0x80) return 1;
+  const auto tail = [&](std::size_t count) {
+    for (std::size_t i = 1; i <= count; ++i) {
+      if ((ByteOf(text, at + i) & 0xC0u) != 0x80u) return false;
+    }
+    return true;
+  };
+  const unsigned second = ByteOf(text, at + 1);
+  if (first >= 0xC2 && first <= 0xDF && tail(1)) return 2;
+  if (first >= 0xE0 && first <= 0xEF && tail(2)) {
+    const bool overlong = first == 0xE0 && second < 0xA0;
+    const bool surrogate = first == 0xED && second >= 0xA0;
+    return overlong || surrogate ? 0 : 3;
+  }
+  if (first >= 0xF0 && first <= 0xF4 && tail(3)) {
+    const bool outside = (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
+    return outside ? 0 : 4;
+  }
+  return 0;
+}
 
 std::string LowerCase(std::string_view text) {
   std::string lower(text);

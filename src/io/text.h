@@ -15,6 +15,10 @@ inline char LowerCase(char c) {
 }
 std::string LowerCase(std::string_view text);
 
+// Returns the bytes of the valid character at `text[at]` (RFC 3629: no overlong forms, no
+// surrogates); 0 where there is none.
+std::size_t CharacterLength(std::string_view text, std::size_t at);
+
 // The member of `known` with the fewest edits to `name` (insertion, deletion, substitution,
 // exchange of neighbors; letter case is ignored), the first of equal ones. "" if all need more
 // edits than a third of the longer name (but one is always allowed).

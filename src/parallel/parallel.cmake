@@ -1,6 +1,6 @@
 # Several processes, with MPI where the build asks for it (tools/build.sh --mpi).
 option(ADA_MPI "several processes train one network: MPI" OFF)
-ada_folder(parallel ada_core Threads::Threads)
+ada_folder(parallel ada_io Threads::Threads)
 get_target_property(parallel_sources ada_parallel SOURCES)
 if(ADA_MPI)
   find_package(MPI REQUIRED COMPONENTS CXX)

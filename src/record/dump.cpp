@@ -9,7 +9,6 @@
 #include "io/tensor_files/safetensors.h"
 #include "io/text.h"
 #include "record/operands.h"
-#include "run/checkpoint/checkpoint.h"
 #include "step/step_observer.h"
 #include "step/weight_values.h"
 

@@ -35,11 +35,6 @@ OperandWhatIf::OperandWhatIf(const config::Config& config, const graph::Graph& g
   }
 }
 
-bool OperandWhatIf::Wanted(const config::LogConfig& log) {
-  return std::any_of(log.what_if.begin(), log.what_if.end(),
-                     [](const auto& entry) { return entry.block_format() != nullptr; });
-}
-
 bool OperandWhatIf::Due(std::int64_t step) const {
   return step::IsDue(config_.log.histogram_every.value_or(0), step);
 }

@@ -28,8 +28,6 @@ class OperandWhatIf : public step::StepObserver {
   // common to all where rules are joined; the rows hold the totals of all processes.
   OperandWhatIf(const config::Config& config, const graph::Graph& graph, backend::Backend& backend,
                 step::Team& team = step::Team::OfOne());
-  // Whether log.what_if has a block-scaled format.
-  static bool Wanted(const config::LogConfig& log);
 
   bool Due(std::int64_t step) const override;
   void Begin(std::int64_t step, const backend::Pass& pass) override;

@@ -7,7 +7,7 @@
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "parallel/gradient_sums.h"
-#include "run/assemble/assemble.h"
+#include "step/specs.h"
 #include "step/step_observer.h"
 #include "step/weight_values.h"
 
@@ -18,14 +18,14 @@ namespace {
 // under the same names and in the same order.
 graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image,
                            const step::Team& team) {
-  graph::GraphSpec spec = run::EvaluationGraph(config, image);
+  graph::GraphSpec spec = step::EvaluationGraph(config, image);
   spec.precision = graph::Precision{};
   spec.precision.base = {kFp32, kFp32, kFp32, kFp32};
-  run::TakeTrainingLoss(config, spec);
+  step::TakeTrainingLoss(config, spec);
   spec.input.n = team.LargestShare(config.data.batch_size / config.train.accumulate);
   spec.training = true;
-  spec.fuse = !run::WatchesEverything(config);
-  spec.recompute = !run::ProbesGradients(config);
+  spec.fuse = !step::WatchesEverything(config);
+  spec.recompute = !step::ProbesGradients(config);
   return spec;
 }
 

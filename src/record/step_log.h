@@ -37,16 +37,14 @@ std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Gra
 
 // One for each session (or fork), called by the trainer after every attempt. In processes that do
 // not write, Write returns at once.
-class StepLog {
+class StepLog : public step::AttemptLog {
  public:
   // `probe`, `operands`: null where there are none. One process of the team writes.
   StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
           telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
           const OperandWhatIf* operands = nullptr, const step::Team& team = step::Team::OfOne());
 
-  // Returns which of the events that dumps wait for happened in the step. OutputError where a log
-  // cannot be written.
-  step::StepNews Write(const step::Attempt& attempt);
+  step::StepNews Write(const step::Attempt& attempt) override;
 
   // State of the scenarios (log.what_if), by their names. LoadScenarios returns the names of those
   // whose state is that of another choice: they begin anew.

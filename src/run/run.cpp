@@ -19,6 +19,7 @@
 #include "run/plan/commands.h"
 #include "run/plan/estimates.h"
 #include "run/session.h"
+#include "step/specs.h"
 #include "telemetry/run_folder.h"
 
 namespace ada::run {
@@ -117,7 +118,7 @@ struct PrecisionPhase {
     config = whole;
     config.precision = config::PrecisionAt(whole.precision, step);
     policy = scaling::MakePolicy(config.scaling);
-    spec = TrainGraph(config, image, *policy);
+    spec = step::TrainGraph(config, image, *policy);
     spec.input.n = static_cast<int>(team.LargestShare(spec.input.n));
   }
   // DeviceError where it needs more memory than there is.
@@ -184,7 +185,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   const bool writes = team.writes();
   std::optional<telemetry::RunFolder> folder;
   if (writes && !options.overwrite) folder.emplace(config.output, OnExistingOf(options));
-  const std::int64_t total = TotalSteps(config, StepsPerEpoch(config, info.train));
+  const std::int64_t total = step::TotalSteps(config, step::StepsPerEpoch(config, info.train));
   Continuation continuation;
   if (options.resume) {
     continuation = FindContinuation(

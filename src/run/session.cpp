@@ -13,6 +13,7 @@
 #include "run/assemble/assemble.h"
 #include "step/attempt/attempt.h"
 #include "step/batches/batches.h"
+#include "step/specs.h"
 
 namespace ada::run {
 namespace {
@@ -41,7 +42,7 @@ InputFacts FactsForCheckpoints(const SessionParts& p) {
 }
 
 std::unique_ptr<record::OperandWhatIf> MakeOperandWhatIf(const SessionParts& p) {
-  if (!record::OperandWhatIf::Wanted(p.config.log)) return nullptr;
+  if (!p.config.log.has_block_scenarios()) return nullptr;
   return std::make_unique<record::OperandWhatIf>(p.config, p.graph, p.backend, p.team);
 }
 
@@ -59,8 +60,8 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       batches_(step::MakeBatchesOfTeam(
           parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
           step::ResidenceOf(parts.config), parts.config, parts.team, parts.threads)),
-      optimizer_(parts.backend, UpdateRuleOf(parts.config),
-                 OptimizedParameters(parts.config.optimizer, parts.graph),
+      optimizer_(parts.backend, step::UpdateRuleOf(parts.config),
+                 step::OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm, step::WatchedRoundings(parts.graph)),
       probe_(MakeProbe(parts)),
       dump_(MakeDump(parts)),
@@ -69,7 +70,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
                 probe_.get(), operand_what_if_.get(), parts.team),
       steps_per_epoch_(batches_->batches_per_epoch()),
-      total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
+      total_steps_(step::TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, *batches_, parts.policy, optimizer_, step_log_,
                Existing({probe_.get(), dump_.get(), operand_what_if_.get()}), total_steps_,
                distributed_, parts.team),

@@ -19,7 +19,7 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
   const config::LogConfig& log = config.log;
   return {.histograms = log.histogram_every > 0,
           .what_if = !log.what_if.empty(),
-          .what_if_blocks = record::OperandWhatIf::Wanted(log),
+          .what_if_blocks = log.has_block_scenarios(),
           .probes = log.probe_every > 0,
           .blocks = Contains(log.statistics, "operands"),
           .classes = MeasuresClasses(config.task),

@@ -1,4 +1,5 @@
-// Decides which steps are logged and how closely, and defines observers of single steps.
+// What watches a trainer's steps: which of them are logged and how closely, observers of single
+// steps, and the log that is told of every attempt.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace ada::step {
 
-// Which steps are written down, and how closely they are looked at for it.
+struct Attempt;
 
 // Whether a step is one of those of an `every_*` key: step 1 and the multiples; 0: never.
 bool IsDue(std::int64_t every, std::int64_t step);
@@ -35,9 +36,6 @@ class LogSchedule {
   const config::Config& config_;
 };
 
-// Observers of single steps (probes, dumps): they see the tensors of both passes and change nothing
-// that the run computes with.
-
 // One micro-batch as the graph was given it, on the host.
 // Valid only during EndMicroBatch.
 struct MicroBatch {
@@ -51,7 +49,8 @@ struct StepNews {
   std::string skip_layer, alert_layer;
 };
 
-// Implemented by Probe, Dump and OperandWhatIf. The order of calls in a due step: Begin, then for
+// Observers of single steps (probes, dumps) see the tensors of both passes and change nothing that
+// the run computes with. The order of calls in a due step: Begin, then for
 // each micro-batch Observe for every tensor and EndMicroBatch, then End, and Conclude when the step
 // is over. Observe is called while the tensor is in place: what is needed later must be copied.
 class StepObserver : public graph::TensorObserver {
@@ -66,6 +65,15 @@ class StepObserver : public graph::TensorObserver {
   virtual void End() = 0;
   // Called after the step was logged, with its events.
   virtual void Conclude(const StepNews&) {}
+};
+
+// A trainer calls it after every attempt (record::StepLog).
+class AttemptLog {
+ public:
+  virtual ~AttemptLog() = default;
+  // Returns which of the events that dumps wait for happened in the step. OutputError where a log
+  // cannot be written.
+  virtual StepNews Write(const Attempt& attempt) = 0;
 };
 
 // All observers of a run; calls each only in the steps in which it is due.

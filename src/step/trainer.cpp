@@ -10,7 +10,6 @@
 #include "config/load.h"
 #include "error.h"
 #include "io/run_in_parallel.h"
-#include "run/assemble/assemble.h"
 
 namespace ada::step {
 

@@ -11,7 +11,6 @@
 #include "graph/graph.h"
 #include "io/run_in_parallel.h"
 #include "optim/optimizer.h"
-#include "record/step_log.h"
 #include "scaling/policies/policy.h"
 #include "step/attempt/attempt.h"
 #include "step/attempt/tensor_scales.h"
@@ -29,7 +28,7 @@ class Trainer {
  public:
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
   Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
-          scaling::Policy& policy, optim::Optimizer& optimizer, record::StepLog& log,
+          scaling::Policy& policy, optim::Optimizer& optimizer, AttemptLog& log,
           std::vector<StepObserver*> observers, std::int64_t total_steps,
           DistributedGradients& distributed, Team& team);
 
@@ -71,7 +70,7 @@ class Trainer {
   Batches& batches_;
   scaling::Policy& policy_;
   optim::Optimizer& optimizer_;
-  record::StepLog& log_;
+  AttemptLog& log_;
   const LogSchedule schedule_;
   StepObservers observers_;
   BatchCounts counts_;

@@ -14,6 +14,7 @@
 #include "run/assemble/assemble.h"
 #include "scaling/policies/policies.h"
 #include "step/batches/batches.h"
+#include "step/specs.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {
@@ -42,7 +43,7 @@ struct Feeding {
 #endif
     policy = scaling::MakePolicy(config.scaling);
     const Shape image{1, data.train.height, data.train.width, data.train.channels};
-    graph = graph::Graph::Build(run::TrainGraph(config, image, *policy), *backend);
+    graph = graph::Graph::Build(step::TrainGraph(config, image, *policy), *backend);
   }
   // What the next pass over `rows` images reads.
   std::vector<float> Seen(int rows) const {

@@ -201,7 +201,7 @@ TEST_SUITE("cpu") {
     }
   }
 
-#ifndef ADA_ON_KERNELS  // what train::Train finds
+#ifndef ADA_ON_KERNELS  // what run::Train finds
   TEST_CASE("another number of ranks has to be said") {
     const TempFolder folder;
     MustTrain(kPlain, folder / "run", 2, {.overrides = {{"train.max_steps", "3"}}});

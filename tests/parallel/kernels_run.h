@@ -1,4 +1,4 @@
-// Trains as train::Train does, on the kernels of the CUDA backend, which the host executor runs:
+// Trains as run::Train does, on the kernels of the CUDA backend, which the host executor runs:
 // each rank, a thread, has a device of its own.
 #pragma once
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include "run/distributed/consistency_check.h"
 #include "run/run.h"
 #include "run/session.h"
+#include "step/specs.h"
 #include "step/team.h"
 #include "telemetry/log.h"
 
@@ -23,7 +24,7 @@ inline void TrainOnKernels(config::Config config, const run::RunOptions& options
   const auto backend = backend::MakeHostExecutedBackend({}, team.communicators());
   const run::RunData data = run::ReadData(config);
   const auto policy = scaling::MakePolicy(config.scaling);
-  graph::GraphSpec spec = run::TrainGraph(config, data.image, *policy);
+  graph::GraphSpec spec = step::TrainGraph(config, data.image, *policy);
   spec.input.n = static_cast<int>(team.LargestShare(spec.input.n));
   const auto graph = graph::Graph::Build(spec, *backend);
   std::filesystem::create_directories(config.output);

@@ -83,7 +83,7 @@ class Aarch64Test(unittest.TestCase):
         if not cls.qemu or not shutil.which("aarch64-linux-gnu-g++"):
             raise unittest.SkipTest("tools/setup.sh --aarch64 installs the cross compiler and qemu")
         cls.sysroot = cls.libraries()
-        cls.build("ada-train", "train_on_kernels", "test_core")
+        cls.build("ada-train", "train_on_kernels", "test_number", "test_io")
         scratch = tempfile.TemporaryDirectory(prefix="ada-aarch64-")
         cls.addClassCleanup(scratch.cleanup)
         cls.folder = pathlib.Path(scratch.name)
@@ -163,9 +163,10 @@ class Aarch64Test(unittest.TestCase):
         self.assertIn("ADA_ISA=avx2: this processor offers generic", refused.stderr)
 
     def test_2_numbers_formats_and_files_in_its_own_unit_tests(self):
-        said(self.qemu, "-L", self.sysroot, BUILD / "test_core", "--test-suite=cpu",
-             "--test-case-exclude=memory limit: ulimit*",  # which qemu does not hand on
-             env={**os.environ, "ADA_BINARY": ""})
+        for program in ("test_number", "test_io"):
+            said(self.qemu, "-L", self.sysroot, BUILD / program, "--test-suite=cpu",
+                 "--test-case-exclude=memory limit: ulimit*",  # which qemu does not hand on
+                 env={**os.environ, "ADA_BINARY": ""})
 
     def test_3_runs_whose_sums_have_one_order_give_the_same_bytes(self):
         for name in RUNS:

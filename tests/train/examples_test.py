@@ -32,7 +32,7 @@ NOT_HERE = {
     r"torch|load_state_dict": "torch, and networks of other packages",
     r"photos\.yaml|step\.yaml|run\.yaml|ssd\.yaml|to_onnx|vgg": "a network that torch has made",
     r"runs/segnet": "a SegNet",
-    r"^ctest|test_core": "the folder of a build",
+    r"^ctest|test_number": "the folder of a build",
 }
 CONFIG = """
 name: {name}

@@ -8,6 +8,7 @@
 #include "config/load.h"
 #include "golden_vision.h"
 #include "io/tensor_files/safetensors.h"
+#include "step/specs.h"
 #include "step/weight_values.h"
 #include "train/small_run.h"
 
@@ -28,7 +29,7 @@ class Recalculation {
     config_ = run::Completed(config_, info);
     data_ = run::ReadData(config_, info);
     policy_ = scaling::MakePolicy(config_.scaling);
-    graph_ = graph::Graph::Build(run::TrainGraph(config_, data_.image, *policy_), *backend_);
+    graph_ = graph::Graph::Build(step::TrainGraph(config_, data_.image, *policy_), *backend_);
     for (const graph::Parameter& p : graph_->parameters()) {
       const Values values = Start(p.name);
       backend_->Upload(p.value.data, values.data(), p.value.bytes());
@@ -262,7 +263,7 @@ evaluate: {recompute_batch_norm: true}
     const run::RunData data = run::ReadData(config, info);
     const auto policy = scaling::MakePolicy(config.scaling);
     const auto backend = backend::cpu::MakeCpuBackend(1);
-    const auto graph = graph::Graph::Build(run::TrainGraph(config, data.image, *policy), *backend);
+    const auto graph = graph::Graph::Build(step::TrainGraph(config, data.image, *policy), *backend);
     graph::Initialize(*graph, config.model.init, config.seed, *backend);
     run::NormStatistics norms(config, data, *graph, *backend);
     norms.Recompute();

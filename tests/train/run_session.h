@@ -7,6 +7,7 @@
 #include "run/assemble/assemble.h"
 #include "run/session.h"
 #include "run/signals.h"
+#include "step/specs.h"
 
 namespace ada::testing {
 
@@ -18,7 +19,7 @@ inline int RunSession(backend::Backend& backend, const config::Config& config,
   telemetry::Log log(telemetry::LogLevel::kError);
   const run::RunData data = run::ReadData(config);
   const auto policy = scaling::MakePolicy(config.scaling);
-  const auto graph = graph::Graph::Build(run::TrainGraph(config, data.image, *policy), backend);
+  const auto graph = graph::Graph::Build(step::TrainGraph(config, data.image, *policy), backend);
   const auto from = run::FindResumePoint(path + "/checkpoints", config, log);
   const run::SignalWatch signals;
   run::Session session(

@@ -23,6 +23,7 @@
 #include "run/assemble/assemble.h"
 #include "run/plan/estimates.h"
 #include "scaling/policies/policies.h"
+#include "step/specs.h"
 
 namespace ada::bench {
 namespace {
@@ -67,9 +68,9 @@ void Count(const config::Config& config) {
   backend::cuda::HostStream& names = *stream;
   const auto backend = backend::cuda::MakeBackendOn(std::move(stream), {"host", "host"}, {});
   const auto policy = scaling::MakePolicy(config.scaling);
-  const auto graph = graph::Graph::Build(run::TrainGraph(config, image, *policy), *backend);
-  optim::Optimizer optimizer(*backend, run::UpdateRuleOf(config),
-                             run::OptimizedParameters(config.optimizer, *graph),
+  const auto graph = graph::Graph::Build(step::TrainGraph(config, image, *policy), *backend);
+  optim::Optimizer optimizer(*backend, step::UpdateRuleOf(config),
+                             step::OptimizedParameters(config.optimizer, *graph),
                              config.train.clip_norm);
   run::MeasureStep(config, *graph, optimizer, *policy, image, *backend);
   names.KeepNames();

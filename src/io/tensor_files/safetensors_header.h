@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/shown_text.h"
-#include "io/tensor_files/safetensors.h"
+#include "io/tensor_files/tensor_entry.h"
 
 namespace ada::safetensors {
 

@@ -1,5 +1,6 @@
-// From the configuration to the parts of a run: each function turns one section into the types of
-// another module. Those modules do not know the configuration; only this file maps the names.
+// From the configuration to the backend and the data of a run: each function turns one section into
+// the types of another module. Those modules do not know the configuration; only this file and
+// step/specs.h map the names.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,7 +12,6 @@
 #include "config/config.h"
 #include "data/loader.h"
 #include "graph/graph.h"
-#include "optim/optimizer.h"
 #include "run/facts/data_facts.h"
 #include "scaling/policies/policy.h"
 #include "step/team.h"
@@ -104,40 +104,6 @@ data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
                                   const std::vector<double>& std);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
-
-// Whether training images may be mixed and have two labels.
-bool Mixes(const config::Config& config);
-
-// Whether the run observes tensors that a fused op never stores (dumps, probes of y, operands of
-// log.what_if): then nothing is fused, which changes no bit of the results.
-bool WatchesEverything(const config::Config& config);
-// Whether it observes every dx that is rounded (probes of dx): then no batch norm is recomputed by
-// the layer that reads it (RecomputedNorm), which changes no bit of the results.
-bool ProbesGradients(const config::Config& config);
-// Gives a graph the loss that the run trains with: label smoothing, class weights, mixed images.
-// Every graph whose gradients are compared with the run's needs it.
-void TakeTrainingLoss(const config::Config& config, graph::GraphSpec& spec);
-// The spec of the training graph; `policy` gives the layers' rules. Input n: a micro-batch.
-graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
-                            scaling::Policy& policy);
-// Evaluates plain cross-entropy: label smoothing and class weights are for training only.
-graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
-
-// optimizer.kind and its numbers, with the formats of precision.masters and optimizer_state.
-backend::UpdateRule UpdateRuleOf(const config::Config& config);
-// Whether an entry of optimizer.no_decay matches this parameter.
-bool IsExemptFromDecay(const std::string& pattern, const graph::Parameter& parameter);
-// Parameters with the factors of optimizer.groups; optimizer.no_decay takes precedence.
-std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
-                                                           const graph::Graph& graph);
-
-// How many steps a run has.
-
-// Returns the number of batches in an epoch of `images` training images; a smaller last batch
-// counts only without data.drop_last.
-std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
-// Attempts of the whole run: epochs, or train.max_steps where that is less.
-std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
 
 // `init_scale: auto`: looks at the first batch before the first step.
 

@@ -15,6 +15,7 @@
 #include "run/evaluate/weights.h"
 #include "run/facts/data_facts.h"
 #include "run/plan/estimates.h"
+#include "step/specs.h"
 #include "telemetry/progress.h"
 #include "telemetry/progress_text.h"
 
@@ -176,7 +177,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
   MemoryNeed need = NeedOfData(config, info, /*trains=*/false);
   need.has_own_memory = chosen.has_own_memory;
   need.network = chosen.backend->allocated_bytes();
-  RefuseMemory(need, EvaluationGraph(config, image));
+  RefuseMemory(need, step::EvaluationGraph(config, image));
   const RunData data = ReadData(config, info);
   if (config.task == Task::kLanguage) CheckLanguage(options, data);
   if (!options.predictions.empty() && MeasuresClasses(config.task))

@@ -8,6 +8,7 @@
 #include "error.h"
 #include "io/run_in_parallel.h"
 #include "run/assemble/assemble.h"
+#include "step/specs.h"
 
 namespace ada::run {
 
@@ -44,7 +45,7 @@ Evaluator::Evaluator(const config::Config& config, const Shape& image, backend::
                      const graph::Graph* trained)
     : backend_(backend),
       task_(config.task),
-      graph_(graph::Graph::Build(EvaluationGraph(config, image), backend, trained)) {}
+      graph_(graph::Graph::Build(step::EvaluationGraph(config, image), backend, trained)) {}
 
 // Batches are kept from one evaluation to the next only where the backend holds the data set; a
 // loader's are dropped at the end of each Run, since its threads and buffers would lie idle.

@@ -13,6 +13,7 @@
 #include "run/assemble/assemble.h"
 #include "run/evaluate/commands.h"
 #include "run/evaluate/weights.h"
+#include "step/specs.h"
 
 namespace ada::run {
 namespace {
@@ -181,7 +182,7 @@ void Generate(const config::Config& given, const std::string& weights,
   const ChosenBackend chosen = MakeBackend(given.device);
   auto [config, input] = FindText(given, weights);
   config.data.evaluate_batch_size = 1;
-  const auto graph = graph::Graph::Build(EvaluationGraph(config, input), *chosen.backend);
+  const auto graph = graph::Graph::Build(step::EvaluationGraph(config, input), *chosen.backend);
   const bool bytes = TokensAreBytes(config);
   std::vector<std::int32_t> text = PromptOf(options, bytes, graph->classes());
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);

@@ -9,6 +9,7 @@
 #include "graph/network/shapes.h"
 #include "io/text.h"
 #include "step/batches/batches.h"
+#include "step/specs.h"
 #include "step/weight_values.h"
 #include "telemetry/progress.h"
 
@@ -36,7 +37,7 @@ std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, cons
                                               backend::Backend& backend, const graph::Graph& share,
                                               const step::Team& team) {
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
-  graph::GraphSpec spec = TrainGraph(config, image, *policy);
+  graph::GraphSpec spec = step::TrainGraph(config, image, *policy);
   spec.rule_for = nullptr;
   spec.input.n = team.LargestShare(spec.input.n);
   return graph::Graph::Build(spec, backend, &share);

@@ -23,6 +23,7 @@
 #include "run/evaluate/reports.h"
 #include "run/evaluate/weights.h"
 #include "run/facts/data_facts.h"
+#include "step/specs.h"
 #include "telemetry/csv.h"
 
 namespace ada::run {
@@ -327,7 +328,8 @@ void Predict(const config::Config& given, const std::string& weights,
       asks_data ? FromData(given, weights, carried, log) : Known{given, *carried};
   config.data.evaluate_batch_size = 1;
   const InputRules rules = RulesOf(config, input);
-  const auto graph = graph::Graph::Build(EvaluationGraph(config, input.image), *chosen.backend);
+  const auto graph =
+      graph::Graph::Build(step::EvaluationGraph(config, input.image), *chosen.backend);
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
   RecomputeNormsOf(config, /*told=*/asks_data, *graph, *chosen.backend, log);
   PhotoPredictor network(config, rules, *graph, *chosen.backend);

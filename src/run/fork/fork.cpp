@@ -21,6 +21,7 @@
 #include "run/fork/parts.h"
 #include "scaling/policies/start_scale.h"
 #include "step/attempt/attempt.h"
+#include "step/specs.h"
 #include "step/trainer.h"
 #include "step/weight_values.h"
 #include "telemetry/recorder.h"
@@ -173,17 +174,17 @@ ForkResult ForkSource::Run(const ForkSpec& spec) const {
   const ChosenBackend chosen = MakeBackend(config.device);
   backend::Backend& backend = *chosen.backend;
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
-  const auto graph = graph::Graph::Build(TrainGraph(config, data_.image, *policy), backend);
+  const auto graph = graph::Graph::Build(step::TrainGraph(config, data_.image, *policy), backend);
   const std::unique_ptr<step::Batches> batches =
       step::MakeBatches(backend, data_.train, TrainLoader(config, data_), step::Residence::kHost);
-  optim::Optimizer optimizer(backend, UpdateRuleOf(config),
-                             OptimizedParameters(config.optimizer, *graph), config.train.clip_norm,
-                             step::WatchedRoundings(*graph));
+  optim::Optimizer optimizer(backend, step::UpdateRuleOf(config),
+                             step::OptimizedParameters(config.optimizer, *graph),
+                             config.train.clip_norm, step::WatchedRoundings(*graph));
   telemetry::Recorder recorder;  // that writes nothing
   telemetry::Log log(telemetry::LogLevel::kError);
   record::StepLog step_log(config, *graph, std::string(policy->name()), recorder, log, nullptr);
   const std::int64_t per_epoch = batches->batches_per_epoch();
-  const std::int64_t total = TotalSteps(config, per_epoch);
+  const std::int64_t total = step::TotalSteps(config, per_epoch);
   step::Team& team = step::Team::OfOne();
   step::DistributedGradients gradients(config, team, *graph, backend);
   step::Trainer trainer(config, *graph, *batches, *policy, optimizer, step_log, {}, total,

@@ -2,6 +2,7 @@
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_storage.h"
 #include "run/fork/parts.h"
+#include "step/specs.h"
 
 namespace ada::run {
 
@@ -28,7 +29,7 @@ std::vector<ForkLayer> ForkSource::Layers(const config::PrecisionConfig& precisi
   config.precision = precision;
   const graph::Network network = graph::Resolve(config.model, data_.image, config.task);
   const graph::NetworkStorage storage =
-      graph::ResolveStorage(network, EvaluationGraph(config, data_.image).precision);
+      graph::ResolveStorage(network, step::EvaluationGraph(config, data_.image).precision);
   std::vector<ForkLayer> layers;
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     const graph::Node& node = network.nodes[i];

@@ -19,6 +19,7 @@
 #include "run/plan/estimates.h"
 #include "step/batches/batches.h"
 #include "step/batches/resident_batches.h"
+#include "step/specs.h"
 
 namespace ada::run {
 namespace {
@@ -196,7 +197,7 @@ std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, st
     config.precision = config::PrecisionAt(whole.precision, change.from_step);
     const ChosenBackend chosen = MakeBackend(config.device);
     const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
-    const graph::GraphSpec spec = TrainGraph(config, image, *policy);
+    const graph::GraphSpec spec = step::TrainGraph(config, image, *policy);
     const auto graph = graph::Graph::Build(spec, *chosen.backend);
     out << "from step " << change.from_step << " on: " << config::TextOf(change) << '\n';
     for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
@@ -218,7 +219,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   config.precision = config::PrecisionAt(completed.precision, 1);
   const Shape image{1, info.height, info.width, info.channels};
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
-  const graph::GraphSpec spec = TrainGraph(config, image, *policy);
+  const graph::GraphSpec spec = step::TrainGraph(config, image, *policy);
   // The graph's own bookkeeping grows with the network too, though slowly. A network that needs
   // this many times the available memory is refused before its graph is made.
   constexpr double kFarTooMuch = 32;
@@ -226,8 +227,9 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   if (!chosen.has_own_memory) RefuseMemory(need, spec, kFarTooMuch);
   const auto graph = graph::Graph::Build(spec, *chosen.backend);
   const std::uint64_t of_graph = chosen.backend->allocated_bytes();
-  optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
-                             OptimizedParameters(config.optimizer, *graph), config.train.clip_norm);
+  optim::Optimizer optimizer(*chosen.backend, step::UpdateRuleOf(config),
+                             step::OptimizedParameters(config.optimizer, *graph),
+                             config.train.clip_norm);
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());
   std::optional<WeightAverage> average;
   if (KeepsAverage(config)) average.emplace(config, image, *chosen.backend, *graph);
@@ -244,11 +246,11 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   need.resident_images = ResidentBytes(config, info, chosen);
   need.network = chosen.backend->allocated_bytes() + of_largest - of_graph;
   need.checkpoint = CheckpointBytes(config, *graph);
-  const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
+  const std::int64_t per_epoch = step::StepsPerEpoch(config, info.train);
   out << "device    " << chosen.reason << '\n'
       << "data      " << config.data.dataset << ": " << SamplesText(config, info) << '\n'
       << NotesOfFiles(config, info) << "steps     " << per_epoch << " an epoch, "
-      << TotalSteps(config, per_epoch) << " in all\n"
+      << step::TotalSteps(config, per_epoch) << " in all\n"
       << "memory    " << ToString(need) << '\n';
   if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);
@@ -258,7 +260,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
                         config, image, per_epoch)
         << std::endl;
   for (const std::string& line :
-       NetworkWarnings(completed, *graph, info.train, TotalSteps(config, per_epoch)))
+       NetworkWarnings(completed, *graph, info.train, step::TotalSteps(config, per_epoch)))
     out << "warning   " << line << '\n';
   if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
   if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';

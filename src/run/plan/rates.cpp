@@ -6,14 +6,16 @@
 #include "optim/schedule.h"
 #include "run/assemble/assemble.h"
 #include "run/plan/commands.h"
+#include "step/specs.h"
 
 namespace ada::run {
 
 void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
                 std::ostream& out) {
-  const std::int64_t per_epoch =
-      steps_per_epoch > 0 ? steps_per_epoch : StepsPerEpoch(config, InspectData(config).train);
-  const std::int64_t total = TotalSteps(config, per_epoch);
+  const std::int64_t per_epoch = steps_per_epoch > 0
+                                     ? steps_per_epoch
+                                     : step::StepsPerEpoch(config, InspectData(config).train);
+  const std::int64_t total = step::TotalSteps(config, per_epoch);
   out << "step,epoch,lr\n";
   std::int64_t step = 0;
   // A closed pipe ends the loop: a long run has millions of steps.
