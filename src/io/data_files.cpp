@@ -1,4 +1,5 @@
-// Tells the file's failures from the machine's.
+// Tells the file's failures from the machine's by a list of the errors that a file may be wrong in:
+// all others are the machine's. Each function turns errno into one of the two kinds of errors.
 #include "io/data_files.h"
 
 #include <sys/stat.h>
@@ -14,9 +15,6 @@
 #include "io/system_call.h"
 
 namespace ada {
-
-// Errors are told apart by a list of those that a file may be wrong in; all others are the
-// machine's.
 
 namespace {
 
@@ -55,8 +53,6 @@ DeviceError MachineFailed(const std::string& message, int error) {
 DeviceError NoMemory(const std::string& path, const std::string& purpose) {
   return MachineFailed(path + ": there is no memory to " + purpose, ENOMEM);
 }
-
-// Each function turns errno into one of the two kinds of errors, by IsOfMachine.
 
 namespace {
 

@@ -1,5 +1,7 @@
-// Reading of files that a user gave: which failures are the fault of the file and which of the
-// machine, and how the readers of data sets access the file system.
+// How files that a user gave are read: which failures are the fault of the file and which of the
+// machine, and how the readers of data sets access the file system. If the machine fails and not
+// the file, all functions throw DeviceError, so that no file is mistaken for damaged or missing; if
+// it is the file, DataError with the same text.
 #pragma once
 #include <cstdint>
 #include <new>
@@ -10,10 +12,6 @@
 #include "error.h"
 
 namespace ada {
-
-// File access of the readers of data sets. If the machine fails and not the file, all of them throw
-// DeviceError, so that no file is mistaken for damaged or missing; if it is the file, DataError
-// with the same text.
 
 // Opens a file for reading and returns its descriptor, which the caller must close.
 int OpenDataFile(const std::string& path);
@@ -32,12 +30,11 @@ std::uint64_t BytesOfFile(const std::string& path);
 // Throws DeviceError if std::filesystem's `error` about `path` is the machine's fault.
 void RefuseMachineError(const std::string& path, const std::error_code& error);
 
-// Failures to read a file that say nothing about the file: the machine has no descriptors or memory
-// left, or the disk or server that holds it does not respond. They end the program with exit code
-// 4, and the file is never called damaged.
-
-// Whether errno's value `error` is such a failure. Not 0, nor errors that say that a path does not
-// exist, is not a file, or may not be read; all others are.
+// Whether errno's value `error` is a failure that says nothing about the file: the machine has no
+// descriptors or memory left, or the disk or server that holds the file does not respond. Such a
+// failure ends the program with exit code 4, and the file is never called damaged. 0 is none, nor
+// are errors that say that a path does not exist, is not a file, or may not be read; all others
+// are.
 bool IsOfMachine(int error);
 
 // DeviceError with `message`, followed by advice on what helps against `error`.

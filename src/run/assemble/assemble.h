@@ -131,20 +131,16 @@ bool IsExemptFromDecay(const std::string& pattern, const graph::Parameter& param
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph);
 
-// How many steps a run has.
-
 // Returns the number of batches in an epoch of `images` training images; a smaller last batch
 // counts only without data.drop_last.
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
 // Attempts of the whole run: epochs, or train.max_steps where that is less.
 std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
 
-// `init_scale: auto`: looks at the first batch before the first step.
-
-// Largest |gradient| that the loss gives at S = 1 over the batch with which training starts, in
-// fp32. One forward pass, and for tasks other than classification a backward pass: the graph's
-// running statistics move and must be initialized afterwards. Each process of a team looks at its
-// part.
+// What `init_scale: auto` looks at before the first step: the largest |gradient| that the loss
+// gives at S = 1 over the batch with which training starts, in fp32. One forward pass, and for
+// tasks other than classification a backward pass: the graph's running statistics move and must be
+// initialized afterwards. Each process of a team looks at its part.
 double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
                             backend::Backend& backend, step::Team& team);
 
