@@ -49,9 +49,8 @@ ADA_DEFINE_ERROR(InternalError, 70);  // a broken invariant: a bug in this progr
                                  ": check failed: " #condition);                          \
   } while (false)
 
-// The place where a value was written: messages about it begin with this.
-
-// Empty `file`: a default value; line 0: `file` is "--set KEY".
+// The place where a value was written: messages about it begin with this. Empty `file`: a default
+// value; line 0: `file` is "--set KEY".
 struct Location {
   std::string file;
   int line = 0, column = 0;  // from 1

@@ -42,6 +42,7 @@ skip() { echo "[skipped] $1" >&2; }
 
 run tools/check_arrows.py
 run tools/check_circles.py
+run tools/check_heads.py
 run tools/check_names.py
 run tools/check_words.py
 while IFS= read -r script; do # syntax only, no __pycache__

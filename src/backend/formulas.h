@@ -42,10 +42,11 @@ ADA_HOST_DEVICE static inline ChannelGradient ChannelGradientOf(double dy, doubl
           static_cast<float>(dy_xhat) / scale, static_cast<float>(dy) / scale};
 }
 
-// --- Norms of a group of values: a pixel's channels, or a group of an image's channels ---
+// --- Norms of a group of values ---
 
-// Sums over a group: value i of a run of adjacent channels is added to lane i % 16, run by run, in
-// double; at the end the lanes are added in their order.
+// Sums over a group, which is a pixel's channels or a group of an image's channels: value i of a
+// run of adjacent channels is added to lane i % 16, run by run, in double; at the end the lanes are
+// added in their order.
 inline constexpr int kSumLanes = 16;
 ADA_HOST_DEVICE static inline double SumOfLanes(const double* lanes, std::int64_t step = 1) {
   double sum = 0;
@@ -72,8 +73,9 @@ ADA_HOST_DEVICE static inline float ProjectionOnX(double product, float norm) {
   return norm > 0 ? static_cast<float>(product / static_cast<double>(norm)) : 0.0f;
 }
 
-// --- Local response normalization (LrnSpec), in double; alpha: over size ---
+// --- Local response normalization ---
 
+// The factors of LrnSpec, in double; `alpha` is over the size.
 struct LrnFactors {
   double alpha, beta, k;
 

@@ -14,8 +14,9 @@ ADA_HOST_DEVICE static inline double TermFactor(double weight, std::int64_t term
   return terms == 0 ? 0 : weight / static_cast<double>(terms);
 }
 
-// --- Softmax cross-entropy of one row of scores; log_sum: ln(sum of e^score) ---
+// --- Softmax cross-entropy of one row of scores ---
 
+// ln(sum of e^score), which the functions below take as `log_sum`.
 ADA_HOST_DEVICE static inline double LogSumExp(double highest, double sum) {
   return highest + Logarithm(sum);
 }
@@ -27,8 +28,9 @@ ADA_HOST_DEVICE static inline float ScoreGradient(float score, double log_sum, d
   return static_cast<float>((p - target) * factor);
 }
 
-// --- Huber's loss of a difference: quadratic within `width`; SSD's is 1 ---
+// --- Huber's loss ---
 
+// The loss of a difference, which is quadratic within `width`; SSD takes 1.
 ADA_HOST_DEVICE static inline double HuberLoss(double d, double width = 1) {
   const double size = d < 0 ? -d : d;
   return size <= width ? d * d / 2 : width * (size - width / 2);

@@ -1,6 +1,7 @@
 // The building blocks of specs: how values are rounded, gradients with their scales, what fused ops
 // share. Each struct here, and each spec, lists its parts that hold pointers in Visit, so that
-// ForEachPointer reaches all of them.
+// ForEachPointer reaches all of them. Pointers to TensorStats, TensorMoments, ExponentBins,
+// scalers, decisions and scales are of SharedMemory::backend.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -32,8 +33,7 @@ void ForEachPointer(Part& part, const Visitor& visit) {
   }
 }
 
-// --- Parts of specs. Pointers to TensorStats, TensorMoments, ExponentBins, scalers, decisions and
-// scales are of SharedMemory::backend. ---
+// --- Parts of specs ---
 
 // How values are rounded to their tensor's format, in addition to the format itself.
 struct RoundingStyle {
@@ -129,10 +129,11 @@ inline bool AnyRounds(const OperandRoundings& operands) {
   return std::any_of(operands.begin(), operands.end(), [](const auto& o) { return o.rounds; });
 }
 
-// --- Base structs of specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy is
-// input, dx output. Messages name an op by kKind and `layer`. ---
+// --- Base structs of specs ---
 
-// Most layers: one input, one output.
+// Most layers have one input and one output. Here and in all specs, x and y are activations; w and
+// b are fp32 masters; dw and db are fp32, unscaled; dy is input, dx output. Messages name an op by
+// kKind and `layer`.
 struct LayerSpec {
   std::string layer;
   Tensor x, y;

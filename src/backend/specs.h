@@ -229,14 +229,14 @@ struct BranchSumSpec {
   void Visit(auto&& visit) { visit(branches, sum, decision); }
 };
 
-// The specs from which Backend::Make makes ops. (Specs..., and one for each
-// activation.)
+// The variant of `Specs` and of the specs of all activations.
 template <class Tuple, class... Specs>
 struct VariantOf;
 template <class... Activations, class... Specs>
 struct VariantOf<std::tuple<Activations...>, Specs...> {
   using Type = std::variant<Specs..., Activations...>;
 };
+// The specs from which Backend::Make makes ops.
 using OpSpec =
     VariantOf<ForActivations<ActivationSpec>, Conv2dSpec, ConvTranspose2dSpec, LinearSpec,
               BatchNormSpec, ReluSpec, MaxPoolSpec, MaxUnpoolSpec, AvgPoolSpec, AddSpec, ConcatSpec,
@@ -247,8 +247,9 @@ using OpSpec =
               ClassTokenSpec, RopeSpec, AttentionSpec, SelectSpec, SoftmaxSpec,
               BranchSumSpec>::Type;
 
-// --- The start of a graph, whose op is more than an Op. Its end is in loss_specs.h. ---
+// --- The start of a graph ---
 
+// The op at the start of a graph is more than an Op, as is the one at its end (loss_specs.h).
 struct InputSpec {  // x in fp32 from the host -> y rounded
   static constexpr char kKind[] = "input";
   std::string layer = "input";

@@ -135,8 +135,9 @@ ADA_HOST_DEVICE static inline float AdamUpdate(const UpdateScalars& s, float val
   return AdamTerms(s, value, gradient, average, square).sum();
 }
 
-// --- Running averages: torch's lerp, which starts from the nearer end ---
+// --- Running averages ---
 
+// The factors of a running average, which is torch's lerp: it starts from the nearer end.
 struct AverageScalars {
   float keep = 0, take = 1;  // of the average and of the value; together 1
 };

@@ -1,3 +1,5 @@
+// Lays out --help in lines that fit every terminal: descriptions are broken anew, and long examples
+// go on after a backslash.
 #include <algorithm>
 #include <sstream>
 #include <vector>

@@ -12,9 +12,7 @@
 
 namespace ada::cli {
 
-// For whom a command writes: people at a terminal, or programs.
-
-// `--csv` and `--table`.
+// `--csv` and `--table`: for whom a command writes, programs or people at a terminal.
 struct ViewFlags {
   bool csv = false, table = false;
   // What they ask for; without them a table on a terminal, CSV elsewhere. Throws ConfigError for
@@ -27,10 +25,9 @@ void AddView(CLI::App& app, ViewFlags& flags);
 // most 80 columns, elsewhere one line for each entry.
 void PrintList(const std::string& what);
 
-// Where a command is about to write, looked at before it does.
-
-// What a command reads and writes. `what` is the option or operand, for messages; an empty path is
-// one that is not given. Devices and FIFOs may be read and written together.
+// What a command reads and writes, looked at before it writes. `what` is the option or operand, for
+// messages; an empty path is one that is not given. Devices and FIFOs may be read and written
+// together.
 // A command names all its paths, then calls Check once, before any work that takes long. Folders of
 // predictions have a rule of their own beside it (run/evaluate/protect_data.h).
 class OutputPaths {
@@ -56,10 +53,9 @@ class OutputPaths {
 // Throws ConfigError where an option names a file that a run keeps for itself.
 void CheckOutput(const std::string& option, const std::string& path);
 
-// Output for programs, such as CSV, names things exactly as files do: byte for byte in a pipe or a
-// file, but made visible (io/shown_text.h) on a terminal. Text for people is visible everywhere.
-
-// While it lives, text for `stream`, which must outlive it, is made visible.
+// While it lives, text for `stream`, which must outlive it, is made visible. Output for programs,
+// such as CSV, names things exactly as files do: byte for byte in a pipe or a file, but made
+// visible (io/shown_text.h) on a terminal. Text for people is visible everywhere.
 class TerminalText {
  public:
   // If `descriptor`, to which the stream goes, is a terminal. Dispatch makes one for each of stdout
@@ -79,12 +75,10 @@ class TerminalText {
   std::unique_ptr<std::streambuf> filter_;  // null where there is no terminal
 };
 
-// How `--help` is laid out: like CLI11's own, in lines that fit every terminal.
-
-// Line ends within a description are blanks: it is broken anew, to the right of the names. Examples
-// that are too long go on after a backslash, as a shell takes them. The program stands in the usage
-// without its folder.
-// Dispatch makes one and gives it to the program before commands are added, which share it.
+// How `--help` is laid out: like CLI11's own, in lines that fit every terminal. Line ends within a
+// description are blanks: it is broken anew, to the right of the names. Examples that are too long
+// go on after a backslash, as a shell takes them. The program stands in the usage without its
+// folder. Dispatch makes one and gives it to the program before commands are added, which share it.
 class HelpFormat : public CLI::Formatter {
  public:
   std::string make_description(const CLI::App* app) const override;

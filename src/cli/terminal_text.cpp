@@ -1,3 +1,5 @@
+// Puts a stream buffer in front of a stream, which makes each whole line visible before it passes
+// it on.
 #include <unistd.h>
 
 #include <string>

@@ -84,7 +84,7 @@ std::string ToYaml(const Config& config);
 // A key that was not written has the place of the map around it, or none.
 std::string KeyText(const Config& config, const std::string& key);
 
-// --- What follows from a configuration beyond its keys. ---
+// --- What follows from a configuration beyond its keys ---
 
 // Fills in what is unset: what scaling::FillDefaults does, and train.on_overflow (what the preset
 // does). Throws ConfigError, with its place, for bounds that cross.

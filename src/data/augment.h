@@ -41,11 +41,9 @@ bool WriteFloatImage(const std::byte* values, const ImageShape& stored, const Im
                      const Placement& place, const std::vector<double>& mean,
                      const std::vector<double>& std, float* out);
 
-// Random numbers of what becomes of an image.
-
-// Those of one image of the data set in one epoch, for one purpose (StreamId of its name). Each
-// purpose draws from a stream of its own, so that a change which is switched on or off, or draws
-// more numbers, leaves the choices of the others as they are.
+// Random numbers of what becomes of one image of the data set in one epoch, for one purpose
+// (StreamId of its name). Each purpose draws from a stream of its own, so that a change which is
+// switched on or off, or draws more numbers, leaves the choices of the others as they are.
 inline RandomStream StreamFor(std::uint64_t seed, std::uint64_t purpose, std::int64_t epoch,
                               std::int64_t image) {
   const auto words = Philox(

@@ -76,11 +76,9 @@ struct FileFault {
 };
 using FileFaults = std::vector<FileFault>;
 
-// Images that cannot be used, under data.on_broken: skip left out: of which of their files that is,
-// and how it is said.
-
-// Readers put these into Dataset::left_out, where `row` says nothing, and the loader into
-// Batch::broken.
+// An image that cannot be used, which data.on_broken: skip leaves out: because of which of its
+// files, and how that is said. Readers put these into Dataset::left_out, where `row` says nothing,
+// and the loader into Batch::broken.
 struct BrokenImage {
   int row = 0;             // of the batch, as it was to be
   std::int64_t image = 0;  // of the data set

@@ -1,4 +1,6 @@
 // Looks at headers only, in parallel, and adds up the largest needs: as many as there are threads.
+// For warnings it reads a sample of headers, and each kind of surprise becomes one line with its
+// count and the first picture that has it.
 #include "data/header_survey.h"
 
 #include <algorithm>
@@ -70,9 +72,6 @@ DecodingNeed NeedOfDecoding(const Splits& splits, int workers) {
   }
   return largest;
 }
-
-// A sample of headers is read in parallel; each kind of surprise becomes one line with its count
-// and the first picture that has it.
 
 namespace {
 

@@ -1,3 +1,4 @@
+// Labels and boxes go the way of their image: they are cut, resized, cut again and mirrored.
 #include "data/labels.h"
 
 #include <algorithm>
@@ -20,8 +21,6 @@ std::vector<vision::LabeledBox> TrainingBoxes(const ImageObjects& objects) {
   }
   return boxes;
 }
-
-// Labels and boxes go the way of their image: cut, resized, cut again, mirrored.
 
 namespace {
 

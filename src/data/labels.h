@@ -10,8 +10,6 @@
 
 namespace ada::data {
 
-// The labels of segmentation: a label image for each image of a data set.
-
 // What a pixel without a class has as its label in a label image that was read. In a batch it is
 // kNoLabel.
 inline constexpr std::uint8_t kIgnoredPixel = 255;
@@ -38,8 +36,6 @@ class LabelImages {
   virtual std::uint64_t DecodingBytesOf(std::int64_t image) const = 0;
 };
 
-// The labels of detection: the boxes of each image of a data set.
-
 // Holds the boxes of one image, which are read when the set is opened; a Dataset has one for each
 // image of its files.
 struct ImageObjects {
@@ -54,12 +50,10 @@ struct ImageObjects {
 // and those of which nothing is left (no area, inverted, outside).
 std::vector<vision::LabeledBox> TrainingBoxes(const ImageObjects& objects);
 
-// What a network's input shows of a stored picture, so that labels and boxes can go with it.
-
-// `box` of the picture is resized to `resized`; of that `window` is shown, which may reach beyond
-// it; then columns are mirrored if `flip`. ImageWriter writes it for each image whose labels follow
-// it. Boxes and sizes are in whole pixels: `box` of the stored picture, `window` of the resized
-// one.
+// What a network's input shows of a stored picture, so that labels and boxes can go with it: `box`
+// of the picture is resized to `resized`; of that `window` is shown, which may reach beyond it;
+// then columns are mirrored if `flip`. ImageWriter writes it for each image whose labels follow it.
+// Boxes and sizes are in whole pixels: `box` of the stored picture, `window` of the resized one.
 struct ShownPart {
   PictureSize stored;
   Box box;

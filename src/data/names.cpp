@@ -1,5 +1,6 @@
 // Lists come from people and other programs: byte order marks, CRLF and blanks are passed over
-// where they can mean nothing, and what looks like another encoding is refused.
+// where they can mean nothing, and what looks like another encoding is refused. SplitsByNames
+// decides which of the names that people give their splits stand for which split of a run.
 #include "data/names.h"
 
 #include <algorithm>
@@ -60,8 +61,6 @@ std::vector<NameInFile> ReadNamesFile(const std::string& path, std::uint64_t mos
   }
   return names;
 }
-
-// Decides which of the names that people give their splits stand for which split of a run.
 
 const std::vector<std::string>& ValidationNames() {
   static const std::vector<std::string> names = {"val", "valid", "validation", "dev"};

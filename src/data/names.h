@@ -9,8 +9,7 @@
 
 namespace ada::data {
 
-// Text files that hold a name in each line: lists of images, names of classes.
-
+// A name of a text file that holds one in each line: a list of images, names of classes.
 struct NameInFile {
   std::string name;
   int line = 0;  // from 1
@@ -24,8 +23,6 @@ enum class NamePart : std::uint8_t { kWholeLine, kFirstWord };
 // name has a control character (as text of 16 bits a character has), or is there twice.
 std::vector<NameInFile> ReadNamesFile(const std::string& path, std::uint64_t most_bytes,
                                       NamePart part);
-
-// The names of a data set's splits in its files.
 
 // What people call the split on which a training is evaluated while it goes on.
 const std::vector<std::string>& ValidationNames();

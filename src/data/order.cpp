@@ -1,3 +1,5 @@
+// Shuffles by Fisher and Yates with the random numbers of the epoch, and keeps the latest two
+// orders.
 #include "data/order.h"
 
 #include <numeric>

@@ -1,4 +1,5 @@
 // Headers are read without the lock: two threads may read the same one, and the first answer stays.
+// Each call decodes one picture; where only a part is asked for, it decodes that part alone.
 #include "data/picture_files.h"
 
 #include <algorithm>
@@ -25,8 +26,6 @@ void PictureHeaders::Remember(std::int64_t number, const PictureNeeds& needs) co
   const std::lock_guard lock(mutex_);
   known_.emplace(number, needs);
 }
-
-// Decodes one picture a call; where only a part is asked for, only that part.
 
 void NameList::Add(std::string_view folder, std::string_view name) {
   ((text_ += folder) += '/') += name;

@@ -1,3 +1,5 @@
+// The parts that all sources of samples share, and the answers of those that lack headers or
+// places.
 #include "data/sample_sources.h"
 
 #include <algorithm>

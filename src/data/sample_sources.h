@@ -12,12 +12,11 @@
 
 namespace ada::data {
 
-// Images that are not all decoded in memory: files of a folder, tensors of a mapped file.
-
 // Says which part of a picture of this size is needed: a box within it.
 using ChoosePart = std::function<Box(PictureSize)>;
 
-// Images are numbered in the order of the files, whatever part of them a Dataset keeps
+// Images that are not all decoded in memory: files of a folder, tensors of a mapped file. They are
+// numbered in the order of the files, whatever part of them a Dataset keeps
 // (Dataset::NumberInFiles). Safe from several threads.
 class ImageStore {
  public:
@@ -48,9 +47,6 @@ class ImageStore {
 // A part of an image [size, channels] in memory.
 Picture CutOut(const std::uint8_t* image, PictureSize size, int channels, const Box& part);
 
-// Sequences of tokens for a language model: windows of a text, or rows of an array. Each has its
-// targets: for each token the next one, or those in the files.
-
 // The target of a token that has none, which the loss passes over, in files; as PyTorch has it.
 inline constexpr std::int64_t kIgnoredTarget = -100;
 // Where a sequence goes; `context` values each.
@@ -59,8 +55,10 @@ struct SequencePlace {
   std::int32_t* targets = nullptr;  // likewise, or kNoLabel
 };
 
-// One split. Safe from several threads. TokenStream (windows of files laid end to end) and
-// TokenRows (rows of an array) implement it. Dataset::tokens holds it; parts share the files.
+// One split's sequences of tokens for a language model: windows of a text, or rows of an array.
+// Each has its targets: for each token the next one, or those in the files. Safe from several
+// threads. TokenStream (windows of files laid end to end) and TokenRows (rows of an array)
+// implement it. Dataset::tokens holds it; parts share the files.
 class TokenSet {
  public:
   TokenSet(int context, int vocabulary) : context_(context), vocabulary_(vocabulary) {}

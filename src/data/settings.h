@@ -13,10 +13,6 @@
 
 namespace ada::data {
 
-// What is done with an image besides moving and mirroring it, in this order: training takes a
-// random resized crop, or resizes and crops; then colors are changed and, when it is normalized, a
-// box is erased. Evaluation resizes and crops at the center.
-
 // Nothing set: no resizing.
 struct ResizeTo {
   int shorter = 0;      // the shorter side becomes so long
@@ -30,7 +26,10 @@ struct RandomResizedCrop {
   RandomCropSpec box;
 };
 
-// The configuration fills it in; it is part of a LoaderSpec, and ImageWriter and ImageRows read it.
+// What is done with an image besides moving and mirroring it, in this order: training takes a
+// random resized crop, or resizes and crops; then colors are changed and, when it is normalized, a
+// box is erased. Evaluation resizes and crops at the center. The configuration fills it in; it is
+// part of a LoaderSpec, and ImageWriter and ImageRows read it.
 struct ImageChanges {
   ResizeTo resize = {};
   PictureSize center_crop = {};  // 0: none; with random_crop the size that is cut
@@ -52,13 +51,11 @@ struct ImageChanges {
   }
 };
 
-// What the values of label images mean, where they are not the numbers of the classes.
-
 // The name of a class that says: pixels of this value are passed over.
 inline constexpr char kIgnoredName[] = "ignored";
 
-// This is the key data.label_values, as LabelFiles looks values up and the configuration writes it
-// back.
+// What the values of label images mean, where they are not the numbers of the classes: the key
+// data.label_values, as LabelFiles looks values up and the configuration writes it back.
 struct LabelValues {
   // In the order given: a value of a gray or palette PNG (0 to 255), or a color 0xRRGGBB; and the
   // class, which several may have.

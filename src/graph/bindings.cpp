@@ -1,3 +1,4 @@
+// Looks the numbers of a plan up: each tensor is a view of the block at its buffer's offset.
 #include "graph/bindings.h"
 
 #include "error.h"

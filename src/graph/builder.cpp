@@ -1,3 +1,5 @@
+// Makes what no plan changes, then plans, allocates and asks the backend for ops until no fusion is
+// declined.
 #include "graph/builder.h"
 
 #include "error.h"

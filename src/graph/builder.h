@@ -11,10 +11,9 @@
 namespace ada::graph {
 
 // From a planned op to a backend's op: collects tensors, gradients, statistics and parameters, from
-// which the layer's kind makes the spec. Decides nothing about order or memory.
-
-// The builder makes one for each plan that it tries. It only looks things up in `bindings`, which
-// must outlive it; the ops it makes keep backend addresses only.
+// which the layer's kind makes the spec. Decides nothing about order or memory. The builder makes
+// one for each plan that it tries. It only looks things up in `bindings`, which must outlive it;
+// the ops it makes keep backend addresses only.
 class OpMaker {
  public:
   OpMaker(const Bindings& bindings, backend::Backend& backend) : b_(bindings), backend_(backend) {}
@@ -46,11 +45,10 @@ class OpMaker {
   backend::Backend& backend_;
 };
 
-// The lists of what a graph rounds, decides and shows (graph/log_points.h), in the order of an
-// unfused execution even where layers are fused. To be made after all ops.
-
-// All roundings, starting with the network's input (unless it is tokens); those of the forward pass
-// only in a graph that does not train.
+// The lists of what a graph rounds, decides and shows (graph/log_points.h) are in the order of an
+// unfused execution even where layers are fused, and are to be made after all ops. ListRoundings
+// returns all roundings, starting with the network's input (unless it is tokens); those of the
+// forward pass only in a graph that does not train.
 std::vector<RoundingPoint> ListRoundings(const Bindings& bindings);
 std::vector<ScalePoint> ListScales(const Bindings& bindings);
 // Those of `roundings` that have a per-tensor scale, in the same order.
@@ -62,12 +60,11 @@ std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
 ObservationPlan ListObserved(const Bindings& bindings);
 
 // Builds a Graph: checks the network, makes parameters, asks for each layer's rule, plans,
-// allocates and lets the backend make the ops. Only Graph::Build uses it.
-
-// One builder makes one graph. A backend can decline a fusion only when it is asked to make the op,
-// so ops are made in a loop: plan, allocate, ask, and if something was declined start again with a
-// plan without it (`limits_`). What does not depend on the plan (parameters, rules, sums by
-// channel, positions) is made once, before the loop.
+// allocates and lets the backend make the ops. Only Graph::Build uses it. One builder makes one
+// graph. A backend can decline a fusion only when it is asked to make the op, so ops are made in a
+// loop: plan, allocate, ask, and if something was declined start again with a plan without it
+// (`limits_`). What does not depend on the plan (parameters, rules, sums by channel, positions) is
+// made once, before the loop.
 class Builder {
  public:
   Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* share);

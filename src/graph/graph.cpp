@@ -1,3 +1,5 @@
+// Runs the ops of a graph in order and moves what they share with the host; builder.cpp makes a
+// graph.
 #include "graph/graph.h"
 
 #include <atomic>

@@ -1,3 +1,5 @@
+// Collects the parts of an op from the bindings, of which the row of the layer's kind makes the
+// spec.
 #include "error.h"
 #include "graph/builder.h"
 

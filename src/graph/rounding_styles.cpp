@@ -1,3 +1,5 @@
+// Makes the style of each rounding from its name, which determines its random numbers, its scale
+// and its histogram.
 #include "graph/rounding_styles.h"
 
 #include "io/tensor_names.h"

@@ -1,3 +1,4 @@
+// Hands out parts of blocks of shared memory one after the other, and copies what is in use.
 #include "graph/shared_arena.h"
 
 #include <algorithm>

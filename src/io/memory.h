@@ -7,14 +7,12 @@
 
 namespace ada {
 
-// Large blocks of memory directly from the system: zeroed, and using physical memory only where
-// they have been touched.
-
 // The pages of a block of 2 MiB or more. Huge pages, if the system grants them, save most of the
 // address translation and suit memory that is read repeatedly; clearing them takes longer.
 enum class PageKind { kSmall, kHuge };
 
-// `bytes` zero bytes, aligned to 64 bytes; 2 MiB or more to 2 MiB. Throws std::bad_alloc.
+// Returns `bytes` zero bytes directly from the system, which uses physical memory only where they
+// are touched. They are aligned to 64 bytes; 2 MiB or more to 2 MiB. Throws std::bad_alloc.
 std::byte* AllocatePages(std::size_t bytes, PageKind kind);
 // `bytes`: the size with which the block was allocated. Null is ignored.
 void FreePages(std::byte* block, std::size_t bytes) noexcept;
@@ -47,10 +45,8 @@ struct PageAllocator {
   friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
 };
 
-// How much memory this process can use: that of the machine, or less if a cgroup (a container) or a
-// resource limit (ulimit) allows less.
-
-// The smallest limit that was found, and a name by which the user can find it again.
+// How much memory this process can use: the smallest limit among the machine, its cgroup (a
+// container) and its resource limits (ulimit), and a name by which the user can find it again.
 struct MemoryLimit {
   std::uint64_t bytes = 0;  // swap included where it may be used
   std::string source;       // "the machine", "/sys/fs/cgroup/memory.max", "ulimit -v"

@@ -11,9 +11,7 @@
 
 namespace ada {
 
-// An even split of a whole among several participants, in their order.
-
-// Items first .. first + count of a whole.
+// A participant's share of an even split of a whole: items first .. first + count.
 struct Share {
   std::int64_t first = 0, count = 0;
 };
@@ -24,9 +22,6 @@ inline Share ShareOf(std::int64_t total, int parts, int index) {
   const std::int64_t before = index < more ? index : more;
   return {each * index + before, each + (index < more ? 1 : 0)};
 }
-
-// Runs independent tasks in parallel where there is no thread pool, while a run starts; and makes
-// the error for the case that the machine refuses a necessary thread.
 
 // Runs every task, on at most as many threads as there are cores, starting them in order. When all
 // have ended, rethrows the exception of the first task that failed. If the machine refuses threads,

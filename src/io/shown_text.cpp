@@ -1,4 +1,6 @@
 // Walks over bytes that may be anything: what begins no valid character counts as a byte by itself.
+// Each stream is asked at each call whether it gets colors: one may be a terminal and another a
+// file.
 #include "io/shown_text.h"
 
 #include <unistd.h>
@@ -71,8 +73,6 @@ std::string Shown(std::string_view text) {
   return "'" + Visible(text.substr(0, end)) + "...'";
 }
 
-// Widths count code points and not bytes; codes for colors take no room.
-
 bool BeginsCodePoint(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 
 std::size_t TextWidth(std::string_view text) {
@@ -112,8 +112,6 @@ std::string Wrapped(std::string_view text, std::size_t indent, std::size_t width
   }
   return lines;
 }
-
-// Each stream is asked for itself, at each call: one may be a terminal and another a file.
 
 namespace {
 

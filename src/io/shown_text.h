@@ -9,9 +9,8 @@
 
 namespace ada {
 
-// UTF-8. Text from files, such as names of tensors or layers, may contain terminal controls.
-
-// Returns `text` with everything visible: control characters, characters that change the writing
+// Returns `text`, which comes from a file (names of tensors, of layers) and may contain terminal
+// controls, with everything visible: control characters, characters that change the writing
 // direction, and bytes that are not UTF-8 are written as \x1b or \u202e.
 std::string Visible(std::string_view text);
 // Does the same, but line ends stay: for messages of several lines.
@@ -25,14 +24,13 @@ std::string ValidUtf8(std::string_view text);
 // bytes.
 std::string Shown(std::string_view text);
 
-// Widths and lines: a code point is assumed to be one column wide.
-
 // A width that every terminal has, in columns.
 inline constexpr std::size_t kTerminalWidth = 80;
 
 // Returns whether `c` is the first byte of a UTF-8 code point.
 bool BeginsCodePoint(char c);
-// Returns the width of `text` in columns: its code points, without color escape sequences.
+// Returns the width of `text` in columns: its code points, without color escape sequences. Each is
+// assumed to be one column wide.
 std::size_t TextWidth(std::string_view text);
 
 // Returns `text` in lines of at most `width` columns, broken between words; all lines but the first
@@ -41,8 +39,7 @@ std::size_t TextWidth(std::string_view text);
 std::string Wrapped(std::string_view text, std::size_t indent, std::size_t width = kTerminalWidth,
                     std::size_t taken = 0);
 
-// Colors: whether a stream gets them, and text that has them.
-
+// What --color asks for.
 enum class ColorChoice { kAuto, kAlways, kNever };
 
 // Sets what --color requests, for all streams; initially kAuto. Not thread-safe.

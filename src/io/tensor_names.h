@@ -1,4 +1,9 @@
-// The names of a layer's tensors in logs, including the operands of its matmuls.
+// The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient with respect to the
+// second input of a layer that rounds one for each; in attention p, the probabilities, ds, the
+// gradient of the scores, and dq, dk, dv, those of queries, keys and values; operands of matmuls,
+// forward.x to dw.dy; update, the requested changes of an update; master and state, what an update
+// stores; sent, gradients between processes. If a layer has several parameters, or a parameter
+// several states, each part has its own name: update.weight, state.exp_avg.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -11,7 +16,6 @@ namespace ada {
 
 // The operands of the three matmuls of a linear layer or convolution, y = x w, dx = dy w and dw = x
 // dy: each matmul has two operands, so that each tensor is an operand of two matmuls.
-
 enum class Operand : std::uint8_t { kForwardX, kForwardW, kDxDy, kDxW, kDwX, kDwDy };
 inline constexpr std::size_t kOperands = 6;
 // Their names in logs, in the order of the enumeration.
@@ -37,13 +41,6 @@ constexpr std::optional<Operand> OperandNamed(std::string_view name) {
     if (name == kOperandNames[i]) return static_cast<Operand>(i);
   return std::nullopt;
 }
-
-// The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient with respect to the
-// second input of a layer that rounds one for each; in attention p, the probabilities, ds, the
-// gradient of the scores, and dq, dk, dv, those of queries, keys and values; operands of matmuls
-// (above), forward.x to dw.dy; update, the requested changes of an update; master and state, what
-// an update stores; sent, gradients between processes. If a layer has several parameters, or a
-// parameter several states, each part has its own name: update.weight, state.exp_avg.
 
 inline bool IsOperand(std::string_view tensor) { return OperandNamed(tensor).has_value(); }
 // Tensors of attention, each with a scale decision of its own: LAYER.ds.

@@ -1,3 +1,4 @@
+// Rounds the operands of a matmul to each format, and counts what that loses.
 #include "judge/operand_judge.h"
 
 #include <cmath>

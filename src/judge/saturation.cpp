@@ -1,3 +1,4 @@
+// Looks a tensor's format up in the run's configuration, which says whether it saturates.
 #include "judge/saturation.h"
 
 #include <algorithm>

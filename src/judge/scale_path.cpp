@@ -1,3 +1,5 @@
+// Walks the layers from the last to the first, as a backward pass does, and notes which scale each
+// gradient carries.
 #include "judge/scale_path.h"
 
 #include <algorithm>

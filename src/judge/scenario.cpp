@@ -1,3 +1,4 @@
+// Asks the policy of a scenario for its scales in a step, and the histograms for what they lose.
 #include "judge/scenario.h"
 
 #include <cmath>

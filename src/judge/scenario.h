@@ -18,10 +18,8 @@
 namespace ada::judge {
 
 // A loss-scaling policy driven by the histograms of a run that had another one: the real policy
-// object, told what its attempts would have come to.
-
-// Used by Scenario alone. Steps come in rising order; its state goes into checkpoints with that of
-// the run.
+// object, told what its attempts would have come to. Used by Scenario alone. Steps come in rising
+// order; its state goes into checkpoints with that of the run.
 class ScenarioPolicy {
  public:
   // `scaling` is as read; defaults are filled in here. Throws ConfigError, beginning with its

@@ -1,3 +1,5 @@
+// Drives a policy with outcomes that the histograms of a run's steps imply at the scales it
+// chooses.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,3 +1,5 @@
+// Answers questions about a step's gradients at other scales, by shifting the bins of its
+// histograms.
 #include "judge/step_histograms.h"
 
 #include <algorithm>

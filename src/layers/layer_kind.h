@@ -160,7 +160,7 @@ std::vector<LayerKind> JoinKinds();
 std::vector<LayerKind> SequenceKinds();
 std::vector<LayerKind> OtherKinds();
 
-// --- For rows. ---
+// --- For rows ---
 
 // The rule of a kind whose output has the shape of its input.
 void KeepShape(LayerKeys& keys, LayerShapes& shapes);

@@ -1,3 +1,4 @@
+// Joins the tables of all families of layer kinds into one, and has the checks that they share.
 #include <algorithm>
 
 #include "error.h"

@@ -1,3 +1,4 @@
+// Computes how often a window fits along an axis, and checks its padding, dilation and stride.
 #include "layers/windows.h"
 
 #include "error.h"

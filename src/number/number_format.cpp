@@ -125,8 +125,6 @@ float DecodeFp16(std::uint16_t code) { return OfFp16(code); }
 std::uint16_t EncodeBf16(float x) { return Bf16CodeOf(x); }
 float DecodeBf16(std::uint16_t code) { return OfBf16(code); }
 
-// The formats that have names, and what the others are called.
-
 const std::vector<NamedFormat>& NamedFormats() {
   static const std::vector<NamedFormat> formats = {
       {"fp32", kFp32},

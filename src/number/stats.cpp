@@ -1,4 +1,6 @@
-// Sums of counts, and what a format would lose of a histogram.
+// Sums of counts, and what a format would lose of a histogram. Where a format's two thresholds fall
+// among the bins comes from mantissas and exponents of exact numbers, never from a logarithm that
+// could round.
 #include "number/stats.h"
 
 #include <algorithm>
@@ -11,7 +13,6 @@ namespace ada {
 
 // Joins moments by the formulas of Chan, Golub and LeVeque (1979), which do not cancel where means
 // are large.
-
 TensorStats CombinedStats(const TensorStats& a, const TensorStats& b) {
   TensorStats s = a;
   s.numel += b.numel;
@@ -51,9 +52,6 @@ TensorStats Rescaled(TensorStats stats, double factor, bool left) {
   stats.mean *= factor, stats.std *= factor, stats.l1 *= factor, stats.l2 *= factor;
   return stats;
 }
-
-// Where a format's two thresholds fall among the bins. Exponents come from mantissas and exponents
-// of exact numbers, never from a logarithm that could round.
 
 namespace {
 

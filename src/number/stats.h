@@ -50,11 +50,9 @@ TensorStats CombinedStats(const TensorStats& a, const TensorStats& b);
 // left its format when it was rounded; it stays as it was, so that it is still known as one.
 TensorStats Rescaled(TensorStats stats, double factor, bool left);
 
-// A histogram of log2 |x|: how the magnitudes of a tensor are distributed over binary exponents,
-// and what any format at any scale would lose of them. Numbers only.
-
-// Counts of values by floor(log2 |x|), for x without its scale and before rounding. The range
-// covers every fp32 value under every fp32 scale.
+// How the magnitudes of a tensor are distributed over binary exponents, from which follows what any
+// format at any scale would lose of them: counts of values by floor(log2 |x|), for x without its
+// scale and before rounding. The range covers every fp32 value under every fp32 scale.
 struct ExponentBins {
   static constexpr int kLowest = -280, kHighest = 280;
   std::array<std::int64_t, kHighest - kLowest + 1> counts{};

@@ -1,3 +1,5 @@
+// Computes the learning rate of a step for each kind of schedule: warmup first, then the kind's own
+// formula.
 #include "optim/schedule.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Runs the thread that sums full buckets while the caller adds gradients, and hands its errors to
+// the caller.
 #include "parallel/gradient_sums.h"
 
 #include <algorithm>

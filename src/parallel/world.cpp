@@ -1,3 +1,5 @@
+// Starts MPI where a launcher started several processes, and divides a node's cores among its
+// processes.
 #include "parallel/world.h"
 
 #include <sched.h>

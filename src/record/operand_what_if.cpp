@@ -1,3 +1,5 @@
+// Reads the operands of the matmuls that log.what_if asks about as a step observes them, and counts
+// in parallel what each format would lose.
 #include "record/operand_what_if.h"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // number/blocks/operand_blocks.h defines how blocks lie in an operand; here the tensors of a graph
-// are described in its terms.
+// are described in its terms. The backend does not store the scales of operands: they exist only
+// within its products. They are computed here once more, by the scalar rules, which give the same
+// bits.
 #include "record/operands.h"
 
 #include <algorithm>
@@ -47,9 +49,6 @@ std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector
   backend::LargestOfAll(team.all(), amaxes);
   return amaxes;
 }
-
-// The backend does not store the scales of operands: they exist only within its products. They are
-// computed here once more, by the scalar rules, which give the same bits.
 
 namespace {
 

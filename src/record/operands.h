@@ -16,9 +16,7 @@
 
 namespace ada::record {
 
-// Tensors of a backend in the order that PyTorch has.
-
-// Turns [rows, h, w, c] into [rows, c, h, w]; `shape` has h, w and c.
+// Turns a backend's [rows, h, w, c] into PyTorch's order, [rows, c, h, w]; `shape` has h, w and c.
 inline std::vector<float> AsPyTorch(const std::vector<float>& in, const Shape& shape) {
   std::vector<float> out;
   out.reserve(in.size());
@@ -31,10 +29,8 @@ inline std::vector<float> AsPyTorch(const std::vector<float>& in, const Shape& s
   return out;
 }
 
-// The memory layout of the operands of a linear layer or convolution, as its tensors are observed,
-// and the largest magnitude from which a per-tensor scale is computed.
-
-// The properties of a layer that determine the layout of its operands.
+// The properties of a layer, linear or a convolution, that determine the memory layout of its
+// operands as its tensors are observed.
 struct OperandLayer {
   std::vector<std::int64_t> weight;  // dims of w
   std::int64_t groups = 1;
@@ -57,11 +53,9 @@ float AmaxOfBatch(const std::vector<float>& values, step::Team& team);
 std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
                                     step::Team& team);
 
-// The block scales of a layer's operands, for dumps: those that a pass used, computed again from
-// the stored tensors by the same rules.
-
-// The scales of one operand, as in ScalesOfOperand. With several processes those of all are
-// concatenated in rank order: as lines, or as blocks where blocks run along the batch.
+// The block scales of one operand, as in ScalesOfOperand: those that a pass used, computed again
+// from the stored tensors by the same rules. With several processes those of all are concatenated
+// in rank order: as lines, or as blocks where blocks run along the batch.
 struct DumpedScales {
   std::string operand;  // forward.x
   std::string format;

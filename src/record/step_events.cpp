@@ -1,3 +1,5 @@
+// Each function compares the step with the recorder's knowledge of the run so far, and adds a row
+// (Add) and a line (Tell) if something has changed.
 #include "record/step_events.h"
 
 #include <algorithm>
@@ -47,9 +49,6 @@ void RepeatedNotes::EndStep(std::int64_t step) {
     }
   }
 }
-
-// Each function compares the step with the recorder's knowledge of the run so far, and adds a row
-// (Add) and a line (Tell) if something has changed.
 
 namespace {
 

@@ -16,9 +16,8 @@
 
 namespace ada::record {
 
-// Console messages that could come with every step: each is printed once, then only counted.
-
-// The first message of a kind is printed at once and opens a window of kFirstWindow steps. Further
+// Console messages that could come with every step: each is printed once, then only counted. The
+// first message of a kind is printed at once and opens a window of kFirstWindow steps. Further
 // messages of the kind are counted; at the window's end the last of them is printed with the count,
 // and a window twice as long opens. A window without messages closes: the next one is printed at
 // once. Owned by StepEvents. Windows are not kept in checkpoints: a resumed run prints the first
@@ -47,11 +46,6 @@ class RepeatedNotes {
   std::map<std::string, Window> windows_;
 };
 
-// The events of a step, as rows of events.csv and lines of the log: overflow with its first layer,
-// changes of scale with their reasons, scales at their bounds, layers that lose more than they
-// should, losses that are not finite, changes of the learning rate. A resumed run writes the same
-// as an uninterrupted one, because earlier steps are known from the recorder only.
-
 // The tensor that an event is about; layer empty: there is none. process: which of several has it.
 struct EventTensor {
   std::string layer, tensor, value;
@@ -68,8 +62,12 @@ struct CountedTensor {
       1;  // the part of it that is the tensor's own, which counts do not carry
 };
 
-// Owned by StepLog and called by it only, in the first process. The order of its calls within a
-// step is the order of the rows.
+// The events of a step, as rows of events.csv and lines of the log: overflow with its first layer,
+// changes of scale with their reasons, scales at their bounds, layers that lose more than they
+// should, losses that are not finite, changes of the learning rate. A resumed run writes the same
+// as an uninterrupted one, because earlier steps are known from the recorder only. Owned by StepLog
+// and called by it only, in the first process. The order of its calls within a step is the order of
+// the rows.
 class StepEvents {
  public:
   StepEvents(const config::Config& config, telemetry::Recorder& recorder, telemetry::Log& log)

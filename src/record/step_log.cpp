@@ -1,3 +1,4 @@
+// Writes the rows of a step file by file, from the attempt and the graph's lists.
 #include "record/step_log.h"
 
 #include <cmath>

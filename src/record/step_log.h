@@ -1,5 +1,4 @@
-// What rounding did to the values that a step's updates produced (masters, optimizer state, changes
-// of weights), as rows of underflow.csv.
+// The log of a step: its rows in all CSV files of a run, from what is known of the attempt.
 #pragma once
 #include <deque>
 #include <map>
@@ -20,23 +19,23 @@
 
 namespace ada::record {
 
-// One kind of values that the update of a layer made.
+// One kind of values that the update of a layer made (masters, optimizer state, changes of
+// weights), and what rounding did to them: a row of underflow.csv.
 struct UpdateRow {
   std::string layer, tensor;
   NumberFormat format;
   TensorStats stats;
 };
 
-// One row for the whole of a layer, then one for each part if it has several. kept: by trained
-// parameter, or empty.
+// Returns one row for the whole of a layer, then one for each part if it has several. kept: by
+// trained parameter, or empty.
 std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Graph& graph,
                                   const std::vector<optim::KeptStats>& kept);
 
 // Logs a step: rows of steps.csv, scales.csv, underflow.csv, histograms.csv, what_if.csv and
-// probes.csv, from what is known of the attempt. Reads the graph and changes nothing.
-
-// One for each session (or fork), called by the trainer after every attempt. In processes that do
-// not write, Write returns at once.
+// probes.csv, from what is known of the attempt. Reads the graph and changes nothing. One for each
+// session (or fork), called by the trainer after every attempt. In processes that do not write,
+// Write returns at once.
 class StepLog : public step::AttemptLog {
  public:
   // `probe`, `operands`: null where there are none. One process of the team writes.

@@ -1,3 +1,4 @@
+// Joins the counts of the parameters of a layer, of which each tensor gets a row.
 #include <algorithm>
 
 #include "io/tensor_names.h"

@@ -1,3 +1,4 @@
+// Decides by the keys log.every, log.histogram_every and their like whether a step is due.
 #include "step/step_observer.h"
 
 #include "io/text.h"

@@ -17,8 +17,8 @@ struct Attempt;
 // Whether a step is one of those of an `every_*` key: step 1 and the multiples; 0: never.
 bool IsDue(std::int64_t every, std::int64_t step);
 
-// The trainer and the log each have one, and so decide alike. It refers to the configuration, which
-// outlives it.
+// Which steps are written down, and how closely they are looked at for it. The trainer and the log
+// each have one, and so decide alike. It refers to the configuration, which outlives it.
 class LogSchedule {
  public:
   explicit LogSchedule(const config::Config& config) : config_(config) {}
@@ -49,10 +49,11 @@ struct StepNews {
   std::string skip_layer, alert_layer;
 };
 
-// Observers of single steps (probes, dumps) see the tensors of both passes and change nothing that
-// the run computes with. The order of calls in a due step: Begin, then for
-// each micro-batch Observe for every tensor and EndMicroBatch, then End, and Conclude when the step
-// is over. Observe is called while the tensor is in place: what is needed later must be copied.
+// An observer of single steps, which sees the tensors of both passes and changes nothing that the
+// run computes with. Implemented by Probe, Dump and OperandWhatIf. The order of calls in a due
+// step: Begin, then for each micro-batch Observe for every tensor and EndMicroBatch, then End, and
+// Conclude when the step is over. Observe is called while the tensor is in place: what is needed
+// later must be copied.
 class StepObserver : public graph::TensorObserver {
  public:
   virtual bool Due(std::int64_t step) const = 0;

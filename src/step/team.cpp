@@ -1,3 +1,5 @@
+// Gathers values and texts of all processes, and checks that their settings and parts of a batch
+// are possible.
 #include "step/team.h"
 
 #include <algorithm>

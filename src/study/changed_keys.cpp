@@ -1,3 +1,4 @@
+// Compares two settings of a section as they are written, and keeps the keys that differ.
 #include "study/changed_keys.h"
 
 #include "config/sections/sections.h"

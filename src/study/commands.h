@@ -105,10 +105,8 @@ void ShowPicture(const PictureOptions& options, std::ostream& out, std::ostream&
 // Says for whom what-if and replay write: programs, or people at a terminal of 80 columns.
 enum class View { kCsv, kTable };
 
-// replay: what a global policy does with a trace of attempts. It drives the very object that
-// training drives.
-
-// Attempts that nobody recorded, for a look at a policy.
+// replay: what a global policy does with a trace of attempts, by the very object that training
+// drives; here with attempts that nobody recorded.
 // A step ends with an attempt that is not retried, so there may be more attempts than steps.
 struct ReplayPattern {
   std::int64_t steps = 1000;

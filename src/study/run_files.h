@@ -83,11 +83,9 @@ void EachRowIfThere(const std::string& folder, const Use& use) {
 // 0 is not known or no limit: it ends at the first of the two. 0: neither is known.
 std::int64_t StepsInAll(std::int64_t of_epochs, std::int64_t max_steps);
 
-// The histograms of a run: tensor by tensor, and step by step with the format that each tensor had,
-// which is what what-if and recommend judge.
-
-// All rows of histograms.csv of one tensor in one step.
-// The bins count unscaled values by exponent; `scale` is what the tensor carried.
+// The histograms of a run are what what-if and recommend judge: this one has all rows of
+// histograms.csv of one tensor in one step. The bins count unscaled values by exponent; `scale` is
+// what the tensor carried.
 struct TensorHistogram {
   std::int64_t step = 0, epoch = 0;
   std::string layer, tensor;

@@ -1,3 +1,4 @@
+// Computes the figures of a block-scaled tensor from its counts, and writes them in words.
 #include "telemetry/block_figures.h"
 
 #include <cmath>

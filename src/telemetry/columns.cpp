@@ -1,3 +1,5 @@
+// Writes and reads one field for each type of a row's member, exactly and without regard to the
+// locale.
 #include "telemetry/columns.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Counts which tensors a run has logged, and makes the sentence of what they lost.
 #include "telemetry/coverage.h"
 
 #include <algorithm>

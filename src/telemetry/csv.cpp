@@ -1,3 +1,5 @@
+// Opens CSV files anew or where a checkpoint left them, and writes whole rows in pieces that a kill
+// does not tear.
 #include "telemetry/csv.h"
 
 #include <fcntl.h>

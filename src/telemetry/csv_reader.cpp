@@ -1,3 +1,4 @@
+// Reads a file block by block, finds its rows and checks them against the header.
 #include "telemetry/csv_reader.h"
 
 #include <unistd.h>

@@ -12,8 +12,6 @@
 
 namespace ada::telemetry {
 
-// One record of a CSV file (RFC 4180) as fields, out of text that may end anywhere.
-
 // Limits for reading. Our own rows have about a hundred bytes; without a limit a quote that is
 // never closed, or a file that is not CSV, would be one row of gigabytes.
 inline constexpr std::size_t kMostRecordBytes = 1 << 20;
@@ -22,8 +20,8 @@ inline constexpr std::size_t kMostColumns = 4096;
 // How a record ended; after the last three kinds, at the end of the text, more text may change it.
 enum class Ending { kLineEnd, kQuoteInField, kTextBehindQuote, kTorn, kQuoteOpen, kNothing };
 
-// Splits the record at the front of `text` into its fields; `used`: its bytes, line end included
-// (set for kLineEnd and kTorn).
+// Splits the record at the front of `text`, which may end anywhere, into its fields; `used`: its
+// bytes, line end included (set for kLineEnd and kTorn).
 Ending SplitRecord(std::string_view text, std::vector<std::string>& fields, std::size_t& used);
 
 // How to treat a last row without a line end.

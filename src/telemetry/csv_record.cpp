@@ -1,3 +1,4 @@
+// Splits one record by RFC 4180, also where the text ends within it.
 #include <utility>
 
 #include "telemetry/csv_reader.h"

@@ -1,3 +1,5 @@
+// Encodes the messages of TensorBoard's event files as protocol buffers, and frames them as
+// TFRecords.
 #include <array>
 #include <bit>
 #include <cmath>

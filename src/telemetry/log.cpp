@@ -1,3 +1,4 @@
+// Sends messages to the terminal around a status line, and to log.txt, by two sinks of spdlog.
 #include "telemetry/log.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Walks the tensors of a backward pass in the order of execution to find where a gradient died.
 #include <algorithm>
 #include <cstdio>
 

@@ -1,3 +1,5 @@
+// Keeps the first event of each stretch of steps that are not finite, and makes the advice for its
+// cause.
 #include "telemetry/not_finite.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Decides when progress is shown and where: a terminal is redrawn, a log gets a line now and then.
 #include "telemetry/progress.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Formats the parts of a progress line, and leaves out the least important ones until it fits.
 #include "telemetry/progress_text.h"
 
 #include <algorithm>

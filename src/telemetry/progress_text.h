@@ -69,16 +69,14 @@ double Printable(double value);
 // cut off.
 std::string Truncate(const std::string& line, int width);
 
-// Other measures for the loss of a language model, which is in nats per token.
-
-// e^loss: guessing among this many equally likely tokens would be as hard.
+// e^loss of a language model, whose loss is in nats per token: guessing among this many equally
+// likely tokens would be as hard.
 inline double Perplexity(double loss) { return std::exp(loss); }
 // The loss in bits instead of nats; if tokens are bytes, bits per byte.
 inline double Bits(double loss) { return loss / std::log(2.0); }
 
-// Whether top-5 is meaningful.
-
-// Returns whether some class may be missing among the five likeliest. `classes` 0: not known.
+// Returns whether top-5 is meaningful: whether some class may be missing among the five likeliest.
+// `classes` 0: not known.
 constexpr bool TopFiveTells(int classes) { return classes == 0 || classes > 5; }
 
 }  // namespace ada::telemetry

@@ -1,3 +1,4 @@
+// Passes each row to the run's logs, its totals and its event files.
 #include "telemetry/recorder.h"
 
 #include "telemetry/run_folder.h"

@@ -1,3 +1,5 @@
+// Tells the files of a run by their names, locks its folder, and deletes only what a run has
+// written.
 #include "telemetry/run_folder.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Opens the CSV files of a run, cut to its checkpoint, and writes rows to them.
 #include "telemetry/run_logs.h"
 
 #include <sys/stat.h>

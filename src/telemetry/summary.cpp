@@ -1,3 +1,4 @@
+// Makes the JSON of a run's summary from its totals and facts.
 #include "telemetry/summary.h"
 
 #include <fstream>

@@ -1,3 +1,5 @@
+// Collects the rows of a step into one event, and appends events to a file of their own for each
+// process.
 #include "telemetry/tensorboard.h"
 
 #include <fcntl.h>

@@ -17,6 +17,11 @@
 // magnitudes from 2^e to below 2^(e+1). min and max are the ends of the lowest and the highest
 // bucket that holds a value, sum and sum_squares those of log2|x| spread evenly in the buckets. num
 // counts the finite values other than zero: zeros, inf and NaN have no place on the axis.
+//
+// The functions encode the bytes of event files by hand: records framed as TFRecords, each a
+// protocol buffer of type Event, of which only the messages that are written here are known. The
+// facts come from tensorboard's compat/proto/{event,summary}.proto and from TensorFlow's
+// record_writer.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -28,10 +33,6 @@
 #include "telemetry/run_logs.h"
 
 namespace ada::telemetry {
-
-// The bytes of TensorBoard's event files: records framed as TFRecords, each a protocol buffer of
-// type Event. Only the messages that are written here are encoded, by hand; the facts come from
-// tensorboard's compat/proto/{event,summary}.proto and from TensorFlow's record_writer.
 
 // Returns the CRC-32C (Castagnoli, RFC 3720 B.4).
 std::uint32_t Crc32c(std::string_view bytes);

@@ -1,3 +1,4 @@
+// Adds rows up as they were logged, and reads them back from the files of a run that goes on.
 #include "telemetry/totals.h"
 
 #include <algorithm>

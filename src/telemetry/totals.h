@@ -150,10 +150,9 @@ class LayerTotals {
 // where all kept more. Operands are not asked: no S of the policy is theirs alone.
 std::optional<LostFromTheStart> FindLostFromTheStart(const LayerTotals& layers);
 
-// Layers that receive no gradient, or whose weights get none: all values of their dx or dw are
+// A layer that receives no gradient, or whose weights get none: all values of its dx or dw are
 // zero. Such a layer does not learn, and underflow shares do not show it, because no value arrives
 // that could be lost.
-
 struct LayerWithoutGradient {
   std::string layer,
       tensor;  // whose values are all zero: dx, or dw if dx has values or does not exist

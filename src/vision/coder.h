@@ -12,9 +12,8 @@
 namespace ada::vision {
 
 // The default boxes of SSD (Liu et al., ECCV 2016, section 2.2): a fixed set of boxes on the
-// network's input, in the order in which its heads give their values.
-
-// The grids of a network's heads, the finest first; all lists but `sizes` have an entry a grid.
+// network's input, in the order in which its heads give their values. It lists the grids of the
+// heads, the finest first; all lists but `sizes` have an entry a grid.
 struct DefaultBoxSpec {
   int input = 0;                             // height and width of the network's input, in pixels
   std::vector<int> grids;                    // cells along each side
@@ -44,9 +43,6 @@ struct CenterBox {
 // not fit together.
 std::vector<CenterBox> MakeDefaultBoxes(const DefaultBoxSpec& spec);
 
-// Between boxes and the values that SSD's heads are trained on and give (Liu et al., ECCV 2016,
-// sections 2.2 and 3; formulas and order of operations as in ChainerCV's MultiboxCoder).
-
 // Training takes the defaults; the others are for comparisons with recordings.
 struct EncodeSpec {
   double overlap = 0.5;  // a default box with at least this IoU with a box is of its class
@@ -68,7 +64,9 @@ struct DecodeSpec {
   bool as_recorded = false;
 };
 
-// The loader encodes labels with it (data/image_rows.cpp), and evaluation decodes what the network
+// The way between boxes and the values that SSD's heads are trained on and give (Liu et al., ECCV
+// 2016, sections 2.2 and 3; formulas and order of operations as in ChainerCV's MultiboxCoder). The
+// loader encodes labels with it (data/image_rows.cpp), and evaluation decodes what the network
 // gives. It only holds the default boxes of one network, so that several threads may use it at a
 // time.
 class BoxCoder {

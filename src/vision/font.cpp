@@ -1,3 +1,4 @@
+// The glyphs of the font, as rows of bits, and the characters that they stand for.
 #include <array>
 
 #include "vision/draw.h"

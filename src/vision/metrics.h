@@ -10,9 +10,6 @@
 
 namespace ada::vision {
 
-// Average precision as the PASCAL VOC challenge measures detections (Everingham et al., IJCV 2010,
-// section 4.2), in the roundings and orders of ChainerCV's eval_detection_voc.
-
 // Precision and recall after each detection of a class, by falling score.
 struct PrecisionRecall {
   std::vector<double> precision;  // NaN while there were only detections of difficult boxes
@@ -26,12 +23,14 @@ struct ClassPrecision {
   double ap = 0;     // the area below the falling curve; both NaN where there is no positive
 };
 
-// Counts image by image. A box covers its last pixels too: sides are one longer than the difference
-// of its corners. In an image, a class's detections come by falling score; each takes the box that
-// it overlaps most (from `overlap` on, the first of equal ones): right if no other took it before,
-// wrong if one did, and nothing if it is difficult. Detection metrics (run/metrics) make one for
-// each evaluation and add its images in their order; it keeps a score and an outcome for each
-// detection and no boxes. One thread at a time.
+// Average precision as the PASCAL VOC challenge measures detections (Everingham et al., IJCV 2010,
+// section 4.2), in the roundings and orders of ChainerCV's eval_detection_voc. Counts image by
+// image. A box covers its last pixels too: sides are one longer than the difference of its corners.
+// In an image, a class's detections come by falling score; each takes the box that it overlaps most
+// (from `overlap` on, the first of equal ones): right if no other took it before, wrong if one did,
+// and nothing if it is difficult. Detection metrics (run/metrics) make one for each evaluation
+// and add its images in their order; it keeps a score and an outcome for each detection and no
+// boxes. One thread at a time.
 class AveragePrecision {
  public:
   explicit AveragePrecision(int classes, float overlap = 0.5F);
@@ -75,11 +74,9 @@ double MeanAp07(std::span<const ClassPrecision> classes);
 double MeanAp(std::span<const ClassPrecision> classes);
 
 // The confusion of a segmentation: pixels counted by true and predicted class, and the metrics that
-// follow from the counts.
-
-// Segmentation metrics (run/metrics) make one for each evaluation; the metrics are those of
-// ChainerCV's eval_semantic_segmentation. Labels of Count, Iou and Accuracy must lie below
-// classes().
+// follow from the counts. Segmentation metrics (run/metrics) make one for each evaluation; the
+// metrics are those of ChainerCV's eval_semantic_segmentation. Labels of Count, Iou and Accuracy
+// must lie below classes().
 class Confusion {
  public:
   // Has at least this many classes, and more if a larger label occurs.

@@ -11,10 +11,8 @@
 namespace ada::vision {
 
 // Sums in the order in which NumPy adds the elements of a row: results agree with it to the last
-// bit.
-
-// Pairwise summation (Higham, SIAM J. Sci. Comput. 14, 1993) over blocks of at most 128 elements,
-// each summed in eight parts; fewer than eight elements one after the other.
+// bit. Pairwise summation (Higham, SIAM J. Sci. Comput. 14, 1993) over blocks of at most 128
+// elements, each summed in eight parts; fewer than eight elements one after the other.
 template <class T>
 T NumpySum(std::span<const T> values) {
   const std::size_t n = values.size();
@@ -72,10 +70,9 @@ inline float NumpyExp(float x) {
 }
 
 // The order in which NumPy's argsort leaves equal elements, which recordings of ChainerCV show
-// where more than 16 scores are sorted.
-
-// numpy.argsort(scores)[::-1] with NumPy's default, an introsort (Musser 1997) without vector
-// instructions, as releases before 1.25 have it. NaN comes first.
+// where more than 16 scores are sorted. numpy.argsort(scores)[::-1] with NumPy's default, an
+// introsort (Musser 1997) without vector instructions, as releases before 1.25 have it. NaN comes
+// first.
 std::vector<std::int32_t> NumpyFallingOrder(std::span<const float> scores);
 
 }  // namespace ada::vision

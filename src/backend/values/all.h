@@ -42,7 +42,7 @@ std::unique_ptr<Op> MakeOpOfValues(const Context& context, const OpSpec& spec) {
       spec);
 }
 
-// --- What the specs of such layers have, or not ---
+// --- Members that not every spec has ---
 
 template <class Spec>
 RoundingStyle StyleOfY(const Spec& spec) {

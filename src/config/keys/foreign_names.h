@@ -33,17 +33,15 @@ std::string ForeignFormatHint(const std::string& path, const std::string& name);
 // "; " and the hint; "" if there is none.
 std::string AsEnding(const std::string& hint);
 
-// Formats and loss scaling as other trainers write them, and our sections that mean the same. Keys
-// such as `fp16: true` or `amp_level: O2` correspond to several of our sections, so their hints are
-// pieces of YAML to copy. Called by foreign_names.cpp only.
-
-// Letter case and - for _ count nothing in names and words of other programs.
+// What is below is for foreign_names.cpp only. Letter case and - for _ count nothing in names and
+// words of other programs.
 std::string PlainName(const std::string& name);
 // A plain name without everything up to its last dot: "float16" of "torch.float16".
 std::string WithoutModule(const std::string& plain);
 
-// The sections for a word that names a whole training mode ("16_mixed"): "that is precision:
-// {format: fp16, preset: autocast} with scaling: {policy: dynamic}". Empty: unknown word.
+// The sections for a word that names a whole training mode ("16_mixed"), to which several of our
+// sections correspond; the hint is a piece of YAML to copy: "that is precision: {format: fp16,
+// preset: autocast} with scaling: {policy: dynamic}". Empty: unknown word.
 std::string PrecisionOfWord(const std::string& plain_word);
 
 // The sections that `plain_name: value` of another trainer means ("amp", "fp8_format"); the value

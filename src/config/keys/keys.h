@@ -152,9 +152,10 @@ YamlNode WriteSection(const Section& section);
 // "a.b", or "b" where a is empty.
 std::string Join(const std::string& path, const std::string& name);
 
-// --- Kinds of keys. Fields must outlive the key. ------------------------------------------------
+// --- Kinds of keys ---
 
-// A key without a field yet: `read` and `write` are still to be set.
+// A key without a field yet: `read` and `write` are still to be set. Fields must outlive their
+// keys.
 // The four functions after it are the base of most keys: `set` stores a value that was accepted,
 // and `get` gives the value to write, or nothing where the field is unset.
 Key MakeKey(std::string name, std::string type, std::string meaning);

@@ -135,7 +135,7 @@ int ClassesOf(const DataConfig& data);
 // Steps: more than any run makes.
 inline constexpr double kMostSteps = 1e9;
 
-// --- Parts of `scaling`. ---
+// --- Parts of `scaling` ---
 
 // A scale is an fp32 value; limits that are powers of two keep products finite.
 Range ScaleRange();
@@ -154,7 +154,7 @@ void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const ReadCon
 // no other entry can replace.
 void CheckLayerBounds(const scaling::Settings& scaling);
 
-// --- Across sections. ---
+// --- Across sections ---
 
 // The task that a data set, or a network of the zoo, is for. `external` and what is not known
 // are for classification. Tensors are for language as well.

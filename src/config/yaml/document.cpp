@@ -13,8 +13,6 @@
 
 namespace ada::config {
 
-// Reading with a limit, and a validator.
-
 namespace {
 
 constexpr std::size_t kLimit = 1'000'000;
@@ -58,8 +56,6 @@ std::string TextProblem(std::string_view text) {
   }
   return "";
 }
-
-// What keeps a text from being a map of keys.
 
 YamlNode ParseDocument(const std::string& text, Problems& problems) {
   YamlNode place;

@@ -53,20 +53,17 @@ void RemoveDuplicates(YamlNode& node, const std::string& path, Problems& problem
 // has them.
 std::vector<Location> PlacesOf(const Overrides& overrides);
 
-// Finds what is wrong with a text that the YAML parser refused, in terms of what its author wrote.
-// ParseYaml calls it after yaml-cpp threw; if nothing is found its caller says "not valid YAML
-// here".
-
 // A place in the text, in lines and bytes from 0.
 struct TextFault {
   int line = 0, byte = 0;
   std::string message;
 };
 
-// Looks for the common slips around the place (line and byte, from 0) where the parser gave up: a
-// tab in the indentation, brackets and quotes that are not closed, lines that stand at no depth of
-// those above, a missing blank after a colon, a glob that is taken for an alias. Nothing where it
-// finds none.
+// Finds what is wrong with a text that the YAML parser refused, in terms of what its author wrote;
+// where it finds nothing its caller says "not valid YAML here". It looks for the common slips
+// around the place (line and byte, from 0) where the parser gave up: a tab in the indentation,
+// brackets and quotes that are not closed, lines that stand at no depth of those above, a missing
+// blank after a colon, a glob that is taken for an alias.
 std::optional<TextFault> FindFault(std::string_view text, int line, int byte);
 
 }  // namespace ada::config

@@ -10,8 +10,6 @@
 
 namespace ada::data {
 
-// Which files belong to a split of a set in PASCAL VOC's layout.
-
 // A line of a list and the files that it means. ListImages fills it in without opening any of them.
 struct ListedImage {
   std::string name;   // as the list has it
@@ -40,9 +38,8 @@ std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const
 // is. It is a call of its own, so that a run that skips broken images can go on after it.
 void RequireFiles(const ListedImage& image);
 
-// The XML file of an image in PASCAL VOC's layout.
-
-// The class is still a name: which label it has is known when all annotations are read.
+// An object in the XML file of an image. Its class is still a name: which label it has is known
+// when all annotations are read.
 struct AnnotatedObject {
   std::string name;
   // In pixels from 0 (the file counts from 1). Unchecked: it may extend beyond the image, have no

@@ -32,10 +32,8 @@ class XmlText {
 // character that it means. "" and `problem` in words: an entity that XML itself does not know.
 std::string WithoutEntities(std::string_view raw, std::string* problem);
 
-// Text in the encodings that files declare, as UTF-8, by iconv.
-
-// Tells three outcomes apart: an encoding that the system does not know, bytes that are not valid
-// in it, and a text.
+// A text in the encoding that its file declares, as UTF-8, by iconv. Three outcomes are told apart:
+// an encoding that the system does not know, bytes that are not valid in it, and a text.
 struct Utf8Text {
   bool known = true;        // the encoding is
   std::string text;         // up to `bad`

@@ -35,14 +35,13 @@ bool HasEndMarker(FileBytes scans) {
   return std::find_end(scans.begin(), scans.end(), std::begin(kEnd), std::end(kEnd)) != scans.end();
 }
 
-// Adds up blocks by the component lists of the scans' headers (ITU-T T.81, section B.2.3).
-
 namespace {
 
 // Reading a scan's header and tables takes as long as so many empty blocks.
 constexpr std::uint64_t kBlocksOfHeader = 1000;
 
-// `segment`: after the length of a scan's header.
+// Adds up the blocks of a scan by the component list of its header (ITU-T T.81, section B.2.3), of
+// which `segment` holds what follows the length.
 std::uint64_t BlocksOfScan(FileBytes segment, const std::vector<JpegComponent>& components) {
   std::uint64_t blocks = kBlocksOfHeader;
   const std::size_t count = segment.empty() ? 0 : segment[0];

@@ -24,14 +24,13 @@ bool StandsAlone(std::uint8_t marker);
 // before it a thumbnail in EXIF has such a marker, too.
 bool HasEndMarker(FileBytes scans);
 
-// How much work the scans of a JPEG file make, told from its markers without decoding anything:
-// each scan of a progressive file goes over all blocks of its components, however few bytes it has.
-
 struct JpegComponent {
   int id = 0;
   std::uint64_t blocks = 0;  // of 8 x 8 values
 };
 
+// How much work the scans of a JPEG file make: each scan of a progressive file goes over all blocks
+// of its components, however few bytes it has.
 struct JpegWork {
   std::int64_t scans = 0;
   std::uint64_t blocks = 0;  // that all scans together go over

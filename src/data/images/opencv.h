@@ -10,10 +10,9 @@
 
 namespace ada::data {
 
-// Resizing to fp32 values with OpenCV's five interpolations, as its resize computes them on float
-// pictures: half-pixel centers, borders repeated, no antialias but in kArea. Cubic and Lanczos may
-// leave the range of the values. Pure functions.
-
+// OpenCV's five interpolations, as its resize computes them on float pictures: half-pixel centers,
+// borders repeated, no antialias but in kArea. kCubic and kLanczos4 may leave the range of the
+// values.
 enum class Interpolation : std::uint8_t {
   kLinear,
   kArea,      // smaller: the mean of what a pixel covers; larger: linear with steps of its own
@@ -36,12 +35,8 @@ struct Canvas {
 std::vector<float> ResizeToFloats(const Canvas& canvas, const Box& part, PictureSize to,
                                   Interpolation interpolation);
 
-// The photometric distortion of SSD as ChainerCV makes it with OpenCV: brightness, then contrast,
-// saturation and hue, or saturation, hue and contrast, each with probability 1/2 and each cut off
-// to bytes (not rounded). And OpenCV's 8-bit conversion between RGB and HSV (hue in 0..179, half
-// degrees).
-
-// How values become bytes on the way back from HSV.
+// How values become bytes on the way back from HSV, which is OpenCV's of 8 bits: hue in 0..179,
+// half degrees.
 enum class HsvRounding : std::uint8_t {
   kNearest,  // to nearest
   // As OpenCV 4.8 does with AVX2: with fused multiply-adds, and in each row whole groups of 32
@@ -62,7 +57,9 @@ struct DistortSpec {
   Range saturation{0.5, 1.5};  // a factor
   int hue = 18;                // added: whole numbers in -18..18
 };
-// The random choices; unset: this distortion is not applied.
+// The random choices of the photometric distortion of SSD as ChainerCV makes it with OpenCV:
+// brightness, then contrast, saturation and hue, or saturation, hue and contrast, each cut off to
+// bytes (not rounded). Unset: this distortion is not applied.
 struct Distortion {
   std::optional<double> brightness, contrast, saturation;
   std::optional<int> hue;

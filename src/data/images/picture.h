@@ -103,11 +103,10 @@ struct PaletteColor {
 void WritePalettePng(const std::string& path, const Picture& picture,
                      const std::vector<PaletteColor>& colors);
 
-// Label images: PNG files whose values are numbers of classes, not colors.
-
-// The values of a gray PNG of up to 8 bits, or the indices of a palette PNG (not its colors), as
-// they are: one channel. DataError naming `path`: what picture.h throws, and every other kind of
-// picture.
+// Label images are PNG files whose values are numbers of classes, not colors. These return the
+// values of a gray PNG of up to 8 bits, or the indices of a palette PNG (not its colors), as they
+// are: one channel. DataError naming `path`: what the functions above throw, and every other kind
+// of picture.
 Picture DecodeLabelPng(FileBytes file, const std::string& path);
 Picture ReadLabelPng(const std::string& path);
 

@@ -10,14 +10,11 @@
 
 namespace ada::data {
 
-// Whether a picture's file has the end that its format wants, without decoding it.
-
-// True: a JPEG without its end marker, a PNG that ends within its pixel chunks, a WebP shorter than
-// its header says: decoding each of these is an error. False: none of these, or not such a picture.
+// Whether a picture's file lacks the end that its format wants, told without decoding it. True: a
+// JPEG without its end marker, a PNG that ends within its pixel chunks, a WebP shorter than its
+// header says: decoding each of these is an error. False: none of these, or not such a picture.
 // Errors are those of ReadPictureFile.
 bool IsCutOff(const std::string& path);
-
-// What reading makes of a picture without being asked, and its owner may not expect.
 
 // 16-bit gray whose values above 255 become white.
 inline bool IsClipped(const PictureTraits& traits, const PictureRules& rules) {

@@ -1,5 +1,6 @@
 // Images are taken some at a time, each time in parallel, until nothing more is to be found: sets
-// in which all classes are common end after the first few.
+// in which all classes are common end after the first few. Each task counts a range of images by
+// itself; counts are whole numbers, so that their sums do not depend on the threads.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -55,9 +56,6 @@ UnseenClasses FindUnseenClasses(const Dataset& dataset) {
     if (all[static_cast<std::size_t>(k)] == 0) found.classes.push_back(k);
   return found;
 }
-
-// Each task counts a range of images by itself; counts are whole numbers, so that their sums do not
-// depend on the threads.
 
 namespace {
 

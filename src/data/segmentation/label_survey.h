@@ -10,8 +10,6 @@
 
 namespace ada::data {
 
-// Whether label images fit their pictures, before anything is trained on them.
-
 // DataError naming both files if a label image of the set has another size than its picture. Reads
 // the beginnings of all files, in parallel; unreadable files are left to be reported when they are
 // decoded, and with `skip_broken` pairs of different size too.
@@ -26,8 +24,7 @@ std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSi
 // BrokenLabels where it cannot be read, or has another size.
 Picture ReadLabels(const Dataset& dataset, std::int64_t number, PictureSize picture);
 
-// Classes that no label image of a set has, found before anything is trained on it.
-
+// Classes that no label image of a set has.
 struct UnseenClasses {
   std::vector<int> classes;
   std::int64_t looked = 0;   // label images, evenly spread; all of a set that has no more
@@ -37,20 +34,19 @@ struct UnseenClasses {
 // Reads label images until every class was seen, at most 1,000. What cannot be read counts nothing.
 UnseenClasses FindUnseenClasses(const Dataset& dataset);
 
-// Weights of classes that are rare in the label images of a set.
-
 // What is done about a class without a pixel.
 enum class UnseenClass : std::uint8_t {
   kWeightOne,  // it is left out of the median and weighs 1: no pixel asks for its weight
   kAllNan,     // as recorded from ChainerCV's script: every weight is NaN
 };
 
-// Median frequency balancing (Eigen and Fergus 2015, section 6.3.2; Badrinarayanan et al. 2017):
-// the frequency of a class is its pixels through all pixels, ignored ones included, of the images
-// that have it; its weight the median of all frequencies through its own. Counts the label images
-// of the set in their own size, in parallel; `unseen_classes`, where not null, gets the labels of
-// classes that no pixel has. An image that cannot be used is a DataError; where `left_out` is not
-// null it is left out and put there instead.
+// Weights of classes that are rare in the label images of a set, by median frequency balancing
+// (Eigen and Fergus 2015, section 6.3.2; Badrinarayanan et al. 2017): the frequency of a class is
+// its pixels through all pixels, ignored ones included, of the images that have it; its weight the
+// median of all frequencies through its own. Counts the label images of the set in their own size,
+// in parallel; `unseen_classes`, where not null, gets the labels of classes that no pixel has. An
+// image that cannot be used is a DataError; where `left_out` is not null it is left out and put
+// there instead.
 std::vector<double> MedianFrequencyWeights(const Dataset& dataset,
                                            UnseenClass unseen = UnseenClass::kWeightOne,
                                            std::vector<int>* unseen_classes = nullptr,

@@ -124,11 +124,10 @@ std::string IntegerText(const std::byte* at, DType dtype) {
   return WithInteger(at, dtype, [](auto value) { return std::to_string(value); });
 }
 
-// Metadata of safetensors are only texts, so a list has to be written as one.
-
 namespace {
 
-// JSON of some depth is refused before it is parsed: a list of texts has none.
+// Metadata of safetensors are only texts, so a list has to be written as one, in JSON. JSON of some
+// depth is refused before it is parsed: a list of texts has none.
 std::vector<std::string> NamesOfJson(const std::string& text, const std::string& place) {
   const nlohmann::json list = nlohmann::json::parse(
       text,

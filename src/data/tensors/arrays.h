@@ -15,8 +15,7 @@
 
 namespace ada::data {
 
-// Which axes of an array of images are rows, columns and channels.
-
+// The sizes of an image of an array, whose axes are rows, columns and channels in some order.
 struct ImageAxes {
   std::int64_t height = 0, width = 0, channels = 1;
 };
@@ -37,9 +36,7 @@ std::string LayoutText(const TensorInFile& images, ArrayLayout layout);
 void PutChannelsLast(std::span<const std::byte> from, const ImageAxes& axes,
                      std::size_t value_bytes, std::span<std::byte> to);
 
-// Elements of arrays of whole numbers, whatever their type.
-
-// I8 to I64 and U8 to U64.
+// Whether elements of this type are whole numbers: I8 to I64 and U8 to U64.
 bool IsInteger(DType dtype);
 // The number at `at`, which need not be aligned; nothing where it is not 0 .. limit - 1.
 std::optional<std::int64_t> IntegerBelow(const std::byte* at, DType dtype, std::int64_t limit);
@@ -48,11 +45,9 @@ bool IntegerIs(const std::byte* at, DType dtype, std::int64_t number);
 // The number in decimal.
 std::string IntegerText(const std::byte* at, DType dtype);
 
-// Names of classes in the metadata of a safetensors file.
-
-// The names under the key `classes`: a JSON list of texts, or names between commas. Empty where
-// there is no such key. DataError naming `path`: damaged JSON, a name that is empty, none, too
-// many.
+// The names of classes in the metadata of a safetensors file, under the key `classes`: a JSON list
+// of texts, or names between commas. Empty where there is no such key. DataError naming `path`:
+// damaged JSON, a name that is empty, none, too many.
 std::vector<std::string> ClassesOfMetadata(const std::map<std::string, std::string>& metadata,
                                            const std::string& path);
 

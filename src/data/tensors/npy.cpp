@@ -1,3 +1,5 @@
+// Reads the header of a .npy file: a dictionary in Python's syntax, of which every key and value is
+// checked.
 #include <algorithm>
 #include <array>
 #include <charconv>

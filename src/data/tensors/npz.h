@@ -13,7 +13,6 @@ namespace ada::data {
 // The header of a .npy file (NumPy Enhancement Proposal 1, "A Simple File Format for NumPy
 // Arrays"): magic string, version, header length, and a Python dictionary of element type, order
 // and shape.
-
 struct NpyHeader {
   DType dtype = DType::kU8;
   std::vector<std::int64_t> shape;
@@ -31,9 +30,9 @@ bool BeginsAsNpy(std::span<const std::byte> bytes);
 // order.
 NpyHeader ParseNpyHeader(std::span<const std::byte> bytes, const std::string& place);
 
-// The members of a ZIP file (PKWARE's APPNOTE.TXT) that lies in memory: the part of the format that
-// numpy.savez writes, sizes of 64 bits included. Stored or deflated, not encrypted, one volume.
-
+// A member of a ZIP file (PKWARE's APPNOTE.TXT) that lies in memory. The readers know the part of
+// the format that numpy.savez writes, sizes of 64 bits included: stored or deflated, not encrypted,
+// one volume.
 struct ZipMember {
   std::string name;
   bool deflated = false;

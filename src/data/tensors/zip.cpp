@@ -1,3 +1,5 @@
+// Reads the directory of a ZIP file from its end, checks it against the members' own headers, and
+// unpacks by zlib.
 #include <zlib.h>
 
 #include <algorithm>

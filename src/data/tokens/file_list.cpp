@@ -1,3 +1,4 @@
+// Expands patterns of names part by part, walks folders, and passes over what is hidden or no text.
 #include "data/tokens/file_list.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Tells foreign files by the marks at their beginnings, by their encoding, and by long rows of
+// zeros.
 #include "data/tokens/foreign_bytes.h"
 
 #include <algorithm>

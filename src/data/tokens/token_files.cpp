@@ -1,3 +1,5 @@
+// Finds the type and the first token of a mapped file from its header or its settings, and checks
+// tokens in parallel.
 #include "data/tokens/token_files.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Makes the cells of each row as texts, then pads them to their columns' widths.
 #include "graph/network/layer_table.h"
 
 #include <algorithm>

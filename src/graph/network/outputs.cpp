@@ -1,3 +1,5 @@
+// Finds the outputs of a network by name, and checks their shapes against what the task's loss
+// takes.
 #include <algorithm>
 
 #include "error.h"

@@ -1,3 +1,4 @@
+// Takes memory for the parameters that the nodes of a network list; initialize.cpp fills them.
 #include "graph/network/parameters.h"
 
 #include "error.h"

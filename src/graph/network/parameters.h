@@ -38,9 +38,8 @@ struct Parameter {
   bool running_statistic() const { return part == "running_mean" || part == "running_var"; }
 };
 
-// Comparison of a file of weights (model.init.weights) with the network that starts from it: which
+// A file of weights (model.init.weights) compared with the network that starts from it: which
 // tensors it has, lacks, or has in addition.
-
 struct WeightsCover {
   std::string path;
   std::size_t loaded = 0;            // tensors of the network that the file has

@@ -1,3 +1,5 @@
+// Applies the section `precision` from the general to the particular: its format, its roles, then
+// its globs in their order.
 #include "graph/network/precision.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Resolves layers one after the other, each by the row of its kind, and checks how their outputs
+// are used.
 #include "graph/network/shapes.h"
 
 #include <algorithm>

@@ -65,8 +65,8 @@ struct Network {
 //   classification  logits [classes]
 //   segmentation    logits [h, w, classes] of the input's h and w
 //   language        logits [tokens, 1, vocabulary] of the input's tokens, h
-//   detection       locations [1, boxes, 4] and scores [1, boxes, 1 + classes], the background
-//   first
+//   detection       locations [1, boxes, 4] and scores [1, boxes, 1 + classes], the
+//                   background first
 Network Resolve(const config::ModelConfig& model, const Shape& input,
                 Task task = Task::kClassification);
 
@@ -75,11 +75,9 @@ std::string PlacePrefix(const Location& where);
 // "; did you mean 'NAME'?", or "" where no known name is near.
 std::string Nearest(const std::string& name, const std::vector<std::string>& known);
 
-// Finds the outputs of a network, which the loss reads, by name, and checks them against what the
-// task's loss needs (see Resolve in shapes.h).
-
-// Returns values. Throws ConfigError if a name of model.outputs is unknown or given twice, or if
-// the task's loss needs another number of outputs.
+// Finds the outputs of a network, which the loss reads, by name, and returns them as values. Throws
+// ConfigError if a name of model.outputs is unknown or given twice, or if the task's loss needs
+// another number of outputs (see Resolve).
 std::vector<int> FindOutputs(const config::ModelConfig& model,
                              const std::vector<config::LayerConfig>& layers, Task task);
 

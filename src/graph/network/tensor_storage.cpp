@@ -1,3 +1,5 @@
+// Chooses formats and storage node by node from those of their inputs, and sums up the sizes of all
+// tensors.
 #include "graph/network/tensor_storage.h"
 
 #include <algorithm>

@@ -15,9 +15,8 @@
 
 namespace ada::graph {
 
-// How each value and gradient of a network is kept: which format it is rounded to, in which storage
-// it lies, and whether it has a per-tensor scale. src/README.md, "What is rounded".
-
+// How a value or gradient of a network is kept: which format it is rounded to, in which storage it
+// lies, and whether it has a per-tensor scale. src/README.md, "What is rounded".
 struct TensorStorage {
   NumberFormat format = kFp32;
   Storage storage = Storage::kF32;
@@ -62,10 +61,8 @@ struct NetworkStorage {
 
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision);
 
-// How large the tensors of a network are, before any of them exists: for bounds and for messages.
-
-// For the message of a run that has no memory left (run/plan/memory_need.cpp) and for
-// RefuseHuge.
+// How large a tensor of a network is, before any of them exists: for the message of a run that has
+// no memory left (run/plan/memory_need.cpp) and for RefuseHuge.
 struct TensorSize {
   std::string name;  // "conv1.weight", "conv1.y"
   double bytes = 0;
@@ -84,7 +81,6 @@ void RefuseOutputsBeyond(std::int64_t most_values, const Network& network, std::
 
 // The formats that torch.autocast gives the layers of a network by its op lists for CUDA or for
 // CPUs, as far as a graph can express them.
-
 // By value (0: the input): the format of its layer's output; `low` is fp16 or bf16.
 //   matmuls (conv2d, linear, attention)  low: they round their inputs and their output
 //   kinds whose row has autocast_fp32    fp32 (on_cpu: autocast_cpu_fp32, which are fewer: norms

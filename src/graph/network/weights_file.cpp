@@ -1,3 +1,4 @@
+// Compares a file of weights with the parameters of a network, and names what was probably meant.
 #include <algorithm>
 #include <unordered_map>
 

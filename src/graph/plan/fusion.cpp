@@ -1,3 +1,5 @@
+// Finds chains greedily, from each batch norm to the longest one that its consumers and the limits
+// allow.
 #include "graph/plan/plan.h"
 
 namespace ada::graph {

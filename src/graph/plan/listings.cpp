@@ -1,3 +1,4 @@
+// Lists what a graph rounds, decides and shows, node by node, whichever ops compute the nodes.
 #include "error.h"
 #include "graph/builder.h"
 #include "io/tensor_names.h"

@@ -1,3 +1,4 @@
+// Places buffers by falling size, each into the lowest gap among those that live at the same time.
 #include <algorithm>
 #include <numeric>
 

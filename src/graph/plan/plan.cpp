@@ -1,3 +1,4 @@
+// Plans by going through the execution once, step by step, before any memory exists.
 #include "graph/plan/plan.h"
 
 #include <algorithm>

@@ -11,12 +11,10 @@
 
 namespace ada::graph {
 
-// Which layers one op computes together: batch norm, then an addition, then relu. Only the place of
-// execution changes; roundings, names and logs stay those of the separate layers.
-
-// A batch norm and the nodes after it; -1: not part of the chain. consumer: the convolution or
-// linear layer that recomputes the chain's output each time it reads it (backend::RecomputedNorm),
-// so that it is never stored.
+// Which layers one op computes together: a batch norm, then an addition, then a relu; -1: not part
+// of the chain. Only the place of execution changes; roundings, names and logs stay those of the
+// separate layers. consumer: the convolution or linear layer that recomputes the chain's output
+// each time it reads it (backend::RecomputedNorm), so that it is never stored.
 struct Chain {
   int batch_norm = -1, add = -1, relu = -1;
   int consumer = -1;
@@ -40,8 +38,6 @@ struct FusionLimits {
 // then masks its dx in place.
 std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits);
 
-// Places of buffers in one block of memory: those whose lives overlap never share a byte.
-
 // A buffer and its life: from its first write to its last read, in steps of the graph's execution,
 // both inclusive.
 struct BufferLife {
@@ -49,6 +45,7 @@ struct BufferLife {
   int first = 0, last = -1;
 };
 
+// Places of buffers in one block of memory: those whose lives overlap never share a byte.
 struct MemoryPlan {
   std::vector<std::size_t> offsets;  // one per buffer, multiples of 64
   std::size_t total = 0;             // bytes of the block
@@ -58,10 +55,6 @@ struct MemoryPlan {
 // (greedy by size: Pisarchyk and Lee, "Efficient memory management for deep neural net inference",
 // 2020, section 5).
 MemoryPlan PlanMemory(const std::vector<BufferLife>& buffers);
-
-// What the graph will execute, planned before any memory exists: ops in forward order, steps of the
-// backward pass, every gradient with the scale it carries, every buffer with its life. All of these
-// are numbers here; builder.h turns them into tensors and ops.
 
 inline constexpr int kLossNode = -1;
 
@@ -113,8 +106,10 @@ struct BackwardStep {
   int op = -1, branch = -1;
 };
 
-// Made by MakePlan; read by Builder, OpMaker and the listings. Gradients, buffers and scales are
-// indices into its vectors; nodes and values are those of the network.
+// Ops in forward order, steps of the backward pass, every gradient with the scale it carries, every
+// buffer with its life. All of these are numbers: builder.h turns them into tensors and ops.
+// Gradients, buffers and scales are indices into the plan's vectors; nodes and values are those of
+// the network. Made by MakePlan; read by Builder, OpMaker and the listings.
 struct Plan {
   std::vector<OpPlan> ops;  // forward order
   std::vector<BackwardStep> backward;

@@ -1,3 +1,5 @@
+// Recognizes files of PyTorch, NumPy, HDF5 and Python's pickle by their first bytes, and writes the
+// Python that converts them.
 #include "io/tensor_files/safetensors_header.h"
 
 namespace ada {

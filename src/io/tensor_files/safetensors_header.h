@@ -33,11 +33,9 @@ void PlaceEntries(const std::string& path, std::uint64_t data_start, std::uint64
 
 namespace ada {
 
-// Files of tensors that are given where safetensors are expected: what they are, and how to convert
-// them.
-
-// Given a file's first bytes (some 100 are enough): "is a file of PyTorch (torch.save); convert it
-// with ..." and the lines of Python that do; empty for bytes of no known kind.
+// Says what a file is that is given where safetensors are expected, and how to convert it. Given
+// its first bytes (some 100 are enough): "is a file of PyTorch (torch.save); convert it with ..."
+// and the lines of Python that do; empty for bytes of no known kind.
 std::string ForeignTensorsHint(const std::string& path, std::string_view begin);
 
 }  // namespace ada

@@ -11,8 +11,7 @@ namespace ada {
 // Counts of one tensor, or the sum of several. A value is lost if it is finite and not zero and its
 // decoded value is zero; the cause is the first of these that applies:
 //   beside_largest  it is lost too under the exact scale, which brings its block's largest
-//   magnitude
-//                   to the largest element: the two are too far apart
+//                   magnitude to the largest element: the two are too far apart
 //   tensor_scale    the tensor's scale stands at its end (TensorFactor::bounded)
 //   scale_floor     the block's scale stands at its least (BlockFactor::at_floor)
 //   scale_rounding  none of these: the scale was rounded up

@@ -1,3 +1,5 @@
+// Waits in three stages, and after the time limit asks all processes to tell which of them do not
+// answer.
 #include "parallel/mpi/patience.h"
 
 #include <algorithm>

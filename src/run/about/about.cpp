@@ -12,8 +12,6 @@
 #include "number/blocks/block_format.h"
 #include "scaling/policies/presets.h"
 
-// What this program is made of.
-
 // The build defines both; without them the file still compiles.
 #ifndef ADA_VERSION
 #define ADA_VERSION "unknown"
@@ -45,8 +43,6 @@ std::vector<Version> Versions(const parallel::World& world) {
 }  // namespace ada::run
 
 namespace ada::run {
-
-// The lists that the command line offers.
 
 namespace {
 

@@ -8,15 +8,11 @@
 
 namespace ada::run {
 
-// What this program is made of.
-
 // Program, compiler, backends and libraries: "name value" lines of --version.
 struct Version {
   std::string name, value;
 };
 std::vector<Version> Versions(const parallel::World& world = parallel::Alone());
-
-// What there is to choose from, and where data come from.
 
 // One line each: models, policies, formats or datasets.
 std::vector<std::string> List(const std::string& what);

@@ -105,12 +105,10 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vecto
                                   const std::vector<double>& std);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
 
-// `init_scale: auto`: looks at the first batch before the first step.
-
-// Largest |gradient| that the loss gives at S = 1 over the batch with which training starts, in
-// fp32. One forward pass, and for tasks other than classification a backward pass: the graph's
-// running statistics move and must be initialized afterwards. Each process of a team looks at its
-// part.
+// What `init_scale: auto` looks at before the first step: the largest |gradient| that the loss
+// gives at S = 1 over the batch with which training starts, in fp32. One forward pass, and for
+// tasks other than classification a backward pass: the graph's running statistics move and must be
+// initialized afterwards. Each process of a team looks at its part.
 double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
                             backend::Backend& backend, step::Team& team);
 

@@ -97,9 +97,8 @@ std::optional<ResumePoint> FindResumePoint(const std::string& folder, const conf
                                            telemetry::Log& log);
 
 // The JSON file of a checkpoint: every field with its type and range, and hashes of the state and
-// of the tensors' file, which reveal a damaged pair.
-
-// The file's bytes. `tensors_hash` is that of the pair's other file.
+// of the tensors' file, which reveal a damaged pair. `tensors_hash` is that of the pair's other
+// file.
 std::string StateText(const CheckpointState& state, const std::string& tensors_hash);
 
 // Result of ReadStateText; the caller checks that the tensors' file has this hash.
@@ -114,15 +113,14 @@ StoredState ReadStateText(const std::string& path);
 // Throws DataError: a file of a checkpoint is not what it should be.
 [[noreturn]] void Damaged(const std::string& path, const std::string& what);
 
-// Restores a checkpoint into the parts of a training: the code that resumed runs and forks have in
-// common. Position, logs and averages are left to the caller.
-
 // Returns the name in checkpoints of a layer's state in a process other than the first.
 std::string OfProcess(const std::string& layer, int rank);
 
-// Restores weights, running statistics, optimizer state, scales of tensors, the policy and each
-// layer's own state. `rank`: of the process if each decides on its own, otherwise 0. switched: as
-// in LoadTensorScales. Throws DataError if the checkpoint lacks one of them.
+// Restores a checkpoint into the parts of a training, a resumed run's or a fork's: weights, running
+// statistics, optimizer state, scales of tensors, the policy and each layer's own state. Position,
+// logs and averages are left to the caller. `rank`: of the process if each decides on its own,
+// otherwise 0. switched: as in LoadTensorScales. Throws DataError if the checkpoint lacks one of
+// them.
 void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph& graph,
                   optim::Optimizer& optimizer, scaling::Policy& policy, backend::Backend& backend);
 

@@ -6,8 +6,6 @@
 
 namespace ada::run {
 
-// The search for a checkpoint to go on from.
-
 namespace {
 
 // Switches that have not come yet may be changed.

@@ -11,9 +11,7 @@
 
 namespace ada::run {
 
-// The evaluation of a checkpoint, as a command.
-
-// What the command line asks for besides the configuration.
+// What the command line asks of an evaluation besides the configuration.
 struct EvaluateOptions {
   // CSV file, one row an image; for segmentation and detection a folder
   // (metrics/prediction.h); empty: none.
@@ -29,8 +27,6 @@ struct EvaluateOptions {
 // Throws ConfigError, DataError, DeviceError or OutputError; rows that were printed before stay.
 void Evaluate(const config::Config& config, const std::string& weights,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log);
-
-// Predictions of a checkpoint for photos, as a command.
 
 enum class PredictFormat { kText, kCsv, kJson };
 struct PredictOptions {
@@ -48,8 +44,6 @@ struct PredictOptions {
 void Predict(const config::Config& config, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log);
-
-// Continues a text with a language model, as a command.
 
 // One of the two prompts is given; the model's data decide which one it takes (TokensAreBytes).
 struct GenerateOptions {

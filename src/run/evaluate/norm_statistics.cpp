@@ -1,3 +1,5 @@
+// Runs forward passes over training images, joins each norm's statistics over batches and
+// processes, and puts them in place.
 #include "run/evaluate/norm_statistics.h"
 
 #include <algorithm>

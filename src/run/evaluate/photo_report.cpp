@@ -1,3 +1,5 @@
+// Prints the predictions for photos as text or CSV when they come, or as one JSON document at the
+// end.
 #include <algorithm>
 #include <ostream>
 

@@ -1,3 +1,4 @@
+// Writes the rows of predictions and classes as CSV, and outputs as a safetensors file.
 #include "run/evaluate/predictions.h"
 
 #include <cmath>

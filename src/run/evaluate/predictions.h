@@ -11,9 +11,8 @@
 
 namespace ada::run {
 
-// `evaluate --predictions`: a CSV with one row an image, and `--per-class`: one row a class.
-
-// The CSV appears whole or not at all (AtomicFile); a device or FIFO gets its rows as they come.
+// `evaluate --predictions`: a CSV with one row an image, and `--per-class`: one row a class. The
+// CSV appears whole or not at all (AtomicFile); a device or FIFO gets its rows as they come.
 class PredictionsFile {
  public:
   // Throws OutputError where no file can be made at `path`: a missing folder, a folder in its
@@ -50,11 +49,10 @@ class ClassTable {
   std::vector<Counts> counts_;
 };
 
-// `evaluate --outputs`: a network's outputs for the images of a split, as safetensors.
-
-// One tensor, `outputs`, fp32 [images, classes] (or what an image has instead of classes), written
-// row by row: memory does not grow with it.
-// The file appears whole or not at all (AtomicFile); a device or FIFO gets its rows as they come.
+// `evaluate --outputs`: a network's outputs for the images of a split, as safetensors. One tensor,
+// `outputs`, fp32 [images, classes] (or what an image has instead of classes), written row by row:
+// memory does not grow with it. The file appears whole or not at all (AtomicFile); a device or FIFO
+// gets its rows as they come.
 class OutputsFile {
  public:
   // Throws OutputError where no file can be made at `path`.

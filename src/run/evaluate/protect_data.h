@@ -7,11 +7,10 @@
 
 namespace ada::run {
 
-// A folder of predictions: PNG files named like their pictures in it (detection: detections.csv),
-// and in folders inside it, `overlays` among them.
-
-// Throws ConfigError if it holds pictures or label images of the data set, or files of the names
-// that are written which no command of this program wrote there.
+// `folder` gets predictions: PNG files named like their pictures in it (detection: detections.csv),
+// and in folders inside it, `overlays` among them. Throws ConfigError if it holds pictures or label
+// images of the data set, or files of the names that are written which no command of this program
+// wrote there.
 void ProtectPicturesOfData(const std::string& folder, Task task, const RunData& data);
 // The same checks for single photos, of which two may not be written as one file, and of the
 // folders of the data set that the network was trained with, which is not read.

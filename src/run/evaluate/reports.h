@@ -19,7 +19,6 @@ namespace ada::run {
 
 // What the predict command prints about photos for tasks whose metrics are by class: the classes of
 // a photo's pixels, or the boxes found in it.
-
 // As CSV photo,class,name,pixels,share (classes by falling share), or
 // photo,class,name,score,xmin,ymin,xmax,ymax (boxes by falling score, from detection.draw on, in
 // pixels from 0).
@@ -57,7 +56,6 @@ class PhotoReport {
 };
 
 // What the evaluate command prints and writes for tasks whose metrics are by class.
-
 // Prints a row a split: split,images,loss,miou,mean_class_accuracy,pixel_accuracy, of detection
 // split,images,loss,map_07,map; with --per-class a row a class instead:
 // split,class,name,pixels,iou, accuracy, or split,class,name,objects,ap_07,ap. nan: nothing to

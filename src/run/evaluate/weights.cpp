@@ -1,5 +1,6 @@
 // A path is a checkpoint unless it ends with .safetensors and no JSON file of the same name is next
-// to it; the best checkpoint of a run is one as well.
+// to it; the best checkpoint of a run is one as well. The average lives in a graph of its own that
+// is never trained; the backend moves all its parameters in one op.
 #include "run/evaluate/weights.h"
 
 #include <algorithm>
@@ -112,9 +113,6 @@ std::string CheckpointOfRun(const std::string& folder, bool best) {
                     "written one");
   return CheckpointStem(checkpoints, steps.front()) + ".safetensors";
 }
-
-// The average lives in a graph of its own that is never trained; the backend moves all its
-// parameters in one op.
 
 bool KeepsAverage(const config::Config& config) { return config.train.ema.decay > 0; }
 

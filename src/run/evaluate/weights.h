@@ -15,13 +15,11 @@
 
 namespace ada::run {
 
-// Where the weights of an evaluation come from: a checkpoint, or a safetensors file that holds only
-// weights and has no JSON file next to it.
-
-// Loads the tensors of `path` (average: those of a checkpoint's moving average). For a file of
-// weights only, warns of tensors that the network does not have. Throws DataError if the network
-// has tensors that the file lacks or has in another shape, or if it needs scales of tensors, which
-// only a checkpoint has.
+// Loads the weights of an evaluation from `path`: a checkpoint (average: its moving average), or a
+// safetensors file that holds only weights and has no JSON file next to it. For the latter, warns
+// of tensors that the network does not have. Throws DataError if the network has tensors that the
+// file lacks or has in another shape, or if it needs scales of tensors, which only a checkpoint
+// has.
 void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& graph,
                           backend::Backend& backend, telemetry::Log& log);
 
@@ -37,9 +35,6 @@ std::string CheckpointConfig(const std::string& checkpoint);
 // step; for an empty path (the network as it starts) 1. Throws DataError.
 std::int64_t StepOfWeights(const std::string& path);
 
-// The exponential moving average of a network's weights (train.ema), in addition to the network
-// that is trained: its parameters and running statistics, and what evaluates them.
-
 // Suffix of a split's name for evaluations with the averaged weights.
 inline constexpr char kAverageSplit[] = "_ema";
 
@@ -51,8 +46,10 @@ bool EvaluatesAverage(const config::Config& config);
 // (1 + n) / (10 + n).
 double AverageKeep(const config::EmaConfig& ema, std::int64_t n);
 
-// Owned by the session where train.ema.decay is above 0. It moves after updates, never after
-// skipped steps, so that `updates` is the count of the optimizer.
+// The exponential moving average of a network's weights (train.ema), in addition to the network
+// that is trained: its parameters and running statistics, and what evaluates them. Owned by the
+// session where train.ema.decay is above 0. It moves after updates, never after skipped steps, so
+// that `updates` is the count of the optimizer.
 class WeightAverage {
  public:
   // `trained` must outlive it. Averages are zero until Start or a checkpoint fills them.

@@ -14,10 +14,8 @@
 namespace ada::run {
 
 // What a checkpoint remembers of its data set besides the names of classes, so that a run which
-// goes on with other files says so.
-
-// Kept in checkpoints (CheckpointState::data_facts) and compared when a run goes on or a checkpoint
-// is evaluated.
+// goes on with other files says so. Kept in checkpoints (CheckpointState::data_facts) and compared
+// when a run goes on or a checkpoint is evaluated.
 struct DataFacts {
   struct Split {
     std::int64_t images = 0;
@@ -50,7 +48,6 @@ std::string ChangesOfData(const DataFacts& then, const DataFacts& now,
 
 // The network's input and the names of the classes: all that predicting a photo needs from a data
 // set. A checkpoint stores it, so that the data set need not be present.
-
 struct InputFacts {
   Shape image;                           // that the network takes; n is 1
   std::vector<double> mean, std;         // of the normalization, by channel; empty: none
@@ -63,15 +60,14 @@ nlohmann::ordered_json JsonOf(const InputFacts& facts);
 // DataError naming the field that is not what it must be.
 InputFacts InputFactsFrom(const JsonFields& fields);
 
-// Labels are numbers: if the data's classes had other names, or another order, than those that a
-// network was trained with, it would silently be evaluated, and trained further, on wrong labels.
-
 // The names of the data's classes before images are read; empty: they are unknown.
 std::vector<std::string> NamesOfClasses(const config::Config& config,
                                         const data::DatasetInfo& info);
 
-// Throws DataError where the classes of the checkpoint at `path` and those of the data differ.
-// Does nothing if either has no names, or if `known` is empty (written by an earlier version).
+// Throws DataError where the classes of the checkpoint at `path` and those of the data differ:
+// labels are numbers, so that with other names, or another order, a network would silently be
+// evaluated, and trained further, on wrong labels. Does nothing if either has no names, or if
+// `known` is empty (written by an earlier version).
 void RequireSameClasses(const std::string& path, const std::optional<InputFacts>& known,
                         const config::Config& config, const data::DatasetInfo& info);
 // The same check against the newest readable checkpoint of a run.

@@ -1,3 +1,5 @@
+// Writes the facts of a network's input to a checkpoint's JSON, and checks each field that it reads
+// back.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -1,4 +1,9 @@
 // Makes forks, moves the weights of twins, and says what keeps a fork from training.
+//
+// A fork is a short run that is put together as run.cpp puts one together, without a folder, logs
+// or observers: what it computes must be what the run itself would have computed. Twins are forks
+// whose weights are perturbed by as much as a rounding may change them, to show how much results
+// vary by chance.
 #include "run/fork/fork.h"
 
 #include <algorithm>
@@ -28,9 +33,6 @@
 
 namespace ada::run {
 namespace {
-
-// Twins are forks whose weights are perturbed by as much as a rounding may change them, to show how
-// much results vary by chance.
 
 // The distance between the numbers of `format` around x.
 // Below the smallest normal number the distance no longer shrinks: subnormal numbers are evenly
@@ -71,10 +73,8 @@ void MoveWeights(const ForkSpec& spec, graph::Graph& graph, backend::Backend& ba
   }
 }
 
-// Conditions under which a fork's result cannot be used.
-
-// The order is that of severity: a loss that is not finite, then no update at all, then gradients
-// that cannot be compared.
+// Names the condition under which a fork's result cannot be used. The order is that of severity: a
+// loss that is not finite, then no update at all, then gradients that cannot be compared.
 std::string TroubleOf(const ForkSpec& spec, const ForkResult& result, const step::StepResult& last,
                       std::int64_t skips, const telemetry::Finiteness& finiteness) {
   const auto& losses = result.losses;
@@ -95,9 +95,6 @@ std::string TroubleOf(const ForkSpec& spec, const ForkResult& result, const step
   return what + "; the first tensor that is not finite is " + telemetry::NameText(first) + ": " +
          telemetry::AdviceText(first);
 }
-
-// A fork is a short run that is put together as run.cpp puts one together, without a folder, logs
-// or observers: what it computes must be what the run itself would have computed.
 
 namespace {
 

@@ -1,3 +1,4 @@
+// Makes class maps and boxes from a network's outputs, in the pixels of the image that was shown.
 #include "run/metrics/prediction.h"
 
 #include <algorithm>

@@ -51,7 +51,6 @@ class PredictionMaker {
 // A network's predictions for images, as files that people and other programs look at (evaluate
 // --predictions FOLDER, predict --predictions FOLDER): of segmentation label images and overlays of
 // their colors, of detection a list of boxes and pictures with the likely ones drawn.
-
 // Segmentation: <title>.png has 8 bits a pixel, the class, in the image's own size and with a
 // palette of colors; overlays/<title>.png the image with these colors mixed in.
 // Detection: detections.csv (image,label,score,xmin,ymin,xmax,ymax: the image's title, the class's

@@ -1,3 +1,4 @@
+// Draws predictions on their pictures and writes them as PNG files, one at a time.
 #include <filesystem>
 
 #include "data/images/picture.h"

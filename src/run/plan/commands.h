@@ -28,9 +28,7 @@ void Preview(const config::Config& config, const std::string& path, std::ostream
 void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
                 std::ostream& out);
 
-// `datasets --check`, which --dry-run also uses: checks all files of a run's data set.
-
-// Returned by CheckFiles to the datasets command and to the dry run, which print it.
+// What CheckFiles returns to `datasets --check` and to --dry-run, which print it.
 struct CheckedFiles {
   data::FileFaults faults;  // by split: those of its listing, then those of its files
   struct Split {
@@ -42,21 +40,21 @@ struct CheckedFiles {
   std::string refusal;
 };
 
-// decodes: all of each file; false: headers. progress: the progress line, on a terminal. `known`:
-// the same data set, opened before, whose headers are not read again; null: there is none.
+// Checks all files of a run's data set. decodes: all of each file; false: headers. progress: the
+// progress line, on a terminal. `known`: the same data set, opened before, whose headers are not
+// read again; null: there is none.
 CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progress,
                         telemetry::Log& log, const data::Splits* known = nullptr);
 
 // "split train: FILE: what is wrong".
 std::string FaultText(const data::FileFault& fault);
 
-// Keys of the configuration without any effect, or with one that is probably not meant.
-
-// One line of warning, with the place where the key was written, for each glob on layers
-// (precision.layers, scaling.layers, those of log.what_if, log.dump) and on parameters
-// (optimizer.no_decay) that matches none, each switch of the precision after the last step, each
-// entry that gives a tied layer's weight another format than its owner has, and attention that sees
-// the tokens which a language model is to predict; and one line without a place where
+// Keys of the configuration without any effect, or with one that is probably not meant: one line of
+// warning, with the place where the key was written, for each glob on layers (precision.layers,
+// scaling.layers, those of log.what_if, log.dump) and on parameters (optimizer.no_decay) that
+// matches none, each switch of the precision after the last step, each entry that gives a tied
+// layer's weight another format than its owner has, and attention that sees the tokens which a
+// language model is to predict; and one line without a place where
 // precision.operands.tensor_scaling is given and no operand has a plain format, and where a batch
 // norm sees a single value a channel in some micro-batch of the training's `images`.
 std::vector<std::string> NetworkWarnings(const config::Config& config, const graph::Graph& graph,

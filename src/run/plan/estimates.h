@@ -14,10 +14,9 @@
 namespace ada::run {
 
 // How much memory a run needs, part by part, and whether there is so much: checked before any of it
-// is used, because a program is killed without a message when the machine runs out of memory.
-
-// All fields are bytes. Filled step by step: by the data, by the shapes of the network, and with
-// exact numbers when the graph is made.
+// is used, because a program is killed without a message when the machine runs out of memory. All
+// fields are bytes. Filled step by step: by the data, by the shapes of the network, and with exact
+// numbers when the graph is made.
 struct MemoryNeed {
   std::uint64_t images = 0, batches = 0;                           // on the host
   data::DecodingNeed decoding;                                     // of pictures, there too
@@ -51,11 +50,10 @@ std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph)
 // "32.5 GiB (network and optimizer 30.1 GiB, images ...".
 std::string ToString(const MemoryNeed& need);
 
-// --dry-run --measure: how long a step takes, on made-up images of the right shape.
-
 inline constexpr int kMeasuredSteps = 3;
 
-// Seconds of the fastest of three steps: passes over all micro-batches and the update, without
+// --dry-run --measure: how long a step takes, on made-up images of the right shape. Returns the
+// seconds of the fastest of three steps: passes over all micro-batches and the update, without
 // loading, logs and evaluation. The network starts as model.init.scheme draws it (no file is read);
 // its weights change.
 double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,

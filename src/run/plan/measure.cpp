@@ -1,3 +1,4 @@
+// Times steps on made-up images, and says what they mean for an epoch.
 #include <algorithm>
 #include <limits>
 #include <vector>

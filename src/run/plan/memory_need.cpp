@@ -1,3 +1,5 @@
+// Adds up part by part what a run needs, and refuses a run that needs more than the machine or a
+// limit allows.
 #include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_storage.h"

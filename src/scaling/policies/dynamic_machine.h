@@ -10,10 +10,8 @@
 namespace ada::scaling {
 
 // How the scale of one dynamic preset moves: its type, its factors, its bounds. When it moves is
-// decided by the machines (below).
-
-// Values are doubles that the scale's type (fp32 or double) holds exactly. Each machine and the
-// policy have a copy; none changes.
+// decided by the machines (below). Values are doubles that the scale's type (fp32 or double) holds
+// exactly. Each machine and the policy have a copy; none changes.
 class ScaleArithmetic {
  public:
   // `parameters` are resolved (presets.h).
@@ -38,9 +36,6 @@ class ScaleArithmetic {
   double floor_, ceiling_;
 };
 
-// The state machines that count attempts and decide when the scale of a dynamic preset moves: one
-// interface, and a class for each kind. They know nothing about training.
-
 // A machine's decision on one attempt, initialized to the present scale and the usual action.
 struct Move {
   double scale;
@@ -55,9 +50,10 @@ struct Counter {
   std::int64_t least, most;
 };
 
-// Driven by DynamicPolicy: one call for each attempt, OnOverflow or OnClean, which changes `move`.
-// The policy holds the scale itself; a machine holds only counters, and those that Counters lists
-// are its whole state.
+// A state machine that counts attempts and decides when the scale of a dynamic preset moves: one
+// interface, and a class for each kind. It knows nothing about training. DynamicPolicy drives it by
+// one call for each attempt, OnOverflow or OnClean, which changes `move`. The policy holds the
+// scale itself; a machine holds only counters, and those that Counters lists are its whole state.
 class DynamicMachine {
  public:
   DynamicMachine(const DynamicParameters& parameters, const ScaleArithmetic& arithmetic)

@@ -16,7 +16,7 @@
 
 namespace ada::scaling {
 
-// --- The parameters of each policy, with its defaults. ------------------------------------------
+// --- The parameters of each policy, with its defaults --------------------------------------------
 
 // The state machine of `dynamic`. The defaults of each preset are in presets.cpp; what has no key
 // (types, windows, kinds of machines) is in its DynamicTraits.
@@ -79,7 +79,7 @@ struct HistogramParameters {
   double min_scale = 1, max_scale = 0x1p126;
 };
 
-// --- The settings that a user makes. -------------------------------------------------------------
+// --- The settings that a user makes --------------------------------------------------------------
 
 // One entry of `scaling.layers`: keys for the layers whose names match; an unset key leaves that of
 // `scaling`. For each key the last matching entry wins.
@@ -140,7 +140,7 @@ LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer
 // Makes the policy of filled-in settings. Throws ConfigError if they are not valid for one.
 std::unique_ptr<Policy> MakePolicy(const Settings& settings);
 
-// --- The policies. -------------------------------------------------------------------------------
+// --- The policies --------------------------------------------------------------------------------
 
 struct PolicyKind {
   std::string_view name;                             // as in the YAML: scaling.policy

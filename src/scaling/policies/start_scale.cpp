@@ -1,3 +1,4 @@
+// Chooses the start of `init_scale: auto` by a policy around the one that the settings name.
 #include "scaling/policies/start_scale.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Adds up the counts of micro-batches and derives facts from them. All counts have been fetched
+// from the backend and joined over the processes when these functions are called: they only read.
 #include "step/attempt/attempt.h"
 
 #include <algorithm>
@@ -148,9 +150,6 @@ void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRoundin
   if (!attempt.overflow || any) return;
   for (auto& layer : attempt.layer_overflow) layer.second = true;
 }
-
-// All counts have been fetched from the backend and joined over the processes when these functions
-// are called: they only read.
 
 AttemptFacts::AttemptFacts(const graph::Graph& graph, const BatchCounts& counts)
     : graph_(graph), counts_(counts), layer_roundings_(LayerRoundings(graph)) {}

@@ -15,8 +15,6 @@
 
 namespace ada::step {
 
-// The results of one attempt, which the rest of a run uses.
-
 // The first rounding, in the order of execution, whose largest magnitude is or becomes infinite.
 struct NotFiniteTensor {
   std::string layer, tensor;  // layer empty: there is none
@@ -43,11 +41,9 @@ struct StepResult {
 };
 
 // The counts of all passes of a batch: the graph's own counts if the batch is a single micro-batch,
-// otherwise their sums over the micro-batches.
-
-// Owned by the trainer. As long as Add is never called it forwards the graph's counts and costs
-// nothing; after the first Add it returns the sums. References that it returns are valid until the
-// next Add or pass.
+// otherwise their sums over the micro-batches. Owned by the trainer. As long as Add is never called
+// it forwards the graph's counts and costs nothing; after the first Add it returns the sums.
+// References that it returns are valid until the next Add or pass.
 class BatchCounts {
  public:
   explicit BatchCounts(const graph::Graph& graph) : graph_(graph) {}
@@ -83,10 +79,9 @@ class BatchCounts {
   std::vector<ExponentBins> bin_sums_;  // where histograms are taken
 };
 
-// All that is known of one attempt when it is over: the input of the logs.
-
-// Made on the stack by Trainer::Step and handed to StepLog::Write; `counts` are the trainer's and
-// are overwritten by the next attempt.
+// All that is known of one attempt when it is over: the input of the logs. Made on the stack by
+// Trainer::Step and handed to StepLog::Write; `counts` are the trainer's and are overwritten by the
+// next attempt.
 struct Attempt {
   explicit Attempt(const BatchCounts& counted) : counts(counted) {}
 
@@ -98,9 +93,6 @@ struct Attempt {
   // In logged steps, what gradients lost between processes (parallel.gradients).
   DistributedGradients::Transport transport = {};
 };
-
-// Which layer's own gradients overflowed, for policies that keep a scale for every layer
-// (layerwise_dynamic). The host knows it when an attempt is over, the optimizer before that.
 
 // A rounding whose overflow is attributed to a layer with a scale: that of its dx or dw. The logit
 // gradient is attributed to the last layer, whose scale it carries.
@@ -114,14 +106,14 @@ std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph);
 // knows of an overflow before it updates.
 std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph);
 
-// Fills layer_overflow for every layer that has a scale. If the attempt overflowed and no layer can
-// be named as the cause, all layers are marked.
+// Fills layer_overflow, which layers' own gradients overflowed, for policies that keep a scale for
+// every layer (layerwise_dynamic). If the attempt overflowed and no layer can be named as the
+// cause, all layers are marked.
 void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
                        const BatchCounts& counts, scaling::StepOutcome& attempt);
 
-// Derives the facts of an attempt that the policy and the end of the run need from its counts.
-
-// One for each trainer, which calls it after every attempt when the counts are on the host.
+// Derives the facts of an attempt that the policy and the end of the run need from its counts. One
+// for each trainer, which calls it after every attempt when the counts are on the host.
 class AttemptFacts {
  public:
   // Both must outlive it.

@@ -1,3 +1,5 @@
+// Gives each per-tensor scale the largest magnitude of its tensor, and moves all of them on after a
+// step.
 #include "step/attempt/tensor_scales.h"
 
 #include <cmath>

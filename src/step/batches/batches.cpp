@@ -11,10 +11,10 @@
 
 namespace ada::step {
 
-// Batches that a loader makes on the host, and which go to the backend one by one.
-
-// Made by MakeBatches. It owns the loader and its threads, which end with it; the data set has to
-// outlive it.
+// Batches that data::Loader, whose worker threads make batches ahead, makes on the host, and which
+// go to the backend one by one. Images travel as fp32, or as bytes with a table by which the device
+// normalizes them, which takes a quarter of the transfer. Made by MakeBatches. It owns the loader
+// and its threads, which end with it; the data set has to outlive it.
 class HostBatches final : public Batches {
  public:
   HostBatches(const data::Dataset& dataset, const data::LoaderSpec& spec);
@@ -50,9 +50,6 @@ class HostBatches final : public Batches {
   std::vector<float> table_;  // for images sent as bytes: the value of each byte
   std::optional<Sent> sent_;
 };
-
-// Wraps data::Loader, whose worker threads make batches ahead. Images travel as fp32, or as bytes
-// with a table by which the device normalizes them, which takes a quarter of the transfer.
 
 HostBatches::HostBatches(const data::Dataset& dataset, const data::LoaderSpec& spec)
     : loader_(dataset, spec), why_on_host_(ResidentBatches::WhyNot(dataset, spec)) {

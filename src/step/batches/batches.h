@@ -70,16 +70,14 @@ std::unique_ptr<Batches> MakeBatches(backend::Backend& backend, const data::Data
                                      const data::LoaderSpec& spec,
                                      Residence residence = Residence::kAnywhere);
 
-// The training batches of a process: all of each batch, or its part of each where several processes
-// share the run.
-
 // Where the training images are kept: on the host if a probe reads them.
 Residence ResidenceOf(const config::Config& config);
 
-// `threads`: the number of threads of the process. Several processes make their parts on the host,
-// each with at most as many workers as threads unless data.workers is given; `residence` matters
-// for one process only. Throws ConfigError like MakeBatches. Each process makes only its own rows,
-// but all of them count whole batches in the same way.
+// The training batches of a process: all of each batch, or its part of each where several processes
+// share the run. `threads`: the number of threads of the process. Several processes make their
+// parts on the host, each with at most as many workers as threads unless data.workers is given;
+// `residence` matters for one process only. Throws ConfigError like MakeBatches. Each process makes
+// only its own rows, but all of them count whole batches in the same way.
 std::unique_ptr<Batches> MakeBatchesOfTeam(backend::Backend& backend, const data::Dataset& dataset,
                                            data::LoaderSpec spec, Residence residence,
                                            const config::Config& config, const Team& team,

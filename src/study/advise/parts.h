@@ -17,9 +17,6 @@
 
 namespace ada::study {
 
-// How a run went before it broke: its loss and gradients step by step, and the first logged counts
-// of each tensor. What grows before it breaks has steps that are too large.
-
 // The counts of one tensor.
 // The first logged step comes before the effects of a run that breaks, so what was lost in it is a
 // cause.
@@ -29,8 +26,10 @@ struct TensorCourse {
   double first_mean = 0, first_std = 0;
 };
 
-// advise.cpp adds the rows of steps.csv and underflow.csv in their order; questions may be asked at
-// any time. It keeps the last few steps and the first, not the whole run.
+// How a run went before it broke: its loss and gradients step by step, and the first logged counts
+// of each tensor. What grows before it breaks has steps that are too large. advise.cpp adds the
+// rows of steps.csv and underflow.csv in their order; questions may be asked at any time. It keeps
+// the last few steps and the first, not the whole run.
 class Course {
  public:
   // Rows of steps that overflowed or whose loss is not finite are passed over.

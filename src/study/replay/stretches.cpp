@@ -1,3 +1,5 @@
+// Gathers attempts at one scale into stretches, prints them as a table, and compares scales with
+// recorded ones.
 #include <algorithm>
 #include <array>
 #include <cmath>

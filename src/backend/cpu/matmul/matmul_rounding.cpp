@@ -1,3 +1,5 @@
+// Rounds y and dx block by block, where they are written, and closes their statistics after each
+// pass.
 #include "backend/cpu/matmul/matmul_rounding.h"
 
 #include "backend/cpu/rounding/blocks.h"

@@ -3,8 +3,8 @@
 //
 //   images   0 1 2 3 4 5 6 7 8 9 ...
 //   blocks   [0  ][1  ][2  ][3  ]...    about 16K values: one BlockStats each
-//   chunks   [0        ][1        ]...  whole blocks of x and y: one call of oneDNN each, in the
-//   cache groups   [0                  ]...   whole chunks: one partial weight gradient each
+//   chunks   [0        ][1        ]...  whole blocks of x and y: one call of oneDNN each, in cache
+//   groups   [0                  ]...   whole chunks: one partial weight gradient each
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Sums strips in fp32 as their images come, and adds up the strips in double, in their order.
 #include "backend/cpu/rounding/strip_totals.h"
 
 #include <algorithm>

@@ -120,8 +120,9 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                               c_type, c_stride, c_step, count, compute, algorithm);
 }
 
-// --- NVRTC, of kernels that cudnn-frontend has of its own; its version is a plan's ---
+// --- NVRTC ---
 
+// cudnn-frontend compiles kernels of its own by NVRTC, whose version is a part of its plans.
 nvrtcResult nvrtcVersion(int* major, int* minor) {
   return Call<nvrtcResult>(Nvrtc(), __func__, major, minor);
 }

@@ -1,3 +1,4 @@
+// Keeps a data set in device memory and makes its batches there, by one kernel for each.
 #include "backend/cuda/kernels/image_source.h"
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+// The passes of block_rounding.h over tiles, and where each finds the values and the scales of its
+// blocks.
 #include "backend/cpu/matmul/pack/block_rounding.h"
 
 #include <algorithm>

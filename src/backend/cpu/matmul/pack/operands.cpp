@@ -1,3 +1,5 @@
+// Chooses the narrowest format and storage that hold an operand, and makes the rounded copies for
+// each batch.
 #include "backend/cpu/matmul/pack/operands.h"
 
 #include <algorithm>

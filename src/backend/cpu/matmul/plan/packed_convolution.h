@@ -7,8 +7,9 @@
 // not fill row blocks, images are interleaved:
 //
 //   columns  0           1           2
-//   images   0 1 2 3     0 1 2 3     0 1 2 3     ...     (4 images interleaved: 4 columns make a
-//   row block)
+//   images   0 1 2 3     0 1 2 3     0 1 2 3     ...
+//
+// Here four images are: four columns make a row block.
 //
 // The fp32 and bf16-dot kernels leave out the steps that find only zeros around the image, and
 // therefore prefer row blocks of few columns (interleaved_images.h).

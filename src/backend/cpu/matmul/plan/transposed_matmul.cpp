@@ -1,3 +1,5 @@
+// Calls the passes of the convolution that is transposed in exchange for its own, and adds the
+// bias, which that one has not.
 #include "backend/cpu/matmul/plan/transposed_matmul.h"
 
 #include <utility>
