@@ -49,6 +49,10 @@ ONE_IDEA = {
         "ScaleArithmetic DynamicMachine", "a dynamic preset: when its scale moves, and how"),
     "src/scaling/policies/policy.h": (
         "Policy RetryRule", "what decides about an attempt, and what a skipped one leads to"),
+    "src/step/step_logging.h": (
+        "LogSchedule AttemptLog", "which attempts are written down, and who is told of them"),
+    "src/step/step_observer.h": (
+        "StepObserver StepObservers", "what sees single steps, and the list of all of them"),
     "src/telemetry/csv.h": ("CsvRow CsvFile", "a CSV file, and one row of it"),
     "src/telemetry/csv_reader.h": (
         "CsvReader CsvFollower", "a CSV file, read once or while it grows"),
@@ -66,9 +70,7 @@ ONE_IDEA = {
 KNOWN = {
     "src/backend/cuda/ops/attention_rule.h": "WithinRule MomentsOfAll",
     "src/cli/output.h": "OutputPaths TerminalText HelpFormat",
-    "src/io/file.h": "AtomicFile FileLock",
     "src/data/sample_sources.h": "ImageStore TokenSet",
-    "src/graph/builder.h": "OpMaker Builder",
     "src/study/replay/parts.h": "TraceSource Attempts ScaleComparison Stretches",
     "src/study/watch/parts.h": "WatchFeed Signals Keys Screen",
     "src/step/attempt/attempt.h": "BatchCounts AttemptFacts",
@@ -76,7 +78,6 @@ KNOWN = {
     "src/run/evaluate/reports.h": "PhotoReport TaskReport",
     "src/run/metrics/prediction.h": "PredictionMaker PredictionFolder",
     "src/record/step_events.h": "RepeatedNotes StepEvents",
-    "src/step/step_observer.h": "LogSchedule StepObserver StepObservers",
     "src/vision/metrics.h": "AveragePrecision Confusion",
 }
 

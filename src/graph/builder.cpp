@@ -3,6 +3,7 @@
 #include "graph/builder.h"
 
 #include "error.h"
+#include "graph/listings.h"
 #include "graph/network/parameters.h"
 #include "graph/network/tensor_storage.h"
 #include "graph/plan/plan.h"
@@ -61,7 +62,8 @@ std::unique_ptr<Graph> Builder::Build() {
 }
 
 void Builder::Bind() {
-  NetworkParameters parameters = MakeParameters(network_, spec_.training, backend_, share_);
+  NetworkParameters parameters = MakeParameters(
+      network_, spec_.training, backend_, share_ != nullptr ? &share_->parameters() : nullptr);
   graph_->parameters_ = std::move(parameters.all);
   // Scalers of nodes come first, by node; those of decisions within nodes follow.
   std::size_t scalers = network_.nodes.size();
@@ -309,6 +311,11 @@ void Builder::FillLists() {
   if (!spec_.training) return;
   graph_->roundings_ = std::move(roundings);
   graph_->scales_ = ListScales(bindings_);
+}
+
+std::unique_ptr<Graph> Graph::Build(const GraphSpec& spec, backend::Backend& backend,
+                                    const Graph* share) {
+  return Builder(spec, backend, share).Build();
 }
 
 }  // namespace ada::graph

@@ -5,7 +5,6 @@
 #include <atomic>
 
 #include "error.h"
-#include "graph/builder.h"
 
 namespace ada::graph {
 namespace {
@@ -29,11 +28,6 @@ Graph::Graph(backend::Backend& backend, std::size_t nodes)
       tensor_scales_(backend, kScalesBlock),
       layer_scalers_(backend, 0) {}
 Graph::~Graph() = default;
-
-std::unique_ptr<Graph> Graph::Build(const GraphSpec& spec, backend::Backend& backend,
-                                    const Graph* share) {
-  return Builder(spec, backend, share).Build();
-}
 
 void Graph::SetBatch(const float* images, const backend::Targets& targets, int rows) {
   input_->SetImages(images, rows);

@@ -1,6 +1,8 @@
 // A lock of the open file description (F_OFD_SETLK), which unlike flock can be asked for without
 // being taken. Where the system knows none (EINVAL), flock stands in; asking then takes it shared
 // for a moment.
+#include "io/file_lock.h"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -10,7 +12,6 @@
 #include <utility>
 
 #include "error.h"
-#include "io/file.h"
 #include "io/system_call.h"
 
 namespace ada {

@@ -13,7 +13,7 @@
 #include "record/probe.h"
 #include "record/step_events.h"
 #include "step/attempt/attempt.h"
-#include "step/step_observer.h"
+#include "step/step_logging.h"
 #include "telemetry/log.h"
 #include "telemetry/recorder.h"
 

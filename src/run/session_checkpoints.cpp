@@ -6,8 +6,8 @@
 #include "io/file.h"
 #include "io/text.h"
 #include "run/about/about.h"
+#include "run/assemble/class_weights.h"
 #include "run/checkpoint/checkpoint.h"
-#include "run/facts/class_weights.h"
 #include "run/session.h"
 #include "scaling/rules/state_text.h"
 

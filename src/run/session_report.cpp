@@ -6,7 +6,7 @@
 #include "graph/network/precision.h"
 #include "io/text.h"
 #include "run/about/about.h"
-#include "run/facts/class_weights.h"
+#include "run/assemble/class_weights.h"
 #include "run/session.h"
 
 namespace ada::run {

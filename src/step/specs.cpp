@@ -1,3 +1,4 @@
+// The graph of an evaluation is the base: that of a training adds what only training has.
 #include "step/specs.h"
 
 #include <algorithm>

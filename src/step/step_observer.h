@@ -1,52 +1,20 @@
-// What watches a trainer's steps: which of them are logged and how closely, observers of single
-// steps, and the log that is told of every attempt.
+// Observers of single steps (probes, dumps), and the list of them that a trainer calls.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "config/config.h"
 #include "graph/graph.h"
 #include "step/batches/batches.h"
+#include "step/step_logging.h"
 
 namespace ada::step {
-
-struct Attempt;
-
-// Whether a step is one of those of an `every_*` key: step 1 and the multiples; 0: never.
-bool IsDue(std::int64_t every, std::int64_t step);
-
-// Which steps are written down, and how closely they are looked at for it. The trainer and the log
-// each have one, and so decide alike. It refers to the configuration, which outlives it.
-class LogSchedule {
- public:
-  explicit LogSchedule(const config::Config& config) : config_(config) {}
-
-  // A step of log.every, or one that is probed, dumped or has histograms.
-  bool Logs(std::int64_t step) const;
-  bool TakesHistograms(std::int64_t step) const;
-  // A logged step whose tensors are counted: log.statistics is not empty.
-  bool Counts(std::int64_t step) const;
-  // A logged step whose updates are counted: they are in log.statistics, or masters or the
-  // optimizer's state are not fp32.
-  bool CountsUpdates(std::int64_t step) const;
-
- private:
-  const config::Config& config_;
-};
 
 // One micro-batch as the graph was given it, on the host.
 // Valid only during EndMicroBatch.
 struct MicroBatch {
   Batches::Rows rows;
   backend::Pass pass;
-};
-
-// The tensors that the events of a step name; layer empty: no such event, or it names none.
-struct StepNews {
-  bool skip = false, alert = false;
-  std::string skip_layer, alert_layer;
 };
 
 // An observer of single steps, which sees the tensors of both passes and changes nothing that the
@@ -66,15 +34,6 @@ class StepObserver : public graph::TensorObserver {
   virtual void End() = 0;
   // Called after the step was logged, with its events.
   virtual void Conclude(const StepNews&) {}
-};
-
-// A trainer calls it after every attempt (record::StepLog).
-class AttemptLog {
- public:
-  virtual ~AttemptLog() = default;
-  // Returns which of the events that dumps wait for happened in the step. OutputError where a log
-  // cannot be written.
-  virtual StepNews Write(const Attempt& attempt) = 0;
 };
 
 // All observers of a run; calls each only in the steps in which it is due.

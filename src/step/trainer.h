@@ -17,6 +17,7 @@
 #include "step/batches/batches.h"
 #include "step/distributed_gradients.h"
 #include "step/phase_clock.h"
+#include "step/step_logging.h"
 #include "step/step_observer.h"
 
 namespace ada::step {

@@ -10,6 +10,7 @@
 #include "config/load.h"
 #include "error.h"
 #include "io/file.h"
+#include "io/file_lock.h"
 #include "io/json_file.h"
 #include "telemetry/run_folder.h"
 

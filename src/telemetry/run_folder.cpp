@@ -18,6 +18,7 @@
 
 #include "error.h"
 #include "io/file.h"
+#include "io/file_lock.h"
 #include "io/json_file.h"
 #include "io/system_call.h"
 #include "io/text.h"

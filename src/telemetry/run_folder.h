@@ -5,6 +5,7 @@
 #include <string>
 
 #include "io/file.h"
+#include "io/file_lock.h"
 
 namespace ada::telemetry {
 

@@ -1,4 +1,6 @@
 // Locks between processes and within one; asking whether one is held disturbs nobody.
+#include "io/file_lock.h"
+
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // Which GPU each process takes: one of its own, whether processes see the same ones or not.
-#include "run/distributed/devices.h"
+#include "run/assemble/devices.h"
 
 #include <doctest/doctest.h>
 

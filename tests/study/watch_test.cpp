@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "io/file.h"
+#include "io/file_lock.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"

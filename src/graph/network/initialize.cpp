@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "error.h"
-#include "graph/graph.h"
 #include "graph/network/parameters.h"
 #include "graph/network/shapes.h"
 #include "io/run_in_parallel.h"
@@ -131,20 +130,21 @@ std::vector<float> StartValues(const Parameter& parameter, const InitRule& rule,
   return Filled(parameter, static_cast<float>(parameter.start.value_or(one ? 1 : 0)));
 }
 
-WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
-                        backend::Backend& backend) {
+WeightsCover Initialize(std::vector<Parameter>& parameters,
+                        const std::vector<std::string>& last_norms, const config::InitConfig& init,
+                        std::uint64_t seed, backend::Backend& backend) {
   std::set<std::string> zero_gammas;
   if (init.zero_gamma)
-    for (const std::string& layer : graph.last_norms()) zero_gammas.insert(layer + ".weight");
-  for (const Parameter& parameter : graph.parameters()) {
+    for (const std::string& layer : last_norms) zero_gammas.insert(layer + ".weight");
+  for (const Parameter& parameter : parameters) {
     Upload(parameter, ValuesOf(parameter, init, zero_gammas, seed), backend);
   }
   if (init.weights.empty()) return {};
   const SafetensorsFile file = OpenWeights(init);
-  WeightsCover cover = CoverOf(file, init, graph.parameters());
+  WeightsCover cover = CoverOf(file, init, parameters);
   // This comes last: a file's values replace the drawn ones, and a tensor that the file lacks
   // starts as it would without the file.
-  for (const Parameter& parameter : graph.parameters()) {
+  for (const Parameter& parameter : parameters) {
     const std::string name = NameInFile(file, parameter);
     const bool taken = !name.empty() && !IsSkipped(init, parameter.name);
     if (taken) Upload(parameter, file.ReadF32(name), backend);

@@ -2,7 +2,6 @@
 #include "graph/network/parameters.h"
 
 #include "error.h"
-#include "graph/graph.h"
 #include "graph/network/shapes.h"
 
 namespace ada::graph {
@@ -12,7 +11,7 @@ namespace {
 // fixes the indices of Graph::parameters.
 class ParameterMaker {
  public:
-  ParameterMaker(bool training, backend::Backend& backend, const Graph* share)
+  ParameterMaker(bool training, backend::Backend& backend, const std::vector<Parameter>* share)
       : training_(training), backend_(backend), share_(share) {}
 
   // If a graph shares its parameters, they are looked up in the same order; a different name or
@@ -23,7 +22,7 @@ class ParameterMaker {
     parameter.layer = layer.name;
     parameter.part = spec.name.empty() ? "weight" : spec.name;
     if (share_) {
-      const std::vector<Parameter>& others = share_->parameters();
+      const std::vector<Parameter>& others = *share_;
       const std::size_t index = result_.all.size();
       ADA_CHECK(index < others.size() && others[index].name == parameter.name &&
                 others[index].dims == parameter.dims);
@@ -65,7 +64,7 @@ class ParameterMaker {
 
   const bool training_;
   backend::Backend& backend_;
-  const Graph* share_;
+  const std::vector<Parameter>* share_;
   NetworkParameters result_;
 };
 
@@ -74,7 +73,7 @@ class ParameterMaker {
 std::int64_t Parameter::numel() const { return value.shape.numel(); }
 
 NetworkParameters MakeParameters(const Network& network, bool training, backend::Backend& backend,
-                                 const Graph* share) {
+                                 const std::vector<Parameter>* share) {
   ParameterMaker maker(training, backend, share);
   for (const Node& node : network.nodes) maker.AddLayer(node);
   return maker.Take();

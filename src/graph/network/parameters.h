@@ -12,7 +12,6 @@
 
 namespace ada::graph {
 
-class Graph;
 struct Network;
 
 // A trained tensor or a running statistic, named as in PyTorch (conv1.weight, bn1.running_mean).
@@ -85,7 +84,7 @@ struct NetworkParameters {
 // Parameters share the values of `share` if it is given (the same network), otherwise they are new
 // and zero; gradients are allocated if `training`.
 NetworkParameters MakeParameters(const Network& network, bool training, backend::Backend& backend,
-                                 const Graph* share);
+                                 const std::vector<Parameter>* share);
 
 // Initial values of one parameter that no entry of model.init.parameters names and no file
 // contains. Weights follow the rule's scheme, with fan-in and fan-out as in torch.nn.init (a
@@ -101,11 +100,12 @@ std::vector<float> StartValues(const Parameter& parameter, const config::InitRul
                                std::uint64_t seed);
 
 // Fills the masters: by the last entry of init.parameters that matches a trained parameter (schemes
-// with fans do not change vectors), else with 0 where zero_gamma says so (Graph::last_norms), else
+// with fans do not change vectors), else with 0 where zero_gamma says so (`last_norms`), else
 // by StartValues; then replaces those that are in init.weights. Returns what that file gave (empty
 // if there is none), with the errors of CoverOf. The caller refreshes the copies of weights.
-WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
-                        backend::Backend& backend);
+WeightsCover Initialize(std::vector<Parameter>& parameters,
+                        const std::vector<std::string>& last_norms, const config::InitConfig& init,
+                        std::uint64_t seed, backend::Backend& backend);
 
 // Returns, in layer order, the batch norms that end the residual branches of a network: of the
 // values that an addition sums, the one with the most layers on its longest path from the input, if

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/graph.h"
+#include "graph/network/graph_spec.h"
 #include "graph/network/precision.h"
 #include "graph/network/shapes.h"
 #include "number/number_format.h"

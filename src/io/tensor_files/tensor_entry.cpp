@@ -1,3 +1,4 @@
+// The names and widths of element types, one table.
 #include "io/tensor_files/tensor_entry.h"
 
 #include <array>

@@ -87,9 +87,6 @@ void TellOfFiles(const RunData& data, telemetry::Log& log);
 
 // The names of the classes, in the order of the labels; empty if they are unknown.
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);
-// The class's name, or its number if it has none.
-std::string ClassName(const std::vector<std::string>& names, int label);
-
 // Number of tokens in a sequence (stored as an image with that many rows); 0 for images.
 std::int64_t TokensOfSequence(const config::Config& config, const Shape& image);
 

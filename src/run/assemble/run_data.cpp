@@ -320,11 +320,6 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
   return data::ClassNames(config.data.dataset, config.data.path);
 }
 
-std::string ClassName(const std::vector<std::string>& names, int label) {
-  const auto k = static_cast<std::size_t>(label);
-  return k < names.size() && !names[k].empty() ? names[k] : std::to_string(label);
-}
-
 std::int64_t TokensOfSequence(const config::Config& config, const Shape& image) {
   return config.task == Task::kLanguage ? image.h : 0;
 }

@@ -55,7 +55,7 @@ std::string CheckpointStem(const std::string& folder, std::int64_t step) {
 }
 
 // All tensors are copied to the host first: this is the memory that CheckpointBytes
-// (plan/estimates.h) counts. The JSON is written only when the tensors are on the disk, with
+// (memory_need.h) counts. The JSON is written only when the tensors are on the disk, with
 // their hash.
 void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
                      const graph::Graph& graph, const optim::Optimizer& optimizer,

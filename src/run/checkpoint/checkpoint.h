@@ -124,4 +124,7 @@ std::string OfProcess(const std::string& layer, int rank);
 void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph& graph,
                   optim::Optimizer& optimizer, scaling::Policy& policy, backend::Backend& backend);
 
+// RequireSameClasses of the newest readable checkpoint of a run.
+void RequireClassesOfRun(const config::Config& config, const data::DatasetInfo& info);
+
 }  // namespace ada::run

@@ -79,4 +79,18 @@ void RemoveOtherCheckpoints(const std::string& folder, std::int64_t last) {
   for (const std::int64_t step : steps.tensors_alone) Remove(folder, step);
 }
 
+void RequireClassesOfRun(const config::Config& config, const data::DatasetInfo& info) {
+  const std::string folder = config.output + "/checkpoints";
+  for (const std::int64_t step : ListCheckpoints(folder).paired) {
+    const std::string path = CheckpointStem(folder, step) + ".json";
+    std::optional<InputFacts> known;
+    try {
+      known = ReadStateText(path).state.input;
+    } catch (const DataError&) {  // the search for a checkpoint to resume from reports the problem
+      continue;
+    }
+    return RequireSameClasses(path, known, config, info);
+  }
+}
+
 }  // namespace ada::run

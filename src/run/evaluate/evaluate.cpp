@@ -14,7 +14,7 @@
 #include "run/evaluate/reports.h"
 #include "run/evaluate/weights.h"
 #include "run/facts/data_facts.h"
-#include "run/plan/estimates.h"
+#include "run/memory_need.h"
 #include "step/specs.h"
 #include "telemetry/progress.h"
 #include "telemetry/progress_text.h"

@@ -64,13 +64,13 @@ InputFacts InputFactsFrom(const JsonFields& fields);
 std::vector<std::string> NamesOfClasses(const config::Config& config,
                                         const data::DatasetInfo& info);
 
+// The class's name, or its number if it has none.
+std::string ClassName(const std::vector<std::string>& names, int label);
+
 // Throws DataError where the classes of the checkpoint at `path` and those of the data differ:
 // labels are numbers, so that with other names, or another order, a network would silently be
 // evaluated, and trained further, on wrong labels. Does nothing if either has no names, or if
 // `known` is empty (written by an earlier version).
 void RequireSameClasses(const std::string& path, const std::optional<InputFacts>& known,
                         const config::Config& config, const data::DatasetInfo& info);
-// The same check against the newest readable checkpoint of a run.
-void RequireClassesOfRun(const config::Config& config, const data::DatasetInfo& info);
-
 }  // namespace ada::run

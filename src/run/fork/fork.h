@@ -2,7 +2,6 @@
 // on the same batches, with other formats or slightly perturbed weights. Nothing is written.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,46 +9,9 @@
 #include "config/config.h"
 #include "run/assemble/assemble.h"
 #include "run/checkpoint/checkpoint.h"
+#include "run/fork/fork_spec.h"
 
 namespace ada::run {
-
-// What a fork changes, and which results are wanted.
-struct ForkSpec {
-  config::PrecisionConfig precision;
-  std::int64_t steps = 1;
-  bool gradients = false;  // the weight gradients of the last step are wanted
-  // If not 0: every trained parameter is perturbed by up to half a unit in the last place of its
-  // layer's format in `units` (fp32 if it has none) or of the masters' format, whichever is larger,
-  // and rounded stochastically to the masters' format, because rounding to nearest could undo the
-  // perturbation. The random numbers depend on this value.
-  std::uint64_t twin = 0;
-  std::map<std::string, NumberFormat> units;
-};
-
-// The losses always have ForkSpec::steps entries: where the policy ended the fork early the rest
-// are NaN.
-struct ForkResult {
-  std::vector<double> losses;                 // of each step; what is not finite stays so
-  std::vector<std::string> layers;            // of the parameters; where gradients are wanted
-  std::vector<std::vector<float>> gradients;  // unscaled, in the order of `layers`
-  // Why the fork did not train, with the first tensor that was not finite, as the end of a sentence
-  // that begins with "it": losses are not finite, every step was skipped, wanted gradients are not
-  // finite, or the policy ended the run. Empty: it trained.
-  std::string trouble;
-};
-
-// A layer with its formats.
-struct ForkLayer {
-  std::string name;
-  bool trained = false;     // it has trained parameters itself
-  bool has_weight = false;  // its matmuls take operands (precision.operands)
-  bool rounds = false;      // a precision.layers entry for this layer only can round less
-  // The format in which its weights are multiplied; if that is fp32, or it multiplies no weights,
-  // the format in which its output is stored.
-  NumberFormat unit = kFp32;
-  NumberFormat narrowest = kFp32;  // of all its roundings, the format with the fewest bits
-  NumberFormat activations = kFp32, weights = kFp32, gradients = kFp32;  // storage formats
-};
 
 // Made once by a study command (study/blame, study/assign), which calls Run for each variant; every
 // call is independent of the others and leaves the source as it is. It owns the data of the run,

@@ -1,6 +1,7 @@
 // The format of each tensor of each layer, derived from the network before a graph is built.
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_storage.h"
+#include "run/fork/fork.h"
 #include "run/fork/parts.h"
 #include "step/specs.h"
 

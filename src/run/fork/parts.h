@@ -4,7 +4,7 @@
 #include <string>
 
 #include "graph/graph.h"
-#include "run/fork/fork.h"
+#include "run/fork/fork_spec.h"
 #include "step/attempt/attempt.h"
 #include "telemetry/not_finite.h"
 

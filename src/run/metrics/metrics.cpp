@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "error.h"
-#include "run/assemble/assemble.h"
+#include "run/facts/data_facts.h"
 #include "vision/metrics.h"
 
 namespace ada::run {

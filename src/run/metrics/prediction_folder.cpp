@@ -4,7 +4,7 @@
 #include "data/images/picture.h"
 #include "error.h"
 #include "io/text.h"
-#include "run/assemble/assemble.h"
+#include "run/facts/data_facts.h"
 #include "run/metrics/prediction.h"
 #include "telemetry/csv.h"
 #include "vision/draw.h"

@@ -15,9 +15,10 @@
 #include "run/assemble/assemble.h"
 #include "run/evaluate/evaluator.h"
 #include "run/evaluate/weights.h"
+#include "run/memory_need.h"
 #include "run/plan/commands.h"
-#include "run/plan/estimates.h"
-#include "step/batches/batches.h"
+#include "run/plan/measure.h"
+#include "step/batches/make_batches.h"
 #include "step/batches/resident_batches.h"
 #include "step/specs.h"
 

@@ -1,4 +1,6 @@
 // Times steps on made-up images, and says what they mean for an epoch.
+#include "run/plan/measure.h"
+
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -6,7 +8,6 @@
 #include "graph/network/parameters.h"
 #include "io/text.h"
 #include "number/random.h"
-#include "run/plan/estimates.h"
 #include "telemetry/progress.h"
 
 namespace ada::run {

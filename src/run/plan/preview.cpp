@@ -10,8 +10,8 @@
 #include "io/text.h"
 #include "run/assemble/assemble.h"
 #include "run/evaluate/protect_data.h"
+#include "run/memory_need.h"
 #include "run/plan/commands.h"
-#include "run/plan/estimates.h"
 
 namespace ada::run {
 

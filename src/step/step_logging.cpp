@@ -1,5 +1,5 @@
 // Decides by the keys log.every, log.histogram_every and their like whether a step is due.
-#include "step/step_observer.h"
+#include "step/step_logging.h"
 
 #include "io/text.h"
 

@@ -1,5 +1,7 @@
 // Adds up part by part what a run needs, and refuses a run that needs more than the machine or a
 // limit allows.
+#include "run/memory_need.h"
+
 #include "error.h"
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_storage.h"
@@ -7,7 +9,6 @@
 #include "io/text.h"
 #include "optim/optimizer.h"
 #include "run/assemble/assemble.h"
-#include "run/plan/estimates.h"
 
 namespace ada::run {
 namespace {

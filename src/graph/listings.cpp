@@ -1,6 +1,7 @@
 // Lists what a graph rounds, decides and shows, node by node, whichever ops compute the nodes.
+#include "graph/listings.h"
+
 #include "error.h"
-#include "graph/builder.h"
 #include "io/tensor_names.h"
 
 namespace ada::graph {

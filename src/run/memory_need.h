@@ -1,15 +1,12 @@
-// What a run needs, estimated before it begins: memory, and the time of a step.
+// How much memory a run needs, estimated before it begins.
 #pragma once
 #include <cstdint>
 #include <string>
 
-#include "backend/backend.h"
 #include "config/config.h"
 #include "data/dataset.h"
 #include "data/header_survey.h"
 #include "graph/graph.h"
-#include "optim/optimizer.h"
-#include "scaling/policies/policy.h"
 
 namespace ada::run {
 
@@ -49,19 +46,5 @@ std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph)
 
 // "32.5 GiB (network and optimizer 30.1 GiB, images ...".
 std::string ToString(const MemoryNeed& need);
-
-inline constexpr int kMeasuredSteps = 3;
-
-// --dry-run --measure: how long a step takes, on made-up images of the right shape. Returns the
-// seconds of the fastest of three steps: passes over all micro-batches and the update, without
-// loading, logs and evaluation. The network starts as model.init.scheme draws it (no file is read);
-// its weights change.
-double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,
-                   const scaling::Policy& policy, const Shape& image, backend::Backend& backend);
-
-// The lines of --dry-run: "a step 1.25 s, 102 images/s" and an epoch of so many steps. image: the
-// network's input.
-std::string MeasuredText(double seconds, const config::Config& config, const Shape& image,
-                         std::int64_t steps_per_epoch);
 
 }  // namespace ada::run

@@ -1,6 +1,6 @@
 // All processes compute the same assignment from the same gathered lists, so that no further
 // message is needed.
-#include "run/distributed/devices.h"
+#include "run/assemble/devices.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Processes that compute with different data or programs would silently diverge, because only
 // gradients are exchanged. Hashes are compared, so that messages are small.
-#include "run/distributed/consistency_check.h"
+#include "run/assemble/consistency_check.h"
 
 #include <algorithm>
 #include <array>
