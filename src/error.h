@@ -63,4 +63,9 @@ inline std::string ToString(const Location& where) {
   return where.file + ":" + std::to_string(where.line) + ":" + std::to_string(where.column);
 }
 
+// "file:line:column: ", the start of a message; "" where the place is not known.
+inline std::string PlacePrefix(const Location& where) {
+  return where.file.empty() && where.line == 0 ? "" : ToString(where) + ": ";
+}
+
 }  // namespace ada

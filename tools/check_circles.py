@@ -12,31 +12,9 @@ import sys
 
 # Circles that are still there: the folder, and what in it goes round.
 KNOWN = {
-    ("backend/compare", "checker compare_backend"),
-    ("backend/cpu", "cpu_backend matmul ops rounding"),
-    ("backend/cpu/matmul", "matmul_rounding pack plan"),
-    ("backend/cpu/matmul/kernels/amx", "weight_gradient_pack weight_gradient_pairs"),
-    ("backend/cpu/matmul/plan", "onednn_matmul transposed_matmul"),
-    ("backend/cuda", "backend_on_stream device matmul ops side_stream"),
-    ("backend/cuda/kernels", "gather_stats rounding_stats"),
-    ("backend/cuda/matmul", "cudnn_convolution cudnn_trial"),
-    ("backend/cuda/matmul", "weight_copies weight_refresh"),
-    ("config", "keys load sections yaml"),
-    ("core", "data_files file"),
-    ("core", "number_format number_grid tensor"),
-    ("core", "shown_text text"),
-    ("core/tensor_files", "safetensors safetensors_header"),
-    ("data", "batch_maker image_writer loader mixing row_writer"),
-    ("data", "dataset detection labels names readers settings"),
-    ("data/images", "formats orientation picture"),
-    ("graph", "bindings builder graph network plan rounding_styles"),
-    ("graph/network", "shapes zoo"),
+    ("number", "number_format number_grid tensor"),
     ("scaling/policies", "common_keys policies start_scale"),
     ("scaling/rules", "branch exact_range methods reference rules"),  # all of them define rules.h
-    ("train", "assemble attempt batches checkpoint distributed facts metrics observe"),
-    ("train", "evaluate plan"),
-    ("train/batches", "batches resident_batches"),
-    ("train/fork", "fork parts"),
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

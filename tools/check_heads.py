@@ -23,11 +23,13 @@ ONE_IDEA = {
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
     "src/backend/cuda/matmul/batch_operand.h": (
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
-    "src/backend/cuda/matmul/matmuls.h": (
+    "src/backend/cuda/matmuls.h": (
         "Matmul BatchedMatmul Matmuls", "planned matmuls, and the store of all plans"),
+    "src/backend/cuda/matmul/weight_refresh.h": (
+        "RefreshedWeights WeightRefresh", "one launch for all copies, and a copy as it sees it"),
     "src/backend/cuda/memory.h": (
         "Memory SharedBlocks Scratch", "device memory: owned, shared with the host, for one call"),
-    "src/backend/cuda/ops/joined_rule.h": (
+    "src/backend/cuda/rounding/joined_rule.h": (
         "JoinedRule JoinedTail", "a rule over all processes: before and after its decision"),
     "src/backend/cuda/stream.h": (
         "Recording Event CopyStream Stream", "a stream, and what only has a meaning within one"),

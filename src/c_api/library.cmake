@@ -1,7 +1,7 @@
 # libada_scaling: the C interface of src/c_api as a library that other programs load (ctypes). Rooms
 # are static libraries of a program; here their files are compiled once more, as a shared library's.
 file(GLOB_RECURSE ada_c_api_sources CONFIGURE_DEPENDS src/c_api/*.cpp src/scaling/*.cpp src/number/*.cpp src/io/*.cpp
-     src/config/keys/*.cpp src/config/yaml/*.cpp)
+     src/config/keys/*.cpp src/config/yaml/*.cpp src/config/overrides.cpp)
 add_library(ada_c_api SHARED ${ada_c_api_sources} src/config/sections/section_scaling.cpp
             src/config/sections/section_scaling_layers.cpp src/config/sections/scaling_checks.cpp
             src/config/sections/section_block_format.cpp)

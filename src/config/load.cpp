@@ -4,10 +4,9 @@
 
 #include <sstream>
 
+#include "config/overrides.h"
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
-#include "config/yaml/overrides.h"
-#include "data/catalog.h"
 #include "error.h"
 #include "io/text.h"
 #include "scaling/policies/presets.h"
@@ -166,27 +165,6 @@ void FillDefaults(Config& config) {
     if (!change.weight_gradients && (change.format || change.gradients))
       change.weight_gradients = at.gradients.value_or(at.format);
   }
-}
-
-std::int64_t MaxRetries(const TrainConfig& train) {
-  return train.on_overflow == OnOverflow::kRetry ? train.max_retries : 0;
-}
-
-bool DecidesByLoss(const Config& config) {
-  return config.evaluate.metric == BestMetric::kLoss || config.task == Task::kLanguage;
-}
-
-bool TokensAreBytes(const Config& config) {
-  return config.task == Task::kLanguage &&
-         data::FactsOf(config.data.dataset).origin == data::Origin::kText;
-}
-
-// Tensors and data of other programs may be anything, so the numbers of images do not apply to
-// them.
-bool HasStandardNormalization(const Config& config) {
-  const data::DatasetFacts& facts = data::FactsOf(config.data.dataset);
-  return facts.origin != data::Origin::kTensors && facts.origin != data::Origin::kOtherProgram &&
-         !facts.has_tokens();
 }
 
 std::string ToYaml(const Config& config) { return DocumentText(ToNode(config)); }

@@ -1,34 +1,21 @@
 // YAML to Config and back. All problems of a file are collected and thrown together as one
 // ConfigError, one line each: file:line:column: what, what was expected, the nearest known key.
 #pragma once
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "config/config.h"
+#include "config/derived.h"
+#include "config/yaml/override.h"
 
 namespace ada::config {
-
-// A key that overrides the file's: "scaling.scale" and the YAML text of its value. `where` is its
-// place in a file of such keys; default: it was given by --set.
-struct Override : std::pair<std::string, std::string> {
-  using std::pair<std::string, std::string>::pair;
-  Location where = {};
-};
-// In the order given.
-using Overrides = std::vector<Override>;
 
 // The keys of a file that holds a part of a configuration, each as an override: maps key by key,
 // lists and formats as a whole. A file with only comments has none. Throws ConfigError as Load
 // does.
 Overrides OverridesFrom(const std::string& path);
-
-// Whether `normalize: standard` changes the images of the data set: its numbers are known, or are
-// measured. Arrays of a file may be values that it leaves as they are.
-bool HasStandardNormalization(const Config& config);
 
 // What a reading gives: a configuration that passed all checks, and what the caller shall print
 // about keys that were dropped on the way.
@@ -84,8 +71,6 @@ std::string ToYaml(const Config& config);
 // A key that was not written has the place of the map around it, or none.
 std::string KeyText(const Config& config, const std::string& key);
 
-// --- What follows from a configuration beyond its keys ---
-
 // Fills in what is unset: what scaling::FillDefaults does, and train.on_overflow (what the preset
 // does). Throws ConfigError, with its place, for bounds that cross.
 void FillScalingDefaults(scaling::Settings& scaling, TrainConfig& train);
@@ -94,35 +79,6 @@ void FillScalingDefaults(scaling::Settings& scaling, TrainConfig& train);
 // Load does not call it, so that a caller can still change settings whose defaults depend on the
 // policy; whoever starts a run from a configuration, resumes one or evaluates calls it first.
 void FillDefaults(Config& config);
-
-// The words of log.statistics whose tensors the run rounds, in some layer and some step: dx and dy,
-// dw, y, w, operands. Tensors in fp32 are not rounded.
-std::vector<std::string> RoundedStatistics(const PrecisionConfig& precision);
-// Those of them that log.statistics leaves out: nothing is known of what they lose.
-std::vector<std::string> UncountedStatistics(const Config& config);
-
-// What holds in a step, from 1: precision.schedule applied, and then empty.
-PrecisionConfig PrecisionAt(const PrecisionConfig& precision, std::int64_t step);
-// The last step in which the same holds as in `step`, as precision.schedule says.
-std::int64_t LastStepAsAt(const PrecisionConfig& precision, std::int64_t step);
-
-// The changes made by such an entry, as its keys in one line: "{format: bf16, recipe: none}".
-// Operands that come from a recipe are not listed.
-std::string TextOf(const PrecisionSwitchConfig& change);
-
-// Attempts that may follow the first of a step.
-std::int64_t MaxRetries(const TrainConfig& train);
-
-// Whether the smallest loss tells which evaluation is the best.
-bool DecidesByLoss(const Config& config);
-// Whether tokens are bytes of a text, so that a loss is one of bits a byte; of task language alone.
-bool TokensAreBytes(const Config& config);
-
-// What a scenario of log.what_if is called where it has no name, from what the entry says, without
-// commas: "scale=1024", "format=fp8_e5m2 scale=8", "policy=dynamic preset=apex". From `scaling` it
-// takes the policy and what differs from that policy's defaults: call it before defaults are filled
-// in.
-std::string NameOf(const WhatIfConfig& what_if);
 
 // One line for each key that differs, but for those that are free to: "key: one's -> the other's".
 // Compares the complete documents, so no key can be forgotten.

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "config/load.h"
+#include "config/overrides.h"
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
-#include "config/yaml/overrides.h"
 
 namespace ada::config {
 namespace {

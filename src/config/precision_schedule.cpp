@@ -3,7 +3,7 @@
 // like a section without a schedule.
 #include <limits>
 
-#include "config/load.h"
+#include "config/derived.h"
 
 namespace ada::config {
 namespace {

@@ -2,7 +2,7 @@
 // named.
 #include <algorithm>
 
-#include "config/load.h"
+#include "config/derived.h"
 #include "io/text.h"
 
 namespace ada::config {

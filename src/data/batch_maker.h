@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/batch.h"
+#include "data/loader_spec.h"
 #include "data/order.h"
 #include "data/row_writer.h"
 

@@ -8,7 +8,7 @@
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "data/labels.h"
-#include "data/loader.h"
+#include "data/loader_spec.h"
 
 namespace ada::data {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/detection/box_changes.h"
+#include "data/box_changes.h"
 #include "data/images/resize.h"
 #include "error.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/batch.h"
 #include "number/random.h"
 
 namespace ada::data {

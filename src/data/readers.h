@@ -1,4 +1,4 @@
-// The readers of data sets, a function for each kind of files: dataset.cpp calls the one that the
+// The readers of data sets, a function for each kind of files: read_set.cpp calls the one that the
 // catalog names. How the files lie stands above each.
 #pragma once
 #include <cstdint>

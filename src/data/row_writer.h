@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "data/augment.h"
+#include "data/batch.h"
 #include "data/dataset.h"
-#include "data/loader.h"
+#include "data/loader_spec.h"
 
 namespace ada::data {
 

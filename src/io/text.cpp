@@ -174,6 +174,11 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
   return nearest;
 }
 
+std::string Nearest(const std::string& name, const std::vector<std::string>& known) {
+  const std::string nearest = NearestName(name, known);
+  return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
+}
+
 std::string FirstTwice(const std::vector<std::string>& names) {
   std::unordered_set<std::string_view> seen;
   for (const std::string& name : names)

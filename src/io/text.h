@@ -24,6 +24,9 @@ std::size_t CharacterLength(std::string_view text, std::size_t at);
 // edits than a third of the longer name (but one is always allowed).
 std::string NearestName(std::string_view name, const std::vector<std::string>& known);
 
+// "; did you mean 'NAME'?", the end of a message; "" where no known name is near.
+std::string Nearest(const std::string& name, const std::vector<std::string>& known);
+
 // Whether `pattern` matches all of `text`: `*` any characters, `?` one, `[abc]`, `[a-z]` and `[!a]`
 // one of (not of) a set. A `[` without `]` stands for itself. Time is O(pattern * text).
 bool GlobMatch(std::string_view pattern, std::string_view text);

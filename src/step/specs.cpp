@@ -17,12 +17,12 @@ void CheckTokens(const config::Config& config, const Shape& image) {
   const graph::Network network = graph::Resolve(config.model, image, config.task);
   const bool language = config.task == Task::kLanguage;
   if (language && !network.reads_tokens())
-    throw ConfigError(graph::PlacePrefix(config.model.where) +
+    throw ConfigError(PlacePrefix(config.model.where) +
                       "model: task language gives the network tokens; expected a layer of kind "
                       "embedding that reads `input`");
   for (const graph::Node& node : network.nodes) {
     if (!node.kind->reads_tokens) continue;
-    const std::string layer = graph::PlacePrefix(node.config.where) + "layer " + node.config.name;
+    const std::string layer = PlacePrefix(node.config.where) + "layer " + node.config.name;
     if (!language)
       throw ConfigError(layer + ": an embedding reads tokens; expected `task: language`");
     if (node.config.vocabulary < config.model.classes)

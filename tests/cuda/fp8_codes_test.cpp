@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/kernels/fp8.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "cuda/matmul_lab.h"
 #include "error.h"
 #include "run/assemble/assemble.h"

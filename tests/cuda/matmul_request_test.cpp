@@ -1,5 +1,5 @@
 // What is asked of the libraries of products, and the cache of their plans: no device is needed.
-#include "backend/cuda/matmul/matmul_request.h"
+#include "backend/cuda/matmul_request.h"
 
 #include <doctest/doctest.h>
 

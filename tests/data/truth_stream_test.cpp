@@ -6,7 +6,7 @@
 #include <set>
 
 #include "data/batch_maker.h"
-#include "data/detection/box_changes.h"
+#include "data/box_changes.h"
 #include "data/images/resize.h"
 #include "data/labels.h"
 #include "data/preview/sheet.h"

@@ -10,6 +10,7 @@
 #include "graph/network/parameters.h"
 #include "graph/network/shapes.h"
 #include "graph/network/zoo.h"
+#include "graph/network/zoo_list.h"
 #include "graph/networks.h"
 
 namespace ada::graph::test {

@@ -12,7 +12,7 @@
 #include <exception>
 #include <stdexcept>
 
-#include "backend/cuda/matmul/cudnn_convolution.h"
+#include "backend/cuda/device/cudnn_convolution.h"
 #include "config/load.h"
 #include "error.h"
 #include "graph/network/shapes.h"

@@ -5,7 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "backend/compare/compare_backend.h"
+#include "backend/backend.h"
+#include "backend/compare/difference.h"
 #include "backend/compare/tolerances.h"
 #include "backend/noted.h"
 #include "backend/outputs.h"

@@ -1,6 +1,6 @@
 # The CUDA backend. Its sources are compiled twice: by nvcc for GPUs (ADA_CUDA, CMakeLists.txt next
 # to this file) and by g++ for the host executor (tests/cuda/host), which only tests use. Only
-# nvcc's side has device/ and the files of matmul/ that call NVIDIA's libraries (cudnn_*, cublas_*).
+# nvcc's side has device/, whose files call NVIDIA's libraries.
 option(ADA_CUDA "build the CUDA backend" OFF)
 set(ADA_CUDA_ARCH "75-real;80-real;86-real;89-real;90" CACHE STRING
     "GPUs to build for: 90 is sm_90 with PTX for newer ones, 90-real without")
@@ -9,7 +9,7 @@ file(GLOB_RECURSE ADA_CUDA_BOTH CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backen
 list(FILTER ADA_CUDA_BOTH EXCLUDE REGEX "/cuda/absent.cpp$")
 file(GLOB ADA_CUDA_HOST CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cuda/host/*.cpp)
 set(ADA_CUDA_DEVICE ${ADA_CUDA_BOTH})
-list(FILTER ADA_CUDA_DEVICE INCLUDE REGEX "/(device/|cudnn_|cublas_)[^/]*$")
+list(FILTER ADA_CUDA_DEVICE INCLUDE REGEX "/cuda/device/[^/]*$")
 list(REMOVE_ITEM ADA_CUDA_BOTH ${ADA_CUDA_DEVICE})
 # NCCL goes with MPI: a process without others has nobody to talk to.
 if(ADA_MPI)

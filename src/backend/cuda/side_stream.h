@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/context.h"
-#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmuls.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/stream.h"
 

@@ -134,21 +134,6 @@ Range FromTo(double low, double high) { return {low, high, true, true, ""}; }
 Range Inside(double low, double high) { return {low, high, false, false, ""}; }
 Range FromBelow(double low, double high) { return {low, high, true, false, ""}; }
 
-std::string Expected(const std::string& what, const YamlNode& got) {
-  const std::string start = "expected " + what + "; got ";
-  switch (got.kind) {
-    case YamlNode::Kind::kNull:
-      return start + "nothing";
-    case YamlNode::Kind::kList:
-      return start + "a list";
-    case YamlNode::Kind::kMap:
-      return start + "a map";
-    case YamlNode::Kind::kScalar:
-      break;
-  }
-  return start + Shown(got.text);
-}
-
 bool IsWord(const YamlNode& node, std::string_view word) {
   return node.kind == YamlNode::Kind::kScalar && node.text == word;
 }

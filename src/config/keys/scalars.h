@@ -26,9 +26,6 @@ Range FromTo(double low, double high);
 Range Inside(double low, double high);     // both ends excluded
 Range FromBelow(double low, double high);  // low included, high excluded
 
-// "expected <what>; got 'abc'", where the value given is shown shortened.
-std::string Expected(const std::string& what, const YamlNode& got);
-
 // Whether the value is this word, with or without quotes, because JSON has words only in quotes.
 // Keys that accept a number or a word call this before they try to read a number.
 bool IsWord(const YamlNode& node, std::string_view word);

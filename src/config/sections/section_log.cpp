@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "config/load.h"
+#include "config/derived.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {

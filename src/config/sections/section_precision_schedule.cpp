@@ -1,7 +1,7 @@
 // The key precision.schedule: switches of precision during a training.
 // PrecisionAt (precision_schedule.cpp) applies what is read here. Masters, optimizer state, tensor
 // scaling and the preset cannot change during a training, so entries do not have their keys.
-#include "config/load.h"
+#include "config/derived.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {

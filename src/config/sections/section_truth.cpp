@@ -104,7 +104,7 @@ Section ExpandSection(data::ExpandSpec& expand) {
   return section;
 }
 
-// The crop of SSD's augmentation (data/detection/box_changes.h).
+// The crop of SSD's augmentation (data/box_changes.h).
 Section BoxCropSection(data::BoxCropSpec& crop) {
   Section section;
   section.path = "data.augment.ssd.crop";

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <map>
 
-#include "config/keys/keys.h"
 #include "io/data_files.h"
 #include "io/shown_text.h"
 #include "io/system_call.h"

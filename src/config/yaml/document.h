@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config/load.h"
 #include "config/yaml/node.h"
+#include "config/yaml/override.h"
 #include "config/yaml/problems.h"
 
 namespace ada::config {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "error.h"
+#include "io/shown_text.h"
 
 namespace ada::config {
 namespace {
@@ -62,6 +63,21 @@ void Problems::ThrowIfAny() const {
         "\n" + file_ + ": and " + least + std::to_string(sorted.size() - kShown) + " more problems";
   }
   throw ConfigError(message);
+}
+
+std::string Expected(const std::string& what, const YamlNode& got) {
+  const std::string start = "expected " + what + "; got ";
+  switch (got.kind) {
+    case YamlNode::Kind::kNull:
+      return start + "nothing";
+    case YamlNode::Kind::kList:
+      return start + "a list";
+    case YamlNode::Kind::kMap:
+      return start + "a map";
+    case YamlNode::Kind::kScalar:
+      break;
+  }
+  return start + Shown(got.text);
 }
 
 }  // namespace ada::config

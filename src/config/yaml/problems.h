@@ -47,4 +47,7 @@ class Problems {
   std::set<std::string, std::less<>> paths_;
 };
 
+// "expected <what>; got 'abc'", where the value given is shown shortened.
+std::string Expected(const std::string& what, const YamlNode& got);
+
 }  // namespace ada::config

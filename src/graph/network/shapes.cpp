@@ -217,15 +217,6 @@ void CheckUse(const Network& network) {
 
 }  // namespace
 
-std::string PlacePrefix(const Location& where) {
-  return where.file.empty() && where.line == 0 ? "" : ToString(where) + ": ";
-}
-
-std::string Nearest(const std::string& name, const std::vector<std::string>& known) {
-  const std::string nearest = NearestName(name, known);
-  return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
-}
-
 std::int64_t Node::trained_numel() const {
   std::int64_t sum = 0;
   for (const layers::ParameterSpec& parameter : parameters) {

@@ -70,11 +70,6 @@ struct Network {
 Network Resolve(const config::ModelConfig& model, const Shape& input,
                 Task task = Task::kClassification);
 
-// "file:line:column: ", the start of a message; "" where the place is not known.
-std::string PlacePrefix(const Location& where);
-// "; did you mean 'NAME'?", or "" where no known name is near.
-std::string Nearest(const std::string& name, const std::vector<std::string>& known);
-
 // Finds the outputs of a network, which the loss reads, by name, and returns them as values. Throws
 // ConfigError if a name of model.outputs is unknown or given twice, or if the task's loss needs
 // another number of outputs (see Resolve).

@@ -1,11 +1,7 @@
 // The table of all models.
 #include "graph/network/zoo.h"
 
-#include <array>
-#include <cstdio>
-
 #include "error.h"
-#include "graph/network/shapes.h"
 #include "graph/network/zoo_stack.h"
 #include "io/text.h"
 
@@ -14,17 +10,6 @@ namespace {
 
 using config::LayerConfig;
 using config::ModelConfig;
-
-// A row of the zoo. usual_input and usual_classes are those of the data it was designed for, which
-// only ListModels uses. keys: the keys of `model` that change the network, for the list.
-struct Entry {
-  std::string name;
-  Shape usual_input;
-  const char* keys;
-  std::vector<LayerConfig> (*expand)(const ModelConfig&);
-  int usual_classes = 10;
-  Task task = Task::kClassification;
-};
 
 const char* TaskText(Task task) {
   switch (task) {
@@ -61,10 +46,18 @@ std::vector<LayerConfig> VggOf(const ModelConfig& model) {
 // The sizes of transformers, which have too many keys for a line.
 constexpr char kSizes[] = "layers, heads, width ...";
 
-const std::vector<Entry>& Entries() {
+const ZooModel* FindModel(const std::string& name) {
+  for (const ZooModel& entry : ZooModels())
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+}  // namespace
+
+const std::vector<ZooModel>& ZooModels() {
   static const Shape kMnist{1, 28, 28, 1}, kCifar{1, 32, 32, 3}, kImageNet{1, 224, 224, 3},
       kCamVid{1, 360, 480, 3};
-  static const std::vector<Entry> entries = {
+  static const std::vector<ZooModel> entries = {
       {"mlp", kMnist, "hidden", Mlp},
       {"lenet", kMnist, "", LeNet},
       {"resnet20", kCifar, "shortcut", ResNetOf<20>},
@@ -106,31 +99,17 @@ const std::vector<Entry>& Entries() {
   return entries;
 }
 
-// "32x32x3" or "128 tokens".
-std::string InputText(const Entry& entry) {
-  const Shape& input = entry.usual_input;
-  return entry.task == Task::kLanguage ? std::to_string(input.h) + " tokens" : ToString(input);
-}
-
-const Entry* FindEntry(const std::string& name) {
-  for (const Entry& entry : Entries())
-    if (entry.name == name) return &entry;
-  return nullptr;
-}
-
-}  // namespace
-
 const std::vector<std::string>& ZooNames() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> result;
-    for (const Entry& entry : Entries()) result.push_back(entry.name);
+    for (const ZooModel& entry : ZooModels()) result.push_back(entry.name);
     return result;
   }();
   return names;
 }
 
 std::vector<LayerConfig> ExpandZoo(const ModelConfig& model) {
-  if (const Entry* entry = FindEntry(model.zoo)) return entry->expand(model);
+  if (const ZooModel* entry = FindModel(model.zoo)) return entry->expand(model);
   throw ConfigError(PlacePrefix(model.where) + "model.zoo: unknown model '" + model.zoo + "'" +
                     Nearest(model.zoo, ZooNames()) + "; `ada-train models` lists them");
 }
@@ -140,7 +119,7 @@ std::vector<LayerConfig> ExpandZoo(const ModelConfig& model) {
 std::vector<std::string> OutputNames(const ModelConfig& model,
                                      const std::vector<LayerConfig>& layers) {
   if (!model.outputs.empty()) return model.outputs;
-  const Entry* entry = FindEntry(model.zoo);
+  const ZooModel* entry = FindModel(model.zoo);
   if (entry != nullptr && entry->task == Task::kDetection) {
     const std::string cast = model.cast ? std::string(kCast) + "." : "";
     return {cast + kSsdLocations, cast + kSsdScores};
@@ -149,31 +128,11 @@ std::vector<std::string> OutputNames(const ModelConfig& model,
 }
 
 void CheckZooTask(const ModelConfig& model, Task task) {
-  const Entry* entry = FindEntry(model.zoo);
+  const ZooModel* entry = FindModel(model.zoo);
   if (entry == nullptr || entry->task == task) return;
   throw ConfigError(PlacePrefix(model.where) + "model.zoo: " + model.zoo +
                     " is a network for `task: " + TaskText(entry->task) +
                     "`, found `task: " + TaskText(task) + "`");
-}
-
-// The numbers come from resolving the network as a run does, so they cannot differ from it.
-std::vector<std::string> ListModels() {
-  std::vector<std::string> lines;
-  for (const Entry& entry : Entries()) {
-    ModelConfig model;
-    model.zoo = entry.name;
-    model.classes = entry.usual_classes;
-    model.transformer = config::TransformerDefaults(entry.name);
-    const Network network = Resolve(model, entry.usual_input, entry.task);
-    char line[160];
-    std::snprintf(line, sizeof line, "%-16s %10lld parameters %8.1f MFLOP at %-8s%s%s",
-                  entry.name.c_str(), static_cast<long long>(network.trained_numel()),
-                  network.mflop(), InputText(entry).c_str(), *entry.keys ? "  keys: " : "",
-                  entry.keys);
-    lines.emplace_back(line);
-    while (lines.back().back() == ' ') lines.back().pop_back();
-  }
-  return lines;
 }
 
 }  // namespace ada::graph

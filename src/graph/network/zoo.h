@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "io/task.h"
+#include "number/tensor.h"
 
 namespace ada::graph {
 
@@ -21,11 +22,20 @@ std::vector<std::string> OutputNames(const config::ModelConfig& model,
 // Throws ConfigError where the zoo network is made for another task. Other models pass.
 void CheckZooTask(const config::ModelConfig& model, Task task);
 
-// The names that ExpandZoo knows, in the order of ListModels.
-const std::vector<std::string>& ZooNames();
+// A row of the zoo. usual_input and usual_classes are those of the data it was designed for, which
+// only lists use. keys: the keys of `model` that change the network, for the list.
+struct ZooModel {
+  std::string name;
+  Shape usual_input;
+  const char* keys;
+  std::vector<config::LayerConfig> (*expand)(const config::ModelConfig&);
+  int usual_classes = 10;
+  Task task = Task::kClassification;
+};
+// In the order of lists.
+const std::vector<ZooModel>& ZooModels();
 
-// One line each for `ada-train models`: name, parameters, MFLOP (forward, one image, a multiply-add
-// counted as 2) on its usual input, and the keys that shape it.
-std::vector<std::string> ListModels();
+// The names that ExpandZoo knows, in that order.
+const std::vector<std::string>& ZooNames();
 
 }  // namespace ada::graph

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/rounding/count_rounding.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <string_view>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/rounding/count_rounding.h"
 #include "backend/cpu/rounding/rule_inputs.h"
 #include "error.h"
 #include "io/tensor_files/safetensors_header.h"

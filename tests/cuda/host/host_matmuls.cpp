@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/tensor_span.h"
-#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmuls.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/matmul/chunk_matmul.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/matmul_rounding.h"
 #include "backend/cpu/matmul/pack/operands.h"
 #include "backend/cpu/matmul/pack/weight_copies.h"
-#include "backend/cpu/matmul/plan/chunk_matmul.h"
 #include "backend/cpu/matmul/plan/few_terms.h"
-#include "backend/cpu/matmul/plan/onednn_matmul.h"
+#include "backend/cpu/matmul/plan/fp32_matmul.h"
 #include "backend/cpu/rounding/recomputed_norm.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 

@@ -1,7 +1,7 @@
 // The roundings of y and dx: how each block is rounded, and which statistics it leaves.
 #pragma once
 #include "backend/cpu/context.h"
-#include "backend/cpu/matmul/plan/chunk_matmul.h"
+#include "backend/cpu/matmul/chunk_matmul.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/rounding/rule_inputs.h"
 

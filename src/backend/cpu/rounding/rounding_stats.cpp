@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/count_rounding.h"
 #include "backend/decisions.h"
 #include "backend/stats_rules.h"
 #include "error.h"

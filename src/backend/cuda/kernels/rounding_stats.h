@@ -215,4 +215,4 @@ ADA_HOST_DEVICE inline void CountStored(const Rounding& how, StatsShared<kLevel>
 
 }  // namespace ada::backend::cuda
 
-#include "backend/cuda/kernels/gather_stats.h"
+#include "backend/cuda/kernels/rounding_stats_inline.h"

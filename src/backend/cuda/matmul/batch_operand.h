@@ -9,7 +9,7 @@
 #include "backend/cuda/context.h"
 #include "backend/cuda/matmul/block_operand.h"
 #include "backend/cuda/matmul/operand_places.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 

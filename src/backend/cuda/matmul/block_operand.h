@@ -5,7 +5,7 @@
 
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/block_rounding.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/operand_rows.h"
 
 namespace ada::backend::cuda {

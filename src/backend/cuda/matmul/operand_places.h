@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backend/cuda/matmul/matmul_request.h"
+#include "backend/cuda/matmul_request.h"
 #include "backend/operand_rows.h"
 #include "backend/specs.h"
 

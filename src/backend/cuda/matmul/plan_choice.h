@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/matmul/matmul_request.h"
+#include "backend/cuda/matmul_request.h"
 
 namespace ada::backend::cuda {
 

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/tensor_span.h"
-#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmuls.h"
 
 namespace ada::backend::cuda {
 

@@ -11,12 +11,12 @@
 #include "backend/cuda/matmul/operand_places.h"
 #include "backend/cuda/matmul/weight_operand.h"
 #include "backend/cuda/matmul/weight_refresh.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 
 // Belongs to a MatmulOp. Rounding and packing are launched by WeightRefresh for all layers at once.
-class WeightCopies {
+class WeightCopies final : public RefreshedWeights {
  public:
   WeightCopies(const WeightCopies&) = delete;
   // Keeps copies of spec.w in spec.w_format. moments: those of the rounded copy, in backend
@@ -28,13 +28,10 @@ class WeightCopies {
   // In which storage products may read the copy without widening it.
   Storage storage() const { return storage_; }
   void Refresh(const Pass& pass) const { context_.weight_refresh.Refresh(*this, pass); }
-  // The part of a refresh that follows what Describe describes: operands that are rounded.
-  void RefreshOperands(const Pass& pass) const;
-  // What a refresh does, but for how it is cut into blocks; and what it measures.
-  WeightTensor Describe(const Pass& pass) const;
-  StatsLevel Level(const Pass& pass) const { return stats_.Level(pass); }
-  // Its own among all of a backend.
-  std::int64_t number() const { return number_; }
+  void RefreshOperands(const Pass& pass) const override;
+  WeightTensor Describe(const Pass& pass) const override;
+  StatsLevel Level(const Pass& pass) const override { return stats_.Level(pass); }
+  std::int64_t number() const override { return number_; }
   // The copy that a product reads, kForwardW or kDxW, in `storage`. Those that were asked for
   // before Seal are packed in every Refresh, later ones (a refresh may be recorded by then)
   // whenever they are asked for.

@@ -6,7 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 

@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/matmul/weight_copies.h"
 
 namespace ada::backend::cuda {
 
-void WeightRefresh::Refresh(const WeightCopies& weights, const Pass& pass) {
+void WeightRefresh::Refresh(const RefreshedWeights& weights, const Pass& pass) {
   if (in_one_launch_)
     waiting_.push_back(&weights);
   else
@@ -27,15 +26,15 @@ void WeightRefresh::InOneLaunch(const Pass& pass, const std::function<void()>& b
     throw;
   }
   in_one_launch_ = false;
-  const std::vector<const WeightCopies*> all = std::exchange(waiting_, {});
+  const std::vector<const RefreshedWeights*> all = std::exchange(waiting_, {});
   Launch(all, pass);
 }
 
 // The kernel is compiled for each level; the launch takes the most that one of its tensors asks
 // for.
-void WeightRefresh::Launch(const std::vector<const WeightCopies*>& all, const Pass& pass) {
+void WeightRefresh::Launch(const std::vector<const RefreshedWeights*>& all, const Pass& pass) {
   std::vector<std::int64_t> numbers;
-  for (const WeightCopies* weights : all) numbers.push_back(weights->number());
+  for (const RefreshedWeights* weights : all) numbers.push_back(weights->number());
   const Key key{numbers, pass.training, pass.count, pass.bins};
   auto found = tables_.find(key);
   if (found == tables_.end()) found = tables_.emplace(key, Make(all, pass)).first;
@@ -44,17 +43,17 @@ void WeightRefresh::Launch(const std::vector<const WeightCopies*>& all, const Pa
     using Kernel = RefreshWeightsKernel<decltype(level)::value>;
     cuda::Launch(stream_, Kernel{table.tensors, table.tensor_of_block}, table.blocks);
   });
-  for (const WeightCopies* weights : all) weights->RefreshOperands(pass);
+  for (const RefreshedWeights* weights : all) weights->RefreshOperands(pass);
 }
 
 // Blocks are numbered through all tensors; one that is neither rounded, packed nor measured has
 // none.
-WeightRefresh::Table WeightRefresh::Make(const std::vector<const WeightCopies*>& all,
+WeightRefresh::Table WeightRefresh::Make(const std::vector<const RefreshedWeights*>& all,
                                          const Pass& pass) {
   Table table;
   std::vector<WeightTensor> tensors;
   std::vector<std::int32_t> tensor_of_block;
-  for (const WeightCopies* weights : all) {
+  for (const RefreshedWeights* weights : all) {
     WeightTensor tensor = weights->Describe(pass);
     const bool idle = tensor.rounded == nullptr && tensor.copy_count == 0;
     if (idle && tensor.how.totals == nullptr) continue;

@@ -11,7 +11,7 @@
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/attention_heads.h"
 #include "backend/cuda/kernels/attention_scores.h"
-#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmuls.h"
 #include "backend/cuda/ops/score_chunks.h"
 
 namespace ada::backend::cuda {

@@ -19,11 +19,11 @@
 #include "backend/cuda/kernels/attention_heads.h"
 #include "backend/cuda/kernels/attention_scores.h"
 #include "backend/cuda/kernels/image_sums.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/attention_memory.h"
 #include "backend/cuda/ops/attention_rule.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
 #include "backend/cuda/ops/score_chunks.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "error.h"
 
 namespace ada::backend::cuda {

@@ -10,8 +10,8 @@
 #include "backend/cuda/kernels/part_of_launch.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/tail.h"
-#include "backend/cuda/ops/joined_rule.h"
 #include "backend/cuda/ops/score_chunks.h"
+#include "backend/cuda/rounding/joined_rule.h"
 
 namespace ada::backend::cuda {
 

@@ -1,6 +1,6 @@
 // Running averages of tensors: a launch each.
 #include "backend/cuda/launch.h"
-#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/update_rules.h"
 
 namespace ada::backend::cuda {

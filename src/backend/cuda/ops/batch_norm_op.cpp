@@ -6,10 +6,10 @@
 #include "backend/cuda/kernels/channel_vec8.h"
 #include "backend/cuda/kernels/normalize_plain.h"
 #include "backend/cuda/link.h"
-#include "backend/cuda/ops/alpha_rule.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/joined_norm.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/alpha_rule.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "error.h"
 

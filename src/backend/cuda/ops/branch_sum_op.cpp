@@ -7,8 +7,8 @@
 #include "backend/cuda/kernels/branch_sum.h"
 #include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/link.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/op_makers.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "error.h"
 

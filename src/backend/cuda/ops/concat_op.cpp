@@ -5,8 +5,8 @@
 
 #include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/kernels/made_values.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/op_makers.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/values/moves.h"
 #include "error.h"
 

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "backend/cuda/kernels/elementwise.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/image_feed.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/cuda/staging.h"
 #include "error.h"
 

@@ -5,9 +5,9 @@
 
 #include "backend/cuda/kernels/embedding.h"
 #include "backend/cuda/kernels/matmul.h"
-#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/place_order.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/cuda/side_stream.h"
 #include "error.h"
 

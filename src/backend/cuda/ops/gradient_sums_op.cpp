@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/link.h"
-#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/sum_buckets.h"
 #include "backend/cuda/side_stream.h"
 #include "backend/stats_rules.h"

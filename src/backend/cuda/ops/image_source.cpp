@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/staging.h"
 #include "error.h"
 

@@ -2,7 +2,7 @@
 // once.
 #pragma once
 #include "backend/cuda/kernels/loss.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 

@@ -1,7 +1,7 @@
 // Local response normalization: a pixel's channels by those beside them.
 #include "backend/cuda/kernels/lrn.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/op_makers.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 
 namespace ada::backend::cuda {

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "backend/cuda/kernels/multibox.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/loss_gradient.h"
 #include "backend/cuda/ops/loss_total.h"
-#include "backend/cuda/ops/ops.h"
 #include "error.h"
 
 namespace ada::backend::cuda {

@@ -1,8 +1,8 @@
 // The product of two tensors, one of which may have one value a channel for all pixels of an image.
 #include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/kernels/strip_sums.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/op_makers.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 namespace {

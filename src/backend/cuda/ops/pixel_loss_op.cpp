@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "backend/cuda/kernels/softmax_rows.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/loss_gradient.h"
 #include "backend/cuda/ops/loss_total.h"
-#include "backend/cuda/ops/ops.h"
 #include "error.h"
 
 namespace ada::backend::cuda {

@@ -3,8 +3,8 @@
 
 #include "backend/cuda/kernels/pool.h"
 #include "backend/cuda/kernels/unpool.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/op_makers.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "error.h"
 

@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "backend/cuda/kernels/elementwise.h"
-#include "backend/cuda/ops/alpha_rule.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/op_makers.h"
+#include "backend/cuda/rounding/alpha_rule.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 namespace {

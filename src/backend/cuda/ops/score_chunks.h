@@ -8,8 +8,8 @@
 #include "backend/cuda/kernels/part_of_launch.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/tail.h"
-#include "backend/cuda/matmul/matmuls.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/matmuls.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 

@@ -1,7 +1,7 @@
 // Softmax of each position's channels.
 #include "backend/cuda/kernels/position_softmax.h"
-#include "backend/cuda/ops/ops.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/op_makers.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 namespace {

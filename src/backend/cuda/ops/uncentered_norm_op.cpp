@@ -2,9 +2,9 @@
 // their squares (RMS norm), times factors by channel: norms of groups (grouped_norm_op) whose means
 // are zero.
 #include "backend/cuda/kernels/grouped_norm.h"
-#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/parameter_gradient.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 namespace {

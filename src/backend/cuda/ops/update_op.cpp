@@ -7,7 +7,7 @@
 #include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/update.h"
 #include "backend/cuda/link.h"
-#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/pinned.h"
 
 namespace ada::backend::cuda {

@@ -3,9 +3,9 @@
 
 #include "backend/cuda/kernels/image_sums.h"
 #include "backend/cuda/kernels/made_values.h"
-#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/parameter_gradient.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "backend/values/all.h"
 #include "error.h"

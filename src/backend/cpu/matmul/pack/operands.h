@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/matmul/matmul_geometry.h"
 #include "backend/cpu/matmul/pack/block_rounding.h"
-#include "backend/cpu/matmul/plan/matmul_geometry.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {

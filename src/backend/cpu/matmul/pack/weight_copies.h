@@ -9,7 +9,7 @@
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/matmul/pack/block_rounding.h"
-#include "backend/cpu/matmul/plan/onednn_matmul.h"
+#include "backend/cpu/matmul/pack/weight_layout.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {

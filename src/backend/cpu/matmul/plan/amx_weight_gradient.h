@@ -23,7 +23,7 @@
 
 #include "backend/cpu/matmul/kernels/amx_gradient_args.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
-#include "backend/cpu/matmul/plan/onednn_matmul.h"
+#include "backend/cpu/matmul/plan/fp32_matmul.h"
 #include "backend/cpu/matmul/plan/partial_gradients.h"
 
 namespace ada::backend::cpu {

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/matmul/chunk_matmul.h"
 #include "backend/cpu/matmul/kernels/depthwise.h"
+#include "backend/cpu/matmul/matmul_geometry.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/matmul_rounding.h"
 #include "backend/cpu/matmul/pack/weight_copies.h"
-#include "backend/cpu/matmul/plan/chunk_matmul.h"
-#include "backend/cpu/matmul/plan/matmul_geometry.h"
 
 namespace ada::backend::cpu {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/cpu/matmul/kernels/direct_gradient_args.h"
-#include "backend/cpu/matmul/plan/onednn_matmul.h"
+#include "backend/cpu/matmul/plan/fp32_matmul.h"
 #include "backend/cpu/matmul/plan/packed_convolution.h"
 #include "backend/cpu/matmul/plan/partial_gradients.h"
 

@@ -20,7 +20,7 @@
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/matmul/kernels/few_terms_args.h"
-#include "backend/cpu/matmul/plan/matmul_geometry.h"
+#include "backend/cpu/matmul/matmul_geometry.h"
 
 namespace ada::backend::cpu {
 

@@ -5,8 +5,8 @@
 // takes 69 % of the multiplications where a row block spans one column (of 8 images), 83 % where it
 // spans two or four. Fewer rows are left over, too: 28 columns of one image are computed as 32.
 #pragma once
+#include "backend/cpu/matmul/matmul_geometry.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
-#include "backend/cpu/matmul/plan/matmul_geometry.h"
 
 namespace ada::backend::cpu {
 

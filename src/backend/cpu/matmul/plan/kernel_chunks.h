@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/matmul/chunk_matmul.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/matmul_rounding.h"
 #include "backend/cpu/matmul/pack/weight_copies.h"
 #include "backend/cpu/matmul/plan/chunk_convolution.h"
-#include "backend/cpu/matmul/plan/chunk_matmul.h"
 #include "backend/cpu/matmul/plan/partial_gradients.h"
 
 namespace ada::backend::cpu {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/matmul/chunk_matmul.h"
 #include "backend/cpu/matmul/matmul_rounding.h"
 #include "backend/cpu/matmul/pack/weight_copies.h"
-#include "backend/cpu/matmul/plan/chunk_matmul.h"
 
 namespace ada::backend::cpu {
 

@@ -1,9 +1,8 @@
 // Products on oneDNN; see onednn_matmul.h. The only file, with onednn_version.h, that includes
 // oneDNN.
-#include "backend/cpu/matmul/plan/onednn_matmul.h"
-
 #include <algorithm>
 
+#include "backend/cpu/matmul/plan/fp32_matmul.h"
 #include "backend/cpu/matmul/plan/onednn_version.h"
 #include "backend/cpu/matmul/plan/transposed_matmul.h"
 #include "error.h"

@@ -31,7 +31,7 @@
 #include "backend/cpu/matmul/kernels/packed_frame.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/plan/chunk_convolution.h"
-#include "backend/cpu/matmul/plan/onednn_matmul.h"
+#include "backend/cpu/matmul/plan/fp32_matmul.h"
 
 namespace ada::backend::cpu {
 

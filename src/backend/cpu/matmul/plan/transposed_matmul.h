@@ -4,7 +4,7 @@
 #pragma once
 #include <memory>
 
-#include "backend/cpu/matmul/plan/onednn_matmul.h"
+#include "backend/cpu/matmul/plan/fp32_matmul.h"
 
 namespace ada::backend::cpu {
 

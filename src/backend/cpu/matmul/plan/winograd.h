@@ -29,7 +29,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matmul/kernels/winograd_kernels.h"
-#include "backend/cpu/matmul/plan/matmul_geometry.h"
+#include "backend/cpu/matmul/matmul_geometry.h"
 
 namespace ada::backend::cpu {
 

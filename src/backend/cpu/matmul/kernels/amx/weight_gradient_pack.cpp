@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "backend/cpu/matmul/kernels/amx/weight_gradient_pairs.h"
-
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 

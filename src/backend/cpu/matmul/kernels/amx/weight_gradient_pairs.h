@@ -4,9 +4,29 @@
 //   high   a's upper 16 bits | b's upper 16 bits << 16     low   the same of what is left of a, b
 #pragma once
 #include "backend/cpu/matmul/kernels/amx/masked.h"
-#include "backend/cpu/matmul/kernels/amx/weight_gradient_pack.h"
+#include "backend/cpu/matmul/kernels/amx_gradient_args.h"
 
 namespace ada::backend::cpu::ADA_ISA {
+
+// Pairs of x to be packed: those of a row of a plane, from `packed_pixel` on.
+struct PairRun {
+  const std::byte* const* first = nullptr;   // of each pair: where its first image's row begins,
+  const std::byte* const* second = nullptr;  // and its second's
+  std::ptrdiff_t source = 0, step = 0;       // bytes to the first pixel, and from pixel to pixel
+  int shift = 0;                             // there are 2^shift pairs a pixel
+  int packed_pixel = 0, count = 0;
+  __mmask16 lanes = 0;
+  std::byte* out = nullptr;  // of the first packed pixel
+  std::size_t low = 0;       // bytes from high parts to low ones
+};
+// 16 channels of 16 pairs of dy, and the state between two steps.
+struct PairBlock {
+  const std::byte* row = nullptr;  // of dy, at the first of the channels
+  const GradientOffsets* offsets = nullptr;
+  __mmask16 lanes = 0;
+  std::byte* out = nullptr;  // the tile of high parts, then that of low ones
+  __m512i first[8], second[8];
+};
 
 struct Pairs {
   __m512i high, low;

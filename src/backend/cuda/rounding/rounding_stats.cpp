@@ -1,5 +1,5 @@
 // What an op knows about its rounding points before any call; see rounding_stats.h.
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 #include <algorithm>
 #include <limits>

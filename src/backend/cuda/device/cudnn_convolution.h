@@ -9,24 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/context.h"
-#include "backend/cuda/matmul/matmuls.h"
-#include "backend/cuda/matmul/plan_cache.h"
+#include "backend/cuda/device/cudnn_context.h"
+#include "backend/cuda/matmuls.h"
 
 namespace ada::backend::cuda {
-
-// What all plans of a backend share.
-// References are to members of the Matmuls that owns it and outlives all plans.
-struct CudnnContext {
-  cudnnHandle_t handle;
-  Stream& stream;
-  Scratch& workspace;
-  PlanCache& cache;
-  const float *one, *two;  // numbers in backend memory
-  bool autotune, deterministic;
-  int skip;  // of the engines that come first
-  std::vector<std::string>& diagnostics;
-};
 
 // Null where cuDNN has no plan.
 std::unique_ptr<Matmul> MakeConvolution(const CudnnContext& context, const MatmulRequest& request);

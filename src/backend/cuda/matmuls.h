@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/matmul/matmul_request.h"
+#include "backend/cuda/matmul_request.h"
 
 namespace ada::backend {
 struct DeviceOptions;

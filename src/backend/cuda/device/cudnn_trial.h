@@ -1,6 +1,8 @@
 // A product's plans tried out on memory that no layer depends on: to measure them, and to see that
 // they round as is to be expected.
 #pragma once
+#include <cudnn_frontend.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backend/cuda/matmul/cudnn_convolution.h"
+#include "backend/cuda/device/cudnn_context.h"
+#include "backend/cuda/matmuls.h"
 
 namespace ada::backend::cuda {
 

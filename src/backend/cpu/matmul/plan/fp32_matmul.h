@@ -6,14 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "backend/cpu/matmul/plan/matmul_geometry.h"
+#include "backend/cpu/matmul/matmul_geometry.h"
+#include "backend/cpu/matmul/pack/weight_layout.h"
 #include "number/tensor.h"
 
 namespace ada::backend::cpu {
-
-// One layout in which oneDNN wants the weights or writes their gradient. Opaque outside
-// onednn_matmul.cpp.
-class WeightLayout;
 
 // Weights and their gradient are in layouts of oneDNN's choice, between which and PyTorch's order
 // ToLayout and FromLayout go. Errors: std::bad_alloc where memory is lacking, DeviceError where
@@ -37,14 +34,6 @@ class Matmul {
   // The most that any of the three calls needs.
   virtual std::size_t scratchpad_bytes() const = 0;
 };
-
-bool SameLayout(const WeightLayout& a, const WeightLayout& b);
-std::size_t LayoutBytes(const WeightLayout& layout);
-// Between PyTorch's order and a layout.
-void ToLayout(const MatmulGeometry& geometry, const float* plain, const WeightLayout& layout,
-              float* out);
-void FromLayout(const MatmulGeometry& geometry, const WeightLayout& layout, const float* in,
-                float* plain);
 
 // "oneDNN 2.6.3"
 std::string OnednnVersion();

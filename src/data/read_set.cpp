@@ -1,12 +1,11 @@
 // Leads from a data set's name to its reader: sets with known files are read into memory here, by
 // the tasks of their FileLayout, all others are opened by a reader in a folder of its own.
-#include "data/dataset.h"
-
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <utility>
 
+#include "data/dataset.h"
 #include "data/names.h"
 #include "data/readers.h"
 #include "error.h"

@@ -1,6 +1,6 @@
 // Three steps of one decision: put what is seen here into a message, gather the messages, join them
 // into what DecideKernel reads.
-#include "backend/cuda/ops/joined_rule.h"
+#include "backend/cuda/rounding/joined_rule.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/detection/box_changes.h"
+#include "data/box_changes.h"
 #include "data/images/opencv.h"
 #include "data/images/picture.h"
 #include "data/images/random_changes.h"

@@ -1,5 +1,5 @@
 // See matmul_request.h.
-#include "backend/cuda/matmul/matmul_request.h"
+#include "backend/cuda/matmul_request.h"
 
 namespace ada::backend::cuda {
 namespace {

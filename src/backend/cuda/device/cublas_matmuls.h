@@ -4,7 +4,7 @@
 #pragma once
 #include <memory>
 
-#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmuls.h"
 
 namespace ada::backend::cuda {
 

@@ -1,7 +1,5 @@
 // Detects formats and applies PictureRules; each format's own reader knows neither EXIF rules nor
 // other formats.
-#include "data/images/picture.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +9,7 @@
 
 #include "data/images/formats.h"
 #include "data/images/orientation.h"
+#include "data/images/picture.h"
 #include "error.h"
 #include "io/data_files.h"
 #include "io/file.h"

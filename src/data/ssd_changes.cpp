@@ -1,6 +1,6 @@
 // First all is drawn, then all is made: so recorded draws can be made again without a source of
 // draws.
-#include "data/detection/ssd_changes.h"
+#include "data/ssd_changes.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Setting by dotted path, then dropping section by section.
-#include "config/yaml/overrides.h"
+#include "config/overrides.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,5 @@
 // See cublas_matmuls.h.
-#include "backend/cuda/matmul/cublas_matmuls.h"
+#include "backend/cuda/device/cublas_matmuls.h"
 
 #include <cublas_v2.h>
 

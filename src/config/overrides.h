@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "config/keys/keys.h"
-#include "config/load.h"
 #include "config/yaml/node.h"
+#include "config/yaml/override.h"
 #include "config/yaml/problems.h"
 
 namespace ada::config {

@@ -1,6 +1,6 @@
 // The types of the arithmetic (fp32 boxes, fp64 ratios) are those that NumPy takes in ChainerCV's
 // transforms, so that recorded draws give recorded boxes to the last bit.
-#include "data/detection/box_changes.h"
+#include "data/box_changes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
 // Launches of a layer's decision; see alpha_rule.h.
-#include "backend/cuda/ops/alpha_rule.h"
+#include "backend/cuda/rounding/alpha_rule.h"
 
 #include <algorithm>
 
 #include "backend/cuda/link.h"
-#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 #include "error.h"
 
 namespace ada::backend::cuda {

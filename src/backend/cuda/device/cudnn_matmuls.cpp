@@ -7,10 +7,10 @@
 #include <string>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/cublas_matmuls.h"
+#include "backend/cuda/device/cudnn_convolution.h"
 #include "backend/cuda/device/device_stream.h"
-#include "backend/cuda/matmul/cublas_matmuls.h"
-#include "backend/cuda/matmul/cudnn_convolution.h"
-#include "backend/cuda/matmul/matmuls.h"
+#include "backend/cuda/matmuls.h"
 #include "backend/cuda/messages.h"
 #include "error.h"
 

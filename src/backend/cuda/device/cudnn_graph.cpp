@@ -2,7 +2,7 @@
 #include <array>
 #include <vector>
 
-#include "backend/cuda/matmul/cudnn_convolution.h"
+#include "backend/cuda/device/cudnn_convolution.h"
 #include "error.h"
 
 namespace ada::backend::cuda {

@@ -1,5 +1,5 @@
 // See cudnn_convolution.h.
-#include "backend/cuda/matmul/cudnn_convolution.h"
+#include "backend/cuda/device/cudnn_convolution.h"
 
 #include <algorithm>
 #include <exception>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/matmul/cudnn_trial.h"
+#include "backend/cuda/device/cudnn_trial.h"
 #include "backend/cuda/matmul/plan_choice.h"
 #include "error.h"
 

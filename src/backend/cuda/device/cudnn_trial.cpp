@@ -1,5 +1,5 @@
 // See cudnn_trial.h.
-#include "backend/cuda/matmul/cudnn_trial.h"
+#include "backend/cuda/device/cudnn_trial.h"
 
 #include <algorithm>
 #include <cmath>

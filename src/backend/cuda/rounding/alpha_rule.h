@@ -9,7 +9,7 @@
 #include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/tail.h"
-#include "backend/cuda/ops/joined_rule.h"
+#include "backend/cuda/rounding/joined_rule.h"
 
 namespace ada::backend::cuda {
 
