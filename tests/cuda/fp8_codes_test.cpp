@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/kernels/fp8.h"
+#include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "cuda/matmul_lab.h"
 #include "error.h"

@@ -1,15 +1,13 @@
 // A kernel whose last block goes on with another one, and lanes of a warp joined: on the host
 // executor, forwards and backwards.
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/kernels/last_block.h"
-
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "backend/cuda/kernels/join_lanes.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/values.h"
 #include "cuda/host/host_stream.h"
 

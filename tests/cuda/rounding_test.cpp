@@ -2,7 +2,7 @@
 // rounding point writes against the CPU's: values and counts bit for bit, sums within rounding.
 #include <doctest/doctest.h>
 
-#include "backend/cuda/kernels/bins.h"
+#include "backend/cuda/kernels/rounding_stats.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/naive_bins.h"
 #include "cuda/on_both.h"

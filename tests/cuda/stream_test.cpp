@@ -8,8 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cuda/kernels/join_lanes.h"
-#include "backend/cuda/kernels/last_block.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "cuda/on_both.h"
 #include "cuda/stream_lab.h"

@@ -12,7 +12,7 @@
 //
 // Shared has at most 48 KiB. nvcc makes a __global__ function of the kernel; g++ runs it block by
 // block, phase by phase, thread by thread, with Shared and Own full of NaN at first. Blocks must
-// not depend on each other, but for the one that ends last (kernels/last_block.h).
+// not depend on each other, but for the one that ends last (kernels/threads.h).
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/kernels/fp8.h"
+#include "backend/cuda/kernels/operands.h"
 #include "number/tensor.h"
 
 namespace ada::backend::cuda {

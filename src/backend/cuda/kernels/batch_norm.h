@@ -1,6 +1,4 @@
-// Batch norm's channels: what the sums over parts (channel_sums.h) become. Sums over parts are in
-// double: lane k of a channel takes parts k, k + kLanes, ..., then the lanes are added up in their
-// order.
+// Batch norm's channels: what the sums over parts become, in one process or several.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -10,6 +8,11 @@
 
 namespace ada::backend::cuda {
 
+// --- Sums over parts ---
+
+// Batch norm's channels: what the sums over parts (channel_sums.h) become. Sums over parts are in
+// double: lane k of a channel takes parts k, k + kLanes, ..., then the lanes are added up in their
+// order.
 // Threads of a block: kLanes for each of kChannels channels.
 // Channels are neighbors in a warp's loads: eight of them, 32 bytes of fp32, are read by
 // neighboring threads.
@@ -60,7 +63,7 @@ struct NormPart {
 // The batch's statistics, from the parts' moments: the biased variance normalizes, the unbiased one
 // goes into the running average.
 // Two passes over the parts' moments, as on a CPU: the mean of all, then squared deviations from
-// it. With several processes it stops at their sums (NormPart), which joined_norms.h brings
+// it. With several processes it stops at their sums (NormPart), which batch_norm.h brings
 // together.
 struct BatchStatistics {
   static constexpr int kThreads = ChannelLanes::kThreads, kPhases = 3;
@@ -193,6 +196,67 @@ struct ReduceGradient {
   bool accumulate = false;
   NormPart part;      // the sums, which dgamma and dbeta take as they are
   DeferredAmax note;  // of dy
+};
+
+// --- Several processes ---
+
+// Batch norm's channels where several processes share the batch: sums over the parts of all, in the
+// order of processes, as parts of one process are merged.
+// What all processes have, one NormPart after the other.
+struct NormParts {
+  const double* values = nullptr;
+  int ranks = 0;
+  std::int64_t channels = 0;
+  ADA_HOST_DEVICE const double* Of(int rank) const {
+    return values + std::int64_t{rank} * (2 * channels + 1);
+  }
+  ADA_HOST_DEVICE double Count() const {
+    double count = 0;
+    for (int rank = 0; rank < ranks; ++rank) count += Of(rank)[0];
+    return count;
+  }
+};
+
+// Mean and squared deviations of channel c over all, from those of each. For all channels.
+// The same formula as over parts of one process (BatchStatistics), in double, so that processes
+// agree to the last bit. Runs in every process.
+struct JoinStatistics {
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const {
+    const double count = parts.Count();
+    double mean = 0, m2 = 0;
+    for (int rank = 0; rank < parts.ranks; ++rank)
+      mean += parts.Of(rank)[0] * parts.Of(rank)[1 + c];
+    mean /= count;
+    for (int rank = 0; rank < parts.ranks; ++rank) {
+      const double* of = parts.Of(rank);
+      const double d = of[1 + c] - mean;
+      m2 += of[1 + parts.channels + c] + of[0] * d * d;
+    }
+    to.Set(c, static_cast<float>(mean), m2 / count);
+    MoveRunning(momentum, mean, m2, count, running_mean[c], running_var[c]);
+  }
+
+  NormParts parts;
+  ChannelFactors to;
+  float *running_mean = nullptr, *running_var = nullptr;
+  double momentum = 0;
+};
+
+// Computes what dx needs from the sums over all processes. For all channels.
+struct JoinGradientSums {
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const {
+    double dy = 0, dy_xhat = 0;
+    for (int rank = 0; rank < parts.ranks; ++rank) {
+      dy += parts.Of(rank)[1 + c];
+      dy_xhat += parts.Of(rank)[1 + parts.channels + c];
+    }
+    const ChannelGradient g = ChannelGradientOf(dy, dy_xhat, parts.Count(), inverse[c], *scale);
+    mean_dy[c] = g.mean_dy, slope[c] = g.slope;
+  }
+
+  NormParts parts;
+  const float *inverse = nullptr, *scale = nullptr;
+  float *mean_dy = nullptr, *slope = nullptr;
 };
 
 }  // namespace ada::backend::cuda

@@ -1,3 +1,51 @@
+// Sums by channel, and the deferred amax that they take on the way.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/threads.h"
+#include "backend/cuda/kernels/vec8.h"
+#include "backend/cuda/launch.h"
+#include "number/host_device.h"
+#include "number/number_grid.h"
+#include "number/stats.h"
+
+namespace ada::backend::cuda {
+
+// --- The deferred amax ---
+
+// The deferred amax: the largest magnitude of a tensor's stored values, taken by a kernel that
+// reads all of them for another purpose (backend/decisions.h, DefersAmax).
+ADA_HOST_DEVICE inline std::uint32_t Larger(std::uint32_t a, std::uint32_t b) {
+  return a > b ? a : b;
+}
+
+// A member of kernels that read all values of a tensor anyway: the moments' and the gradient sums'
+// kernels add, the channels' kernel after them writes.
+struct DeferredAmax {
+  std::uint32_t* bits = nullptr;  // of a magnitude; 0 at the start of a pass. Null: not needed
+  TensorStats* stats = nullptr;
+  std::int64_t values = 0;  // of the pass
+
+  // Adds what a thread has seen. Few threads see a value that is larger than all before.
+  ADA_HOST_DEVICE void Add(std::uint32_t magnitude) const {
+    if (bits != nullptr && magnitude > *static_cast<const volatile std::uint32_t*>(bits))
+      AtomicMax(bits, magnitude);
+  }
+  // One thread calls this when all have added theirs: it writes the statistics as
+  // StatsLevel::kLargest leaves them.
+  ADA_HOST_DEVICE void Write() const {
+    if (bits == nullptr) return;
+    TensorStats all;
+    all.numel = values, all.max_abs = OfBits(*bits);
+    *stats = all;
+    *bits = 0;
+  }
+};
+
+// --- Sums by channel ---
+
 // Sums over pixels, channel by channel: fp32 within a piece of a tensor, double over pieces and
 // parts (batch_norm.h). Parts are runs of pixels of all images, cut by the shape alone, each a
 // block's, and pieces runs of a part; within one the order is the CPU's: chains of every kChains-th
@@ -5,18 +53,6 @@
 //
 //              pixels of a piece          cells: width channels side by side, kChains chains, and
 //    c0 c1 ..  |0 1 2 3 0 1 2 3 ... |     all pieces of the part
-#pragma once
-#include <algorithm>
-#include <cstdint>
-
-#include "backend/cuda/kernels/deferred_amax.h"
-#include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/tensor_span.h"
-#include "backend/cuda/kernels/vec8.h"
-#include "backend/cuda/launch.h"
-
-namespace ada::backend::cuda {
-
 // Many parts give work to many blocks, but few blocks add them up. The number depends only on the
 // shape, so that parts, and therefore sums, are the same on every device.
 struct PixelParts {

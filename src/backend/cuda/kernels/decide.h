@@ -1,16 +1,223 @@
-// A layer's decision, made where it is used: the extremes of the products that element_wise_range
-// looks at, and the rule itself.
+// A layer's decision, and what its rule looks at.
 #pragma once
+#include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/logs.h"
 #include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "number/host_device.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
+// --- Logarithms ---
+
+// Mean and deviation of ln|x| over the non-zero values of a tensor (lognormal), in double and in an
+// order fixed by the shape. The deviation of equal magnitudes is exactly 0.
+// Count, mean and sum of squared deviations.
+struct LogMoments {
+  double count, mean, m2;
+};
+// Chan's formula for two groups. Equal magnitudes have a delta of exactly 0, so that their
+// deviation stays 0.
+ADA_HOST_DEVICE inline LogMoments JoinLogs(const LogMoments& a, const LogMoments& b) {
+  if (b.count == 0) return a;
+  if (a.count == 0) return b;
+  const double total = a.count + b.count, delta = b.mean - a.mean;
+  return {total, a.mean + delta * (b.count / total),
+          a.m2 + b.m2 + delta * delta * (a.count * b.count / total)};
+}
+// What a rule reads of them.
+struct LogSums {
+  double mean, deviation;
+};
+ADA_HOST_DEVICE inline LogSums SumsOf(const LogMoments& all) {
+  return {all.mean, all.count > 0 ? std::sqrt(all.m2 / all.count) : 0};
+}
+
+// Only where the rule's next decision looks at logarithms.
+// Phases 0 and 1: threads of a block, then the block; 2 and 3: the same over blocks, in the block
+// that ends last.
+struct LogsKernel {
+  static constexpr int kThreads = 256, kPhases = 4;
+  static constexpr int kLanes = 16;  // threads, of one warp, that join the others' results
+  struct Shared {
+    LogMoments logs[kThreads];
+    std::uint32_t is_last;
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if (!scaling::NeedsOf(*scaler).logs) return;
+    if (kPhase >= 2 && shared.is_last == 0) return;
+    if constexpr (kPhase == 0) shared.logs[at.thread] = OfThread(at);
+    if constexpr (kPhase == 2) shared.logs[at.thread] = OfBlocks(at);
+    if (kPhase % 2 == 0 || at.thread >= kLanes) return;
+    const LogMoments all = OfAll(shared.logs, at.thread);
+    if (at.thread != 0) return;
+    if constexpr (kPhase == 1) {
+      blocks[at.block] = all;
+      shared.is_last = TakeTicket(finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+    }
+    if constexpr (kPhase == 3) {
+      *out = SumsOf(all);
+      if (moments != nullptr) *moments = all;
+      *finished = 0;
+    }
+  }
+
+  const scaling::LayerScaler* scaler;
+  TensorSpan x;
+  std::int64_t values, size;  // of all, of a block
+  LogMoments* blocks;
+  std::uint32_t* finished;
+  LogSums* out;
+  LogMoments* moments = nullptr;  // likewise, of one of several processes
+
+ private:
+  static ADA_HOST_DEVICE LogMoments OfAll(const LogMoments (&logs)[kThreads], int lane) {
+    return JoinLanes<kLanes>(
+        lane,
+        [&](int first) {
+          LogMoments all = logs[first];
+          for (int k = first + kLanes; k < kThreads; k += kLanes) all = JoinLogs(all, logs[k]);
+          return all;
+        },
+        [](const LogMoments& a, const LogMoments& b) { return JoinLogs(a, b); });
+  }
+  // Deviations are taken from the first logarithm.
+  // What cancellation leaves below 0 becomes 0; a NaN stays.
+  ADA_HOST_DEVICE LogMoments OfThread(const ThreadIndex& at) const {
+    const std::int64_t begin = at.block * size;
+    const std::int64_t end = begin + size < values ? begin + size : values;
+    double count = 0, first = 0, sum = 0, square = 0;
+    for (std::int64_t i = begin + at.thread; i < end; i += kThreads) {
+      const double v = Load(x, i);
+      if (v == 0) continue;
+      const double log = std::log(std::fabs(v));
+      if (count == 0) first = log;
+      count += 1;
+      sum += log - first;
+      square += (log - first) * (log - first);
+    }
+    if (count == 0) return {0, 0, 0};
+    const double m2 = square - sum * sum / count;
+    return {count, first + sum / count, m2 > 0 || m2 != m2 ? m2 : 0};
+  }
+  ADA_HOST_DEVICE LogMoments OfBlocks(const ThreadIndex& at) const {
+    LogMoments all = {0, 0, 0};
+    for (int k = at.thread; k < at.blocks; k += kThreads) all = JoinLogs(all, blocks[k]);
+    return all;
+  }
+};
+
+// --- Exponents ---
+
+// The exponents of a data gradient that exact_range looks at: counted by whole numbers alone.
+// An observation, by one launch or by one of several processes.
+struct TailPart {
+  std::uint32_t bins[scaling::ExponentTail::kBins];
+  std::uint32_t nonzero, max_bits;
+};
+
+// Totals over all blocks; zero between launches.
+// In backend memory, one for each layer with exact_range.
+struct TailTotals {
+  TailPart all;
+  std::uint32_t finished;
+};
+
+// Computes the tail of value(i) for all values (see round_values.h for Value), only if the
+// layer's scaler wants that of this pass, and after its decision. The result is stored unless
+// some value is not finite, or written to `part` to be joined with that of other processes. It
+// uses dx before alpha, which this pass's decision has chosen already: the tail is for the next
+// pass.
+template <class Value>
+struct TailKernel {
+  static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 7;
+  static constexpr int kLanes = 16;  // threads that join the others' counts
+  struct Shared {
+    std::uint32_t bins[kThreads], nonzero[kThreads], max_bits[kThreads];
+    std::uint32_t is_wanted, is_last;
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    const int t = at.thread;
+    if constexpr (kPhase == 0) {
+      shared.bins[t] = 0;
+      if (t == 0) shared.is_wanted = scaling::WantsTail(*scaler) ? 1 : 0;
+      return;
+    }
+    if (shared.is_wanted == 0 || (kPhase >= 5 && shared.is_last == 0)) return;
+    if constexpr (kPhase == 1) CountBlock(at, shared);
+    if constexpr (kPhase == 2)
+      if (t < kLanes) Join(shared, t, kLanes, kThreads);
+    if constexpr (kPhase == 3) WriteBlock(t, shared);
+    if constexpr (kPhase == 4)
+      if (t == 0)
+        shared.is_last = TakeTicket(&totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+    if constexpr (kPhase == 5) HandOver(t);
+    if constexpr (kPhase == 6)
+      if (t == 0) totals->all.nonzero = totals->all.max_bits = totals->finished = 0;
+  }
+
+  scaling::LayerScaler* scaler;
+  Value value;
+  std::int64_t values, size;  // of all, of a block
+  TailTotals* totals;
+  TailPart* part;  // null: this process is alone
+
+ private:
+  // Bins are the exponents of fp32.
+  ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, Shared& shared) const {
+    const std::int64_t begin = at.block * size;
+    const std::int64_t end = begin + size < values ? begin + size : values;
+    std::uint32_t nonzero = 0, largest = 0;
+    for (std::int64_t i = begin + at.thread; i < end; i += kThreads) {
+      const std::uint32_t u = MagnitudeBits(value(i));
+      nonzero += u != 0;
+      largest = u > largest ? u : largest;
+      if (u != 0) AtomicAdd(&shared.bins[u >> 23], 1u);
+    }
+    shared.nonzero[at.thread] = nonzero, shared.max_bits[at.thread] = largest;
+  }
+  static ADA_HOST_DEVICE void Join(Shared& shared, int first, int step, int end) {
+    for (int k = first + step; k < end; k += step) {
+      shared.nonzero[first] += shared.nonzero[k];
+      if (shared.max_bits[k] > shared.max_bits[first]) shared.max_bits[first] = shared.max_bits[k];
+    }
+  }
+  ADA_HOST_DEVICE void WriteBlock(int thread, Shared& shared) const {
+    if (shared.bins[thread] != 0) AtomicAdd(&totals->all.bins[thread], shared.bins[thread]);
+    if (thread != 0) return;
+    Join(shared, 0, 1, kLanes);
+    AtomicAdd(&totals->all.nonzero, shared.nonzero[0]);
+    AtomicMax(&totals->all.max_bits, shared.max_bits[0]);
+  }
+  // A bin by each thread; the first one tells the rest.
+  // All threads read max_bits here, which is why it is zeroed one phase later.
+  ADA_HOST_DEVICE void HandOver(int thread) const {
+    TailPart& all = totals->all;
+    const bool finite = all.max_bits < kInfinityBits;
+    if (part != nullptr)
+      part->bins[thread] = all.bins[thread];
+    else if (finite)
+      scaler->state.tail.bins[thread] = all.bins[thread];
+    all.bins[thread] = 0;
+    if (thread != 0) return;
+    if (part != nullptr)
+      part->nonzero = all.nonzero, part->max_bits = all.max_bits;
+    else if (finite)
+      scaling::FinishTail(*scaler, all.nonzero, static_cast<double>(OfBits(all.max_bits)));
+  }
+};
+
+// --- The decision ---
+
+// A layer's decision, made where it is used: the extremes of the products that element_wise_range
+// looks at, and the rule itself.
 // By channel, as bits: the complement of the smallest non-zero magnitude minus 1, and the largest
 // magnitude. Zeros where there is none.
 // Kernels that look at magnitudes add to it by atomic maxima; DecideKernel reads it and leaves

@@ -6,7 +6,6 @@
 
 #include "backend/communicators.h"
 #include "backend/cuda/kernels/decide.h"
-#include "backend/cuda/kernels/tail.h"
 
 namespace ada::backend::cuda {
 

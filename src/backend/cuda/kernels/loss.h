@@ -21,7 +21,7 @@ struct RowMix {
 
 // One row's loss, hits and unscaled gradient (p - target) / loss_terms.
 // A block a row suits many classes; pixels and boxes, rows of few scores, take a thread each
-// (softmax_rows.h). Phases: the largest logit, the sum of exponentials, gradients and loss, and the
+// (row_losses.h). Phases: the largest logit, the sum of exponentials, gradients and loss, and the
 // row's result.
 struct LossRow {
   static constexpr int kThreads = 64, kPhases = 4;

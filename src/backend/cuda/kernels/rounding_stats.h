@@ -1,3 +1,43 @@
+// Statistics of what a kernel rounds.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/cuda/kernels/rounding.h"
+#include "backend/cuda/launch.h"
+#include "backend/stats_rules.h"
+#include "number/host_device.h"
+#include "number/stats.h"
+
+namespace ada::backend::cuda {
+
+// --- Bins by exponent ---
+
+// Counting values by binary exponent (BinRange): inf, NaN and zeros have bins of their own after
+// those of the exponents.
+// Indices into an array of kCount counters of one launch.
+struct LaunchBins : BinRange {
+  static constexpr int kZeros = kExponents, kInf = kExponents + 1, kNan = kExponents + 2;
+  static constexpr int kCount = kExponents + 3;
+};
+
+// The bin of a value whose magnitude has the bits u.
+ADA_HOST_DEVICE inline int BinOf(std::uint32_t u, std::uint32_t mantissa) {
+  if (u >= kInfinityBits) return u == kInfinityBits ? LaunchBins::kInf : LaunchBins::kNan;
+  if (u == 0) return LaunchBins::kZeros;
+  return ExponentOver(u, mantissa) - LaunchBins::kLowest;
+}
+
+// Writes entry `at` of `to` (0 .. kHighest - kLowest) from a launch's bins; exponent: of the scale.
+ADA_HOST_DEVICE inline void WriteBin(const std::uint32_t* bins, int exponent, int at,
+                                     ExponentBins& to) {
+  const int bin = at + ExponentBins::kLowest + exponent - LaunchBins::kLowest;
+  const bool inside = bin >= 0 && bin < LaunchBins::kExponents;
+  (&to.counts[0])[at] = inside ? static_cast<std::int64_t>(bins[bin]) : 0;
+}
+
+// --- Statistics ---
+
 // Rounding with counting: what a thread measures of the values that it rounds, and how a block and
 // then the launch's last block bring the statistics together. Sums are in double, in an order fixed
 // by the launch's shape; all else is whole numbers. A kernel that rounds:
@@ -12,17 +52,6 @@
 //     }
 //     Rounding how; ...
 //   };
-#pragma once
-#include <cmath>
-#include <cstdint>
-
-#include "backend/cuda/kernels/bins.h"
-#include "backend/cuda/kernels/rounding.h"
-#include "backend/cuda/launch.h"
-#include "number/host_device.h"
-
-namespace ada::backend::cuda {
-
 // Whole numbers that are measured. The first keep the largest, those from kLow on the smallest,
 // those from kZeros on the sum.
 namespace stat {

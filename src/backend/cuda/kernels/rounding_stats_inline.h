@@ -2,9 +2,8 @@
 // through backend memory, where the block that ends last writes the tensor's statistics. Only
 // rounding_stats.h includes it.
 #pragma once
-#include "backend/cuda/kernels/join_lanes.h"
-#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/rounding_stats.h"
+#include "backend/cuda/kernels/threads.h"
 
 namespace ada::backend::cuda {
 

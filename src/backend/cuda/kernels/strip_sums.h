@@ -1,9 +1,8 @@
-// Sums over pixels by channel, cut into strips (backend/strips.h): first each strip's, by a thread
-// for each of its channels, then over strips in double.
+// Sums over pixels, and over images.
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/for_every.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/kernels/vec8.h"
 #include "backend/formulas.h"
 #include "backend/strips.h"
@@ -11,6 +10,10 @@
 
 namespace ada::backend::cuda {
 
+// --- Sums over pixels by channel ---
+
+// Sums over pixels by channel, cut into strips (backend/strips.h): first each strip's, by a thread
+// for each of its channels, then over strips in double.
 // start + the values of `span` at the places place(begin) .. place(end - 1), one after the other,
 // in fp32.
 template <class Place>
@@ -115,6 +118,36 @@ struct ImageSum {
   }
   const float* sums;
   std::int64_t per_image, channels;
+};
+
+// --- Sums over images ---
+
+// Gradients of parameters that all images share, and a gradient that is passed on unchanged.
+// dw[i] = the sum over images of dy's value i, over S, in the order of images; 0 from `values` on.
+// For all of dw.
+struct ImagesSum {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (i >= values) {
+      if (!adds) dw[i] = 0;
+      return;
+    }
+    const float sum =
+        SumOfStored(dy, 0, images, [&](std::int64_t image) { return image * per_image + i; });
+    const float unscaled = sum / *scale;
+    dw[i] = adds ? dw[i] + unscaled : unscaled;
+  }
+  TensorSpan dy;
+  std::int64_t images, per_image, values;
+  const float* scale;
+  float* dw;
+  bool adds;
+};
+
+// A gradient's scale that is passed on where nothing else is done.
+struct PassScaleOn {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const { *to = *from; }
+  const float* from;
+  float* to;
 };
 
 }  // namespace ada::backend::cuda

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "backend/backend.h"
-#include "backend/cuda/kernels/for_every.h"
 #include "backend/cuda/kernels/tensor_span.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "backend/update_rounding.h"
 

@@ -9,8 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/kernels/attention_heads.h"
-#include "backend/cuda/kernels/attention_scores.h"
+#include "backend/cuda/kernels/attention.h"
 #include "backend/cuda/matmuls.h"
 #include "backend/cuda/ops/score_chunks.h"
 

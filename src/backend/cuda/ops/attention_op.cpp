@@ -16,9 +16,8 @@
 #include <array>
 #include <optional>
 
-#include "backend/cuda/kernels/attention_heads.h"
-#include "backend/cuda/kernels/attention_scores.h"
-#include "backend/cuda/kernels/image_sums.h"
+#include "backend/cuda/kernels/attention.h"
+#include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/attention_memory.h"
 #include "backend/cuda/ops/attention_rule.h"

@@ -6,10 +6,10 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/kernels/attention_decide.h"
-#include "backend/cuda/kernels/part_of_launch.h"
+#include "backend/cuda/kernels/attention.h"
+#include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/kernels/round_values.h"
-#include "backend/cuda/kernels/tail.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/ops/score_chunks.h"
 #include "backend/cuda/rounding/joined_rule.h"
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/channel_vec8.h"
-#include "backend/cuda/kernels/normalize_plain.h"
+#include "backend/cuda/kernels/normalize.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/joined_norm.h"

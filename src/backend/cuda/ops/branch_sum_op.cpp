@@ -5,7 +5,7 @@
 
 #include "backend/cuda/kernels/branch_repair.h"
 #include "backend/cuda/kernels/branch_sum.h"
-#include "backend/cuda/kernels/last_block.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/rounding_stats.h"

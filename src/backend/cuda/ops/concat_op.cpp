@@ -3,8 +3,8 @@
 #include <limits>
 #include <vector>
 
-#include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/kernels/made_values.h"
+#include "backend/cuda/kernels/value_makers.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/values/moves.h"

@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/kernels/elementwise.h"
+#include "backend/cuda/kernels/value_makers.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/image_feed.h"
 #include "backend/cuda/rounding/rounding_stats.h"

@@ -3,8 +3,8 @@
 #include <limits>
 #include <optional>
 
-#include "backend/cuda/kernels/embedding.h"
 #include "backend/cuda/kernels/matmul.h"
+#include "backend/cuda/kernels/value_makers.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/place_order.h"
 #include "backend/cuda/rounding/rounding_stats.h"

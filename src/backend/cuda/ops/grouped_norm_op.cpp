@@ -1,5 +1,5 @@
 // Norms of a pixel's channels (layer norm) or of a group of an image's channels (group norm).
-#include "backend/cuda/kernels/grouped_norm.h"
+#include "backend/cuda/kernels/norms.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/parameter_gradient.h"
 #include "backend/cuda/rounding/rounding_stats.h"

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "backend/cuda/kernels/byte_images.h"
+#include "backend/cuda/kernels/images.h"
 #include "error.h"
 
 namespace ada::backend::cuda {

@@ -1,10 +1,9 @@
 // Keeps a data set in device memory and makes its batches there, by one kernel for each.
-#include "backend/cuda/kernels/image_source.h"
-
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
+#include "backend/cuda/kernels/images.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/staging.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "backend/cuda/context.h"
-#include "backend/cuda/kernels/joined_norms.h"
+#include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/link.h"
 

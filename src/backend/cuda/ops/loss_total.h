@@ -2,8 +2,8 @@
 // go on with each other.
 #pragma once
 #include "backend/cuda/context.h"
-#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/loss.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/pinned.h"
 

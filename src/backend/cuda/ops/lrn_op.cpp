@@ -1,5 +1,5 @@
 // Local response normalization: a pixel's channels by those beside them.
-#include "backend/cuda/kernels/lrn.h"
+#include "backend/cuda/kernels/norms.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"

@@ -2,7 +2,7 @@
 // these and of hard negatives, which are chosen on the device.
 #include <cstring>
 
-#include "backend/cuda/kernels/multibox.h"
+#include "backend/cuda/kernels/row_losses.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/loss_gradient.h"
 #include "backend/cuda/ops/loss_total.h"

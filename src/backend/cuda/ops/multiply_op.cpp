@@ -1,6 +1,6 @@
 // The product of two tensors, one of which may have one value a channel for all pixels of an image.
-#include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/kernels/strip_sums.h"
+#include "backend/cuda/kernels/value_makers.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/cuda/kernels/softmax_rows.h"
+#include "backend/cuda/kernels/row_losses.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/loss_gradient.h"
 #include "backend/cuda/ops/loss_total.h"

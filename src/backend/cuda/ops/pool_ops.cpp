@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "backend/cuda/kernels/pool.h"
-#include "backend/cuda/kernels/unpool.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"

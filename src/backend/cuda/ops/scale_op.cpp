@@ -2,7 +2,7 @@
 // forward, gradients are multiplied by the layer's alpha on the way back.
 #include <optional>
 
-#include "backend/cuda/kernels/elementwise.h"
+#include "backend/cuda/kernels/value_makers.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/alpha_rule.h"
 #include "backend/cuda/rounding/rounding_stats.h"

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backend/cuda/kernels/part_of_launch.h"
+#include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/kernels/round_values.h"
-#include "backend/cuda/kernels/tail.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/matmuls.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 

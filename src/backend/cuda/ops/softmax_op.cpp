@@ -1,5 +1,5 @@
 // Softmax of each position's channels.
-#include "backend/cuda/kernels/position_softmax.h"
+#include "backend/cuda/kernels/value_makers.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 

@@ -1,7 +1,7 @@
 // A pixel's channels over their Euclidean norm (L2 normalization) or over the root of the mean of
 // their squares (RMS norm), times factors by channel: norms of groups (grouped_norm_op) whose means
 // are zero.
-#include "backend/cuda/kernels/grouped_norm.h"
+#include "backend/cuda/kernels/norms.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/parameter_gradient.h"
 #include "backend/cuda/rounding/rounding_stats.h"
@@ -9,7 +9,7 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Sizes, Along: of kernels/grouped_norm.h. Forward finds one over the size of each group (its
+// Sizes, Along: of kernels/norms.h. Forward finds one over the size of each group (its
 // length or root mean square), which Backward reads again with x.
 template <class Sizes, class Along>
 class CudaUncenteredNorm final : public Op {

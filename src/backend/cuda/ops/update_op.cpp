@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "backend/cuda/kernels/last_block.h"
+#include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/kernels/update.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/op_makers.h"

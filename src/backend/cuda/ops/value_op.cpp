@@ -1,8 +1,8 @@
 // The op of all layers whose values are made one by one (backend/values/layer_values.h).
 #include <type_traits>
 
-#include "backend/cuda/kernels/image_sums.h"
 #include "backend/cuda/kernels/made_values.h"
+#include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/parameter_gradient.h"
 #include "backend/cuda/rounding/rounding_stats.h"

@@ -8,7 +8,6 @@
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/kernels/round_values.h"
-#include "backend/cuda/kernels/tail.h"
 #include "backend/cuda/rounding/joined_rule.h"
 
 namespace ada::backend::cuda {

@@ -1,17 +1,99 @@
-// Scores of attention, [rows, keys] of some heads, a row for each query: probabilities, and the
-// gradient of the scores. Sums of a row by 16 threads in double, values one by one.
+// Attention: its tensors by head, scores and their gradient, its decisions.
 #pragma once
 #include <cmath>
 #include <cstdint>
 
 #include "backend/attention_formulas.h"
-#include "backend/cuda/kernels/grouped_norm.h"
+#include "backend/attention_rules.h"
+#include "backend/communicators.h"
+#include "backend/cuda/kernels/norms.h"
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
+#include "number/host_device.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
+// --- Tensors by head ---
+
+// Tensors of attention by head: queries, keys and values as one matrix per head, and results of
+// these matrices in the tensors' layout.
+// A tensor's [images, positions, heads * width], some of `channels` channels from `first` on; by
+// head: [images, heads, positions, width].
+// Numbers of 32 bits, which a device divides faster; a tensor of attention has fewer values than
+// 2^32.
+struct HeadShape {
+  std::uint32_t heads, positions, width;
+  std::uint32_t channels, first;  // of the tensor
+
+  // Where value i of [images, heads, positions, width] lies in the tensor.
+  ADA_HOST_DEVICE std::int64_t InTensor(std::int64_t i) const {
+    const auto at = static_cast<std::uint32_t>(i);
+    const std::uint32_t row = at / width, value = at - row * width;
+    const std::uint32_t head = row / positions, position = row - head * positions;
+    const std::uint32_t image = head / heads;
+    return (std::int64_t{image} * positions + position) * channels + first +
+           (head - image * heads) * width + value;
+  }
+  // The other way, of a tensor that holds nothing else.
+  ADA_HOST_DEVICE std::int64_t ByHead(std::int64_t i) const {
+    const auto at = static_cast<std::uint32_t>(i);
+    const std::uint32_t row = at / width, value = at - row * width;
+    const std::uint32_t place = row / heads, head = row - place * heads;
+    const std::uint32_t image = place / positions;
+    return ((std::int64_t{image} * heads + head) * positions + (place - image * positions)) *
+               width +
+           value;
+  }
+  // Whether values i .. i + 3, where 4 divides i, are adjacent in both layouts.
+  bool vec4() const { return width % 4 == 0 && first % 4 == 0 && channels % 4 == 0; }
+};
+
+// Values 4 i .. 4 i + 3 of `n`, by head, in the storage of `to`.
+// Body of ForEach over a quarter of the values, rounded up. Values stay what they are.
+struct PackHeads {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (vec4) return StoreVec4(to, 4 * i, LoadVec4(from, shape.InTensor(4 * i)));
+    for (std::int64_t k = 4 * i; k < 4 * i + 4 && k < n; ++k)
+      StoreExact(to, k, Load(from, shape.InTensor(k)));
+  }
+  TensorSpan from, to;
+  HeadShape shape;
+  std::int64_t n;
+  bool vec4;
+};
+
+// A tensor's value i of sums by head, times `factor`, then alpha (null: 1).
+// A Value of RoundingStats::Round: what the products gave, brought from heads to the tensor's order
+// while it is rounded.
+struct HeadsValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Of(sums[shape.ByHead(i)]); }
+  ADA_HOST_DEVICE Vec4 OfVec4(std::int64_t i) const {
+    Vec4 v;
+    if (vec4) {
+      v = reinterpret_cast<const Vec4*>(sums)[shape.ByHead(i) / 4];
+      for (float& one : v.of) one = Of(one);
+      return v;
+    }
+    for (int k = 0; k < 4; ++k) v.of[k] = (*this)(i + k);
+    return v;
+  }
+  ADA_HOST_DEVICE float Of(float sum) const {
+    const float value = sum * factor;
+    return alpha == nullptr ? value : value * *alpha;
+  }
+  const float* sums;
+  HeadShape shape;
+  float factor;
+  const float* alpha;
+  bool vec4;
+};
+
+// --- Scores ---
+
+// Scores of attention, [rows, keys] of some heads, a row for each query: probabilities, and the
+// gradient of the scores. Sums of a row by 16 threads in double, values one by one.
 // Rows are those of whole heads. Fewer than 2^32 values.
 // Row r belongs to query r % queries of its head; under `causal` it sees the keys up to its own
 // position.
@@ -248,6 +330,62 @@ struct ScoreGradientValue {
   ScoreTerms terms;
   const double* slopes;
   const float* alpha;
+};
+
+// --- Decisions ---
+
+// One of attention's four decisions (backend/attention_rules.h), and the moments that they look at
+// where several processes share the batch.
+// Once. Moments are read where the rule looks at them.
+// Bodies of ForEach over one element: a decision is a launch of its own, in the stream's order, so
+// that the host waits for nothing. `gradient` are the moments of what is multiplied (dy or ds),
+// `factor` those of the other operand.
+struct DecideWithin {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const {
+    scaling::Observation seen;
+    if (scaling::NeedsOf(*scaler).moments) {
+      TensorMoments other = *factor;
+      if (more != nullptr) other = ProductMoments(other, *more);
+      if (times != 1) other = Times(other, times);
+      seen = Seen(*gradient, other);
+    }
+    scaling::Decide(*scaler, seen, *scale_in);
+    if (scale_out != nullptr) *scale_out = scaler->decision.scale_out;
+  }
+  scaling::LayerScaler* scaler;
+  const TensorMoments *gradient, *factor, *more;  // more: times the factor; null: it is alone
+  double times;
+  const float* scale_in;
+  float* scale_out;
+};
+
+// Moments of tensors of the batch, each with the number of values in this process.
+struct MomentsHere {
+  static constexpr int kMost = 3;
+  const TensorMoments* of[kMost];  // null: of nothing
+  double values[kMost];
+};
+// For all of kMost.
+// Writes this process's part to memory that is gathered from all.
+struct PutMoments {
+  ADA_HOST_DEVICE void operator()(std::int64_t k) const {
+    if (here.of[k] != nullptr) parts[k] = {*here.of[k], here.values[k]};
+  }
+  MomentsHere here;
+  MomentsPart* parts;
+};
+// After the gathering: every process computes the same from the same parts.
+struct JoinMomentsOfAll {
+  ADA_HOST_DEVICE void operator()(std::int64_t k) const {
+    if (here.of[k] == nullptr) return;
+    to[k] = JoinedMoments(ranks, [this, k](int rank) -> const MomentsPart& {
+      return parts[rank * MomentsHere::kMost + k];
+    });
+  }
+  MomentsHere here;
+  const MomentsPart* parts;  // of each process kMost
+  int ranks;
+  TensorMoments* to;
 };
 
 }  // namespace ada::backend::cuda
