@@ -96,7 +96,7 @@ struct Mismatch {
 
 // A map of keys. `discriminator` names the key whose value decides which of the others apply.
 // The functions in sections/ make one for each section of the YAML. What varies between sections is
-// data here, so reading, writing, overriding (yaml/overrides.cpp) and the schema share one
+// data here, so reading, writing, overriding (overrides.cpp) and the schema share one
 // procedure.
 struct Section {
   std::string path;  // "scaling"; empty: the whole document

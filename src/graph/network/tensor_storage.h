@@ -62,7 +62,7 @@ struct NetworkStorage {
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision);
 
 // How large a tensor of a network is, before any of them exists: for the message of a run that has
-// no memory left (run/plan/memory_need.cpp) and for RefuseHuge.
+// no memory left (run/memory_need.cpp) and for RefuseHuge.
 struct TensorSize {
   std::string name;  // "conv1.weight", "conv1.y"
   double bytes = 0;

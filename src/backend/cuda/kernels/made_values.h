@@ -10,7 +10,7 @@
 
 namespace ada::backend::cuda {
 
-// Value c of a run. Tensors have fewer than 2^32 values (ops/rounding_stats.cpp).
+// Value c of a run. Tensors have fewer than 2^32 values (rounding/rounding_stats.cpp).
 struct RunValue {
   RunIndex run;
   int c;

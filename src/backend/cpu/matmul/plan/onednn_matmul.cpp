@@ -1,4 +1,4 @@
-// Products on oneDNN; see onednn_matmul.h. The only file, with onednn_version.h, that includes
+// Products on oneDNN; see fp32_matmul.h. The only file, with onednn_version.h, that includes
 // oneDNN.
 #include <algorithm>
 
