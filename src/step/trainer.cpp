@@ -14,7 +14,7 @@
 namespace ada::step {
 
 Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
-                 scaling::Policy& policy, optim::Optimizer& optimizer, record::StepLog& log,
+                 scaling::Policy& policy, optim::Optimizer& optimizer, AttemptLog& log,
                  std::vector<StepObserver*> observers, std::int64_t total_steps,
                  DistributedGradients& distributed, Team& team)
     : config_(config),
