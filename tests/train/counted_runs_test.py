@@ -193,6 +193,23 @@ class CountedRuns(unittest.TestCase):
                     for line in warnings:
                         self.assertIn(f"'{entry['match']}' {told}", line)
 
+    def test_entries_for_layers_that_decide_no_scale(self):
+        self.images([[1.0] * 16] * 2)
+        layers = [{"name": "l0", "kind": "linear", "features": 12}, {"name": "r", "kind": "relu"},
+                  {"name": "flat", "kind": "flatten"}, {"name": "bn", "kind": "batch_norm"}] + FC
+        for match, told in (("r", "has no effect"), ("bn", "has no effect"),
+                            ("l0", "has no effect"),  # nothing reads its dx
+                            ("nothing*", "matches no layer"), ("fc", None), ("*", None)):
+            with self.subTest(match=match):
+                done = self.train(layers, 1, "--dry-run", precision={"format": "fp16"},
+                                  scaling={"policy": "adaptive",
+                                           "layers": [{"match": match, "underflow_target": 0.01}]})
+                warnings = [line for line in done.stdout.splitlines()
+                            if "scaling.layers[].match: '" in line and "warning" in line]
+                self.assertEqual(len(warnings), 0 if told is None else 1, done.stdout)
+                for line in warnings:
+                    self.assertIn(f"'{match}' {told}", line)
+
     def test_entries_reach_the_input(self):
         self.images([[1.0] * 16] * 2)
         for entries, form in (([{"match": "input", "activations": "bf16"}], "bf16"),

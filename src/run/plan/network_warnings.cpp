@@ -49,7 +49,10 @@ class Finder {
   explicit Finder(const graph::Graph& graph) : rounds_(RoundsOf(graph)) {
     for (const graph::LayerRow& layer : graph.layers()) layers_.push_back(layer.name);
     // Gradients within a layer too, which policies reach as LAYER.ds.
-    for (const graph::ScalePoint& point : graph.scales()) layers_.push_back(point.layer);
+    for (const graph::ScalePoint& point : graph.scales()) {
+      layers_.push_back(point.layer);
+      (point.scaler != nullptr ? deciding_ : meeting_).push_back(point.layer);
+    }
     for (const graph::Parameter& p : graph.parameters())
       if (p.gradient) parameters_.push_back(p.name);
   }
@@ -67,6 +70,17 @@ class Finder {
     lines_.push_back(Place(key, entry.where) + "'" + entry.match +
                      "' has no effect: nothing that it matches rounds what the entry names (layers "
                      "that only move values keep their formats)");
+  }
+  // For entries of a policy that decides layer by layer. Under `reference` an entry also says
+  // whether the branches that meet at a layer are brought to one scale.
+  void OnScaling(const std::string& key, const scaling::LayerSettings& entry, bool reference) {
+    const auto matches = [&](const std::string& name) { return GlobMatch(entry.match, name); };
+    if (!Check(layers_, key, entry.match, entry.where, kLayer)) return;
+    if (std::any_of(deciding_.begin(), deciding_.end(), matches)) return;
+    if (reference && std::any_of(meeting_.begin(), meeting_.end(), matches)) return;
+    lines_.push_back(Place(key, entry.where) + "'" + entry.match +
+                     "' has no effect: no layer that it matches decides a scale (scales.csv has "
+                     "those that do)");
   }
   void OnParameters(const std::string& key, const std::string& pattern, const Location& where) {
     std::string named;
@@ -95,7 +109,7 @@ class Finder {
   }
 
   std::vector<Rounds> rounds_;
-  Names layers_, parameters_, lines_;
+  Names layers_, deciding_, meeting_, parameters_, lines_;
 };
 
 // The precision of each stretch of the run between two switches.
@@ -203,7 +217,7 @@ std::vector<std::string> NetworkWarnings(const config::Config& config, const gra
       if (!GlobMatch(log.dump[i], "loss"))
         finder.OnLayers("log.dump", log.dump[i], log.dump_where[i]);
   for (const auto& entry : config.scaling.layers)
-    finder.OnLayers("scaling.layers[].match", entry.match, entry.where);
+    finder.OnScaling("scaling.layers[].match", entry, config.scaling.reference);
   for (const config::WhatIfConfig& scenario : log.what_if)
     if (scenario.scaling)
       for (const auto& entry : scenario.scaling->layers)

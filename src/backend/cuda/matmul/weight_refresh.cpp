@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend/cuda/launch.h"
+#include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
 
