@@ -6,6 +6,7 @@
 
 #include "data/augment.h"
 #include "data/batch_maker.h"
+#include "data/loader.h"
 #include "data/readers.h"
 #include "error.h"
 #include "tiny_files.h"

@@ -7,6 +7,7 @@
 #include "data/batch_maker.h"
 #include "data/image_writer.h"
 #include "data/images/resize.h"
+#include "data/loader.h"
 #include "data/readers.h"
 #include "tiny_files.h"
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "data/batch_maker.h"
+#include "data/loader.h"
 #include "data/readers.h"
 #include "data/tensors/arrays.h"
 #include "data/tensors/npz.h"

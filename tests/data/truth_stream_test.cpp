@@ -9,6 +9,7 @@
 #include "data/box_changes.h"
 #include "data/images/resize.h"
 #include "data/labels.h"
+#include "data/loader.h"
 #include "data/preview/sheet.h"
 #include "data/readers.h"
 #include "data/segmentation/label_survey.h"
