@@ -18,7 +18,8 @@ constexpr std::size_t kNamedLeftOut = 10;
 void WarnOfUnseenClasses(const config::Config& config, const data::Dataset& train,
                          const std::vector<std::string>& names, std::vector<std::string>* lines) {
   using Weights = config::ClassWeightsConfig;
-  // Where class weights are computed, their own report names such classes (assemble/class_weights.h).
+  // Where class weights are computed, their own report names such classes
+  // (assemble/class_weights.h).
   const bool told = config.train.class_weights.kind == Weights::Kind::kMedianFrequency;
   if (told || !train.label_images || train.images() == 0) return;
   const data::UnseenClasses unseen = data::FindUnseenClasses(train);
