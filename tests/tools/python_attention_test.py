@@ -3,19 +3,15 @@ independent program (tests/golden/text), gradients beside PyTorch's own, whateve
 and whole recorded steps of a GPT-2, a Llama and a ViT. Needs torch (ADA_BENCH_PYTHON)."""
 import csv
 import gc
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-sys.path.insert(0, str(ROOT / "tests" / "tools"))
 import safetensors_file  # noqa: E402
-from ada_train import native, run_files  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
+from ada_train import run_files  # noqa: E402
 
 try:
     import torch
@@ -26,24 +22,15 @@ try:
     import scaled_text
     from ada_train.torch import AdaLossScaled
     from ada_train.torch.scaling import attention, calls
-    torch.set_num_threads(1)
 except ImportError:
     torch = None
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
-GOLDEN = ROOT / "tests" / "golden" / "text"
+GOLDEN = head.ROOT / "tests" / "golden" / "text"
 # Five times what a second implementation is off (GOLDEN/README.md).
 LOSS = {"fp32": [4e-7, 3e-7, 5e-7, 5e-7], "fp16_adaptive": [2.5e-4, 1.5e-3, 1.5e-3, 1.5e-3]}
 NORM = {"fp32": [5e-7, 5e-6, 5e-6, 5e-6], "fp16_adaptive": [2e-3, 0.1, 0.1, 0.1]}
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "AttentionTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "AttentionTest")
 
 
 def recorded():
@@ -75,15 +62,8 @@ if torch:
             return functional.scaled_dot_product_attention(self.q, self.k, self.v, **self.rest)
 
 
-@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
-class AttentionTest(unittest.TestCase):
-    def setUp(self):
-        try:
-            native.library()
-        except native.NoLibrary as problem:
-            self.skipTest(str(problem))
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-
+@head.needs_torch
+class AttentionTest(head.WithLibrary):
     # --- Beside the recordings ---
 
     def test_recorded_operations(self):

@@ -2,16 +2,13 @@
 grad_norm is that of the gradients without S and before they are clipped, and equal for all of them.
 Needs torch (ADA_BENCH_PYTHON)."""
 import math
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 import warnings
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
 from ada_train import native, run_files  # noqa: E402
 
 try:
@@ -19,25 +16,16 @@ try:
     from torch import nn
     from torch.nn import functional
     import ada_train.torch
-    torch.set_num_threads(1)
 except ImportError:
     torch = None
 try:
     import accelerate
 except ImportError:
     accelerate = None
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
 STEPS = 3
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "OptimizersTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "OptimizersTest")
 
 
 def network():
@@ -54,11 +42,8 @@ def norm(net):
     return math.sqrt(sum(float(p.grad.double().square().sum()) for p in net.parameters()))
 
 
-@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
-class OptimizersTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-
+@head.needs_torch
+class OptimizersTest(head.Scratch):
     def train(self, make, scaler=None, clip=None, parts=1, watched=lambda optimizer: optimizer):
         """Norms by hand, and the rows of steps.csv."""
         net, norms = network(), []

@@ -3,18 +3,14 @@ for bit, whatever its layers give, take and do in place; rows are those of the o
 by position and by keyword; what cannot be recorded is named once. Needs torch (ADA_BENCH_PYTHON).
 """
 import contextlib
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 import warnings
 from unittest import mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-sys.path.insert(0, str(ROOT / "tests" / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
 from ada_train import native, run_files  # noqa: E402
 
 try:
@@ -25,20 +21,11 @@ try:
     import ada_train.torch
     import recorded_modules as own
     from ada_train.torch.tape import Tape
-    torch.set_num_threads(1)
 except ImportError:
     torch = None
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "BesideTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "BesideTest")
 
 
 def has_library():
@@ -49,11 +36,8 @@ def has_library():
     return True
 
 
-@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
-class BesideTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-
+@head.needs_torch
+class BesideTest(head.Scratch):
     def rows(self, name="run"):
         return {(row["step"], row["layer"], row["tensor"]): row
                 for row in run_files.rows(self.folder / name / "underflow.csv")}

@@ -6,13 +6,11 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-sys.path.insert(0, str(ROOT / "tests" / "tools"))
-from ada_train import native, run_files  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
+from ada_train import run_files  # noqa: E402
 
 try:
     import torch
@@ -20,37 +18,21 @@ try:
     import scaled_modules
     import scaled_networks
     from ada_train.torch import AdaLossScaled
-    torch.set_num_threads(1)
 except ImportError:
     torch = None
 BINARY = os.environ.get("ADA_BINARY")
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
 START = 2.0 ** -9
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "BesideTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "BesideTest")
 
 
 def rows(folder, file="scales"):
     return list(run_files.rows(pathlib.Path(folder) / f"{file}.csv"))
 
 
-@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
-class BesideTest(unittest.TestCase):
-    def setUp(self):
-        try:
-            native.library()
-        except native.NoLibrary as problem:
-            self.skipTest(str(problem))
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-
+@head.needs_torch
+class BesideTest(head.WithLibrary):
     @unittest.skipUnless(BINARY, "ADA_BINARY is not set")
     def test_the_decisions_of_the_program(self):
         bounds = {"scale_upper_bound": 128, "accum_upper_bound": 4096}
@@ -103,8 +85,8 @@ class BesideTest(unittest.TestCase):
 
     def test_recorded_steps(self):
         """Those of an independent program: tests/golden/steps says how far roundings carry."""
-        golden = ROOT / "tests" / "golden" / "steps"
-        cifar = pathlib.Path(os.environ.get("ADA_CIFAR10") or ROOT / "data" / "cifar-10")
+        golden = head.ROOT / "tests" / "golden" / "steps"
+        cifar = pathlib.Path(os.environ.get("ADA_CIFAR10") or head.ROOT / "data" / "cifar-10")
         fashion = pathlib.Path("/usr/share/datasets/fashion-mnist")
         for name, make, there, read in (
                 ("lenet", scaled_networks.GoldenLeNet, fashion, scaled_networks.fashion),

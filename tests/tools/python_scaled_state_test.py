@@ -7,18 +7,15 @@ import dataclasses
 import gc
 import io
 import math
-import os
 import pathlib
 import pickle
 import subprocess
 import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-sys.path.insert(0, str(ROOT / "tests" / "tools"))
-from ada_train import native, run_files  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
+from ada_train import run_files  # noqa: E402
 
 try:
     import torch
@@ -29,21 +26,12 @@ try:
     import scaled_modules
     from ada_train.torch import AdaLossScaled
     from ada_train.torch.optimizers import GradientNorm
-    torch.set_num_threads(1)
 except ImportError:
     torch = None
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
 ALPHA4 = {"method": "fixed", "scale": 4.0, "init_scale": 2.0 ** -6}
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "StateTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "StateTest")
 
 
 def square(y):
@@ -57,14 +45,10 @@ def hooks_of(net):
         len(p._post_accumulate_grad_hooks or ()) for p in net.parameters())
 
 
-@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
-class StateTest(unittest.TestCase):
+@head.needs_torch
+class StateTest(head.WithLibrary):
     def setUp(self):
-        try:
-            native.library()
-        except native.NoLibrary as problem:
-            self.skipTest(str(problem))
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        super().setUp()
         torch.manual_seed(0)
 
     def gradients(self, net, loss, x, keys=None):
@@ -339,7 +323,7 @@ class StateTest(unittest.TestCase):
     # --- Processes that do not do the same ---
 
     def test_uneven_processes(self):
-        done = subprocess.run([sys.executable, str(ROOT / "tests/tools/scaled_uneven.py")],
+        done = subprocess.run([sys.executable, str(head.ROOT / "tests/tools/scaled_uneven.py")],
                               capture_output=True, text=True, check=False, timeout=250)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

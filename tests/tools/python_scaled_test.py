@@ -4,17 +4,14 @@ way it is written and trained; states, processes, and what is refused. Needs tor
 import copy
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 import warnings
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-sys.path.insert(0, str(ROOT / "tests" / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
 from ada_train import native, run_files  # noqa: E402
 
 try:
@@ -22,21 +19,12 @@ try:
     from torch import nn
     import scaled_modules
     from ada_train.torch import AdaLossScaled
-    torch.set_num_threads(1)
 except ImportError:
     torch = None
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
 ALPHA4 = {"method": "fixed", "scale": 4.0, "init_scale": 2.0 ** -6}
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "ScaledTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "ScaledTest")
 
 
 def rows(folder, file="scales"):
@@ -47,15 +35,8 @@ def square(y):
     return (y.float() ** 2).mean()
 
 
-@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
-class ScaledTest(unittest.TestCase):
-    def setUp(self):
-        try:
-            native.library()
-        except native.NoLibrary as problem:
-            self.skipTest(str(problem))
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-
+@head.needs_torch
+class ScaledTest(head.WithLibrary):
     # --- Beside the plain network ---
 
     def against_plain(self, net, x, keys=None, cast=None, near=0.0, loss=square, **options):
@@ -308,7 +289,7 @@ class ScaledTest(unittest.TestCase):
         for mode in ("global", "local"):
             with self.subTest(mode):
                 done = subprocess.run(
-                    [sys.executable, str(ROOT / "tests/tools/scaled_ddp.py"), mode],
+                    [sys.executable, str(head.ROOT / "tests/tools/scaled_ddp.py"), mode],
                     capture_output=True, text=True, check=False, timeout=250)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

@@ -3,15 +3,13 @@ recorded traces of other systems' scalers, and their state. Needs torch (ADA_BEN
 import copy
 import csv
 import math
-import os
 import pathlib
 import pickle
-import subprocess
 import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
 from ada_train import native  # noqa: E402
 
 try:
@@ -20,8 +18,7 @@ try:
     from ada_train.torch import GradScaler
 except ImportError:
     torch = None
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
-GOLDEN = ROOT / "tests" / "golden" / "dynamic"
+GOLDEN = head.ROOT / "tests" / "golden" / "dynamic"
 
 
 def trace(system, label):
@@ -54,17 +51,10 @@ class Training:
         return not torch.equal(before, self.net.weight)
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "ScalerTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "ScalerTest")
 
 
-@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
+@head.needs_torch
 class ScalerTest(unittest.TestCase):
     def setUp(self):
         try:

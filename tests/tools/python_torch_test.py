@@ -10,11 +10,10 @@ import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-sys.path.insert(0, str(ROOT / "tests" / "tools"))
-sys.path.insert(0, str(ROOT / "tests" / "golden" / "blocks"))
 import safetensors_file  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
+sys.path.insert(0, str(head.ROOT / "tests" / "golden" / "blocks"))
 from ada_train import run_files  # noqa: E402
 
 try:
@@ -27,7 +26,6 @@ except ImportError:
     torch = None
 
 BINARY = os.environ.get("ADA_BINARY")
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
 NETWORK = """
 data: {dataset: synthetic, batch_size: 32,
   synthetic: {height: 12, width: 12, channels: 1, classes: 10, train: 640, test: 16}}
@@ -103,21 +101,11 @@ def made_up(count):
              torch.randint(0, 10, (16,), generator=generator)) for _ in range(count)]
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "RecordTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "RecordTest")
 
 
-@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
-class RecordTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-
+@head.needs_torch
+class RecordTest(head.Scratch):
     def record(self, net, name="run", **options):
         optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
         return ada_train.torch.record(net, optimizer, self.folder / name,
@@ -381,7 +369,7 @@ class RecordTest(unittest.TestCase):
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn("reads such runs and does not train them", result.stderr)
         self.assertEqual({path: path.read_bytes() for path in pathlib.Path(a).iterdir()}, before)
-        page = subprocess.run([sys.executable, str(ROOT / "tools" / "report.py"), a, b, "-o",
+        page = subprocess.run([sys.executable, str(head.ROOT / "tools" / "report.py"), a, b, "-o",
                                str(self.folder / "page.html")], capture_output=True, text=True,
                               check=False)
         self.assertIn(page.returncode, (0, 1), page.stderr)  # 1: no matplotlib here

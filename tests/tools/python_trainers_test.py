@@ -3,24 +3,20 @@ from goes on with its scales, whatever loss the Trainer computes is scaled, and 
 or ends leaves the model as it was. Needs torch with lightning or transformers (ADA_BENCH_PYTHON)."""
 import json
 import logging
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 import warnings
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-from ada_train import native, run_files  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import torch_head as head  # noqa: E402
+from ada_train import run_files  # noqa: E402
 
 try:
     import torch
     from torch import nn
     from torch.nn import functional
     from ada_train.torch import AdaLossScaled, callbacks
-    torch.set_num_threads(1)
 except ImportError:
     torch = None
 try:
@@ -35,29 +31,17 @@ try:
     transformers.logging.disable_progress_bar()
 except ImportError:
     accelerate = transformers = None
-OTHER = os.environ.get("ADA_BENCH_PYTHON")
 DYNAMIC = {"policy": "dynamic", "init_scale": 4, "growth_interval": 2}
 POLICIES = (DYNAMIC, {"init_scale": 4, "update_interval": 3},
             {"init_scale": 4, "method": "exact_range"}, {"policy": "layerwise_dynamic"})
 
 
-@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
-class OtherPythonTest(unittest.TestCase):
-    def test_there(self):
-        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "TrainerTest", __file__],
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("torch is missing", result.stderr)
+OtherPythonTest = head.other_python(__file__, "TrainerTest")
 
 
-class Scratch(unittest.TestCase):
+class Quiet(head.WithLibrary):
     def setUp(self):
-        try:
-            native.library()
-        except native.NoLibrary as problem:
-            self.skipTest(str(problem))
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        super().setUp()
         self.enterContext(warnings.catch_warnings())
         warnings.simplefilter("ignore")
 
@@ -81,7 +65,7 @@ def clean(model):
 
 
 @unittest.skipUnless(torch and lightning, "torch is missing, or lightning (ADA_BENCH_PYTHON)")
-class LightningTrainerTest(Scratch):
+class LightningTrainerTest(Quiet):
     def fit(self, name, epochs, policy, checkpoint=None, callback=None, module=None):
         torch.manual_seed(0)
         x = torch.randn(64, 8, generator=torch.Generator().manual_seed(1))
@@ -133,7 +117,7 @@ class LightningTrainerTest(Scratch):
 
 @unittest.skipUnless(torch and transformers,
                      "torch is missing, or transformers or accelerate (ADA_BENCH_PYTHON)")
-class TransformersTrainerTest(Scratch):
+class TransformersTrainerTest(Quiet):
     def setUp(self):
         super().setUp()
         torch.manual_seed(0)

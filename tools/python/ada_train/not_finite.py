@@ -1,8 +1,7 @@
 """What is said of the tensor in which numbers that are not finite came first: the words of the
 program (src/telemetry/not_finite.cpp)."""
+from ada_train.coverage import CARRYING
 from ada_train.csv_writer import shortest
-
-SCALED = ("dx", "dx2", "dy", "ds", "dq", "dk", "dv")  # carry S
 
 
 def name_text(layer, tensor, value):
@@ -13,8 +12,12 @@ def name_text(layer, tensor, value):
     return f"{name} (largest magnitude {value})"
 
 
-def advice_text(layer, tensor, value, scale, step):
-    """Whether a loss scale helps, and what would."""
+def advice_text(layer, tensor, value, scale, step, lost=("", 0)):
+    """Whether a loss scale helps, and what would. `lost`: coverage.lost_from_the_start()."""
+    scaled = tensor in CARRYING and scale > 0 and layer != ""
+    if lost[0] and step > lost[1] and layer != "input" and not scaled:
+        return (f"gradients were lost before that: {lost[0]}; a scale that keeps them, or a wider "
+                "format of gradients, comes first")
     number = value not in ("", "inf", "-inf", "nan", "-nan")
     if tensor == "w" and not number and step > 1:
         return ("a loss scale does not help: gradients were finite and the weights are not, so the "
@@ -29,7 +32,7 @@ def advice_text(layer, tensor, value, scale, step):
     if tensor == "y":
         return ("a loss scale does not help: it multiplies gradients, and this is of the forward "
                 "pass (a smaller optimizer.lr, warm-up, a format with more range)")
-    if tensor in SCALED and scale > 0:
+    if scaled:
         return (f"a loss scale helps because the tensor carries it: S = {shortest(scale)} is too "
                 "large, or the gradient's format too narrow")
     if tensor == "dw":

@@ -11,8 +11,9 @@ import struct
 import warnings
 import weakref
 
-from ada_train import csv_writer
+from ada_train import coverage, csv_writer
 from ada_train.columns import TABLES
+from ada_train.coverage import TensorTotals
 
 MARK = "# Recorded by ada_train.torch"  # the beginning of config.yaml
 ALWAYS = ["scales", "underflow", "events", "evaluation", "timing"]
@@ -144,14 +145,21 @@ class RunFolder:
         for file in self._files.values():
             file.flush()
 
+    def log(self, text):
+        """Adds to log.txt."""
+        if text:
+            with open(self.path / "log.txt", "a", encoding="utf-8") as file:
+                file.write(text)
+
     def write_config(self, text):
         _atomically(self.path / "config.yaml", text)
 
-    def close(self, facts):
-        """Writes summary.json: what the totals know, and `facts`."""
+    def close(self, facts, rounded=()):
+        """Writes summary.json: what the totals know, and `facts`; rounded: words of
+        `log.statistics` whose tensors were rounded."""
         for file in self._files.values():
             file.close()
-        text = json.dumps(_null(self.totals.summary(facts)), indent=2)
+        text = json.dumps(_null(self.totals.summary(facts, rounded)), indent=2)
         _atomically(self.path / "summary.json", text + "\n")
         _unlock(self._held)
 
@@ -174,6 +182,7 @@ class Totals:
 
     def __init__(self):
         self.step, self.skipped, self.evaluations, self.layers = None, 0, {}, {}
+        self.tensors = {}  # (layer, tensor) -> TensorTotals
         self._epoch = []
 
     def add(self, table, row):
@@ -190,24 +199,22 @@ class Totals:
             self.evaluations[row["split"]] = {"last": row, "best": better}
         elif table == "underflow":
             self._tensor(row)
+        elif table == "blocks":
+            self._blocks(row)
         elif table == "scales":
             self._scale(row)
 
     def _tensor(self, row):
-        t = self.layers.setdefault(row["layer"], {}).setdefault(row["tensor"], {
-            "rows": 0, "numel": 0, "zeros_before": 0, "underflow": 0, "overflow": 0,
-            "underflow_pct_nonzero_mean": 0.0, "underflow_pct_nonzero_max": 0.0,
-            "last_scale": 1.0, "_shares": 0})
-        t["rows"] += 1
-        for name in ("numel", "zeros_before", "underflow", "overflow"):
-            t[name] += row[name]
-        t["last_scale"] = row["scale"]
-        share = row["underflow_pct_nonzero"]
-        if not math.isnan(share):
-            t["_shares"] += 1
-            t["underflow_pct_nonzero_mean"] += (
-                share - t["underflow_pct_nonzero_mean"]) / t["_shares"]
-            t["underflow_pct_nonzero_max"] = max(t["underflow_pct_nonzero_max"], share)
+        key = row["layer"], row["tensor"]
+        self.tensors.setdefault(key, TensorTotals()).add(row)
+        self.layers.setdefault(key[0], {})[key[1]] = self.tensors[key]
+
+    def _blocks(self, row):
+        """Operands in blocks that have no rows of underflow.csv."""
+        if row["tensor"] not in self.layers.get(row["layer"], {}):
+            self.tensors.setdefault((row["layer"], row["tensor"]), TensorTotals()).add({
+                **row, "scale": 1.0, "zeros_before": row["zeros"], "underflow": row["lost"],
+                "overflow": row["saturated"], "underflow_pct_nonzero": row["lost_pct_nonzero"]})
 
     def _scale(self, row):
         s = self.layers.setdefault(row["layer"], {}).setdefault(
@@ -217,10 +224,14 @@ class Totals:
                  last_alpha=row["alpha"], last_limit=row["limit"])
         s["limits"][row["limit"]] = s["limits"].get(row["limit"], 0) + 1
 
-    def summary(self, facts):
+    def counted(self, rounded):
+        """`counted` of the summary; rounded: the words whose tensors were rounded."""
+        return coverage.counted(self.tensors, self.step["step"] if self.step else 0, rounded)
+
+    def summary(self, facts, rounded=()):
         step = self.step or {"step": 0, "epoch": 0, "scale": 1.0}
         mean = [sum(column) / len(column) for column in zip(*self._epoch)] or [math.nan, math.nan]
-        layers = {layer: {name: {k: v for k, v in part.items() if k != "_shares"}
+        layers = {layer: {name: part.summary() if isinstance(part, TensorTotals) else part
                           for name, part in parts.items()} for layer, parts in self.layers.items()}
         evaluations = {}
         for split, rows in self.evaluations.items():
@@ -231,4 +242,4 @@ class Totals:
         return {**facts, "epochs": step["epoch"], "steps": step["step"], "skipped": self.skipped,
                 "last_scale": step["scale"],
                 "train": {"epoch": step["epoch"], "loss": mean[0], "accuracy": mean[1]},
-                "evaluation": evaluations, "layers": layers}
+                "counted": self.counted(rounded), "evaluation": evaluations, "layers": layers}

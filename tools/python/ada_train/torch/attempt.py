@@ -16,7 +16,8 @@ class Attempt:
         self.step, self.scale, self.counts, self._bins = step, scale, counts, bins
         self._tensors = tensors
         self._found = {}  # (layer, tensor) -> [format, Stats, Bins or None]
-        self._operands = {}  # (layer, operand) -> [name of its format, BlockFigures]
+        self._operands = {}  # (layer, operand) -> [name of its format, figures, row or None]
+        self.events = []  # of what was looked at
         self.forward, self.backward = {}, {}  # layers in the order in which they ran
 
     def _carried(self, tensor):
@@ -49,12 +50,13 @@ class Attempt:
     def has(self, layer, tensor):
         return (layer, tensor) in self._found
 
-    def add_operand(self, layer, operand, form, figures):
-        """What a block-scaled format did to an operand; of several micro-batches the last."""
-        self._operands[layer, operand] = [form, figures]
+    def add_operand(self, layer, operand, form, figures, row=None):
+        """What a format with a scale of its own did to an operand; of several micro-batches the
+        last. `figures`: BlockFigures, or what has its values(); `row`: columns of underflow.csv."""
+        self._operands[layer, operand] = [form, figures, row]
 
     def operand_rows(self):
-        """(layer, operand, format, BlockFigures)."""
+        """(layer, operand, format, figures, row of underflow.csv or None)."""
         for key, found in self._operands.items():
             yield (*key, *found)
 

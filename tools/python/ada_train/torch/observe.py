@@ -7,6 +7,8 @@ import threading
 import torch
 
 from ada_train.torch import formats
+from ada_train.torch.converted import conversion_of
+from ada_train.torch.converted_watch import ConvertedWatch
 from ada_train.torch.layers import tensors_of, weight_of
 from ada_train.torch.outputs import outer
 from ada_train.torch.scaling.plan import scale_here
@@ -36,8 +38,13 @@ class Observer:
         self._recorder = recorder
         self._logits = {}  # node -> dtype
         self._running = threading.local()
+        self.idle = set()  # converted layers that compute as if nobody had
 
     def hook(self, name, module):
+        conversion = conversion_of(module)
+        if conversion is not None:
+            return ConvertedWatch(name, module, conversion, self._recorder, self._guarded,
+                                  self.idle).hook()
         return [module.register_forward_pre_hook(
                     lambda _, args, kwargs: self._enter(name, module, args, kwargs),
                     with_kwargs=True),

@@ -4,20 +4,25 @@ import os
 import platform
 
 import torch
+from torch import nn
 
 from ada_train import __version__
+from ada_train.coverage import lost_from_the_start
 from ada_train.csv_writer import nine_digits, shortest
 from ada_train.no_gradient import BRANCH, layers_without_gradient
 from ada_train.not_finite import advice_text, name_text
 from ada_train.recording import RunFolder
 from ada_train.torch import config, formats
 from ada_train.torch.clock import Clock
+from ada_train.torch.converted import Table
 from ada_train.torch.emulate import Emulation, roles_of
 from ada_train.torch.layers import Names, is_compiled, is_product
 from ada_train.torch.operands import formats_of as operands_of
 from ada_train.torch.operands import text_of as operands_text
 from ada_train.torch.watching import Watching, due, layers_of
 
+# Formats of operands that the commands know by no name.
+MAPS = {"int8": "{exponent: 1, mantissa: 6, has_inf: false, has_nan: false}"}
 ALERT_PCT = 50  # the default of log.alert_underflow_pct
 TENSORS = ("y", "w", "dx", "dw", "dy")
 
@@ -66,6 +71,11 @@ class Recorder:
             raise ValueError("record(): the model is behind torch.compile, which hides its layers; "
                              "record the model before torch.compile")
         names = layers_of(model, [layers] if isinstance(layers, str) else list(layers))
+        linear = [(path, module) for path, module in model.named_modules()
+                  if isinstance(module, nn.Linear)]
+        called = Names(model)
+        self._linear = [(called(path), module) for path, module in linear]
+        converted = Table(self._linear).converted > 0
         taken = None if operands is None else operands_of(operands)
         self._operands = taken
         self._roles = roles_of(*formats, always=taken is not None)
@@ -84,7 +94,8 @@ class Recorder:
         self._watching = Watching(model, optimizer, names, self._scale_now, self._roles, self._log,
                                   self._clock, taken, plain=scaling is not None)
         try:
-            self._folder = RunFolder(folder, overwrite, histogram_every > 0, taken is not None)
+            self._folder = RunFolder(folder, overwrite, histogram_every > 0,
+                                     taken is not None or converted)
         except BaseException:
             self._watching.remove()
             raise
@@ -117,12 +128,21 @@ class Recorder:
     def gradient_norm(self):
         return self._watching.gradient_norm()
 
+    def table(self):
+        """What each linear layer computes in: a list of maps, one for each operand of its three
+        products (layer, class, weight_class, converted, operand, format, granularity, scale,
+        rounding, accumulator); as text a few lines, which log.txt begins with."""
+        return Table(self._linear, self._watching.idle)
+
     def step(self, loss, accuracy=math.nan, epoch=None):
         """Behind each attempt to update the weights. `loss`: without its scale; `accuracy`: share
         of the batch that was classified right, if known; `epoch`: from 1, where it changes."""
         attempt = self._watching.attempt
         if attempt is None:
             raise RuntimeError("step(): no forward pass of the model in training mode came before")
+        if self._optimizer is None and self._scaling is None:  # nobody says whether it took the gradients
+            norm = self._watching.gradient_norm()
+            self._watching.ended(math.isfinite(norm), norm)
         self._clock.begin("log")
         self._epoch = self._epoch if epoch is None else int(epoch)
         at = {"step": attempt.step, "epoch": self._epoch}
@@ -167,9 +187,11 @@ class Recorder:
 
     def _tensors(self, attempt, at):
         rows = []
-        for layer, operand, form, figures in attempt.operand_rows():
-            self._folder.add("blocks", **at, layer=layer, tensor=operand, format=form,
-                             **blocks_row(figures, operand))
+        for layer, operand, form, figures, row in attempt.operand_rows():
+            if row is not None:
+                self._folder.add("underflow", **at, layer=layer, tensor=operand, format=form, **row)
+            self._folder.add("blocks", **at, layer=layer, tensor=operand,
+                             format=MAPS.get(form, form), **blocks_row(figures, operand))
         for decision in self._decisions(attempt):
             self._folder.add("scales", **at, policy=self._policy["policy"], **decision)
         self._watching.look_for_logits()
@@ -195,6 +217,8 @@ class Recorder:
     def _events(self, attempt, at, loss, skipped, rows):
         for event in self._scaling.take_events() if self._scaling is not None else ():
             self._folder.add("events", **at, **event)
+        for event in [*attempt.events, *self._idle_biases()]:
+            self._folder.add("events", **at, **event)
         before, self._scale = self._scale, attempt.scale
         if before is not None and before != attempt.scale:
             self._folder.add("events", **at, event="scale_change", value=shortest(attempt.scale),
@@ -207,7 +231,8 @@ class Recorder:
                  "unknown: the step is not a logged one" if not attempt.counts else
                  "no recorded tensor")
         if lost:
-            advice = advice_text(layer, tensor, value, attempt.scale, attempt.step)
+            advice = advice_text(layer, tensor, value, attempt.scale, attempt.step,
+                                 lost_from_the_start(self._folder.totals.tensors))
             self._folder.add("events", **at, event="loss_not_finite", layer="loss",
                              value=nine_digits(loss),
                              message=f"the loss is not finite; first: {where}: {advice}")
@@ -218,6 +243,13 @@ class Recorder:
             self._alert(at, row)
         if rows:
             self._no_gradient(at, rows)
+
+    def _idle_biases(self):
+        """Events of biases that have no part in their layer's output, told once."""
+        for name in self._watching.take_idle_biases():
+            yield {"event": "no_bias_gradient", "layer": name, "tensor": "bias",
+                   "message": f"{name}.bias gets no gradient though the weight does: the layer "
+                              "leaves it out of its output, as MX training of torchao does"}
 
     def _alert(self, at, row):
         """A tensor that passes ALERT_PCT from below, as the program's log.alert_underflow_pct."""
@@ -266,6 +298,8 @@ class Recorder:
         self._folder.write_config(config.text_of(
             self._name, self._watching.batch, self._watching.traced, self._precision(),
             self._policy, self._optimizer, self._epoch, log))
+        table = self.table()
+        self._folder.log(f"{table}\n" if table.says_something else "")
 
     def abandon(self):
         """Takes the hooks off and lets the folder go, of a recording that does not begin."""
@@ -287,7 +321,22 @@ class Recorder:
                  "seconds": self._clock.total(), "images_per_second": self._clock.speed(),
                  "host": {"processor": platform.processor() or platform.machine(),
                           "threads": torch.get_num_threads(), "device": str(self._device())}}
-        self._folder.close(facts)
+        if self._watching.traced:
+            made = self._folder.totals.counted(self._rounded())
+            self._folder.log(f"{made['text']}\n")
+        self._folder.close(facts, self._rounded())
+
+    def _rounded(self):
+        """The words of `log.statistics` whose tensors were rounded."""
+        if self._roles is None:
+            narrow = any(dtype != torch.float32 for dtype in self._watching.dtypes)
+            return (["dx", "dw", "y", "w"] if narrow else []) + (
+                ["operands"] if any(row["format"] != "none" for row in self.table()) else [])
+        narrow = {role for role, form in self._roles.items() if not form.grid.exact}
+        words = [("gradients", "dx"), ("gradients", "dy"), ("weight_gradients", "dw"),
+                 ("activations", "y"), ("weights", "w")]
+        return [word for role, word in words if role in narrow] + (
+            ["operands"] if self._operands is not None else [])
 
     def _device(self):
         return next(self._model.parameters(), torch.empty(0)).device

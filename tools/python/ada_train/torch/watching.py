@@ -8,6 +8,7 @@ import torch
 
 from ada_train.torch import formats, hooks, optimizers
 from ada_train.torch.attempt import Attempt
+from ada_train.torch.converted import conversion_of
 from ada_train.torch.emulate import Emulation
 from ada_train.torch.layers import Names, is_layer, tensors_of, trace
 from ada_train.torch.observe import Observer
@@ -47,6 +48,7 @@ class Watching:
         self.updated, self.norm = False, math.nan
         self.traced, self.dtypes = [], set()  # of the first step: layers with their inputs
         self._makers, self._inputs, self._told = {}, {}, set()
+        self._biases, self._idle = set(), []  # layers whose bias was looked at; those without
         self._rounding = (Observer(self) if roles is None
                           else Emulation(self, roles, operands))
         self._norm = optimizers.GradientNorm(self._parameters, lambda: 1.0 if plain or (
@@ -58,6 +60,11 @@ class Watching:
             self.remove()
             raise
         hooks.keep_to_the_module(self._hooks)
+
+    @property
+    def idle(self):
+        """Names of converted layers that compute as if nobody had converted them."""
+        return getattr(self._rounding, "idle", ())
 
     @property
     def emulation(self):
@@ -149,11 +156,29 @@ class Watching:
         self._clock.begin("update")
         self.updated = optimizers.takes_gradients(optimizer) or self.updated
         self.norm = self.gradient_norm()
+        self._look_at_biases()
 
     def ended(self, updated, norm):
         """How the attempt ended, where nobody else's optimizer is watched."""
         self._clock.begin("update")
         self.updated, self.norm = updated, norm
+
+    def _look_at_biases(self):
+        """Of converted layers, while the gradients lie there."""
+        for module, name in self._names.items():
+            bias, weight = (module._parameters.get(part) for part in ("bias", "weight"))
+            if module in self._biases or bias is None or weight is None:
+                continue
+            if bias.requires_grad and weight.grad is not None and conversion_of(module) is not None:
+                self._biases.add(module)
+                if bias.grad is None:
+                    self._idle.append(name)
+
+    def take_idle_biases(self):
+        """Names of the converted layers whose bias got no gradient, each once."""
+        self._look_at_biases()
+        found, self._idle = self._idle, []
+        return found
 
     def gradient_norm(self):
         return self._norm.value()

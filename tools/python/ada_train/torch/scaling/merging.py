@@ -9,6 +9,17 @@ from ada_train.formats import NAMED
 from ada_train.torch.scaling import statistics
 
 
+def times(x, factor):
+    """The product, laid out as `x` is: in which order sums add later depends on that."""
+    if factor == 1:
+        return x
+    inner = x
+    for dim, (size, stride) in enumerate(zip(x.shape, x.stride())):
+        if stride == 0 and size > 1:  # expanded
+            inner = inner.narrow(dim, 0, 1)
+    return (inner * factor).expand(x.shape)
+
+
 def _rounded(x, dtype):
     return x if x.dtype == dtype else x.to(dtype)
 
@@ -37,8 +48,9 @@ class Merge:
         self._arrived.append((order, gradient, scale))
         if len(self._arrived) < self._count:
             return None
-        arrived = [(g, s) for _, g, s in sorted(self._arrived, key=lambda item: item[0])
-                   if g is not None]
+        if self._engine.emulation is not None:  # ada-train's order; else as PyTorch adds them
+            self._arrived.sort(key=lambda item: item[0])
+        arrived = [(g, s) for _, g, s in self._arrived if g is not None]
         self._arrived = []
         if not arrived:
             return None
@@ -92,7 +104,7 @@ class Merge:
         for g, s in zip(gradients, scales):
             g, factor = g.float() if dtype != torch.float64 else g, target / s
             if total is None:
-                total = g if factor == 1 else g * factor
+                total = times(g, factor)
             else:
                 total = torch.add(total, g, alpha=factor)
         return _rounded(total, dtype)

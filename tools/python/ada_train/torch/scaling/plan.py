@@ -9,7 +9,7 @@ from ada_train.torch.scaling import nodes, tensor_hooks
 from ada_train.torch.scaling.agreement import Agreement
 from ada_train.torch.scaling.attention import Attention
 from ada_train.torch.scaling.choice import Choice
-from ada_train.torch.scaling.merging import Cell, Merge
+from ada_train.torch.scaling.merging import Cell, Merge, times
 from ada_train.torch.scaling.products import Product
 
 UNSCALED = Cell(1.0)
@@ -77,7 +77,7 @@ class _Slots:
             return None
         self.cell.scale = self._engine.common_scale(self.name, given)
         return tuple(g if g is None or cell.scale == self.cell.scale
-                     else g * (self.cell.scale / cell.scale)
+                     else times(g, self.cell.scale / cell.scale)
                      for g, cell in zip(gradients, self._cells))
 
 

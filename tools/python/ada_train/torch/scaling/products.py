@@ -47,18 +47,25 @@ class Linear:
         return Operands(dy, dy.dim() - 1, w, 1 if self._across else 0)
 
     def dx(self, dy, x, w):
-        return torch.matmul(dy, w.t() if self._across else w)
+        rows, w = dy.reshape(-1, dy.shape[-1]), w.t() if self._across else w
+        flat = x.reshape(-1, x.shape[-1])
+        if flat.stride() == (1, flat.shape[0]):  # PyTorch's order of a product by columns
+            found = (w.t() @ rows.t()).t()
+        else:
+            found = rows @ w
+        return found.reshape(*dy.shape[:-1], found.shape[-1])
 
     def backward(self, dy, x, w, needs):
-        """dx, dw and db, each where it is needed."""
+        """dx, dw and db, each where it is needed, as PyTorch's own node sums them."""
         dx = self.dx(dy, x, w) if needs[0] else None
-        rows = dy.reshape(-1, dy.shape[-1])
+        rows, flat = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
         dw = db = None
         if needs[1]:
-            dw = rows.t() @ x.reshape(-1, x.shape[-1])
-            dw = dw.t() if self._across else dw
-        if needs[2]:
-            db = rows.sum(0, dtype=torch.float32 if rows.dtype != torch.float64 else None)
+            dw = flat.t() @ rows if self._across else rows.t() @ flat
+        if needs[2]:  # PyTorch adds the bias to the whole result where x cannot be flattened
+            whole = dy if x.dim() > 2 and not x.is_contiguous() else rows
+            db = whole.sum(tuple(range(whole.dim() - 1)),
+                           dtype=torch.float32 if rows.dtype != torch.float64 else None)
         return dx, dw, db
 
 

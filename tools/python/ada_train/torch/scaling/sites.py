@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.modules import activation
 
+from ada_train.torch.converted import conversion_of
 from ada_train.torch.layers import is_conv1d
 from ada_train.torch.operands import Product as Taker
 from ada_train.torch.scaling.products import Convolution, Linear, Product
@@ -112,6 +113,8 @@ def _attention(self, *args, **kwargs):
 def _kind(module):
     """(forward, operation) of a module that multiplies as PyTorch's own does; None of others."""
     own = type(module).forward
+    if conversion_of(module) is not None:
+        return None
     if own is nn.Linear.forward:
         return _linear, Linear()
     if is_conv1d(module):
