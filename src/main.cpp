@@ -9,7 +9,7 @@
 #include <new>
 #include <string>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "error.h"
 #include "io/shown_text.h"
 #include "parallel/world.h"

@@ -19,7 +19,7 @@ import sys
 
 # Headers that define several classes which are one idea: the classes, and why they are one.
 ONE_IDEA = {
-    "src/backend/cpu/matmul/pack/operands.h": (
+    "src/backend/cpu/matmul/pack/batch_operands.h": (
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
     "src/backend/cuda/matmul/batch_operand.h": (
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
@@ -73,8 +73,8 @@ KNOWN = {
     "src/backend/cuda/ops/attention_rule.h": "WithinRule MomentsOfAll",
     "src/cli/output.h": "OutputPaths TerminalText HelpFormat",
     "src/data/sample_sources.h": "ImageStore TokenSet",
-    "src/study/replay/parts.h": "TraceSource Attempts ScaleComparison Stretches",
-    "src/study/watch/parts.h": "WatchFeed Signals Keys Screen",
+    "src/study/replay/attempts.h": "TraceSource Attempts ScaleComparison Stretches",
+    "src/study/watch/watch_view.h": "WatchFeed Signals Keys Screen",
     "src/step/attempt/attempt.h": "BatchCounts AttemptFacts",
     "src/run/evaluate/predictions.h": "PredictionsFile ClassTable OutputsFile",
     "src/run/evaluate/reports.h": "PhotoReport TaskReport",

@@ -7,7 +7,7 @@
 #include <optional>
 #include <system_error>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"

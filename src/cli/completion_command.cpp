@@ -4,7 +4,7 @@
 #include <memory>
 #include <sstream>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/shipped.h"
 #include "config/schema/schema.h"
 #include "error.h"

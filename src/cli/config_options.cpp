@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/shipped.h"
 #include "error.h"
 #include "io/file.h"

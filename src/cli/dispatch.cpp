@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/output.h"
 #include "cli/shipped.h"
 #include "error.h"

@@ -2,13 +2,13 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
 #include "error.h"
 #include "io/file.h"
-#include "run/evaluate/commands.h"
+#include "run/evaluate/evaluation_commands.h"
 #include "run/evaluate/weights.h"
 #include "telemetry/log.h"
 

@@ -4,12 +4,12 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "config/load.h"
 #include "error.h"
 #include "io/text.h"
-#include "run/evaluate/commands.h"
+#include "run/evaluate/evaluation_commands.h"
 #include "telemetry/log.h"
 
 namespace ada::cli {

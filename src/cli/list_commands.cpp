@@ -3,13 +3,13 @@
 #include <memory>
 #include <string>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
 #include "config/schema/schema.h"
 #include "error.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 #include "study/commands.h"
 #include "telemetry/log.h"
 

@@ -1,7 +1,7 @@
 // Options that several commands have, and operands that --set has swallowed.
 #include <algorithm>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "error.h"
 #include "io/shown_text.h"
 #include "io/text.h"

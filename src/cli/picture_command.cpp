@@ -3,7 +3,7 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/output.h"
 #include "error.h"
 #include "study/commands.h"

@@ -3,11 +3,11 @@
 #include <memory>
 #include <optional>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "config/load.h"
 #include "error.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 
 namespace ada::cli {
 namespace {

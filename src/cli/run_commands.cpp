@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/output.h"
 #include "config/load.h"
 #include "error.h"

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/shipped.h"
 #include "error.h"
 #include "io/data_files.h"

@@ -3,14 +3,14 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "cli/output.h"
 #include "config/load.h"
 #include "error.h"
 #include "io/file.h"
 #include "io/shown_text.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 #include "run/run.h"
 #include "telemetry/log.h"
 

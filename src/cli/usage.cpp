@@ -3,7 +3,7 @@
 // configuration.
 #include <algorithm>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "config/schema/schema.h"
 #include "io/shown_text.h"
 #include "io/text.h"

@@ -8,7 +8,7 @@
 #include "io/file.h"
 #include "io/tensor_files/safetensors.h"
 #include "io/text.h"
-#include "record/operands.h"
+#include "record/dumped_operands.h"
 #include "step/step_observer.h"
 #include "step/weight_values.h"
 

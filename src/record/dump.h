@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "record/operands.h"
+#include "record/dumped_operands.h"
 #include "step/step_observer.h"
 #include "step/team.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "io/run_in_parallel.h"
-#include "record/operands.h"
+#include "record/dumped_operands.h"
 #include "step/step_observer.h"
 #include "step/weight_values.h"
 

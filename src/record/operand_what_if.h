@@ -11,7 +11,7 @@
 #include "config/config.h"
 #include "io/tensor_names.h"
 #include "number/blocks/operand_blocks.h"
-#include "record/operands.h"
+#include "record/dumped_operands.h"
 #include "step/step_observer.h"
 #include "step/team.h"
 #include "telemetry/rows.h"

@@ -17,7 +17,7 @@
 #include "run/evaluate/protect_data.h"
 #include "run/facts/data_facts.h"
 #include "run/memory_need.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 #include "run/session.h"
 #include "step/specs.h"
 #include "telemetry/run_folder.h"

@@ -9,7 +9,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "run/assemble/assemble.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 #include "study/commands.h"
 #include "study/text_table.h"
 #include "telemetry/csv.h"

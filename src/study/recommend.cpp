@@ -5,8 +5,8 @@
 #include "error.h"
 #include "io/file.h"
 #include "io/shown_text.h"
-#include "study/advise/parts.h"
-#include "study/recommend/parts.h"
+#include "study/advise/run_record.h"
+#include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 

@@ -6,7 +6,7 @@
 
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
-#include "study/watch/parts.h"
+#include "study/watch/watch_view.h"
 #include "telemetry/columns.h"
 #include "telemetry/rows.h"
 #include "telemetry/totals.h"

@@ -8,9 +8,9 @@
 #include "judge/scenario.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
-#include "study/compare/parts.h"
+#include "study/compare/comparison.h"
 #include "study/made_run.h"
-#include "study/recommend/parts.h"
+#include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 
 namespace ada::fuzz {

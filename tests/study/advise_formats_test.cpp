@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/load.h"
-#include "study/advise/parts.h"
+#include "study/advise/run_record.h"
 
 namespace ada::study {
 namespace {

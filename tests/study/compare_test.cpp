@@ -9,7 +9,7 @@
 
 #include "error.h"
 #include "study/commands.h"
-#include "study/compare/parts.h"
+#include "study/compare/comparison.h"
 #include "study/compared.h"
 #include "study/text_table.h"
 

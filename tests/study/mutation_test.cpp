@@ -20,7 +20,7 @@
 #include "study/commands.h"
 #include "study/made_run.h"
 #include "study/tensor_file.h"
-#include "study/watch/parts.h"
+#include "study/watch/watch_view.h"
 
 namespace ada::study {
 namespace {

@@ -7,7 +7,7 @@
 #include "error.h"
 #include "study/commands.h"
 #include "study/made_run.h"
-#include "study/recommend/parts.h"
+#include "study/recommend/recommendation.h"
 
 namespace ada::study {
 namespace {

@@ -12,7 +12,7 @@
 #include "io/file_lock.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
-#include "study/watch/parts.h"
+#include "study/watch/watch_view.h"
 #include "study/written_run.h"
 
 namespace ada::study {

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "config/load.h"
-#include "run/evaluate/commands.h"
-#include "run/plan/commands.h"
+#include "run/evaluate/evaluation_commands.h"
+#include "run/plan/plan_reports.h"
 #include "run/run.h"
 #include "sanitizer.h"
 #include "temp_folder.h"

@@ -6,7 +6,7 @@
 #include "error.h"
 #include "io/text.h"
 #include "run/assemble/assemble.h"
-#include "run/evaluate/commands.h"
+#include "run/evaluate/evaluation_commands.h"
 #include "run/evaluate/evaluator.h"
 #include "run/evaluate/norm_statistics.h"
 #include "run/evaluate/predictions.h"

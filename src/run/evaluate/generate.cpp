@@ -11,7 +11,7 @@
 #include "io/shown_text.h"
 #include "number/random.h"
 #include "run/assemble/assemble.h"
-#include "run/evaluate/commands.h"
+#include "run/evaluate/evaluation_commands.h"
 #include "run/evaluate/weights.h"
 #include "step/specs.h"
 

@@ -16,7 +16,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "run/assemble/assemble.h"
-#include "run/evaluate/commands.h"
+#include "run/evaluate/evaluation_commands.h"
 #include "run/evaluate/evaluator.h"
 #include "run/evaluate/norm_statistics.h"
 #include "run/evaluate/protect_data.h"

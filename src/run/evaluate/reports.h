@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "run/assemble/assemble.h"
-#include "run/evaluate/commands.h"
+#include "run/evaluate/evaluation_commands.h"
 #include "run/evaluate/evaluator.h"
 #include "run/evaluate/predictions.h"
 #include "run/metrics/prediction.h"

@@ -23,7 +23,7 @@
 #include "run/assemble/class_weights.h"
 #include "run/checkpoint/checkpoint.h"
 #include "run/evaluate/weights.h"
-#include "run/fork/parts.h"
+#include "run/fork/fork_training.h"
 #include "scaling/policies/start_scale.h"
 #include "step/attempt/attempt.h"
 #include "step/batches/make_batches.h"

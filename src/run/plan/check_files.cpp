@@ -11,7 +11,7 @@
 #include "error.h"
 #include "io/shown_text.h"
 #include "run/assemble/assemble.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 #include "telemetry/progress.h"
 
 namespace ada::run {

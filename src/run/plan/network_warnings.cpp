@@ -6,7 +6,7 @@
 #include "graph/network/precision.h"
 #include "graph/network/shapes.h"
 #include "io/text.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 
 namespace ada::run {
 namespace {

@@ -11,7 +11,7 @@
 #include "run/assemble/assemble.h"
 #include "run/evaluate/protect_data.h"
 #include "run/memory_need.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 
 namespace ada::run {
 

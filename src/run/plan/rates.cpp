@@ -5,7 +5,7 @@
 #include "io/text.h"
 #include "optim/schedule.h"
 #include "run/assemble/assemble.h"
-#include "run/plan/commands.h"
+#include "run/plan/plan_reports.h"
 #include "step/specs.h"
 
 namespace ada::run {

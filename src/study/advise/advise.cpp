@@ -9,7 +9,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "run/checkpoint/checkpoint.h"
-#include "study/advise/parts.h"
+#include "study/advise/run_record.h"
 #include "study/run_files.h"
 #include "telemetry/coverage.h"
 

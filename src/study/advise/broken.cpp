@@ -7,7 +7,7 @@
 
 #include "config/load.h"
 #include "io/text.h"
-#include "study/advise/parts.h"
+#include "study/advise/run_record.h"
 
 namespace ada::study {
 namespace {

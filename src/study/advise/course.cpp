@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "study/advise/parts.h"
+#include "study/advise/run_record.h"
 
 namespace ada::study {
 namespace {

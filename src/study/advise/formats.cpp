@@ -5,7 +5,7 @@
 #include "config/sections/sections.h"
 #include "io/text.h"
 #include "judge/scale_path.h"
-#include "study/advise/parts.h"
+#include "study/advise/run_record.h"
 #include "study/changed_keys.h"
 
 namespace ada::study {

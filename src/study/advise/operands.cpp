@@ -5,7 +5,7 @@
 #include "config/load.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
-#include "study/advise/parts.h"
+#include "study/advise/run_record.h"
 
 namespace ada::study {
 namespace {

@@ -5,7 +5,7 @@
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "judge/scale_path.h"
-#include "study/advise/parts.h"
+#include "study/advise/run_record.h"
 #include "telemetry/block_figures.h"
 #include "telemetry/coverage.h"
 #include "telemetry/totals.h"

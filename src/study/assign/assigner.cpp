@@ -8,7 +8,7 @@
 #include <string>
 #include <variant>
 
-#include "study/blame/parts.h"
+#include "study/blame/findings.h"
 
 namespace ada::study {
 namespace {

@@ -25,8 +25,8 @@ class Assigner {
   // Those that round anything, as the configuration stores them, and what was found for each.
   const std::vector<run::ForkLayer>& layers() const { return layers_; }
   const std::vector<AnyFormat>& formats() const { return formats_; }
-  // The distance of blame (study/blame/parts.h) between the gradients with formats() and those in
-  // fp32.
+  // The distance of blame (study/blame/findings.h) between the gradients with formats() and those
+  // in fp32.
   double error() const { return error_; }
   int forks() const { return forks_; }
   // Returns the section for these formats. A block-scaled one is of a layer's operands; the layer

@@ -8,7 +8,7 @@
 #include "io/file.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/blame/parts.h"
+#include "study/blame/findings.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/csv.h"

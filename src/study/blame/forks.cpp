@@ -6,7 +6,7 @@
 #include "config/load.h"
 #include "error.h"
 #include "io/file.h"
-#include "study/blame/parts.h"
+#include "study/blame/findings.h"
 
 namespace ada::study {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "study/blame/parts.h"
+#include "study/blame/findings.h"
 
 namespace ada::study {
 namespace {

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <map>
 
-#include "study/blame/parts.h"
+#include "study/blame/findings.h"
 
 namespace ada::study {
 namespace {

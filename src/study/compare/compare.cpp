@@ -11,7 +11,7 @@
 #include "io/text.h"
 #include "number/number_format.h"
 #include "study/commands.h"
-#include "study/compare/parts.h"
+#include "study/compare/comparison.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/coverage.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "config/sections/sections.h"
-#include "study/compare/parts.h"
+#include "study/compare/comparison.h"
 
 namespace ada::study {
 namespace {

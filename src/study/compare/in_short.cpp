@@ -4,7 +4,7 @@
 
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/compare/parts.h"
+#include "study/compare/comparison.h"
 #include "study/text_table.h"
 #include "telemetry/progress_text.h"
 

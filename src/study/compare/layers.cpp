@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "io/text.h"
-#include "study/compare/parts.h"
+#include "study/compare/comparison.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 

@@ -12,7 +12,7 @@
 #include "config/load.h"
 #include "error.h"
 #include "io/text.h"
-#include "study/compare/parts.h"
+#include "study/compare/comparison.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/progress_text.h"

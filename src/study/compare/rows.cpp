@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "study/compare/parts.h"
+#include "study/compare/comparison.h"
 #include "study/run_files.h"
 
 namespace ada::study {

@@ -5,7 +5,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "study/blocks/block_tensor.h"
-#include "study/inspect/parts.h"
+#include "study/inspect/inspected.h"
 #include "study/text_table.h"
 #include "telemetry/block_figures.h"
 

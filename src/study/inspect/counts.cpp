@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backend/cpu/rounding/count_rounding.h"
-#include "study/inspect/parts.h"
+#include "study/inspect/inspected.h"
 
 namespace ada::study {
 

@@ -5,7 +5,7 @@
 
 #include "error.h"
 #include "io/shown_text.h"
-#include "study/inspect/parts.h"
+#include "study/inspect/inspected.h"
 #include "study/tensors_glob.h"
 
 namespace ada::study {

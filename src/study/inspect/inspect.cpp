@@ -12,7 +12,7 @@
 #include "io/text.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
-#include "study/inspect/parts.h"
+#include "study/inspect/inspected.h"
 #include "study/tensors_glob.h"
 
 namespace ada::study {

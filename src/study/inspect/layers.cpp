@@ -9,7 +9,7 @@
 #include "error.h"
 #include "io/tensor_files/safetensors_header.h"
 #include "io/text.h"
-#include "study/inspect/parts.h"
+#include "study/inspect/inspected.h"
 
 namespace ada::study {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "io/text.h"
 #include "scaling/policies/policies.h"
-#include "study/inspect/parts.h"
+#include "study/inspect/inspected.h"
 
 namespace ada::study {
 namespace {

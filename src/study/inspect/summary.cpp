@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "io/text.h"
-#include "study/inspect/parts.h"
+#include "study/inspect/inspected.h"
 #include "study/text_table.h"
 
 namespace ada::study {

@@ -9,7 +9,7 @@
 #include <ostream>
 
 #include "io/shown_text.h"
-#include "study/inspect/parts.h"
+#include "study/inspect/inspected.h"
 
 namespace ada::study {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "io/text.h"
 #include "judge/scale_path.h"
-#include "study/recommend/parts.h"
+#include "study/recommend/recommendation.h"
 
 namespace ada::study {
 namespace {

@@ -7,7 +7,7 @@
 #include "config/sections/sections.h"
 #include "io/text.h"
 #include "study/changed_keys.h"
-#include "study/recommend/parts.h"
+#include "study/recommend/recommendation.h"
 
 namespace ada::study {
 namespace {

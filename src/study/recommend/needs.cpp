@@ -5,7 +5,7 @@
 #include <map>
 
 #include "judge/scenario.h"
-#include "study/recommend/parts.h"
+#include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 
 namespace ada::study {

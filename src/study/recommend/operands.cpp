@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/recommend/parts.h"
+#include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 #include "telemetry/block_figures.h"
 

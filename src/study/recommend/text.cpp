@@ -8,7 +8,7 @@
 #include <ostream>
 
 #include "io/shown_text.h"
-#include "study/recommend/parts.h"
+#include "study/recommend/recommendation.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/totals.h"

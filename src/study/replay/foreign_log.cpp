@@ -6,7 +6,7 @@
 
 #include "error.h"
 #include "io/text.h"
-#include "study/replay/parts.h"
+#include "study/replay/attempts.h"
 
 namespace ada::study {
 namespace {

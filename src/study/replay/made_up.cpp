@@ -3,7 +3,7 @@
 
 #include "io/text.h"
 #include "number/random.h"
-#include "study/replay/parts.h"
+#include "study/replay/attempts.h"
 
 namespace ada::study {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "error.h"
 #include "study/commands.h"
-#include "study/replay/parts.h"
+#include "study/replay/attempts.h"
 #include "study/text_table.h"
 #include "telemetry/columns.h"
 

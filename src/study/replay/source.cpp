@@ -14,7 +14,7 @@
 #include "error.h"
 #include "io/system_call.h"
 #include "io/text.h"
-#include "study/replay/parts.h"
+#include "study/replay/attempts.h"
 #include "telemetry/csv_reader.h"
 
 namespace ada::study {

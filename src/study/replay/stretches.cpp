@@ -9,7 +9,7 @@
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "scaling/policies/policy.h"
-#include "study/replay/parts.h"
+#include "study/replay/attempts.h"
 #include "study/text_table.h"
 
 namespace ada::study {

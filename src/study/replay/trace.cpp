@@ -10,7 +10,7 @@
 #include "error.h"
 #include "io/shown_text.h"
 #include "io/text.h"
-#include "study/replay/parts.h"
+#include "study/replay/attempts.h"
 #include "telemetry/csv_reader.h"
 
 namespace ada::study {

@@ -6,7 +6,7 @@
 #include "config/load.h"
 #include "error.h"
 #include "study/run_files.h"
-#include "study/watch/parts.h"
+#include "study/watch/watch_view.h"
 #include "telemetry/progress_text.h"
 
 namespace ada::study {

@@ -18,7 +18,7 @@
 #include "error.h"
 #include "io/system_call.h"
 #include "io/text.h"
-#include "study/watch/parts.h"
+#include "study/watch/watch_view.h"
 
 namespace ada::study {
 namespace {

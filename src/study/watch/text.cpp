@@ -10,7 +10,7 @@
 
 #include "io/shown_text.h"
 #include "study/text_table.h"
-#include "study/watch/parts.h"
+#include "study/watch/watch_view.h"
 #include "telemetry/block_figures.h"
 #include "telemetry/coverage.h"
 #include "telemetry/progress_text.h"

@@ -9,7 +9,7 @@
 #include "io/shown_text.h"
 #include "study/commands.h"
 #include "study/run_files.h"
-#include "study/watch/parts.h"
+#include "study/watch/watch_view.h"
 namespace ada::study {
 namespace {
 

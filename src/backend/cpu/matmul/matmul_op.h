@@ -9,7 +9,7 @@
 #include "backend/cpu/matmul/chunk_matmul.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/matmul/matmul_rounding.h"
-#include "backend/cpu/matmul/pack/operands.h"
+#include "backend/cpu/matmul/pack/batch_operands.h"
 #include "backend/cpu/matmul/pack/weight_copies.h"
 #include "backend/cpu/matmul/plan/few_terms.h"
 #include "backend/cpu/matmul/plan/fp32_matmul.h"

@@ -14,7 +14,7 @@ class MatmulRounding {
  public:
   MatmulRounding(const Context& context, const MatmulSpec& spec);
 
-  // What the sums of a chunk are multiplied by: the factors of their operands (operands.h).
+  // What the sums of a chunk are multiplied by: the factors of their operands (batch_operands.h).
   void SetFactorOfY(float factor) { y_factor_ = factor; }
   void SetFactorOfDx(float factor) { dx_factor_ = factor; }
 

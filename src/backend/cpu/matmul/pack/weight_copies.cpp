@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/matmul/pack/operands.h"
+#include "backend/cpu/matmul/pack/batch_operands.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "number/number_grid.h"

@@ -1,7 +1,7 @@
 // The parts of `recommend`: what tensors ask for, the configuration that would give it to them, and
 // how that is said.
 // CollectNeeds reads the run, MakeRecommendation finds scales and formats, and the Print functions
-// say it in words. What of it is to be changed `advise` decides, for both (advise/parts.h).
+// say it in words. What of it is to be changed `advise` decides, for both (advise/run_record.h).
 #pragma once
 #include <cmath>
 #include <cstdint>

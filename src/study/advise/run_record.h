@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "study/recommend/parts.h"
+#include "study/recommend/recommendation.h"
 #include "telemetry/rows.h"
 #include "telemetry/totals.h"
 

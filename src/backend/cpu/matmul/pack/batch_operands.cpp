@@ -1,6 +1,6 @@
 // Chooses the narrowest format and storage that hold an operand, and makes the rounded copies for
 // each batch.
-#include "backend/cpu/matmul/pack/operands.h"
+#include "backend/cpu/matmul/pack/batch_operands.h"
 
 #include <algorithm>
 #include <array>

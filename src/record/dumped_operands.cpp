@@ -2,7 +2,7 @@
 // are described in its terms. The backend does not store the scales of operands: they exist only
 // within its products. They are computed here once more, by the scalar rules, which give the same
 // bits.
-#include "record/operands.h"
+#include "record/dumped_operands.h"
 
 #include <algorithm>
 #include <optional>
