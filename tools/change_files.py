@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """How many files know one layer kind, policy, number format, data set or CSV column: what adding
 another one takes. For each of them an example of this tree is looked for, by the names that it
-alone has; README.md in src/ has the table that this program prints.
+alone has; README.md in src/ has the number of files of each.
 
 usage: tools/change_files.py
 """

@@ -45,6 +45,7 @@ run tools/check_circles.py
 run tools/check_heads.py
 run tools/check_names.py
 run tools/check_words.py
+run tools/check_pages.py
 while IFS= read -r script; do # syntax only, no __pycache__
   run python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$script"
 done < <(find tools data/scripts tests -name '*.py')

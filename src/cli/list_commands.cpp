@@ -96,11 +96,13 @@ Command AddDatasets(CLI::App& app) {
 
 // Made of the tables by which configurations are read.
 Command AddSchema(CLI::App& app) {
-  return {Add(app, "schema", "a JSON Schema of the YAML, for editors",
-              "  ada-train schema > ada-train.schema.json\n"
-              "  ada-train schema | less"),
-          [] {
-            std::cout << config::JsonSchema();
+  auto markdown = std::make_shared<bool>(false);
+  CLI::App* schema = Add(app, "schema", "a JSON Schema of the YAML, for editors",
+                         "  ada-train schema > ada-train.schema.json\n"
+                         "  ada-train schema --markdown | less");
+  schema->add_flag("--markdown", *markdown, "every key as a page to read, configs/KEYS.md");
+  return {schema, [markdown] {
+            std::cout << (*markdown ? config::KeysMarkdown() : config::JsonSchema());
             return 0;
           }};
 }

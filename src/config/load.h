@@ -84,8 +84,8 @@ void FillDefaults(Config& config);
 // Compares the complete documents, so no key can be forgotten.
 std::vector<std::string> Differences(const Config& one, const Config& other,
                                      const std::function<bool(std::string_view key)>& is_free);
-// The same of what may not change on a resume. Free to change: configs/README.md,
-// "Resuming".
+// The same of what may not change on a resume. Free to change: configs/resume.md,
+// "What may differ".
 std::vector<std::string> ResumeConflicts(const Config& stored, const Config& now);
 
 // `text` as a YAML value that reads back to exactly this text, for an override that comes from a

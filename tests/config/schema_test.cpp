@@ -1,13 +1,18 @@
-// The table of keys is complete, and configs/README.md and the JSON Schema say what it says.
+// The table of keys is complete; configs/KEYS.md and the JSON Schema say what it says.
 #include "config/schema/schema.h"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "config/load.h"
@@ -16,28 +21,38 @@ namespace ada::config {
 
 namespace {
 
-std::string ReadmeText() {
-  std::ifstream file("configs/README.md");
+std::string TextOf(const std::filesystem::path& path) {
+  std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
 }
 
-std::string InCell(std::string text) {
-  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
-    text.insert(at, "\\");
+// What a function gives on a thread of its own, where no test has read values into the tables.
+template <class Function>
+auto OnNewThread(Function function) {
+  decltype(function()) result;
+  std::thread([&] { result = function(); }).join();
+  return result;
+}
+
+// The pages about configurations, one after the other.
+std::string Pages() {
+  std::string text;
+  for (const auto& entry : std::filesystem::directory_iterator("configs")) {
+    if (entry.path().extension() == ".md") text += TextOf(entry.path());
   }
   return text;
 }
 
-// The examples of the README: every ```yaml block.
-std::vector<std::string> Examples(const std::string& readme) {
+// The examples of the pages: every ```yaml block.
+std::vector<std::string> Examples(const std::string& pages) {
   const std::string fence = "```yaml\n";
   std::vector<std::string> examples;
-  for (std::size_t at = 0; (at = readme.find(fence, at)) != std::string::npos;) {
+  for (std::size_t at = 0; (at = pages.find(fence, at)) != std::string::npos;) {
     at += fence.size();
-    const std::size_t end = readme.find("```", at);
-    examples.push_back(readme.substr(at, end - at));
+    const std::size_t end = pages.find("```", at);
+    examples.push_back(pages.substr(at, end - at));
     at = end;
   }
   return examples;
@@ -96,26 +111,83 @@ Json SchemaOf(const Json& schema, const std::string& path) {
   return value;
 }
 
-// "; preset: deepspeed, megatron".
-std::string Refined(const KeyInfo& key) {
-  std::string names;
-  for (const std::string& name : key.only_for_second) names += (names.empty() ? "" : ", ") + name;
-  return names.empty() ? "" : "; " + key.second_discriminator + ": " + names;
+// A map's path as "model.layers[]", and the name that a key has in it.
+std::pair<std::string, std::string> Split(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  if (dot == std::string::npos) return {"The document", path};
+  return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
-// The README's row of a key: | `key` | type | default | range | meaning |
-std::string Row(const KeyInfo& key) {
-  std::string meaning = key.meaning;
-  if (!key.only_for.empty()) {
-    std::string choices;
-    for (const std::string& choice : key.only_for)
-      if (choice != "layers") choices += (choices.empty() ? "" : ", ") + choice;
-    if (!choices.empty()) meaning += " (" + key.discriminator + ": " + choices + Refined(key) + ")";
+// What stands in backquotes after `start` in a line.
+std::vector<std::string> Quoted(const std::string& line, std::size_t start = 0) {
+  std::vector<std::string> words;
+  for (std::size_t at = start; (at = line.find('`', at)) != std::string::npos;) {
+    const std::size_t end = line.find('`', at + 1);
+    words.push_back(line.substr(at + 1, end - at - 1));
+    at = end + 1;
   }
-  const std::string shown = key.default_text == "{}" ? "" : key.default_text;
-  return "| `" + key.path + "` | " + key.type + " | " + InCell(shown) + " | " + InCell(key.range) +
-         " | " + InCell(meaning) + " |";
+  return words;
 }
+
+// The page of keys as a reader goes through it: lines below headings, and what they refer to.
+class KeysPage {
+ public:
+  explicit KeysPage(const std::string& text) {
+    std::stringstream lines(text);
+    std::string heading, condition;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("## ")) heading = line.substr(3), condition.clear();
+      if (line.starts_with("With ")) condition = line;
+      if (line.starts_with("* `")) {
+        const std::string name = Quoted(line).front();
+        const std::size_t own = line.rfind(". With `");
+        const std::string choices = own == std::string::npos ? condition : line.substr(own);
+        CHECK(keys_[heading].emplace(name, choices + '\n' + line).second);
+      }
+      if (line.starts_with("* As in `")) {
+        const std::vector<std::string> words = Quoted(line);
+        for (std::size_t i = 1; i < words.size(); ++i) {
+          CHECK(referred_[heading].emplace(words[i], words[0]).second);
+        }
+      }
+    }
+  }
+
+  // The line of a key with the line "With ..." above it; empty where there is none.
+  std::string LineOf(const std::string& path) const {
+    const auto [map, name] = Split(path);
+    const std::string heading = Written(map, name);
+    const auto referred = referred_.find(heading);
+    if (referred != referred_.end() && referred->second.contains(name)) {
+      const std::string& other = referred->second.at(name);
+      return LineOf((other == "The document" ? "" : other + ".") + name);
+    }
+    const auto keys = keys_.find(heading);
+    return keys != keys_.end() && keys->second.contains(name) ? keys->second.at(name) : "";
+  }
+
+ private:
+  // The heading below which a map's keys are written out; nothing where `name` is not among them.
+  std::string Written(const std::string& map, const std::string& name) const {
+    if (keys_.contains(map) || referred_.contains(map)) return map;
+    const bool list = map.ends_with("[]");
+    const auto [outer, own] = Split(list ? map.substr(0, map.size() - 2) : map);
+    if (outer == "The document") return "";
+    const std::string heading = Written(outer, own);
+    const std::string line = LineOf(heading + "." + own);
+    const std::size_t reference = line.find(" Keys: those of `");
+    if (reference == std::string::npos) {
+      const std::string moved = heading + "." + own + (list ? "[]" : "");
+      return moved == map ? "" : Written(moved, name);
+    }
+    const std::vector<std::string> words = Quoted(line, reference);
+    if (std::find(words.begin() + 1, words.end(), name) != words.end()) return "";
+    return Written(words.front(), name);
+  }
+
+  std::map<std::string, std::map<std::string, std::string>> keys_;      // by heading
+  std::map<std::string, std::map<std::string, std::string>> referred_;  // "As in": by heading
+};
 
 }  // namespace
 
@@ -136,13 +208,32 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("configs/README.md has the row of every key") {
-    const std::string readme = ReadmeText();
-    for (const KeyInfo& key : AllKeys()) {
-      const std::string row = Row(key);
-      CAPTURE(row);
-      CHECK(readme.find(row) != std::string::npos);
+  TEST_CASE("configs/KEYS.md is what `ada-train schema --markdown` prints") {
+    CHECK(TextOf("configs/KEYS.md") == OnNewThread(KeysMarkdown));
+  }
+
+  TEST_CASE("the page of keys has every key, with its type, range, default and meaning") {
+    const KeysPage page(TextOf("configs/KEYS.md"));
+    for (const KeyInfo& key : OnNewThread(AllKeys)) {
+      CAPTURE(key.path);
+      const std::string line = page.LineOf(key.path);
+      REQUIRE(line != "");
+      CHECK(line.find("` (" + key.type) != std::string::npos);
+      CHECK(line.find(key.meaning) != std::string::npos);
+      if (key.type != "boolean") CHECK(line.find(key.range) != std::string::npos);
+      const std::string& value = key.default_text;
+      if (value != "{}" && value != "none" && !value.starts_with("as ")) {
+        CHECK(line.find(value) != std::string::npos);
+      }
+      const std::string condition = line.substr(0, line.find('\n'));
+      for (const std::vector<std::string>& choices : {key.only_for, key.only_for_second}) {
+        for (const std::string& choice : choices) {
+          if (choice != "layers") CHECK(condition.find(choice) != std::string::npos);
+        }
+      }
     }
+    CHECK(page.LineOf("scaling.no_such_key") == "");
+    CHECK(page.LineOf("precision.layers[].operands.spared") == "");
   }
 
   TEST_CASE("the JSON Schema has every key, with its meaning") {
@@ -186,9 +277,9 @@ TEST_SUITE("cpu") {
     CHECK(schema["required"].dump() == R"(["data","model"])");
   }
 
-  TEST_CASE("the examples of configs/README.md load") {
-    const std::vector<std::string> examples = Examples(ReadmeText());
-    CHECK(examples.size() >= 10);
+  TEST_CASE("the examples of the pages load") {
+    const std::vector<std::string> examples = Examples(Pages());
+    CHECK(examples.size() >= 25);
     for (std::string example : examples) {
       CAPTURE(example);
       for (const std::string section :

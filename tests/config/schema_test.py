@@ -84,6 +84,11 @@ class SchemaTest(SchemaCase):
         self.assertEqual(self.text, again)
         self.assertTrue(self.text.endswith("}\n"))
 
+    def test_the_page_of_keys_is_what_the_program_prints(self):
+        page = subprocess.run([os.environ["ADA_BINARY"], "schema", "--markdown"], check=True,
+                              capture_output=True, text=True).stdout
+        self.assertEqual(page, (ROOT / "configs/KEYS.md").read_text(encoding="utf-8"))
+
     def test_every_map_refuses_unknown_keys(self):
         maps = [self.schema] + list(self.schema["$defs"].values())
         self.assertGreater(len(maps), 20)
@@ -109,9 +114,9 @@ class SchemaTest(SchemaCase):
             with self.subTest(path.name):
                 self.assertEqual(self.refusals(path.read_text(encoding="utf-8")), [])
 
-    def test_examples_of_the_readme_are_valid(self):
-        readme = (ROOT / "configs/README.md").read_text(encoding="utf-8")
-        examples = re.findall(r"```yaml\n(.*?)```", readme, flags=re.S)
+    def test_examples_of_the_pages_are_valid(self):
+        pages = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("configs/*.md"))]
+        examples = re.findall(r"```yaml\n(.*?)```", "".join(pages), flags=re.S)
         self.assertGreater(len(examples), 20)
         for example in examples:
             with self.subTest(example):
@@ -126,7 +131,7 @@ class SchemaTest(SchemaCase):
                  for path in ROOT.glob("configs/**/*.yaml")}
         texts |= {str(path): path.read_text(encoding="utf-8")
                   for path in ROOT.glob("tests/golden/models/*.yaml")}
-        for path in ROOT.rglob("README.md"):
+        for path in ROOT.rglob("*.md"):
             if "build" in path.parts or "runs" in path.parts:
                 continue
             blocks = re.findall(r"```yaml\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.S)

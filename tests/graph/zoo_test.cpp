@@ -1,5 +1,5 @@
-// The zoo: parameter counts known from the literature, layer names of configs/README.md, shapes on
-// the way.
+// The zoo: parameter counts known from the literature, layer names of configs/networks.md, shapes
+// on the way.
 #include "graph/network/zoo.h"
 
 #include <doctest/doctest.h>

@@ -44,7 +44,7 @@ class ShippedTest(unittest.TestCase):
         self.assertTrue(word.search("statistics: [y, w]\n"))
         texts = {path.name: path.read_text(encoding="utf-8")
                  for path in sorted((ROOT / "configs").rglob("*.yaml"))}
-        for path in (ROOT / "README.md", *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")):
+        for path in (ROOT / "README.md", *ROOT.glob("*/*.md"), *ROOT.glob("*/*/*.md")):
             blocks = re.findall(r"```yaml\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
             texts[str(path)] = "\n".join(blocks)
         for name, text in texts.items():

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Brings timm's networks over with tools/from_torch.py and compares their logits in evaluation with
-PyTorch's: 4 images of 64x64, weights and running statistics random. Prints the table of
-tools/README.md, a row a network, with the reason where one does not come over; ends with 1 where
-logits differ by more than 1e-4 of the largest. Needs torch and timm. Minutes on two cores.
+PyTorch's: 4 images of 64x64, weights and running statistics random. Prints a table, a row a network,
+with the reason where one does not come over; ends with 1 where logits differ by more than 1e-4 of the
+largest. Needs torch and timm. Minutes on two cores.
 
 usage: timm_networks.py [--binary build/ada-train] [NETWORK...]
 """

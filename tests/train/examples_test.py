@@ -21,7 +21,7 @@ SKIPPED = {
     r"models \| policies": "names several commands",
     r"--help|help train \|": "not a command of its own",
     r"trained\.safetensors|mine\.yaml --outputs": "a network of one's own",
-    r"evaluate runs/cells": "a SegNet",
+    r"evaluate runs/cells|segnet_camvid|ssd300_bccd": "a SegNet, an SSD",
     r"^generate |jargon|token": "a language model",
     r"step-00000100|mxfp|nvfp4": "a dump of step 100",
     r"--config FILE": "a file of one's own",
@@ -161,14 +161,15 @@ class Examples(unittest.TestCase):
                               capture_output=True, timeout=250, check=False)
         self.assertEqual(done.returncode, 0, f"{line}\n{done.stderr[-2000:]}")
 
-    def test_commands_of_the_readme(self):
-        text = (ROOT / "README.md").read_text(encoding="utf-8")
+    def test_commands_of_the_readme_and_of_the_pages_on_configurations(self):
+        text = "".join(page.read_text(encoding="utf-8")
+                       for page in (ROOT / "README.md", *sorted(ROOT.glob("configs/*.md"))))
         blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
         lines = [re.split(r"\s{2,}#|\s#\s", line)[0].strip() for line in lines
                  if line.removeprefix("$ ").startswith(("build/ada-train ", "tools/report.py",
                                                         "tools/sweep.sh"))]
-        self.assertGreater(len(lines), 20)
+        self.assertGreater(len(lines), 40)
         for line in lines:
             with self.subTest(line=line):
                 if line.startswith("build/"):

@@ -1,7 +1,7 @@
 """Operands of products in block-scaled formats as one emulates them in PyTorch: autograd functions
 quantize and decode each operand by tensor operations, as microxcaling's layers do, and multiply what
 was decoded. Formats, blocks and roundings are those of ada-train's recipes of the same names
-(configs/README.md); what surrounds the layers runs under autocast to bf16, which is their `format`.
+(configs/blocks.md); what surrounds the layers runs under autocast to bf16, which is their `format`.
 
 MXFP8's decoded operands are bf16 numbers, so that their products are PyTorch's in bf16; NVFP4's have
 13 bits and are multiplied in fp32."""

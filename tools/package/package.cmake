@@ -12,7 +12,8 @@ install(PROGRAMS data/scripts/fetch.py DESTINATION ${share}/scripts)
 install(FILES data/scripts/catalog.py data/scripts/download.py data/scripts/trees.py
         DESTINATION ${share}/scripts)
 install(FILES README.md TYPE DOC)
-install(FILES configs/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME configs.md)
+install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/configs FILES_MATCHING PATTERN *.md
+        PATTERN sweep EXCLUDE)
 install(FILES src/telemetry/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME columns.md)
 install(FILES tools/package/copyright TYPE DOC)
 

@@ -24,4 +24,7 @@ std::vector<KeyInfo> AllKeys();
 // A document of JSON Schema, draft 2020-12.
 std::string JsonSchema();
 
+// The page configs/KEYS.md: every key with its type, default, range and meaning, in Markdown.
+std::string KeysMarkdown();
+
 }  // namespace ada::config

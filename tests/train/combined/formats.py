@@ -1,4 +1,4 @@
-"""Number formats as configs/README.md has them: rounding in float64, and what is counted at a rounding.
+"""Number formats as configs/formats.md has them: rounding in float64, and what is counted at a rounding.
 
 A value that is not known to the last bit is an interval: `value` and `error`, half its width, arrays of one shape
 (error 0: exactly

@@ -4,7 +4,7 @@ A layer is called as forward(xs) -> (value, error), backward(dy) -> [(value, err
 `grads` has its
 parameters' gradients (name -> (value, error)); both before any rounding, and backward before alpha. Arrays are [n,
 channels, rows,
-columns]. Keys are those of configs/README.md, without the layer's name.
+columns]. Keys are those of configs/KEYS.md, without the layer's name.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The graph of a configuration: layers in order, who reads whom, and the format of every tensor (configs/README.md)."""
+"""The graph of a configuration: layers in order, who reads whom, and the format of every tensor (configs/formats.md)."""
 
 import fnmatch
 
@@ -84,7 +84,7 @@ class Precision:
         return entries(self.keys["layers"], name).get(role, base)
 
     def autocast(self, role, name, reader):
-        """configs/README.md, preset: autocast."""
+        """configs/formats.md, preset: autocast."""
         low = self.keys["format"]
         if role == "weights":
             return low
