@@ -1,7 +1,8 @@
-// What all plans of cuDNN of a backend share.
+// What all plans of cuDNN of a backend share, and how their graphs number tensors.
 #pragma once
 #include <cudnn.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,8 @@ struct CudnnContext {
   int skip;  // of the engines that come first
   std::vector<std::string>& diagnostics;
 };
+
+// The tensors of a graph, as MatmulArguments has them; kScale with HasEpilogue.
+enum TensorId : std::int64_t { kFirst = 1, kSecond, kOut, kScale };
 
 }  // namespace ada::backend::cuda

@@ -17,9 +17,6 @@ namespace ada::backend::cuda {
 // Null where cuDNN has no plan.
 std::unique_ptr<Matmul> MakeConvolution(const CudnnContext& context, const MatmulRequest& request);
 
-// The tensors of a graph, as MatmulArguments has them; kScale with HasEpilogue.
-enum TensorId : std::int64_t { kFirst = 1, kSecond, kOut, kScale };
-
 // Sums and all that becomes of them before they are stored are fp32.
 std::shared_ptr<cudnn_frontend::graph::Graph> GraphOf(const MatmulRequest& request);
 
