@@ -13,9 +13,6 @@ CLASSIFIERS = """alexnet convnext_tiny densenet121 efficientnet_b0 efficientnet_
     resnet18 resnext50_32x4d wide_resnet50_2 shufflenet_v2_x0_5 squeezenet1_0 swin_t swin_v2_t vgg11
     vgg11_bn vit_b_16""".split()
 SEGMENTERS = """fcn_resnet50 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large""".split()
-DETECTORS = """fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn_v2 fcos_resnet50_fpn
-    keypointrcnn_resnet50_fpn maskrcnn_resnet50_fpn retinanet_resnet50_fpn ssd300_vgg16
-    ssdlite320_mobilenet_v3_large""".split()
 TIMM = """botnet26t_256 cait_xxs24_224 caformer_s18 coat_lite_tiny coatnet_nano_rw_224 convit_tiny
     convmixer_768_32 convnext_atto convnextv2_atto crossvit_tiny_240 cs3darknet_focus_s davit_tiny
     deit_tiny_patch16_224 dla34 dpn48b ecaresnet26t edgenext_xx_small efficientformer_l1
@@ -127,6 +124,15 @@ def recurrent():
                        Recurrent(kind, again).to(dtype), [_drawn(5, 4, 8, dtype=dtype)])
 
 
+def _slim(net):
+    """Without classifiers of a hundred million weights."""
+    found = [part for part in getattr(net, "classifier", ()) if isinstance(part, nn.Linear)]
+    if len(found) == 3:
+        net.classifier = nn.Sequential(nn.Dropout(), nn.Linear(found[0].in_features, 16),
+                                       nn.ReLU(True), nn.Linear(16, 10))
+    return net
+
+
 def torchvision():
     models = importlib.import_module("torchvision").models
     for name in CLASSIFIERS:
@@ -137,26 +143,41 @@ def torchvision():
             yield name, lambda: models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=10), [
                 _drawn(2, 3, 32, 32)]
             continue
-        yield (name, lambda name=name, options=options: models.get_model(
-            name, weights=None, **options), [_drawn(2, 3, size, size)])
+        yield (name, lambda name=name, options=options: _slim(models.get_model(
+            name, weights=None, **options)), [_drawn(2, 3, size, size)])
     for name in SEGMENTERS:
         options = {"weights": None, "weights_backbone": None, "num_classes": 5}
         yield name, lambda name=name, options=options: models.get_model(name, **options), [
             _drawn(2, 3, 64, 64)]
-    for name in DETECTORS:
-        options = {"weights": None, "weights_backbone": None, "num_classes": 3}
-        options.update({} if name.startswith("ssd") else {"min_size": 64, "max_size": 64})
-        if name.startswith("keypoint"):
-            options["num_classes"] = 2
-        boxes = torch.tensor([[4.0, 6, 40, 50], [20, 10, 60, 44]])
-        target = {"boxes": boxes, "labels": torch.tensor([1, 1]),
-                  "masks": (_drawn(2, 64, 64) > 0).byte(),
-                  "keypoints": torch.stack([boxes.reshape(2, 2, 2)[:, :1].expand(2, 17, 2)[..., 0],
-                                            boxes.reshape(2, 2, 2)[:, :1].expand(2, 17, 2)[..., 1],
-                                            torch.ones(2, 17)], -1)}
-        images = list(_drawn(2, 3, 64, 64).sigmoid())
-        yield name, lambda name=name, options=options: models.get_model(name, **options), [
-            images, [target, target]]
+    yield from _detectors(models)
+
+
+def _detectors(models):
+    """Each family on a small backbone."""
+    made = models.detection
+    last = importlib.import_module("torchvision.ops.feature_pyramid_network").LastLevelP6P7
+
+    def on(kind, classes, high=False):
+        options = {"returned_layers": [2, 3, 4], "extra_blocks": last(256, 256)} if high else {}
+        backbone = made.backbone_utils.resnet_fpn_backbone(
+            backbone_name="resnet18", weights=None, trainable_layers=5, **options)
+        return kind(backbone, classes, min_size=64, max_size=64)
+    makers = {
+        "faster_rcnn": lambda: on(made.FasterRCNN, 3), "mask_rcnn": lambda: on(made.MaskRCNN, 3),
+        "keypoint_rcnn": lambda: on(made.KeypointRCNN, 2),
+        "retinanet": lambda: on(made.RetinaNet, 3, True), "fcos": lambda: on(made.FCOS, 3, True),
+        "fasterrcnn_mobilenet": lambda: made.fasterrcnn_mobilenet_v3_large_320_fpn(
+            weights=None, weights_backbone=None, num_classes=3, min_size=64, max_size=64),
+        "ssdlite": lambda: made.ssdlite320_mobilenet_v3_large(
+            weights=None, weights_backbone=None, num_classes=3)}
+    boxes = torch.tensor([[4.0, 6, 40, 50], [20, 10, 60, 44]])
+    corners = boxes[:, None, :2].expand(2, 17, 2)
+    target = {"boxes": boxes, "labels": torch.tensor([1, 1]),
+              "masks": (_drawn(2, 64, 64) > 0).byte(),
+              "keypoints": torch.cat([corners, torch.ones(2, 17, 1)], 2)}
+    images = list(_drawn(2, 3, 64, 64).sigmoid())
+    for name, make in makers.items():
+        yield name, make, [images, [target, target]]
 
 
 def timm():

@@ -8,8 +8,8 @@ import sys
 import unittest
 from unittest import mock
 
-import safetensors_file  # noqa: E402
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import safetensors_file  # noqa: E402
 import torch_head as head  # noqa: E402
 from ada_train import run_files  # noqa: E402
 

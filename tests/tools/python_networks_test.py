@@ -76,6 +76,8 @@ class NetworksTest(unittest.TestCase):
     def equal(self, plain, found, near=False):
         """Losses, gradients by name, and the next random number."""
         self.assertEqual(plain[0][0], found[0][0], "the loss of step 1")
+        if near and plain[0] != found[0]:
+            return  # what a detector draws depends on what it found
         self.assertEqual(plain[2], found[2], "the next random numbers")
         if near:
             return
@@ -86,7 +88,7 @@ class NetworksTest(unittest.TestCase):
         net, recorder, losses = copy.deepcopy(net), None, []
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
         if folder is not None:
-            recorder = ada_train.torch.record(net, optimizer, folder, every=1)
+            recorder = ada_train.torch.record(net, optimizer, folder)  # logs the first step
         model = ada_train.torch.AdaLossScaled(net, KEYS) if scaled else net
         if self.compiled and not scaled:
             torch._dynamo.reset()

@@ -3,6 +3,7 @@ for bit, whatever its layers give, take and do in place; rows are those of the o
 by position and by keyword; what cannot be recorded is named once. Needs torch (ADA_BENCH_PYTHON).
 """
 import contextlib
+import json
 import pathlib
 import sys
 import unittest
@@ -253,6 +254,44 @@ class BesideTest(head.Scratch):
                 return {"loss": self.fc(x).square().mean()}
         _, told = self.train(Loss, torch.ones(4, 8), "recorded", call=lambda m, x: m(x)["loss"])
         self.assertEqual(len([text for text in told if "loss.dx" in text]), 1, told)
+
+    # --- What is said of it ---
+
+    def test_what_was_counted(self):
+        x = torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
+        cases = (({"format": "fp8_e4m3", "statistics": ["dx", "y"]}, "dx and y", "dy and w"),
+                 ({"format": "fp8_e4m3", "weight_gradients": "bf16", "statistics": ["dw"]}, "dw",
+                  "dx, dy, y and w"),
+                 ({"statistics": ["y", "dx"]}, "dx and y", None))
+        for i, (options, counted, not_counted) in enumerate(cases):
+            self.train(self.small, x, "recorded", str(i), **options)
+            found = json.loads((self.folder / str(i) / "summary.json").read_text())["counted"]
+            text = f"{counted}, 3 of 4 steps" + (
+                f"; not counted: {not_counted} (log.statistics)" if not_counted else "")
+            self.assertEqual(found["coverage"], text)
+            self.assertTrue(found["text"].endswith(text))
+            self.assertEqual((self.folder / str(i) / "log.txt").read_text(), found["text"] + "\n")
+            most = max(self.rows(str(i)).values(), key=lambda row: float(
+                row["underflow_pct_nonzero"] or 0))
+            if float(most["underflow_pct_nonzero"]):
+                self.assertTrue(found["text"].startswith(f"{found['lost_most']['layer']}."))
+            else:
+                self.assertTrue(found["text"].startswith("no value was lost of "))
+
+    def test_gradients_that_were_lost_before(self):
+        net = self.small()
+        with ada_train.torch.record(net, None, self.folder / "run", every=1,
+                                    format="fp8_e4m3") as recorder:
+            for factor in (1e-6, 1):
+                loss = net(torch.ones(6, 8)).square().mean() * factor
+                loss.backward()
+                recorder.step(loss)
+                with torch.no_grad():
+                    net[0].weight *= 1e30
+        event = next(r for r in run_files.rows(self.folder / "run/events.csv")
+                     if r["event"] == "loss_not_finite")
+        self.assertIn("gradients were lost before that: loss.dx lost 100 % of its values in step 1 "
+                      "(fp8_e4m3 at S = 1); a scale that keeps them", event["message"])
 
     # --- What cannot be recorded ---
 

@@ -2,6 +2,7 @@
 gradient, and the operands' rows beside the recording of another program, with the training's own
 losses to the bit. Needs torch and torchao (ADA_BENCH_PYTHON), libada_scaling, and the recordings
 that ADA_GOLDEN_TORCHAO names or that lie in ../shared."""
+import copy
 import csv
 import os
 import pathlib
@@ -20,6 +21,7 @@ try:
     import torch
     import torchao.float8
     from torch import nn
+    from torch.utils.checkpoint import checkpoint
     import ada_train.torch
 except ImportError:
     torch = None
@@ -148,7 +150,7 @@ class TorchaoTest(head.WithLibrary):
 
     def recorded(self, net, name="run", steps=2, x=None):
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-        x = torch.randn(16, 32, generator=torch.Generator().manual_seed(1)) if x is None else x
+        x = self.batch() if x is None else x
         with ada_train.torch.record(net, optimizer, self.folder / name, every=1) as recorder:
             for _ in range(steps):
                 optimizer.zero_grad()
@@ -157,6 +159,10 @@ class TorchaoTest(head.WithLibrary):
                 optimizer.step()
                 recorder.step(loss)
         return recorder
+
+    @staticmethod
+    def batch():
+        return torch.randn(16, 32, generator=torch.Generator().manual_seed(1))
 
     @staticmethod
     def converted(bias=True, **options):
@@ -194,6 +200,105 @@ class TorchaoTest(head.WithLibrary):
             self.folder / "run/underflow.csv")}
         for tensor, x in seen.items():
             self.assertAlmostEqual(float(rows["2", tensor]["l1"]) / float(x.abs().sum()), 1, 5)
+
+    def test_products_of_the_processor(self):
+        """Not emulated: by torch._scaled_mm, whose rows pass through bf16."""
+        for recipe in ("tensorwise", "rowwise", "rowwise_with_gw_hp"):
+            config = torchao.float8.Float8LinearConfig.from_recipe_name(recipe)
+            ends = []
+            for how in ("plain", "recorded"):
+                torch.manual_seed(0)
+                net = nn.Sequential(nn.Linear(32, 32, bias=False), nn.ReLU(),
+                                    nn.Linear(32, 16, bias=False))
+                torchao.float8.convert_to_float8_training(net, config=config)
+                if how == "recorded":
+                    self.recorded(net, recipe, 1)
+                else:
+                    net(self.batch()).square().mean().backward()
+                ends.append([p.grad for p in net.parameters()])
+            for plain, found in zip(*ends):
+                self.assertTrue(torch.equal(plain, found))
+            self.assertEqual({r["event"] for r in self.rows(recipe, "events")}, set())
+            row = next(r for r in self.rows(recipe, "underflow") if r["tensor"] == "y")
+            self.assertEqual(row["format"], "fp32" if recipe == "tensorwise" else "bf16")
+
+    def test_a_module_of_mx(self):
+        """Its bias has a part in its output, unlike that of a weight that was wrapped."""
+        from torchao.prototype.moe_training.mxfp8_linear import MXFP8Linear
+        from torchao.quantization.quantize_.common.kernel_preference import KernelPreference
+        found = []
+        for dtype in (torch.float32, torch.bfloat16):
+            torch.manual_seed(0)
+            net = nn.Sequential(MXFP8Linear(32, 64, kernel_preference=KernelPreference.EMULATED))
+            net, x = net.to(dtype), self.batch().to(dtype)
+            net[0].register_forward_hook(lambda _, args, y: found.append(y.detach().float()))
+            plain = copy.deepcopy(net)
+            plain(torch.cat([x, x])).float().square().mean().backward()
+            self.recorded(net, str(dtype), 1, torch.cat([x, x]))
+            self.assertTrue(torch.equal(plain[0].bias.grad, net[0].bias.grad))
+            self.assertTrue(torch.equal(plain[0].weight.grad, net[0].weight.grad))
+            rows = {r["tensor"]: r for r in self.rows(str(dtype), "underflow")}
+            self.assertEqual({*OPERANDS, "y", "dw"} - set(rows), {"dx.dy", "dx.w"} - set(rows))
+            self.assertAlmostEqual(float(rows["y"]["l1"]) / float(found[-1].abs().sum()), 1, 3)
+            self.assertEqual(list(self.rows(str(dtype), "events")), [])
+
+    def test_transformer_engine(self):
+        """A stand-in with the attributes that its pages name."""
+        recipes = {name: type(name, (), {"fp8_format": "Format.HYBRID"}) for name in (
+            "DelayedScaling", "Float8CurrentScaling", "MXFP8BlockScaling", "Float8BlockScaling",
+            "NVFP4BlockScaling")}
+        kind = type("LayerNormLinear", (nn.Module,), {
+            "__module__": "transformer_engine.pytorch.module.layernorm_linear", "fp8": True,
+            "forward": lambda self, x: nn.functional.linear(x, self.weight)})
+        wanted = {"DelayedScaling": ("fp8_e4m3", "tensor", "fp8_e5m2"),
+                  "Float8CurrentScaling": ("fp8_e4m3", "tensor", "fp8_e5m2"),
+                  "MXFP8BlockScaling": ("fp8_e4m3", "block32", "fp8_e4m3"),
+                  "Float8BlockScaling": ("fp8_e4m3", "block128", "fp8_e4m3"),
+                  "NVFP4BlockScaling": ("nvfp4", "block16", "nvfp4"), None: ("none", "", "none")}
+        for name, (x, shape, dy) in wanted.items():
+            net = nn.Sequential(kind())
+            net[0].weight = nn.Parameter(torch.ones(4, 32))
+            net[0].fp8_meta = {"recipe": recipes[name]()} if name else {}
+            found = {r["operand"]: r for r in self.recorded(net, str(name), 1).table()}
+            self.assertEqual([found["forward.x"]["format"], found["forward.x"]["granularity"],
+                              found["dx.dy"]["format"]], [x, shape, dy])
+            self.assertTrue(all(r["class"] == "LayerNormLinear" for r in found.values()))
+
+    def test_scaled(self):
+        """Converted layers get gradients without a scale, and give those of the plain network."""
+        x, ends = self.batch(), []
+        for scaled in (False, True):
+            net = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), *self.converted(), nn.Linear(16, 4))
+            torch.manual_seed(3)
+            for part in (net[0], net[-1]):
+                part.reset_parameters()
+            model = ada_train.torch.AdaLossScaled(
+                net, {"method": "fixed", "scale": 4.0, "init_scale": 64}) if scaled else net
+            loss = model(x).square().mean()
+            (model.scale(loss) if scaled else loss).backward()
+            ends.append([p.grad for p in net.parameters()])
+        self.assertIn("matmul_with_hp_or_float8_args", model.reasons)
+        for plain, found in zip(*ends):
+            self.assertTrue(torch.equal(plain, found))
+
+    def test_called_by_keyword_and_computed_again(self):
+        """Under a checkpoint and by keyword the rows are the same."""
+        found = []
+        for how in ("plain", "keyword", "checkpoint"):
+            net = self.converted()
+            if how == "keyword":
+                inner = net[2]
+                net = nn.Sequential(net[0], net[1])
+                net.add_module("2", inner)
+                net.forward = lambda x, net=net: net[2](input=net[1](net[0](input=x)))
+            if how == "checkpoint":
+                net.forward = lambda x, net=net: checkpoint(
+                    lambda x: net[2](net[1](net[0](x))), x, use_reentrant=False)
+            self.recorded(net, how)
+            found.append(self.rows(how, "blocks"))
+        self.assertEqual(len(found[0]), 24)
+        for other in found[1:]:
+            self.assertEqual(found[0], other)
 
     def test_what_the_commands_say(self):
         binary = os.environ.get("ADA_BINARY", str(head.ROOT / "build/ada-train"))

@@ -7,8 +7,10 @@ import sys
 import torch
 from torch import nn
 
-OPERANDS = ("forward.x", "forward.w", "dx.dy", "dx.w", "dw.x", "dw.dy")
-PRODUCTS = ("forward", "dx", "dw")
+from ada_train.torch import converted_te
+from ada_train.torch.converted_parts import (NONE, OPERANDS, PLAIN, PRODUCTS, Conversion, Operand,
+                                             word_of)
+
 _FLOAT8 = {"forward.x": "cast_config_input", "forward.w": "cast_config_weight",
            "dx.dy": "cast_config_grad_output", "dx.w": "cast_config_weight_for_grad_input",
            "dw.x": "cast_config_input_for_grad_weight",
@@ -22,45 +24,6 @@ _TRAINING = ("torchao.float8.float8_linear", "torchao.prototype.moe_training.ten
              "torchao.prototype.quantized_training.int8_mixed_precision")
 
 
-@dataclasses.dataclass(frozen=True)
-class Operand:
-    """`granularity`: what shares a scale: tensor, row (along what the product sums over), block32,
-    block16, tile16; `rule`: what a value is divided by; `counted`: its rounding can be repeated."""
-    format: str = "none"
-    granularity: str = ""
-    rule: str = ""
-    rounding: str = ""
-    counted: bool = True
-
-    def text(self):
-        if self.format == "none":
-            return "as it is stored"
-        return f"{self.format} {self.granularity}" + (
-            "" if self.rounding == "nearest" else f" ({self.rounding})")
-
-
-NONE = Operand()
-PLAIN = dict.fromkeys(OPERANDS, NONE)
-
-
-@dataclasses.dataclass(frozen=True)
-class Conversion:
-    """`kind`: float8, mx, int8, nvfp4; `by`: the class that converts, of the module or its weight;
-    `operands`, `sums`: by operand, by product; `always`: all products are computed, whatever needs
-    a gradient; `bias`: whether it has a part in the output."""
-    kind: str
-    by: str
-    operands: dict
-    sums: dict
-    always: bool = True
-    bias: bool = True
-
-
-def _word(value):
-    """Of an enumeration its value."""
-    return str(getattr(value, "value", value))
-
-
 def _of_products(made, **left_out):
     """`made` for the operands of the products that are not left out."""
     return {operand: made if left_out.get(operand.split(".")[0], True) else NONE
@@ -71,7 +34,7 @@ def _float8(config):
     operands, two = {}, bool(config.round_scales_to_power_of_2)
     for operand, name in _FLOAT8.items():
         cast = getattr(config, name)
-        if _word(cast.scaling_type) == "disabled":
+        if word_of(cast.scaling_type) == "disabled":
             operands[operand] = NONE
             continue
         form = _NAMES.get(cast.target_dtype, str(cast.target_dtype))
@@ -79,19 +42,24 @@ def _float8(config):
         rule = f"max(amax, 1e-12) / {top:g}"
         operands[operand] = Operand(
             form, {"tensorwise": "tensor", "axiswise": "row"}.get(
-                _word(cast.scaling_granularity), _word(cast.scaling_granularity)),
+                word_of(cast.scaling_granularity), word_of(cast.scaling_granularity)),
             f"{rule}, up to a power of two" if two else rule, "nearest")
     sums = {product: "fp32, of decoded values" if config.emulate else
             "tensor cores, fast accumulation" if getattr(config, name).use_fast_accum else
             "tensor cores, sums promoted to fp32" for product, name in _GEMMS.items()}
-    return Conversion("float8", "Float8Linear", operands, sums)
+    # PyTorch multiplies rows with scales of their own in bf16, whatever the training computes in.
+    through = {} if config.emulate else {
+        product: torch.bfloat16 for product in PRODUCTS
+        if any(operands[operand].granularity == "row" for operand in OPERANDS
+               if operand.startswith(product + "."))}
+    return Conversion("float8", "Float8Linear", operands, sums, through=through)
 
 
 def _mx(by, config, bias):
-    mode = _word(config.scale_calculation_mode)
+    mode = word_of(config.scale_calculation_mode)
     operands = _of_products(Operand("fp8_e4m3", "block32", mode, "nearest"),
                             dw=not config.wgrad_with_hp)
-    emulated = _word(config.kernel_preference) == "emulated"
+    emulated = word_of(config.kernel_preference) == "emulated"
     return Conversion("mx", by, operands, dict.fromkeys(
         PRODUCTS, "fp32, of decoded values" if emulated else "tensor cores"), bias=bias)
 
@@ -125,6 +93,9 @@ def _is_of_torchao(kind):
 
 def conversion_of(module):
     """How the module computes; None of one that nobody converted."""
+    of_te = converted_te.conversion_of(module)
+    if of_te is not None:
+        return of_te
     kind = next((kind for kind in type(module).__mro__ if _is_of_torchao(kind)), None)
     name = kind.__name__ if kind is not None else ""
     if name == "Float8Linear":
@@ -150,7 +121,15 @@ def conversion_of(module):
 
 def plain_weight(weight):
     """The values of a weight that torchao wrapped."""
-    return getattr(weight, "_data", weight).detach()
+    for name in ("_data", "_tensor"):  # the latter under FSDP's float8 all-gather
+        weight = getattr(weight, name, weight)
+    return weight.detach()
+
+
+def linear_layers(model, names):
+    """[(name, module)] of what a table is about."""
+    return [(names(path), module) for path, module in model.named_modules()
+            if isinstance(module, nn.Linear) or conversion_of(module) is not None]
 
 
 def _class_of_weight(module):
@@ -173,7 +152,7 @@ class Table(list):
             if name in idle:
                 made = dataclasses.replace(made, kind="idle", operands=PLAIN,
                                            sums=dict.fromkeys(PRODUCTS, "of PyTorch"))
-            alike.setdefault((kind, repr(made)), (made, kind, []))[2].append(name)
+            alike.setdefault((kind, str(made)), (made, kind, []))[2].append(name)
             for operand in OPERANDS:
                 how = made.operands[operand] if made else NONE
                 self.append({

@@ -6,7 +6,8 @@ import dataclasses
 import torch
 
 from ada_train.torch import formats, operand_rules
-from ada_train.torch.converted import OPERANDS, PLAIN, plain_weight
+from ada_train.torch.converted import plain_weight
+from ada_train.torch.converted_parts import OPERANDS, PLAIN
 
 
 def _is_by_the_library(x, y, most=20):
@@ -50,7 +51,8 @@ class ConvertedWatch:
             "event": "conversion_idle", "layer": self._name,
             "message": f"{self._name} was converted ({self._how.by}), and computes as it is stored: "
                        "no function of the library has a part in its output"})
-        self._how = dataclasses.replace(self._how, operands=PLAIN, always=False, bias=True)
+        self._how = dataclasses.replace(self._how, operands=PLAIN, always=False, bias=True,
+                                        through={})
 
     def _forward(self, attempt, x, y):
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor) or not (
@@ -70,7 +72,7 @@ class ConvertedWatch:
             if bias is not None:
                 found = found + bias.detach().float()
         attempt.add(self._name, "w", w, formats.of(w.dtype))
-        attempt.add(self._name, "y", found, formats.of(y.dtype))
+        attempt.add(self._name, "y", found, self._stored("forward", y.dtype))
         dtype, needs = x.dtype, x.requires_grad
         # What the backward pass takes, as it is now: both may be changed before it comes.
         rows, w = rows.clone(), w.clone()
@@ -89,15 +91,20 @@ class ConvertedWatch:
                      for operand in some}
             if "dw.dy" in taken:
                 attempt.add(name, "dw", taken["dw.dy"].t() @ taken["dw.x"],
-                            formats.of(self._module.weight.dtype))
+                            self._stored("dw", self._module.weight.dtype))
             if needs and "dx.dy" in taken:
-                attempt.add(name, "dx", taken["dx.dy"] @ taken["dx.w"], formats.of(dtype))
+                attempt.add(name, "dx", taken["dx.dy"] @ taken["dx.w"],
+                            self._stored("dx", dtype))
+
+    def _stored(self, product, dtype):
+        """The format of a product's result."""
+        return formats.of(self._how.through.get(product, dtype), dtype)
 
     def _taken(self, attempt, operand, x):
         """The matrix as the product takes it, in fp32; its row is added."""
         how = self._how.operands[operand]
-        found = operand_rules.rounded(x, how, operand) if how.counted else None
-        if found is None or not x.numel():
+        found = operand_rules.rounded(x, how, operand) if x.numel() else None
+        if found is None:
             return x.float()
         scale = attempt.scale if operand.endswith("dy") else 1.0
         attempt.add_operand(self._name, operand, how.format, found, found.row(scale))

@@ -42,7 +42,7 @@ class Observer:
 
     def hook(self, name, module):
         conversion = conversion_of(module)
-        if conversion is not None:
+        if conversion is not None and conversion.counted:
             return ConvertedWatch(name, module, conversion, self._recorder, self._guarded,
                                   self.idle).hook()
         return [module.register_forward_pre_hook(

@@ -4,7 +4,6 @@ import os
 import platform
 
 import torch
-from torch import nn
 
 from ada_train import __version__
 from ada_train.coverage import lost_from_the_start
@@ -14,7 +13,7 @@ from ada_train.not_finite import advice_text, name_text
 from ada_train.recording import RunFolder
 from ada_train.torch import config, formats
 from ada_train.torch.clock import Clock
-from ada_train.torch.converted import Table
+from ada_train.torch.converted import Table, linear_layers
 from ada_train.torch.emulate import Emulation, roles_of
 from ada_train.torch.layers import Names, is_compiled, is_product
 from ada_train.torch.operands import formats_of as operands_of
@@ -71,10 +70,7 @@ class Recorder:
             raise ValueError("record(): the model is behind torch.compile, which hides its layers; "
                              "record the model before torch.compile")
         names = layers_of(model, [layers] if isinstance(layers, str) else list(layers))
-        linear = [(path, module) for path, module in model.named_modules()
-                  if isinstance(module, nn.Linear)]
-        called = Names(model)
-        self._linear = [(called(path), module) for path, module in linear]
+        self._linear = linear_layers(model, Names(model))
         converted = Table(self._linear).converted > 0
         taken = None if operands is None else operands_of(operands)
         self._operands = taken
@@ -140,7 +136,7 @@ class Recorder:
         attempt = self._watching.attempt
         if attempt is None:
             raise RuntimeError("step(): no forward pass of the model in training mode came before")
-        if self._optimizer is None and self._scaling is None:  # nobody says whether it took the gradients
+        if self._optimizer is None and self._scaling is None:  # nobody says whether one took them
             norm = self._watching.gradient_norm()
             self._watching.ended(math.isfinite(norm), norm)
         self._clock.begin("log")
@@ -321,7 +317,7 @@ class Recorder:
                  "seconds": self._clock.total(), "images_per_second": self._clock.speed(),
                  "host": {"processor": platform.processor() or platform.machine(),
                           "threads": torch.get_num_threads(), "device": str(self._device())}}
-        if self._watching.traced:
+        if self._folder.totals.step is not None:
             made = self._folder.totals.counted(self._rounded())
             self._folder.log(f"{made['text']}\n")
         self._folder.close(facts, self._rounded())
