@@ -14,18 +14,20 @@ namespace ada::cli {
 
 // For whom a command writes: people at a terminal, or programs.
 
-// `--csv` and `--table`.
+// `--csv` and `--table`, and of some commands `--json`.
 struct ViewFlags {
-  bool csv = false, table = false;
+  bool csv = false, table = false, json = false;
   // What they ask for; without them a table on a terminal, CSV elsewhere. Throws ConfigError for
-  // both.
+  // two of them.
   study::View View() const;
 };
 void AddView(CLI::App& app, ViewFlags& flags);
+// `--json`, of commands that print one of the objects of configs/JSON.md.
+void AddJson(CLI::App& app, bool& json);
 
 // Prints a list of what this version supports, such as `policies`: on a terminal in lines of at
-// most 80 columns, elsewhere one line for each entry.
-void PrintList(const std::string& what);
+// most 80 columns, elsewhere one line for each entry. json: as JSON.
+void PrintList(const std::string& what, bool json = false);
 
 // Where a command is about to write, looked at before it does.
 

@@ -1,6 +1,7 @@
 // Forks of a run: the same training is continued in memory from one checkpoint (or from its start),
 // on the same batches, with other formats or slightly perturbed weights. Nothing is written.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -38,6 +39,12 @@ struct ForkResult {
   std::string trouble;
 };
 
+// What one matmul of a layer takes, and in which format: the one that it is rounded to, or that it
+// is stored in.
+struct ForkOperand {
+  AnyFormat format = kFp32;
+  std::int64_t values = 0;  // of one image for x and dy, of the layer for w
+};
 // A layer with its formats.
 struct ForkLayer {
   std::string name;
@@ -49,7 +56,18 @@ struct ForkLayer {
   NumberFormat unit = kFp32;
   NumberFormat narrowest = kFp32;  // of all its roundings, the format with the fewest bits
   NumberFormat activations = kFp32, weights = kFp32, gradients = kFp32;  // storage formats
+  std::array<ForkOperand, kOperands> operands = {};  // by Operand; no values without has_weight
 };
+// The layers that a network for such images (n is ignored) has with this precision, in its order.
+// `config`: complete but for its precision.
+std::vector<ForkLayer> LayersOf(config::Config config, const Shape& image,
+                                const config::PrecisionConfig& precision);
+
+// Writes the weights with which a training starts, each moved as ForkSpec::twin moves those of a
+// fork whose layers all have the format `unit`, as a safetensors file for model.init.weights: the
+// training that starts from it is a twin of the other. `twin`: not 0.
+void WriteTwinStart(const config::Config& config, const Shape& image, std::uint64_t twin,
+                    const NumberFormat& unit, const std::string& path);
 
 // Made once by a study command (study/blame, study/assign), which calls Run for each variant; every
 // call is independent of the others and leaves the source as it is. It owns the data of the run,
