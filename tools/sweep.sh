@@ -26,7 +26,7 @@ usage: tools/sweep.sh --config FILE... --out DIR [--vary KEY=V1,V2,...]... [opti
 At the end a table of the results stands on stdout; all else is said on stderr.
 Ctrl-C lets every run write a checkpoint and ends; the same command goes on (a second Ctrl-C does
 not wait). Exit code: 0 all runs finished (or were before), 1 some failed, 2 wrong options.
-Environment: ADA_TRAIN, the program (build/ada-train of this tree).
+Environment: ADA_TRAIN, the program (build/ada-train of this tree); ADA_PYTHON (python3).
 
   tools/sweep.sh --config configs/resnet20_cifar_quick.yaml --out runs/policies -j 2 \
     --vary 'scaling={policy: none}' 'scaling={policy: fixed, scale: 128}' 'scaling={policy: adaptive}' \
@@ -68,7 +68,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ -n "$out" ] || refuse "--out DIR is missing"
-IFS= read -r -d '' out < <(python3 "$here/sweep/folder.py" "$named" "$out") || exit 2
+IFS= read -r -d '' out < <("${ADA_PYTHON:-python3}" "$here/sweep/folder.py" "$named" "$out") || exit 2
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || refuse "-j $jobs: expected a number of at least 1"
 [[ $threads =~ ^([1-9][0-9]*)?$ ]] || refuse "--threads $threads: expected a number of at least 1"
 [[ $tasks =~ ^[1-9][0-9]*$ ]] || refuse "--tasks $tasks: expected a number of at least 1"
@@ -79,9 +79,9 @@ program=${ADA_TRAIN:-${here%/*}/build/ada-train}
 
 if [ "$action" = table ]; then
   [ ${#plan[@]} -eq 0 ] || refuse "--table DIR stands alone"
-  python3 "$here/sweep/table.py" "$out"
+  "${ADA_PYTHON:-python3}" "$here/sweep/table.py" "$out"
   note "$out/sweep.csv and $out/sweep_summary.csv written"
-  python3 "$here/sweep/show.py" "$out"
+  "${ADA_PYTHON:-python3}" "$here/sweep/show.py" "$out"
   exit 0
 fi
 command -v -- "$program" >/dev/null || refuse "$program is missing; run tools/build.sh first"
@@ -99,7 +99,7 @@ fi
 
 cores=$(nproc)
 if [ -z "$threads" ]; then threads=$((cores / jobs > 1 ? cores / jobs : 1)); fi
-list=$(python3 "$here/sweep/plan.py" make "${plan[@]}") || exit 2
+list=$("${ADA_PYTHON:-python3}" "$here/sweep/plan.py" make "${plan[@]}") || exit 2
 if [ "$action" = list ]; then
   status=0
   list_runs "$list" || status=$?
@@ -112,7 +112,7 @@ flock -n 9 || refuse "another sweep.sh works in $out; wait for it, or choose ano
 printf '%s\n' "$list" >"$out/.sweep.json"
 mv "$out/.sweep.json" "$out/sweep.json"
 if [ "$action" = slurm ]; then
-  python3 "$here/sweep/slurm.py" --out="$out" --file="$slurm" --tool="$here/sweep.sh" \
+  "${ADA_PYTHON:-python3}" "$here/sweep/slurm.py" --out="$out" --file="$slurm" --tool="$here/sweep.sh" \
     --jobs="$jobs" --threads="$threads" --tasks="$tasks" --program="${ADA_TRAIN-}"
   exit 0
 fi

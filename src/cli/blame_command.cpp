@@ -1,15 +1,13 @@
 // blame, assign: forks of a training that tell which formats it bears.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <system_error>
 
 #include "cli/command_line.h"
 #include "cli/config_options.h"
 #include "cli/output.h"
+#include "cli/shares.h"
 #include "config/load.h"
 #include "error.h"
 #include "run/evaluate/weights.h"
@@ -70,37 +68,8 @@ struct AssignArguments : ConfigArguments {
   std::string file, budget = "0.1%", yaml;
   std::vector<std::string> formats;
   std::int64_t steps = 50;
+  bool json = false;
 };
-
-// "0.1%" or "0.001".
-// A share without a unit, or in percent. Throws ConfigError for anything that is no decimal number
-// above 0.
-double ShareOf(const std::string& text) {
-  const bool percent = text.ends_with('%');
-  const std::string digits = text.substr(0, text.size() - (percent ? 1 : 0));
-  double number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  if (!whole || !std::isfinite(number) || number <= 0)
-    throw ConfigError("--budget " + text + ": expected a share above 0, for example 0.1% or 0.001");
-  return percent ? number / 100 : number;
-}
-
-// The option's list is cut at its commas; those within a map are its own.
-std::vector<std::string> WholeFormats(const std::vector<std::string>& pieces) {
-  std::vector<std::string> formats;
-  std::ptrdiff_t open = 0;
-  for (const std::string& piece : pieces) {
-    // A comma within braces was cut too: pieces are joined again until the braces are closed.
-    if (open > 0)
-      formats.back() += "," + piece;
-    else
-      formats.push_back(piece);
-    open +=
-        std::count(piece.begin(), piece.end(), '{') - std::count(piece.begin(), piece.end(), '}');
-  }
-  return formats;
-}
 
 int Assign(AssignArguments& a) {
   // FILE after --set is taken for one of its values; RequireOperand finds it there.
@@ -113,9 +82,10 @@ int Assign(AssignArguments& a) {
     if (std::find(options.formats.begin(), last, *last) != last)
       throw ConfigError("--formats: " + format + " is named twice; expected each format once");
   }
-  options.budget = ShareOf(a.budget);
+  options.budget = ShareOf("--budget", a.budget);
   options.steps = a.steps;
   options.yaml = a.yaml;
+  options.json = a.json;
   Checked(static_cast<double>(a.steps), 0, 1e6, "--steps", "a whole number, 0 to 1000000");
   options.config = FilledConfigOf(a);
   OutputPaths paths;
@@ -151,7 +121,10 @@ Command AddAssign(CLI::App& app) {
       ->type_name("N");
   assign->add_option("--yaml", a->yaml, "write the section there, for train --with")
       ->type_name("FILE");
-  AddOverrides(*assign, *a, DataOptions());
+  AddJson(*assign, a->json);
+  std::vector<ShortOption> shorts = DataOptions();
+  for (const ShortOption& option : MachineOptions()) shorts.push_back(option);
+  AddOverrides(*assign, *a, shorts);
   return {assign, [a] { return Assign(*a); }};
 }
 
@@ -176,6 +149,7 @@ Commands AddBlameCommands(CLI::App& app) {
   blame->add_option("--threads", a->threads, "instead of the run's")->type_name("N");
   blame->add_option("--picture", a->options.picture, "an SVG of the ranking")->type_name("FILE");
   AddView(*blame, a->view);
+  AddJson(*blame, a->view.json);
   return {{blame, [a] { return Blame(*a); }}, AddAssign(app)};
 }
 

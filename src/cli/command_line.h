@@ -51,10 +51,14 @@ Commands AddScoreCommands(CLI::App& app);
 Commands AddRunCommands(CLI::App& app);
 // blame, assign: forks of a training.
 Commands AddBlameCommands(CLI::App& app);
-// models, policies, formats, datasets, schema.
+// choose: trainings in several formats.
+Commands AddChooseCommands(CLI::App& app);
+// models, policies, formats, recipes, datasets, schema.
 Commands AddListCommands(CLI::App& app);
 // configs, fetch: what comes with the program.
 Commands AddShippedCommands(CLI::App& app);
+// report, sweep, from-torch, to-torch, to-onnx: Python tools.
+Commands AddScriptCommands(CLI::App& app);
 // completion: for shells.
 Commands AddCompletionCommands(CLI::App& app);
 

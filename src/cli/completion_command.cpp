@@ -157,7 +157,8 @@ void PrintBash(const CLI::App& app, std::ostream& out) {
       << Joined(Keys())
       << "' -- \"$word\")\n"
          "    compopt -o nospace 2>/dev/null\n"
-         "  elif [ \"$last\" = --copy ] || [[ $last$command =~ ^(--config|-c|train|rates)$ ]]; "
+         "  elif [ \"$last\" = --copy ] || [[ $last$command =~ "
+         "^(--config|-c|train|rates|choose|assign)$ ]]; "
          "then\n"
          "    mapfile -t COMPREPLY < <(compgen -f -W '"
       << Joined(ShippedNames())

@@ -20,7 +20,7 @@ struct InspectArguments {
   std::vector<std::string> set;
   std::optional<double> scale_in;
   std::optional<int> axis;
-  bool all = false;
+  bool all = false, json = false;
 };
 
 // The format stays a text until all options are parsed, so that its message comes after theirs.
@@ -50,7 +50,12 @@ int Inspect(InspectArguments& a) {
   options.axis = a.axis;
   options.scale_in = a.scale_in;
   options.overrides = OverridesOf(a.set);
-  options.output = a.all ? study::InspectOptions::Output::kAll : study::ParseInspectOutput(a.csv);
+  if (a.json && (a.all || a.csv != "text"))
+    throw ConfigError(std::string("--json and ") + (a.all ? "--all" : "--csv") +
+                      "; expected one of them");
+  options.output = a.json  ? study::InspectOptions::Output::kJson
+                   : a.all ? study::InspectOptions::Output::kAll
+                           : study::ParseInspectOutput(a.csv);
   study::Inspect(options, std::cout, std::cerr);
   return 0;
 }
@@ -167,6 +172,7 @@ Command AddInspect(CLI::App& app) {
       ->add_flag("--all", a->all,
                  "histograms, moments and the stages of each decision, not a line a tensor")
       ->excludes(csv);
+  AddJson(*inspect, a->json);
   return {inspect, [a] { return Inspect(*a); }};
 }
 

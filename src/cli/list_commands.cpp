@@ -1,4 +1,4 @@
-// models, policies, formats, datasets, schema: lists of what this version supports.
+// models, policies, formats, recipes, datasets, schema: lists of what this version supports.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -18,10 +18,13 @@ namespace {
 
 // run::List gives the lines; on a terminal they are wrapped (output.h).
 Command AddList(CLI::App& app, const std::string& what) {
-  const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
-  return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),
-          [what] {
-            PrintList(what);
+  const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " --json";
+  CLI::App* list =
+      Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples);
+  auto json = std::make_shared<bool>(false);
+  AddJson(*list, *json);
+  return {list, [what, json] {
+            PrintList(what, *json);
             return 0;
           }};
 }
@@ -30,7 +33,7 @@ Command AddList(CLI::App& app, const std::string& what) {
 // configuration.
 struct DatasetsArguments : ConfigArguments {
   std::string preview, check;
-  bool csv = false;
+  bool csv = false, json = false;
 };
 
 // Returns the exit code of study::CheckData, 3 where a file would end a run.
@@ -47,10 +50,12 @@ int CheckDatasets(DatasetsArguments& a) {
 
 // Options that belong together are refused one without the other.
 int Datasets(DatasetsArguments& a) {
+  const bool only_lists = a.check.empty() && a.preview.empty() && a.config.empty() && a.set.empty();
+  if (a.json && !only_lists) throw ConfigError("--json: of the list alone; leave out the rest");
   if (!a.check.empty()) return CheckDatasets(a);
   if (a.csv) throw ConfigError("--csv: goes with --check");
-  if (a.preview.empty() && a.config.empty() && a.set.empty()) {
-    PrintList("datasets");
+  if (only_lists) {
+    PrintList("datasets", a.json);
     return 0;
   }
   if (a.preview.empty() || a.config.empty())
@@ -88,6 +93,7 @@ Command AddDatasets(CLI::App& app) {
                    "exit code 3 where a file would end a run")
       ->type_name("FILE");
   datasets->add_flag("--csv", a->csv, "of --check: split,kind,ends_run,file,message");
+  AddJson(*datasets, a->json);
   datasets->add_option("-c,--config", a->config, "the experiment (YAML or JSON)")
       ->type_name("FILE");
   AddOverrides(*datasets, *a, DataOptions());
@@ -111,7 +117,8 @@ Command AddSchema(CLI::App& app) {
 
 Commands AddListCommands(CLI::App& app) {
   Commands commands;
-  for (const char* what : {"models", "policies", "formats"}) commands.push_back(AddList(app, what));
+  for (const char* what : {"models", "policies", "formats", "recipes"})
+    commands.push_back(AddList(app, what));
   commands.push_back(AddDatasets(app));
   commands.push_back(AddSchema(app));
   return commands;

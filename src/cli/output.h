@@ -12,18 +12,21 @@
 
 namespace ada::cli {
 
-// `--csv` and `--table`: for whom a command writes, programs or people at a terminal.
+// `--csv` and `--table`, and of some commands `--json`: for whom a command writes, programs or
+// people at a terminal.
 struct ViewFlags {
-  bool csv = false, table = false;
+  bool csv = false, table = false, json = false;
   // What they ask for; without them a table on a terminal, CSV elsewhere. Throws ConfigError for
-  // both.
+  // two of them.
   study::View View() const;
 };
 void AddView(CLI::App& app, ViewFlags& flags);
+// `--json`, of commands that print one of the objects of configs/JSON.md.
+void AddJson(CLI::App& app, bool& json);
 
 // Prints a list of what this version supports, such as `policies`: on a terminal in lines of at
-// most 80 columns, elsewhere one line for each entry.
-void PrintList(const std::string& what);
+// most 80 columns, elsewhere one line for each entry. json: as JSON.
+void PrintList(const std::string& what, bool json = false);
 
 // What a command reads and writes, looked at before it writes. `what` is the option or operand, for
 // messages; an empty path is one that is not given. Devices and FIFOs may be read and written

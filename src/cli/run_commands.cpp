@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "config/load.h"
 #include "error.h"
+#include "io/text.h"
 #include "study/commands.h"
 
 namespace ada::cli {
@@ -23,10 +24,10 @@ struct WhatIfArguments {
   ViewFlags view;
 };
 
-// The folders of the two runs, A on the left.
+// The folders of the runs, A on the left.
 struct CompareArguments {
-  std::string a, b;
-  bool all = false;
+  std::vector<std::string> runs;
+  bool all = false, json = false;
 };
 
 // Not required here: an operand after --set is found only later (RequireOperand).
@@ -141,6 +142,7 @@ Command AddWhatIf(CLI::App& app) {
       ->type_name("POLICY");
   AddSet(*command, a->set, "--set scaling.growth_interval=9, any key of the policy");
   AddView(*command, a->view);
+  AddJson(*command, a->view.json);
   return {command, [a] { return WhatIf(*a); }};
 }
 
@@ -164,6 +166,7 @@ Command AddRecommend(CLI::App& app) {
       ->type_name("BITS");
   command->add_option("--yaml", a->yaml, "write the recommended sections there, for train --with")
       ->type_name("FILE");
+  AddJson(*command, a->json);
   return {command, [a] { return RecommendFor(*a); }};
 }
 
@@ -179,6 +182,7 @@ Command AddAdvise(CLI::App& app) {
   command
       ->add_option("--yaml", a->yaml, "write the changes there, for train --with (none: a comment)")
       ->type_name("FILE");
+  AddJson(*command, a->json);
   return {command, [a] {
             CheckOutput("--yaml", a->yaml);
             study::Advise(*a, std::cout);
@@ -186,20 +190,37 @@ Command AddAdvise(CLI::App& app) {
           }};
 }
 
-// Both folders are required operands; their order is that of the columns.
+// Two runs are compared in full, more in a line each.
+int Compare(const CompareArguments& a) {
+  const std::size_t runs = a.runs.size();
+  if (runs < 2 || runs > study::kMostCompared)
+    throw ConfigError("compare: got " + Counted(static_cast<std::int64_t>(runs), "run") +
+                      "; expected 2 to " + std::to_string(study::kMostCompared));
+  if (a.json)
+    study::CompareJson(a.runs, std::cout);
+  else if (runs == 2)
+    study::Compare(a.runs[0], a.runs[1], std::cout, a.all);
+  else
+    study::CompareMany(a.runs, std::cout);
+  return 0;
+}
+
+// The folders are required operands; their order is that of the columns.
 Command AddCompare(CLI::App& app) {
   auto a = std::make_shared<CompareArguments>();
   CLI::App* command =
-      Add(app, "compare", "two runs side by side, and the first step at which they part",
+      Add(app, "compare", "runs side by side, and the first step at which they part",
           "  ada-train compare runs/none runs/adaptive\n"
-          "  ada-train compare runs/seed1 runs/seed2 | less");
-  command->add_option("RUN_A", a->a, "a run's folder")->type_name("")->required();
-  command->add_option("RUN_B", a->b, "another's")->type_name("")->required();
-  command->add_flag("--all", a->all, "all layers that differ, not only those that differ most");
-  return {command, [a] {
-            study::Compare(a->a, a->b, std::cout, a->all);
-            return 0;
-          }};
+          "  ada-train compare runs/seed1 runs/seed2 runs/none | less");
+  command
+      ->add_option("RUN", a->runs,
+                   "folders of runs: two, side by side layer by layer; up to 24, a line each")
+      ->type_name("")
+      ->required();
+  command->add_flag("--all", a->all,
+                    "of two runs all layers that differ, not only those that differ most");
+  AddJson(*command, a->json);
+  return {command, [a] { return Compare(*a); }};
 }
 
 // The table is drawn by study::Watch, which also decides whether there is a screen to draw on.

@@ -33,6 +33,11 @@ std::string FetchScript() {
   return folder.empty() ? "" : (folder / "fetch.py").string();
 }
 
+std::string ToolScript(const std::string& file) {
+  const fs::path folder = Beside({"../share/ada-train/tools", "../tools"}, file.c_str());
+  return folder.empty() ? "" : (folder / file).string();
+}
+
 std::string Installation() {
   const fs::path configs = ShippedConfigs();
   if (configs.empty()) return "alone";

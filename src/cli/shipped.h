@@ -12,6 +12,9 @@ std::string ShippedConfigs();
 // The file data/scripts/fetch.py. "": the same.
 std::string FetchScript();
 
+// The file of a tool, "report.py", which finds what it imports beside itself. "": the same.
+std::string ToolScript(const std::string& file);
+
 // How this program came here: "as a package", "as a wheel", "below PREFIX", "source tree", and
 // "alone" where nothing that comes with it is found next to it.
 std::string Installation();

@@ -1,13 +1,10 @@
 // configs and fetch: the files that come with the program.
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "cli/command_line.h"
+#include "cli/script_commands.h"
 #include "cli/shipped.h"
 #include "error.h"
 #include "io/data_files.h"
@@ -99,15 +96,7 @@ int Fetch(const CLI::App& fetch) {
     throw ConfigError(
         "fetch: the data script is not where the program expects it, in "
         "../share/ada-train/scripts or ../data/scripts from its own folder");
-  std::vector<std::string> words = {"python3", script};
-  for (const std::string& word : fetch.remaining()) words.push_back(word);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::cout.flush();
-  execvp(arguments[0], arguments.data());
-  throw DeviceError(std::string("fetch: python3 cannot be started: ") + std::strerror(errno) +
-                    "; the data script needs Python 3");
+  BecomeScript("fetch", "python3", script, fetch.remaining());
 }
 
 Command AddFetch(CLI::App& app) {

@@ -25,7 +25,7 @@ struct TrainArguments : ConfigArguments {
   std::string file, resume_from, with, log_level = "info";
   // An option without a value (--resume) can be distinguished from a missing one only by its count.
   CLI::Option *resume = nullptr, *resume_without_word = nullptr;
-  bool overwrite = false, dry_run = false, measure = false, print_config = false;
+  bool overwrite = false, dry_run = false, measure = false, json = false, print_config = false;
   bool quiet = false, verbose = false, no_progress = false;
 
   bool resumes() const { return resume->count() > 0 || resume_without_word->count() > 0; }
@@ -67,6 +67,7 @@ CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
                "check config and data, print layers and memory; train nothing");
   app.add_flag("--measure", a.measure,
                "with --dry-run: three steps on made-up images, and what an epoch will take");
+  app.add_flag("--json", a.json, "with --dry-run: JSON instead of text (configs/JSON.md)");
   app.add_flag("--print-config", a.print_config, "print the resolved configuration and stop");
   AddOverrides(app, a, TrainOptions());
   app.add_flag("--quiet", a.quiet, "warnings and errors only");
@@ -156,8 +157,13 @@ int Train(TrainArguments& a, parallel::World& world, const std::string& program)
     std::cout << config::ToYaml(loaded.config);
     return 0;
   }
+  if (a.json && !a.dry_run) throw ConfigError("--json: belongs to --dry-run");
   if (a.measure && !a.dry_run) throw ConfigError("--measure: belongs to --dry-run");
   if (a.dry_run) {
+    if (a.json) {
+      run::DryRun(loaded.config, a.measure, std::cout, true);
+      return 0;
+    }
     const TerminalText visible(std::cout);
     run::DryRun(loaded.config, a.measure, std::cout);
     return 0;

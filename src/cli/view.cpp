@@ -8,6 +8,7 @@
 
 #include "cli/output.h"
 #include "error.h"
+#include "io/json_output.h"
 #include "io/text.h"
 #include "run/about/about.h"
 #include "study/text_table.h"
@@ -50,7 +51,8 @@ void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
 }  // namespace
 
 // Programs get one line an item, unwrapped, whatever its length.
-void PrintList(const std::string& what) {
+void PrintList(const std::string& what, bool json) {
+  if (json) return PrintJson(run::ListJson(what), std::cout);
   const std::vector<std::string> lines = run::List(what);
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   if (terminal && what == "policies") return PrintPolicies(lines, std::cout);
@@ -66,6 +68,10 @@ void PrintList(const std::string& what) {
 // Only standard output counts: a table may be wanted with stderr in a file.
 study::View ViewFlags::View() const {
   if (csv && table) throw ConfigError("--csv and --table; expected one of them");
+  if (json && (csv || table))
+    throw ConfigError(std::string("--json and ") + (csv ? "--csv" : "--table") +
+                      "; expected one of them");
+  if (json) return study::View::kJson;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   return table || (terminal && !csv) ? study::View::kTable : study::View::kCsv;
 }
@@ -73,6 +79,10 @@ study::View ViewFlags::View() const {
 void AddView(CLI::App& app, ViewFlags& flags) {
   app.add_flag("--csv", flags.csv, "CSV, as elsewhere, also on a terminal");
   app.add_flag("--table", flags.table, "a table of 80 columns, as on a terminal, also elsewhere");
+}
+
+void AddJson(CLI::App& app, bool& json) {
+  app.add_flag("--json", json, "JSON, as configs/JSON.md says");
 }
 
 }  // namespace ada::cli

@@ -107,6 +107,16 @@ void Builder::AddLayerRows() {
   }
 }
 
+namespace {
+
+// The scale of a rule that has a state; the policy may move it before each step.
+void StartState(scaling::LayerScaler& scaler) {
+  if (scaler.rule.method == scaling::LayerMethod::kState)
+    scaler.state.state_scale = static_cast<float>(scaler.rule.fixed_scale);
+}
+
+}  // namespace
+
 // Only a layer that computes a dx has a rule: one whose input needs no gradient keeps the default,
 // alpha 1. Layers are asked for in forward order, so that the last one is the first to decide in
 // the backward pass. `rules_` repeats the rules, for the plan.
@@ -119,6 +129,7 @@ void Builder::AskRules() {
     if (spec_.training && spec_.rule_for && chooses && needs[input]) {
       graph_->scalers_.host[i].rule = spec_.rule_for(RequestFor(
           node, storage_.GradientFrom(node, input).format, storage_.arriving[i + 1].format));
+      StartState(graph_->scalers_.host[i]);
     }
     if (needs[i + 1]) AskRulesWithin(i);
   }
@@ -135,12 +146,14 @@ void Builder::AskRulesWithin(std::size_t i) {
     const AttentionStorage& storage = storage_.attention.at(static_cast<int>(i));
     const std::string tensor = node.kind->decisions[k].name;
     if (!storage.Decides(tensor)) continue;
-    scaling::LayerRule& rule =
-        graph_->scalers_.host[static_cast<std::size_t>(bindings_.first_decision[i]) + k].rule;
+    scaling::LayerScaler& scaler =
+        graph_->scalers_.host[static_cast<std::size_t>(bindings_.first_decision[i]) + k];
+    scaling::LayerRule& rule = scaler.rule;
     const double fan = node.decision_fans[k];
     rule = spec_.rule_for({node.config.name + "." + tensor, fan, fan, storage.gradients.format,
                            true, storage_.arriving[i + 1].format});
     rule.reference = false;
+    StartState(scaler);
   }
 }
 

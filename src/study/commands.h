@@ -25,8 +25,9 @@ namespace ada::study {
 // block-scaled formats and the overrides are for plain ones; options that do not fit together are
 // a ConfigError.
 struct InspectOptions {
-  // kText: a line a tensor and a line a layer; kAll: histograms and every stage of a decision.
-  enum class Output { kText, kAll, kCounts, kScales };
+  // kText: a line a tensor and a line a layer; kAll: histograms and every stage of a decision;
+  // kJson: the rows of kCounts and kScales.
+  enum class Output { kText, kAll, kCounts, kScales, kJson };
   std::string path;
   std::string tensors = "*";  // glob: tensors that are counted, layers by the name of their dy
   AnyFormat format = kFp16;   // of blocks: what they lose, and no scales of layers
@@ -102,8 +103,9 @@ struct PictureOptions {
 // empty or outside of the picture, DataError, OutputError.
 void ShowPicture(const PictureOptions& options, std::ostream& out, std::ostream& notes);
 
-// Says for whom what-if and replay write: programs, or people at a terminal of 80 columns.
-enum class View { kCsv, kTable };
+// Says for whom a command writes: programs, or people at a terminal of 80 columns. kJson: what-if
+// and blame alone.
+enum class View { kCsv, kTable, kJson };
 
 // replay: what a global policy does with a trace of attempts, by the very object that training
 // drives; here with attempts that nobody recorded.
@@ -176,6 +178,7 @@ struct RecommendOptions {
   double underflow_target = 1e-3;  // the share of a tensor's non-zero values that may underflow
   double headroom_bits = 2;        // powers of two between the largest value seen and overflow
   std::string yaml = {};           // the file into which the fragment goes as well; empty: none
+  bool json = false;
 };
 
 // Throws DataError where the run has no histograms, OutputError.
@@ -188,6 +191,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out);
 struct AdviseOptions {
   std::string folder;
   std::string yaml;  // the file into which all changes go as well, for train --with; empty: none
+  bool json = false;
 };
 
 // Throws DataError where the folder holds no run, OutputError.
@@ -224,17 +228,44 @@ struct AssignOptions {
   double budget = 1e-3;            // blame's distance of weight gradients
   std::int64_t steps = 50;         // of a training with the formats, and one in fp32; 0: none
   std::string yaml;                // the file into which the section goes as well; empty: none
+  bool json = false;
 };
 
 // Writes a table, the error, what the trainings gave and the section `precision` to `out`. Throws
 // what a training throws, and OutputError.
 void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log);
 
+// choose: which of some formats, recipes and policies a network should be trained in. It trains
+// each arm under each seed, as runs in one folder, and says which is the cheapest whose loss stays
+// within a budget of the baseline's.
+struct ChooseOptions {
+  std::string config;                // the path of a configuration
+  config::Overrides keys;            // that replace its keys, in every arm
+  std::vector<std::string> formats;  // the arms, as ReadArms (choose/parts.h) takes them
+  std::string baseline = "fp32";     // an arm
+  int seeds = 3;                     // from the configuration's seed on
+  std::int64_t steps = 0;            // of each training; 0: as the configuration says
+  int jobs = 0;                      // trainings at a time; 0: one per core
+  double budget = 0.01;              // a share of the baseline's loss
+  std::string out;                   // the folder; empty: choices/NAME
+  bool json = false, html = false;   // JSON instead of a table; a page as well
+};
+
+// Returns the exit code: 0, 128 + the signal that ended it (the same options go on), or that of a
+// training that failed. Throws ConfigError for options, before anything is trained, DataError and
+// OutputError.
+int Choose(const ChooseOptions& options, std::ostream& out, telemetry::Log& log);
+
 // compare shows two runs side by side in a terminal of 80 columns: differences of the
 // configurations, metrics, scale and underflow per layer, the first step at which the runs part,
 // and all that in short. It shows the layers that differ most, or `all`; for different networks the
 // layers that lose most. Throws DataError where one of them is no run.
 void Compare(const std::string& a, const std::string& b, std::ostream& out, bool all = false);
+// The same of two to kMostCompared runs, a line a run; the first is the one that others part from.
+inline constexpr std::size_t kMostCompared = 24;
+void CompareMany(const std::vector<std::string>& folders, std::ostream& out);
+// As JSON, of as many.
+void CompareJson(const std::vector<std::string>& folders, std::ostream& out);
 
 // watch: a live table of the layers of a run in progress (or finished), from its files only: it
 // works next to the run, over ssh, or on another machine that sees the folder.

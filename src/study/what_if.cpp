@@ -10,6 +10,7 @@
 #include "io/text.h"
 #include "judge/scenario.h"
 #include "study/commands.h"
+#include "study/row_json.h"
 #include "study/run_files.h"
 #include "study/what_if_summary.h"
 #include "telemetry/rows.h"
@@ -67,10 +68,14 @@ void ExpectGradients(const HistogramStep& step, const std::string& folder) {
 void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes) {
   const config::WhatIfConfig choice = ScenarioOf(options, notes);
   const config::Config config = ReadRunConfig(options.folder);
-  const bool csv = options.view == View::kCsv;
+  const bool csv = options.view == View::kCsv, json = options.view == View::kJson;
   // The second one changes nothing.
   judge::Scenario scenario(choice, config.model), unchanged({}, config.model);
   WhatIfSummary summary(scenario.name());
+  OrderedJson page = CommandJson("what-if");
+  page["run"] = options.folder;
+  page["scenario"] = scenario.name();
+  page["rows"] = OrderedJson::array();
   const FormatHistory formats = ReadFormatHistory(options.folder, config);
   using Rows = std::vector<telemetry::WhatIfRow>;
   bool first = true;
@@ -81,20 +86,26 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
     // After the step in which the policy ends the run the rest of the file is only passed over.
     if (!scenario.ended().empty()) return;
     const Rows rows = scenario.Judge(step.step, step.epoch, step.tensors);
-    const Rows were = csv ? Rows() : unchanged.Judge(step.step, step.epoch, step.tensors);
+    const Rows were = csv || json ? Rows() : unchanged.Judge(step.step, step.epoch, step.tensors);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (csv) out << telemetry::FieldsOf(rows[i]).text() << '\n';
+      if (json) page["rows"].push_back(RowJson(rows[i]));
       const ExponentBins& bins = *step.tensors[i].bins;
-      summary.Add(rows[i], {csv ? NAN : were[i].underflow_pct_nonzero, bins.inf + bins.nan > 0});
+      summary.Add(rows[i],
+                  {were.empty() ? NAN : were[i].underflow_pct_nonzero, bins.inf + bins.nan > 0});
     }
     if (!scenario.ended().empty()) summary.End(step.step, scenario.ended());
   });
-  if (!csv)
+  if (json) {
+    page["ended"] = scenario.ended();
+    PrintJson(page, out);
+  }
+  if (!csv && !json)
     EachRow<TensorRow>(options.folder, [&](const TensorRow& row) { summary.AddLogged(row); });
-  std::ostream& text = csv ? notes : out;
+  std::ostream& text = csv || json ? notes : out;
   if (formats.stochastic)
     text << "the run rounds stochastically; the shares are those of rounding to nearest\n";
-  if (csv) {
+  if (csv || json) {
     text << summary.Text() << PolicyNote(choice);
   } else {
     summary.PrintTable(PolicyNote(choice), text);

@@ -16,6 +16,7 @@
 #include "judge/operand_judge.h"
 #include "number/tensor.h"
 #include "study/commands.h"
+#include "study/row_json.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "telemetry/block_figures.h"
@@ -142,7 +143,10 @@ std::string NewestDump(const std::string& folder) {
 
 void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
   const SafetensorsFile file = SafetensorsFile::Open(options.dump);
-  const bool csv = options.view == View::kCsv;
+  const bool csv = options.view == View::kCsv, json = options.view == View::kJson;
+  OrderedJson page = CommandJson("what-if");
+  page["dump"] = options.dump;
+  page["rows"] = OrderedJson::array();
   if (csv) out << telemetry::Header<OperandRow>() << '\n';
   std::vector<OperandRow> all;
   std::size_t layers = 0;
@@ -155,7 +159,8 @@ void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
     for (const AnyFormat& format : options.formats) {
       for (OperandRow& row : judge::JudgeOperands(layer, format)) {
         if (csv) out << telemetry::FieldsOf(row).text() << '\n';
-        if (!csv) all.push_back(std::move(row));
+        if (json) page["rows"].push_back(RowJson(row));
+        if (!csv && !json) all.push_back(std::move(row));
       }
     }
   }
@@ -163,6 +168,7 @@ void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
     throw DataError(options.dump +
                     ": has no weights NAME.w of a linear layer or convolution; expected a dump of "
                     "log.dump, or tensors NAME.x, NAME.w and NAME.dy");
+  if (json) return PrintJson(page, out);
   if (!csv) PrintOperands(std::move(all), out);
 }
 

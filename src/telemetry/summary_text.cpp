@@ -355,7 +355,7 @@ std::string ExplainLimit(const ScaleTotals& scale) {
   if (limit == "AB") return "AB: held at accum_upper_bound / scale_in" + bound;
   if (limit == "stale") return "stale: the value of an earlier step (update_interval)";
   if (limit == "fixed") return "fixed: the constant of the layer";
-  if (limit == "state") return "state: the layer's own dynamic scale";
+  if (limit == "state") return "state: the layer's own scale (layerwise_dynamic, total_scale)";
   if (limit == "nonfinite") return "nonfinite: the gradient was not finite, the step was skipped";
   if (limit == "branch") return "branch: gradients of several layers brought to one scale";
   return "none: passes on the scale " + s_in;

@@ -7,12 +7,15 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "train"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+import on_terminal  # noqa: E402
 import small_sets  # noqa: E402
 
 BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
@@ -84,6 +87,18 @@ class Blame(unittest.TestCase):
                     named = [row["layer"] for row in found if row["significant"] == "true"]
                     self.assertEqual(found[0]["layer"], layer, found)
                     self.assertEqual(named, [layer], found)
+
+    def test_progress_tells_how_many_forks_there_are(self):
+        self.train(1, "fp16", "fc1")
+        code, text = on_terminal.run_on_terminal([BINARY, "blame", "r", "--steps", "2", "--table"],
+                                                 cwd=self.folder)
+        self.assertEqual(code, 0, text)
+        # As it was, four twins, and the layers that round: near the noise more of them.
+        self.assertRegex(text, r"fork 1 of \d+: as it was")
+        forks = [tuple(map(int, pair)) for pair in re.findall(r"fork (\d+) of (\d+)", text)]
+        self.assertTrue(all(at <= of for at, of in forks), forks)
+        self.assertEqual(*forks[-1])
+        self.assertRegex(text, r"fork 2 of \d+, \d+ s left: ")
 
     def test_nothing_is_named_where_nothing_is(self):
         for number in range(NETWORKS):

@@ -36,9 +36,9 @@ def page(name, version, text):
 
 
 def commands_of(text):
-    """The words of the section `Commands:` of the program's help."""
-    section = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
-    return re.findall(r"^  ([a-z][a-z-]*) ", section, re.MULTILINE)
+    """The words of the groups of commands in the program's help, which follow its options."""
+    groups = text.partition("\nOptions:\n")[2].partition("\n\n")[2].partition("\n`ada-train")[0]
+    return re.findall(r"^  ([a-z][a-z-]*) ", groups, re.MULTILINE)
 
 
 def main():

@@ -11,6 +11,14 @@ install(DIRECTORY configs DESTINATION ${share} FILES_MATCHING PATTERN *.yaml)
 install(PROGRAMS data/scripts/fetch.py DESTINATION ${share}/scripts)
 install(FILES data/scripts/catalog.py data/scripts/download.py data/scripts/trees.py
         DESTINATION ${share}/scripts)
+# The Python tools that are commands of the program, laid out as in the source tree: each finds what
+# it imports beside itself.
+install(PROGRAMS tools/report.py tools/sweep.sh tools/from_torch.py tools/to_torch.py tools/to_onnx.py
+        DESTINATION ${share}/tools)
+install(FILES tools/help_format.py tools/whole_file.py DESTINATION ${share}/tools)
+install(DIRECTORY tools/sweep tools/torch_network tools/trained_network DESTINATION ${share}/tools
+        FILES_MATCHING PATTERN *.py PATTERN *.sh)
+install(DIRECTORY tools/python/ada_train DESTINATION ${share}/tools/python FILES_MATCHING PATTERN *.py)
 install(FILES README.md TYPE DOC)
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/configs FILES_MATCHING PATTERN *.md
         PATTERN sweep EXCLUDE)
@@ -43,4 +51,5 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3, dataset-fashion-mnist")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3-pandas, python3-matplotlib, python3-yaml")  # of report, sweep
 include(CPack)

@@ -7,7 +7,7 @@ launcher=() # of a run of several processes
 failures=() refused=false signal='' total=0 ended=0 finished=0 skipped=0 failed=0
 
 # A Python part. Ctrl-C, which reaches every process of the terminal, must not cut it short.
-part() { (trap '' INT TERM HUP; exec python3 "$here/sweep/$1.py" "${@:2}"); }
+part() { (trap '' INT TERM HUP; exec "${ADA_PYTHON:-python3}" "$here/sweep/$1.py" "${@:2}"); }
 
 # The options of a run, in the array `options`.
 options_of() {
@@ -61,7 +61,7 @@ start() {
   rm -f "$out/sweep_logs/$name.state"
   who=$(part lock "$out/$name")
   if [ -n "$who" ]; then
-    waiter=(python3 "$here/sweep/lock.py" "$out/$name")
+    waiter=("${ADA_PYTHON:-python3}" "$here/sweep/lock.py" "$out/$name")
     note "$(count) waiting   $name ($who works in its folder: a run that goes on without its sweep)"
   else
     : >"$log" # else it is still written

@@ -2,6 +2,7 @@
 // `precision.operands`. A recipe is only a set of `precision.operands`: a user
 // could write out the same keys. The section's check fills it in after the keys
 // were read.
+#include "config/recipes.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -97,7 +98,61 @@ OperandsConfig OperandsOf(PrecisionRecipe recipe) {
   return {};
 }
 
+// Where a recipe comes from, in a few words; configs/README.md has the revisions.
+const char* SourceOf(PrecisionRecipe recipe) {
+  switch (recipe) {
+    case PrecisionRecipe::kNone:
+      return "";
+    case PrecisionRecipe::kTeFp8Current:
+      return "Transformer Engine, Float8CurrentScaling";
+    case PrecisionRecipe::kTeFp8Delayed:
+      return "Transformer Engine, DelayedScaling";
+    case PrecisionRecipe::kTeMxfp8:
+      return "Transformer Engine, MXFP8BlockScaling";
+    case PrecisionRecipe::kTorchaoMxfp8:
+      return "torchao, MXFP8TrainingOpConfig";
+    case PrecisionRecipe::kTeNvfp4:
+      return "Transformer Engine, NVFP4BlockScaling";
+    case PrecisionRecipe::kNvfp4Pretraining:
+      return "arXiv 2509.25149";
+    case PrecisionRecipe::kDeepSeekV3:
+      return "arXiv 2412.19437, section 3.3";
+    case PrecisionRecipe::kMxfp4Hadamard:
+      return "after arXiv 2502.20586";
+  }
+  return "";
+}
+
+// "nvfp4 stochastically", or that the operand stays as it is stored.
+std::string OperandText(const std::optional<OperandConfig>& operand) {
+  if (!operand || !operand->format) return "as stored";
+  return FormatName(*operand->format) +
+         (operand->rounding == RoundingKind::kStochastic ? " stochastically" : "");
+}
+
+std::string RecipeText(PrecisionRecipe recipe) {
+  const OperandsConfig operands = OperandsOf(recipe);
+  const auto of = [&](Operand operand) {
+    return OperandText(operands.by_operand[IndexOf(operand)]);
+  };
+  std::string text = "x " + of(kForwardX) + ", w " + of(kForwardW) + ", dy " + of(kDxDy);
+  if (of(kDwX) != of(kForwardX)) text += ", x of dw " + of(kDwX);
+  if (operands.tensor_scaling)
+    text += operands.tensor_scaling->kind == Scaling::kDelayed ? "; a scale from earlier steps"
+                                                               : "; a scale of each tensor";
+  if (operands.hadamard) text += "; dw after a Hadamard transform";
+  if (operands.spared) text += "; the first and last layer spared";
+  return text + "; " + SourceOf(recipe);
+}
+
 }  // namespace
+
+std::vector<RecipeLine> Recipes() {
+  std::vector<RecipeLine> lines;
+  for (const auto& [name, recipe] : RecipeNames())
+    if (recipe != PrecisionRecipe::kNone) lines.push_back({name, RecipeText(recipe)});
+  return lines;
+}
 
 const EnumNames<PrecisionRecipe>& RecipeNames() {
   static const EnumNames<PrecisionRecipe> names = {

@@ -71,6 +71,9 @@ void CheckReference(const scaling::Settings& scaling, const YamlNode& map,
     if (method && method->text == "exact_range") {
       context.problems.Add(*method, Join(context.path, "layers[].method"), message);
     }
+    if (const YamlNode* total = layer.Find("total_scale"))
+      context.problems.Add(*total, Join(context.path, "layers[].total_scale"),
+                           "the original program, which `reference` follows, has no S by layer");
   }
 }
 

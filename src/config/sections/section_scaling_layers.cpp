@@ -80,12 +80,21 @@ Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& po
   std::vector<Key> adaptive = MethodKeys(layer);
   adaptive.insert(adaptive.begin() + 1,
                   Number("scale", layer.scale, ScaleRange(), "alpha of method fixed"));
+  adaptive.insert(adaptive.begin() + 2,
+                  Number("total_scale", layer.total_scale, ScaleRange(),
+                         "S of the layer's dx, whatever S comes with its dy: alpha is "
+                         "total_scale / S; instead of a method"));
   for (Key& key : adaptive) section.keys.push_back(std::move(key.For({"adaptive"})));
   for (Key& key : LayerwiseKeys(layer)) section.keys.push_back(std::move(key));
   for (Key& key : section.keys) {
-    if (!key.required) key.default_text = "as in `scaling`";
+    if (!key.required) key.default_text = key.name == "total_scale" ? "none" : "as in `scaling`";
   }
   section.check = [&layer](const YamlNode& map, const ReadContext& context) {
+    for (const char* other : {"method", "scale"})
+      if (layer.total_scale && map.Find(other))
+        context.problems.Add(*map.Find(other), Join(context.path, other),
+                             "total_scale is the layer's S, and no method chooses it; leave out "
+                             "one of the two");
     if (scaling::BoundsCross(layer.min_scale, layer.max_scale)) {
       context.problems.Add(*map.Find("min_scale"), Join(context.path, "min_scale"),
                            "must not be above max_scale");

@@ -1,8 +1,11 @@
 // The program's version, and the lists that the command line offers.
 #include "run/about/about.h"
 
+#include <algorithm>
+
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
+#include "config/recipes.h"
 #include "data/catalog.h"
 #include "data/dataset.h"
 #include "error.h"
@@ -74,12 +77,67 @@ std::vector<std::string> ListFormats() {
   return lines;
 }
 
+std::vector<std::string> ListRecipes() {
+  std::vector<std::string> lines;
+  for (const config::RecipeLine& recipe : config::Recipes())
+    lines.push_back(recipe.name + ": " + recipe.text);
+  return lines;
+}
+
+// "NAME: TEXT" or "NAME  TEXT" of a list's line.
+std::pair<std::string, std::string> NameAndText(const std::string& line) {
+  const std::size_t end = std::min(line.find(": "), line.find("  "));
+  const std::size_t text = line.find_first_not_of(": ", end);
+  return {line.substr(0, end), text == std::string::npos ? "" : line.substr(text)};
+}
+
+OrderedJson FormatJson(const NumberFormat& format) {
+  return {{"kind", "plain"},
+          {"exponent_bits", format.exponent_bits},
+          {"mantissa_bits", format.mantissa_bits},
+          {"bias", format.bias},
+          {"largest", format.largest()},
+          {"smallest_normal", format.smallest_normal()},
+          {"smallest_subnormal", format.smallest_subnormal()}};
+}
+
+OrderedJson BlockFormatJson(const BlockFormat& format) {
+  return {{"kind", "block"},
+          {"element", FormatName(format.element)},
+          {"block", format.block},
+          {"scale", ToString(format.scale)},
+          {"tensor_scale", format.tensor_scale},
+          {"row_scaled", format.row_scaled},
+          {"rule", ToString(format.rule)}};
+}
+
+// What the lines of formats say as numbers.
+void AddFormatFields(const std::string& name, OrderedJson& entry) {
+  for (const NamedFormat& f : NamedFormats())
+    if (name == f.name) entry.update(FormatJson(f.format));
+  for (const NamedBlockFormat& f : NamedBlockFormats())
+    if (name == f.name) entry.update(BlockFormatJson(f.format));
+}
+
 }  // namespace
+
+OrderedJson ListJson(const std::string& what) {
+  OrderedJson json = CommandJson(what);
+  json["entries"] = OrderedJson::array();
+  for (const std::string& line : List(what)) {
+    const auto [name, text] = NameAndText(line);
+    OrderedJson entry = {{"name", name}, {"text", text}};
+    if (what == "formats") AddFormatFields(name, entry);
+    json["entries"].push_back(entry);
+  }
+  return json;
+}
 
 std::vector<std::string> List(const std::string& what) {
   if (what == "models") return graph::ListModels();
   if (what == "policies") return scaling::ListPolicies();
   if (what == "formats") return ListFormats();
+  if (what == "recipes") return ListRecipes();
   if (what == "datasets") return data::ListDatasets();
   throw InternalError("no list of " + what);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "io/json_output.h"
 #include "parallel/world.h"
 
 namespace ada::run {
@@ -14,8 +15,11 @@ struct Version {
 };
 std::vector<Version> Versions(const parallel::World& world = parallel::Alone());
 
-// One line each: models, policies, formats or datasets.
+// One line each: models, policies, formats, recipes or datasets.
 std::vector<std::string> List(const std::string& what);
+// The same as the object of a command's --json: `entries` with `name` and `text`, and of formats
+// their numbers.
+OrderedJson ListJson(const std::string& what);
 
 // Where the data of a configuration come from, in words: the command that fetches them, the
 // system's folder, or the user's own.

@@ -92,7 +92,10 @@ void RestoreParts(const ResumePoint& from, int rank, bool switched, graph::Graph
     if (found == s.layers.end())
       throw DataError(from.stem + ".json: no state of layer " + point.layer +
                       "; this checkpoint cannot be used");
+    // The checkpoint has no state_scale: it is the rule's, or the policy sends it.
+    const float scale = point.scaler->state.state_scale;
     point.scaler->state = scaling::LoadLayerState(found->second, point.layer);
+    point.scaler->state.state_scale = scale;
   }
   graph.SendLayerScalers();
 }

@@ -1,6 +1,7 @@
 // Forks of a run: the same training is continued in memory from one checkpoint (or from its start),
 // on the same batches, with other formats or slightly perturbed weights. Nothing is written.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,17 @@
 #include "run/fork/fork_spec.h"
 
 namespace ada::run {
+
+// The layers that a network for such images (n is ignored) has with this precision, in its order.
+// `config`: complete but for its precision.
+std::vector<ForkLayer> LayersOf(config::Config config, const Shape& image,
+                                const config::PrecisionConfig& precision);
+
+// Writes the weights with which a training starts, each moved as ForkSpec::twin moves those of a
+// fork whose layers all have the format `unit`, as a safetensors file for model.init.weights: the
+// training that starts from it is a twin of the other. `twin`: not 0.
+void WriteTwinStart(const config::Config& config, const Shape& image, std::uint64_t twin,
+                    const NumberFormat& unit, const std::string& path);
 
 // Made once by a study command (study/blame, study/assign), which calls Run for each variant; every
 // call is independent of the others and leaves the source as it is. It owns the data of the run,

@@ -23,14 +23,44 @@ NumberFormat Narrowest(const ForkLayer& layer, const graph::LayerOperands& opera
   return narrowest;
 }
 
+// The values of the weight that a layer multiplies by, its own or that of the layer it is tied to.
+std::int64_t WeightNumel(const graph::Network& network, int node) {
+  const graph::Node& own = network.nodes[static_cast<std::size_t>(node)];
+  const int owner = own.weight_owner(node);
+  for (const layers::ParameterSpec& parameter :
+       network.nodes[static_cast<std::size_t>(owner)].parameters)
+    if (parameter.name == "weight") return parameter.shape.numel();
+  return 0;
+}
+
+// The operands of node `i`, which has a weight.
+std::array<ForkOperand, kOperands> OperandsOf(const graph::Network& network,
+                                              const graph::NetworkStorage& storage, std::size_t i) {
+  const graph::Node& node = network.nodes[i];
+  const std::int64_t weights = WeightNumel(network, static_cast<int>(i));
+  const ForkOperand x{storage.values[static_cast<std::size_t>(node.inputs.front())].format,
+                      node.input.numel()};
+  const ForkOperand w{storage.weights[i].format, weights};
+  const ForkOperand dy{storage.arriving[i + 1].format, node.output.numel()};
+  std::array<ForkOperand, kOperands> operands = {x, w, dy, w, x, dy};  // the order of Operand
+  for (std::size_t k = 0; k < kOperands; ++k)
+    if (storage.operands[i].rules[k].rounds)
+      operands[k].format = storage.operands[i].rules[k].named();
+  return operands;
+}
+
 }  // namespace
 
 std::vector<ForkLayer> ForkSource::Layers(const config::PrecisionConfig& precision) const {
-  config::Config config = config_;
+  return LayersOf(config_, data_.image, precision);
+}
+
+std::vector<ForkLayer> LayersOf(config::Config config, const Shape& image,
+                                const config::PrecisionConfig& precision) {
   config.precision = precision;
-  const graph::Network network = graph::Resolve(config.model, data_.image, config.task);
+  const graph::Network network = graph::Resolve(config.model, image, config.task);
   const graph::NetworkStorage storage =
-      graph::ResolveStorage(network, step::EvaluationGraph(config, data_.image).precision);
+      graph::ResolveStorage(network, step::EvaluationGraph(config, image).precision);
   std::vector<ForkLayer> layers;
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     const graph::Node& node = network.nodes[i];
@@ -52,6 +82,7 @@ std::vector<ForkLayer> ForkSource::Layers(const config::PrecisionConfig& precisi
         layer.activations != kFp32 || layer.gradients != kFp32 || layer.weights != kFp32 ||
         (sums && storage.weight_gradients[i].format != kFp32) || storage.operands[i].any();
     layer.narrowest = Narrowest(layer, storage.operands[i]);
+    if (layer.has_weight) layer.operands = OperandsOf(network, storage, i);
     layers.push_back(layer);
   }
   return layers;

@@ -1,11 +1,13 @@
 // What a fork of a run changes, and what comes of it.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "io/tensor_names.h"
 
 namespace ada::run {
 
@@ -34,6 +36,12 @@ struct ForkResult {
   std::string trouble;
 };
 
+// What one matmul of a layer takes, and in which format: the one that it is rounded to, or that it
+// is stored in.
+struct ForkOperand {
+  AnyFormat format = kFp32;
+  std::int64_t values = 0;  // of one image for x and dy, of the layer for w
+};
 // A layer with its formats.
 struct ForkLayer {
   std::string name;
@@ -45,6 +53,7 @@ struct ForkLayer {
   NumberFormat unit = kFp32;
   NumberFormat narrowest = kFp32;  // of all its roundings, the format with the fewest bits
   NumberFormat activations = kFp32, weights = kFp32, gradients = kFp32;  // storage formats
+  std::array<ForkOperand, kOperands> operands = {};  // by Operand; no values without has_weight
 };
 
 }  // namespace ada::run

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ostream>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "config/load.h"
@@ -9,6 +10,7 @@
 #include "graph/network/layer_table.h"
 #include "graph/network/parameters.h"
 #include "io/data_files.h"
+#include "io/json_output.h"
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "record/probe.h"
@@ -209,10 +211,97 @@ std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, st
 
 }  // namespace
 
+namespace {
+
+// The lines of the text that begin with this word, without it.
+std::vector<std::string> LinesThatBegin(const std::string& text, const std::string& word) {
+  std::vector<std::string> lines;
+  std::istringstream all(text);
+  for (std::string line; std::getline(all, line);)
+    if (line.starts_with(word + " "))
+      lines.push_back(line.substr(std::min(line.find_first_not_of(' ', word.size()), line.size())));
+  return lines;
+}
+
+OrderedJson LayersJson(const graph::Graph& graph, const scaling::Policy& policy) {
+  OrderedJson layers = OrderedJson::array();
+  for (const graph::LayerRow& row : graph.layers()) {
+    OrderedJson formats = OrderedJson::object();
+    for (const graph::RoundingPoint& point : graph.roundings())
+      if (point.layer == row.name) formats[point.tensor] = FormatName(point.named_format());
+    layers.push_back({{"name", row.name},
+                      {"kind", row.kind},
+                      {"output", {row.output.h, row.output.w, row.output.c}},
+                      {"parameters", row.parameters},
+                      {"mflop", row.mflop},
+                      {"formats", formats},
+                      {"policy", PolicyWord(row.name, graph, policy)}});
+  }
+  return layers;
+}
+
+OrderedJson MemoryJson(const MemoryNeed& need) {
+  return {{"bytes_on_host", need.OnHost()},
+          {"images", need.images},
+          {"batches", need.batches},
+          {"network_and_optimizer", need.network},
+          {"resident_images", need.resident_images},
+          {"checkpoint", need.checkpoint},
+          {"network_on_device", need.has_own_memory}};
+}
+
+// What a dry run found, without its text.
+struct DryFacts {
+  OrderedJson layers;
+  MemoryNeed need;
+  data::DatasetInfo info;
+  std::int64_t per_epoch = 0, steps = 0;
+  double step_seconds = NAN;  // measured
+};
+
+// Makes what DryRun prints, line by line, and the facts as they are known.
+void DryRunText(const config::Config& given, bool measure, std::ostream& out, DryFacts& facts);
+
+}  // namespace
+
+// What the text warns of is taken from it, so that both say the same.
+void DryRun(const config::Config& config, bool measure, std::ostream& out, bool json) {
+  DryFacts facts;
+  if (!json) return DryRunText(config, measure, out, facts);
+  std::ostringstream text;
+  std::string refusal;
+  try {
+    DryRunText(config, measure, text, facts);
+  } catch (const DataError&) {
+    for (const std::string& line : LinesThatBegin(text.str(), "error")) refusal += line + "\n";
+    if (refusal.empty()) throw;
+    throw DataError(refusal.substr(0, refusal.size() - 1));
+  }
+  OrderedJson page = CommandJson("train --dry-run");
+  page["name"] = config.name;
+  page["layers"] = facts.layers;
+  const auto lines = [&](const char* word) { return LinesThatBegin(text.str(), word); };
+  page["device"] = lines("device").empty() ? "" : lines("device").front();
+  page["data"] = {{"dataset", config.data.dataset},
+                  {"train", facts.info.train},
+                  {"validation", facts.info.validation},
+                  {"test", facts.info.test},
+                  {"sample", {facts.info.height, facts.info.width, facts.info.channels}}};
+  page["steps_per_epoch"] = facts.per_epoch;
+  page["steps"] = facts.steps;
+  page["memory"] = MemoryJson(facts.need);
+  page["step_seconds"] = facts.step_seconds;
+  page["warnings"] = lines("warning");
+  page["notes"] = lines("note");
+  PrintJson(page, out);
+}
+
+namespace {
+
 // Parts are made as in a run, so that they allocate what a run would; of the precisions of a
 // schedule the one with the largest graph counts. Headers of files are read last: a file that would
 // end the run is an error only when everything else has been told.
-void DryRun(const config::Config& given, bool measure, std::ostream& out) {
+void DryRunText(const config::Config& given, bool measure, std::ostream& out, DryFacts& facts) {
   const ChosenBackend chosen = MakeBackend(given.device);
   const data::DatasetInfo info = InspectOrTell(given, out);
   const config::Config completed = Completed(given, info);
@@ -255,11 +344,15 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
       << "memory    " << ToString(need) << '\n';
   if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);
-  if (measure)
-    out << "measured  "
-        << MeasuredText(MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend),
-                        config, image, per_epoch)
-        << std::endl;
+  facts.layers = LayersJson(*graph, *policy);
+  facts.need = need;
+  facts.info = info;
+  facts.per_epoch = per_epoch;
+  facts.steps = step::TotalSteps(config, per_epoch);
+  if (measure) {
+    facts.step_seconds = MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend);
+    out << "measured  " << MeasuredText(facts.step_seconds, config, image, per_epoch) << std::endl;
+  }
   for (const std::string& line :
        NetworkWarnings(completed, *graph, info.train, step::TotalSteps(config, per_epoch)))
     out << "warning   " << line << '\n';
@@ -272,5 +365,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const std::string unusable = TellOfHeaders(given, info.found.get(), out);
   if (!unusable.empty()) throw DataError(unusable);
 }
+
+}  // namespace
 
 }  // namespace ada::run

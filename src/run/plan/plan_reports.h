@@ -16,7 +16,8 @@ namespace ada::run {
 
 // --dry-run: checks configuration and data, prints the layer table and the memory needed; trains
 // nothing. measure: also three steps on made-up images, and what an epoch will take.
-void DryRun(const config::Config& config, bool measure, std::ostream& out);
+// json: as one object instead of the text.
+void DryRun(const config::Config& config, bool measure, std::ostream& out, bool json = false);
 
 // Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a
 // line about it to `out`.

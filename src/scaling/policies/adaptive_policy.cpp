@@ -52,8 +52,17 @@ class AdaptivePolicy final : public Policy {
     rule.reference = settings.reference;
     rule.fp16_gradients = layer.fp16_gradients;
     rule.update_interval = settings.update_interval;
+    // S of a table is a state that never moves: the graph starts with it (Builder::AskRules).
+    if (settings.total_scale) {
+      rule.method = LayerMethod::kState;
+      rule.fixed_scale = CheckedScale("scaling.layers[].total_scale", *settings.total_scale);
+    }
     ADA_CHECK(rule.update_interval >= 1 && rule.fixed_scale > 0 && rule.fan > 0);
     return rule;
+  }
+
+  double LayerScale(const std::string& layer) const override {
+    return lookup_(layer).total_scale.value_or(1);
   }
 
   // S of the logit gradient never moves; an attempt that overflows is skipped, and each layer

@@ -31,6 +31,7 @@ void EachCommonKey(A& a, B& b, const Visit& visit) {
   ADA_COMMON_KEY(tolerance);
   // Keys that a layer may set under `adaptive`.
   ADA_COMMON_KEY(method);
+  ADA_COMMON_KEY(total_scale);
   ADA_COMMON_KEY(underflow_target);
   ADA_COMMON_KEY(scale_upper_bound);
   ADA_COMMON_KEY(accum_upper_bound);

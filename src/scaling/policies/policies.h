@@ -39,7 +39,8 @@ enum class Fan : std::uint8_t { kExact, kReference };
 // One layer under `adaptive`.
 struct AdaptiveSettings {
   LayerMethod method = LayerMethod::kApproxRange;
-  double scale = 1;  // method fixed
+  double scale = 1;                   // method fixed
+  std::optional<double> total_scale;  // S of dx, whatever S of dy is; comes before `method`
   double underflow_target = 1e-3, scale_upper_bound = 16, accum_upper_bound = 1024;
   std::optional<double> u_min;  // unset: the format's smallest subnormal
   double headroom_bits = 4;     // exact_range
@@ -87,7 +88,8 @@ struct LayerSettings {
   std::string match;  // a glob
   // adaptive
   std::optional<LayerMethod> method;
-  std::optional<double> scale, underflow_target, scale_upper_bound, accum_upper_bound, u_min;
+  std::optional<double> scale, total_scale, underflow_target, scale_upper_bound, accum_upper_bound,
+      u_min;
   std::optional<double> headroom_bits;
   std::optional<bool> power_of_two;
   std::optional<int> update_interval;

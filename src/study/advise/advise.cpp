@@ -77,10 +77,13 @@ RunRecord ReadRecord(const RecommendOptions& options) {
   return record;
 }
 
+telemetry::Coverage CoverageOf(const RunRecord& record) {
+  return telemetry::CoverageOf(record.layers, record.run.steps(),
+                               config::UncountedStatistics(record.config));
+}
+
 std::string LostTextOf(const RunRecord& record) {
-  return telemetry::LostText(record.layers,
-                             telemetry::CoverageOf(record.layers, record.run.steps(),
-                                                   config::UncountedStatistics(record.config)));
+  return telemetry::LostText(record.layers, CoverageOf(record));
 }
 
 std::string DocumentOf(const std::vector<Advice>& all) {
@@ -97,12 +100,24 @@ void Advise(const AdviseOptions& options, std::ostream& out) {
   const RecommendOptions targets{options.folder};
   const RunRecord record = ReadRecord(targets);
   const std::vector<Advice> all = FindAdvice(targets, record);
-  for (const Advice& advice : all)
-    out << FlowOf(advice) << "  # " << Visible(advice.reason) << " (sure: " << advice.sure << ")\n";
   const std::string nothing = "# " + Visible(NothingText(record)) + "\n";
-  if (all.empty()) out << nothing;
-  if (!options.yaml.empty())
-    WriteFileAtomically(options.yaml, all.empty() ? nothing : DocumentOf(all));
+  const std::string document = all.empty() ? nothing : DocumentOf(all);
+  if (options.json) {
+    OrderedJson json = CommandJson("advise");
+    json["run"] = options.folder;
+    json["keep"] = all.empty();
+    json["why"] = all.empty() ? NothingText(record) : all.front().reason;
+    json["advice"] = AdviceJson(all);
+    json["yaml"] = document;
+    json["lost"] = LostJson(record);
+    PrintJson(json, out);
+  } else {
+    for (const Advice& advice : all)
+      out << FlowOf(advice) << "  # " << Visible(advice.reason) << " (sure: " << advice.sure
+          << ")\n";
+    if (all.empty()) out << nothing;
+  }
+  if (!options.yaml.empty()) WriteFileAtomically(options.yaml, document);
 }
 
 }  // namespace ada::study

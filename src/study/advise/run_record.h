@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "study/lost_json.h"
 #include "study/recommend/recommendation.h"
 #include "telemetry/rows.h"
 #include "telemetry/totals.h"
@@ -97,7 +98,10 @@ struct RunRecord {
 // Reads each file of the run once. Throws DataError as the readers do.
 RunRecord ReadRecord(const RecommendOptions& options);
 // What was counted and what that lost, as every command says it (telemetry/coverage.h).
+telemetry::Coverage CoverageOf(const RunRecord& record);
 std::string LostTextOf(const RunRecord& record);
+// The same as JSON.
+OrderedJson LostJson(const RunRecord& record);
 
 constexpr double kManyLost = 10;  // percent of changes, or of stored values, that underflow
 
@@ -143,6 +147,8 @@ std::vector<Advice> OperandAdvice(const RunRecord& record);
 std::vector<Advice> FindAdvice(const RecommendOptions& options, const RunRecord& record);
 // All advice as one document for train --with, in which each section occurs once.
 std::string DocumentOf(const std::vector<Advice>& all);
+// A list of objects: section, keys, reason, sure, mends.
+OrderedJson AdviceJson(const std::vector<Advice>& all);
 // The text if there is no advice: which data this is based on.
 std::string NothingText(const RunRecord& record);
 

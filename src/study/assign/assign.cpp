@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "io/file.h"
+#include "io/json_output.h"
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "run/fork/fork.h"
@@ -45,12 +46,16 @@ std::string FragmentOf(const config::PrecisionConfig& precision, const config::C
   return text;
 }
 
+// The mean loss of the last steps, with the formats and in fp32.
+struct Proof {
+  double with = 0, without = 0;
+};
 // The training with the formats compared with the one in fp32, from the same start.
 // Gradients of one batch were the measure of the search; whether a training bears the formats only
 // a training shows. Both have the same start and batches.
-void Prove(const run::ForkSource& source, const AssignOptions& options, const Assigner& found,
-           std::ostream& out) {
-  if (options.steps == 0) return;
+std::optional<Proof> Prove(const run::ForkSource& source, const AssignOptions& options,
+                           const Assigner& found) {
+  if (options.steps == 0) return std::nullopt;
   // The mean of some last losses is less a matter of chance than the last one.
   const auto last = [&](const config::PrecisionConfig& precision) {
     run::ForkSpec spec;
@@ -62,12 +67,60 @@ void Prove(const run::ForkSource& source, const AssignOptions& options, const As
     for (std::size_t i = losses.size() - some; i < losses.size(); ++i) sum += losses[i];
     return sum / static_cast<double>(some);
   };
-  const double with = last(found.Precision(found.formats()));
-  const double without = last(config::PrecisionConfig());
+  return Proof{last(found.Precision(found.formats())), last(config::PrecisionConfig())};
+}
+
+double MeanBits(const Assigner& found) {
+  double bits = 0;
+  for (const AnyFormat& format : found.formats()) bits += BitsOf(format);
+  return bits / static_cast<double>(found.formats().size());
+}
+
+void PrintAssigned(const AssignOptions& options, const Assigner& found,
+                   const std::optional<Proof>& proof, std::ostream& out) {
+  TextTable table({"layer", "format", "bits"});
+  bool blocks = false;
+  for (std::size_t i = 0; i < found.layers().size(); ++i) {
+    const AnyFormat& format = found.formats()[i];
+    table.Row({found.layers()[i].name, FormatName(format), ShortestText(BitsOf(format))});
+    blocks = blocks || std::holds_alternative<BlockFormat>(format);
+  }
+  table.Print(out, kTerminalWidth);
+  if (blocks)
+    PrintWrapped(
+        "A block-scaled format is of a layer's operands (bits: of a value with its share of the "
+        "scale); the layer is stored as the configuration says.",
+        0, out);
+  out << "Weight gradients of the first batch differ from those in fp32 by "
+      << PercentOfOne(found.error()) << " (budget " << PercentOfOne(options.budget) << "), "
+      << "with " << Formatted("%.3g", MeanBits(found)) << " bits\nfor the mean layer; "
+      << Counted(found.forks(), "fork") << ".\n";
+  if (!proof) return;
   out << "After " << Counted(options.steps, "step")
-      << " the loss (mean of the last ten at most) is " << Formatted("%.5g", with) << ", in fp32 "
-      << Formatted("%.5g", without) << ": "
-      << Formatted("%+.3g %%", 100 * (with - without) / without) << ".\n";
+      << " the loss (mean of the last ten at most) is " << Formatted("%.5g", proof->with)
+      << ", in fp32 " << Formatted("%.5g", proof->without) << ": "
+      << Formatted("%+.3g %%", 100 * (proof->with - proof->without) / proof->without) << ".\n";
+}
+
+void PrintAssignedJson(const AssignOptions& options, const Assigner& found,
+                       const std::optional<Proof>& proof, const std::string& fragment,
+                       std::ostream& out) {
+  OrderedJson json = CommandJson("assign");
+  json["layers"] = OrderedJson::array();
+  for (std::size_t i = 0; i < found.layers().size(); ++i)
+    json["layers"].push_back({{"layer", found.layers()[i].name},
+                              {"format", FormatName(found.formats()[i])},
+                              {"bits", BitsOf(found.formats()[i])}});
+  json["error"] = found.error();
+  json["budget"] = options.budget;
+  json["mean_bits"] = MeanBits(found);
+  json["forks"] = found.forks();
+  json["proof"] = OrderedJson();
+  if (proof)
+    json["proof"] = {
+        {"steps", options.steps}, {"loss", proof->with}, {"loss_fp32", proof->without}};
+  json["yaml"] = fragment;
+  PrintJson(json, out);
 }
 
 }  // namespace
@@ -78,28 +131,14 @@ void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log
   Assigner assigner(source, options, log);
   assigner.Find();
   log.SetStatus("");
-  TextTable table({"layer", "format", "bits"});
-  double bits = 0;
-  bool blocks = false;
-  for (std::size_t i = 0; i < assigner.layers().size(); ++i) {
-    const AnyFormat& format = assigner.formats()[i];
-    table.Row({assigner.layers()[i].name, FormatName(format), ShortestText(BitsOf(format))});
-    bits += BitsOf(format);
-    blocks = blocks || std::holds_alternative<BlockFormat>(format);
-  }
-  table.Print(out, kTerminalWidth);
-  if (blocks)
-    PrintWrapped(
-        "A block-scaled format is of a layer's operands (bits: of a value with its share of the "
-        "scale); the layer is stored as the configuration says.",
-        0, out);
-  out << "Weight gradients of the first batch differ from those in fp32 by "
-      << PercentOfOne(assigner.error()) << " (budget " << PercentOfOne(options.budget) << "), "
-      << "with " << Formatted("%.3g", bits / static_cast<double>(assigner.layers().size()))
-      << " bits\nfor the mean layer; " << Counted(assigner.forks(), "fork") << ".\n";
-  Prove(source, options, assigner, out);
+  const std::optional<Proof> proof = Prove(source, options, assigner);
   const std::string fragment = FragmentOf(assigner.Precision(assigner.formats()), options.config);
-  out << "\n" << VisibleLines(fragment);
+  if (options.json) {
+    PrintAssignedJson(options, assigner, proof, fragment, out);
+  } else {
+    PrintAssigned(options, assigner, proof, out);
+    out << "\n" << VisibleLines(fragment);
+  }
   if (!options.yaml.empty()) WriteFileAtomically(options.yaml, fragment);
 }
 

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "io/file.h"
+#include "io/json_output.h"
 #include "io/shown_text.h"
 #include "io/text.h"
 #include "study/blame/findings.h"
@@ -25,6 +26,29 @@ void PrintCsv(const std::vector<Suspect>& suspects, std::ostream& out) {
     row.Number(s.effect).Number(s.noise).Text(s.significant ? "true" : "false");
     out << row.text() << '\n';
   }
+}
+
+void PrintBlameJson(const run::ForkSource& source, const BlameOptions& options,
+                    const std::vector<Suspect>& suspects, const std::string& trouble,
+                    std::ostream& out) {
+  const bool losses = options.metric == BlameOptions::Metric::kLoss;
+  OrderedJson json = CommandJson("blame");
+  json["run"] = options.folder;
+  json["from_step"] = source.step();
+  json["steps"] = options.steps;
+  json["metric"] = losses ? "loss" : "gradient";
+  json["trouble"] = trouble;
+  json["rows"] = OrderedJson::array();
+  for (std::size_t i = 0; i < suspects.size(); ++i) {
+    const Suspect& s = suspects[i];
+    json["rows"].push_back({{"rank", i + 1},
+                            {"layer", s.layer},
+                            {"tensor", s.tensor},
+                            {"effect", s.effect},
+                            {"noise", s.noise},
+                            {"significant", s.significant}});
+  }
+  PrintJson(json, out);
 }
 
 std::string WhatIsMeasured(const BlameOptions& options) {
@@ -55,6 +79,7 @@ void Blame(const BlameOptions& options, std::ostream& out, telemetry::Log& log) 
         options.picture,
         BlamePicture(suspects, source.config().name + ": " + WhatIsMeasured(options) +
                                    " from step " + std::to_string(source.step()) + " on"));
+  if (options.view == View::kJson) return PrintBlameJson(source, options, suspects, trouble, out);
   if (options.view != View::kCsv) return PrintBlame(source, options, suspects, trouble, out);
   if (!trouble.empty()) log.Warning(TroubleText(trouble));
   PrintCsv(suspects, out);

@@ -4,6 +4,7 @@
 #pragma once
 #include <iosfwd>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,11 @@ class Forks {
   Forks(const run::ForkSource& source, const BlameOptions& options, telemetry::Log& log);
   // `spec` has precision, twin and units.
   const run::ForkResult& Of(const std::string& name, run::ForkSpec spec);
+  // Says that this fork will be asked for, so that progress knows how many there are.
+  void Expect(const std::string& name) { expected_.insert(name); }
 
  private:
+  std::string Progress(const std::string& name) const;
   void Load();
   void Save();
   void Leave(const std::string& problem);
@@ -58,6 +62,9 @@ class Forks {
   std::string file_, key_;
   bool keeps_;
   std::map<std::string, run::ForkResult> results_;
+  std::set<std::string> expected_;
+  std::size_t made_ = 0;  // by this command, in so many seconds
+  double seconds_ = 0;
 };
 
 // The fork with the run's own formats.

@@ -6,7 +6,9 @@
 #include "config/load.h"
 #include "error.h"
 #include "io/file.h"
+#include "io/text.h"
 #include "study/blame/findings.h"
+#include "telemetry/progress.h"
 
 namespace ada::study {
 namespace {
@@ -79,13 +81,32 @@ void Forks::Save() {
   }
 }
 
+// "fork 8 of 21, 2 min left: layer conv1". Results near the noise ask for more forks than were
+// expected before.
+std::string Forks::Progress(const std::string& name) const {
+  std::size_t left = 0;
+  for (const std::string& each : expected_) left += results_.contains(each) ? 0 : 1;
+  const std::size_t all = results_.size() + left;
+  std::string text = "fork " + std::to_string(results_.size() + 1) + " of " + std::to_string(all);
+  if (made_ > 0) {
+    const double seconds = static_cast<double>(left) * seconds_ / static_cast<double>(made_);
+    text += seconds < 60 ? Formatted(", %.0f s left", std::ceil(seconds))
+                         : Formatted(", %.0f min left", std::ceil(seconds / 60));
+  }
+  return text + ": " + name;
+}
+
 const run::ForkResult& Forks::Of(const std::string& name, run::ForkSpec spec) {
   const auto known = results_.find(name);
   if (known != results_.end()) return known->second;
-  log_.SetStatus("fork " + std::to_string(results_.size() + 1) + ": " + name);
+  expected_.insert(name);
+  log_.SetStatus(Progress(name));
+  const double began = telemetry::SteadySeconds();
   spec.steps = options_.steps;
   spec.gradients = options_.metric == BlameOptions::Metric::kGradient;
   run::ForkResult& result = results_[name] = source_.Run(spec);
+  ++made_;
+  seconds_ += telemetry::SteadySeconds() - began;
   // Saved after each fork, so that a command that is stopped loses at most one.
   if (keeps_) Save();
   return result;

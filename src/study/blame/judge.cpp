@@ -65,6 +65,10 @@ class Trial {
     const std::vector<run::ForkLayer> layers = source_.Layers(precision);
     const Reference run{kAsItWas, precision, UnitsOf(layers, kUnit)};
     const Units narrowest = UnitsOf(layers, kNarrowest);
+    forks_.Expect(kAsItWas);
+    ExpectTwins(run, kTwins);
+    for (const Suspect& s : suspects)
+      if (s.rounds) forks_.Expect(s.fork());
     for (Suspect& s : suspects) {
       // Also for suspects that round nothing, so that the table has a noise for each.
       s.noise = Floor(run, kTwins);
@@ -110,16 +114,22 @@ class Trial {
       s.noise = Floor(reference, kMoreTwins);
     return s.effect > kTimesNoise * s.noise;
   }
+  static std::string TwinOf(const Reference& reference, std::uint64_t twin) {
+    return reference.name + ", twin " + std::to_string(twin);
+  }
+  void ExpectTwins(const Reference& reference, std::uint64_t twins) {
+    for (std::uint64_t twin = 1; twin <= twins; ++twin) forks_.Expect(TwinOf(reference, twin));
+  }
   // How far the furthest of a fork's twins ends from it.
   double Floor(const Reference& reference, std::uint64_t twins) {
     const run::ForkResult& fork = forks_.Of(reference.name, SpecOf(reference.precision));
+    ExpectTwins(reference, twins);
     double furthest = 0;
     for (std::uint64_t twin = 1; twin <= twins; ++twin) {
       run::ForkSpec spec = SpecOf(reference.precision);
       spec.twin = twin;
       spec.units = reference.units;
-      const run::ForkResult& moved =
-          forks_.Of(reference.name + ", twin " + std::to_string(twin), spec);
+      const run::ForkResult& moved = forks_.Of(TwinOf(reference, twin), spec);
       furthest = std::max(furthest, Distance(moved, fork));
     }
     return furthest;

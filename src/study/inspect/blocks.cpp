@@ -6,6 +6,7 @@
 #include "io/text.h"
 #include "study/blocks/block_tensor.h"
 #include "study/inspect/inspected.h"
+#include "study/row_json.h"
 #include "study/text_table.h"
 #include "telemetry/block_figures.h"
 
@@ -109,9 +110,15 @@ void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
                    const std::function<double(const TensorEntry&)>& carried, std::ostream& out) {
   const bool csv = options.output == BlockOutput::kCounts;
   const bool all = options.output == BlockOutput::kAll;
+  const bool json = options.output == BlockOutput::kJson;
+  OrderedJson page = CommandJson("inspect");
+  page["file"] = options.path;
+  page["format"] = FormatName(format);
+  page["tensors"] = OrderedJson::array();
   // CSV and --all are written as tensors are read; the table has to wait for all of them, to be
   // sorted.
-  csv ? void(out << telemetry::Header<BlockCountRow>() << '\n') : PrintBlockFormat(format, out);
+  if (csv) out << telemetry::Header<BlockCountRow>() << '\n';
+  if (!csv && !json) PrintBlockFormat(format, out);
   std::vector<BlockLine> lines;
   std::vector<const TensorEntry*> skipped;
   for (const TensorEntry& entry : file.entries()) {
@@ -123,7 +130,13 @@ void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
     const BlockLine line = LineOf(file, entry, format, options.axis, carried(entry));
     if (csv) out << telemetry::FieldsOf(line.row).text() << '\n';
     if (all) PrintBlockLine(line, out);
-    if (!csv && !all) lines.push_back(line);
+    if (json) page["tensors"].push_back(RowJson(line.row));
+    if (!csv && !all && !json) lines.push_back(line);
+  }
+  if (json) {
+    page["scales"] = OrderedJson::array();  // adaptive chooses scales for plain formats alone
+    page["notes"] = OrderedJson::array();
+    return PrintJson(page, out);
   }
   if (csv) return;
   if (!all) PrintBlockTable(std::move(lines), out);

@@ -13,6 +13,7 @@
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/inspect/inspected.h"
+#include "study/row_json.h"
 #include "study/tensors_glob.h"
 
 namespace ada::study {
@@ -111,6 +112,47 @@ void ShowCsvScales(const Layers& layers, const std::string& path, std::ostream& 
     notes << path << ": no float tensor NAME.dy, so no layer to choose a scale for\n";
 }
 
+// A stage of a decision: a number, or null where it was not taken.
+OrderedJson StageJson(const std::string& text) {
+  return text.empty() ? OrderedJson() : OrderedJson(std::strtod(text.c_str(), nullptr));
+}
+
+OrderedJson MethodJson(const MethodRow& row) {
+  return {{"layer", row.layer},
+          {"method", row.method},
+          {"fan", row.fan},
+          {"scale_in", row.scale_in},
+          {"unbound", StageJson(row.unbound)},
+          {"bound", StageJson(row.bound)},
+          {"pow2", StageJson(row.pow2)},
+          {"alpha", StageJson(row.alpha)},
+          {"scale_out", StageJson(row.scale_out)},
+          {"limit", row.limit},
+          {"error", row.error}};
+}
+
+// The rows of both CSVs.
+void ShowJson(const SafetensorsFile& file, const InspectOptions& options,
+              const NumberFormat& format, const Layers& layers, const CarriedScales& carried,
+              std::ostream& out) {
+  OrderedJson json = CommandJson("inspect");
+  json["file"] = options.path;
+  json["format"] = FormatName(format);
+  json["tensors"] = OrderedJson::array();
+  for (const TensorEntry& entry : file.entries()) {
+    if (!IsShown(file, options, entry.name) || !IsFloat(entry.dtype)) continue;
+    const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
+    json["tensors"].push_back(RowJson(CountRowOf(entry, format, count)));
+  }
+  json["scales"] = OrderedJson::array();
+  for (const LayerLine& line : layers.lines())
+    for (const MethodScale& scale : line.scales)
+      json["scales"].push_back(
+          MethodJson(MethodRowOf(line.layer->name, scale, ShortestText, ShortestText)));
+  json["notes"] = layers.notes();
+  PrintJson(json, out);
+}
+
 // Reads each tensor once; the short view keeps its counts to sort them, that of --all prints at
 // once.
 void ShowText(const SafetensorsFile& file, const InspectOptions& options,
@@ -180,7 +222,9 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
   if (options.output == Output::kCounts) return ShowCsvCounts(file, options, format, carried, out);
   // Reads and decides; not needed for counts.
   const Layers layers(file, options, format, adaptive, carried);
-  if (options.output == Output::kScales)
+  if (options.output == Output::kJson)
+    ShowJson(file, options, format, layers, carried, out);
+  else if (options.output == Output::kScales)
     ShowCsvScales(layers, options.path, out, notes);
   else
     ShowText(file, options, format, layers, carried, out);

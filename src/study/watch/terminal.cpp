@@ -104,7 +104,7 @@ int Signals::Wait(double seconds, bool keys) const {
   }
 }
 
-void Keys::Take() {
+void KeyInput::Take() {
   // A program in the background would be stopped for it.
   // Changing the terminal from the background raises SIGTTOU, which stops the program.
   if (isatty(STDIN_FILENO) != 1 || tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
@@ -117,7 +117,7 @@ void Keys::Take() {
   taken_ = tcsetattr(STDIN_FILENO, TCSANOW, &keys) == 0;
 }
 
-void Keys::GiveBack() {
+void KeyInput::GiveBack() {
   if (taken_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   taken_ = false;
 }

@@ -80,7 +80,7 @@ void DrawOn(Screen& screen, const WatchState& state) {
 // The table in place; returns the signal that ended it, 0: the run has ended, or `q` was typed.
 int WatchOnScreen(WatchedRun& run, double interval, const Signals& signals) {
   Screen screen;
-  Keys keys;
+  KeyInput keys;
   run.Poll();
   DrawOn(screen, run.state());
   while (!run.ended()) {

@@ -1,7 +1,7 @@
 // The parts of `watch`: what it shows of a run, how that follows the run's files, how it is drawn,
 // and the terminal.
 // watch.cpp is the loop: WatchFeed reads what is new, WatchState holds what is shown, DrawWatch
-// makes lines of it, and Signals, Keys and Screen are the terminal.
+// makes lines of it, and Signals, KeyInput and Screen are the terminal.
 #pragma once
 #include <termios.h>
 
@@ -180,12 +180,12 @@ class Signals {
 
 // While it lives and standard input is the terminal of this program, keys are read as they are
 // typed and not shown.
-class Keys {
+class KeyInput {
  public:
-  Keys() { Take(); }
-  ~Keys() { GiveBack(); }
-  Keys(const Keys&) = delete;
-  Keys& operator=(const Keys&) = delete;
+  KeyInput() { Take(); }
+  ~KeyInput() { GiveBack(); }
+  KeyInput(const KeyInput&) = delete;
+  KeyInput& operator=(const KeyInput&) = delete;
   void Take();
   void GiveBack();
   bool taken() const { return taken_; }

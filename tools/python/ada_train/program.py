@@ -34,7 +34,9 @@ def path():
 
 
 def main():
-    """The command `ada-train` of an installed wheel: becomes the program that the wheel carries."""
+    """The command `ada-train` of an installed wheel: becomes the program that the wheel carries.
+    Its commands that are Python tools run in this environment."""
+    os.environ.setdefault("ADA_PYTHON", sys.executable)
     try:
         os.execv(WHEEL, ["ada-train"] + sys.argv[1:])
     except OSError as error:

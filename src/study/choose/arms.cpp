@@ -1,0 +1,136 @@
+// Which arms there are: formats, recipes, either with a policy, and files of keys.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "config/recipes.h"
+#include "error.h"
+#include "io/data_files.h"
+#include "io/text.h"
+#include "number/blocks/block_format.h"
+#include "scaling/policies/presets.h"
+#include "study/choose/choice.h"
+
+namespace ada::study {
+namespace {
+
+bool IsRecipe(const std::string& name) {
+  const std::vector<config::RecipeLine> all = config::Recipes();
+  return std::any_of(all.begin(), all.end(), [&](const auto& line) { return line.name == name; });
+}
+
+// What may stand in the name of a folder; all else becomes a dash.
+std::string FolderWord(const std::string& text) {
+  std::string word;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '+' ||
+                       c == '.' || c == '-';
+    if (plain)
+      word += c;
+    else if (!word.empty() && word.back() != '-')
+      word += '-';
+  }
+  while (!word.empty() && (word.back() == '-' || word.back() == '.')) word.pop_back();
+  word.erase(0, std::min(word.find_first_not_of("-."), word.size()));
+  return word.empty() ? "arm" : word;
+}
+
+// Files of keys end like one, or lie there under this name.
+bool IsFragment(const std::string& word) {
+  const auto ends = [&](const char* ending) { return word.ends_with(ending); };
+  if (ends(".yaml") || ends(".yml") || ends(".json")) return true;
+  std::error_code error;
+  return word.find('/') != std::string::npos && std::filesystem::is_regular_file(word, error);
+}
+
+std::string UnknownArm(const std::string& word) {
+  std::vector<std::string> known;
+  for (const NamedFormat& format : NamedFormats()) known.emplace_back(format.name);
+  for (const NamedBlockFormat& format : NamedBlockFormats()) known.emplace_back(format.name);
+  for (const config::RecipeLine& recipe : config::Recipes()) known.push_back(recipe.name);
+  const std::string nearest = NearestName(word, known);
+  return "--formats " + word +
+         ": expected a format (`ada-train formats`), a recipe (`ada-train recipes`), either with "
+         "+POLICY, or a file of keys (.yaml)" +
+         (nearest.empty() ? "" : "; did you mean " + nearest + "?");
+}
+
+// Returns the section `precision` of a format or recipe. Products of block-scaled operands are
+// stored in bf16, as recipes have it.
+std::string PrecisionOf(const std::string& word) {
+  if (IsRecipe(word)) return "{recipe: " + word + "}";
+  try {
+    const AnyFormat format = config::ReadTensorFormat("--formats", word);
+    if (std::holds_alternative<BlockFormat>(format))
+      return "{format: bf16, operands: " + word + "}";
+    return "{format: " + word + "}";
+  } catch (const ConfigError&) {
+    if (word.find('{') != std::string::npos) throw;
+    throw ConfigError(UnknownArm(word));
+  }
+}
+
+// A policy, or a preset of `dynamic` by its name.
+std::string ScalingOf(const std::string& policy) {
+  if (policy.empty()) return "{policy: none}";
+  if (Contains(scaling::PresetNames(), policy)) return "{policy: dynamic, preset: " + policy + "}";
+  if (!Contains(scaling::PolicyNames(), policy)) {
+    std::vector<std::string> known = scaling::PolicyNames();
+    for (const std::string& preset : scaling::PresetNames()) known.push_back(preset);
+    const std::string nearest = NearestName(policy, known);
+    throw ConfigError("+" + policy + ": expected a policy or a preset (`ada-train policies`)" +
+                      (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+  }
+  return "{policy: " + policy + "}";
+}
+
+Arm ReadArm(const std::string& word) {
+  Arm arm;
+  if (IsFragment(word)) {
+    arm.name = std::filesystem::path(word).stem().string();
+    arm.keys = config::OverridesFrom(word);
+  } else {
+    // A policy has no brace, so a plus within one belongs to the format.
+    const std::size_t plus = word.rfind('+');
+    const bool has_policy = plus != std::string::npos && word.find('}', plus) == std::string::npos;
+    arm.name = word;
+    arm.keys.emplace_back("precision", PrecisionOf(has_policy ? word.substr(0, plus) : word));
+    arm.keys.emplace_back("scaling", ScalingOf(has_policy ? word.substr(plus + 1) : ""));
+  }
+  arm.folder = FolderWord(arm.name);
+  return arm;
+}
+
+}  // namespace
+
+std::vector<Arm> ReadArms(const ChooseOptions& options) {
+  std::vector<Arm> arms = {ReadArm(options.baseline)};
+  const Arm& baseline = arms.front();
+  const std::string first = baseline.name;
+  std::vector<std::string> given;
+  for (const std::string& word : options.formats) {
+    if (Contains(given, word))
+      throw ConfigError("--formats: " + word + " is named twice; expected each arm once");
+    given.push_back(word);
+    Arm arm = ReadArm(word);
+    if (word == options.baseline) continue;  // it is there
+    for (const Arm& other : arms)
+      if (other.name == arm.name)
+        throw ConfigError("--formats " + word + ": another arm is called " + arm.name +
+                          " too; expected files of different names");
+    // Folders of different arms differ, also where what tells them apart is no letter.
+    int number = 2;
+    const std::string folder = arm.folder;
+    const auto taken = [&] {
+      return std::any_of(arms.begin(), arms.end(),
+                         [&](const Arm& other) { return other.folder == arm.folder; });
+    };
+    while (taken()) arm.folder = folder + "-" + std::to_string(number++);
+    arms.push_back(std::move(arm));
+  }
+  if (arms.size() < 2)
+    throw ConfigError("--formats: expected an arm beside the baseline, " + first);
+  return arms;
+}
+
+}  // namespace ada::study

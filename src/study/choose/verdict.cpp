@@ -1,0 +1,196 @@
+// The verdict: which arm, how sure that is, and what would make it surer.
+// An arm is judged by its loss minus the baseline's of the same seed, against the budget. How sure
+// that is follows from Student's t of the distance to the budget: its error is the deviation over
+// the seeds or that of twins, whichever is larger, by the root of the number of seeds.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "io/text.h"
+#include "study/choose/choice.h"
+
+namespace ada::study {
+namespace {
+
+// One-sided quantiles of Student's t by degrees of freedom, from 1: of 90 % and of 99 %.
+constexpr std::array<double, 10> kFairlySure = {3.078, 1.886, 1.638, 1.533, 1.476,
+                                                1.440, 1.415, 1.397, 1.383, 1.372};
+constexpr std::array<double, 10> kWellSure = {31.821, 6.965, 4.541, 3.747, 3.365,
+                                              3.143,  2.998, 2.896, 2.821, 2.764};
+// Fewer seeds cannot make a verdict "well" sure: one seed says nothing of another.
+constexpr std::size_t kSeedsForWell = 3;
+constexpr std::size_t kMostSeeds = 64;
+constexpr double kNoiseTimes = 2;  // within so many deviations of twins two losses are the same
+
+double Quantile(const std::array<double, 10>& quantiles, std::size_t freedom) {
+  return quantiles[std::min(std::max<std::size_t>(freedom, 1), quantiles.size()) - 1];
+}
+
+// How sure it is on which side of the budget an arm lies.
+struct BudgetDistance {
+  double t = 0, error = 0, over = 0;  // over: loss minus baseline minus budget
+  std::size_t freedom = 1;
+};
+
+BudgetDistance DistanceOf(const ArmResult& arm, const ChoiceResults& results, double budget) {
+  BudgetDistance distance;
+  const auto seeds = static_cast<double>(arm.minus.size());
+  const bool by_seeds = std::isfinite(arm.deviation) && arm.deviation > results.noise;
+  const double spread = by_seeds ? arm.deviation : results.noise;
+  distance.freedom = by_seeds ? arm.minus.size() - 1 : results.twins.size() + arm.minus.size() - 1;
+  distance.error = spread / std::sqrt(seeds);
+  distance.over = arm.mean - budget;
+  distance.t = distance.error > 0 ? std::fabs(distance.over) / distance.error : INFINITY;
+  return distance;
+}
+
+bool Trains(const ArmResult& arm) { return arm.trouble.empty() && std::isfinite(arm.mean); }
+
+std::string BitsText(const ArmResult& arm) { return Formatted("%.3g bits", arm.bits); }
+
+// "0.0012 above fp32's (+0.05 %)", with the share of the baseline's loss.
+std::string EndsText(const ArmResult& arm, const ArmResult& baseline) {
+  return Formatted("%.3g %s ", std::fabs(arm.mean), arm.mean < 0 ? "below" : "above") +
+         baseline.name + Formatted("'s (%+.2f %%)", 100 * arm.mean / baseline.loss);
+}
+
+class Chooser {
+ public:
+  Chooser(const ChoiceResults& results, const ChoicePlan& plan, double share)
+      : results_(results), plan_(plan), share_(share), baseline_(results.arms.front()) {}
+
+  Verdict Run() {
+    if (!Trains(baseline_)) return NoBaseline();
+    budget_ = share_ * std::fabs(baseline_.loss);
+    for (const ArmResult& arm : results_.arms)
+      if (Trains(arm) && (&arm == &baseline_ || arm.mean <= budget_) &&
+          (chosen_ == nullptr || Before(arm, *chosen_)))
+        chosen_ = &arm;
+    Verdict verdict;
+    verdict.arm = chosen_->name;
+    verdict.sentence = chosen_ == &baseline_ ? Keep() : Take();
+    Grade(verdict);
+    return verdict;
+  }
+
+ private:
+  // The cheaper one; of equals that with the smaller loss.
+  static bool Before(const ArmResult& a, const ArmResult& b) {
+    return a.bits != b.bits ? a.bits < b.bits : a.mean < b.mean;
+  }
+
+  Verdict NoBaseline() const {
+    Verdict verdict;
+    verdict.arm = "";
+    verdict.sentence = "No verdict: the baseline " + baseline_.name + " does not train (" +
+                       baseline_.trouble + ")";
+    verdict.surer = "a baseline that trains: another --baseline, or a smaller optimizer.lr";
+    return verdict;
+  }
+
+  std::string BudgetText() const { return Formatted("the budget of %.3g %%", 100 * share_); }
+  bool IsNoise(const ArmResult& arm) const {
+    return std::fabs(arm.mean) <= kNoiseTimes * results_.noise;
+  }
+
+  // Arms with fewer bits that were not taken, the nearest first.
+  std::vector<const ArmResult*> Rejected() const {
+    std::vector<const ArmResult*> arms;
+    for (const ArmResult& arm : results_.arms)
+      if (&arm != chosen_ && &arm != &baseline_ && arm.bits <= chosen_->bits &&
+          !(Trains(arm) && arm.mean <= budget_))
+        arms.push_back(&arm);
+    std::stable_sort(arms.begin(), arms.end(), [](const ArmResult* a, const ArmResult* b) {
+      return (std::isfinite(a->mean) ? a->mean : INFINITY) <
+             (std::isfinite(b->mean) ? b->mean : INFINITY);
+    });
+    return arms;
+  }
+  // "; nvfp4 (4.5 bits) ends 0.06 above fp32's (+2.4 %)".
+  std::string RejectedText() const {
+    std::string text;
+    for (const ArmResult* arm : Rejected())
+      text +=
+          "; " + arm->name + " (" + BitsText(*arm) + ") " +
+          (Trains(*arm) ? "ends " + EndsText(*arm, baseline_) : "does not train: " + arm->trouble);
+    return text;
+  }
+
+  std::string Take() const {
+    std::string text = "Take " + chosen_->name + ": its loss ends " +
+                       EndsText(*chosen_, baseline_) + ", within " + BudgetText();
+    if (IsNoise(*chosen_)) text += " and within what chance alone changes";
+    text += ", with " + BitsText(*chosen_) + " for an operand's value instead of " +
+            Formatted("%.3g", baseline_.bits);
+    return text + RejectedText();
+  }
+
+  std::string Keep() const {
+    return "Keep " + baseline_.name + ": no arm with fewer bits ends within " + BudgetText() +
+           " of its loss of " + Formatted("%.4g", baseline_.loss) + RejectedText();
+  }
+
+  // The least sure of what the verdict rests on: that the chosen arm lies below the budget, and
+  // those with fewer bits above it.
+  void Grade(Verdict& verdict) const {
+    std::vector<const ArmResult*> arms;
+    for (const ArmResult* arm : Rejected())
+      if (Trains(*arm)) arms.push_back(arm);
+    if (chosen_ != &baseline_) arms.push_back(chosen_);
+    const ArmResult* nearest = nullptr;
+    double least = INFINITY;
+    bool fairly = true, well = plan_.seeds.size() >= kSeedsForWell;
+    for (const ArmResult* arm : arms) {
+      const BudgetDistance distance = DistanceOf(*arm, results_, budget_);
+      fairly = fairly && distance.t > Quantile(kFairlySure, distance.freedom);
+      well = well && distance.t > Quantile(kWellSure, distance.freedom);
+      if (distance.t >= least) continue;
+      least = distance.t;
+      nearest = arm;
+    }
+    verdict.sure = well ? "well" : fairly ? "fairly" : "little";
+    verdict.surer = Surer(nearest, verdict.sure);
+  }
+
+  std::string Surer(const ArmResult* nearest, const std::string& sure) const {
+    std::vector<std::string> words;
+    if (plan_.steps < plan_.full_steps)
+      words.push_back("all " + std::to_string(plan_.full_steps) + " steps (--steps; this was " +
+                      std::to_string(plan_.steps) + ")");
+    if (plan_.seeds.size() < kSeedsForWell) {
+      words.push_back("--seeds " + std::to_string(kSeedsForWell));
+    } else if (sure != "well" && nearest != nullptr) {
+      // So many seeds give this distance a t of the quantile of many degrees of freedom.
+      const BudgetDistance distance = DistanceOf(*nearest, results_, budget_);
+      const double one = distance.error * std::sqrt(static_cast<double>(plan_.seeds.size()));
+      const double need = std::ceil(std::pow(kWellSure.back() * one / std::fabs(distance.over), 2));
+      words.push_back(need <= static_cast<double>(kMostSeeds)
+                          ? "--seeds " + std::to_string(std::max<std::int64_t>(
+                                             static_cast<std::int64_t>(need),
+                                             static_cast<std::int64_t>(plan_.seeds.size()) + 1))
+                          : "another --budget: " + nearest->name + " lies at its edge");
+    }
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : ", and ") + word;
+    return text.empty() ? "a network of the size that is meant" : text;
+  }
+
+  const ChoiceResults& results_;
+  const ChoicePlan& plan_;
+  double share_, budget_ = 0;
+  const ArmResult& baseline_;
+  const ArmResult* chosen_ = nullptr;
+};
+
+}  // namespace
+
+// One sentence of what to take, and one of how far to believe it.
+std::string Verdict::text() const {
+  return sentence + ". Sure: " + sure + "; surer with " + surer + ".";
+}
+
+Verdict FindVerdict(const ChoiceResults& results, const ChoicePlan& plan, double budget) {
+  return Chooser(results, plan, budget).Run();
+}
+
+}  // namespace ada::study

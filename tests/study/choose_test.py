@@ -1,0 +1,194 @@
+"""`ada-train choose` on a tiny network: arms of formats, recipes, policies and files, the table, the
+verdict, choose.csv, JSON and page; resumption; what is refused. ADA_BINARY names the program."""
+import csv
+import json
+import math
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+CONFIG = """
+name: r
+seed: 5
+data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 2, classes: 5, train: 256,
+       test: 20}, batch_size: 16, workers: 0}
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 6, kernel: 3}
+    - {name: relu1, kind: relu}
+    - {name: fc1, kind: linear, features: 16}
+    - {name: relu2, kind: relu}
+    - {name: fc2, kind: linear, features: classes}
+precision: {format: fp16}
+scaling: {policy: fixed, scale: 64}
+optimizer: {lr: 0.02, momentum: 0.9}
+train: {epochs: 2}
+evaluate: {every_epochs: 0}
+device: {kind: cpu}
+"""
+FP4 = "precision: {gradients: fp4_e2m1}\n"
+
+
+class Choose(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "r.yaml").write_text(CONFIG, encoding="utf-8")
+
+    def run_program(self, *arguments, code=0):
+        done = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def choose(self, formats, *more, code=0):
+        return self.run_program("choose", "r.yaml", "--formats", formats, "--seeds", "1", "--out",
+                                "c", *more, code=code)
+
+    def rows(self):
+        with open(self.folder / "c/choose.csv", encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def losses(self, run):
+        with open(self.folder / "c" / run / "steps.csv", encoding="utf-8", newline="") as file:
+            return [float(row["loss"]) for row in csv.DictReader(file)]
+
+    def test_a_choice(self):
+        (self.folder / "coarse.yaml").write_text(FP4, encoding="utf-8")
+        text = self.choose("bf16,fp16+dynamic,te_mxfp8,coarse.yaml", "--html")
+        with self.subTest("the table names every arm, and the verdict is one of them"):
+            for arm in ("fp32", "bf16", "fp16+dynamic", "te_mxfp8", "coarse"):
+                self.assertRegex(text, rf"(?m)^  {re.escape(arm)} ")
+            verdict = " ".join(text.split("\n\n")[-1].split())
+            self.assertRegex(verdict, r"^(Take (bf16|fp16\+dynamic|te_mxfp8|coarse)|Keep fp32): ")
+            self.assertRegex(verdict, r"Sure: (well|fairly|little); surer with --seeds 3")
+        rows = self.rows()
+        with self.subTest("a row for each training, and two twins of the baseline"):
+            self.assertEqual([(row["arm"], row["twin"]) for row in rows],
+                             [("fp32", "0"), ("bf16", "0"), ("fp16+dynamic", "0"),
+                              ("te_mxfp8", "0"), ("coarse", "0"), ("fp32", "1"), ("fp32", "2")])
+            self.assertEqual({row["status"] for row in rows}, {"finished"})
+            self.assertEqual({row["steps"] for row in rows}, {"32"})
+            self.assertEqual({row["seed"] for row in rows}, {"5"})
+        with self.subTest("loss minus the baseline's, over the last ten steps"):
+            base = self.losses("fp32-seed5")
+            for row in rows:
+                losses = self.losses(row["run"])
+                minus = sum(a - b for a, b in zip(losses[-10:], base[-10:])) / 10
+                self.assertAlmostEqual(float(row["loss_minus_baseline"]), minus, places=7)
+                self.assertAlmostEqual(float(row["loss"]), sum(losses[-10:]) / 10, places=6)
+        with self.subTest("all arms start alike, and twins do not"):
+            self.assertAlmostEqual(self.losses("bf16-seed5")[0], base[0], delta=0.02)
+            first = [self.losses(f"fp32-seed5-twin{twin}")[0] for twin in (1, 2)]
+            self.assertNotEqual(first[0], base[0])
+            self.assertNotEqual(first[0], first[1])
+            self.assertAlmostEqual(first[0], base[0], delta=0.01)
+        with self.subTest("bits of operands"):
+            bits = {row["arm"]: float(row["operand_bits"]) for row in rows}
+            self.assertEqual(bits["fp32"], 32)
+            self.assertEqual(bits["bf16"], 16)
+            self.assertEqual(bits["fp16+dynamic"], 16)
+            self.assertAlmostEqual(bits["te_mxfp8"], 8.25)
+        with self.subTest("policies and keys of an arm"):
+            config = (self.folder / "c/configs/fp16+dynamic-seed5.yaml").read_text("utf-8")
+            self.assertRegex(config, r"policy: dynamic")
+            config = (self.folder / "c/configs/coarse-seed5.yaml").read_text("utf-8")
+            self.assertRegex(config, r"gradients: fp4_e2m1")
+            self.assertRegex(config, r"format: fp16")
+            self.assertRegex(config, r"scale: 64")
+        with self.subTest("the page"):
+            page = (self.folder / "c/choose.html").read_text("utf-8")
+            self.assertIn("<polyline", page)
+            self.assertNotIn("http", page)
+            self.assertIn("te_mxfp8", page)
+        with self.subTest("a second time nothing is trained, and the answer is the same"):
+            before = (self.folder / "c/bf16-seed5/summary.json").stat().st_mtime_ns
+            self.assertEqual(
+                self.choose("bf16,fp16+dynamic,te_mxfp8,coarse.yaml"), text)
+            self.assertEqual((self.folder / "c/bf16-seed5/summary.json").stat().st_mtime_ns, before)
+        with self.subTest("JSON says the same"):
+            found = json.loads(self.choose("bf16,fp16+dynamic,te_mxfp8,coarse.yaml", "--json"))
+            self.assertEqual((found["command"], found["version"]), ("choose", 1))
+            self.assertEqual([arm["arm"] for arm in found["arms"]],
+                             ["fp32", "bf16", "fp16+dynamic", "te_mxfp8", "coarse"])
+            self.assertIn(found["verdict"]["arm"], verdict)
+            twins = [float(row["loss_minus_baseline"]) for row in rows if row["twin"] != "0"]
+            self.assertAlmostEqual(found["noise"], math.sqrt(sum(t * t for t in twins) / 2), 7)
+            for arm, row in zip(found["arms"], rows):
+                self.assertAlmostEqual(arm["loss_minus_baseline"],
+                                       float(row["loss_minus_baseline"]), places=7)
+        with self.subTest("another arm is trained beside those that are there"):
+            self.assertIn("fp8_e5m2", self.choose("bf16,fp8_e5m2+adaptive", "--json"))
+            self.assertTrue((self.folder / "c/fp8_e5m2+adaptive-seed5").is_dir())
+        with self.subTest("another question in the same folder is refused"):
+            error = self.choose("bf16", "--set", "optimizer.lr=0.5", code=2)
+            self.assertIn("another question", error)
+            self.assertIn("optimizer.lr", error)
+
+    def test_an_arm_that_does_not_train_is_said(self):
+        (self.folder / "wild.yaml").write_text(
+            "precision: {format: fp8_e4m3}\nscaling: {policy: fixed, scale: 1.0e+30}\n"
+            "train: {stop_after_skips: 5}\n", encoding="utf-8")
+        text = self.choose("wild.yaml", "--json")
+        found = json.loads(text)
+        self.assertFalse(found["arms"][1]["trains"])
+        self.assertEqual(found["arms"][1]["trouble"], "ended after step 5, with all steps skipped")
+        self.assertIsNone(found["arms"][1]["loss_minus_baseline"])
+        self.assertEqual(found["verdict"]["arm"], "fp32")
+        self.assertIn("does not train", found["verdict"]["sentence"])
+
+    def test_seeds_have_a_deviation(self):
+        found = json.loads(self.run_program("choose", "r.yaml", "--formats", "bf16", "--seeds", "3",
+                                            "--out", "c", "--steps", "12", "--json"))
+        self.assertEqual(found["seeds"], [5, 6, 7])
+        self.assertEqual((found["steps"], found["configured_steps"]), (12, 32))
+        arm = found["arms"][1]
+        minus = arm["loss_minus_baseline_by_seed"]
+        mean = sum(minus) / 3
+        self.assertAlmostEqual(arm["loss_minus_baseline"], mean)
+        self.assertAlmostEqual(arm["deviation"],
+                               math.sqrt(sum((x - mean) ** 2 for x in minus) / 2))
+        self.assertEqual(len(found["twins_minus_original"]), 3)
+        self.assertIn("--steps", found["verdict"]["surer_with"])
+
+    def test_it_goes_on_after_a_signal(self):
+        (self.folder / "r.yaml").write_text(CONFIG.replace("epochs: 2", "epochs: 400"),
+                                            encoding="utf-8")
+        command = [BINARY, "choose", "r.yaml", "--formats", "bf16", "--seeds", "1", "--out", "c",
+                   "--jobs", "1"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            started = self.folder / "c/fp32-seed5/steps.csv"
+            end = time.monotonic() + 60
+            while not started.is_file() and time.monotonic() < end:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertEqual(out, "")
+        self.assertIn("the same command goes on", errors)
+        self.assertTrue(list((self.folder / "c/fp32-seed5/checkpoints").glob("*.safetensors")))
+
+    def test_what_is_refused(self):
+        for formats, words in (("bf61", "did you mean bf16?"), ("fp16+dynamik", "dynamic"),
+                               ("bf16,bf16", "named twice"), ("fp32", "beside the baseline"),
+                               ("missing.yaml", "missing.yaml")):
+            with self.subTest(formats=formats):
+                self.assertIn(words, self.choose(formats, code=2))
+        for option, value in (("--budget", "none"), ("--seeds", "0"), ("--steps", "100")):
+            with self.subTest(option=option):
+                self.assertIn(option, self.choose("bf16", option, value, code=2))
+        self.assertIn("choose itself sets it",
+                      self.choose("bf16", "--set", "output=x", code=2))
+        self.assertFalse((self.folder / "c").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,102 @@
+"""`scaling.layers[].total_scale`: an S for each layer, as it is given. A table of totals trains to the
+same bytes as the alphas that give the same S; a resumed run goes on with it; what it excludes is
+refused. ADA_BINARY names the program."""
+import csv
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+BINARY = os.path.abspath(os.environ.get("ADA_BINARY", "build/ada-train"))
+CONFIG = """
+name: r
+data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 2, classes: 5, train: 128,
+       test: 20}, batch_size: 16, workers: 0}
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 6, kernel: 3}
+    - {name: relu1, kind: relu}
+    - {name: fc1, kind: linear, features: 16}
+    - {name: relu2, kind: relu}
+    - {name: fc2, kind: linear, features: classes}
+precision: {format: fp8_e5m2}
+optimizer: {lr: 0.02, momentum: 0.9}
+train: {epochs: 2}
+log: {every: 1}
+device: {kind: cpu, threads: 1}
+scaling:
+"""
+BY_ALPHA = """  policy: adaptive
+  init_scale: 64
+  power_of_two: false
+  layers:
+    - {match: fc2, method: fixed, scale: 2}
+    - {match: fc1, method: fixed, scale: 0.75}
+"""
+BY_TOTAL = """  policy: adaptive
+  init_scale: 64
+  layers:
+    - {match: "fc?", total_scale: 128}
+    - {match: fc1, total_scale: 96}
+"""
+
+
+class TotalScale(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def train(self, name, scaling, *more, code=0):
+        (self.folder / f"{name}.yaml").write_text(CONFIG + scaling, encoding="utf-8")
+        done = subprocess.run([BINARY, "train", f"{name}.yaml", "--quiet", "--output", name, *more],
+                              cwd=self.folder, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stderr
+
+    def rows(self, name, file):
+        with open(self.folder / name / file, encoding="utf-8", newline="") as lines:
+            return list(csv.DictReader(lines))
+
+    def test_a_table_is_what_its_alphas_are(self):
+        self.train("alpha", BY_ALPHA)
+        self.train("total", BY_TOTAL)
+        for file in ("steps.csv", "underflow.csv"):
+            self.assertEqual((self.folder / "alpha" / file).read_bytes(),
+                             (self.folder / "total" / file).read_bytes(), file)
+        for row in self.rows("total", "scales.csv"):
+            with self.subTest(row=row):
+                totals = {"fc2": (64, 128, 2), "fc1": (128, 96, 0.75)}
+                if row["layer"] in totals:
+                    self.assertEqual(tuple(float(row[key]) for key in
+                                           ("scale_in", "scale_out", "alpha")),
+                                     totals[row["layer"]])
+                    self.assertEqual(row["limit"], "state")
+
+    def test_a_resumed_run_goes_on_with_it(self):
+        self.train("whole", BY_TOTAL)
+        self.train("parts", BY_TOTAL, "--set", "train.max_steps=5")
+        self.train("parts", BY_TOTAL, "--resume")
+        for file in ("steps.csv", "underflow.csv", "scales.csv"):
+            self.assertEqual((self.folder / "whole" / file).read_bytes(),
+                             (self.folder / "parts" / file).read_bytes(), file)
+
+    def test_what_it_excludes_is_refused(self):
+        for entry, words in (("total_scale: 8, method: fixed", "method"),
+                             ("total_scale: 8, method: fixed, scale: 2", "scale"),
+                             ("total_scale: 0", "2^-126 to 2^127")):
+            with self.subTest(entry=entry):
+                error = self.train("r", f"  policy: adaptive\n  layers: [{{match: fc1, {entry}}}]\n",
+                                   code=2)
+                self.assertIn("scaling.layers[]", error)
+                self.assertIn(words, error)
+        self.assertIn("total_scale", self.train(
+            "r", "  policy: adaptive\n  reference: true\n  layers: [{match: fc1, total_scale: 8}]\n",
+            code=2))
+        self.assertIn("total_scale", self.train(
+            "r", "  policy: layerwise_dynamic\n  layers: [{match: fc1, total_scale: 8}]\n", code=2))
+
+
+if __name__ == "__main__":
+    unittest.main()
