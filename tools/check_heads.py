@@ -74,7 +74,7 @@ KNOWN = {
     "src/cli/output.h": "OutputPaths TerminalText HelpFormat",
     "src/data/sample_sources.h": "ImageStore TokenSet",
     "src/study/replay/attempts.h": "TraceSource Attempts ScaleComparison Stretches",
-    "src/study/watch/watch_view.h": "WatchFeed Signals Keys Screen",
+    "src/study/watch/watch_view.h": "WatchFeed Signals KeyInput Screen",
     "src/step/attempt/attempt.h": "BatchCounts AttemptFacts",
     "src/run/evaluate/predictions.h": "PredictionsFile ClassTable OutputsFile",
     "src/run/evaluate/reports.h": "PhotoReport TaskReport",
