@@ -16,7 +16,7 @@ import sys
 LIMITS = {
     "README.md": 1050,
     "configs/COMMANDS.md": 1200,
-    "configs/CHOOSE.md": 800,
+    "configs/CHOOSE.md": 820,
     "configs/JSON.md": 650,
     "configs/README.md": 930,
     "configs/RESULTS.md": 1900,
