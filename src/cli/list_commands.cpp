@@ -1,4 +1,4 @@
-// models, policies, formats, datasets, schema: lists of what this version supports.
+// models, policies, formats, accumulators, datasets, schema: lists of what this version supports.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -109,7 +109,8 @@ Command AddSchema(CLI::App& app) {
 
 Commands AddListCommands(CLI::App& app) {
   Commands commands;
-  for (const char* what : {"models", "policies", "formats"}) commands.push_back(AddList(app, what));
+  for (const char* what : {"models", "policies", "formats", "accumulators"})
+    commands.push_back(AddList(app, what));
   commands.push_back(AddDatasets(app));
   commands.push_back(AddSchema(app));
   return commands;

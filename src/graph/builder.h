@@ -31,6 +31,7 @@ class OpMaker {
   // Collects the parts; the functions Add... fill in those that only some kinds have.
   layers::OpParts PartsOf(const OpPlan& op) const;
   void AddWeight(const OpPlan& op, layers::OpParts& parts) const;
+  void AddSums(const OpPlan& op, layers::OpParts& parts) const;
   void AddChain(const OpPlan& op, layers::OpParts& parts) const;
   // Has no data where the op recomputes this input (OpPlan::recomputed).
   Tensor Input(const OpPlan& op, int index) const;
@@ -52,6 +53,8 @@ class OpMaker {
 // All roundings, starting with the network's input (unless it is tokens); those of the forward pass
 // only in a graph that does not train.
 std::vector<RoundingPoint> ListRoundings(const Bindings& bindings);
+std::vector<SumPoint> ListSums(const Bindings& bindings);
+std::vector<SumPoint> ListJudgedSums(const Bindings& bindings);
 std::vector<ScalePoint> ListScales(const Bindings& bindings);
 // Those of `roundings` that have a per-tensor scale, in the same order.
 std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,

@@ -60,6 +60,9 @@ struct GraphSpec {
   // and those for which ExponentBins are filled.
   std::vector<std::string> counted = {"y", "w", "dx", "dw", "dy"};
   std::vector<std::string> histograms;
+  // Accumulators whose sums are made and counted, besides those of the training, in passes with
+  // Pass::bins: of convolutions and linear layers.
+  std::vector<scaling::Accumulator> judged_sums;
 };
 
 // Is told during a backward pass which gradients are complete, to sum them over processes.
@@ -159,6 +162,10 @@ class Graph {
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<RoundingPoint>& roundings() const { return roundings_; }  // execution order
+  // Lists products with an accumulator, by layer, then by product.
+  const std::vector<SumPoint>& sums() const { return sums_; }
+  // The same of GraphSpec::judged_sums, one rule after the other.
+  const std::vector<SumPoint>& judged_sums() const { return judged_sums_; }
   const std::vector<ScalePoint>& scales() const { return scales_; }
   // Tensors with a per-tensor scale (delayed scaling), in a fixed order; empty where there are
   // none. With `share`, the scalers of y and w are the other graph's.
@@ -195,6 +202,7 @@ class Graph {
   NumberFormat input_format_;
   std::vector<Parameter> parameters_;
   std::vector<RoundingPoint> roundings_;
+  std::vector<SumPoint> sums_, judged_sums_;
   std::vector<ScalePoint> scales_;
   Tensor images_, tokens_;  // the input is one of them
   std::vector<Tensor> outputs_;

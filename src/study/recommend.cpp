@@ -57,6 +57,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
   PrintRecommendation(options, needs, ranges, IsChosen(ranges, record, decided), out);
   out << '\n';
   PrintOperandFormats(record.operands, out);
+  PrintSums(options.folder, out);
   PrintConfidence(options, run, needs, ranges, WorstProbe(options.folder), out);
   if (decided.empty()) {
     out << '\n';

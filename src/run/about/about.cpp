@@ -11,6 +11,7 @@
 #include "io/text.h"
 #include "number/blocks/block_format.h"
 #include "scaling/policies/presets.h"
+#include "scaling/rules/accumulator.h"
 
 // What this program is made of.
 
@@ -77,12 +78,31 @@ std::vector<std::string> ListFormats() {
   return lines;
 }
 
+// One line for an accumulator: its rule, the hardware, the source.
+std::vector<std::string> ListAccumulators() {
+  std::vector<std::string> lines;
+  for (const scaling::NamedAccumulator& named : scaling::NamedAccumulators()) {
+    const scaling::Accumulator& rule = named.rule;
+    std::string line = std::string(named.name) + ": " + Counted(rule.group, "product") +
+                       " at once, " +
+                       (rule.cuts() ? Counted(rule.fraction_bits, "fraction bit") : "nothing cut") +
+                       ", accumulator " + scaling::AccumulatorFormatText(rule.format) +
+                       (rule.rounding == scaling::AccumulatorRounding::kTruncate ? " (truncated)"
+                                                                                 : " (to nearest)");
+    if (rule.promote > 0)
+      line += ", added to fp32 every " + std::to_string(rule.promote) + " products";
+    lines.push_back(line + "; " + std::string(named.hardware) + "; " + std::string(named.source));
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> List(const std::string& what) {
   if (what == "models") return graph::ListModels();
   if (what == "policies") return scaling::ListPolicies();
   if (what == "formats") return ListFormats();
+  if (what == "accumulators") return ListAccumulators();
   if (what == "datasets") return data::ListDatasets();
   throw InternalError("no list of " + what);
 }
