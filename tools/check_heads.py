@@ -21,6 +21,8 @@ import sys
 ONE_IDEA = {
     "src/backend/cpu/matmul/pack/batch_operands.h": (
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
+    "src/backend/cpu/matmul/plan/accumulated_window.h": (
+        "AccumulatedWindow WeightPanels", "both operands of sums in the order of their products"),
     "src/backend/cuda/matmul/batch_operand.h": (
         "BatchOperand BatchOperands", "the operands of a layer, and one of them"),
     "src/backend/cuda/matmuls.h": (

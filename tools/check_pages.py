@@ -16,11 +16,12 @@ import sys
 LIMITS = {
     "README.md": 1050,
     "configs/COMMANDS.md": 1200,
+    "configs/ACCUMULATORS.md": 1050,
     "configs/CHOOSE.md": 820,
     "configs/JSON.md": 650,
     "configs/README.md": 930,
     "configs/RESULTS.md": 1900,
-    "configs/blocks.md": 950,
+    "configs/blocks.md": 1000,
     "configs/data.md": 1000,
     "configs/formats.md": 1200,
     "configs/language.md": 700,
@@ -29,12 +30,12 @@ LIMITS = {
     "configs/networks.md": 1100,
     "configs/policies.md": 1200,
     "configs/tasks.md": 950,
-    "src/README.md": 2100,
-    "src/backend/README.md": 1950,
+    "src/README.md": 2150,
+    "src/backend/README.md": 2000,
     "src/number/blocks/README.md": 1500,
     "src/parallel/README.md": 1150,
     "src/scaling/README.md": 2200,
-    "src/telemetry/README.md": 3900,
+    "src/telemetry/README.md": 4400,
     "tests/README.md": 1100,
     "tools/README.md": 2150,
     "tools/bench/README.md": 2150,
@@ -42,7 +43,7 @@ LIMITS = {
     "tools/python/README.md": 1350,
 }
 OTHERS = 500  # of a page that has no row
-ALL = 38000
+ALL = 40000
 SENTENCE = 40  # words of a sentence
 MEDIAN = 18  # of all sentences, but for those in tables
 

@@ -88,9 +88,13 @@ struct AttentionSpec {
   Gradient dy;
   std::vector<Gradient> dx;  // of queries, keys, values; empty ones: not computed
   std::array<scaling::LayerScaler*, 4> scalers{};  // by Decision; null where nothing is computed
+  // kForward: of s and y, whose sums run over the values of a head and over keys; kDx: of dp, dq,
+  // dk and dv, the last two of which run over the queries of one query head.
+  SumsOfProducts sums;
   bool fused() const { return x.size() == 1; }
   void Visit(auto&& visit) {
-    visit(x, y, y_stats, y_style, p_style, ds_style, p_stats, ds_stats, ds_scale, dy, dx, scalers);
+    visit(x, y, y_stats, y_style, p_style, ds_style, p_stats, ds_stats, ds_scale, dy, dx, scalers,
+          sums);
   }
 };
 // Takes one position of each image; dx is 0 elsewhere.

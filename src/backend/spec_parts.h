@@ -9,11 +9,13 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "io/tensor_names.h"
 #include "number/blocks/block_counts.h"
 #include "number/stats.h"
 #include "number/tensor.h"
+#include "scaling/rules/accumulator.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::backend {
@@ -127,6 +129,27 @@ struct OperandRounding {
 using OperandRoundings = std::array<OperandRounding, kOperands>;  // by Operand
 inline bool AnyRounds(const OperandRoundings& operands) {
   return std::any_of(operands.begin(), operands.end(), [](const auto& o) { return o.rounds; });
+}
+
+// How the sums of one product are made: in fp32, or as an accumulator makes them. Operands with a
+// per-tensor scale are added as codes: values times the scale, which is divided out of the sum.
+struct JudgedSums {  // by another rule, whose sums are made and counted alone
+  scaling::Accumulator rule;
+  scaling::AccumulatorCounts* counts = nullptr;
+  void Visit(auto&& visit) { visit(counts); }
+};
+struct ProductSums {
+  std::optional<scaling::Accumulator> rule;      // unset: fp32
+  scaling::AccumulatorCounts* counts = nullptr;  // filled in passes that count; null: nobody asks
+  std::vector<JudgedSums> judged;                // in passes with Pass::bins; not of attention
+  void Visit(auto&& visit) { visit(counts, judged); }
+};
+using SumsOfProducts = std::array<ProductSums, scaling::kProducts>;  // by scaling::Product
+inline bool AnyAccumulates(const SumsOfProducts& sums) {
+  return std::any_of(sums.begin(), sums.end(), [](const auto& s) { return s.rule.has_value(); });
+}
+inline bool AnyJudged(const SumsOfProducts& sums) {
+  return std::any_of(sums.begin(), sums.end(), [](const auto& s) { return !s.judged.empty(); });
 }
 
 // --- Base structs of specs ---

@@ -42,10 +42,15 @@ struct MatmulSpec : RoundedLayerSpec {
   // How the matmuls read x, the rounded w and dy; db sums dy as it is stored. Not together with
   // `reference`. A backend declines `recomputed` if any of them rounds.
   OperandRoundings operands;
+  // How sums are made, along k in this order: of y the input channels within the taps of the
+  // window (rows, then columns), of dx the output channels within them, of dw the pixels of y, row
+  // by row, image after image. Padding has its places, as zeros. Not together with `reference` and
+  // `recomputed`; a backend that has no such sums throws ConfigError.
+  SumsOfProducts sums;
   void Visit(auto&& visit) {
     RoundedLayerSpec::Visit(visit);
     visit(w, b, recomputed, x_per_tensor_scale, w_stats, w_style, dw_style, y_moments, dw, db,
-          dw_stats, scaler, operands);
+          dw_stats, scaler, operands, sums);
   }
 };
 struct Conv2dSpec : MatmulSpec {

@@ -1,4 +1,5 @@
-// models, policies, formats, recipes, datasets, schema: lists of what this version supports.
+// models, policies, formats, recipes, accumulators, datasets, schema: lists of what this version
+// supports.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -117,7 +118,7 @@ Command AddSchema(CLI::App& app) {
 
 Commands AddListCommands(CLI::App& app) {
   Commands commands;
-  for (const char* what : {"models", "policies", "formats", "recipes"})
+  for (const char* what : {"models", "policies", "formats", "recipes", "accumulators"})
     commands.push_back(AddList(app, what));
   commands.push_back(AddDatasets(app));
   commands.push_back(AddSchema(app));

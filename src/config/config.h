@@ -23,6 +23,7 @@
 #include "number/number_format.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
+#include "scaling/rules/accumulator.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::config {
@@ -231,6 +232,16 @@ struct HadamardConfig {
 struct SparedConfig {
   int first = 0, last = 0;
 };
+// How the sums of one product are made: as an accumulator makes them, or (`rule` unset) in fp32.
+struct AccumulateConfig {
+  std::optional<scaling::Accumulator> rule;
+};
+// `precision.accumulate`; unset: as set one level up, by default in fp32.
+struct AccumulatesConfig {
+  std::array<std::optional<AccumulateConfig>, scaling::kProducts> by_product;  // by Product
+  std::optional<SparedConfig> spared;  // only in `precision`; unset: as of operands
+  bool given() const;
+};
 // `precision.operands`; unset: as set one level up, by default as stored.
 struct OperandsConfig {
   std::array<std::optional<OperandConfig>, kOperands> by_operand;  // by Operand
@@ -245,6 +256,7 @@ struct LayerPrecisionConfig : RoleFormatsConfig {
   std::optional<NumberFormat> format;  // of activations, weights and gradients
   std::optional<WithinAttention> probabilities, score_gradients;
   OperandsConfig operands;
+  AccumulatesConfig accumulate;
   Location where;
 };
 // How a tensor of the update is kept between steps.
@@ -274,6 +286,7 @@ struct PrecisionSwitchConfig : RoleFormatsConfig {
   std::optional<RoundingKind> rounding;
   std::optional<PrecisionRecipe> recipe;  // then `operands` replace those before as a whole
   OperandsConfig operands;
+  AccumulatesConfig accumulate;
   Location where;
 };
 // The section `precision`. graph/network/precision.h resolves it layer by layer; until then it
@@ -289,9 +302,12 @@ struct PrecisionConfig : RoleFormatsConfig {
   RoundingKind rounding = RoundingKind::kNearest;
   TensorScalingConfig tensor_scaling;
   OperandsConfig operands;
+  AccumulatesConfig accumulate;
   OverflowKind overflow = OverflowKind::kDefault;
   KeptFormatConfig masters, optimizer_state;
   std::vector<PrecisionSwitchConfig> schedule;  // by rising from_step
+  // Whether the section, one of its layers or of its switches says how sums are made.
+  bool accumulates() const;
 };
 
 // One entry of `optimizer.groups`; a factor that is not set: as an earlier match has it, else 1.
@@ -397,9 +413,12 @@ struct WhatIfConfig {
   std::string name;                 // of the scenario in what_if.csv; empty: made of the rest
   std::optional<AnyFormat> format;  // unset: each tensor's own
   std::optional<double> scale;      // that every tensor would carry; unset: its own
-  std::optional<scaling::Settings> scaling;  // a policy instead of a scale
+  std::optional<scaling::Settings> scaling;        // a policy instead of a scale
+  std::optional<scaling::Accumulator> accumulate;  // that every product's sums would have
   Location where;
 
+  // Whether it is judged from histograms: neither blocks nor sums are.
+  bool of_histograms() const { return block_format() == nullptr && !accumulate; }
   const BlockFormat* block_format() const {
     return format ? std::get_if<BlockFormat>(&*format) : nullptr;
   }
@@ -409,6 +428,8 @@ enum class DumpOn { kNever, kSkip, kAlert };
 // The section `log`: which files a run writes about itself and how often. None of it changes
 // weights, so a resumed run may have other values.
 struct LogConfig {
+  // The accumulators of what_if, in its order.
+  std::vector<scaling::Accumulator> judged_sums() const;
   // Steps between logged rows, of which the first step has one; 0: no rows.
   std::int64_t every = 100;
   std::vector<std::string> statistics = {"dx", "dy", "dw"};  // LogSection has all words

@@ -24,6 +24,12 @@ void Overlay(const OperandsConfig& given, OperandsConfig& operands) {
   if (given.spared) operands.spared = given.spared;
 }
 
+void Overlay(const AccumulatesConfig& given, AccumulatesConfig& accumulate) {
+  for (std::size_t i = 0; i < given.by_product.size(); ++i)
+    if (given.by_product[i]) accumulate.by_product[i] = given.by_product[i];
+  if (given.spared) accumulate.spared = given.spared;
+}
+
 // Layers are appended, because the last match wins. A recipe replaces the operands: only what the
 // entry gives in addition to it counts, and SwitchSection has already merged the recipe into that.
 void Apply(const PrecisionSwitchConfig& change, PrecisionConfig& precision) {
@@ -37,6 +43,7 @@ void Apply(const PrecisionSwitchConfig& change, PrecisionConfig& precision) {
   } else {
     Overlay(change.operands, precision.operands);
   }
+  Overlay(change.accumulate, precision.accumulate);
 }
 
 }  // namespace

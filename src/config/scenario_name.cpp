@@ -37,6 +37,13 @@ std::string ScalingName(scaling::Settings scaling) {
 
 }  // namespace
 
+std::vector<scaling::Accumulator> LogConfig::judged_sums() const {
+  std::vector<scaling::Accumulator> rules;
+  for (const WhatIfConfig& entry : what_if)
+    if (entry.accumulate) rules.push_back(*entry.accumulate);
+  return rules;
+}
+
 std::string NameOf(const WhatIfConfig& what_if) {
   std::string name;
   if (what_if.format) {
@@ -46,6 +53,11 @@ std::string NameOf(const WhatIfConfig& what_if) {
     AppendPart(name, "format=" + format);
   }
   if (what_if.scale) AppendPart(name, "scale=" + NumberText(*what_if.scale));
+  if (what_if.accumulate) {
+    std::string rule = scaling::AccumulatorText(*what_if.accumulate);
+    std::erase(rule, ',');
+    AppendPart(name, "accumulate=" + rule);
+  }
   if (what_if.scaling) AppendPart(name, ScalingName(*what_if.scaling));
   return name;
 }

@@ -28,11 +28,18 @@ struct Bindings {
   Tensor tokens;                                         // the network's input if it is tokens
   std::vector<backend::ChannelMoments> channel_moments;  // by node: of a convolution's y
   std::vector<backend::RecomputedNorm>
-      recomputed;                             // by node: memory that batch norm and consumer share
-  std::vector<std::uint16_t*> positions;      // by node: of a pool, where an unpooling reads them
-  SharedArray<LayerStats> stats;              // 0: input and loss, i + 1: node i
-  SharedArray<scaling::LayerScaler> scalers;  // by node, then by decision within nodes
-  std::vector<int> first_decision;            // by node: index of its first decision, or -1
+      recomputed;                         // by node: memory that batch norm and consumer share
+  std::vector<std::uint16_t*> positions;  // by node: of a pool, where an unpooling reads them
+  SharedArray<LayerStats> stats;          // 0: input and loss, i + 1: node i
+  // Counts of rules that are judged lie by rule, node and product.
+  std::vector<scaling::Accumulator> judged_rules;
+  SharedArray<scaling::AccumulatorCounts> judged;
+  std::size_t JudgedAt(std::size_t rule, int node, std::size_t product) const {
+    return (rule * network->nodes.size() + static_cast<std::size_t>(node)) * scaling::kProducts +
+           product;
+  }
+  SharedArray<scaling::LayerScaler> scalers;      // by node, then by decision within nodes
+  std::vector<int> first_decision;                // by node: index of its first decision, or -1
   SharedArray<scaling::ScaleDecision> decisions;  // by branch
   SharedArray<TensorMoments> moments;             // by gradient
 

@@ -83,6 +83,11 @@ void Builder::Bind() {
   bindings_.parameters_of = std::move(parameters.of);
   if (network_.reads_tokens()) BindTokens();
   bindings_.stats = graph_->results_.Add<LayerStats>(network_.nodes.size() + 1);
+  if (spec_.training && !spec_.judged_sums.empty()) {
+    bindings_.judged_rules = spec_.judged_sums;
+    bindings_.judged = graph_->results_.Add<scaling::AccumulatorCounts>(
+        spec_.judged_sums.size() * network_.nodes.size() * scaling::kProducts);
+  }
   bindings_.scalers = graph_->scalers_;
 }
 
@@ -323,6 +328,8 @@ void Builder::FillLists() {
   for (const int value : network_.outputs) graph_->outputs_.push_back(bindings_.Value(value));
   if (!spec_.training) return;
   graph_->roundings_ = std::move(roundings);
+  if (spec_.training)
+    graph_->sums_ = ListSums(bindings_), graph_->judged_sums_ = ListJudgedSums(bindings_);
   graph_->scales_ = ListScales(bindings_);
 }
 

@@ -116,6 +116,10 @@ class Graph {
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<RoundingPoint>& roundings() const { return roundings_; }  // execution order
+  // Lists products with an accumulator, by layer, then by product.
+  const std::vector<SumPoint>& sums() const { return sums_; }
+  // The same of GraphSpec::judged_sums, one rule after the other.
+  const std::vector<SumPoint>& judged_sums() const { return judged_sums_; }
   const std::vector<ScalePoint>& scales() const { return scales_; }
   // Tensors with a per-tensor scale (delayed scaling), in a fixed order; empty where there are
   // none. With `share`, the scalers of y and w are the other graph's.
@@ -152,6 +156,7 @@ class Graph {
   NumberFormat input_format_;
   std::vector<Parameter> parameters_;
   std::vector<RoundingPoint> roundings_;
+  std::vector<SumPoint> sums_, judged_sums_;
   std::vector<ScalePoint> scales_;
   Tensor images_, tokens_;  // the input is one of them
   std::vector<Tensor> outputs_;

@@ -108,6 +108,19 @@ void JoinSums(parallel::Communicator& communicator, const std::vector<RoundingPo
   }
 }
 
+// Each process has sums of its own part of the batch; those of dw are what is added up afterwards.
+void JoinAccumulators(parallel::Communicator& communicator, const std::vector<SumPoint>& points) {
+  if (points.empty()) return;
+  std::vector<scaling::AccumulatorCounts> mine;
+  for (const SumPoint& point : points) mine.push_back(*point.counts);
+  const std::vector<scaling::AccumulatorCounts> all = parallel::GatherAll(communicator, mine);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    auto& total = const_cast<scaling::AccumulatorCounts&>(*points[i].counts);
+    total = scaling::AccumulatorCounts();
+    for (std::size_t part = i; part < all.size(); part += mine.size()) total.Add(all[part]);
+  }
+}
+
 }  // namespace
 
 void Graph::ForgetGradientCounts() {
@@ -127,6 +140,8 @@ void Graph::Join(parallel::Communicator& communicator, const backend::Pass& pass
   else
     JoinStats<ShortPart>(communicator, roundings_);
   if (pass.count) JoinSums<BlocksPart>(communicator, roundings_, &RoundingPoint::blocks);
+  if (pass.count) JoinAccumulators(communicator, sums_);
+  if (pass.bins) JoinAccumulators(communicator, judged_sums_);
   if (pass.bins) JoinSums<ExponentBins>(communicator, roundings_, &RoundingPoint::bins);
 }
 

@@ -1,5 +1,7 @@
-// Lists what a graph rounds, decides and shows, node by node, whichever ops compute the nodes.
+// Rows are listed node by node, whichever ops compute the nodes.
 #include "graph/listings.h"
+
+#include <algorithm>
 
 #include "error.h"
 #include "io/tensor_names.h"
@@ -232,6 +234,49 @@ class ObservationLister {
 
 std::vector<RoundingPoint> ListRoundings(const Bindings& bindings) {
   return PointLister(bindings).Roundings();
+}
+
+namespace {
+
+// take(node, product) for each product that is computed: dx of the first layer is not, nor is there
+// a dw without a weight.
+template <class Take>
+void ForProducts(const Bindings& bindings, Take&& take) {
+  for (const OpPlan& op : bindings.plan->ops) {
+    const bool has_dx = std::any_of(op.dx.begin(), op.dx.end(), [](int dx) { return dx >= 0; });
+    const bool has_weight = bindings.network->nodes[op.node].kind->has_weight;
+    if (!has_weight && bindings.network->nodes[op.node].kind->decisions.empty()) continue;
+    take(op.node, scaling::Product::kForward);
+    if (op.dy >= 0 && has_dx) take(op.node, scaling::Product::kDx);
+    if (op.dy >= 0 && has_weight) take(op.node, scaling::Product::kDw);
+  }
+}
+
+}  // namespace
+
+std::vector<SumPoint> ListSums(const Bindings& bindings) {
+  std::vector<SumPoint> list;
+  ForProducts(bindings, [&](int node, scaling::Product product) {
+    const std::size_t p = scaling::IndexOf(product);
+    const auto& rule = bindings.storage->accumulators[static_cast<std::size_t>(node)][p];
+    if (rule)
+      list.push_back(
+          {bindings.NameOf(node), product, *rule, &bindings.stats.host[node + 1].sums[p]});
+  });
+  return list;
+}
+
+std::vector<SumPoint> ListJudgedSums(const Bindings& bindings) {
+  std::vector<SumPoint> list;
+  for (std::size_t rule = 0; rule < bindings.judged_rules.size(); ++rule) {
+    ForProducts(bindings, [&](int node, scaling::Product product) {
+      if (!bindings.network->nodes[node].kind->has_weight) return;
+      const std::size_t at = bindings.JudgedAt(rule, node, scaling::IndexOf(product));
+      list.push_back({bindings.NameOf(node), product, bindings.judged_rules[rule],
+                      bindings.judged.host + at, rule});
+    });
+  }
+  return list;
 }
 
 std::vector<ScalePoint> ListScales(const Bindings& bindings) {

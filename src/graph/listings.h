@@ -11,6 +11,8 @@ namespace ada::graph {
 // returns all roundings, starting with the network's input (unless it is tokens); those of the
 // forward pass only in a graph that does not train.
 std::vector<RoundingPoint> ListRoundings(const Bindings& bindings);
+std::vector<SumPoint> ListSums(const Bindings& bindings);
+std::vector<SumPoint> ListJudgedSums(const Bindings& bindings);
 std::vector<ScalePoint> ListScales(const Bindings& bindings);
 // Those of `roundings` that have a per-tensor scale, in the same order.
 std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,

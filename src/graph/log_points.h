@@ -59,6 +59,15 @@ struct RoundingPoint {
   bool leaves_format() const { return !std::isfinite(RoundTo(format, scaled_largest())); }
 };
 
+// Sums of one product that an accumulator makes: one row of accumulators.csv.
+struct SumPoint {
+  std::string layer;
+  scaling::Product product;
+  scaling::Accumulator rule;
+  const scaling::AccumulatorCounts* counts;
+  std::size_t judged = 0;  // of a rule that is judged: its index
+};
+
 // A tensor of one layer in memory, when it has been written.
 struct ObservedTensor {
   std::string layer;
@@ -104,6 +113,7 @@ struct LayerStats {
   TensorStats p, dv, ds, dq, dk;                // of attention
   std::array<TensorStats, kOperands> operands;  // by Operand
   std::array<BlockCounts, kOperands> blocks;    // of those of block-scaled formats
+  std::array<scaling::AccumulatorCounts, scaling::kProducts> sums;  // by scaling::Product
 };
 // The member of a gradient that is rounded.
 inline TensorStats LayerStats::*StatsOf(std::string_view gradient) {

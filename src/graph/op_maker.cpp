@@ -27,6 +27,7 @@ void OpMaker::AddAttention(const OpPlan& op, layers::OpParts& parts) const {
   const AttentionStorage& within = b_.storage->attention.at(op.node);
   parts.rounds_p = within.rounds_p, parts.rounds_ds = within.rounds_ds;
   if (within.rounds_p) parts.p = RoundedOf(op.node, "p", within.p, &LayerStats::p);
+  AddSums(op, parts);
   if (!op.has_backward) return;
   if (within.rounds_ds) parts.ds = RoundedOf(op.node, "ds", within.ds, &LayerStats::ds);
   parts.ds_scale = b_.scales.backend + op.ds_scale;
@@ -67,6 +68,19 @@ void OpMaker::AddWeight(const OpPlan& op, layers::OpParts& parts) const {
     parts.operands[i].block_counts = &b_.stats.backend[op.node + 1].blocks[i];
   }
   if (op.recomputed >= 0) parts.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
+  AddSums(op, parts);
+}
+
+void OpMaker::AddSums(const OpPlan& op, layers::OpParts& parts) const {
+  for (std::size_t i = 0; i < scaling::kProducts; ++i) {
+    parts.sums[i].rule = b_.storage->accumulators[op.node][i];
+    if (b_.training && parts.sums[i].rule)
+      parts.sums[i].counts = &b_.stats.backend[op.node + 1].sums[i];
+    if (!node(op).kind->has_weight) continue;
+    for (std::size_t rule = 0; rule < b_.judged_rules.size(); ++rule)
+      parts.sums[i].judged.push_back(
+          {b_.judged_rules[rule], b_.judged.backend + b_.JudgedAt(rule, op.node, i)});
+  }
 }
 
 void OpMaker::AddChain(const OpPlan& op, layers::OpParts& parts) const {

@@ -26,6 +26,7 @@ class OpMaker {
   // Collects the parts; the functions Add... fill in those that only some kinds have.
   layers::OpParts PartsOf(const OpPlan& op) const;
   void AddWeight(const OpPlan& op, layers::OpParts& parts) const;
+  void AddSums(const OpPlan& op, layers::OpParts& parts) const;
   void AddChain(const OpPlan& op, layers::OpParts& parts) const;
   // Has no data where the op recomputes this input (OpPlan::recomputed).
   Tensor Input(const OpPlan& op, int index) const;

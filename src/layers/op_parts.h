@@ -47,6 +47,7 @@ struct OpParts {
   RoundedTo w, dw;
   const scaling::TensorScaler* x_per_tensor_scale = nullptr;
   backend::OperandRoundings operands;
+  backend::SumsOfProducts sums;  // of attention too
   backend::ChannelMoments y_moments;
   bool y_amax_deferred = false;
 
@@ -91,6 +92,7 @@ Spec SpecOf(const OpParts& op) {
     spec.y_style = op.rounded_y.style;
   }
   if constexpr (requires { spec.scaler; }) spec.scaler = op.scaler;
+  if constexpr (requires { spec.sums; }) spec.sums = op.sums;
   if constexpr (requires { spec.kernel; }) spec.kernel = op.keys.kernel;
   if constexpr (requires { spec.stride; }) spec.stride = op.keys.stride;
   if constexpr (requires { spec.padding; }) spec.padding = op.keys.padding;

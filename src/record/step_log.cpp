@@ -21,7 +21,7 @@ StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const 
       schedule_(config),
       team_(team) {
   for (const config::WhatIfConfig& entry : config.log.what_if)
-    if (entry.block_format() == nullptr) scenarios_.emplace_back(entry, config.model);
+    if (entry.of_histograms()) scenarios_.emplace_back(entry, config.model);
 }
 
 // With several processes, the one whose part of the tensor holds its largest magnitude.
@@ -48,6 +48,7 @@ step::StepNews StepLog::Write(const step::Attempt& attempt) {
   if (r.logged) {
     WriteScales(r);
     WriteTensors(r, attempt.counts);
+    WriteAccumulators(r, attempt.counts);
     for (const UpdateRow& row : UpdateRows(config_, graph_, attempt.kept))
       WriteUnderflow(r, {row.layer, row.tensor, row.format}, row.stats);
     WriteTransport(r, attempt.transport);
@@ -55,6 +56,7 @@ step::StepNews StepLog::Write(const step::Attempt& attempt) {
     if (schedule_.TakesHistograms(r.step)) {
       WriteHistograms(r, attempt.counts);
       WriteOperandsWhatIf(r);
+      WriteJudgedSums(r, attempt.counts);
     }
   }
   for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
@@ -87,6 +89,39 @@ void StepLog::WriteTensors(const step::StepResult& r, const step::BatchCounts& c
     if (p.blocks != nullptr) WriteBlocks(r, p, counts.LoggedBlocks(i));
   }
   events_.NoGradient(r, dead_before);
+}
+
+namespace {
+
+template <class AnyRow>
+AnyRow SumsRow(const step::StepResult& r, const graph::SumPoint& point,
+               const scaling::AccumulatorCounts& counts) {
+  AnyRow row;
+  row.Take(counts);
+  row.step = r.step, row.epoch = r.epoch;
+  row.layer = point.layer, row.tensor = scaling::NameOf(point.product);
+  row.accumulator = scaling::AccumulatorText(point.rule);
+  return row;
+}
+
+}  // namespace
+
+void StepLog::WriteAccumulators(const step::StepResult& r, const step::BatchCounts& counts) {
+  const auto& points = graph_.sums();
+  for (std::size_t i = 0; i < points.size(); ++i)
+    recorder_.Accumulators(SumsRow<telemetry::AccumulatorRow>(r, points[i], counts.SumsOf(i)));
+}
+
+void StepLog::WriteJudgedSums(const step::StepResult& r, const step::BatchCounts& counts) {
+  std::vector<std::string> names;
+  for (const config::WhatIfConfig& entry : config_.log.what_if)
+    if (entry.accumulate) names.push_back(entry.name);
+  const auto& points = graph_.judged_sums();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    auto row = SumsRow<telemetry::WhatIfAccumulatorRow>(r, points[i], counts.JudgedSumsOf(i));
+    row.scenario = names[points[i].judged];
+    recorder_.WhatIf(row);
+  }
 }
 
 void StepLog::WriteBlocks(const step::StepResult& r, const graph::RoundingPoint& p,

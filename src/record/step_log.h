@@ -54,6 +54,8 @@ class StepLog : public step::AttemptLog {
   EventTensor Named(const step::NotFiniteTensor& first) const;
   void WriteScales(const step::StepResult& result);
   void WriteTensors(const step::StepResult& result, const step::BatchCounts& counts);
+  void WriteAccumulators(const step::StepResult& result, const step::BatchCounts& counts);
+  void WriteJudgedSums(const step::StepResult& result, const step::BatchCounts& counts);
   void WriteBlocks(const step::StepResult& result, const graph::RoundingPoint& point,
                    const BlockCounts& counts);
   void WriteTransport(const step::StepResult& result,
@@ -76,7 +78,7 @@ class StepLog : public step::AttemptLog {
   const OperandWhatIf* operands_;
   const step::LogSchedule schedule_;
   const step::Team& team_;
-  std::deque<judge::Scenario> scenarios_;  // one for each log.what_if entry without blocks
+  std::deque<judge::Scenario> scenarios_;  // one for each log.what_if entry of histograms
   step::StepNews news_;                    // of the current step
 };
 

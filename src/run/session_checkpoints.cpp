@@ -22,6 +22,8 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
           .what_if_blocks = log.has_block_scenarios(),
           .probes = log.probe_every > 0,
           .blocks = Contains(log.statistics, "operands"),
+          .accumulators = config.precision.accumulates(),
+          .what_if_accumulators = !log.judged_sums().empty(),
           .classes = MeasuresClasses(config.task),
           .confusion = config.task == Task::kSegmentation,
           .losses = config.task == Task::kDetection,

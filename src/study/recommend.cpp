@@ -112,6 +112,7 @@ void PrintRanges(const RecommendOptions& options, const RunRecord& record, const
   PrintRecommendation(options, needs, ranges, IsChosen(ranges, record, decided), out);
   out << '\n';
   PrintOperandFormats(record.operands, out);
+  PrintSums(options.folder, out);
   PrintConfidence(options, run, needs, ranges, WorstProbe(options.folder), out);
   if (decided.empty()) {
     out << '\n';

@@ -24,6 +24,7 @@ inline std::string LineOfGradient(const std::string& layer, const std::string& t
   return tensor == "dx" || IsOfAttention(tensor) ? DecisionOf(layer, tensor) : std::string();
 }
 
+using telemetry::AccumulatorRow;
 using telemetry::BlockRow;
 using telemetry::ClassRow;
 using telemetry::EvaluationRow;

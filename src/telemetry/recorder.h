@@ -42,7 +42,14 @@ class Recorder {
     if (logs_) logs_->Blocks(row);
     layers_.Add(row);
   }
+  void Accumulators(const AccumulatorRow& row) {
+    if (logs_) logs_->Accumulators(row);
+    layers_.Add(row);
+  }
   void WhatIf(const WhatIfRow& row) {
+    if (logs_) logs_->WhatIf(row);
+  }
+  void WhatIf(const WhatIfAccumulatorRow& row) {
     if (logs_) logs_->WhatIf(row);
   }
   void WhatIf(const WhatIfBlockRow& row) {

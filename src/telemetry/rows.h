@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "scaling/rules/accumulator.h"
 #include "telemetry/block_figures.h"
 #include "telemetry/columns.h"
 
@@ -129,6 +130,60 @@ inline constexpr auto kColumns<BlockRow> = Joined(Joined(std::to_array<Column<Bl
                                                       {"norm_over_noise",
                                                        &BlockRow::norm_over_noise, kEmptyNan},
                                                   }));
+
+// What the sums of one product of one layer lost in one step to the accumulator that made them,
+// beside sums in fp32.
+struct AccumulatorRow {
+  static constexpr char kFile[] = "accumulators.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, tensor;  // forward, dx or dw
+  std::string accumulator;    // its name, or its map
+  std::int64_t numel = 0, products = 0, swallowed = 0;
+  double swallowed_pct = NAN;
+  std::int64_t lost = 0, overflow = 0;
+  double sqnr_db = NAN, bias = NAN, max_rel = NAN;
+  void Take(const scaling::AccumulatorCounts& counts);
+};
+template <class Row>
+constexpr auto AccumulatorColumns() {
+  return std::to_array<Column<Row>>({
+      {"accumulator", &Row::accumulator},
+      {"numel", &Row::numel},
+      {"products", &Row::products},
+      {"swallowed", &Row::swallowed},
+      {"swallowed_pct", &Row::swallowed_pct, kEmptyNan},
+      {"lost", &Row::lost},
+      {"overflow", &Row::overflow},
+      {"sqnr_db", &Row::sqnr_db, kEmptyNan},
+      {"bias", &Row::bias, kEmptyNan},
+      {"max_rel", &Row::max_rel, kEmptyNan},
+  });
+}
+template <>
+inline constexpr auto kColumns<AccumulatorRow> = Joined(std::to_array<Column<AccumulatorRow>>({
+                                                            {"step", &AccumulatorRow::step, kKey},
+                                                            {"epoch", &AccumulatorRow::epoch},
+                                                            {"layer", &AccumulatorRow::layer, kKey},
+                                                            {"tensor", &AccumulatorRow::tensor,
+                                                             kKey},
+                                                        }),
+                                                        AccumulatorColumns<AccumulatorRow>());
+
+// The same of an accumulator that a scenario of log.what_if asks about.
+struct WhatIfAccumulatorRow : AccumulatorRow {
+  static constexpr char kFile[] = "what_if_accumulators.csv";
+  std::string scenario;
+};
+template <>
+inline constexpr auto kColumns<WhatIfAccumulatorRow> =
+    Joined(std::to_array<Column<WhatIfAccumulatorRow>>({
+               {"step", &WhatIfAccumulatorRow::step, kKey},
+               {"epoch", &WhatIfAccumulatorRow::epoch},
+               {"layer", &WhatIfAccumulatorRow::layer, kKey},
+               {"tensor", &WhatIfAccumulatorRow::tensor, kKey},
+               {"scenario", &WhatIfAccumulatorRow::scenario, kKey},
+           }),
+           AccumulatorColumns<WhatIfAccumulatorRow>());
 
 // How many values of one tensor have one exponent in one step.
 // Rows of one tensor stand together: zero, inf and nan first, then exponents that occur.

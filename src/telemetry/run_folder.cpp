@@ -32,11 +32,26 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
 constexpr const char* kLock = ".lock";
 // All that a run writes in its folder. The first one marks a run, and is deleted last.
-const std::vector<std::string> kFiles = {
-    "steps.csv",    "scales.csv",  "underflow.csv",      "events.csv", "evaluation.csv",
-    "timing.csv",   "classes.csv", "confusion.csv",      "losses.csv", "histograms.csv",
-    "what_if.csv",  "probes.csv",  "what_if_blocks.csv", "blocks.csv", "config.yaml",
-    "summary.json", "log.txt",     "blame.json"};
+const std::vector<std::string> kFiles = {"steps.csv",
+                                         "scales.csv",
+                                         "underflow.csv",
+                                         "events.csv",
+                                         "evaluation.csv",
+                                         "timing.csv",
+                                         "classes.csv",
+                                         "confusion.csv",
+                                         "losses.csv",
+                                         "histograms.csv",
+                                         "what_if.csv",
+                                         "probes.csv",
+                                         "what_if_blocks.csv",
+                                         "blocks.csv",
+                                         "config.yaml",
+                                         "accumulators.csv",
+                                         "what_if_accumulators.csv",
+                                         "summary.json",
+                                         "log.txt",
+                                         "blame.json"};
 
 // Whether `steps.csv` is one of ours, of this version or another.
 // The columns at the front of the header are the same in all versions.

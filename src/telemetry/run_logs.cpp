@@ -110,6 +110,13 @@ ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& la
   return row;
 }
 
+void AccumulatorRow::Take(const scaling::AccumulatorCounts& counts) {
+  numel = counts.sums, products = counts.products, swallowed = counts.swallowed;
+  swallowed_pct = PercentOf(counts.swallowed, counts.products);
+  lost = counts.lost, overflow = counts.overflow;
+  sqnr_db = counts.sqnr_db(), bias = counts.bias(), max_rel = counts.max_rel;
+}
+
 // Members are opened in this order; KeepTiming reads steps.csv, which was cut before it.
 struct RunLogs::Files {
   Files(const std::string& folder, const Lengths& lengths, const LogChoice& choice)
@@ -124,14 +131,17 @@ struct RunLogs::Files {
         what_if_blocks(OpenOptional<WhatIfBlockRow>(folder, lengths, choice.what_if_blocks)),
         probes(OpenOptional<ProbeRow>(folder, lengths, choice.probes)),
         blocks(OpenOptional<BlockRow>(folder, lengths, choice.blocks)),
+        accumulators(OpenOptional<AccumulatorRow>(folder, lengths, choice.accumulators)),
+        what_if_accumulators(
+            OpenOptional<WhatIfAccumulatorRow>(folder, lengths, choice.what_if_accumulators)),
         classes(OpenOptional<ClassRow>(folder, lengths, choice.classes)),
         confusion(OpenOptional<ConfusionRow>(folder, lengths, choice.confusion)),
         losses(OpenOptional<LossRow>(folder, lengths, choice.losses)) {}
 
   CsvFile steps, scales, underflow, events, evaluation, timing;
   // Null: not written.
-  std::unique_ptr<CsvFile> histograms, what_if, what_if_blocks, probes, blocks, classes, confusion,
-      losses;
+  std::unique_ptr<CsvFile> histograms, what_if, what_if_blocks, probes, blocks, accumulators,
+      what_if_accumulators, classes, confusion, losses;
 };
 
 void CheckLogs(const std::string& folder, const Lengths& lengths) {
@@ -145,6 +155,8 @@ void CheckLogs(const std::string& folder, const Lengths& lengths) {
   CheckOptional<WhatIfBlockRow>(folder, lengths);
   CheckOptional<ProbeRow>(folder, lengths);
   CheckOptional<BlockRow>(folder, lengths);
+  CheckOptional<AccumulatorRow>(folder, lengths);
+  CheckOptional<WhatIfAccumulatorRow>(folder, lengths);
   CheckOptional<ClassRow>(folder, lengths);
   CheckOptional<ConfusionRow>(folder, lengths);
   CheckOptional<LossRow>(folder, lengths);
@@ -225,6 +237,11 @@ void RunLogs::Blocks(const BlockRow& row) {
   files_->blocks->Add(FieldsOf(row));
 }
 
+void RunLogs::Accumulators(const AccumulatorRow& row) {
+  ADA_CHECK(files_->accumulators != nullptr);
+  files_->accumulators->Add(FieldsOf(row));
+}
+
 void RunLogs::WhatIf(const WhatIfRow& row) {
   ADA_CHECK(files_->what_if != nullptr);
   files_->what_if->Add(FieldsOf(row));
@@ -233,6 +250,11 @@ void RunLogs::WhatIf(const WhatIfRow& row) {
 void RunLogs::WhatIf(const WhatIfBlockRow& row) {
   ADA_CHECK(files_->what_if_blocks != nullptr);
   files_->what_if_blocks->Add(FieldsOf(row));
+}
+
+void RunLogs::WhatIf(const WhatIfAccumulatorRow& row) {
+  ADA_CHECK(files_->what_if_accumulators != nullptr);
+  files_->what_if_accumulators->Add(FieldsOf(row));
 }
 
 void RunLogs::Probe(ProbeRow row) {
@@ -265,7 +287,8 @@ void RunLogs::Timing(const TimingRow& row) { files_->timing.Add(FieldsOf(row)); 
 void RunLogs::Flush() {
   Files& f = *files_;
   for (CsvFile* file : {f.histograms.get(), f.what_if.get(), f.what_if_blocks.get(), f.probes.get(),
-                        f.blocks.get(), f.classes.get(), f.confusion.get(), f.losses.get()}) {
+                        f.blocks.get(), f.accumulators.get(), f.what_if_accumulators.get(),
+                        f.classes.get(), f.confusion.get(), f.losses.get()}) {
     if (file != nullptr) file->Flush();
   }
   // steps.csv last: a row there means that the other files know its step.
@@ -282,6 +305,8 @@ Lengths RunLogs::Sync() {
   if (f.what_if_blocks) lengths[WhatIfBlockRow::kFile] = f.what_if_blocks->Sync();
   if (f.probes) lengths[ProbeRow::kFile] = f.probes->Sync();
   if (f.blocks) lengths[BlockRow::kFile] = f.blocks->Sync();
+  if (f.accumulators) lengths[AccumulatorRow::kFile] = f.accumulators->Sync();
+  if (f.what_if_accumulators) lengths[WhatIfAccumulatorRow::kFile] = f.what_if_accumulators->Sync();
   if (f.classes) lengths[ClassRow::kFile] = f.classes->Sync();
   if (f.confusion) lengths[ConfusionRow::kFile] = f.confusion->Sync();
   if (f.losses) lengths[LossRow::kFile] = f.losses->Sync();

@@ -19,7 +19,8 @@ namespace ada::telemetry {
 // the checkpoint is deleted from the folder.
 struct LogChoice {
   bool histograms = false, what_if = false, what_if_blocks = false, probes = false, blocks = false;
-  bool classes = false, confusion = false, losses = false;
+  bool accumulators = false, what_if_accumulators = false, classes = false, confusion = false,
+       losses = false;
   bool best_by_loss = false;  // of the totals: the evaluation with the smallest loss is the best
 };
 // mse and sqnr_db in a row of underflow.csv; NaN: empty (the step is not a probe step).
@@ -63,8 +64,10 @@ class RunLogs {
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, double scale, const ExponentBins& bins);
   void Blocks(const BlockRow& row);
+  void Accumulators(const AccumulatorRow& row);
   void WhatIf(const WhatIfRow& row);
   void WhatIf(const WhatIfBlockRow& row);
+  void WhatIf(const WhatIfAccumulatorRow& row);
   void Probe(ProbeRow row);
   void Classes(const ClassRow& row);
   void Confusion(const ConfusionRow& row);

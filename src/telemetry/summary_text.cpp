@@ -9,6 +9,7 @@
 #include "io/tensor_names.h"
 #include "io/text.h"
 #include "scaling/policies/policy.h"
+#include "telemetry/accumulator_totals.h"
 #include "telemetry/coverage.h"
 #include "telemetry/progress.h"
 #include "telemetry/progress_text.h"
@@ -214,6 +215,13 @@ Cell Lost(double pct) {
   return {Print("%.3f %%", pct), color};
 }
 
+// A line for each accumulator.
+std::string Sums(const LayerTotals& layers) {
+  std::string lines;
+  for (const std::string& line : AccumulatorLines(layers.sums())) lines += "\n" + line;
+  return lines;
+}
+
 // What was lost, the worst layers first, and of what that is said.
 // Three cases: nothing was counted, nothing was lost, or a table.
 std::string Losses(const LayerTotals& layers, const Coverage& coverage, bool color) {
@@ -285,7 +293,7 @@ std::string Layers(const LayerTotals& layers, const Coverage& coverage, bool col
   if (!dead.empty()) {
     none = "\n" + Colored(color, Color::kRed, Visible(NoGradientText(dead, dead.size())));
   }
-  return none + Losses(layers, coverage, color) + StillWeights(layers, color);
+  return none + Losses(layers, coverage, color) + Sums(layers) + StillWeights(layers, color);
 }
 
 // Steps that trained nothing, and whether any later one could.
@@ -321,7 +329,8 @@ std::string Files(const std::string& folder) {
   std::string some;
   for (const std::string name :
        {"classes.csv", "confusion.csv", "losses.csv", "histograms.csv", "what_if.csv",
-        "what_if_blocks.csv", "probes.csv", "blocks.csv", "dump/", "tensorboard/"}) {
+        "what_if_blocks.csv", "probes.csv", "blocks.csv", "accumulators.csv",
+        "what_if_accumulators.csv", "dump/", "tensorboard/"}) {
     std::error_code error;  // what cannot be looked at is not named
     const bool empty = std::filesystem::is_empty(folder + "/" + name, error);
     if (!error && !empty) some += (some.empty() ? "\n  " : " ") + name;

@@ -213,12 +213,16 @@ void LayerTotals::RebuildFrom(const std::string& folder) {
     EachRow<BlockRow>(folder, [this](const BlockRow& row) { Add(row); });
   if (std::filesystem::exists(folder + "/" + ProbeRow::kFile, error))
     EachRow<ProbeRow>(folder, [this](const ProbeRow& row) { Add(row); });
+  if (std::filesystem::exists(folder + "/" + AccumulatorRow::kFile, error))
+    EachRow<AccumulatorRow>(folder, [this](const AccumulatorRow& row) { Add(row); });
 }
 
 void LayerTotals::Add(const BlockRow& row) {
   broken_blocks_ += row.broken_blocks > 0;
   noise_[{row.layer, row.tensor}] = AsLogged(row.norm_over_noise);
 }
+
+void LayerTotals::Add(const AccumulatorRow& row) { AddSums(row, sums_); }
 
 void LayerTotals::Add(const ProbeRow& row) {
   // The row tells of dx too, which is made anew in each layer; dw is what training follows.

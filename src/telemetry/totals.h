@@ -12,6 +12,7 @@
 
 #include "number/stats.h"
 #include "scaling/rules/rules.h"
+#include "telemetry/accumulator_totals.h"
 #include "telemetry/not_finite.h"
 #include "telemetry/rows.h"
 
@@ -118,6 +119,7 @@ class LayerTotals {
   void Add(const ScaleRow& row);
   void Add(const BlockRow& row);
   void Add(const ProbeRow& row);
+  void Add(const AccumulatorRow& row);
   // norm_over_noise in the last row of blocks.csv, or for a tensor of probes.csv; inf if there is
   // none.
   double NoiseBefore(const std::string& layer, const std::string& tensor) const;
@@ -125,12 +127,13 @@ class LayerTotals {
   const std::map<std::pair<std::string, std::string>, double>& noise() const { return noise_; }
   // Rows of blocks.csv in which finite values became inf or NaN, or were that before.
   std::int64_t broken_blocks() const { return broken_blocks_; }
-  // Starts from the rows of scales.csv, underflow.csv and, where they are there, blocks.csv and
-  // probes.csv in
-  // `folder`, already cut to the lengths of the checkpoint. Throws DataError with file and line.
+  // Starts from the rows of scales.csv, underflow.csv and, where they are there, blocks.csv,
+  // probes.csv and accumulators.csv in `folder`, already cut to the lengths of the checkpoint.
+  // Throws DataError with file and line.
   void RebuildFrom(const std::string& folder);
 
   // In the order of their first rows.
+  const std::vector<AccumulatorTotals>& sums() const { return sums_; }
   const std::vector<TensorTotals>& tensors() const { return tensors_; }
   const std::vector<ScaleTotals>& scales() const { return scales_; }
   // Null: none was logged.
@@ -140,6 +143,7 @@ class LayerTotals {
  private:
   std::vector<TensorTotals> tensors_;
   std::vector<ScaleTotals> scales_;
+  std::vector<AccumulatorTotals> sums_;
   std::map<std::pair<std::string, std::string>, std::size_t> tensor_index_;
   std::map<std::pair<std::string, bool>, std::size_t> scale_index_;
   std::map<std::pair<std::string, std::string>, double> noise_;  // norm_over_noise of the last rows

@@ -98,6 +98,7 @@ class TerminalTextTest(unittest.TestCase):
 
     def test_lists_fit_a_terminal_and_have_a_line_each_in_a_pipe(self):
         for what, first in (("policies", "none"), ("datasets", "cifar10 "), ("formats", "fp32: "),
+                            ("accumulators", "volta_f32: "),
                             ("models", "mlp ")):
             with self.subTest(what):
                 shown = self.on_terminal(what).splitlines()

@@ -94,6 +94,8 @@ TEST_SUITE("cpu") {
     CheckDocumented<WhatIfBlockRow>();
     CheckDocumented<ProbeRow>();
     CheckDocumented<BlockRow>();
+    CheckDocumented<AccumulatorRow>();
+    CheckDocumented<WhatIfAccumulatorRow>();
     CheckDocumented<EventRow>();
     CheckDocumented<EvaluationRow>();
     CheckDocumented<ClassRow>();

@@ -136,6 +136,7 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     LogChoice all;
     all.histograms = all.what_if = all.what_if_blocks = all.probes = all.blocks = true;
+    all.accumulators = all.what_if_accumulators = true;
     all.classes = all.confusion = all.losses = true;
     Recorder closed, open(folder.path(), {}, all);
     for (Recorder* recorder : {&closed, &open}) {
@@ -145,6 +146,8 @@ TEST_SUITE("cpu") {
       recorder->Blocks({});
       recorder->WhatIf(WhatIfRow{});
       recorder->WhatIf(WhatIfBlockRow{});
+      recorder->Accumulators({});
+      recorder->WhatIf(WhatIfAccumulatorRow{});
       recorder->Probe({});
       recorder->Classes({});
       recorder->Confusion({});

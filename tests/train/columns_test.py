@@ -73,7 +73,7 @@ class Columns(unittest.TestCase):
             self.assertIn(words.split(" Excludes")[0], text)
 
     def test_lists_on_a_terminal(self):
-        for command in ("policies", "formats", "models", "datasets", "configs"):
+        for command in ("policies", "formats", "accumulators", "models", "datasets", "configs"):
             with self.subTest(command=command):
                 code, text = on_terminal.run_on_terminal([BINARY, command])
                 self.assertEqual(code, 0)

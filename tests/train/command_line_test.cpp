@@ -36,6 +36,7 @@ TEST_SUITE("cpu") {
                                      {"models"},
                                      {"policies"},
                                      {"formats"},
+                                     {"accumulators"},
                                      {"datasets"},
                                      {"schema"},
                                      {"help"}}) {
@@ -86,6 +87,7 @@ TEST_SUITE("cpu") {
           "densenet121"}},
         {"policies", {"none", "fixed", "dynamic", "adaptive"}},
         {"formats", {"fp32", "fp16", "bf16"}},
+        {"accumulators", {"volta_f32", "hopper_fp8_promote128", "fma_fp32"}},
         {"datasets", {"cifar10", "cifar100", "mnist", "fashion_mnist", "synthetic"}},
         {"--version", {"ada-train", "commit", "compiler", "backends", "cuda"}},
     };

@@ -154,7 +154,9 @@ class CpuBackend final : public Backend {
 
  private:
   std::unique_ptr<Op> MakeMatmul(const MatmulSpec& spec, const MatmulGeometry& geometry) {
-    if (spec.recomputed && AnyRounds(spec.operands)) return nullptr;
+    if (spec.recomputed &&
+        (AnyRounds(spec.operands) || AnyAccumulates(spec.sums) || AnyJudged(spec.sums)))
+      return nullptr;
     MatmulSpec operand_spec = AsOperands(spec);
     // Matmuls with rounded operands use exact products, so that all kernels give the same result.
     const auto& all = AnyRounds(spec.operands) ? direct_kernels_ : tiles_;

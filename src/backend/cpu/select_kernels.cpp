@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backend/cpu/accumulate_kernels.h"
 #include "backend/cpu/block_kernels.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/processor.h"
@@ -23,14 +24,17 @@ struct Tables {
   const SequenceKernels& sequences;
   const ValueKernels& values;
   const BlockKernels& blocks;
+  const AccumulateKernels& accumulate;
 };
 
 #if defined(__x86_64__)
 // The best first.
-constexpr Tables kTables[] = {
-    {avx512::kTable, avx512::kSequenceTable, avx512::kValueTable, avx512::kBlockTable},
-    {avx2::kTable, avx2::kSequenceTable, avx2::kValueTable, avx2::kBlockTable},
-    {sse2::kTable, sse2::kSequenceTable, sse2::kValueTable, sse2::kBlockTable}};
+constexpr Tables kTables[] = {{avx512::kTable, avx512::kSequenceTable, avx512::kValueTable,
+                               avx512::kBlockTable, avx512::kAccumulateTable},
+                              {avx2::kTable, avx2::kSequenceTable, avx2::kValueTable,
+                               avx2::kBlockTable, avx2::kAccumulateTable},
+                              {sse2::kTable, sse2::kSequenceTable, sse2::kValueTable,
+                               sse2::kBlockTable, sse2::kAccumulateTable}};
 
 MatmulKernels With(const WinogradKernels& winograd, MatmulKernels table) {
   table.winograd = &winograd;
@@ -47,8 +51,8 @@ std::vector<MatmulKernels> MatmulsOf(std::string_view isa) {
   return {};
 }
 #else
-constexpr Tables kTables[] = {
-    {generic::kTable, generic::kSequenceTable, generic::kValueTable, generic::kBlockTable}};
+constexpr Tables kTables[] = {{generic::kTable, generic::kSequenceTable, generic::kValueTable,
+                               generic::kBlockTable, generic::kAccumulateTable}};
 
 std::vector<MatmulKernels> MatmulsOf(std::string_view) { return {}; }
 #endif
@@ -84,6 +88,9 @@ const SequenceKernels& SequenceKernelsOf(const Kernels& kernels) {
 }
 const ValueKernels& ValueKernelsOf(const Kernels& kernels) { return TablesOf(kernels).values; }
 const BlockKernels& BlockKernelsOf(const Kernels& kernels) { return TablesOf(kernels).blocks; }
+const AccumulateKernels& AccumulateKernelsOf(const Kernels& kernels) {
+  return TablesOf(kernels).accumulate;
+}
 
 std::vector<MatmulKernels> SelectMatmulKernels() {
   const std::string products = Setting("ADA_PRODUCTS");

@@ -99,6 +99,16 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
     return std::visit(
         [&](const auto& s) {
+          if constexpr (requires { s.sums; }) {
+            if (AnyAccumulates(s.sums))
+              throw ConfigError("precision.accumulate: layer " + s.layer +
+                                ": the CUDA backend makes sums in fp32 alone; leave the key out, "
+                                "or train on the CPU (device: cpu)");
+            if (AnyJudged(s.sums))
+              throw ConfigError(
+                  "log.what_if[].accumulate: the CUDA backend makes sums in fp32 alone; leave the "
+                  "scenario out, or train on the CPU (device: cpu)");
+          }
           std::unique_ptr<Op> op;
           if constexpr (HasValues<std::decay_t<decltype(s)>>)
             op = MakeValueOp(context_, spec);

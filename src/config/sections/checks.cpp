@@ -137,6 +137,15 @@ void CheckOperands(const Config& config, const YamlNode& root, Problems& problem
                "out one of the two");
 }
 
+void CheckAccumulate(const Config& config, const YamlNode& root, Problems& problems) {
+  if (!config.precision.accumulates() || !config.scaling.reference ||
+      !problems.Clean({"scaling.reference"}))
+    return;
+  problems.Add(At(root, "scaling", "reference"), "scaling.reference",
+               "the original program, which `reference` follows, has no precision.accumulate; "
+               "leave out one of the two");
+}
+
 // The name of a file may have any bytes, that of a run is text: others are written as \xfc.
 void FillName(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
   if (config.name.empty() && problems.Clean({"name"})) {
@@ -171,6 +180,7 @@ void Complete(Config& config, const YamlNode& root, const std::string& file, Pro
   CheckLearningRates(config, root, problems);
   CheckValidation(config, root, problems);
   CheckOperands(config, root, problems);
+  CheckAccumulate(config, root, problems);
   CheckTask(config, root, problems);
 }
 

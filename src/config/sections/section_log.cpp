@@ -59,11 +59,21 @@ Section WhatIfSection(WhatIfConfig& what_if) {
       Number("scale", what_if.scale, ScaleRange(), "scale that every tensor would carry")
           .Default("each tensor's own"),
       ScenarioScalingKey(what_if.scaling),
+      AccumulatorRuleKey(what_if.accumulate,
+                         "accumulator that would make the sums of all products of convolutions "
+                         "and linear layers")
+          .Default("each product's own"),
   };
-  section.needs_one = {{"format", "scale", "scaling"},
-                       "changes nothing; expected format, scale or scaling"};
+  section.needs_one = {{"format", "scale", "scaling", "accumulate"},
+                       "changes nothing; expected format, scale, scaling or accumulate"};
   section.not_both = {{"scale", "scaling"}, "give either scale or scaling, not both"};
   section.check = [&what_if](const YamlNode& map, const ReadContext& context) {
+    if (what_if.accumulate)
+      for (const char* key : {"format", "scale", "scaling"})
+        if (const Entry* entry = map.FindEntry(key))
+          context.problems.Add(entry->key, Join(context.path, key),
+                               "sums are judged of the products that the run makes; leave it out "
+                               "beside accumulate");
     if (what_if.block_format() == nullptr) return;
     for (const char* key : {"scale", "scaling"})
       if (const Entry* entry = map.FindEntry(key))

@@ -176,14 +176,8 @@ Section HadamardSection(HadamardConfig& hadamard) {
   return section;
 }
 
-Section SparedSection(SparedConfig& spared) {
-  Section section;
-  section.path = "precision.operands.spared";
-  section.keys = {
-      Integer("first", spared.first, FromTo(0, 1'000'000), "layers with weights at the start"),
-      Integer("last", spared.last, FromTo(0, 1'000'000), "layers with weights at the end"),
-  };
-  return section;
+Section SparedOfOperands(SparedConfig& spared) {
+  return SparedSection(spared, "precision.operands.spared");
 }
 
 // of_layers: of an entry of precision.layers.
@@ -213,7 +207,7 @@ Section OperandsSection(OperandsConfig& operands, bool of_layers) {
                   "a transform of both operands of a product that spreads large values"),
   };
   if (!of_layers)
-    section.keys.push_back(OptionalMap("spared", operands.spared, SparedSection,
+    section.keys.push_back(OptionalMap("spared", operands.spared, SparedOfOperands,
                                        "layers whose operands are taken as they are stored"));
   section.check = [field, x, w, dy](const YamlNode&, const ReadContext&) {
     // Runs after all keys were read, whatever their order in the file: a general key fills only
@@ -259,6 +253,16 @@ Key OperandsKeyOf(OperandsConfig& operands, bool of_layers) {
 }
 
 }  // namespace
+
+Section SparedSection(SparedConfig& spared, const char* path) {
+  Section section;
+  section.path = path;
+  section.keys = {
+      Integer("first", spared.first, FromTo(0, 1'000'000), "layers with weights at the start"),
+      Integer("last", spared.last, FromTo(0, 1'000'000), "layers with weights at the end"),
+  };
+  return section;
+}
 
 bool OperandsConfig::given() const {
   return tensor_scaling || hadamard || spared ||

@@ -206,6 +206,7 @@ Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
   section.keys.push_back(Choice("score_gradients", layer.score_gradients, kWithinAttention,
                                 "of attention: as what they are multiplied with keys and queries"));
   section.keys.push_back(LayerOperandsKey(layer.operands));
+  section.keys.push_back(LayerAccumulateKey(layer.accumulate));
   for (Key& key : section.keys) {
     if (!key.required) key.default_text = "as in `precision`";
     if (key.name == "probabilities" || key.name == "score_gradients")
@@ -323,6 +324,7 @@ Section PrecisionSection(PrecisionConfig& precision) {
                                 TensorScalingSection(precision.tensor_scaling, false),
                                 "scales of single tensors; `tensor_scaling: delayed` is short"));
   section.keys.push_back(OperandsKey(precision.operands));
+  section.keys.push_back(AccumulateKey(precision.accumulate));
   section.keys.push_back(Choice(
       "overflow", precision.overflow, kOverflows,
       "beyond a format's largest value: what the format says, or that largest value; "

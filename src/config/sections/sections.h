@@ -34,6 +34,11 @@ const EnumNames<RoundingKind>& RoundingNames();
 // The key `operands` of precision, and of an entry of precision.layers; and its scales.
 Key OperandsKey(OperandsConfig& operands);
 Key LayerOperandsKey(OperandsConfig& operands);
+// The key `accumulate` of precision, of an entry of its schedule, and of one of precision.layers.
+Key AccumulateKey(AccumulatesConfig& accumulate);
+Key LayerAccumulateKey(AccumulatesConfig& accumulate);
+// One rule, for all products alike: the key `accumulate` of an entry of log.what_if.
+Key AccumulatorRuleKey(std::optional<scaling::Accumulator>& rule, std::string meaning);
 // What precision.recipe may be, and what it sets of the operands that are not given.
 const EnumNames<PrecisionRecipe>& RecipeNames();
 // A key that was given beats the recipe; an operand that is set to "as stored" counts as given.
@@ -42,6 +47,8 @@ void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& operands);
 Key PrecisionScheduleKey(PrecisionConfig& precision);
 void CheckPrecisionSchedule(const PrecisionConfig& precision, const YamlNode& map,
                             const ReadContext& context);
+// How many layers are spared; `path` is that of the map.
+Section SparedSection(SparedConfig& spared, const char* path);
 std::vector<Key> RoleKeys(RoleFormatsConfig& roles);
 Section LayerPrecisionSection(LayerPrecisionConfig& layer);  // one entry of precision.layers
 Section OperandScalingSection(TensorScalingConfig& scaling);

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "graph/network/precision.h"
 #include "number/tensor.h"
+#include "scaling/rules/accumulator.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::graph {
@@ -52,6 +53,9 @@ struct GraphSpec {
   // and those for which ExponentBins are filled.
   std::vector<std::string> counted = {"y", "w", "dx", "dw", "dy"};
   std::vector<std::string> histograms;
+  // Accumulators whose sums are made and counted, besides those of the training, in passes with
+  // Pass::bins: of convolutions and linear layers.
+  std::vector<scaling::Accumulator> judged_sums;
 };
 
 }  // namespace ada::graph

@@ -99,6 +99,21 @@ LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& la
   return operands;
 }
 
+void Apply(const config::AccumulatesConfig& given, scaling::Accumulators& accumulators) {
+  for (std::size_t i = 0; i < accumulators.size(); ++i)
+    if (given.by_product[i]) accumulators[i] = given.by_product[i]->rule;
+}
+
+// As OperandsOf.
+scaling::Accumulators AccumulatorsOf(const PrecisionConfig& precision, const std::string& layer,
+                                     bool spared) {
+  scaling::Accumulators accumulators;
+  if (!spared) Apply(precision.accumulate, accumulators);
+  for (const config::LayerPrecisionConfig& entry : precision.layers)
+    if (GlobMatch(entry.match, layer)) Apply(entry.accumulate, accumulators);
+  return accumulators;
+}
+
 }  // namespace
 
 bool LayerOperands::any() const {
@@ -143,6 +158,10 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
   result.spared = precision.operands.spared.value_or(config::SparedConfig());
   result.operands_of = [precision](const std::string& layer, bool spared) {
     return OperandsOf(precision, layer, spared);
+  };
+  result.spared_sums = precision.accumulate.spared.value_or(result.spared);
+  result.accumulators_of = [precision](const std::string& layer, bool spared) {
+    return AccumulatorsOf(precision, layer, spared);
   };
   result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
   result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;

@@ -51,7 +51,10 @@ struct Precision {
   // Empty: all as stored. spared: of a layer to which only entries of precision.layers apply.
   std::function<LayerOperands(const std::string& layer, bool spared)> operands_of;
   config::SparedConfig spared;  // how many layers are spared
-  bool stochastic = false;      // only in training; evaluation rounds to nearest
+  // Empty: all sums are fp32. spared: of a layer to which only entries of precision.layers apply.
+  std::function<scaling::Accumulators(const std::string& layer, bool spared)> accumulators_of;
+  config::SparedConfig spared_sums;
+  bool stochastic = false;  // only in training; evaluation rounds to nearest
   // Delayed scaling: for y and w, and for gradients unless a per-layer policy decides their scale.
   bool scaled_forward = false, scaled_backward = false;
   // Tensors with a per-tensor scale saturate at their format's largest value.

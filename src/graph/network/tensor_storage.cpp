@@ -143,14 +143,20 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
     result.weights.push_back(forward(formats.weights));
     result.weight_gradients.push_back({formats.weight_gradients, Storage::kF32, false});
     result.operands.emplace_back();
+    result.accumulators.emplace_back();
     // The first and last products of the network (precision.operands.spared) take operands as they
     // are stored, unless precision.layers says otherwise. Tied layers count as products of their
     // own.
-    const bool spared =
-        product < precision.spared.first || product >= products - precision.spared.last;
+    const auto is_spared = [&](const config::SparedConfig& of) {
+      return product < of.first || product >= products - of.last;
+    };
+    const bool attends = !node.kind->decisions.empty();
+    if (precision.accumulators_of && (node.kind->has_weight || attends))
+      result.accumulators.back() =
+          precision.accumulators_of(node.config.name, !attends && is_spared(precision.spared_sums));
     if (!node.kind->has_weight) continue;
     if (precision.operands_of)
-      result.operands.back() = precision.operands_of(node.config.name, spared);
+      result.operands.back() = precision.operands_of(node.config.name, is_spared(precision.spared));
     ++product;
   }
   result.arriving = Arriving(network, result);

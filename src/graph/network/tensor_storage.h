@@ -51,6 +51,8 @@ struct NetworkStorage {
   std::vector<TensorStorage> weights, weight_gradients;
   std::map<int, AttentionStorage> attention;  // by node
   std::vector<LayerOperands> operands;        // by node: of those with a weight
+  // By node: of those with a weight and of attention, which counts neither as first nor as last.
+  std::vector<scaling::Accumulators> accumulators;
 
   // Storage of the gradient by `value` that `reader` rounds.
   const TensorStorage& GradientFrom(const Node& reader, int value) const {

@@ -15,6 +15,7 @@
 #include "io/text.h"
 #include "number/blocks/block_format.h"
 #include "scaling/policies/presets.h"
+#include "scaling/rules/accumulator.h"
 
 // The build defines both; without them the file still compiles.
 #ifndef ADA_VERSION
@@ -74,6 +75,24 @@ std::vector<std::string> ListFormats() {
                      : f.format.has_inf                     ? "inf"
                                                             : "NaN"));
   for (const NamedBlockFormat& f : NamedBlockFormats()) lines.push_back(BlockLine(f));
+  return lines;
+}
+
+// One line for an accumulator: its rule, the hardware, the source.
+std::vector<std::string> ListAccumulators() {
+  std::vector<std::string> lines;
+  for (const scaling::NamedAccumulator& named : scaling::NamedAccumulators()) {
+    const scaling::Accumulator& rule = named.rule;
+    std::string line = std::string(named.name) + ": " + Counted(rule.group, "product") +
+                       " at once, " +
+                       (rule.cuts() ? Counted(rule.fraction_bits, "fraction bit") : "nothing cut") +
+                       ", accumulator " + scaling::AccumulatorFormatText(rule.format) +
+                       (rule.rounding == scaling::AccumulatorRounding::kTruncate ? " (truncated)"
+                                                                                 : " (to nearest)");
+    if (rule.promote > 0)
+      line += ", added to fp32 every " + std::to_string(rule.promote) + " products";
+    lines.push_back(line + "; " + std::string(named.hardware) + "; " + std::string(named.source));
+  }
   return lines;
 }
 
@@ -138,6 +157,7 @@ std::vector<std::string> List(const std::string& what) {
   if (what == "policies") return scaling::ListPolicies();
   if (what == "formats") return ListFormats();
   if (what == "recipes") return ListRecipes();
+  if (what == "accumulators") return ListAccumulators();
   if (what == "datasets") return data::ListDatasets();
   throw InternalError("no list of " + what);
 }

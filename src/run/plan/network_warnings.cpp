@@ -39,6 +39,7 @@ bool Changes(const config::LayerPrecisionConfig& entry, const Rounds& rounds) {
          ((entry.format || entry.gradients) && rounds.gradients) ||
          ((entry.format || entry.weights || entry.operands.given()) && rounds.weight) ||
          (entry.weight_gradients && rounds.weight_gradient) ||
+         (entry.accumulate.given() && (rounds.weight || rounds.within_attention)) ||
          ((entry.probabilities || entry.score_gradients) && rounds.within_attention);
 }
 

@@ -59,6 +59,20 @@ void BatchCounts::Add(const backend::Pass& pass) {
     if (replaces) bin_sums_[i] = ExponentBins{};
     bin_sums_[i].Add(*point.bins);
   }
+  const auto& sums = graph_.sums();
+  if (first) accumulators_.assign(sums.size(), {});
+  for (std::size_t i = 0; i < sums.size(); ++i) accumulators_[i].Add(*sums[i].counts);
+  const auto& judged = graph_.judged_sums();
+  if (first) judged_.assign(judged.size(), {});
+  for (std::size_t i = 0; pass.bins && i < judged.size(); ++i) judged_[i].Add(*judged[i].counts);
+}
+
+const scaling::AccumulatorCounts& BatchCounts::JudgedSumsOf(std::size_t point) const {
+  return judged_.empty() ? *graph_.judged_sums()[point].counts : judged_[point];
+}
+
+const scaling::AccumulatorCounts& BatchCounts::SumsOf(std::size_t point) const {
+  return accumulators_.empty() ? *graph_.sums()[point].counts : accumulators_[point];
 }
 
 const TensorStats& BatchCounts::StatsOf(std::size_t point) const {

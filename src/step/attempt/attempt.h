@@ -61,6 +61,9 @@ class BatchCounts {
   // logs name.
   TensorStats LoggedStats(std::size_t point) const;
   BlockCounts LoggedBlocks(std::size_t point) const;
+  // By index in the graph's list of sums.
+  const scaling::AccumulatorCounts& SumsOf(std::size_t point) const;
+  const scaling::AccumulatorCounts& JudgedSumsOf(std::size_t point) const;
 
  private:
   const graph::Graph& graph_;
@@ -77,6 +80,7 @@ class BatchCounts {
   };
   std::vector<Sum> sums_;
   std::vector<ExponentBins> bin_sums_;  // where histograms are taken
+  std::vector<scaling::AccumulatorCounts> accumulators_, judged_;
 };
 
 // All that is known of one attempt when it is over: the input of the logs. Made on the stack by

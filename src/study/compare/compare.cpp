@@ -155,7 +155,10 @@ std::string PrintParting(const std::string& a, const std::string& b, std::ostrea
   const std::int64_t until =
       steps.difference ? steps.difference->step : std::numeric_limits<std::int64_t>::max();
   std::int64_t first = until;
-  for (const char* file : {"scales.csv", "underflow.csv"}) {
+  std::vector<const char*> of_layers = {"scales.csv", "underflow.csv"};
+  const char* sums = telemetry::AccumulatorRow::kFile;
+  if (HasFile(a, sums) && HasFile(b, sums)) of_layers.push_back(sums);
+  for (const char* file : of_layers) {
     const FileComparison rows = CompareLayerRows(a, b, file, until);
     equal = equal && rows.equal();
     differ = differ || rows.difference;

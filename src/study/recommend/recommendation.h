@@ -201,6 +201,9 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
 void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
                          const Recommendation& advice, bool chosen, std::ostream& out);
 
+// Prints what sums lost to the accumulators of the run, and of its scenarios.
+void PrintSums(const std::string& folder, std::ostream& out);
+
 // A block-scaled format on all operands that were seen with it: of log.what_if, or the run's own.
 // It serves as a whole or not: an operand that fails at one step fails. One serves that loses no
 // more than the target and, of a gradient, whose noise stays below 1 / sqrt(3) of it.

@@ -122,6 +122,11 @@ void WatchedBlocks::Add(const BlockRow& row) {
   if (is_first || !(width(row) <= width(widest))) widest = row;
 }
 
+void WatchedSums::Add(const AccumulatorRow& row) {
+  if (row.step != step || !(row.sqnr_db >= worst.sqnr_db)) worst = row;
+  step = row.step;
+}
+
 void WatchState::Add(const BlockRow& row) {
   const std::optional<Operand> operand = OperandNamed(row.tensor);
   if (!operand) return;
@@ -135,6 +140,7 @@ WatchFeed::WatchFeed(std::string folder)
       scales_(folder_ + "/" + ScaleRow::kFile, kScalesWindow),
       underflow_(folder_ + "/" + TensorRow::kFile, kUnderflowWindow),
       blocks_(folder_ + "/" + BlockRow::kFile, kUnderflowWindow),
+      sums_(folder_ + "/" + AccumulatorRow::kFile, kUnderflowWindow),
       timing_(folder_ + "/" + TimingRow::kFile),
       events_(folder_ + "/" + EventRow::kFile),
       evaluation_(folder_ + "/" + EvaluationRow::kFile),
@@ -172,9 +178,11 @@ void WatchFeed::ReadFiles() {
   EachNewRow<ScaleRow>(scales_, [&](const ScaleRow& row) { scale_rows_.push_back(row); });
   EachNewRow<TensorRow>(underflow_, [&](const TensorRow& row) { tensor_rows_.push_back(row); });
   EachNewRow<BlockRow>(blocks_, [&](const BlockRow& row) { block_rows_.push_back(row); });
+  EachNewRow<AccumulatorRow>(sums_, [&](const AccumulatorRow& row) { sum_rows_.push_back(row); });
   PassOverTornStep(scales_, scale_rows_);
   PassOverTornStep(underflow_, tensor_rows_);
   PassOverTornStep(blocks_, block_rows_);
+  PassOverTornStep(sums_, sum_rows_);
   EachNewRow<TimingRow>(timing_, [&](const TimingRow& row) { timing_rows_.push_back(row); });
   EachNewRow<EventRow>(events_, [&](const EventRow& row) { event_rows_.push_back(row); });
   EachNewRow<EvaluationRow>(evaluation_,
@@ -191,6 +199,7 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
   any |= Take(tensor_rows_, up_to, state);  // before the scales: it has the loss, and every layer
   any |= Take(scale_rows_, up_to, state);
   any |= Take(block_rows_, up_to, state);
+  any |= Take(sum_rows_, up_to, state);
   any |= Take(timing_rows_, up_to, state);
   any |= Take(event_rows_, up_to, state);
   any |= Take(evaluation_rows_, up_to, state);
@@ -199,8 +208,9 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
 
 bool WatchFeed::Poll(WatchState& state, const std::function<void()>& logged) {
   // A resume cuts the files back to a checkpoint; one that is shorter than before has changed.
-  const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_, &underflow_,  &blocks_,
-                                                      &timing_, &events_, &evaluation_, &classes_};
+  const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_,     &underflow_,
+                                                      &blocks_, &sums_,       &timing_,
+                                                      &events_, &evaluation_, &classes_};
   bool changed = false;
   if (std::any_of(files.begin(), files.end(),
                   [](telemetry::CsvFollower* file) { return file->Changed(); })) {
@@ -209,7 +219,7 @@ bool WatchFeed::Poll(WatchState& state, const std::function<void()>& logged) {
     state.folder = folder;
     for (telemetry::CsvFollower* file : files) file->Restart();
     step_rows_.clear(), scale_rows_.clear(), tensor_rows_.clear();
-    block_rows_.clear();
+    block_rows_.clear(), sum_rows_.clear();
     timing_rows_.clear(), event_rows_.clear(), evaluation_rows_.clear(), class_rows_.clear();
     configured_ = false;
     changed = true;

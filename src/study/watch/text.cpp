@@ -63,6 +63,14 @@ std::string BlocksText(const WatchedBlocks& blocks) {
          ", log2 " + telemetry::ScalesText(blocks.widest);
 }
 
+// The product whose sums are furthest from those in fp32.
+std::string SumsText(const WatchedSums& sums) {
+  const AccumulatorRow& worst = sums.worst;
+  return "sums: " + worst.layer + "." + worst.tensor + " by " + worst.accumulator +
+         " is the worst: " +
+         telemetry::AccumulatorFigures(worst.swallowed_pct, worst.bias, worst.sqnr_db);
+}
+
 std::string OutOf(const char* what, std::int64_t value, std::int64_t all) {
   return what + (" " + std::to_string(value)) + (all > 0 ? "/" + std::to_string(all) : "");
 }
@@ -145,6 +153,7 @@ std::vector<Line> Header(const WatchState& s) {
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
   if (s.blocks.step > 0) lines.push_back({BlocksText(s.blocks), Color::kPlain, true});
+  if (s.sums.step > 0) lines.push_back({SumsText(s.sums), Color::kPlain, true});
   if (s.evaluation.step > 0)
     lines.push_back({s.evaluation.split + Formatted(": loss %.4g", s.evaluation.loss) +
                      (s.language ? " nats  " : "  ") + Judgement(s) + " (step " +

@@ -52,6 +52,13 @@ struct WatchedBlocks {
   void Add(const BlockRow& row);
 };
 
+// Sums that accumulators make, in the last logged step that has some.
+struct WatchedSums {
+  std::int64_t step = 0;  // 0: none
+  AccumulatorRow worst;   // the least SQNR
+  void Add(const AccumulatorRow& row);
+};
+
 // All that is drawn, and nothing else of the run is kept; rows are added in the order of steps.
 struct WatchState {
   std::string name, folder;
@@ -69,6 +76,7 @@ struct WatchState {
   ClassRow classes;                  // of it, the row of all classes; step 0: none
   std::vector<WatchedLayer> layers;  // in the order of the logs
   WatchedBlocks blocks;
+  WatchedSums sums;
   telemetry::LayerTotals totals;       // of all tensors
   std::vector<std::string> uncounted;  // config::UncountedStatistics
   telemetry::Finiteness finiteness;
@@ -83,6 +91,7 @@ struct WatchState {
   void Add(const TensorRow& row);
   void Add(const ScaleRow& row);
   void Add(const BlockRow& row);
+  void Add(const AccumulatorRow& row) { sums.Add(row); }
   void Add(const TimingRow& row);
   void Add(const EventRow& row) {
     event = row;
@@ -117,13 +126,14 @@ class WatchFeed {
   bool Apply(std::int64_t up_to, WatchState& state);
 
   std::string folder_;
-  telemetry::CsvFollower steps_, scales_, underflow_, blocks_, timing_, events_, evaluation_,
+  telemetry::CsvFollower steps_, scales_, underflow_, blocks_, sums_, timing_, events_, evaluation_,
       classes_;
   // Read, but not yet shown.
   std::deque<StepRow> step_rows_;
   std::deque<ScaleRow> scale_rows_;
   std::deque<TensorRow> tensor_rows_;  // of gradients
   std::deque<BlockRow> block_rows_;
+  std::deque<AccumulatorRow> sum_rows_;
   std::deque<TimingRow> timing_rows_;
   std::deque<EventRow> event_rows_;
   std::deque<EvaluationRow> evaluation_rows_;

@@ -44,6 +44,17 @@ TABLES = {
         "scale_log2_max": "number?", "scale_log2_mean": "number?", "scale_log2_std": "number?",
         "scale_floor": "integer", "scale_ceiling": "integer", "sqnr_db": "number?",
         "sqnr_mean_db": "number?", "sqnr_worst_db": "number?", "norm_over_noise": "number?"},
+    "accumulators": {
+        "step": "integer", "epoch": "integer", "layer": "text", "tensor": "text",
+        "accumulator": "text", "numel": "integer", "products": "integer", "swallowed": "integer",
+        "swallowed_pct": "number?", "lost": "integer", "overflow": "integer", "sqnr_db": "number?",
+        "bias": "number?", "max_rel": "number?"},
+    "what_if_accumulators": {
+        "step": "integer", "epoch": "integer", "layer": "text", "tensor": "text",
+        "scenario": "text",
+        "accumulator": "text", "numel": "integer", "products": "integer", "swallowed": "integer",
+        "swallowed_pct": "number?", "lost": "integer", "overflow": "integer", "sqnr_db": "number?",
+        "bias": "number?", "max_rel": "number?"},
     "what_if_blocks": {
         "step": "integer", "epoch": "integer", "layer": "text", "tensor": "text",
         "scenario": "text", "format": "text", "scale": "scale",

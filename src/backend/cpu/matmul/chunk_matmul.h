@@ -45,6 +45,18 @@ class ChunkMatmul {
   virtual void WeightSlice(int /*slice*/, const Chunk& /*batch*/, const TensorSpan& /*x*/,
                            const TensorSpan& /*dy*/, float* /*partial*/) {}
 
+  // Whether there are slices because no sum of dw may be cut into parts; then there may be one.
+  virtual bool whole_batch() const { return false; }
+
+  // Slices of dw whose sums are made to be judged alone, in a pass with Pass::bins; as WeightSlice.
+  virtual int judged_slices(const Pass& /*pass*/) const { return 0; }
+  virtual void JudgeSlice(int /*slice*/, const Chunk& /*batch*/, const TensorSpan& /*x*/,
+                          const TensorSpan& /*dy*/) {}
+
+  // After all chunks of a call: what was counted is complete. Not while workers run.
+  virtual void FinishForward(const Pass& /*pass*/) {}
+  virtual void FinishBackward(const Pass& /*pass*/) {}
+
   // Whether values of dw that are sums of few products are to be computed directly (few_terms.h).
   virtual bool few_terms_are_inexact() const { return false; }
 

@@ -59,7 +59,7 @@ void MatmulOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
   StoreWeightGradient(pass, plain);
   if (!spec_.b) return;
   float* db = plain + spec_.w.shape.numel();
-  if (spec_.operands[IndexOf(Operand::kDwDy)].rounds) SumBias(pass, db);
+  if (spec_.operands[IndexOf(Operand::kDwDy)].rounds || matmul_->whole_batch()) SumBias(pass, db);
   StoreBiasGradient(pass, db);
 }
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/matmul/plan/accumulated_chunks.h"
 #include "backend/cpu/matmul/plan/depthwise_chunks.h"
 #include "backend/cpu/matmul/plan/kernel_chunks.h"
 #include "backend/cpu/matmul/plan/onednn_chunks.h"
@@ -71,6 +72,9 @@ MatmulOp::MatmulOp(const Context& context, const MatmulKernels* tiles, const Mat
   else
     matmul_ = std::make_unique<OnednnChunks>(context, operand_spec_, geometry_, weights_, rounding_,
                                              chunk_, own_bytes_);
+  if (AnyAccumulates(spec.sums) || AnyJudged(spec.sums))
+    matmul_ = std::make_unique<AccumulatedChunks>(context, spec_, geometry_, weights_, rounding_,
+                                                  chunk_, own_bytes_, std::move(matmul_));
   // Only the fp32 kernels have Winograd's algorithm, so that `tiles` is not null here.
   if (matmul_->few_terms_are_inexact()) few_terms_.emplace(context_, *tiles->winograd, geometry_);
   Prepare(*matmul_, static_cast<int>(spec.x.shape.n));
@@ -127,6 +131,7 @@ void MatmulOp::Forward(const Pass& pass) {
       fallbacks_[static_cast<std::size_t>(index)] = kForward;
   });
   ForwardInFp32(pass);
+  matmul_->FinishForward(pass);
   rounding_.FinishY(pass);
   if (recomputed_) recomputed_->FinishForward(pass);
 }
@@ -162,6 +167,7 @@ float MatmulOp::DecideAlpha(const Pass& pass) {
 // Whether dw is made slice by slice of the weights: where that gives the workers as much to do as
 // groups of chunks would.
 bool MatmulOp::BySlices() const {
+  if (matmul_->whole_batch()) return true;
   return !recomputed_ && matmul_->slices() > 1 && matmul_->slices() >= GroupsAtMost();
 }
 
@@ -183,6 +189,11 @@ void MatmulOp::Backward(const Pass& pass) {
   else
     RunBackward(pass, per_group, alpha);
   BackwardInFp32(pass, per_group, alpha);
+  context_.pool.For(matmul_->judged_slices(pass), [&](std::int64_t i, int worker) {
+    matmul_->JudgeSlice(static_cast<int>(i), {pass, 0, pass.rows, worker},
+                        At(operands_.Of(Operand::kDwX), 0), Dy(0, Operand::kDwDy));
+  });
+  matmul_->FinishBackward(pass);
   rounding_.FinishDx(pass);
   FinishWeightGradient(pass, per_group);
 }

@@ -70,8 +70,30 @@ void HeadProducts::TransposeKeys(const float* rows, float* to) const {
     std::fill(to + i * step + sizes_.keys, to + (i + 1) * step, 0.0f);
 }
 
-void HeadProducts::TimesTransposed(const QueryBlock& block, const float* rows,
-                                   const float* transposed, float* scores) const {
+HeadProducts::HeadProducts(const Context& context, const AttentionSpec& spec,
+                           const AttentionSizes& sizes)
+    : kernels_(context.kernels),
+      sequence_(SequenceKernelsOf(context.kernels)),
+      sizes_(sizes),
+      sums_(
+          context, spec,
+          {.a = AttentionSizes::kRows * std::max(AttentionSizes::Padded(sizes.keys), sizes.step()),
+           .b = AttentionSizes::Padded(sizes.keys) * sizes.step(),
+           .block_rows = AttentionSizes::kRows,
+           .keys = sizes.keys,
+           .columns = sizes.step()}) {}
+
+void HeadProducts::Multiply(scaling::Product product, HeadOperand a, HeadOperand b,
+                            const MatrixArgs& args, std::int64_t columns,
+                            const HeadMemory& m) const {
+  if (sums_.Makes(product))
+    sums_.Multiply(product, a, b, args, columns, m.sums);
+  else
+    sequence_.matrix(args);
+}
+
+MatrixArgs HeadProducts::TimesTransposed(const QueryBlock& block, const float* rows,
+                                         const float* transposed, float* scores) const {
   MatrixArgs a;
   a.a = rows, a.a_row = sizes_.step(), a.a_term = 1;
   a.b = transposed, a.b_term = AttentionSizes::Padded(sizes_.keys);
@@ -79,30 +101,43 @@ void HeadProducts::TimesTransposed(const QueryBlock& block, const float* rows,
   // Columns reach beyond the keys to a multiple of 16: kt is zero there, and the softmax then
   // writes zeros over what no query sees.
   a.rows = block.rows, a.columns = block.width, a.terms = sizes_.width;
-  sequence_.matrix(a);
+  return a;
 }
 
 void HeadProducts::Probabilities(const QueryBlock& block, const HeadMemory& m) const {
-  TimesTransposed(block, m.q, m.kt, m.p);
+  Multiply(scaling::Product::kForward, HeadOperand::kQueries, HeadOperand::kKeys,
+           TimesTransposed(block, m.q, m.kt, m.p), block.seen, m);
   sequence_.probabilities(block.scores, static_cast<float>(sizes_.factor()), m.p);
 }
 
 void HeadProducts::ProbabilityGradient(const QueryBlock& block, const HeadMemory& m) const {
-  TimesTransposed(block, m.dy, m.vt, m.dp);
+  Multiply(scaling::Product::kDx, HeadOperand::kDy, HeadOperand::kValues,
+           TimesTransposed(block, m.dy, m.vt, m.dp), block.seen, m);
 }
 
-void HeadProducts::TimesRows(const QueryBlock& block, const float* scores, const float* rows,
-                             float* out) const {
+MatrixArgs HeadProducts::TimesRows(const QueryBlock& block, const float* scores, const float* rows,
+                                   float* out) const {
   MatrixArgs a;
   a.a = scores, a.a_row = block.width, a.a_term = 1;
   a.b = rows, a.b_term = sizes_.step();
   a.c = out, a.c_row = sizes_.step();
   a.rows = block.rows, a.columns = sizes_.step(), a.terms = block.seen;
-  sequence_.matrix(a);
+  return a;
 }
 
-void HeadProducts::AddTransposed(const QueryBlock& block, const float* scores, const float* rows,
-                                 float* sums) const {
+void HeadProducts::Outputs(const QueryBlock& block, const float* p, const HeadMemory& m) const {
+  Multiply(scaling::Product::kForward, HeadOperand::kProbabilities, HeadOperand::kValues,
+           TimesRows(block, p, m.v, m.out), sizes_.width, m);
+}
+
+void HeadProducts::QueryGradient(const QueryBlock& block, const HeadMemory& m) const {
+  Multiply(scaling::Product::kDx, HeadOperand::kDs, HeadOperand::kKeys,
+           TimesRows(block, m.dp, m.k, m.out), sizes_.width, m);
+}
+
+void HeadProducts::AddTransposed(const QueryBlock& block, HeadOperand a_is, const float* scores,
+                                 HeadOperand b_is, const float* rows, float* sums,
+                                 const RunningSums& running, const HeadMemory& m) const {
   MatrixArgs a;
   // The steps of scores are exchanged, which is their transpose without a copy.
   a.a = scores, a.a_row = 1, a.a_term = block.width;
@@ -110,7 +145,18 @@ void HeadProducts::AddTransposed(const QueryBlock& block, const float* scores, c
   a.c = sums, a.c_row = sizes_.step();
   a.rows = block.seen, a.columns = sizes_.step(), a.terms = block.rows;
   a.add = true;
-  sequence_.matrix(a);
+  if (!sums_.Makes(scaling::Product::kDx)) return sequence_.matrix(a);
+  sums_.Add(a_is, b_is, a, sizes_.width, block.first, block.index + 1 == sizes_.blocks(), running,
+            m.sums);
+}
+
+void HeadProducts::AddValueGradient(const QueryBlock& block, const float* p,
+                                    const HeadMemory& m) const {
+  AddTransposed(block, HeadOperand::kProbabilities, p, HeadOperand::kDy, m.dy, m.dv, m.sums.dv, m);
+}
+
+void HeadProducts::AddKeyGradient(const QueryBlock& block, const HeadMemory& m) const {
+  AddTransposed(block, HeadOperand::kDs, m.dp, HeadOperand::kQueries, m.q, m.dk, m.sums.dk, m);
 }
 
 }  // namespace ada::backend::cpu

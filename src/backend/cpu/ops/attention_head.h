@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/ops/accumulated_head.h"
 #include "backend/cpu/sequence_kernels.h"
 
 namespace ada::backend::cpu {
@@ -51,6 +52,7 @@ struct HeadMemory {
   float *p, *pr, *dp;
   float* out;      // [kRows]
   float *dk, *dv;  // [keys]
+  SumMemory sums;  // where accumulators make sums
   // Cuts `memory`, which belongs to the caller and holds Values(sizes) values, into the parts
   // above.
   HeadMemory(const AttentionSizes& sizes, float* memory);
@@ -62,8 +64,9 @@ struct HeadMemory {
 // are kept by reference and have to outlive it.
 class HeadProducts {
  public:
-  HeadProducts(const Context& context, const AttentionSizes& sizes)
-      : kernels_(context.kernels), sequence_(SequenceKernelsOf(context.kernels)), sizes_(sizes) {}
+  HeadProducts(const Context& context, const AttentionSpec& spec, const AttentionSizes& sizes);
+  // Those whose sums accumulators make.
+  const HeadSums& sums() const { return sums_; }
 
   // `count` rows of `sizes.width` values, `from_step` values apart, as fp32.
   void Load(const TensorSpan& from, std::int64_t from_step, std::int64_t count, float* to) const;
@@ -74,13 +77,14 @@ class HeadProducts {
   // p = softmax(q k^T / sqrt(width)).
   // Reads m.q and m.kt, writes m.p; what a row does not see becomes 0.
   void Probabilities(const QueryBlock& block, const HeadMemory& m) const;
-  // out = scores * rows of keys or values.
+  // m.out = p v (with p as it is multiplied), or ds k.
   // Only the block.seen keys that some query of the block sees are read.
-  void TimesRows(const QueryBlock& block, const float* scores, const float* rows, float* out) const;
-  // sums += scores^T * rows of queries.
+  void Outputs(const QueryBlock& block, const float* p, const HeadMemory& m) const;
+  void QueryGradient(const QueryBlock& block, const HeadMemory& m) const;
+  // m.dv += p^T dy, m.dk += ds^T q.
   // Blocks have to be added in their order: sums of fp32 depend on it.
-  void AddTransposed(const QueryBlock& block, const float* scores, const float* rows,
-                     float* sums) const;
+  void AddValueGradient(const QueryBlock& block, const float* p, const HeadMemory& m) const;
+  void AddKeyGradient(const QueryBlock& block, const HeadMemory& m) const;
   // dp = dy v^T.
   void ProbabilityGradient(const QueryBlock& block, const HeadMemory& m) const;
   // dp becomes the gradient of the scores.
@@ -89,12 +93,20 @@ class HeadProducts {
   }
 
  private:
-  void TimesTransposed(const QueryBlock& block, const float* rows, const float* transposed,
-                       float* scores) const;
+  MatrixArgs TimesTransposed(const QueryBlock& block, const float* rows, const float* transposed,
+                             float* scores) const;
+  MatrixArgs TimesRows(const QueryBlock& block, const float* scores, const float* rows,
+                       float* out) const;
+  void Multiply(scaling::Product product, HeadOperand a, HeadOperand b, const MatrixArgs& args,
+                std::int64_t columns, const HeadMemory& m) const;
+  void AddTransposed(const QueryBlock& block, HeadOperand a, const float* scores, HeadOperand b,
+                     const float* rows, float* sums, const RunningSums& running,
+                     const HeadMemory& m) const;
 
   const Kernels& kernels_;
   const SequenceKernels& sequence_;
   const AttentionSizes& sizes_;
+  HeadSums sums_;
 };
 
 }  // namespace ada::backend::cpu

@@ -38,7 +38,7 @@ class CpuAttention final : public Op {
       : context_(context),
         spec_(spec),
         sizes_(spec),
-        products_(context, sizes_),
+        products_(context, spec, sizes_),
         scores_(context, spec, sizes_),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         tails_{TailCounter(context), TailCounter(context), TailCounter(context),
@@ -67,7 +67,8 @@ class CpuAttention final : public Op {
       kept_.resize(static_cast<std::size_t>(images * sizes_.heads * sizes_.queries * sizes_.keys));
       context.scratch.CountOwn(static_cast<std::ptrdiff_t>(kept_.size() * sizeof(float)));
     }
-    context.scratch.Reserve(static_cast<std::size_t>(WorkerValues()) * sizeof(float),
+    if (products_.sums().any()) counts_.resize(static_cast<std::size_t>(images * sizes_.kv_heads));
+    context.scratch.Reserve(WorkerBytes(),
                             static_cast<std::size_t>(SharedValues(trains)) * sizeof(float));
   }
 
@@ -76,16 +77,18 @@ class CpuAttention final : public Op {
   void Forward(const Pass& pass) override {
     float* y = Shared();
     ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
-      const HeadMemory m = LoadKeys(image, kv_head, worker);
+      HeadMemory m = LoadKeys(image, kv_head, worker);
+      m.sums.forward = CountsAt(scaling::Product::kForward, pass, image, kv_head);
       ForQueries(image, kv_head, [&](const QueryBlock& block) {
         products_.Load(QueriesAt(block), spec_.x[0].shape.c, block.rows, m.q);
         products_.Probabilities(block, m);
         Keep(block, m.p);
         const float* pr = RoundProbabilities(pass, block, m, /*counts=*/true);
-        products_.TimesRows(block, pr, m.v, m.out);
+        products_.Outputs(block, pr, m);
         StoreQueries(block, m.out, 1, y);
       });
     });
+    FinishCounts(scaling::Product::kForward, pass);
     p_stats_.Finish(scores_.PassOfBlocks(pass));
     RoundWhole(pass, y, 1, spec_.y, y_stats_, nullptr);
   }
@@ -98,18 +101,20 @@ class CpuAttention final : public Op {
     std::array<float*, 3> raw = GradientMemory();
     const float alpha = ScalerOf(Decision::kDs).decision.alpha;
     ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
-      const HeadMemory m = LoadKeys(image, kv_head, worker);
+      HeadMemory m = LoadKeys(image, kv_head, worker);
+      m.sums.dx = CountsAt(scaling::Product::kDx, pass, image, kv_head);
       products_.TransposeKeys(m.v, m.vt);
       std::fill_n(m.dk, sizes_.keys * sizes_.step(), 0.0f);
       std::fill_n(m.dv, sizes_.keys * sizes_.step(), 0.0f);
       ForQueries(image, kv_head, [&](const QueryBlock& block) {
         BackwardBlock(pass, block, m, spec_.rounds_ds ? alpha : 1, worker);
-        products_.TimesRows(block, m.dp, m.k, m.out);
+        products_.QueryGradient(block, m);
         StoreQueries(block, m.out, Factor(), raw[0]);
       });
       StoreKeys(image, kv_head, m.dk, Factor(), raw[1]);
       StoreKeys(image, kv_head, m.dv, 1, raw[2]);
     });
+    FinishCounts(scaling::Product::kDx, pass);
     ds_stats_.Finish(scores_.PassOfBlocks(pass));
     if (spec_.rounds_ds) tails_[Decision::kDs].Finish(&ScalerOf(Decision::kDs));
     DecideLast(pass);
@@ -140,6 +145,31 @@ class CpuAttention final : public Op {
         kMomentPositions * std::max(sizes_.heads, sizes_.kv_heads) * sizes_.width;
     return std::max(
         {HeadMemory::Values(sizes_), part, static_cast<std::int64_t>(BlockValues(spec_.y.shape))});
+  }
+  // Memory of accumulators' sums comes after that of the head.
+  std::size_t HeadBytes() const {
+    return WholeLines(static_cast<std::size_t>(HeadMemory::Values(sizes_)) * sizeof(float));
+  }
+  std::size_t WorkerBytes() const {
+    const auto values = static_cast<std::size_t>(WorkerValues()) * sizeof(float);
+    if (!products_.sums().any()) return values;
+    return std::max(values, HeadBytes() + products_.sums().bytes());
+  }
+  // Where what a head's sums of this product lose is counted; null: nobody asks.
+  scaling::AccumulatorCounts* CountsAt(scaling::Product product, const Pass& pass,
+                                       std::int64_t image, std::int64_t kv_head) {
+    const ProductSums& sums = spec_.sums[scaling::IndexOf(product)];
+    if (!pass.count || !sums.rule || sums.counts == nullptr) return nullptr;
+    auto& counts = counts_[static_cast<std::size_t>(image * sizes_.kv_heads + kv_head)];
+    counts = scaling::AccumulatorCounts();
+    return &counts;
+  }
+  void FinishCounts(scaling::Product product, const Pass& pass) {
+    const ProductSums& sums = spec_.sums[scaling::IndexOf(product)];
+    if (!pass.count || !sums.rule || sums.counts == nullptr) return;
+    *sums.counts = scaling::AccumulatorCounts();
+    for (std::int64_t i = 0; i < pass.rows * sizes_.kv_heads; ++i)
+      sums.counts->Add(counts_[static_cast<std::size_t>(i)]);
   }
   std::int64_t QueryValues() const {
     return spec_.y.shape.n * sizes_.queries * sizes_.heads * sizes_.width;
@@ -191,7 +221,9 @@ class CpuAttention final : public Op {
                    tensor.shape.c, sizes_.keys, to);
   }
   HeadMemory LoadKeys(std::int64_t image, std::int64_t kv_head, int worker) const {
-    const HeadMemory m(sizes_, reinterpret_cast<float*>(context_.scratch.worker(worker)));
+    std::byte* const memory = context_.scratch.worker(worker);
+    HeadMemory m(sizes_, reinterpret_cast<float*>(memory));
+    if (products_.sums().any()) m.sums = products_.sums().Cut(memory + HeadBytes());
     LoadPart(1, image, kv_head, m.k);
     LoadPart(2, image, kv_head, m.v);
     products_.TransposeKeys(m.k, m.kt);
@@ -247,7 +279,7 @@ class CpuAttention final : public Op {
     else
       Recall(block, m.p);
     const float* pr = RoundProbabilities(pass, block, m, /*counts=*/false);
-    products_.AddTransposed(block, pr, m.dy, m.dv);
+    products_.AddValueGradient(block, pr, m);
     products_.ProbabilityGradient(block, m);
     if (spec_.dropout > 0) scores_.Drop(pass, block, m.dp, m.dp);
     products_.ScoreGradient(block, m);
@@ -255,7 +287,7 @@ class CpuAttention final : public Op {
       tails_[Decision::kDs].Add(context_.kernels, m.dp, block.rows * block.width, worker);
     if (ds_stats_.rounds() || ds_stats_.wanted())
       scores_.Round(pass, block, m.dp, alpha, m.dp, ds_stats_, /*counts=*/true);
-    products_.AddTransposed(block, m.dp, m.q, m.dk);
+    products_.AddKeyGradient(block, m);
   }
 
   // dv and ds are products of dy: decided before it is read.
@@ -360,8 +392,9 @@ class CpuAttention final : public Op {
   ScoreRounding scores_;
   RoundingStats y_stats_, p_stats_, ds_stats_, dx_stats_[3];
   TensorMoments p_moments_, ds_moments_;
-  std::array<TailCounter, 4> tails_;               // by Decision
-  std::vector<float, PageAllocator<float>> kept_;  // [images, heads, queries, keys]
+  std::array<TailCounter, 4> tails_;                // by Decision
+  std::vector<scaling::AccumulatorCounts> counts_;  // by head of keys; empty without accumulators
+  std::vector<float, PageAllocator<float>> kept_;   // [images, heads, queries, keys]
 };
 
 }  // namespace

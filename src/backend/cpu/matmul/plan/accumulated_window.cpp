@@ -1,0 +1,117 @@
+// Windows of x are copied in the order in which their products are added: channels within taps.
+#include "backend/cpu/matmul/plan/accumulated_window.h"
+
+#include <algorithm>
+
+#include "backend/cpu/matmul/plan/transposed_matmul.h"
+
+namespace ada::backend::cpu {
+
+AccumulatedWindow::AccumulatedWindow(const MatmulGeometry& given) {
+  const MatmulGeometry g = given.transposed ? ConvolutionOf(given) : given;
+  big_ = g.x, small_ = g.y;
+  kernel_ = {static_cast<int>(g.w.h), static_cast<int>(g.w.w)};
+  stride_ = g.stride, padding_ = g.padding, dilation_ = g.dilation;
+  groups_ = g.groups;
+  features_ = g.linear;
+}
+
+std::int64_t AccumulatedWindow::InBig(std::int64_t pixel, std::int64_t tap) const {
+  const std::int64_t h =
+      pixel / small_.w * stride_[0] - padding_[0] + tap / kernel_[1] * dilation_[0];
+  const std::int64_t w =
+      pixel % small_.w * stride_[1] - padding_[1] + tap % kernel_[1] * dilation_[1];
+  const bool inside = h >= 0 && h < big_.h && w >= 0 && w < big_.w;
+  return inside ? h * big_.w + w : -1;
+}
+
+std::int64_t AccumulatedWindow::InSmall(std::int64_t pixel, std::int64_t tap) const {
+  const std::int64_t h = pixel / big_.w + padding_[0] - tap / kernel_[1] * dilation_[0];
+  const std::int64_t w = pixel % big_.w + padding_[1] - tap % kernel_[1] * dilation_[1];
+  if (h < 0 || w < 0 || h % stride_[0] != 0 || w % stride_[1] != 0) return -1;
+  const bool inside = h / stride_[0] < small_.h && w / stride_[1] < small_.w;
+  return inside ? h / stride_[0] * small_.w + w / stride_[1] : -1;
+}
+
+CodeBlock TakeCodes(std::byte*& memory, std::int64_t values) {
+  CodeBlock block;
+  block.values = reinterpret_cast<float*>(memory);
+  block.exponents =
+      reinterpret_cast<std::int16_t*>(memory + WholeLines(static_cast<std::size_t>(values) * 4));
+  memory += BytesOfCodes(values);
+  return block;
+}
+
+WeightPanels::WeightPanels(const AccumulatedWindow& window, Toward toward)
+    : window_(window),
+      toward_(toward),
+      k_(window.taps() * (toward == Toward::kSmall ? window.in_group() : window.out_group())),
+      outputs_(toward == Toward::kSmall ? window.out_group() : window.in_group()) {
+  const auto count = static_cast<std::size_t>(window.groups() * panels() * k_ * kPanel);
+  values_.resize(count);
+  exponents_.assign(count, kExponentOfZero);
+}
+
+const float* WeightPanels::values(std::int64_t group, std::int64_t panel) const {
+  return values_.data() + At(group, panel);
+}
+const std::int16_t* WeightPanels::exponents(std::int64_t group, std::int64_t panel) const {
+  return exponents_.data() + At(group, panel);
+}
+
+void WeightPanels::Pack(const Context& context, const CodesOf& codes, const float* plain) {
+  const std::int64_t count = window_.groups() * k_ * outputs_;
+  std::vector<float> values(static_cast<std::size_t>(count));
+  std::vector<std::int16_t> exponents(values.size());
+  largest_ = ToCodes(context, codes, {const_cast<float*>(plain), Storage::kF32}, count,
+                     values.data(), exponents.data());
+  const std::int64_t channels =
+      toward_ == Toward::kSmall ? window_.in_group() : window_.out_group();
+  context.pool.For(window_.groups() * panels(), [&](std::int64_t i, int) {
+    const std::int64_t group = i / panels(), panel = i % panels();
+    const std::int64_t lanes = std::min<std::int64_t>(kPanel, outputs_ - panel * kPanel);
+    float* to = values_.data() + At(group, panel);
+    std::int16_t* to_exponents = exponents_.data() + At(group, panel);
+    for (std::int64_t tap = 0; tap < window_.taps(); ++tap) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const std::int64_t place = window_.Place(tap, c, channels) * kPanel;
+        for (std::int64_t lane = 0; lane < lanes; ++lane) {
+          const std::int64_t output = panel * kPanel + lane;
+          const auto from = static_cast<std::size_t>(toward_ == Toward::kSmall
+                                                         ? window_.Weight(group, output, c, tap)
+                                                         : window_.Weight(group, c, output, tap));
+          to[place + lane] = values[from], to_exponents[place + lane] = exponents[from];
+        }
+      }
+    }
+  });
+}
+
+void GatherRow(const AccumulatedWindow& window, Toward toward, std::int64_t group,
+               std::int64_t pixel, const CodeBlock& source, const CodeBlock& row) {
+  const bool to_small = toward == Toward::kSmall;
+  const std::int64_t channels = to_small ? window.in_group() : window.out_group();
+  const std::int64_t all = to_small ? window.big().c : window.small().c;
+  for (std::int64_t tap = 0; tap < window.taps(); ++tap) {
+    const std::int64_t at = to_small ? window.InBig(pixel, tap) : window.InSmall(pixel, tap);
+    const CodeBlock from = source.From(at * all + group * channels);
+    if (window.channels_lie_together()) {
+      const CodeBlock to = row.From(tap * channels);
+      if (at < 0) {
+        std::fill_n(to.values, channels, 0.0f);
+        std::fill_n(to.exponents, channels, kExponentOfZero);
+      } else {
+        std::copy_n(from.values, channels, to.values);
+        std::copy_n(from.exponents, channels, to.exponents);
+      }
+      continue;
+    }
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const std::int64_t place = window.Place(tap, c, channels);
+      row.values[place] = at < 0 ? 0.0f : from.values[c];
+      row.exponents[place] = at < 0 ? kExponentOfZero : from.exponents[c];
+    }
+  }
+}
+
+}  // namespace ada::backend::cpu
