@@ -46,7 +46,7 @@ ARROWS = {
     "what_if": ["core", "config", "scaling", "graph/layers", "graph/network", "telemetry"],
     "train": ["core", "vision", "config", "data", "scaling", "backend", "graph", "optim", "telemetry", "what_if",
               "parallel"],
-    "study": ["core", "vision", "config", "scaling", "backend", "telemetry", "train", "what_if",
+    "study": ["core", "vision", "config", "scaling", "backend", "telemetry", "train", "optim", "what_if",
               "data/images", "data/detection"],
     "c_api": ["core", "scaling", "config"],
     "cli": ["core", "config", "telemetry", "train", "study", "parallel"],

@@ -23,7 +23,7 @@ namespace ada::record {
 // One kind of values that the update of a layer made.
 struct UpdateRow {
   std::string layer, tensor;
-  NumberFormat format;
+  std::string format;  // its name, or that of a layout
   TensorStats stats;
 };
 

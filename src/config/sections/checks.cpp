@@ -171,6 +171,7 @@ void Complete(Config& config, const YamlNode& root, const std::string& file, Pro
   CheckLearningRates(config, root, problems);
   CheckValidation(config, root, problems);
   CheckOperands(config, root, problems);
+  CheckUpdate(config.optimizer, config.precision, root, problems);
   CheckTask(config, root, problems);
 }
 

@@ -205,6 +205,20 @@ std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, st
   return largest;
 }
 
+// What the optimizer's state would take where it is stored in the bits that it is kept in; a line,
+// or nothing where it is fp32.
+std::string StateText(const config::Config& config, const graph::Graph& graph) {
+  const config::PrecisionConfig& p = config.precision;
+  const bool compensates = p.masters.compensation != backend::UpdateRule::Compensation::kNone;
+  if (p.optimizer_state.plain() && !compensates) return "";
+  const backend::UpdateRule rule = UpdateRuleOf(config);
+  std::uint64_t bytes = 0;
+  for (const optim::OptimizedParameter& trained : OptimizedParameters(config.optimizer, graph))
+    bytes += optim::StateBytes(rule, trained.dims, trained.other);
+  return "state     " + HumanBytes(bytes) + " in its own formats, with scales; " +
+         HumanBytes(OptimizerBytes(config, graph)) + " here, where fp32 holds it\n";
+}
+
 }  // namespace
 
 // Parts are made as in a run, so that they allocate what a run would; of the precisions of a
@@ -249,7 +263,8 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
       << "data      " << config.data.dataset << ": " << SamplesText(config, info) << '\n'
       << NotesOfFiles(config, info) << "steps     " << per_epoch << " an epoch, "
       << TotalSteps(config, per_epoch) << " in all\n"
-      << "memory    " << ToString(need) << '\n';
+      << "memory    " << ToString(need) << '\n'
+      << StateText(config, *graph);
   if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);
   if (measure)
