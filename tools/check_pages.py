@@ -19,7 +19,7 @@ LIMITS = {
     "configs/ACCUMULATORS.md": 1050,
     "configs/CHOOSE.md": 820,
     "configs/JSON.md": 650,
-    "configs/README.md": 930,
+    "configs/README.md": 960,
     "configs/RESULTS.md": 1900,
     "configs/blocks.md": 1000,
     "configs/data.md": 1000,
@@ -28,13 +28,14 @@ LIMITS = {
     "configs/logs.md": 900,
     "configs/nan.md": 650,
     "configs/networks.md": 1100,
-    "configs/policies.md": 1200,
+    "configs/optimizers.md": 650,
+    "configs/policies.md": 1350,
     "configs/tasks.md": 950,
     "src/README.md": 2150,
     "src/backend/README.md": 2000,
     "src/number/blocks/README.md": 1500,
     "src/parallel/README.md": 1150,
-    "src/scaling/README.md": 2200,
+    "src/scaling/README.md": 2420,
     "src/telemetry/README.md": 4400,
     "tests/README.md": 1100,
     "tools/README.md": 2150,
@@ -43,7 +44,7 @@ LIMITS = {
     "tools/python/README.md": 1350,
 }
 OTHERS = 500  # of a page that has no row
-ALL = 40000
+ALL = 41500
 SENTENCE = 40  # words of a sentence
 MEDIAN = 18  # of all sentences, but for those in tables
 

@@ -16,13 +16,14 @@ namespace ada::backend {
 
 // Whether an update is more than the plain fp32 rule.
 inline bool KeepsFewerBits(const UpdateRule& rule) {
-  return rule.masters.format != kFp32 || rule.state.format != kFp32;
+  return rule.masters.format != kFp32 || rule.state.format != kFp32 || rule.states != nullptr;
 }
 
 // How the values of one update are kept; `seed` and `draw` of its stochastic rounding.
 struct UpdateRounding {
   NumberGrid masters, state;
   bool stochastic_masters = false, stochastic_state = false;
+  bool in_format = false;  // each operation is rounded to `masters`
   std::uint64_t seed = 0, draw = 0;
 };
 static inline UpdateRounding MakeUpdateRounding(const UpdateRule& rule, const UpdateStep& step) {
@@ -30,6 +31,7 @@ static inline UpdateRounding MakeUpdateRounding(const UpdateRule& rule, const Up
   rounding.masters = GridOf(rule.masters.format), rounding.state = GridOf(rule.state.format);
   rounding.stochastic_masters = rule.masters.stochastic;
   rounding.stochastic_state = rule.state.stochastic;
+  rounding.in_format = rule.arithmetic != UpdateRule::Arithmetic::kFp32;
   rounding.seed = step.seed, rounding.draw = static_cast<std::uint64_t>(step.count);
   return rounding;
 }
@@ -52,11 +54,14 @@ ADA_HOST_DEVICE static inline float RoundKept(const NumberGrid& grid, bool stoch
 // mean the same as in other roundings. Zero bytes are a valid start, except for min_bits.
 struct UpdateCounts {
   std::int64_t values, zeros, zeros_after, lost, below, subnormal, overflow, inf, nan;
+  std::int64_t denominators, zero_denominators;  // of pairs, as in TensorStats
   double sum, square, l1;
   std::uint32_t max_bits, min_bits;  // of magnitudes; min_bits: of those not 0, minus 1
 
   ADA_HOST_DEVICE static UpdateCounts Start() {
-    return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xffffffffu};
+    UpdateCounts counts{};
+    counts.min_bits = 0xffffffffu;
+    return counts;
   }
   ADA_HOST_DEVICE void AddChange(const NumberGrid& grid, float asked, float before, float sum_of,
                                  float after) {
@@ -74,7 +79,13 @@ struct UpdateCounts {
     lost += u != 0 && u < kInfinityBits && after == 0;
     below += u < grid.below_min;
   }
+  // The stored average of a step, and the stored average that divides it.
+  ADA_HOST_DEVICE void AddPair(float numerator, float denominator) {
+    denominators += 1;
+    zero_denominators += denominator == 0 && numerator != 0;
+  }
   ADA_HOST_DEVICE void Merge(const UpdateCounts& of) {
+    denominators += of.denominators, zero_denominators += of.zero_denominators;
     values += of.values, zeros += of.zeros, zeros_after += of.zeros_after;
     lost += of.lost, below += of.below;
     subnormal += of.subnormal, overflow += of.overflow, inf += of.inf, nan += of.nan;
@@ -105,20 +116,22 @@ inline TensorStats StatsOf(const UpdateCounts& counts) {
   stats.below_min = counts.below;
   stats.underflow = counts.lost, stats.subnormal = counts.subnormal;
   stats.overflow = counts.overflow, stats.inf = counts.inf, stats.nan = counts.nan;
+  if (counts.denominators > 0) stats.zero_denominators = counts.zero_denominators;
   stats.max_abs = OfBits(counts.max_bits), stats.l1 = counts.l1;
   stats.full = true;
   if (counts.values > 0) FinishStats(counts.sum, counts.square, counts.min_bits, stats);
   return stats;
 }
 
-// Counts for one parameter: its changes, and the stored values of its master and its two states
-// whose format is not fp32.
+// Counts for one parameter: its changes, and the stored values of its master and its states whose
+// format is not fp32.
 struct KeptCounts {
-  static constexpr int kParts = 4;
+  static constexpr int kParts = kUpdateParts;
   UpdateCounts of[kParts];
   ADA_HOST_DEVICE static KeptCounts Start() {
-    return {{UpdateCounts::Start(), UpdateCounts::Start(), UpdateCounts::Start(),
-             UpdateCounts::Start()}};
+    KeptCounts counts;
+    for (UpdateCounts& part : counts.of) part = UpdateCounts::Start();
+    return counts;
   }
   ADA_HOST_DEVICE void Merge(const KeptCounts& other) {
     for (int part = 0; part < kParts; ++part) of[part].Merge(other.of[part]);
@@ -143,9 +156,13 @@ ADA_HOST_DEVICE static inline void UpdateKept(const UpdateScalars& s, const Upda
                                               std::int64_t i, float gradient, KeptWeight& kept,
                                               KeptCounts* counts) {
   const float before = kept.value;
-  const UpdateTerms terms = adam       ? AdamTerms(s, before, gradient, kept.state1, kept.state2)
-                            : momentum ? SgdMomentumTerms(s, before, gradient, kept.state1)
-                                       : SgdTerms(s, before, gradient);
+  const auto terms_by = [&](const auto& r) {
+    return adam       ? AdamTerms(s, before, gradient, kept.state1, kept.state2, r)
+           : momentum ? SgdMomentumTerms(s, before, gradient, kept.state1, r)
+                      : SgdTerms(s, before, gradient, r);
+  };
+  const UpdateTerms terms =
+      how.in_format ? terms_by(RoundedTo{how.masters}) : terms_by(Unrounded());
   const float sum = terms.sum();
   const KeptWeight wide = kept;  // its states, as they were computed
   kept.value = RoundKept(how.masters, how.stochastic_masters, how, stream, 0, i, sum);
@@ -157,7 +174,9 @@ ADA_HOST_DEVICE static inline void UpdateKept(const UpdateScalars& s, const Upda
   if (!how.masters.exact) counts->of[1].AddKept(how.masters, sum, kept.value);
   if (how.state.exact) return;
   if (adam || momentum) counts->of[2].AddKept(how.state, wide.state1, kept.state1);
-  if (adam) counts->of[3].AddKept(how.state, wide.state2, kept.state2);
+  if (!adam) return;
+  counts->of[3].AddKept(how.state, wide.state2, kept.state2);
+  counts->of[3].AddPair(kept.state1, kept.state2);
 }
 
 }  // namespace ada::backend

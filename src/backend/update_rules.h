@@ -1,12 +1,13 @@
 // The update of one weight by one gradient, as plain inline functions that every backend's kernels
-// call: SGD with momentum, Adam and AdamW in the order of fp32 operations of torch.optim's
-// single-tensor path (torch/optim/sgd.py, adam.py). Knows no tensors and no loops. `static`:
-// kernels compiled for several instruction sets must each keep their own copy.
+// call: SGD with momentum, Adam and AdamW in the order of operations of torch.optim's single-tensor
+// path (torch/optim/sgd.py, adam.py); update_kinds.h has the others. Knows no tensors and no loops.
+// `static`: kernels compiled for several instruction sets must each keep their own copy.
 #pragma once
 #include <cmath>
 
 #include "backend/update.h"
 #include "number/host_device.h"
+#include "number/number_grid.h"
 
 namespace ada::backend {
 
@@ -15,19 +16,31 @@ namespace ada::backend {
 // WithoutDecay.
 struct UpdateScalars {
   float gradient_factor = 1;  // clipping
-  float weight_decay = 0;     // 0: not added at all (sgd, adam)
-  float keep = 1;             // 1 - lr * weight_decay (adamw)
+  float weight_decay = 0;     // 0: not added at all (L2)
+  float keep = 1;             // 1 - lr * weight_decay (decoupled)
   float minus_lr = 0;
   float momentum = 0;
   float undamped = 1;  // 1 - dampening
   bool first = false;  // first update: the momentum buffer becomes the gradient itself
   bool nesterov = false;
-  bool steps = false;  // the buffer gathers steps
-  float one_minus_beta1 = 0;
+  bool steps = false;      // the buffer gathers steps
+  bool amsgrad = false;    // the largest mean square so far
+  bool centered = false;   // rmsprop: the variance, not the mean square
+  bool rectified = false;  // radam: by the mean square
+  bool corrected = true;   // false: as torch-optimi, which corrects the decays of averages
+  // Adam's mean: torch and torchao interpolate. False, where states have few bits: the order of
+  // operations of Transformer Engine's FusedAdam (adam.cu), which adds two products.
+  bool lerps = true;
+  float decoupled_decay = 0;  // weight_decay, where `keep` holds it
+  float beta1 = 0, one_minus_beta1 = 0;
   float beta2 = 0, one_minus_beta2 = 0;
-  float minus_step_size = 0;   // -lr / (1 - beta1^count)
-  float sqrt_correction2 = 1;  // sqrt(1 - beta2^count)
+  float minus_step_size = 0;               // -lr / (1 - beta1^count)
+  float sqrt_correction2 = 1;              // sqrt(1 - beta2^count)
+  float correction1 = 1, correction2 = 1;  // 1 - beta^count
   float epsilon = 0;
+  float minus_gradient_step = 0;  // nadam: the factor of the gradient
+  float rectification = 1;        // radam
+  float averaging = 0;            // schedule_free: the share of z in the average
 };
 
 // The factor of torch.nn.utils.clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); 1 for max_norm 0.
@@ -36,34 +49,99 @@ ADA_HOST_DEVICE static inline double ClipFactor(double norm, double max_norm) {
   return factor < 1 ? factor : 1;
 }
 
+// Whether the decay shrinks the weight, and is not added to the gradient.
+inline bool DecoupledDecay(const UpdateRule& rule) {
+  using Kind = UpdateRule::Kind;
+  const bool chosen = rule.kind == Kind::kNadam || rule.kind == Kind::kRadam;
+  return rule.kind == Kind::kAdamW || rule.kind == Kind::kLion || rule.kind == Kind::kAdafactor ||
+         rule.kind == Kind::kMuon || (chosen && rule.decoupled_weight_decay);
+}
+
+// The scalars of single kinds.
+struct KindScalars {
+  // Dozat's momentum of a step and of the next (torch/optim/nadam.py). The product of all so far is
+  // kept from call to call, since it would take as long as the run has steps.
+  static inline void Nadam(const UpdateRule& rule, const UpdateStep& step, UpdateScalars& s) {
+    const auto momentum = [&rule](double count) {
+      return rule.beta1 * (1 - 0.5 * std::pow(0.96, count * rule.momentum_decay));
+    };
+    struct Kept {
+      double beta1 = 0, decay = 0, product = 1;
+      std::int64_t count = 0;
+    };
+    thread_local Kept kept;
+    const bool goes_on = kept.beta1 == rule.beta1 && kept.decay == rule.momentum_decay;
+    if (!goes_on || kept.count > step.count) kept = {rule.beta1, rule.momentum_decay, 1, 0};
+    while (kept.count < step.count) kept.product *= momentum(static_cast<double>(++kept.count));
+    const double product = kept.product;
+    const double count = static_cast<double>(step.count);
+    const double now = momentum(count), next = momentum(count + 1);
+    s.minus_gradient_step = static_cast<float>(-step.lr * (1 - now) / (1 - product));
+    s.minus_step_size = static_cast<float>(-step.lr * next / (1 - product * next));
+  }
+  // The length of the approximated average decides whether its variance is tractable
+  // (torch/optim/radam.py).
+  static inline void Radam(const UpdateRule& rule, const UpdateStep& step, UpdateScalars& s) {
+    const double count = static_cast<double>(step.count), power = std::pow(rule.beta2, count);
+    const double most = 2 / (1 - rule.beta2) - 1;
+    const double length = most - 2 * count * power / (1 - power);
+    s.rectified = length > 5;
+    if (s.rectified)
+      s.rectification = static_cast<float>(
+          std::sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)));
+  }
+};
+
 // Host only (it calls pow); step.count counts from 1.
 static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const UpdateStep& step) {
+  using Kind = UpdateRule::Kind;
   const double count = static_cast<double>(step.count);
   UpdateScalars s;
   s.gradient_factor = static_cast<float>(step.gradient_factor);
-  if (rule.kind == UpdateRule::Kind::kAdamW) {
+  if (DecoupledDecay(rule)) {
     s.keep = static_cast<float>(1 - step.lr * rule.weight_decay);
+    s.decoupled_decay = static_cast<float>(rule.weight_decay);
   } else {
     s.weight_decay = static_cast<float>(rule.weight_decay);
   }
   s.minus_lr = static_cast<float>(-step.lr);
   s.momentum = static_cast<float>(rule.momentum);
   s.first = step.count == 1;
-  s.nesterov = rule.nesterov;
+  s.nesterov = rule.nesterov, s.amsgrad = rule.amsgrad, s.centered = rule.centered;
   s.undamped = static_cast<float>(1 - rule.dampening);
   s.steps = rule.velocity == UpdateRule::Velocity::kSteps;
-  s.one_minus_beta1 = static_cast<float>(1 - rule.beta1);
-  s.beta2 = static_cast<float>(rule.beta2);
-  s.one_minus_beta2 = static_cast<float>(1 - rule.beta2);
-  s.minus_step_size = static_cast<float>(-(step.lr / (1 - std::pow(rule.beta1, count))));
-  s.sqrt_correction2 = static_cast<float>(std::sqrt(1 - std::pow(rule.beta2, count)));
+  double beta1 = rule.beta1, beta2 = rule.kind == Kind::kRmsprop ? rule.alpha : rule.beta2;
+  s.corrected = rule.arithmetic != UpdateRule::Arithmetic::kOptimi;
+  if (!s.corrected && (rule.kind == Kind::kAdam || rule.kind == Kind::kAdamW)) {
+    const auto debiased = [count](double beta) {
+      const double power = std::pow(beta, count);
+      return (power - beta) / (power - 1);
+    };
+    beta1 = debiased(beta1), beta2 = debiased(beta2);
+  }
+  const bool few_bits =
+      rule.states != nullptr ? !rule.states->front().whole : rule.state.format != kFp32;
+  s.lerps = !few_bits || rule.arithmetic != UpdateRule::Arithmetic::kFp32;
+  s.beta1 = static_cast<float>(beta1), s.one_minus_beta1 = static_cast<float>(1 - beta1);
+  s.beta2 = static_cast<float>(beta2);
+  s.one_minus_beta2 = static_cast<float>(1 - beta2);
+  const double correction1 = 1 - std::pow(rule.beta1, count);
+  const double correction2 = 1 - std::pow(rule.beta2, count);
+  s.correction1 = static_cast<float>(correction1);
+  s.correction2 = static_cast<float>(correction2);
+  s.minus_step_size = static_cast<float>(s.corrected ? -(step.lr / correction1) : -step.lr);
+  s.sqrt_correction2 = static_cast<float>(std::sqrt(correction2));
   s.epsilon = static_cast<float>(rule.epsilon);
+  if (rule.kind == Kind::kNadam) KindScalars::Nadam(rule, step, s);
+  if (rule.kind == Kind::kRadam) KindScalars::Radam(rule, step, s);
+  if (rule.kind == Kind::kAdagrad)
+    s.minus_lr = static_cast<float>(-step.lr / (1 + (count - 1) * rule.lr_decay));
   return s;
 }
 
 // The same scalars for a slot whose `decay` is 0.
 static inline UpdateScalars WithoutDecay(UpdateScalars s) {
-  s.weight_decay = 0;
+  s.weight_decay = 0, s.decoupled_decay = 0;
   s.keep = 1;
   return s;
 }
@@ -82,12 +160,57 @@ struct UpdateTerms {
   ADA_HOST_DEVICE float sum() const { return base + step; }
 };
 
+// Roundings of single operations: of fp32 arithmetic, which makes none, and of arithmetic in a
+// format, whose operations are computed in fp32 and rounded (torch's on tensors of 16 bits).
+// A factor of an addition is one of the tensor's type there, and torch interpolates with a fused
+// multiply-add, which a sum in double gives.
+struct Unrounded {
+  ADA_HOST_DEVICE float operator()(float x) const { return x; }
+  ADA_HOST_DEVICE float Factor(float x) const { return x; }
+  ADA_HOST_DEVICE float Lerp(float from, float to, float share) const {
+    const float difference = to - from;
+    return share < 0.5f ? from + share * difference : to - difference * (1 - share);
+  }
+};
+struct RoundedTo {
+  NumberGrid grid;
+  ADA_HOST_DEVICE float operator()(float x) const { return RoundToGrid(grid, x); }
+  ADA_HOST_DEVICE float Factor(float x) const { return RoundToGrid(grid, x); }
+  ADA_HOST_DEVICE float Lerp(float from, float to, float share) const {
+    const float difference = to - from;
+    const bool near = share < 0.5f;
+    const double sum =
+        static_cast<double>(near ? from : to) +
+        static_cast<double>(near ? share : share - 1) * static_cast<double>(difference);
+    return RoundToGrid(grid, static_cast<float>(sum));
+  }
+};
+
+// The gradient after clipping and L2 decay, and the weight after decoupled decay.
+template <class R>
+ADA_HOST_DEVICE static inline float DecayedGradient(const UpdateScalars& s, const R& r, float value,
+                                                    float gradient) {
+  gradient = r(gradient * s.gradient_factor);
+  return s.weight_decay != 0 ? r(gradient + r.Factor(s.weight_decay) * value) : gradient;
+}
+template <class R>
+ADA_HOST_DEVICE static inline float Shrunk(const UpdateScalars& s, const R& r, float value) {
+  return s.keep != 1 ? r(value * s.keep) : value;
+}
+template <class R>
+ADA_HOST_DEVICE static inline void MeanAndSquare(const UpdateScalars& s, const R& r, float gradient,
+                                                 float& average, float& square) {
+  average = s.lerps ? r.Lerp(average, gradient, s.one_minus_beta1)
+                    : average * s.beta1 + s.one_minus_beta1 * gradient;
+  square = r(r(square * s.beta2) + (s.one_minus_beta2 * gradient) * gradient);
+}
+
 // SGD without momentum.
+template <class R = Unrounded>
 ADA_HOST_DEVICE static inline UpdateTerms SgdTerms(const UpdateScalars& s, float value,
-                                                   float gradient) {
-  gradient *= s.gradient_factor;
-  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
-  return {value, s.minus_lr * gradient};
+                                                   float gradient, const R& r = {}) {
+  gradient = DecayedGradient(s, r, value, gradient);
+  return {value, r.Factor(s.minus_lr) * gradient};
 }
 ADA_HOST_DEVICE static inline float SgdUpdate(const UpdateScalars& s, float value, float gradient) {
   return SgdTerms(s, value, gradient).sum();
@@ -95,20 +218,21 @@ ADA_HOST_DEVICE static inline float SgdUpdate(const UpdateScalars& s, float valu
 
 // SGD with momentum; `buffer` (state1) is updated. Where it gathers steps: Chainer's MomentumSGD
 // and NesterovAG.
+template <class R = Unrounded>
 ADA_HOST_DEVICE static inline UpdateTerms SgdMomentumTerms(const UpdateScalars& s, float value,
-                                                           float gradient, float& buffer) {
-  gradient *= s.gradient_factor;
-  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
+                                                           float gradient, float& buffer,
+                                                           const R& r = {}) {
+  gradient = DecayedGradient(s, r, value, gradient);
   if (s.steps) {
-    const float step = s.minus_lr * gradient;
-    buffer = buffer * s.momentum + step;
-    return {value, s.nesterov ? s.momentum * buffer + step : buffer};
+    const float step = r(s.minus_lr * gradient);
+    buffer = r(r(buffer * s.momentum) + step);
+    return {value, s.nesterov ? r(s.momentum * buffer + step) : buffer};
   }
   buffer = s.first           ? gradient
-           : s.undamped == 1 ? buffer * s.momentum + gradient
-                             : buffer * s.momentum + s.undamped * gradient;
-  gradient = s.nesterov ? gradient + s.momentum * buffer : buffer;
-  return {value, s.minus_lr * gradient};
+           : s.undamped == 1 ? r(r(buffer * s.momentum) + gradient)
+                             : r(r(buffer * s.momentum) + r.Factor(s.undamped) * gradient);
+  gradient = s.nesterov ? r(gradient + r.Factor(s.momentum) * buffer) : buffer;
+  return {value, r.Factor(s.minus_lr) * gradient};
 }
 ADA_HOST_DEVICE static inline float SgdMomentumUpdate(const UpdateScalars& s, float value,
                                                       float gradient, float& buffer) {
@@ -116,19 +240,24 @@ ADA_HOST_DEVICE static inline float SgdMomentumUpdate(const UpdateScalars& s, fl
 }
 
 // Adam and AdamW; `average` (state1) and `square` (state2) are updated. The two differ only in
-// their scalars: Adam adds weight_decay to the gradient, AdamW shrinks the weight.
+// their scalars: Adam adds weight_decay to the gradient, AdamW shrinks the weight (FusedAdam: adds
+// it to the step).
+template <class R = Unrounded>
 ADA_HOST_DEVICE static inline UpdateTerms AdamTerms(const UpdateScalars& s, float value,
-                                                    float gradient, float& average, float& square) {
-  gradient *= s.gradient_factor;
-  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
-  if (s.keep != 1) value *= s.keep;
-  // torch's lerp starts from the nearer end.
-  const float difference = gradient - average;
-  average = s.one_minus_beta1 < 0.5f ? average + s.one_minus_beta1 * difference
-                                     : gradient - difference * (1 - s.one_minus_beta1);
-  square = square * s.beta2 + (s.one_minus_beta2 * gradient) * gradient;
-  const float denominator = std::sqrt(square) / s.sqrt_correction2 + s.epsilon;
-  return {value, (s.minus_step_size * average) / denominator};
+                                                    float gradient, float& average, float& square,
+                                                    const R& r = {}) {
+  gradient = DecayedGradient(s, r, value, gradient);
+  if (!s.lerps) {
+    MeanAndSquare(s, r, gradient, average, square);
+    const float denominator = std::sqrt(square / s.correction2) + s.epsilon;
+    const float update = average / s.correction1 / denominator + s.decoupled_decay * value;
+    return {value, s.minus_lr * update};
+  }
+  value = Shrunk(s, r, value);
+  MeanAndSquare(s, r, gradient, average, square);
+  float root = r(std::sqrt(square));
+  if (s.corrected) root = r(root / s.sqrt_correction2);
+  return {value, (s.minus_step_size * average) / r(root + s.epsilon)};
 }
 ADA_HOST_DEVICE static inline float AdamUpdate(const UpdateScalars& s, float value, float gradient,
                                                float& average, float& square) {

@@ -28,6 +28,11 @@ ada_policy* NewPolicy(const char* section) {
   auto made = std::make_unique<ada_policy>();
   ReadSettings(section, made->settings);
   scaling::FillDefaults(made->settings);
+  // A caller replaces what is not finite by marian's rule alone.
+  if (made->settings.on_overflow.action == scaling::OverflowRepair::Action::kSanitize)
+    throw ConfigError(
+        "scaling.on_overflow: sanitize is of ada-train's own runs; call torch.nan_to_num on the "
+        "gradients instead");
   made->section = config::FlowText(config::WriteSection(config::ScalingSection(made->settings)));
   made->policy = scaling::MakePolicy(made->settings);
   return made.release();

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "cli/command_line.h"
 #include "cli/output.h"
@@ -32,6 +33,7 @@ struct ConvertArguments {
 // Numbers of the made-up trace are optional, so that giving one can be told from the default.
 struct ReplayArguments {
   std::string file, trace, scaling, policy, preset;
+  std::string updates, config, output;  // of --updates
   std::vector<std::string> set;
   std::optional<std::int64_t> steps, every;  // of a trace that is made up
   std::optional<double> overflow;
@@ -119,12 +121,43 @@ void TakeTrace(ReplayArguments& a) {
   Checked(pattern.overflow, 0, 1, "--overflow", "a share of the attempts, 0 to 1");
 }
 
+// --updates has options of its own: nothing that names a trace or a policy goes with it.
+int ReplayUpdates(ReplayArguments& a) {
+  TakeOperand(a.file, a.set);
+  if (!a.file.empty() || !a.trace.empty() || !a.scaling.empty() || !a.policy.empty() ||
+      !a.preset.empty() || !a.options.column.empty() || a.steps || a.every || a.overflow)
+    throw ConfigError(
+        "--updates replays updates, and not a policy: expected only --config, --set, --output and "
+        "--seed beside it");
+  OutputPaths paths;
+  paths.Read("--updates", a.updates);
+  paths.Read("--config", a.config);
+  paths.Write("--output", a.output);
+  paths.Check();
+  study::ReplayUpdatesOptions options;
+  options.file = a.updates, options.output = a.output;
+  options.update = config::LoadUpdate(a.config, OverridesOf(a.set));
+  for (const std::string& note : options.update.notes)
+    std::fprintf(stderr, "ada-train: %s\n", VisibleLines(note).c_str());
+  options.seed = a.seed.value_or(options.seed);
+  options.view = a.view.View();
+  study::ReplayUpdates(options, std::cout);
+  return 0;
+}
+
 // The title says which policy is replayed, for a table and for the notes of a CSV.
 int Replay(ReplayArguments& a) {
+  if (!a.updates.empty()) return ReplayUpdates(a);
+  for (const auto& [option, value] : {std::pair("--config", &a.config), {"--output", &a.output}})
+    if (!value->empty())
+      throw ConfigError(std::string(option) + ": expected --updates FILE beside it");
   TakeTrace(a);
   config::LoadedScaling loaded = PolicyOf(a);
   a.options.title = "policy " + loaded.scaling.policy;
   if (loaded.scaling.policy == "dynamic") a.options.title += ", preset " + loaded.scaling.preset;
+  a.options.skips_layers = loaded.scaling.layer_preset == scaling::kDallePreset;
+  if (loaded.scaling.policy == "layerwise_dynamic")
+    a.options.title += ", preset " + loaded.scaling.layer_preset;
   // The retries of a step are a matter of `train`, and depend on the preset.
   config::FillScalingDefaults(loaded.scaling, loaded.train);
   for (const std::string& note : loaded.notes)
@@ -224,7 +257,9 @@ Command AddReplay(CLI::App& app) {
           "  ada-train replay overflows.csv --preset deepspeed --set "
           "scaling.hysteresis=1\n"
           "  ada-train replay --preset pytorch --every 50 --overflow 0.01 --steps "
-          "1000");
+          "1000\n"
+          "  ada-train replay --updates steps.safetensors --set optimizer.kind=adamw "
+          "precision.optimizer_state=torchao_8bit -o kept.safetensors");
   replay
       ->add_option("FILE", a->file,
                    "CSV with a column overflow (0, 1, False, True), or that alone without\n"
@@ -241,10 +276,23 @@ Command AddReplay(CLI::App& app) {
       ->type_name("FILE");
   replay->add_option("--preset", a->preset, "a system's dynamic scale, as `policies` lists them")
       ->type_name("NAME");
-  replay->add_option("--policy", a->policy, "none, fixed, dynamic or logmax")->type_name("NAME");
+  replay
+      ->add_option("--policy", a->policy,
+                   "none, fixed, dynamic, logmax or layerwise_dynamic (a row for\n"
+                   "each step and layer)")
+      ->type_name("NAME");
   AddSet(*replay, a->set, "--set scaling.growth_interval=100");
   AddView(*replay, a->view);
   AddPattern(*replay, *a);
+  const auto updates = [&](const char* name, std::string& to, const char* what) {
+    replay->add_option(name, to, what)->type_name("FILE")->group("Updates instead of a policy");
+  };
+  updates("--updates", a->updates,
+          "safetensors: parameter p, gradients g.1, g.2 ... through the update rule and\n"
+          "precision.masters, optimizer_state, scaling.on_overflow and train.clip_norm");
+  updates("--config", a->config, "a configuration; --set optimizer.kind=... does without");
+  updates("-o,--output", a->output,
+          "safetensors: p.1 ... p.N, the states by torch's names, codes and scales of blocks");
   return {replay, [a] { return Replay(*a); }};
 }
 

@@ -264,6 +264,24 @@ struct KeptFormatConfig {
   NumberFormat format = kFp32;
   RoundingKind rounding = RoundingKind::kNearest;
 };
+// The section `precision.masters`.
+struct MastersConfig : KeptFormatConfig {
+  backend::UpdateRule::Compensation compensation = backend::UpdateRule::Compensation::kNone;
+  std::optional<backend::UpdateRule::Arithmetic> arithmetic;  // unset: ArithmeticOf
+};
+// The section `precision.optimizer_state`. A layout is another program's way to keep the states; a
+// format of one state beats `format`.
+struct OptimizerStateConfig : KeptFormatConfig {
+  std::string layout;  // empty: none
+  std::optional<NumberFormat> exp_avg, exp_avg_sq, momentum;
+  backend::KeptState::Scaling scaling = backend::KeptState::Scaling::kNone;
+  std::int64_t block = 256;
+  enum class Map { kLinear, kDynamic } map = Map::kLinear;
+  // Whether all states are fp32.
+  bool plain() const {
+    return format == kFp32 && layout.empty() && !exp_avg && !exp_avg_sq && !momentum;
+  }
+};
 enum class PrecisionPreset { kNone, kAutocast, kAutocastCpu };
 // Where `precision.operands` start from.
 enum class PrecisionRecipe {
@@ -304,7 +322,8 @@ struct PrecisionConfig : RoleFormatsConfig {
   OperandsConfig operands;
   AccumulatesConfig accumulate;
   OverflowKind overflow = OverflowKind::kDefault;
-  KeptFormatConfig masters, optimizer_state;
+  MastersConfig masters;
+  OptimizerStateConfig optimizer_state;
   std::vector<PrecisionSwitchConfig> schedule;  // by rising from_step
   // Whether the section, one of its layers or of its switches says how sums are made.
   bool accumulates() const;
@@ -328,6 +347,13 @@ struct OptimizerConfig : backend::UpdateRule {
   std::vector<std::string> no_decay;         // globs on parameter names, or kVectors
   std::vector<Location> no_decay_where;      // of each
   std::vector<ParameterGroupConfig> groups;  // last match wins, key by key
+  // muon: globs on the names of the matrices that it updates, and the rule of all else.
+  std::vector<std::string> match = {"*"};
+  std::vector<double> ns_coefficient_list = {3.4445, -4.7750, 2.0315};
+  struct Others : backend::UpdateRule {
+    double lr = 1e-3;
+    Others() { kind = Kind::kAdamW, weight_decay = 1e-2; }
+  } other;
 };
 
 // What a step does whose weight gradients are not finite: it is skipped, or the same update is

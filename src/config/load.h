@@ -45,6 +45,19 @@ LoadedScaling LoadScaling(const std::string& path, const Overrides& overrides);
 LoadedScaling LoadScalingText(const std::string& text, const std::string& name,
                               const Overrides& overrides);
 
+// What an update needs: `optimizer`, `precision`, and of `scaling` and `train` what is done with
+// gradients before it.
+struct LoadedUpdate {
+  OptimizerConfig optimizer;
+  PrecisionConfig precision;
+  scaling::Settings scaling;
+  TrainConfig train;
+  std::vector<std::string> notes;  // as in Loaded
+};
+// Loads from a configuration whose other sections are not looked at; an empty path: from the
+// overrides alone. Throws ConfigError as Load does.
+LoadedUpdate LoadUpdate(const std::string& path, const Overrides& overrides);
+
 // Policy adaptive as a list of overrides changes it, to compare methods: `scaling.scale` may be
 // given without a method that uses it.
 struct AdaptiveOverrides {

@@ -110,6 +110,29 @@ LoadedScaling LoadScaling(const std::string& path, const Overrides& overrides) {
   return LoadScalingText(ReadTextFile(path), path, overrides);
 }
 
+LoadedUpdate LoadUpdate(const std::string& path, const Overrides& overrides) {
+  LoadedUpdate loaded;
+  Section document;
+  document.keys = {
+      Nested("optimizer", OptimizerSection(loaded.optimizer), "update rule"),
+      Nested("precision", PrecisionSection(loaded.precision), "number formats"),
+      Nested("scaling", ScalingSection(loaded.scaling), "loss scaling"),
+      Nested("train", TrainSection(loaded.train), "length and manner of the training"),
+  };
+  Config config;
+  const Section whole = RootSection(config);
+  Problems problems(path.empty() ? "--set" : path, PlacesOf(overrides));
+  const std::string text = path.empty() ? "{}" : ReadTextFile(path);
+  YamlNode root = WithoutOtherSections(ParseDocument(text, problems), whole, document);
+  ApplyOverrides(overrides, document, root, problems, loaded.notes);
+  RemoveDuplicates(root, "", problems);
+  ReadSection(root, document, {problems, "", root});
+  CheckUpdate(loaded.optimizer, loaded.precision, root, problems);
+  problems.ThrowIfAny();
+  FillScalingDefaults(loaded.scaling, loaded.train);
+  return loaded;
+}
+
 AdaptiveOverrides ReadAdaptive(const Overrides& overrides) {
   // inspect compares methods of policy adaptive from a dump, and wants to know which of method and
   // scale the user gave, since method fixed takes part in the comparison only with a scale.

@@ -25,6 +25,8 @@ TensorStats CombinedStats(const TensorStats& a, const TensorStats& b) {
   s.inf += b.inf;
   s.nan += b.nan;
   s.above_edge += b.above_edge;
+  if (b.zero_denominators >= 0)
+    s.zero_denominators = std::max<std::int64_t>(s.zero_denominators, 0) + b.zero_denominators;
   s.min_abs = a.min_abs == 0   ? b.min_abs
               : b.min_abs == 0 ? a.min_abs
                                : std::min(a.min_abs, b.min_abs);

@@ -28,7 +28,10 @@ struct TensorStats {
   double mean = 0, std = 0;       // population, of the values before rounding
   double l1 = 0, l2 = 0;
   std::int64_t above_edge = 0;  // |rounded x| > Pass::edge times the format's largest value
-  bool full = false;            // false: only numel and max_abs are valid (step without counts)
+  // States of an update: values whose denominator is kept as zero and whose numerator is not, so
+  // that the next step is numerator / epsilon; below 0: not counted.
+  std::int64_t zero_denominators = -1;
+  bool full = false;  // false: only numel and max_abs are valid (step without counts)
 };
 
 // Moments of a tensor as stored (after rounding), the input of scaling policies.

@@ -2,45 +2,101 @@
 #include "optim/optimizer.h"
 
 #include <cmath>
-#include <iterator>
 #include <utility>
 
+#include "backend/state_maps.h"
 #include "error.h"
 #include "number/random.h"
+#include "optim/states.h"
 
 namespace ada::optim {
 namespace {
 
-using Kind = backend::UpdateRule::Kind;
+using backend::KeptState;
+using backend::UpdateRule;
 
-// The state names of a rule, state1 first (torch.optim's own words).
-std::vector<const char*> StateNames(const backend::UpdateRule& rule) {
-  if (rule.kind != Kind::kSgd) return {"exp_avg", "exp_avg_sq"};
-  if (rule.momentum == 0) return {};
-  return {rule.velocity == backend::UpdateRule::Velocity::kSteps ? "velocity" : "momentum"};
+const UpdateRule& RuleOf(const UpdateRule& rule, bool other) { return other ? *rule.others : rule; }
+
+std::int64_t Numel(const std::vector<std::int64_t>& dims) {
+  std::int64_t numel = 1;
+  for (const std::int64_t dim : dims) numel *= dim;
+  return numel;
 }
 
+// The shape of a state, in torch's words; empty: the parameter's.
+std::vector<std::int64_t> DimsOf(const StateSpec& state, std::vector<std::int64_t> dims) {
+  switch (state.form) {
+    case StateSpec::Form::kRows:
+      dims.back() = 1;
+      return dims;
+    case StateSpec::Form::kColumns:
+      dims[dims.size() - 2] = 1;
+      return dims;
+    case StateSpec::Form::kPair:
+      return {2};
+    default:
+      return {};
+  }
+}
+
+Tensor Allocate(backend::Backend& backend, std::int64_t values) {
+  Tensor tensor;
+  tensor.shape = {values, 1, 1, 1};
+  tensor.data = backend.Allocate(tensor.bytes());
+  return tensor;
+}
 Tensor AllocateLike(backend::Backend& backend, const Tensor& value) {
   Tensor tensor = value;
   tensor.data = backend.Allocate(value.bytes());
   return tensor;
 }
 
-}  // namespace
-
-std::vector<std::string> Optimizer::StatesOf(const backend::UpdateRule& rule) {
-  const std::vector<const char*> names = StateNames(rule);
-  return {names.begin(), names.end()};
+// Calls use(bits of a value, values) for each tensor that a parameter's states and their scales are
+// stored in.
+void ForStored(const UpdateRule& rule, const std::vector<std::int64_t>& dims, auto&& use) {
+  const std::int64_t numel = Numel(dims);
+  for (const StateSpec& state : StatesOf(rule, MatrixOf(rule, dims))) {
+    const std::vector<std::int64_t> own = DimsOf(state, dims);
+    if (!own.empty()) {
+      use(32, Numel(own));
+      continue;
+    }
+    const KeptState kept = backend::KeptStateOf(rule, state.slot);
+    const bool coded = backend::IsCoded(kept, numel), plain = !kept.is_scaled();
+    const bool map = kept.map != KeptState::Map::kFormat;
+    const int map_bits = kept.map == KeptState::Map::kTorchao4 ? 4 : 8;
+    const int bits = 1 + kept.format.exponent_bits + kept.format.mantissa_bits;
+    use(coded && map ? map_bits : coded || plain ? bits : 32, numel);
+    if (coded) use(32, backend::ScalesOf(kept, numel));
+  }
+  if (rule.compensation != UpdateRule::Compensation::kNone) use(16, numel);
 }
 
-std::size_t StateTensors(const backend::UpdateRule& rule) { return StateNames(rule).size(); }
+}  // namespace
+
+std::uint64_t StateBytes(const UpdateRule& rule, const std::vector<std::int64_t>& dims,
+                         bool other) {
+  std::uint64_t bytes = 0;
+  ForStored(RuleOf(rule, other), dims, [&](int bits, std::int64_t values) {
+    bytes += (static_cast<std::uint64_t>(values) * static_cast<std::uint64_t>(bits) + 7) / 8;
+  });
+  return bytes;
+}
+
+std::uint64_t StateMemory(const UpdateRule& rule, const std::vector<std::int64_t>& dims,
+                          bool other) {
+  std::uint64_t bytes = 0;
+  ForStored(RuleOf(rule, other), dims, [&](int, std::int64_t values) {
+    bytes += static_cast<std::uint64_t>(values) * sizeof(float);
+  });
+  return bytes;
+}
 
 Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
                      const std::vector<OptimizedParameter>& parameters, double clip_norm,
                      std::vector<backend::WatchedRounding> watched)
     : backend_(backend), rule_(rule), clip_norm_(clip_norm) {
   ADA_CHECK(clip_norm >= 0);
-  std::vector<backend::UpdateSlot> slots;
   for (const OptimizedParameter& parameter : parameters) {
     ADA_CHECK(parameter.value && parameter.gradient);
     ADA_CHECK(parameter.value.storage == Storage::kF32);
@@ -53,17 +109,37 @@ Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
                              parameter.decay,
                              parameter.lr,
                              StreamId("update:" + parameter.name)};
-    masters_.push_back(parameter.value);
-    Tensor* const states[] = {&slot.state1, &slot.state2};
-    const std::vector<const char*> names = StateNames(rule);
-    ADA_CHECK(names.size() <= std::size(states));
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      *states[i] = AllocateLike(backend, parameter.value);
-      state_.push_back({"optimizer." + parameter.name + "." + names[i], *states[i]});
-    }
-    slots.push_back(slot);
+    const UpdateRule& own = RuleOf(rule_, parameter.other);
+    slot.other = parameter.other;
+    slot.matrix = MatrixOf(own, parameter.dims);
+    AddStates(parameter, own, slot);
+    slots_.push_back(slot);
   }
-  op_ = backend.MakeUpdate(rule, std::move(slots), std::move(watched));
+  op_ = backend.MakeUpdate(rule_, slots_, std::move(watched));
+}
+
+void Optimizer::AddStates(const OptimizedParameter& parameter, const UpdateRule& rule,
+                          backend::UpdateSlot& slot) {
+  Tensor* const states[] = {&slot.state1, &slot.state2, &slot.state3};
+  Tensor* const scales[] = {&slot.scale1, &slot.scale2, &slot.scale3};
+  const std::string prefix = "optimizer." + parameter.name + ".";
+  for (const StateSpec& state : StatesOf(rule, slot.matrix)) {
+    const std::vector<std::int64_t> dims = DimsOf(state, parameter.dims);
+    Tensor& tensor = *states[state.slot];
+    tensor =
+        dims.empty() ? AllocateLike(backend_, parameter.value) : Allocate(backend_, Numel(dims));
+    state_.push_back({prefix + state.name, tensor, dims});
+    if (!dims.empty()) continue;
+    const std::int64_t blocks =
+        backend::ScalesOf(backend::KeptStateOf(rule, state.slot), parameter.value.shape.numel());
+    if (blocks == 0) continue;
+    Tensor& scale = *scales[state.slot];
+    scale = Allocate(backend_, blocks);
+    state_.push_back({prefix + state.name + "_scale", scale, {blocks}});
+  }
+  if (rule.compensation == UpdateRule::Compensation::kNone) return;
+  slot.rest = AllocateLike(backend_, parameter.value);
+  state_.push_back({prefix + NameOfRest(rule), slot.rest});
 }
 
 void Optimizer::Plan(backend::UpdatePlan plan) {
@@ -87,8 +163,15 @@ backend::UpdateOutcome Optimizer::Outcome() {
 std::vector<KeptStats> Optimizer::Stats() const {
   const std::vector<TensorStats> all = op_->Stats();
   std::vector<KeptStats> stats;
-  for (std::size_t i = 0; i + 3 < all.size(); i += 4)
-    stats.push_back({all[i], all[i + 1], all[i + 2], all[i + 3]});
+  if (all.empty()) return stats;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const TensorStats* const parts = &all[i * backend::kUpdateParts];
+    KeptStats own{parts[0], parts[1], {}};
+    const UpdateRule& rule = RuleOf(rule_, slots_[i].other);
+    for (const StateSpec& state : StatesOf(rule, slots_[i].matrix))
+      own.states.emplace_back(state.name, parts[2 + state.slot]);
+    stats.push_back(std::move(own));
+  }
   return stats;
 }
 
@@ -96,7 +179,8 @@ void Optimizer::RoundMasters() {
   const NumberFormat& format = rule_.masters.format;
   if (format == kFp32) return;
   std::vector<float> values;
-  for (const Tensor& master : masters_) {
+  for (const backend::UpdateSlot& slot : slots_) {
+    const Tensor& master = slot.value;
     values.resize(static_cast<std::size_t>(master.shape.numel()));
     backend_.Download(values.data(), master.data, master.bytes());
     for (float& value : values) value = RoundTo(format, value);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -12,28 +13,38 @@ namespace ada::optim {
 
 // One trained parameter. Views; the backend owns the bytes.
 struct OptimizedParameter {
-  std::string name;  // as in PyTorch: conv1.weight
-  Tensor value;      // fp32 master
-  Tensor gradient;   // fp32, unscaled, of the same shape
-  double decay = 1;  // factor of the weight decay; 0: it does not apply
-  double lr = 1;     // factor of the learning rate
+  std::string name;                     // as in PyTorch: conv1.weight
+  Tensor value;                         // fp32 master
+  Tensor gradient;                      // fp32, unscaled, of the same shape
+  double decay = 1;                     // factor of the weight decay; 0: it does not apply
+  double lr = 1;                        // factor of the learning rate
+  std::vector<std::int64_t> dims = {};  // as in PyTorch; empty: a vector
+  bool other = false;                   // updated by the rule's `others`
 };
 
-// A tensor that a checkpoint must keep: optimizer.<parameter>.momentum, .velocity (of a momentum
-// that gathers steps), .exp_avg or .exp_avg_sq.
+// A tensor that a checkpoint must keep: optimizer.<parameter>.<state> (optim/states.h), and
+// .<state>_scale of states that are kept in codes.
 struct StateTensor {
   std::string name;
-  Tensor tensor;  // fp32, shape of the parameter
+  Tensor tensor;  // fp32
+  // The shape, where it is not the parameter's; else empty.
+  std::vector<std::int64_t> dims = {};
 };
 
 // The counts of one parameter's update (backend/update_rounding.h). Masters and states that are
 // stored in fp32 are not counted: their numel is 0.
 struct KeptStats {
-  TensorStats change, master, state1, state2;
+  TensorStats change, master;
+  std::vector<std::pair<std::string, TensorStats>> states;  // by name
 };
 
-// How many tensors a rule keeps for each parameter.
-std::size_t StateTensors(const backend::UpdateRule& rule);
+// The bytes of the states of a parameter of this shape, as they would be stored in their formats or
+// codes, with their scales. `other`: it is updated by the rule's `others`.
+std::uint64_t StateBytes(const backend::UpdateRule& rule, const std::vector<std::int64_t>& dims,
+                         bool other);
+// The bytes that they take in memory, where all are fp32.
+std::uint64_t StateMemory(const backend::UpdateRule& rule, const std::vector<std::int64_t>& dims,
+                          bool other);
 
 class Optimizer {
  public:
@@ -65,8 +76,8 @@ class Optimizer {
   // its changes and of its stored values (backend/update_rounding.h); empty if nothing was
   // updated.
   std::vector<KeptStats> Stats() const;
-  // What the rule keeps of a parameter, state1 first: the last words of the names of state().
-  static std::vector<std::string> StatesOf(const backend::UpdateRule& rule);
+  // The slots that the backend updates, in the order of the parameters.
+  const std::vector<backend::UpdateSlot>& slots() const { return slots_; }
 
   // Rounds the masters to nearest in the format in which the rule keeps them: where they were drawn
   // or read in fp32.
@@ -79,10 +90,13 @@ class Optimizer {
   const std::vector<StateTensor>& state() const { return state_; }
 
  private:
+  void AddStates(const OptimizedParameter& parameter, const backend::UpdateRule& rule,
+                 backend::UpdateSlot& slot);
+
   backend::Backend& backend_;
   backend::UpdateRule rule_;
   double clip_norm_;
-  std::vector<Tensor> masters_;
+  std::vector<backend::UpdateSlot> slots_;
   std::int64_t updates_ = 0;
   bool planned_ = false;  // and Outcome not called since
   std::vector<StateTensor> state_;

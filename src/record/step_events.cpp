@@ -122,6 +122,7 @@ void StepEvents::LearningRate(const step::StepResult& r) {
 // Only a crossing of the limit is an event; a tensor that stays above it was told of.
 bool StepEvents::Underflow(const step::StepResult& r, const CountedTensor& at,
                            const TensorStats& stats) {
+  ExplodingState(r, at, stats);
   const double alert = config_.log.alert_underflow_pct, pct = telemetry::UnderflowPct(stats);
   if (alert <= 0 || !(pct > alert)) return false;
   const telemetry::TensorTotals* before = recorder_.layers().FindTensor(at.layer, at.tensor);
@@ -130,11 +131,29 @@ bool StepEvents::Underflow(const step::StepResult& r, const CountedTensor& at,
                                ? " % of its weights' changes vanish in "
                                : " % of its non-zero values underflow in ";
   const std::string message = at.layer + "." + at.tensor + ": " + Brief(pct) + what +
-                              FormatName(at.format) + " at scale " + ShortestText(at.scale) +
+                              at.format.text + " at scale " + ShortestText(at.scale) +
                               " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
   Add(r, "underflow_alert", {at.layer, at.tensor, NineDigits(pct)}, message);
   Tell(r, message);
   return true;
+}
+
+// Again only after a row without such pairs. The row of the whole state is left out where there are
+// rows of its parts, which name the state.
+void StepEvents::ExplodingState(const step::StepResult& r, const CountedTensor& at,
+                                const TensorStats& stats) {
+  if (stats.zero_denominators <= 0 || at.tensor == "state") return;
+  const telemetry::TensorTotals* before = recorder_.layers().FindTensor(at.layer, at.tensor);
+  if (before != nullptr && before->last_zero_denominators > 0) return;
+  const std::string count = std::to_string(stats.zero_denominators);
+  const std::string message =
+      at.layer + "." + at.tensor + ": " + count + " of " + std::to_string(stats.numel) +
+      " values are zero in " + at.format.text +
+      " where the average they divide is not: the next update of these weights is that average / "
+      "epsilon; raise optimizer.epsilon, or keep this state in a smaller block or another map "
+      "(precision.optimizer_state)";
+  Add(r, "exploding_state", {at.layer, at.tensor, count}, message);
+  Tell(r, message);
 }
 
 void StepEvents::Noise(const step::StepResult& r, const std::string& layer,

@@ -56,7 +56,7 @@ struct EventTensor {
 // What a row of underflow.csv is about.
 struct CountedTensor {
   std::string layer, tensor;
-  AnyFormat format;
+  telemetry::FormatLabel format;
   double scale = 1;
   double per_tensor_scale =
       1;  // the part of it that is the tensor's own, which counts do not carry
@@ -81,6 +81,7 @@ class StepEvents {
   // lr_change: every change, but only the first of an epoch if the schedule changes it each step.
   void LearningRate(const step::StepResult& result);
   // underflow_alert: a tensor rises above log.alert_underflow_pct. Returns whether it does.
+  // exploding_state: averages that an update divides by become zero under others that do not.
   bool Underflow(const step::StepResult& result, const CountedTensor& tensor,
                  const TensorStats& stats);
   // gradient_noise: the norm of a gradient falls below sqrt(3) times that of its errors, which
@@ -105,6 +106,8 @@ class StepEvents {
   void EndStep(const step::StepResult& result);
 
  private:
+  void ExplodingState(const step::StepResult& result, const CountedTensor& tensor,
+                      const TensorStats& stats);
   void Add(const step::StepResult& result, const std::string& name, const EventTensor& at,
            const std::string& message);
   void LayerBound(const step::StepResult& result, const graph::ScalePoint& point);

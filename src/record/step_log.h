@@ -23,7 +23,7 @@ namespace ada::record {
 // weights), and what rounding did to them: a row of underflow.csv.
 struct UpdateRow {
   std::string layer, tensor;
-  NumberFormat format;
+  std::string format;  // its name, or that of a layout
   TensorStats stats;
 };
 

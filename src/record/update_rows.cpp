@@ -5,6 +5,8 @@
 #include "io/text.h"
 #include "number/stats.h"
 #include "record/step_log.h"
+#include "step/specs.h"
+#include "step/update_rule.h"
 
 namespace ada::record {
 namespace {
@@ -47,8 +49,7 @@ std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Gra
                                   const std::vector<optim::KeptStats>& kept) {
   if (kept.empty()) return {};
   const config::PrecisionConfig& p = config.precision;
-  const std::vector<std::string> states =
-      optim::Optimizer::StatesOf(backend::UpdateRule(config.optimizer));
+  const backend::UpdateRule rule = step::UpdateRuleOf(config.optimizer, p);
   const bool changes = p.masters.format != kFp32 || Contains(config.log.statistics, "update");
   std::vector<UpdateRow> parts;
   std::size_t next = 0;
@@ -57,13 +58,12 @@ std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Gra
     const std::string& layer = parameter.layer;
     const std::string of = "." + parameter.part;
     const optim::KeptStats& stats = kept.at(next++);
-    const TensorStats* const of_states[] = {&stats.state1, &stats.state2};
-    if (changes) parts.push_back({layer, "update" + of, p.masters.format, stats.change});
-    if (stats.master.numel > 0)
-      parts.push_back({layer, "master" + of, p.masters.format, stats.master});
-    for (std::size_t i = 0; i < states.size(); ++i)
-      if (of_states[i]->numel > 0)
-        parts.push_back({layer, "state." + states[i], p.optimizer_state.format, *of_states[i]});
+    const std::string masters = FormatName(p.masters.format);
+    if (changes) parts.push_back({layer, "update" + of, masters, stats.change});
+    if (stats.master.numel > 0) parts.push_back({layer, "master" + of, masters, stats.master});
+    for (const auto& [state, counts] : stats.states)
+      if (counts.numel > 0)
+        parts.push_back({layer, "state." + state, step::StateFormatName(p, rule, state), counts});
   }
   return WithWholes(parts);
 }

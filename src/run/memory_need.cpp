@@ -9,6 +9,7 @@
 #include "io/text.h"
 #include "optim/optimizer.h"
 #include "run/assemble/assemble.h"
+#include "step/specs.h"
 
 namespace ada::run {
 namespace {
@@ -111,16 +112,23 @@ MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info
   MemoryNeed need = NeedOfData(config, info, /*trains=*/true);
   const graph::Network network = graph::Resolve(*graph.model, graph.input, graph.task);
   graph::RefuseHuge(network, graph.input.n, graph.model->where);
-  const std::size_t tensors = 2 + optim::StateTensors(config.optimizer);
-  need.network = tensors * sizeof(float) * static_cast<std::uint64_t>(network.trained_numel());
+  // The states as if all were one vector: their scales and averages of rows are small beside them.
+  const std::int64_t numel = network.trained_numel();
+  need.network = 2 * sizeof(float) * static_cast<std::uint64_t>(numel) +
+                 optim::StateMemory(step::UpdateRuleOf(config), {numel}, /*other=*/false);
   return need;
 }
 
 std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& graph) {
   std::uint64_t bytes = 0;
-  for (const graph::Parameter& p : graph.parameters())
-    if (p.gradient) bytes += p.value.bytes();
-  return bytes * optim::StateTensors(config.optimizer);
+  const backend::UpdateRule rule = step::UpdateRuleOf(config);
+  for (const graph::Parameter& p : graph.parameters()) {
+    if (!p.gradient) continue;
+    const bool muon = rule.kind == backend::UpdateRule::Kind::kMuon;
+    bytes += optim::StateMemory(rule, p.dims,
+                                muon && !step::IsMuonMatrix(config.optimizer, p.name, p.dims));
+  }
+  return bytes;
 }
 
 std::uint64_t CheckpointBytes(const config::Config& config, const graph::Graph& graph) {

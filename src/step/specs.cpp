@@ -102,19 +102,6 @@ graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& imag
   return spec;
 }
 
-backend::UpdateRule UpdateRuleOf(const config::Config& config) {
-  const auto kept = [&config](const config::KeptFormatConfig& how) {
-    NumberFormat format = how.format;
-    if (config.precision.overflow == config::OverflowKind::kSaturate && format != kFp32)
-      format.saturate = true;
-    return backend::KeptFormat{format, how.rounding == config::RoundingKind::kStochastic};
-  };
-  backend::UpdateRule rule = config.optimizer;
-  rule.masters = kept(config.precision.masters);
-  rule.state = kept(config.precision.optimizer_state);
-  return rule;
-}
-
 bool IsExemptFromDecay(const std::string& pattern, const graph::Parameter& parameter) {
   if (pattern == config::kVectors) return parameter.dims.size() == 1;
   return GlobMatch(pattern, parameter.name);
@@ -122,22 +109,35 @@ bool IsExemptFromDecay(const std::string& pattern, const graph::Parameter& param
 
 // Groups are applied in order, so that of several groups that match a parameter the last one sets
 // each factor that it has.
+optim::OptimizedParameter OptimizedFrom(const config::OptimizerConfig& optimizer,
+                                        const graph::Parameter& p) {
+  optim::OptimizedParameter parameter{p.name, p.value, p.gradient};
+  parameter.dims = p.dims;
+  parameter.other = optimizer.kind == backend::UpdateRule::Kind::kMuon &&
+                    !IsMuonMatrix(optimizer, p.name, p.dims);
+  for (const config::ParameterGroupConfig& group : optimizer.groups) {
+    if (!GlobMatch(group.match, p.name)) continue;
+    parameter.lr = group.lr_factor.value_or(parameter.lr);
+    parameter.decay = group.decay_factor.value_or(parameter.decay);
+  }
+  for (const std::string& pattern : optimizer.no_decay)
+    if (IsExemptFromDecay(pattern, p)) parameter.decay = 0;
+  return parameter;
+}
+
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph) {
   std::vector<optim::OptimizedParameter> trained;
-  for (const graph::Parameter& p : graph.parameters()) {
-    if (!p.gradient) continue;  // a running statistic
-    optim::OptimizedParameter parameter{p.name, p.value, p.gradient};
-    for (const config::ParameterGroupConfig& group : optimizer.groups) {
-      if (!GlobMatch(group.match, p.name)) continue;
-      parameter.lr = group.lr_factor.value_or(parameter.lr);
-      parameter.decay = group.decay_factor.value_or(parameter.decay);
-    }
-    for (const std::string& pattern : optimizer.no_decay)
-      if (IsExemptFromDecay(pattern, p)) parameter.decay = 0;
-    trained.push_back(parameter);
-  }
+  for (const graph::Parameter& p : graph.parameters())
+    if (p.gradient) trained.push_back(OptimizedFrom(optimizer, p));  // no running statistic
   return trained;
+}
+
+bool IsMuonMatrix(const config::OptimizerConfig& optimizer, const std::string& name,
+                  const std::vector<std::int64_t>& dims) {
+  if (dims.size() < 2) return false;
+  return std::any_of(optimizer.match.begin(), optimizer.match.end(),
+                     [&](const std::string& glob) { return GlobMatch(glob, name); });
 }
 
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {

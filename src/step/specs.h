@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "step/update_rule.h"
 
 namespace ada::step {
 
@@ -30,11 +31,20 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 // Evaluates plain cross-entropy: label smoothing and class weights are for training only.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 
-// optimizer.kind and its numbers, with the formats of precision.masters and optimizer_state.
-backend::UpdateRule UpdateRuleOf(const config::Config& config);
+// Whether muon updates a parameter itself: a matrix or a stack of matrices whose name one of
+// optimizer.match fits.
+bool IsMuonMatrix(const config::OptimizerConfig& optimizer, const std::string& name,
+                  const std::vector<std::int64_t>& dims);
+// The rule of the update (update_rule.h).
+inline backend::UpdateRule UpdateRuleOf(const config::Config& config) {
+  return UpdateRuleOf(config.optimizer, config.precision);
+}
 // Whether an entry of optimizer.no_decay matches this parameter.
 bool IsExemptFromDecay(const std::string& pattern, const graph::Parameter& parameter);
-// Parameters with the factors of optimizer.groups; optimizer.no_decay takes precedence.
+// A parameter with the factors of optimizer.groups; optimizer.no_decay takes precedence.
+optim::OptimizedParameter OptimizedFrom(const config::OptimizerConfig& optimizer,
+                                        const graph::Parameter& parameter);
+// Those of a graph.
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph);
 

@@ -123,6 +123,8 @@ struct ReplayOptions {
   ReplayPattern pattern;         // its amax: powers of two, the exponents standard normal
   std::int64_t max_retries = 0;  // as in RetryRule
   std::string title;             // what the policy is called; may be empty
+  // layerwise_dynamic: whether an overflow skips the layer alone (preset dalle), or the step.
+  bool skips_layers = false;
   View view = View::kCsv;
 };
 
@@ -137,6 +139,23 @@ struct ReplayOptions {
 // that needs more than a trace holds, DataError with file and line.
 void Replay(scaling::Policy& policy, const ReplayOptions& options, std::ostream& out,
             std::ostream& notes);
+
+// replay --updates: the parameter `p` of a file through the update rule, with the gradients g.1 ...
+// g.N of the same file, in turn.
+struct ReplayUpdatesOptions {
+  std::string file;  // safetensors; fp32, or types that fp32 holds
+  config::LoadedUpdate update;
+  std::string output;      // safetensors; empty: none
+  std::uint64_t seed = 1;  // of stochastic rounding
+  View view = View::kCsv;
+};
+
+// Writes p.t, <state>.t, and <state>_codes.t and <state>_scale.t of states in codes, t = 1 .. N, to
+// the output, and what the updates lost to `out`: CSV with a row for each step and tensor
+// (step,tensor,format,numel,zeros_before,zeros_after,underflow,overflow,zero_denominators,grad_norm,
+// skipped), or a table of their sums. DataError for a file without these tensors, or whose
+// gradients have another shape.
+void ReplayUpdates(const ReplayUpdatesOptions& options, std::ostream& out);
 
 // what-if: from the histograms of a run, what another format, scale or policy would have lost,
 // tensor by tensor and step by step.

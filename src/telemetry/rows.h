@@ -79,6 +79,8 @@ struct TensorRow {
   double max_abs = NAN, mean = NAN, std = NAN, l1 = NAN, l2 = NAN;
   std::optional<double> range_log2 = std::nullopt;  // none where min_abs is none
   double mse = NAN, sqnr_db = NAN;
+  // TensorStats::zero_denominators; none where they are not counted.
+  std::optional<double> zero_denominators = std::nullopt;
 };
 template <>
 inline constexpr auto kColumns<TensorRow> = std::to_array<Column<TensorRow>>({
@@ -108,6 +110,7 @@ inline constexpr auto kColumns<TensorRow> = std::to_array<Column<TensorRow>>({
     {"range_log2", &TensorRow::range_log2, kEmptyNan},
     {"mse", &TensorRow::mse, kEmptyNan},
     {"sqnr_db", &TensorRow::sqnr_db, kEmptyNan},
+    {"zero_denominators", &TensorRow::zero_denominators, kEmptyNan | kPlain},
 });
 
 // What a block-scaled format did to one operand of one layer's matmuls in one step.

@@ -177,7 +177,7 @@ void RunLogs::Scale(std::int64_t step, std::int64_t epoch, const std::string& la
 }
 
 void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                        const std::string& tensor, const AnyFormat& format, double scale,
+                        const std::string& tensor, const FormatLabel& format, double scale,
                         const TensorStats& stats, const ProbeError& error,
                         double per_tensor_scale) {
   ADA_CHECK(stats.full);
@@ -186,7 +186,7 @@ void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string
   row.epoch = epoch;
   row.layer = layer;
   row.tensor = tensor;
-  row.format = FormatName(format);
+  row.format = format.text;
   row.scale = scale;
   row.numel = stats.numel;
   row.zeros_before = stats.zeros_before;
@@ -212,6 +212,8 @@ void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string
   row.l2 = stats.l2 / carried;
   row.mse = error.mse;
   row.sqnr_db = error.sqnr_db;
+  if (stats.zero_denominators >= 0)
+    row.zero_denominators = static_cast<double>(stats.zero_denominators);
   files_->underflow.Add(FieldsOf(row));
 }
 

@@ -40,6 +40,14 @@ void CheckLogs(const std::string& folder, const std::map<std::string, std::int64
 
 // Owns the files of one run; only Recorder uses it. Numbers are logged as they are given, unless a
 // comment says otherwise.
+// What a row calls the format that a tensor was rounded to.
+struct FormatLabel {
+  FormatLabel(const AnyFormat& format) : text(FormatName(format)) {}
+  FormatLabel(const NumberFormat& format) : text(FormatName(format)) {}
+  FormatLabel(std::string name) : text(std::move(name)) {}
+  std::string text;
+};
+
 class RunLogs {
  public:
   // `lengths`, from a checkpoint, maps file names to the bytes to keep; if it is empty the files
@@ -55,7 +63,7 @@ class RunLogs {
   // `stats` must be full; its values carry `scale` without the part that is the tensor's own, and
   // are logged without any.
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
-                 const std::string& tensor, const AnyFormat& format, double scale,
+                 const std::string& tensor, const FormatLabel& format, double scale,
                  const TensorStats& stats, const ProbeError& error = {},
                  double per_tensor_scale = 1);
   // Writes `zero`, `inf` and `nan` first, always (the column is then text to every reader), then

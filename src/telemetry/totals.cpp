@@ -145,6 +145,8 @@ void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tens
   totals.overflow += stats.overflow;
   totals.last_scale = scale;
   totals.last_format = format;
+  totals.last_zero_denominators = stats.zero_denominators;
+  totals.most_zero_denominators = std::max(totals.most_zero_denominators, stats.zero_denominators);
   totals.came_empty = stats.numel > 0 && stats.zeros_before == stats.numel;
   totals.left_empty = stats.numel > 0 && stats.zeros_before + stats.underflow == stats.numel;
   totals.broken_rows += stats.inf + stats.nan + stats.overflow > 0;
@@ -173,6 +175,8 @@ void LayerTotals::Add(const TensorRow& row) {
   stats.overflow = row.overflow;
   stats.inf = row.inf;
   stats.nan = row.nan;
+  if (row.zero_denominators)
+    stats.zero_denominators = static_cast<std::int64_t>(*row.zero_denominators);
   AddUnderflow(row.layer, row.tensor, row.scale, stats, row.format, row.step);
 }
 

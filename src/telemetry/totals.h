@@ -92,6 +92,8 @@ struct TensorTotals {
   // Whether all values of the last row were zero before rounding, and after it.
   bool came_empty = false, left_empty = false;
   std::string last_format;
+  // TensorStats::zero_denominators of the last row, and the most of any row.
+  std::int64_t last_zero_denominators = -1, most_zero_denominators = -1;
   double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
   double lost_mean() const { return pct_rows > 0 ? lost_sum / static_cast<double>(pct_rows) : 0; }
 };

@@ -2,6 +2,7 @@
 // the bits are right is for the other tests.
 #include <doctest/doctest.h>
 
+#include "backend/cpu/update_args.h"
 #include "backend/cpu/value_kernels.h"
 #include "backend/isa_record.h"
 
@@ -72,30 +73,41 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("sets agree: sums, unscaling and updates of parameters") {
     ADA_NEEDS_TWO_SETS();
+    using Kind = UpdateRule::Kind;
+    static constexpr Kind kKinds[] = {
+        Kind::kSgd,   Kind::kAdam,  Kind::kAdamW,   Kind::kLion,   Kind::kRmsprop,
+        Kind::kNadam, Kind::kRadam, Kind::kAdagrad, Kind::kAdamax, Kind::kScheduleFree};
     UpdateRule rule;
     rule.momentum = 0.9, rule.weight_decay = 1e-4, rule.nesterov = true;
     UpdateStep step;
     step.lr = 0.1, step.gradient_factor = 0.3, step.count = 7;
     for (const std::size_t n : {1, 15, 16, 4097})
-      for (const auto kind :
-           {UpdateRule::Kind::kSgd, UpdateRule::Kind::kAdam, UpdateRule::Kind::kAdamW}) {
+      for (const auto kind : kKinds) {
         rule.kind = kind;
-        CHECK(Disagreement([&](const Kernels& k, Record& record) {
-                Values v[4] = {Normal(n, 1, 1), Normal(n, 1, 2), Normal(n, 1, 3), Normal(n, 1, 4)};
-                for (float& square : v[3]) square *= square;
-                k.accumulate(v[0].data(), v[1].data(), Length(n));
-                k.unscale(v[1].data(), 3, true, v[2].data(), Length(n));
-                k.unscale(v[2].data(), 5, false, v[1].data(), Length(n));
-                record.values.push_back(k.sum_squares(v[1].data(), Length(n)));
-                Tensor t[4];
-                for (int i = 0; i < 4; ++i)
-                  t[i] = {{1, 1, 1, Length(n)},
-                          kFp32,
-                          Storage::kF32,
-                          reinterpret_cast<std::byte*>(v[i].data())};
-                k.update(rule, step, {t[0], t[1], t[2], t[3], true}, 0, Length(n));
-                for (const Values& values : v) record.Add(values);
-              }) == -1);
+        rule.nesterov = kind == Kind::kSgd;
+        const NumberGrid bf16 = GridOf(kBf16);
+        for (const NumberGrid* arithmetic : {static_cast<const NumberGrid*>(nullptr), &bf16})
+          CHECK(Disagreement([&](const Kernels& k, Record& record) {
+                  Values v[6] = {Normal(n, 1, 1), Normal(n, 1, 2), Normal(n, 1, 3),
+                                 Normal(n, 1, 4), Normal(n, 1, 5), Values(n)};
+                  for (float& square : v[3]) square *= square;
+                  if (kind == Kind::kAdagrad || kind == Kind::kRmsprop)
+                    for (float& square : v[2]) square *= square;
+                  k.accumulate(v[0].data(), v[1].data(), Length(n));
+                  k.unscale(v[1].data(), 3, true, v[2].data(), Length(n));
+                  k.unscale(v[2].data(), 5, false, v[1].data(), Length(n));
+                  record.values.push_back(k.sum_squares(v[1].data(), Length(n)));
+                  cpu::UpdateArgs args;
+                  args.kind = kind, args.scalars = MakeUpdateScalars(rule, step);
+                  args.arithmetic = arithmetic, args.n = Length(n);
+                  args.value = v[0].data(), args.gradient = v[1].data(), args.step = v[5].data();
+                  const bool one =
+                      kind == Kind::kSgd || kind == Kind::kLion || kind == Kind::kAdagrad;
+                  args.states[0] = v[2].data(), args.states[1] = one ? nullptr : v[3].data();
+                  args.states[2] = kind == Kind::kRmsprop ? v[4].data() : nullptr;
+                  k.update(args);
+                  for (const Values& values : v) record.Add(values);
+                }) == -1);
       }
   }
 }

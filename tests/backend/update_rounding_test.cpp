@@ -110,19 +110,21 @@ void CheckRounded(const UpdateRule& rule, int states) {
     b.op->Update(plan);
     CHECK(b.op->Outcome().updated);
     const std::vector<TensorStats> stats = b.op->Stats();
-    REQUIRE(stats.size() == (plan.count ? 8 : 0));
+    REQUIRE(stats.size() == (plan.count ? 2 * kUpdateParts : 0));
     for (std::size_t i = 0; i < want.size(); ++i) {
       CheckEqual(b.slots[i].value, want[i].value);
       if (states > 0) CheckEqual(b.slots[i].state1, want[i].state1);
       if (states > 1) CheckEqual(b.slots[i].state2, want[i].state2);
       if (!plan.count) continue;
-      CHECK(stats[4 * i].numel == static_cast<std::int64_t>(kRoundedLength));
-      CHECK(stats[4 * i].zeros_before == want[i].zeros);
-      CHECK(stats[4 * i].underflow == want[i].lost);
-      CHECK(stats[4 * i].zeros_after == want[i].zeros + want[i].lost);
-      CheckKept(stats[4 * i + 1], rule.masters, want[i].wide, want[i].value);
-      if (states > 0) CheckKept(stats[4 * i + 2], rule.state, want[i].wide1, want[i].state1);
-      if (states > 1) CheckKept(stats[4 * i + 3], rule.state, want[i].wide2, want[i].state2);
+      CHECK(stats[kUpdateParts * i].numel == static_cast<std::int64_t>(kRoundedLength));
+      CHECK(stats[kUpdateParts * i].zeros_before == want[i].zeros);
+      CHECK(stats[kUpdateParts * i].underflow == want[i].lost);
+      CHECK(stats[kUpdateParts * i].zeros_after == want[i].zeros + want[i].lost);
+      CheckKept(stats[kUpdateParts * i + 1], rule.masters, want[i].wide, want[i].value);
+      if (states > 0)
+        CheckKept(stats[kUpdateParts * i + 2], rule.state, want[i].wide1, want[i].state1);
+      if (states > 1)
+        CheckKept(stats[kUpdateParts * i + 3], rule.state, want[i].wide2, want[i].state2);
     }
   }
 }

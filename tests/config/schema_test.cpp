@@ -255,9 +255,10 @@ TEST_SUITE("cpu") {
         SchemaOf(schema, "data.batch_size").dump() ==
         R"({"description":"images, or sequences, per weight update; a multiple of train.accumulate",)"
         R"("type":"integer","minimum":1,"maximum":1000000,"default":128})");
-    CHECK(SchemaOf(schema, "optimizer.momentum").dump() ==
-          R"-({"description":"share of the last update kept (kind: sgd)","type":"number",)-"
-          R"-("minimum":0,"exclusiveMaximum":1,"default":0})-");
+    CHECK(
+        SchemaOf(schema, "optimizer.momentum").dump() ==
+        R"-({"description":"share of the last update kept (kind: sgd, rmsprop, muon). Default: 0; )-"
+        R"-(muon: 0.95","type":"number","minimum":0,"exclusiveMaximum":1})-");
     CHECK(SchemaOf(schema, "scaling.u_min").dump() ==
           R"({"description":"magnitude below which a gradient counts as lost (policy: adaptive). )"
           R"(Default: the format's smallest subnormal","type":"number","exclusiveMinimum":0,)"

@@ -160,7 +160,10 @@ class Walk {
       ++keys;
       // These hang on the network that `zoo` names: a schema by itself admits each one's form.
       const bool by_zoo = section.path == "model" && kByZoo.contains(key.name);
-      if (key.read && !by_zoo) Compare(key);  // else: of a repeat block, which model.layers reads
+      // So does a preset on its policy.
+      const bool by_policy = section.path.ends_with("scaling") && key.name == "preset";
+      if (key.read && !by_zoo && !by_policy)
+        Compare(key);  // else: of a repeat block, which model.layers reads
       Schemas(key.schemas, depth);
     }
   }

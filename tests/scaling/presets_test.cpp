@@ -48,6 +48,9 @@ TEST_SUITE("cpu") {
         {"mxnet", 65536, 2, 0.5, 2000, 0, 16777216, 1, 0, false, 0},
         {"chainer", 1, 2, 0.5, 1000, 1, 65504, 1, 0, false, 0},
         {"marian", 8, 1, 1, 10000, 8, 0, 1, 0, false, 0},
+        {"guided_diffusion", 1048576, 2, 0.5, 2000, 0, 0, 1, 0, false, 0},
+        {"apex_hysteresis", 65536, 2, 0.5, 2000, 0, 0, 2, 0, false, 0},
+        {"mindformers", 65536, 2, 0.5, 20, 1, 0, 1, 0, false, 0},
     };
     REQUIRE(DynamicPresets().size() == std::size(rows));
     for (const Row& row : rows) {
@@ -93,7 +96,8 @@ TEST_SUITE("cpu") {
     const auto more = [&](std::string_view preset) {
       std::set<std::string_view> keys;
       for (const std::string_view key : KeysOf(preset)) CHECK(keys.insert(key).second);
-      for (const std::string_view key : common) CHECK(keys.erase(key) == 1);
+      for (const std::string_view key : common)
+        CHECK(keys.erase(key) == (HasCommonKeys(preset) ? 1 : 0));
       return keys;
     };
     using Keys = std::set<std::string_view>;
@@ -101,7 +105,10 @@ TEST_SUITE("cpu") {
       CAPTURE(preset.name);
       Keys expected;
       if (preset.name == "deepspeed") expected = {"hysteresis", "consecutive_hysteresis"};
-      if (preset.name == "megatron" || preset.name == "paddle") expected = {"hysteresis"};
+      if (preset.name == "megatron" || preset.name == "paddle" || preset.name == "apex_hysteresis")
+        expected = {"hysteresis"};
+      if (preset.name == "guided_diffusion") expected = {"init_lg_scale", "lg_growth"};
+      if (preset.name == "mindformers") expected = {"min_window", "max_window"};
       if (preset.name == "fairseq" || preset.name == "cerebras") expected = {"tolerance"};
       CHECK(more(preset.name) == expected);
     }
@@ -147,7 +154,7 @@ TEST_SUITE("cpu") {
         FindDynamicPreset("pytroch"),
         "scaling.preset: unknown preset 'pytroch', expected one of pytorch, tensorflow, keras, "
         "apex, deepspeed, megatron, fairseq, nnabla, cerebras, openseq2seq_backoff, mindspore, "
-        "paddle, jmp, flax, mxnet, chainer, marian",
+        "paddle, jmp, flax, mxnet, chainer, marian, guided_diffusion, apex_hysteresis, mindformers",
         ConfigError);
   }
 
@@ -158,7 +165,8 @@ TEST_SUITE("cpu") {
     for (const char* method :
          {"approx_range", "lognormal", "abs_range", "element_wise_range", "exact_range", "fixed"})
       starts.push_back("adaptive, method " + std::string(method) + ": ");
-    for (const char* policy : {"layerwise_dynamic: ", "logmax: ", "histogram: "})
+    for (const char* policy :
+         {"layerwise_dynamic: ", "layerwise_dynamic, preset dalle: ", "logmax: ", "histogram: "})
       starts.emplace_back(policy);
     const std::vector<std::string> lines = ListPolicies();
     REQUIRE(lines.size() == starts.size());

@@ -145,7 +145,8 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("presets by their keys, and those that try a skipped step again") {
     CHECK(PresetNames().size() == DynamicPresets().size());
-    CHECK(PresetsWith("hysteresis") == std::vector<std::string>{"deepspeed", "megatron", "paddle"});
+    CHECK(PresetsWith("hysteresis") ==
+          std::vector<std::string>{"deepspeed", "megatron", "paddle", "apex_hysteresis"});
     CHECK(PresetsWith("growth_factor").empty());  // every preset's
     Settings settings = Of("dynamic");
     CHECK_FALSE(RetriesSkippedSteps(settings));

@@ -172,14 +172,13 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("policies that a trace cannot drive") {
     for (const auto& make : {+[] { return scaling::MakeAdaptive(1, {}); },
-                             +[] { return scaling::MakeLayerwiseDynamic(1, {}); },
                              +[] { return scaling::MakeHistogram({}); }}) {
       const auto policy = make();
       CHECK_THROWS_WITH_AS(Run(*policy, 0, "/nonexistent"),
                            ("scaling.policy: " + std::string(policy->name()) +
                             " decides from the gradients themselves, which a trace does not hold; "
                             "replay takes none, "
-                            "fixed, dynamic and logmax")
+                            "fixed, dynamic, logmax and, with a trace, layerwise_dynamic")
                                .c_str(),
                            ConfigError);
     }

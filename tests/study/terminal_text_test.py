@@ -109,10 +109,10 @@ class TerminalTextTest(unittest.TestCase):
                 if what == "policies":
                     self.assertIn("dynamic, preset pytorch", shown)
                     self.assertEqual(shown[-3:], [
-                        "17 presets of dynamic, 6 methods of adaptive and 5 more",
+                        "20 presets of dynamic, 6 methods of adaptive and 6 more",
                         "for one: --set scaling.policy=dynamic scaling.preset=NAME",
                         "to see one move: ada-train replay --preset NAME"])
-                    self.assertEqual(len(lines), 17 + 6 + 5)
+                    self.assertEqual(len(lines), 20 + 6 + 6)
                 else:
                     self.assertEqual(len(lines), len(names))
 

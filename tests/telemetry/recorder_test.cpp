@@ -228,7 +228,7 @@ TEST_SUITE("cpu") {
     text.replace(text.find(",fp16,") + 1, 4, "fp,6");
     folder.Write("underflow.csv", text);
     const std::string message =
-        folder / "underflow.csv" + ":2: 27 fields, expected the header's 26";
+        folder / "underflow.csv" + ":2: 28 fields, expected the header's 27";
     CHECK_THROWS_WITH_AS(Recorder(folder.path(), lengths), message.c_str(), ada::DataError);
   }
 }

@@ -39,7 +39,7 @@ TEST_SUITE("cpu") {
     CHECK(folder.Read("underflow.csv") ==
           "step,epoch,layer,tensor,format,scale,numel,zeros_before,zeros_after,underflow,"
           "underflow_pct_nonzero,underflow_pct_numel,below_min_pct,subnormal,overflow,inf,nan,"
-          "min_abs,max_abs,mean,std,l1,l2,range_log2,mse,sqnr_db\n");
+          "min_abs,max_abs,mean,std,l1,l2,range_log2,mse,sqnr_db,zero_denominators\n");
     CHECK(folder.Read("events.csv") == "step,epoch,event,layer,tensor,value,message\n");
     CHECK(folder.Read("evaluation.csv") == "step,epoch,split,images,loss,top1,top5\n");
     CHECK(folder.Read("timing.csv") ==
@@ -128,7 +128,8 @@ TEST_SUITE("cpu") {
         RunLogs logs(folder.path(), {});
         logs.Underflow(100, 2, "conv1", "dx", ada::kFp16, c.scale, c.stats);
       }
-      CHECK(LastLine(folder.Read("underflow.csv")) == std::string("100,2,conv1,dx,fp16,") + c.row);
+      CHECK(LastLine(folder.Read("underflow.csv")) ==
+            std::string("100,2,conv1,dx,fp16,") + c.row + ",");
     }
     const TempFolder folder;
     RunLogs logs(folder.path(), {});
@@ -151,7 +152,22 @@ TEST_SUITE("cpu") {
       CHECK(LastLine(folder.Read("underflow.csv")) ==
             "100,2,conv1,dx,fp16,16.0,1000,200,240,40,5.0,4.0,23.0,100,3,1,2,5.96046448e-08,64.0,"
             "0.5,0.25,10.0,100.0,30.0" +
-                std::string(end));
+                std::string(end) + ",");
+    }
+  }
+
+  TEST_CASE("zero denominators of a state in underflow.csv") {
+    for (const std::int64_t pairs : {-1, 0, 12}) {
+      const TempFolder folder;
+      {
+        RunLogs logs(folder.path(), {});
+        TensorStats stats = SomeStats();
+        stats.zero_denominators = pairs;
+        logs.Underflow(100, 2, "fc1", "state.exp_avg_sq", std::string("te_fp8"), 1, stats);
+      }
+      const std::string line = LastLine(folder.Read("underflow.csv"));
+      CHECK(line.starts_with("100,2,fc1,state.exp_avg_sq,te_fp8,"));
+      CHECK(line.ends_with(pairs < 0 ? ",,," : ",,," + std::to_string(pairs)));
     }
   }
 }

@@ -14,6 +14,8 @@
 
 namespace ada::backend::cpu {
 
+struct UpdateArgs;  // update_args.h
+
 // A part of a tensor: `data` points at the block's first value.
 struct TensorSpan {
   void* data = nullptr;
@@ -212,8 +214,7 @@ struct Kernels {
                                   std::int64_t n);  // the same of any storage, as fp32
   // NaN -> 0, |x| > limit -> limit with the sign of x.
   void (*sanitize)(float* x, std::int64_t n, float limit);
-  void (*update)(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,
-                 std::int64_t n);
+  void (*update)(const UpdateArgs&);
 };
 
 // The tables of all instruction sets, whether or not this processor has them; `generic` is that of

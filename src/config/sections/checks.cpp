@@ -181,6 +181,7 @@ void Complete(Config& config, const YamlNode& root, const std::string& file, Pro
   CheckValidation(config, root, problems);
   CheckOperands(config, root, problems);
   CheckAccumulate(config, root, problems);
+  CheckUpdate(config.optimizer, config.precision, root, problems);
   CheckTask(config, root, problems);
 }
 

@@ -4,6 +4,7 @@
 #include "config/sections/sections.h"
 #include "error.h"
 #include "io/text.h"
+#include "scaling/policies/presets.h"
 
 namespace ada::config {
 namespace {
@@ -152,7 +153,24 @@ bool UsesMethodFixed(const scaling::Settings& scaling) {
          std::any_of(scaling.layers.begin(), scaling.layers.end(), fixed);
 }
 
+namespace {
+
+// A preset without the keys that nearly all have.
+void CheckCommonKeys(const scaling::Settings& scaling, const YamlNode& map,
+                     const ReadContext& context) {
+  if (scaling.policy != "dynamic" || scaling::HasCommonKeys(scaling.preset)) return;
+  for (const char* key : {"init_scale", "growth_factor", "backoff_factor", "growth_interval",
+                          "min_scale", "max_scale", "error_at_min_scale"})
+    if (const YamlNode* node = map.Find(key))
+      context.problems.Add(*node, Join(context.path, key),
+                           "preset " + scaling.preset + " knows no such key; it has " +
+                               "init_lg_scale and lg_growth");
+}
+
+}  // namespace
+
 void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const ReadContext& context) {
+  CheckCommonKeys(scaling, map, context);
   CheckBounds(scaling, map, context);
   if (scaling.policy != "adaptive") return;
   CheckFixedMethod(scaling, map, context);

@@ -7,17 +7,73 @@ namespace ada::config {
 namespace {
 
 using backend::UpdateRule;
+using Kind = UpdateRule::Kind;
 
-const EnumNames<UpdateRule::Kind> kOptimizers = {
-    {"sgd", UpdateRule::Kind::kSgd},
-    {"adam", UpdateRule::Kind::kAdam},
-    {"adamw", UpdateRule::Kind::kAdamW},
+const EnumNames<Kind> kOptimizers = {
+    {"sgd", Kind::kSgd},
+    {"adam", Kind::kAdam},
+    {"adamw", Kind::kAdamW},
+    {"lion", Kind::kLion},
+    {"rmsprop", Kind::kRmsprop},
+    {"nadam", Kind::kNadam},
+    {"radam", Kind::kRadam},
+    {"adagrad", Kind::kAdagrad},
+    {"adamax", Kind::kAdamax},
+    {"adafactor", Kind::kAdafactor},
+    {"schedule_free", Kind::kScheduleFree},
+    {"muon", Kind::kMuon},
 };
 
 const EnumNames<UpdateRule::Velocity> kVelocities = {
     {"gradients", UpdateRule::Velocity::kGradients},
     {"steps", UpdateRule::Velocity::kSteps},
 };
+const EnumNames<UpdateRule::AdjustLr> kAdjustments = {
+    {"original", UpdateRule::AdjustLr::kOriginal},
+    {"match_rms_adamw", UpdateRule::AdjustLr::kMatchRmsAdamW},
+    {"spectral_unclamped", UpdateRule::AdjustLr::kSpectralUnclamped},
+};
+const EnumNames<NumberFormat> kProductFormats = {{"bf16", kBf16}, {"fp32", kFp32}, {"fp16", kFp16}};
+
+// torch.optim's defaults by kind, but for the rates of SGD and schedule_free, which have none
+// there.
+struct Defaults {
+  double lr, weight_decay, epsilon, beta2, momentum;
+};
+Defaults DefaultsOf(Kind kind) {
+  switch (kind) {
+    case Kind::kSgd:
+      return {0.1, 0, 1e-8, 0.999, 0};
+    case Kind::kAdamW:
+      return {1e-3, 1e-2, 1e-8, 0.999, 0};
+    case Kind::kLion:
+      return {1e-4, 0, 1e-8, 0.99, 0};
+    case Kind::kRmsprop:
+      return {1e-2, 0, 1e-8, 0.999, 0};
+    case Kind::kNadam:
+    case Kind::kAdamax:
+      return {2e-3, 0, 1e-8, 0.999, 0};
+    case Kind::kAdagrad:
+      return {1e-2, 0, 1e-10, 0.999, 0};
+    case Kind::kAdafactor:
+      return {1e-2, 0, 1e-8, 0.999, 0};
+    case Kind::kMuon:
+      return {1e-3, 0.1, 1e-7, 0.999, 0.95};
+    default:
+      return {1e-3, 0, 1e-8, 0.999, 0};
+  }
+}
+Kind KindOf(const std::string& word) {
+  for (const auto& [name, kind] : kOptimizers)
+    if (name == word) return kind;
+  return Kind::kSgd;
+}
+void SetDefaults(const std::string& word, UpdateRule& rule, double& lr) {
+  const Defaults defaults = DefaultsOf(KindOf(word));
+  lr = defaults.lr, rule.weight_decay = defaults.weight_decay;
+  rule.epsilon = defaults.epsilon, rule.beta2 = defaults.beta2;
+  rule.momentum = defaults.momentum, rule.nesterov = word == "muon";
+}
 
 // Factors and not rates: the schedule moves the rates of all groups together.
 Section GroupSection(ParameterGroupConfig& group) {
@@ -35,62 +91,138 @@ Section GroupSection(ParameterGroupConfig& group) {
   return section;
 }
 
+// The keys of single kinds. What two programs call differently is called as in torch.optim.
+std::vector<Key> RuleKeys(UpdateRule& rule, double& lr) {
+  const Names adams = {"adam", "adamw"};
+  const Names averaged = {"adam", "adamw", "lion", "nadam", "radam", "adamax", "schedule_free"};
+  const Names rooted = {"adam",    "adamw",  "rmsprop",       "nadam", "radam",
+                        "adagrad", "adamax", "schedule_free", "muon"};
+  return {
+      Number("lr", lr, Above(0), "learning rate")
+          .Default("sgd: 0.1; rmsprop, adagrad, adafactor: 0.01; nadam, adamax: 0.002; lion: "
+                   "0.0001; others: 0.001"),
+      Number("momentum", rule.momentum, FromBelow(0, 1), "share of the last update kept")
+          .For({"sgd", "rmsprop", "muon"})
+          .Default("0; muon: 0.95"),
+      Number("dampening", rule.dampening, FromBelow(0, 1),
+             "share of a gradient that the momentum leaves out, but for the first")
+          .For({"sgd"})
+          .WrittenIf([&rule] { return rule.dampening != 0; }),
+      Switch("nesterov", rule.nesterov, "Nesterov's momentum")
+          .For({"sgd", "muon"})
+          .Default("false; muon: true"),
+      Choice("velocity", rule.velocity, kVelocities,
+             "what the momentum gathers: gradients, as in torch, or steps, each made with the rate "
+             "of its own time, as in Chainer, Caffe and Keras")
+          .For({"sgd"})
+          .WrittenIf([&rule] { return rule.velocity != UpdateRule().velocity; }),
+      Number("weight_decay", rule.weight_decay, AtLeast(0),
+             "L2 penalty; adamw, lion, adafactor, muon: decoupled decay")
+          .Default("0; adamw: 0.01; muon: 0.1"),
+      Number("beta1", rule.beta1, FromBelow(0, 1), "decay of the mean").For(averaged),
+      Number("beta2", rule.beta2, FromBelow(0, 1), "decay of the mean square")
+          .For(averaged)
+          .Default("0.999; lion: 0.99"),
+      Number("epsilon", rule.epsilon, Above(0), "added to the root; muon: the least norm")
+          .For(rooted)
+          .Default("1e-08; adagrad: 1e-10; muon: 1e-07"),
+      Switch("amsgrad", rule.amsgrad, "divides by the largest mean square so far")
+          .For(adams)
+          .WrittenIf([&rule] { return rule.amsgrad; }),
+      Number("alpha", rule.alpha, FromBelow(0, 1), "decay of the mean square").For({"rmsprop"}),
+      Switch("centered", rule.centered, "divides by the deviation, not the mean square")
+          .For({"rmsprop"}),
+      Number("momentum_decay", rule.momentum_decay, AtLeast(0),
+             "of Dozat's schedule of the momentum")
+          .For({"nadam"}),
+      Switch("decoupled_weight_decay", rule.decoupled_weight_decay,
+             "weight_decay shrinks the weight, as in adamw")
+          .For({"nadam", "radam"}),
+      Number("lr_decay", rule.lr_decay, AtLeast(0), "lr / (1 + (step - 1) * lr_decay)")
+          .For({"adagrad"}),
+      Number("beta2_decay", rule.beta2_decay, FromTo(-100, 0),
+             "the mean square's new share at step t: t^beta2_decay")
+          .For({"adafactor"}),
+      Number("d", rule.clip, Above(0), "the largest root mean square of an update")
+          .For({"adafactor"}),
+  };
+}
+
+// `others` of muon.
+Section OthersSection(OptimizerConfig::Others& other) {
+  Section section;
+  section.path = "optimizer.others";
+  section.discriminator = "kind";
+  EnumNames<Kind> kinds = kOptimizers;
+  kinds.pop_back();
+  for (const auto& kind : kinds) section.choices.push_back(kind.first);
+  section.default_choice = "adamw";
+  section.keys = {Choice("kind", other.kind, kinds, "the update rule, as in torch.optim")};
+  for (Key& key : RuleKeys(other, other.lr)) section.keys.push_back(std::move(key));
+  section.set_defaults = [&other](const std::string& kind) { SetDefaults(kind, other, other.lr); };
+  return section;
+}
+
+std::vector<Key> MuonKeys(OptimizerConfig& optimizer) {
+  std::vector<Key> keys = {
+      TextList("match", optimizer.match, {},
+               "globs on the names of matrices (and of weights of more axes, as a matrix of the "
+               "first axis and the others) that muon updates"),
+      Choice("adjust_lr", optimizer.adjust_lr, kAdjustments,
+             "what the shape does to the rate: original sqrt(max(1, rows / columns)), "
+             "match_rms_adamw 0.2 sqrt(max(rows, columns)), spectral_unclamped sqrt(rows / "
+             "columns)"),
+      Integer("ns_steps", optimizer.ns_steps, FromTo(1, 99), "iterations of Newton-Schulz"),
+      OfItems(NumberList("ns_coefficients", optimizer.ns_coefficient_list, FromTo(-1000, 1000),
+                         "of the iteration: linear, cubic, quintic"),
+              3, 3, "three numbers"),
+      Choice("ns_format", optimizer.ns_format, kProductFormats,
+             "format of the iteration's matrices; its sums are fp32"),
+      Nested("others", OthersSection(optimizer.other), "the rule of all other parameters"),
+  };
+  for (Key& key : keys) key.For({"muon"});
+  return keys;
+}
+
+// Combinations that torch.optim.SGD refuses, or that would have no effect.
+void CheckSgd(const OptimizerConfig& optimizer, const YamlNode& map, const ReadContext& context) {
+  const auto refuse = [&](const char* key, const char* message) {
+    context.problems.Add(*map.Find(key), Join(context.path, key), message);
+  };
+  if (optimizer.nesterov && optimizer.momentum == 0) refuse("nesterov", "needs a momentum above 0");
+  if (optimizer.dampening > 0 && optimizer.momentum == 0)
+    refuse("dampening", "needs a momentum above 0");
+  if (optimizer.dampening > 0 && optimizer.nesterov)
+    refuse("dampening", "Nesterov's momentum has none");
+  if (optimizer.dampening > 0 && optimizer.velocity == UpdateRule::Velocity::kSteps)
+    refuse("dampening", "belongs to velocity: gradients");
+}
+
 }  // namespace
 
-// Keys of the adaptive kinds and those of SGD exclude each other; lr and weight_decay are of all.
+// Keys of the kinds exclude each other; lr and weight_decay are of all.
 Section OptimizerSection(OptimizerConfig& optimizer) {
-  const Names adams = {"adam", "adamw"};
   Section section;
   section.path = "optimizer";
   section.discriminator = "kind";
   for (const auto& kind : kOptimizers) section.choices.push_back(kind.first);
   section.default_choice = "sgd";
   section.keys = {
-      Choice("kind", optimizer.kind, kOptimizers, "the update rule, as in torch.optim"),
-      Number("lr", optimizer.lr, Above(0), "learning rate").Default("sgd: 0.1; adam, adamw: 0.001"),
-      Number("momentum", optimizer.momentum, FromBelow(0, 1), "share of the last update kept")
-          .For({"sgd"}),
-      Number("dampening", optimizer.dampening, FromBelow(0, 1),
-             "share of a gradient that the momentum leaves out, but for the first")
-          .For({"sgd"})
-          .WrittenIf([&optimizer] { return optimizer.dampening != 0; }),
-      Switch("nesterov", optimizer.nesterov, "Nesterov's momentum").For({"sgd"}),
-      Choice("velocity", optimizer.velocity, kVelocities,
-             "what the momentum gathers: gradients, as in torch, or steps, each made with the rate "
-             "of its own time, as in Chainer, Caffe and Keras")
-          .For({"sgd"})
-          .WrittenIf([&optimizer] { return optimizer.velocity != UpdateRule().velocity; }),
-      Number("weight_decay", optimizer.weight_decay, AtLeast(0),
-             "L2 penalty; adamw: decoupled decay")
-          .Default("0; adamw: 0.01"),
-      Number("beta1", optimizer.beta1, FromBelow(0, 1), "decay of the mean").For(adams),
-      Number("beta2", optimizer.beta2, FromBelow(0, 1), "decay of the mean square").For(adams),
-      Number("epsilon", optimizer.epsilon, Above(0), "added to the root").For(adams),
+      Choice("kind", optimizer.kind, kOptimizers, "the update rule, as in torch.optim")};
+  for (Key& key : RuleKeys(optimizer, optimizer.lr)) section.keys.push_back(std::move(key));
+  for (Key& key : MuonKeys(optimizer)) section.keys.push_back(std::move(key));
+  section.keys.push_back(
       PlacedTexts("no_decay", optimizer.no_decay, optimizer.no_decay_where,
                   "globs on parameter names that weight_decay leaves alone; `vectors`: all tensors "
-                  "of one axis"),
+                  "of one axis"));
+  section.keys.push_back(
       Entries("groups", optimizer.groups, &GroupSection, "parameters with rates of their own")
-          .WrittenIf([&optimizer] { return !optimizer.groups.empty(); }),
-  };
-  // torch.optim's defaults of lr and weight_decay by kind, but for SGD, whose lr torch requires.
+          .WrittenIf([&optimizer] { return !optimizer.groups.empty(); }));
   section.set_defaults = [&optimizer](const std::string& kind) {
-    optimizer.lr = kind == "sgd" ? 0.1 : 1e-3;
-    optimizer.weight_decay = kind == "adamw" ? 1e-2 : 0;
+    SetDefaults(kind, optimizer, optimizer.lr);
   };
-  // Combinations that torch.optim.SGD refuses, or that would have no effect.
   section.check = [&optimizer](const YamlNode& map, const ReadContext& context) {
-    const bool sgd = optimizer.kind == UpdateRule::Kind::kSgd;
-    const auto refuse = [&](const char* key, const char* message) {
-      context.problems.Add(*map.Find(key), Join(context.path, key), message);
-    };
-    if (sgd && optimizer.nesterov && optimizer.momentum == 0)
-      refuse("nesterov", "needs a momentum above 0");
-    if (sgd && optimizer.dampening > 0 && optimizer.momentum == 0)
-      refuse("dampening", "needs a momentum above 0");
-    if (sgd && optimizer.dampening > 0 && optimizer.nesterov)
-      refuse("dampening", "Nesterov's momentum has none");
-    if (sgd && optimizer.dampening > 0 && optimizer.velocity == UpdateRule::Velocity::kSteps)
-      refuse("dampening", "belongs to velocity: gradients");
+    if (optimizer.kind == Kind::kSgd) CheckSgd(optimizer, map, context);
   };
   return section;
 }

@@ -52,6 +52,8 @@ std::string FormatWords(const Names& names, const char* map) {
   return words + map;
 }
 
+}  // namespace
+
 // The base of format keys: FormatKey binds it to an optional field, others to one with a default.
 Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
                 std::function<std::optional<NumberFormat>()> get, std::string meaning) {
@@ -69,6 +71,8 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
   };
   return key;
 }
+
+namespace {
 
 // of_operands: theirs may be of this very tensor, too.
 // One table for two places. Scales of stored tensors are delayed, because a tensor is rounded as it
@@ -116,31 +120,6 @@ Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
 const EnumNames<PrecisionPreset> kPresets = {{"none", PrecisionPreset::kNone},
                                              {"autocast", PrecisionPreset::kAutocast},
                                              {"autocast_cpu", PrecisionPreset::kAutocastCpu}};
-
-// The format in which the update stores values; a name by itself is the format. Masters and state
-// have the same keys: a format, and how values are rounded to it.
-Section KeptSection(KeptFormatConfig& kept, const char* path) {
-  Section section;
-  section.path = path;
-  section.short_key = "format";
-  section.keys = {
-      FormatKeyOf(
-          "format", [&kept](const NumberFormat& read) { kept.format = read; },
-          [&kept] { return std::optional(kept.format); }, "format of its values")
-          .Required(),
-      Choice("rounding", kept.rounding, kRoundings, "how values are rounded to it"),
-  };
-  section.keys.front().default_text = "fp32";
-  return section;
-}
-
-Key KeptKey(const char* name, KeptFormatConfig& kept, const char* meaning) {
-  return Nested(
-             name,
-             KeptSection(kept, name[0] == 'm' ? "precision.masters" : "precision.optimizer_state"),
-             meaning)
-      .WrittenIf([&kept] { return kept.format != kFp32; });
-}
 
 void CheckPreset(const PrecisionConfig& precision, const YamlNode& map,
                  const ReadContext& context) {
@@ -336,12 +315,7 @@ Section PrecisionSection(PrecisionConfig& precision) {
              "`format`; "
              "autocast_cpu: on a CPU")
           .WrittenIf([&precision] { return precision.preset != PrecisionPreset::kNone; }));
-  section.keys.push_back(
-      KeptKey("masters", precision.masters,
-              "the weights that the optimizer updates; `masters: bf16` is short"));
-  section.keys.push_back(
-      KeptKey("optimizer_state", precision.optimizer_state,
-              "momentum, and Adam's averages; `optimizer_state: bf16` is short"));
+  for (Key& key : UpdateKeys(precision)) section.keys.push_back(std::move(key));
   section.keys.push_back(
       Choice("recipe", precision.recipe, RecipeNames(),
              "operands as another program or paper has them, with `format` bf16 "

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "config/sections/sections.h"
+#include "io/text.h"
 #include "scaling/policies/presets.h"
 
 namespace ada::config {
@@ -13,6 +14,11 @@ namespace {
 // Wider than ScaleRange, for under policy dynamic 0 means no bound; CheckBounds narrows it
 // elsewhere.
 Range BoundRange() { return {0, std::numeric_limits<float>::max(), true, true, "0 to 3.4e38"}; }
+
+// Whether the start, factors and bounds that nearly all presets have are keys here.
+bool HasCommonKeys(const scaling::Settings& scaling) {
+  return scaling.policy != "dynamic" || scaling::HasCommonKeys(scaling.preset);
+}
 
 // A number, or `auto`.
 // `auto` leaves init_scale at its default, which is the scale until the first batch has told one.
@@ -28,8 +34,30 @@ Key StartKey(scaling::Settings& scaling) {
     scaling.auto_init_scale = IsWord(node, "auto");
     if (!scaling.auto_init_scale) number(node, context);
   };
+  key.WrittenIf([&scaling] { return HasCommonKeys(scaling); });
   key.write = [&scaling, number = key.write] {
     return scaling.auto_init_scale ? std::optional(Scalar("auto")) : number();
+  };
+  return key;
+}
+
+// A preset of the policy. One of the other policy's, which --set leaves behind, is dropped.
+Key PresetKey(scaling::Settings& scaling) {
+  const Names layerwise = {"fairscale", scaling::kDallePreset};
+  Key key = ByChoice(WordText("preset", scaling.preset, scaling::PresetNames(),
+                              "the system whose state machine is followed")
+                         .For({"dynamic"}),
+                     WordText("preset", scaling.layer_preset, layerwise,
+                              "layerwise_dynamic: how a layer's scale moves")
+                         .For({"layerwise_dynamic"}),
+                     scaling.policy)
+                .Default("pytorch; layerwise_dynamic: fairscale");
+  key.idle = [layerwise](const YamlNode& map) -> std::string {
+    const YamlNode *policy = map.Find("policy"), *preset = map.Find("preset");
+    if (policy == nullptr || preset == nullptr) return "";
+    const bool of_layers = Contains(layerwise, preset->text);
+    const bool fits = policy->text == "layerwise_dynamic" ? of_layers : !of_layers;
+    return fits ? "" : "policy " + policy->text + " does not know it";
   };
   return key;
 }
@@ -38,12 +66,10 @@ Key StartKey(scaling::Settings& scaling) {
 std::vector<Key> GlobalKeys(scaling::Settings& scaling) {
   return {
       WordText("policy", scaling.policy, scaling::PolicyNames(), "what decides the scales"),
-      WordText("preset", scaling.preset, scaling::PresetNames(),
-               "the system whose state machine is followed")
-          .For({"dynamic"}),
+      PresetKey(scaling),
       StartKey(scaling)
           .For({"none", "dynamic", "adaptive", "layerwise_dynamic", "histogram"})
-          .Default("1; dynamic: the preset's; layerwise_dynamic, histogram: 65536"),
+          .Default("1; dynamic, layerwise_dynamic: the preset's; histogram: 65536"),
       Number("scale", scaling.scale, ScaleRange(),
              "fixed: the scale of all gradients; adaptive: alpha under method fixed")
           .For({"fixed", "adaptive"})
@@ -56,7 +82,7 @@ std::vector<Key> GlobalKeys(scaling::Settings& scaling) {
 std::vector<Key> MovingKeys(scaling::Settings& scaling) {
   const Names stepwise = {"dynamic", "layerwise_dynamic"};
   const Names bounded = {"dynamic", "layerwise_dynamic", "logmax", "histogram"};
-  return {
+  std::vector<Key> keys = {
       Number("growth_factor", scaling.growth_factor, AtLeast(1), "factor of a growth")
           .For(stepwise)
           .Default("the preset's; layerwise_dynamic: 2"),
@@ -74,6 +100,45 @@ std::vector<Key> MovingKeys(scaling::Settings& scaling) {
           .For(bounded)
           .Default("the preset's; layerwise_dynamic, histogram: 2^126; logmax: 16384"),
   };
+  for (Key& key : keys) key.WrittenIf([&scaling] { return HasCommonKeys(scaling); });
+  return keys;
+}
+
+// What is done with gradients that are not finite where the scale does not move.
+Section OnOverflowSection(scaling::OverflowRepair& repair) {
+  using Action = scaling::OverflowRepair::Action;
+  const double most = std::numeric_limits<float>::max();
+  Section section;
+  section.path = "scaling.on_overflow";
+  section.short_key = "action";
+  section.keys = {
+      Choice("action", repair.action,
+             EnumNames<Action>{{"skip", Action::kSkip}, {"sanitize", Action::kSanitize}},
+             "skip: the step changes nothing; sanitize: what is not finite is replaced, and the "
+             "update takes place")
+          .Required(),
+      Number("nan", repair.nan, {-most, most, true, true, "-3.4e38 to 3.4e38"}, "what NaN becomes"),
+      Number("inf", repair.inf, {0, most, false, true, "above 0, at most 3.4e38"},
+             "what inf becomes, and -inf with its sign, as values that carry S"),
+  };
+  section.keys.front().default_text = "skip";
+  return section;
+}
+Key OnOverflowKey(scaling::Settings& scaling) {
+  return Nested("on_overflow", OnOverflowSection(scaling.on_overflow),
+                "gradients that are not finite (EDM, StyleGAN); `on_overflow: sanitize` is short")
+      .For({"none", "fixed"})
+      .WrittenIf([&scaling] {
+        return scaling.on_overflow.action != scaling::OverflowRepair::Action::kSkip;
+      });
+}
+
+Section ScaleGroupSection(scaling::ScaleGroup& group) {
+  Section section;
+  section.path = "scaling.groups[]";
+  section.keys = {
+      Text("match", group.match, "glob on layer names; the first that fits counts").Required()};
+  return section;
 }
 
 // Keys that only some presets have, according to the table of their state machines.
@@ -90,8 +155,22 @@ std::vector<Key> PresetKeys(scaling::Settings& scaling) {
       Number("tolerance", scaling.tolerance, FromTo(0, 1),
              "share of overflows since the last change that the scale bears without falling")
           .ForSecond(scaling::PresetsWith("tolerance")),
+      Number("init_lg_scale", scaling.init_lg_scale, FromTo(-126, 127), "log2 of the first scale")
+          .ForSecond(scaling::PresetsWith("init_lg_scale")),
+      Number("lg_growth", scaling.lg_growth, FromTo(0, 100), "added to it at each clean step")
+          .ForSecond(scaling::PresetsWith("lg_growth")),
+      Integer("min_window", scaling.min_window, FromTo(1, 1'000'000),
+              "the smallest window of the list")
+          .ForSecond(scaling::PresetsWith("min_window")),
+      Integer("max_window", scaling.max_window, FromTo(2, 1'000'000),
+              "the largest window of the list")
+          .ForSecond(scaling::PresetsWith("max_window")),
   };
-  for (Key& key : keys) key.For({"dynamic"}).Default("the preset's");
+  for (Key& key : keys) {
+    key.For({"dynamic"}).Default("the preset's");
+    if (key.name == "error_at_min_scale")
+      key.WrittenIf([&scaling] { return HasCommonKeys(scaling); });
+  }
   return keys;
 }
 
@@ -161,7 +240,12 @@ Section ScalingSection(scaling::Settings& scaling) {
       Switch("reference", scaling.reference,
              "what the original program does to the letter, its defects included")
           .For({"adaptive", "logmax"}));
+  section.keys.push_back(OnOverflowKey(scaling));
   section.keys.push_back(LayersKeyOf(scaling));
+  section.keys.push_back(
+      Entries("groups", scaling.groups, &ScaleGroupSection, "layers that share a scale")
+          .For({"layerwise_dynamic"})
+          .WrittenIf([&scaling] { return !scaling.groups.empty(); }));
   for (Key& key : section.keys) {
     if (key.name != "scale") continue;
     key.unused = [&scaling] {  // a scale is written only where the policy or a method uses it

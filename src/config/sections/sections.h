@@ -95,6 +95,14 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
                                            const Names& also, const ReadContext& context);
 // The same as a key; unset: nothing.
 Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning);
+// The same with a field of one's own.
+Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
+                std::function<std::optional<NumberFormat>()> get, std::string meaning);
+// The keys of precision for what an update keeps: masters and optimizer_state.
+std::vector<Key> UpdateKeys(PrecisionConfig& precision);
+// A problem for each of them that the optimizer cannot have.
+void CheckUpdate(const OptimizerConfig& optimizer, const PrecisionConfig& precision,
+                 const YamlNode& root, Problems& problems);
 Names TensorFormatNames();  // of formats with a sign
 YamlNode FormatNode(NumberFormat format);
 

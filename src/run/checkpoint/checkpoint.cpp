@@ -41,7 +41,8 @@ std::vector<Stored> StoredTensors(const graph::Graph& graph, const optim::Optimi
   if (optimizer == nullptr) return all;
   for (const optim::StateTensor& s : optimizer->state()) {  // optimizer.<parameter>.<state>
     const std::size_t begin = s.name.find('.') + 1, end = s.name.rfind('.');
-    all.push_back({s.name, dims.at(s.name.substr(begin, end - begin)), s.tensor});
+    const auto& like = dims.at(s.name.substr(begin, end - begin));
+    all.push_back({s.name, s.dims.empty() ? like : s.dims, s.tensor});
   }
   return all;
 }

@@ -209,6 +209,21 @@ std::uint64_t TellOfSwitches(const config::Config& whole, const Shape& image, st
   return largest;
 }
 
+// What the optimizer's state would take where it is stored in the bits that it is kept in; a line,
+// or nothing where it is fp32.
+std::string StateText(const config::Config& config, const graph::Graph& graph) {
+  const config::PrecisionConfig& p = config.precision;
+  const bool compensates = p.masters.compensation != backend::UpdateRule::Compensation::kNone;
+  if (p.optimizer_state.plain() && !compensates) return "";
+  const backend::UpdateRule rule = step::UpdateRuleOf(config);
+  std::uint64_t bytes = 0;
+  for (const optim::OptimizedParameter& trained :
+       step::OptimizedParameters(config.optimizer, graph))
+    bytes += optim::StateBytes(rule, trained.dims, trained.other);
+  return "state     " + HumanBytes(bytes) + " in its own formats, with scales; " +
+         HumanBytes(OptimizerBytes(config, graph)) + " here, where fp32 holds it\n";
+}
+
 }  // namespace
 
 namespace {
@@ -341,7 +356,8 @@ void DryRunText(const config::Config& given, bool measure, std::ostream& out, Dr
       << "data      " << config.data.dataset << ": " << SamplesText(config, info) << '\n'
       << NotesOfFiles(config, info) << "steps     " << per_epoch << " an epoch, "
       << step::TotalSteps(config, per_epoch) << " in all\n"
-      << "memory    " << ToString(need) << '\n';
+      << "memory    " << ToString(need) << '\n'
+      << StateText(config, *graph);
   if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);
   facts.layers = LayersJson(*graph, *policy);

@@ -29,6 +29,10 @@ void EachCommonKey(A& a, B& b, const Visit& visit) {
   ADA_COMMON_KEY(consecutive_hysteresis);
   ADA_COMMON_KEY(error_at_min_scale);
   ADA_COMMON_KEY(tolerance);
+  ADA_COMMON_KEY(init_lg_scale);
+  ADA_COMMON_KEY(lg_growth);
+  ADA_COMMON_KEY(min_window);
+  ADA_COMMON_KEY(max_window);
   // Keys that a layer may set under `adaptive`.
   ADA_COMMON_KEY(method);
   ADA_COMMON_KEY(total_scale);

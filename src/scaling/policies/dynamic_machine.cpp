@@ -89,6 +89,10 @@ std::unique_ptr<DynamicMachine> MakeMachine(const DynamicParameters& parameters,
       return MakeChainerMachine(parameters, traits);
     case DynamicKind::kMarian:
       return MakeMarianMachine(parameters, traits);
+    case DynamicKind::kGuided:
+      return MakeGuidedMachine(parameters, traits);
+    case DynamicKind::kWindowList:
+      return MakeWindowListMachine(parameters, traits);
   }
   throw InternalError("MakeMachine: unknown kind");
 }

@@ -64,6 +64,8 @@ class DynamicMachine {
   // Whether an overflow at this scale is repaired (kSanitize) instead of skipped.
   virtual bool Repairs(double /*scale*/) const { return false; }
   virtual void OnClean(Move& move) = 0;
+  // Whether its counters, as they were loaded, fit each other and this scale.
+  virtual bool Fits(double /*scale*/) const { return true; }
   // For saving and loading; the pointers point into the machine.
   virtual std::vector<Counter> Counters() = 0;
 
@@ -84,5 +86,8 @@ std::unique_ptr<DynamicMachine> MakeFairseqMachine(const DynamicParameters&, con
 std::unique_ptr<DynamicMachine> MakeCerebrasMachine(const DynamicParameters&, const DynamicTraits&);
 std::unique_ptr<DynamicMachine> MakeChainerMachine(const DynamicParameters&, const DynamicTraits&);
 std::unique_ptr<DynamicMachine> MakeMarianMachine(const DynamicParameters&, const DynamicTraits&);
+std::unique_ptr<DynamicMachine> MakeGuidedMachine(const DynamicParameters&, const DynamicTraits&);
+std::unique_ptr<DynamicMachine> MakeWindowListMachine(const DynamicParameters&,
+                                                      const DynamicTraits&);
 
 }  // namespace ada::scaling

@@ -1,6 +1,7 @@
 // `dynamic`: one global scale, moved by a preset's machine. This file holds the scale and its
 // state; the machines and ScaleArithmetic decide when and how far it moves.
 #include <algorithm>
+#include <utility>
 
 #include "error.h"
 #include "io/text.h"
@@ -68,9 +69,14 @@ class DynamicPolicy final : public Policy {
     const double next = deferred_ ? ReadScale(state, "next_scale") : scale;
     std::vector<std::int64_t> values;
     for (const Counter& counter : counters) values.push_back(ReadCounter(state, counter));
+    for (std::size_t i = 0; i < counters.size(); ++i) std::swap(*counters[i].value, values[i]);
+    if (!machine_->Fits(scale)) {
+      for (std::size_t i = 0; i < counters.size(); ++i) *counters[i].value = values[i];
+      throw DataError("scaling state of 'dynamic': scale " + state.at("scale") +
+                      " and the counters beside it do not belong together");
+    }
     scale_ = scale;
     next_ = next;
-    for (std::size_t i = 0; i < counters.size(); ++i) *counters[i].value = values[i];
   }
 
  private:
@@ -127,6 +133,11 @@ void CheckKeys(const DynamicParameters& p, const DynamicPreset& preset) {
   check(p.hysteresis != preset.parameters.hysteresis, "hysteresis");
   check(p.consecutive_hysteresis, "consecutive_hysteresis");
   check(p.tolerance != preset.parameters.tolerance, "tolerance");
+  const DynamicParameters none;
+  check(p.init_lg_scale != none.init_lg_scale, "init_lg_scale");
+  check(p.lg_growth != none.lg_growth, "lg_growth");
+  check(p.min_window != none.min_window, "min_window");
+  check(p.max_window != none.max_window, "max_window");
 }
 
 // Checks the ranges in which the machines are defined; the configuration checks the ranges of
@@ -139,6 +150,9 @@ void CheckValues(const DynamicParameters& p) {
     Refuse("growth_factor", text(p.growth_factor), p.preset, "1 or more");
   if (!(p.backoff_factor > 0 && p.backoff_factor <= 1))
     Refuse("backoff_factor", text(p.backoff_factor), p.preset, "a number above 0, at most 1");
+  if (p.min_window < 1 || p.max_window <= p.min_window)
+    Refuse("max_window", std::to_string(p.max_window), p.preset,
+           "more than min_window, " + std::to_string(p.min_window));
   if (p.hysteresis < 1) Refuse("hysteresis", std::to_string(p.hysteresis), p.preset, "1 or more");
   if (!(p.tolerance >= 0 && p.tolerance <= 1))
     Refuse("tolerance", text(p.tolerance), p.preset, "a share, 0 .. 1");

@@ -67,7 +67,7 @@ AdaptiveSettings AdaptiveOf(const Settings& settings, const std::string& layer) 
 }
 
 LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer) {
-  const LayerwiseSettings own = OfLayer(settings, layer, LayerwiseSettings());
+  const LayerwiseSettings own = OfLayer(settings, layer, LayerwiseDefaults(settings));
   if (!BoundsCross(own.min_scale, own.max_scale)) return own;
   Location where = settings.where;
   for (const LayerSettings& entry : settings.layers)

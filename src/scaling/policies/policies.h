@@ -26,11 +26,13 @@ struct DynamicParameters {
   double growth_factor = 2;
   double backoff_factor = 0.5;  // 0: 1 / growth_factor; if the original divides, by 1 / this
   std::int64_t growth_interval = 2000;
-  double min_scale = 0, max_scale = 0;  // 0: no bound
-  std::int64_t hysteresis = 1;          // overflows needed before the scale falls
-  bool consecutive_hysteresis = false;  // a clean attempt restores it
-  double tolerance = 0;                 // share of attempts that may overflow
-  bool error_at_min_scale = false;      // an overflow at the floor ends the run
+  double min_scale = 0, max_scale = 0;          // 0: no bound
+  std::int64_t hysteresis = 1;                  // overflows needed before the scale falls
+  bool consecutive_hysteresis = false;          // a clean attempt restores it
+  double tolerance = 0;                         // share of attempts that may overflow
+  bool error_at_min_scale = false;              // an overflow at the floor ends the run
+  double init_lg_scale = 20, lg_growth = 1e-3;  // guided_diffusion: log2 of the scale, its growth
+  std::int64_t min_window = 20, max_window = 1000;  // mindformers: ends of its list of windows
 };
 
 // `fan`: the number of terms in the sums of dx.
@@ -61,6 +63,22 @@ struct LayerwiseSettings {
   double init_scale = 65536, growth_factor = 2, backoff_factor = 0.5;
   std::int64_t growth_interval = 10000;
   double min_scale = 0x1p-126, max_scale = 0x1p126;
+  // dalle: a scale is a double, grows at each clean attempt, and does not fall again within
+  // `growth_interval` attempts of a fall.
+  bool dalle = false;
+};
+
+// Layers that share a scale under `layerwise_dynamic`.
+struct ScaleGroup {
+  std::string match;  // a glob on the names of layers
+};
+
+inline constexpr char kDallePreset[] = "dalle";  // of layerwise_dynamic
+
+// What `scaling.on_overflow` does with gradients that are not finite, under `fixed` and `none`.
+struct OverflowRepair {
+  enum class Action : std::uint8_t { kSkip, kSanitize } action = Action::kSkip;
+  double nan = 0, inf = 1e5;  // kSanitize: what NaN and inf become (-inf: minus that)
 };
 
 // beta1 and beta2 are the decay rates of the averages per attempt; log_max is a power of two,
@@ -103,9 +121,10 @@ struct LayerSettings {
 // The section `scaling:`. Keys that only one policy has are fields of that policy's parameters.
 struct Settings {
   std::string policy = "none";
-  std::string preset = "pytorch";  // dynamic
-  double scale = 1;                // fixed, and adaptive's method fixed
-  bool reference = false;          // adaptive, logmax
+  std::string preset = "pytorch";          // dynamic
+  std::string layer_preset = "fairscale";  // layerwise_dynamic
+  double scale = 1;                        // fixed, and adaptive's method fixed
+  bool reference = false;                  // adaptive, logmax
   // Keys whose default depends on the policy or preset: unset until FillDefaults. A bound that
   // stays unset does not exist.
   std::optional<double> init_scale;  // none, adaptive: S of the logit gradient; others: initial S
@@ -116,6 +135,10 @@ struct Settings {
   std::optional<std::int64_t> hysteresis;
   std::optional<bool> consecutive_hysteresis, error_at_min_scale;
   std::optional<double> tolerance;
+  std::optional<double> init_lg_scale, lg_growth;
+  std::optional<std::int64_t> min_window, max_window;
+  OverflowRepair on_overflow;
+  std::vector<ScaleGroup> groups;  // layerwise_dynamic; a layer in none has a scale of its own
   AdaptiveSettings adaptive;
   LogMaxParameters logmax;
   HistogramParameters histogram;
@@ -137,6 +160,7 @@ float CheckedScale(const char* key, double value);
 // Fills in unset keys whose default depends on the policy or preset: start, factors, bounds.
 void FillDefaults(Settings& settings);
 // The settings of one layer: `scaling`, then each matching entry of `scaling.layers` key by key.
+LayerwiseSettings LayerwiseDefaults(const Settings& settings);  // of the preset
 AdaptiveSettings AdaptiveOf(const Settings& settings, const std::string& layer);
 LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer);
 // Makes the policy of filled-in settings. Throws ConfigError if they are not valid for one.
@@ -163,11 +187,13 @@ std::vector<std::string> ListPolicies();
 using AdaptiveLookup = std::function<AdaptiveSettings(const std::string& layer)>;
 using LayerwiseLookup = std::function<LayerwiseSettings(const std::string& layer)>;
 
-std::unique_ptr<Policy> MakeNone(double init_scale);
-std::unique_ptr<Policy> MakeFixed(double scale);
+std::unique_ptr<Policy> MakeNone(double init_scale, const OverflowRepair& repair = {});
+std::unique_ptr<Policy> MakeFixed(double scale, const OverflowRepair& repair = {});
 std::unique_ptr<Policy> MakeDynamic(const DynamicParameters& parameters);
 std::unique_ptr<Policy> MakeAdaptive(double init_scale, AdaptiveLookup lookup);
-std::unique_ptr<Policy> MakeLayerwiseDynamic(double init_scale, LayerwiseLookup lookup);
+// groups: layers that share a scale, whose settings are those of the group's first layer.
+std::unique_ptr<Policy> MakeLayerwiseDynamic(double init_scale, LayerwiseLookup lookup,
+                                             std::vector<ScaleGroup> groups = {});
 std::unique_ptr<Policy> MakeLogMax(const LogMaxParameters& parameters);
 std::unique_ptr<Policy> MakeHistogram(const HistogramParameters& parameters);
 

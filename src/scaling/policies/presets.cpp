@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <cmath>
 
 #include "error.h"
 #include "io/text.h"
@@ -110,6 +111,25 @@ std::vector<DynamicPreset> MakePresets() {
        "the update takes place; growth_factor 1 (its default) keeps the scale",
        "marian-nmt/marian-dev src/training/graph_group.cpp", {}, 0,
        {.kind = DynamicKind::kMarian, .divides = true}},
+      {"guided_diffusion",
+       {.preset = "guided_diffusion"},
+       "the scale is 2^g, g grows by lg_growth at each clean step and falls by 1 at an overflow; no "
+       "bounds",
+       "openai/guided-diffusion guided_diffusion/fp16_util.py", {"init_lg_scale", "lg_growth"}, 0,
+       {.kind = DynamicKind::kGuided, .fp32 = false}, /*common_keys=*/false},
+      {"apex_hysteresis",
+       {"apex_hysteresis", 65536, 2, 0.5, 2000, 0, 0, 2},
+       "as pytorch, but the first hysteresis - 1 overflows are forgiven, and anew after each clean "
+       "step (NeMo, Megatron-Bridge)",
+       "NVIDIA/apex csrc/update_scale_hysteresis.cu", {"hysteresis"}, 0,
+       {.double_factors = true, .finite_growth = true, .refilled_by_clean = true}},
+      {"mindformers",
+       {"mindformers", 65536, 2, kFollowsGrowth, 20, 1, 0},
+       "grows after a window of a list from min_window to max_window, which starts at "
+       "growth_interval: three growths move on to the next window, three overflows to one of 1 step",
+       "mindspore-lab/mindformers mindformers/wrapper/adaptive_loss_scale.py",
+       {"min_window", "max_window"}, 0,
+       {.kind = DynamicKind::kWindowList}},
   };
 }
 // clang-format on
@@ -126,6 +146,9 @@ std::string Word(bool value) { return value ? "true" : "false"; }
 // Names only keys that the preset has.
 std::string Constants(const DynamicPreset& preset) {
   const DynamicParameters p = Resolved(preset.parameters);
+  if (!preset.common_keys)
+    return "init_lg_scale " + ShortestText(p.init_lg_scale) + ", lg_growth " +
+           ShortestText(p.lg_growth);
   std::string text = "init_scale " + ShortestText(p.init_scale) + ", growth_factor " +
                      ShortestText(p.growth_factor) + ", backoff_factor " +
                      ShortestText(p.backoff_factor) + ", growth_interval " +
@@ -135,6 +158,9 @@ std::string Constants(const DynamicPreset& preset) {
   if (Has(preset, "consecutive_hysteresis"))
     text += ", consecutive_hysteresis " + Word(p.consecutive_hysteresis);
   if (Has(preset, "tolerance")) text += ", tolerance " + ShortestText(p.tolerance);
+  if (Has(preset, "min_window"))
+    text += ", min_window " + std::to_string(p.min_window) + ", max_window " +
+            std::to_string(p.max_window);
   text += ", error_at_min_scale " + Word(p.error_at_min_scale);
   if (preset.max_retries > 0) text += ", on_overflow retry";
   return text;
@@ -161,10 +187,13 @@ std::vector<std::string_view> KeysOf(std::string_view preset) {
   std::vector<std::string_view> keys = {"init_scale",      "growth_factor", "backoff_factor",
                                         "growth_interval", "min_scale",     "max_scale"};
   const DynamicPreset& found = FindDynamicPreset(preset);
+  if (!found.common_keys) return found.more_keys;
   keys.insert(keys.end(), found.more_keys.begin(), found.more_keys.end());
   keys.emplace_back("error_at_min_scale");
   return keys;
 }
+
+bool HasCommonKeys(std::string_view preset) { return FindDynamicPreset(preset).common_keys; }
 
 std::vector<std::string> PresetNames() {
   std::vector<std::string> names;
@@ -195,6 +224,7 @@ std::vector<std::string> DescribePresets() {
 DynamicParameters Resolved(DynamicParameters p) {
   if (p.backoff_factor == 0) p.backoff_factor = 1 / p.growth_factor;
   if (p.init_scale == 0) p.init_scale = p.max_scale;
+  if (!FindDynamicPreset(p.preset).common_keys) p.init_scale = std::pow(2.0, p.init_lg_scale);
   return p;
 }
 

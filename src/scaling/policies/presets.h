@@ -14,11 +14,13 @@ namespace ada::scaling {
 
 // The kind of state machine that counts the attempts.
 enum class DynamicKind : std::uint8_t {
-  kCounter,   // clean attempts in a row; hysteresis before a fall: most systems
-  kFairseq,   // the scale falls when the share of overflows reaches the tolerance
-  kCerebras,  // the same with another share; grows after attempts, clean or not
-  kChainer,   // grows at every clean attempt
-  kMarian,    // at the floor sanitizes gradients instead of skipping
+  kCounter,     // clean attempts in a row; hysteresis before a fall: most systems
+  kFairseq,     // the scale falls when the share of overflows reaches the tolerance
+  kCerebras,    // the same with another share; grows after attempts, clean or not
+  kChainer,     // grows at every clean attempt
+  kMarian,      // at the floor sanitizes gradients instead of skipping
+  kGuided,      // moves the logarithm of the scale
+  kWindowList,  // grows after a window that is taken from a list
 };
 
 // Differences between the systems that have no key.
@@ -53,6 +55,8 @@ struct DynamicPreset {
   std::vector<std::string_view> more_keys;  // keys besides those that every preset has
   std::int64_t max_retries = 0;             // retries after a step's first attempt
   DynamicTraits traits;
+  // Whether it has start, factors, interval, bounds and error_at_min_scale, as nearly all have.
+  bool common_keys = true;
 };
 
 // In the order of lists and messages.
@@ -63,6 +67,8 @@ const DynamicPreset& FindDynamicPreset(std::string_view name);
 // like FindDynamicPreset.
 std::vector<std::string_view> KeysOf(std::string_view preset);
 std::vector<std::string> PresetNames();
+// Whether a preset has a key that nearly all have (DynamicPreset::common_keys).
+bool HasCommonKeys(std::string_view preset);
 // The presets that have a certain key of DynamicPreset::more_keys.
 std::vector<std::string> PresetsWith(std::string_view key);
 // Whether the settings name a preset that retries skipped steps.

@@ -205,8 +205,33 @@ std::optional<Advice> BrokenAdvice(const RunRecord& record) {
   return Broken(record).Find();
 }
 
+// An average of squares that is kept as zero below one that is not: the update is that one over
+// epsilon, whatever the share of such values. bf16 has fp32's range, and so no such zeros.
+std::optional<Advice> ZeroDenominators(const RunRecord& record) {
+  const config::OptimizerStateConfig& how = record.config.precision.optimizer_state;
+  if (how.layout.empty() && how.scaling == backend::KeptState::Scaling::kNone) return std::nullopt;
+  const telemetry::TensorTotals* worst = nullptr;
+  for (const telemetry::TensorTotals& t : record.layers.tensors())
+    if (t.most_zero_denominators > 0 && t.tensor != "state" &&
+        (worst == nullptr || t.most_zero_denominators > worst->most_zero_denominators))
+      worst = &t;
+  if (worst == nullptr) return std::nullopt;
+  return Advice{
+      "precision",
+      {{"optimizer_state",
+        "{format: fp8_e4m3, exp_avg_sq: bf16, scaling: block, block: 128, map: dynamic}"}},
+      worst->layer + "." + worst->tensor + ": up to " +
+          std::to_string(worst->most_zero_denominators) + " averages of squares are zero in " +
+          worst->last_format +
+          " where the average that they divide is not, and the update is that average / "
+          "epsilon; a larger optimizer.epsilon, a smaller block or a map without a zero "
+          "helps as well",
+      "well"};
+}
+
 // In a healthy run the mean over steps decides, since single steps do little harm to an average.
 std::optional<Advice> StateAdvice(const RunRecord& record) {
+  if (std::optional<Advice> advice = ZeroDenominators(record)) return advice;
   const NumberFormat& format = record.config.precision.optimizer_state.format;
   if (format == kFp32) return std::nullopt;
   const bool adam = IsAdam(record.config);

@@ -82,6 +82,10 @@ std::unique_ptr<Attempts> OpenTrace(const ReplayOptions& options, bool wants_ama
 // Attempts without an end that overflow as the pattern says.
 std::unique_ptr<Attempts> MakeUp(const ReplayPattern& pattern, bool wants_amax);
 
+// Replays policy layerwise_dynamic with a trace that has a row for each step and layer. DataError
+// for a trace without such columns.
+void ReplayLayers(scaling::Policy& policy, const ReplayOptions& options, std::ostream& out);
+
 // What a policy did in one attempt.
 // A row of the CSV. `scale` is that of the attempt, `scale_after` that of the next one.
 struct ReplayRow {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "error.h"
+#include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/replay/attempts.h"
 #include "study/text_table.h"
@@ -38,7 +39,7 @@ void ExpectGlobal(const scaling::Policy& policy) {
   if (!policy.OwnsLayerScales() && !policy.CountsAboveEdge()) return;
   throw ConfigError("scaling.policy: " + std::string(policy.name()) +
                     " decides from the gradients themselves, which a trace does not hold; replay "
-                    "takes none, fixed, dynamic and logmax");
+                    "takes none, fixed, dynamic, logmax and, with a trace, layerwise_dynamic");
 }
 
 // Gives `use` a row for each attempt, up to the last one, to the end of the pattern's steps, or to
@@ -71,6 +72,8 @@ void Drive(scaling::Policy& policy, const ReplayOptions& options, Attempts& atte
 
 void Replay(scaling::Policy& policy, const ReplayOptions& options, std::ostream& out,
             std::ostream& notes) {
+  if (policy.name() == scaling::kLayerwiseDynamic.name && !options.trace.empty())
+    return ReplayLayers(policy, options, out);
   ExpectGlobal(policy);
   const bool wants_amax = policy.RequiredStats().amax;
   const auto attempts = options.trace.empty() ? MakeUp(options.pattern, wants_amax)

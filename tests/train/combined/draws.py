@@ -52,6 +52,8 @@ class Draw(DrawLayers):
         self.maybe(keys, "overflow", 0.25, "saturate", "format")
         self.maybe(keys, "masters", 0.3, {"format": self.few_bits()})
         self.maybe(keys, "optimizer_state", 0.2, {"format": self.few_bits()})
+        if "masters" in keys and keys["masters"] == keys.get("optimizer_state"):
+            keys["masters"]["arithmetic"] = "fp32"  # updates.py rounds once
         if self.chance(0.3):
             keys["layers"] = [self.layer_formats(names) for _ in range(self.whole(1, 3))]
         if self.chance(0.25):

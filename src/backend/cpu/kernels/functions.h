@@ -46,7 +46,6 @@ double SumSquares(const float* x, std::int64_t n);
 std::uint32_t Largest(const float* x, std::int64_t n);
 std::uint32_t LargestStored(TensorSpan x, std::int64_t n);
 void Sanitize(float* x, std::int64_t n, float limit);
-void Update(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,
-            std::int64_t n);
+void Update(const UpdateArgs&);
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -3,7 +3,8 @@
 
 #include "backend/cpu/kernels/flat.h"
 #include "backend/cpu/kernels/functions.h"
-#include "backend/update_rules.h"
+#include "backend/cpu/update_args.h"
+#include "backend/update_kinds.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
@@ -32,23 +33,75 @@ double SumSquares(const float* x, std::int64_t n) {
   return square;
 }
 
-// Formulas are scalars that all backends share (update_rules.h); the compiler makes vectors of the
-// loops. `first` and `n` cut a tensor among threads, which changes no value.
-void Update(const UpdateRule& rule, const UpdateStep& step, const UpdateSlot& slot,
-            std::int64_t first, std::int64_t n) {
-  const UpdateScalars s = MakeUpdateScalars(rule, step, slot.lr, slot.decay);
-  float* value = slot.value.f32() + first;
-  const float* gradient = slot.gradient.f32() + first;
-  float* state1 = slot.state1 ? slot.state1.f32() + first : nullptr;
-  float* state2 = slot.state2 ? slot.state2.f32() + first : nullptr;
-  if (rule.kind != UpdateRule::Kind::kSgd) {
-    for (std::int64_t i = 0; i < n; ++i)
-      value[i] = AdamUpdate(s, value[i], gradient[i], state1[i], state2[i]);
-  } else if (state1 != nullptr) {
-    for (std::int64_t i = 0; i < n; ++i)
-      value[i] = SgdMomentumUpdate(s, value[i], gradient[i], state1[i]);
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) value[i] = SgdUpdate(s, value[i], gradient[i]);
+namespace {
+
+// Formulas are scalars that all backends share (update_rules.h, update_kinds.h); the compiler makes
+// vectors of the loops. kStates: how many of them the kind has here; the others are not touched.
+template <UpdateRule::Kind kKind, int kStates, bool kApart, class R>
+ADA_INLINE void Loop(const UpdateArgs& args, const R& r) {
+  const UpdateScalars s = args.scalars;
+  const bool momentum = kStates > 0;
+  float* __restrict value = args.value, * __restrict step = args.step;
+  const float* __restrict gradient = args.gradient;
+  float* __restrict a = args.states[0], * __restrict b = args.states[1], * __restrict c = args.states[2];
+  for (std::int64_t i = 0; i < args.n; ++i) {
+    WeightStates w;
+    if constexpr (kStates > 0) w.a = a[i];
+    if constexpr (kStates > 1) w.b = b[i];
+    if constexpr (kStates > 2) w.c = c[i];
+    const UpdateTerms terms = TermsOf<kKind>(s, r, momentum, value[i], gradient[i], w);
+    if constexpr (kApart) {
+      value[i] = terms.base, step[i] = terms.step;
+    } else {
+      value[i] = terms.sum();
+    }
+    if constexpr (kStates > 0) a[i] = w.a;
+    if constexpr (kStates > 1) b[i] = w.b;
+    if constexpr (kStates > 2) c[i] = w.c;
+  }
+}
+
+template <UpdateRule::Kind kKind, int kStates>
+void Apply(const UpdateArgs& args) {
+  if (args.arithmetic != nullptr)
+    return Loop<kKind, kStates, true>(args, RoundedTo{*args.arithmetic});
+  if (args.step != nullptr) return Loop<kKind, kStates, true>(args, Unrounded());
+  Loop<kKind, kStates, false>(args, Unrounded());
+}
+
+}  // namespace
+
+void Update(const UpdateArgs& args) {
+  using Kind = UpdateRule::Kind;
+  const int states = args.states[2] != nullptr   ? 3
+                     : args.states[1] != nullptr ? 2
+                     : args.states[0] != nullptr ? 1
+                                                 : 0;
+  switch (args.kind) {
+    case Kind::kSgd:
+      return states == 0 ? Apply<Kind::kSgd, 0>(args) : Apply<Kind::kSgd, 1>(args);
+    case Kind::kAdam:
+    case Kind::kAdamW:
+      return states == 3 ? Apply<Kind::kAdam, 3>(args) : Apply<Kind::kAdam, 2>(args);
+    case Kind::kLion:
+      return Apply<Kind::kLion, 1>(args);
+    case Kind::kRmsprop:
+      return states == 3   ? Apply<Kind::kRmsprop, 3>(args)
+             : states == 2 ? Apply<Kind::kRmsprop, 2>(args)
+                           : Apply<Kind::kRmsprop, 1>(args);
+    case Kind::kNadam:
+      return Apply<Kind::kNadam, 2>(args);
+    case Kind::kRadam:
+      return Apply<Kind::kRadam, 2>(args);
+    case Kind::kAdagrad:
+      return Apply<Kind::kAdagrad, 1>(args);
+    case Kind::kAdamax:
+      return Apply<Kind::kAdamax, 2>(args);
+    case Kind::kScheduleFree:
+      return Apply<Kind::kScheduleFree, 2>(args);
+    case Kind::kAdafactor:
+    case Kind::kMuon:
+      return;  // whole matrices: cpu/ops/matrix_updates.h
   }
 }
 

@@ -5,13 +5,26 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/cpu/ops/kept_update.h"
+#include "backend/cpu/ops/matrix_updates.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/update_args.h"
 #include "backend/update_rounding.h"
-#include "backend/update_rules.h"
 
 namespace ada::backend::cpu {
 namespace {
+
+// A slot with the rule that it is updated by, and how that is done.
+struct RuledSlot {
+  const UpdateRule* rule;
+  KeptParameter kept;
+  // Whether its base and step are computed as a whole before any of it is kept.
+  bool whole() const { return IsMatrixRule(*rule) || kept.needs_whole(); }
+  static bool IsMatrixRule(const UpdateRule& rule) {
+    return rule.kind == UpdateRule::Kind::kAdafactor || rule.kind == UpdateRule::Kind::kMuon;
+  }
+};
 
 // The optimizer makes one for all parameters. On a CPU the update is complete when Update returns,
 // so Outcome only returns its result. Sums over segments are added in their order, whatever the
@@ -21,12 +34,15 @@ class CpuUpdate final : public UpdateOp {
   CpuUpdate(const Context& context, const UpdateRule& rule, std::vector<UpdateSlot> slots,
             std::vector<WatchedRounding> watched)
       : context_(context), rule_(rule), slots_(std::move(slots)), watched_(std::move(watched)) {
-    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      const UpdateRule& own = slots_[slot].other ? *rule_.others : rule_;
+      ruled_.push_back({&own, KeptParameter(own, slots_[slot])});
       for (std::int64_t first = 0; first < slots_[slot].value.shape.numel(); first += kSegment)
         // A segment belongs to one parameter, so that workers write to separate memory and counts
         // can be assigned to slots.
         segments_.push_back(
             {slot, first, std::min(kSegment, slots_[slot].value.shape.numel() - first)});
+    }
     squares_.resize(segments_.size());
   }
 
@@ -52,16 +68,13 @@ class CpuUpdate final : public UpdateOp {
       // After sanitizing, clipping uses the norm of the sanitized gradients, while outcome_.norm
       // stays the one before.
       if (plan_.on_overflow == UpdatePlan::OnOverflow::kSkip) return;
-      Sanitize(plan_.sanitize_to);
+      plan_.only_nonfinite ? Replace() : Sanitize(plan_.sanitize_to);
       norm = Norm();
     }
     UpdateStep step = plan_.step;
     step.gradient_factor = ClipFactor(norm, plan_.clip_norm);
     counted_ = plan_.count;
-    if (counted_ || KeepsFewerBits(rule_))
-      ApplyKept(step);
-    else
-      Apply(step);
+    Apply(step);
     outcome_.updated = true;
     outcome_.clipped = step.gradient_factor < 1;
   }
@@ -112,44 +125,195 @@ class CpuUpdate final : public UpdateOp {
     });
   }
 
-  void Apply(const UpdateStep& step) {
+  // Only what is not finite changes: NaN, and inf with its sign.
+  void Replace() {
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
-      context_.kernels.update(rule_, step, slots_[s.slot], s.first, s.n);
+      float* gradient = slots_[s.slot].gradient.f32() + s.first;
+      for (std::int64_t k = 0; k < s.n; ++k) {
+        if (std::isfinite(gradient[k])) continue;
+        gradient[k] =
+            std::isnan(gradient[k]) ? plan_.nan_to : std::copysign(plan_.sanitize_to, gradient[k]);
+      }
     });
   }
 
-  // The slower way, value by value, for masters or state stored in fewer bits than fp32, or
-  // if the update is counted: each value is updated in fp32 and rounded once, when it is
-  // stored.
-  void ApplyKept(const UpdateStep& step) {
-    const UpdateRounding how = MakeUpdateRounding(rule_, step);
+  void Apply(const UpdateStep& step) {
     if (counted_) counts_.assign(segments_.size(), KeptCounts::Start());
+    std::vector<UpdateScalars> scalars(slots_.size());
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (!RuledSlot::IsMatrixRule(*ruled_[i].rule)) scalars[i] = ScalarsOf(i, step);
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
-      ApplyKept(step, how, s, counted_ ? &counts_[static_cast<std::size_t>(i)] : nullptr);
+      const RuledSlot& ruled = ruled_[s.slot];
+      if (ruled.whole()) return;
+      if (ruled.kept.plain() && !counted_) return InPlace(scalars[s.slot], s);
+      ByStretches(scalars[s.slot], step, s, CountsOf(i));
+    });
+    std::size_t first = 0;
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      std::size_t end = first;
+      while (end < segments_.size() && segments_[end].slot == slot) ++end;
+      if (ruled_[slot].whole()) AsAWhole(slot, scalars[slot], step, first, end);
+      first = end;
+    }
+  }
+
+  // A slot's step has the rate of its group, and among muon's others theirs.
+  UpdateStep StepOf(std::size_t slot, UpdateStep step) const {
+    step.lr *= slots_[slot].lr;
+    if (slots_[slot].other) step.lr *= rule_.others_lr;
+    return step;
+  }
+  UpdateScalars ScalarsOf(std::size_t slot, const UpdateStep& step) const {
+    UpdateRule rule = *ruled_[slot].rule;
+    rule.weight_decay *= slots_[slot].decay;
+    const UpdateStep own = StepOf(slot, step);
+    UpdateScalars scalars = MakeUpdateScalars(rule, own);
+    if (rule.kind == UpdateRule::Kind::kScheduleFree) Average(slots_[slot], rule, own, scalars);
+    return scalars;
+  }
+  // The share of z in schedule_free's average: this step's weight, the square of the largest rate
+  // so far, among the weights of all steps. Both are kept as a state.
+  static void Average(const UpdateSlot& slot, const UpdateRule& rule, const UpdateStep& step,
+                      UpdateScalars& scalars) {
+    float *largest = slot.state3.f32(), *weights = largest + 1;
+    if (step.count == 1) *largest = *weights = 0;
+    *largest = std::max(*largest, static_cast<float>(step.lr));
+    const float weight = *largest * *largest;
+    *weights += weight;
+    const double share = *weights > 0 ? static_cast<double>(weight / *weights) : 0;
+    scalars.averaging = static_cast<float>(share);
+    scalars.minus_step_size = static_cast<float>(step.lr * (rule.beta1 * (1 - share) - 1));
+  }
+
+  KeptCounts* CountsOf(std::int64_t segment) {
+    return counted_ ? &counts_[static_cast<std::size_t>(segment)] : nullptr;
+  }
+
+  void Run(const UpdateScalars& scalars, const Segment& s, UpdateArgs args) const {
+    const RuledSlot& ruled = ruled_[s.slot];
+    args.kind = ruled.rule->kind, args.scalars = scalars;
+    args.arithmetic = ruled.kept.arithmetic();
+    args.gradient = slots_[s.slot].gradient.f32() + s.first;
+    args.n = s.n;
+    // rmsprop's kernel takes three states where it takes the last.
+    thread_local std::vector<float> unused;
+    if (args.states[2] != nullptr && args.states[1] == nullptr) {
+      if (std::ssize(unused) < s.n) unused.resize(static_cast<std::size_t>(s.n));
+      args.states[1] = unused.data();
+    }
+    context_.kernels.update(args);
+  }
+
+  void InPlace(const UpdateScalars& scalars, const Segment& s) const {
+    UpdateArgs args;
+    args.value = slots_[s.slot].value.f32() + s.first;
+    for (std::size_t i = 0; i < kMostStates; ++i)
+      if (float* state = ruled_[s.slot].kept.states()[i]) args.states[i] = state + s.first;
+    Run(scalars, s, args);
+  }
+
+  // Computes a stretch in copies and keeps it: for values that are rounded, or counted.
+  void ByStretches(const UpdateScalars& scalars, const UpdateStep& step, const Segment& segment,
+                   KeptCounts* counts) const {
+    const KeptParameter& kept = ruled_[segment.slot].kept;
+    const std::int64_t length = std::max<std::int64_t>(2048, kept.block());
+    thread_local std::vector<float> memory;
+    memory.resize((2 + kMostStates) * static_cast<std::size_t>(length));
+    for (std::int64_t begin = 0; begin < segment.n; begin += length) {
+      const Segment s{segment.slot, segment.first + begin, std::min(length, segment.n - begin)};
+      Compute(
+          scalars, s, memory.data(), memory.data() + length,
+          [&](std::size_t i) {
+            return memory.data() + (2 + static_cast<std::int64_t>(i)) * length;
+          },
+          [&](const ComputedStretch& computed) {
+            kept.Keep(computed, step.seed, static_cast<std::uint64_t>(step.count), counts);
+          });
+    }
+  }
+  template <class StateAt, class Use>
+  void Compute(const UpdateScalars& scalars, const Segment& s, float* base, float* change,
+               const StateAt& state_at, const Use& use) const {
+    const KeptParameter& kept = ruled_[s.slot].kept;
+    ComputedStretch computed;
+    computed.first = s.first, computed.n = s.n, computed.base = base, computed.step = change;
+    UpdateArgs args;
+    args.value = base, args.step = change;
+    kept.Load(s.first, s.n, base);
+    for (std::size_t i = 0; i < kMostStates; ++i) {
+      const float* from = kept.states()[i];
+      if (from == nullptr) continue;
+      args.states[i] = state_at(i);
+      std::copy(from + s.first, from + s.first + s.n, args.states[i]);
+      computed.states[i] = args.states[i];
+    }
+    Run(scalars, s, args);
+    use(computed);
+  }
+
+  // A whole parameter, before any of it is kept: rules of matrices, and states with one scale.
+  void AsAWhole(std::size_t slot, const UpdateScalars& scalars, const UpdateStep& step,
+                std::size_t first, std::size_t end) {
+    const KeptParameter& kept = ruled_[slot].kept;
+    const auto n = static_cast<std::size_t>(slots_[slot].value.shape.numel());
+    if (whole_.size() < (3 + kMostStates) * n) whole_.resize((3 + kMostStates) * n);
+    float *base = whole_.data(), *change = base + n, *master = change + n;
+    const auto state_at = [&](std::size_t i) { return master + (1 + i) * n; };
+    const auto count = static_cast<std::int64_t>(end - first);
+    ComputedStretch all;
+    if (RuledSlot::IsMatrixRule(*ruled_[slot].rule)) {
+      kept.Load(0, static_cast<std::int64_t>(n), master);
+      UpdateRule rule = *ruled_[slot].rule;
+      rule.weight_decay *= slots_[slot].decay;
+      const MatrixUpdate update{&rule, &slots_[slot], StepOf(slot, step), kept.arithmetic(), master,
+                                base,  change,        state_at(0)};
+      if (rule.kind == UpdateRule::Kind::kAdafactor) {
+        Adafactor(context_, update);
+      } else {
+        Muon(context_, update, newton_schulz_);
+        all.states[0] = state_at(0);
+      }
+    } else {
+      context_.pool.For(count, [&](std::int64_t i, int) {
+        const Segment& s = segments_[first + static_cast<std::size_t>(i)];
+        Compute(
+            scalars, s, base + s.first, change + s.first,
+            [&](std::size_t k) { return state_at(k) + s.first; }, [](const auto&) {});
+      });
+      for (std::size_t i = 0; i < kMostStates; ++i)
+        if (kept.states()[i] != nullptr) all.states[i] = state_at(i);
+    }
+    for (std::size_t i = 0; i < kMostStates; ++i)
+      if (all.states[i] != nullptr && kept.needs_whole(i))
+        all.largest[i] = LargestOf(all.states[i], first, end);
+    context_.pool.For(count, [&](std::int64_t i, int) {
+      const Segment& s = segments_[first + static_cast<std::size_t>(i)];
+      ComputedStretch computed = all;
+      computed.first = s.first, computed.n = s.n;
+      computed.base = base + s.first, computed.step = change + s.first;
+      for (const float*& state : computed.states)
+        if (state != nullptr) state += s.first;
+      kept.Keep(computed, step.seed, static_cast<std::uint64_t>(step.count),
+                CountsOf(static_cast<std::int64_t>(first) + i));
     });
   }
-  void ApplyKept(const UpdateStep& step, const UpdateRounding& how, const Segment& segment,
-                 KeptCounts* counts) {
-    const UpdateSlot& slot = slots_[segment.slot];
-    const UpdateScalars s = MakeUpdateScalars(rule_, step, slot.lr, slot.decay);
-    // SGD has state1 under momentum only, Adam both states.
-    const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
-    float *value = slot.value.f32(), *state1 = slot.state1.f32(), *state2 = slot.state2.f32();
-    for (std::int64_t i = segment.first; i < segment.first + segment.n; ++i) {
-      KeptWeight kept{value[i], state1 ? state1[i] : 0, state2 ? state2[i] : 0};
-      UpdateKept(s, how, adam, state1 != nullptr, slot.stream, i, slot.gradient.f32()[i], kept,
-                 counts);
-      value[i] = kept.value;
-      if (state1) state1[i] = kept.state1;
-      if (state2) state2[i] = kept.state2;
-    }
+  float LargestOf(const float* values, std::size_t first, std::size_t end) const {
+    std::vector<std::uint32_t> bits(end - first);
+    context_.pool.For(static_cast<std::int64_t>(end - first), [&](std::int64_t i, int) {
+      const Segment& s = segments_[first + static_cast<std::size_t>(i)];
+      bits[static_cast<std::size_t>(i)] = context_.kernels.largest(values + s.first, s.n);
+    });
+    return bits.empty() ? 0.0f : std::bit_cast<float>(*std::max_element(bits.begin(), bits.end()));
   }
 
   Context context_;
   UpdateRule rule_;
   std::vector<UpdateSlot> slots_;
+  std::vector<RuledSlot> ruled_;  // of each slot; they point to rule_ and its others
+  std::vector<float> whole_;      // AsAWhole's memory
+  NewtonSchulzMemory newton_schulz_;
   std::vector<WatchedRounding> watched_;
   bool left_ = false;  // one of them its format, since the last update
   std::vector<Segment> segments_;

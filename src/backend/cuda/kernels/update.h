@@ -31,8 +31,8 @@ struct UpdateSegment {
 struct alignas(16) UpdateInputs {
   UpdateRounding rounding;
   double clip_norm = 0;
-  float sanitize_to = 0;
-  bool largest = false, sanitize = false;
+  float sanitize_to = 0, nan_to = 0;
+  bool largest = false, sanitize = false, only_nonfinite = false;
   ADA_HOST_DEVICE const UpdateScalars& scalars(int group) const {
     return reinterpret_cast<const UpdateScalars*>(this + 1)[group];
   }
@@ -197,7 +197,8 @@ struct DecideUpdate {
   bool again = false;
 };
 
-// NaN become 0, magnitudes above sanitize_to it with their sign: where gradients overflowed.
+// NaN become 0, magnitudes above sanitize_to it with their sign: where gradients overflowed. Or
+// only values that are not finite change.
 struct SanitizeGradients {
   static constexpr int kThreads = 256, kPhases = 1;
   struct Shared {};
@@ -209,7 +210,13 @@ struct SanitizeGradients {
     const UpdateSegment& s = segments[at.block];
     const std::uint32_t most = BitsOf(inputs->sanitize_to);
     for (std::int32_t i = at.thread; i < s.count; i += kThreads)
-      s.gradient[i] = Sanitized(s.gradient[i], most);
+      s.gradient[i] = inputs->only_nonfinite ? Replaced(s.gradient[i], most, inputs->nan_to)
+                                             : Sanitized(s.gradient[i], most);
+  }
+  ADA_HOST_DEVICE static float Replaced(float x, std::uint32_t inf_to, float nan_to) {
+    const std::uint32_t bits = BitsOf(x), magnitude = bits & 0x7fffffffu;
+    if (magnitude > kInfinityBits) return nan_to;
+    return magnitude == kInfinityBits ? OfBits(inf_to | (bits & 0x80000000u)) : x;
   }
   ADA_HOST_DEVICE static float Sanitized(float x, std::uint32_t most) {
     const std::uint32_t bits = BitsOf(x), magnitude = bits & 0x7fffffffu;

@@ -9,6 +9,7 @@
 #include "backend/cuda/link.h"
 #include "backend/cuda/op_makers.h"
 #include "backend/cuda/pinned.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -144,6 +145,7 @@ class CudaUpdate final : public UpdateOp {
     inputs.rounding = MakeUpdateRounding(rule_, plan.step);
     inputs.clip_norm = plan.clip_norm, inputs.sanitize_to = plan.sanitize_to;
     inputs.largest = plan.largest;
+    inputs.only_nonfinite = plan.only_nonfinite, inputs.nan_to = plan.nan_to;
     inputs.sanitize = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
     auto* all = reinterpret_cast<UpdateScalars*>(&inputs + 1);
     for (std::size_t i = 0; i < groups_.size(); ++i)
@@ -183,9 +185,30 @@ class CudaUpdate final : public UpdateOp {
 
 }  // namespace
 
+namespace {
+
+// Nothing falls back silently: what the kernels lack ends the run with the key that asks for it.
+void RefuseRule(const UpdateRule& rule) {
+  using Kind = UpdateRule::Kind;
+  const auto refuse = [](const std::string& key, const std::string& what) {
+    throw ConfigError(key + ": the CUDA backend has " + what +
+                      "; use device.kind: cpu, which has all");
+  };
+  if (rule.kind != Kind::kSgd && rule.kind != Kind::kAdam && rule.kind != Kind::kAdamW)
+    refuse("optimizer.kind", "only sgd, adam and adamw");
+  if (rule.amsgrad) refuse("optimizer.amsgrad", "no amsgrad");
+  if (rule.compensation != UpdateRule::Compensation::kNone)
+    refuse("precision.masters.compensation", "no compensation of masters");
+  if (rule.states != nullptr)
+    refuse("precision.optimizer_state", "one plain format for all states and no layouts");
+}
+
+}  // namespace
+
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context& context, const UpdateRule& rule,
                                        const std::vector<UpdateSlot>& slots,
                                        const std::vector<WatchedRounding>& watched) {
+  RefuseRule(rule);
   return std::make_unique<CudaUpdate>(context, rule, slots, watched);
 }
 

@@ -1,0 +1,165 @@
+// Names of layouts become formats, maps and scales of states.
+#include "step/update_rule.h"
+
+#include <algorithm>
+
+#include "optim/states.h"
+
+namespace ada::step {
+namespace {
+
+using backend::KeptState;
+using backend::UpdateRule;
+
+// An average of squares (or of magnitudes) is not negative.
+bool IsSquare(const std::string& state) {
+  return state == "exp_avg_sq" || state == "max_exp_avg_sq" || state == "square_avg" ||
+         state == "sum" || state == "exp_inf" || state == "variance";
+}
+bool IsMomentum(const std::string& state) {
+  return state == "momentum" || state == "velocity" || state == "momentum_buffer";
+}
+
+NumberFormat Ended(NumberFormat format, const config::PrecisionConfig& precision) {
+  if (precision.overflow == config::OverflowKind::kSaturate && format != kFp32)
+    format.saturate = true;
+  return format;
+}
+
+// Transformer Engine leaves room of a factor of 2 in fp16, and scales no format with fp32's range.
+void ScaleByTensor(KeptState& kept) {
+  if (kept.format.exponent_bits >= 8) return;
+  kept.scaling = KeptState::Scaling::kTensor;
+  kept.top = kept.format.largest() / (kept.format == kFp16 ? 2 : 1);
+}
+void ScaleByBlock(KeptState& kept, std::int64_t block) {
+  if (kept.format.exponent_bits >= 8) return;
+  kept.scaling = KeptState::Scaling::kBlock;
+  kept.block = block, kept.top = kept.format.largest(), kept.least = 1e-12f;
+}
+void TakeMap(KeptState& kept, KeptState::Map map, std::int64_t block) {
+  kept.scaling = KeptState::Scaling::kBlock;
+  kept.map = map, kept.block = block, kept.top = 1;
+  kept.least = map == KeptState::Map::kBitsandbytes ? 0 : 1e-12f;
+}
+
+// Tensors of fewer values stay fp32 in torchao and bitsandbytes.
+constexpr std::int64_t kLeastValues = 4096;
+
+KeptState OfLayout(const std::string& layout, bool is_square) {
+  KeptState kept;
+  kept.is_signed = !is_square;
+  if (layout == "te_fp16" || layout == "te_fp8") {
+    kept.format = layout == "te_fp16" ? kFp16 : kFp8E4M3;
+    ScaleByTensor(kept);
+    return kept;
+  }
+  kept.from = kLeastValues, kept.whole = layout != "bitsandbytes_8bit";
+  if (layout == "torchao_fp8") {
+    kept.format = kFp8E4M3;
+    ScaleByBlock(kept, 256);
+  } else if (layout == "torchao_4bit") {
+    TakeMap(kept, KeptState::Map::kTorchao4, 128);
+  } else {
+    const bool torchao = layout == "torchao_8bit";
+    TakeMap(kept, torchao ? KeptState::Map::kTorchao8 : KeptState::Map::kBitsandbytes, 256);
+  }
+  return kept;
+}
+
+KeptState OfKeys(const config::OptimizerStateConfig& how, const config::PrecisionConfig& precision,
+                 const std::string& state) {
+  KeptState kept;
+  kept.format = how.format;
+  kept.is_signed = !IsSquare(state);
+  if (IsSquare(state) && how.exp_avg_sq) kept.format = *how.exp_avg_sq;
+  if (IsMomentum(state) && how.momentum) kept.format = *how.momentum;
+  if (state == "exp_avg" && how.exp_avg) kept.format = *how.exp_avg;
+  kept.format = Ended(kept.format, precision);
+  kept.stochastic = how.rounding == config::RoundingKind::kStochastic;
+  if (how.scaling == KeptState::Scaling::kNone || kept.format == kFp32) return kept;
+  const int bits = 1 + kept.format.exponent_bits + kept.format.mantissa_bits;
+  if (how.map == config::OptimizerStateConfig::Map::kDynamic && bits <= 8) {
+    TakeMap(kept, bits <= 4 ? KeptState::Map::kTorchao4 : KeptState::Map::kBitsandbytes, how.block);
+    if (how.scaling == KeptState::Scaling::kTensor) kept.scaling = how.scaling;
+  } else if (how.scaling == KeptState::Scaling::kTensor) {
+    ScaleByTensor(kept);
+  } else {
+    ScaleByBlock(kept, how.block);
+  }
+  return kept;
+}
+
+bool NeedsLayout(const config::OptimizerStateConfig& how) {
+  return !how.layout.empty() || how.exp_avg || how.exp_avg_sq || how.momentum ||
+         how.scaling != KeptState::Scaling::kNone;
+}
+
+// torch and torch-optimi round each operation on parameters of 16 bits. Kahan's sums are
+// torch-optimi's; masters and states in one format are a parameter of that type.
+UpdateRule::Arithmetic ArithmeticOf(const config::PrecisionConfig& precision) {
+  using Arithmetic = UpdateRule::Arithmetic;
+  const config::MastersConfig& masters = precision.masters;
+  if (masters.arithmetic) return *masters.arithmetic;
+  if (masters.compensation == UpdateRule::Compensation::kKahan) return Arithmetic::kOptimi;
+  const config::OptimizerStateConfig& state = precision.optimizer_state;
+  const bool nearest = masters.rounding == config::RoundingKind::kNearest &&
+                       state.rounding == config::RoundingKind::kNearest;
+  const bool one = masters.format != kFp32 && masters.format == state.format && !NeedsLayout(state);
+  const bool none = masters.compensation == UpdateRule::Compensation::kNone;
+  return one && nearest && none ? Arithmetic::kTorch : Arithmetic::kFp32;
+}
+
+void TakePrecision(const config::PrecisionConfig& precision, UpdateRule& rule) {
+  const auto kept = [&](const config::KeptFormatConfig& how) {
+    return backend::KeptFormat{Ended(how.format, precision),
+                               how.rounding == config::RoundingKind::kStochastic};
+  };
+  rule.masters = kept(precision.masters);
+  rule.compensation = precision.masters.compensation;
+  rule.arithmetic = ArithmeticOf(precision);
+  const config::OptimizerStateConfig& how = precision.optimizer_state;
+  if (!NeedsLayout(how)) {
+    rule.state = kept(how);
+    return;
+  }
+  std::array<KeptState, backend::kMostStates> states;
+  // The matrix decides the names of adafactor's states, none of which has a format.
+  for (const optim::StateSpec& state : optim::StatesOf(rule))
+    states[state.slot] = how.layout.empty() ? OfKeys(how, precision, state.name)
+                                            : OfLayout(how.layout, IsSquare(state.name));
+  rule.states = std::make_shared<const std::array<KeptState, backend::kMostStates>>(states);
+}
+
+}  // namespace
+
+UpdateRule UpdateRuleOf(const config::OptimizerConfig& optimizer,
+                        const config::PrecisionConfig& precision) {
+  UpdateRule rule = optimizer;
+  std::copy_n(optimizer.ns_coefficient_list.begin(), rule.ns_coefficients.size(),
+              rule.ns_coefficients.begin());
+  TakePrecision(precision, rule);
+  if (rule.kind != UpdateRule::Kind::kMuon) return rule;
+  UpdateRule others = optimizer.other;
+  TakePrecision(precision, others);
+  rule.others = std::make_shared<const UpdateRule>(others);
+  rule.others_lr = optimizer.other.lr / optimizer.lr;
+  return rule;
+}
+
+std::string StateFormatName(const config::PrecisionConfig& precision, const UpdateRule& rule,
+                            const std::string& state) {
+  const config::OptimizerStateConfig& how = precision.optimizer_state;
+  if (!how.layout.empty()) return how.layout;
+  if (rule.states == nullptr) return FormatName(how.format);
+  const KeptState kept = OfKeys(how, precision, state);
+  if (!kept.is_scaled()) return FormatName(kept.format);
+  const std::string name = kept.map == KeptState::Map::kFormat     ? FormatName(kept.format)
+                           : kept.map == KeptState::Map::kTorchao4 ? "dynamic_4bit"
+                                                                   : "dynamic_8bit";
+  return name + (kept.scaling == KeptState::Scaling::kTensor
+                     ? " scaled by tensor"
+                     : " scaled by " + std::to_string(kept.block));
+}
+
+}  // namespace ada::step
