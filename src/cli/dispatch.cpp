@@ -35,7 +35,7 @@ struct Group {
 };
 const Group kGroups[] = {
     {"Train", {"train", "evaluate", "predict", "generate"}},
-    {"Look", {"rates", "watch", "compare", "inspect", "score"}},
+    {"Look", {"rates", "watch", "compare", "inspect", "matmul", "score"}},
     {"Decide", {"advise", "recommend", "what-if", "blame", "assign", "replay"}},
     {"Files", {}},
 };
@@ -52,8 +52,8 @@ Commands AddCommands(CLI::App& app, parallel::World& world, const std::string& p
   Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
        {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
-        AddRunCommands, AddBlameCommands, AddFileCommands, AddPictureCommands, AddScoreCommands,
-        AddListCommands, AddShippedCommands, AddCompletionCommands})
+        AddRunCommands, AddBlameCommands, AddFileCommands, AddMatmulCommands, AddPictureCommands,
+        AddScoreCommands, AddListCommands, AddShippedCommands, AddCompletionCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }

@@ -44,7 +44,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("autocast: fp32 lasts until a product, and where others read it too") {
     Network network = Resolve(Zoo("lenet"), {1, 28, 28, 1});
     // A kind in fp32 in place of the first ReLU (a copy of its row): relu1 pool1 conv2.
-    LayerKind wide = *network.nodes[1].kind;
+    layers::LayerKind wide = *network.nodes[1].kind;
     wide.autocast_fp32 = true, wide.rounds_output = true;
     REQUIRE(network.nodes[1].config.name == "relu1");
     network.nodes[1].kind = &wide;
@@ -52,7 +52,7 @@ TEST_SUITE("cpu") {
     CHECK(formats["conv1"] == "bf16");
     CHECK(formats["relu1"] == "bf16");  // only pool1 reads it, and of that only conv2
     CHECK(formats["pool1"] == "bf16");
-    LayerKind pool = *network.nodes[2].kind;
+    layers::LayerKind pool = *network.nodes[2].kind;
     pool.rounds_output = true;
     network.nodes[2].kind = &pool;
     formats = AutocastOf(network);
@@ -67,7 +67,7 @@ TEST_SUITE("cpu") {
     for (const ada::testing::GoldenRow& row :
          ada::testing::ReadGolden("autocast/autocast.csv").rows) {
       const bool bilinear = row.at("kind") == "bilinear";
-      const LayerKind* kind = FindLayerKind(bilinear ? "upsample" : row.at("kind"));
+      const layers::LayerKind* kind = layers::FindLayerKind(bilinear ? "upsample" : row.at("kind"));
       without.insert(row.at("kind"));
       if (kind == nullptr) continue;
       CAPTURE(kind->name);
@@ -77,7 +77,7 @@ TEST_SUITE("cpu") {
       CHECK((row.at("cpu_of_fp32") == "bf16") == product);
       CHECK((row.at("cpu_of_bf16") == "fp32") == kind->autocast_cpu_fp32);
     }
-    for (const LayerKind& kind : LayerKinds()) CHECK(without.count(kind.name) == 1);
+    for (const layers::LayerKind& kind : layers::LayerKinds()) CHECK(without.count(kind.name) == 1);
   }
 
   TEST_CASE("autocast: what follows an upsampled value is fp32, until a product") {

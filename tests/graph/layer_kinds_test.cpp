@@ -21,10 +21,10 @@ const config::KeyInfo* FindKey(const std::vector<config::KeyInfo>& keys, const s
 TEST_SUITE("cpu") {
   TEST_CASE("every row is complete") {
     std::set<std::string> names;
-    for (const LayerKind& kind : LayerKinds()) {
+    for (const layers::LayerKind& kind : layers::LayerKinds()) {
       CAPTURE(kind.name);
       CHECK(names.insert(kind.name).second);
-      CHECK(FindLayerKind(kind.name) == &kind);
+      CHECK(layers::FindLayerKind(kind.name) == &kind);
       CHECK((kind.infer != nullptr));
       CHECK((kind.spec != nullptr));
       for (const std::string& key : kind.required) CHECK(Contains(kind.keys, key));
@@ -46,14 +46,14 @@ TEST_SUITE("cpu") {
         CHECK_FALSE(kind.keeps_output);
       }
     }
-    CHECK(names.size() == LayerKinds().size());
-    CHECK(FindLayerKind("conv3d") == nullptr);
+    CHECK(names.size() == layers::LayerKinds().size());
+    CHECK(layers::FindLayerKind("conv3d") == nullptr);
   }
 
   TEST_CASE("the configuration knows each key of each kind, and no other") {
     const std::vector<config::KeyInfo> keys = config::AllKeys();
     std::set<std::string> known;
-    for (const LayerKind& kind : LayerKinds()) {
+    for (const layers::LayerKind& kind : layers::LayerKinds()) {
       for (const std::string& name : kind.keys) {
         CAPTURE(kind.name);
         CAPTURE(name);

@@ -71,7 +71,7 @@ TEST_SUITE("cpu") {
       CHECK(node.parameters[0].dims == std::vector<std::int64_t>{4, 3, c.kernel[0], c.kernel[1]});
       CHECK(node.trained_numel() == 4 * 3 * c.kernel[0] * c.kernel[1] + 6);
       CHECK(node.mflop == doctest::Approx(2e-6 * 7 * 5 * 4 * 3 * c.kernel[0] * c.kernel[1]));
-      const Fans fans = node.kind->fans(node.config);
+      const layers::Fans fans = node.kind->fans(node.config);
       CHECK(fans.exact == 3 * c.kernel[0] * c.kernel[1]);
       CHECK(fans.reference == 6 * c.kernel[0] * c.kernel[1]);
     }

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace ada::what_if {
+namespace ada::judge {
 namespace {
 
 TEST_SUITE_BEGIN("cpu");
@@ -142,4 +142,4 @@ TEST_CASE("a gradient has the format of the layer that made the value") {
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace ada::what_if
+}  // namespace ada::judge

@@ -12,7 +12,7 @@
 #include "config/load.h"
 #include "error.h"
 
-namespace ada::what_if {
+namespace ada::judge {
 namespace {
 
 using Counts = std::map<int, std::int64_t>;
@@ -483,4 +483,4 @@ TEST_CASE("what cannot be judged is refused") {
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace ada::what_if
+}  // namespace ada::judge

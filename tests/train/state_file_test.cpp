@@ -17,7 +17,7 @@
 #include "temp_folder.h"
 #include "train/small_run.h"
 
-namespace ada::train {
+namespace ada::run {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -277,4 +277,4 @@ TEST_SUITE("cpu") {
 }
 
 }  // namespace
-}  // namespace ada::train
+}  // namespace ada::run

@@ -15,7 +15,7 @@
 #include "skip.h"
 #include "train/zoo_steps.h"
 
-namespace ada::train {
+namespace ada::run {
 namespace {
 
 bool SameBits(const float* a, const float* b, std::int64_t n) {
@@ -242,4 +242,4 @@ TEST_SUITE("cpu") {
 }
 
 }  // namespace
-}  // namespace ada::train
+}  // namespace ada::run

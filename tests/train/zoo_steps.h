@@ -12,7 +12,7 @@
 #include "graph/network/zoo.h"
 #include "number/random.h"
 
-namespace ada::train {
+namespace ada::run {
 
 using Floats = std::vector<float>;
 
@@ -202,4 +202,4 @@ class Model {
   Floats logits_;
 };
 
-}  // namespace ada::train
+}  // namespace ada::run

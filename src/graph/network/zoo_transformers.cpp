@@ -27,7 +27,7 @@ class TransformerStack : public ZooStack {
     layer.features = t_.width;
   }
   // Without `context` it has one row for each token of the data's sequences.
-  LayerConfig& layers::Positions(const std::string& name) {
+  LayerConfig& Positions(const std::string& name) {
     LayerConfig& layer = Add(name, "position_embedding");
     layer.context = t_.context.value_or(0);
     return layer;
