@@ -15,15 +15,15 @@ import sys
 # Words of each page.
 LIMITS = {
     "README.md": 1050,
-    "configs/COMMANDS.md": 1200,
+    "configs/COMMANDS.md": 1250,
     "configs/ACCUMULATORS.md": 1050,
     "configs/CHOOSE.md": 820,
     "configs/JSON.md": 650,
     "configs/README.md": 960,
     "configs/RESULTS.md": 1900,
-    "configs/blocks.md": 1000,
+    "configs/blocks.md": 1350,
     "configs/data.md": 1000,
-    "configs/formats.md": 1200,
+    "configs/formats.md": 1230,
     "configs/language.md": 700,
     "configs/logs.md": 900,
     "configs/nan.md": 650,
@@ -35,8 +35,8 @@ LIMITS = {
     "src/backend/README.md": 2000,
     "src/number/blocks/README.md": 1500,
     "src/parallel/README.md": 1150,
-    "src/scaling/README.md": 2420,
-    "src/telemetry/README.md": 4400,
+    "src/scaling/README.md": 2630,
+    "src/telemetry/README.md": 4620,
     "tests/README.md": 1100,
     "tools/README.md": 2150,
     "tools/bench/README.md": 2150,
@@ -44,7 +44,7 @@ LIMITS = {
     "tools/python/README.md": 1350,
 }
 OTHERS = 500  # of a page that has no row
-ALL = 41500
+ALL = 43000
 SENTENCE = 40  # words of a sentence
 MEDIAN = 18  # of all sentences, but for those in tables
 

@@ -105,6 +105,14 @@ struct RecomputedNorm {
   }
 };
 
+// What a product took of an operand, for whoever looks at a layer by itself: its values, in the
+// order of the stored tensor, by which `factor` is still to be multiplied. The CPU backend alone
+// writes it; the memory is the caller's.
+struct CapturedOperand {
+  float* values = nullptr;
+  float factor = 1;
+};
+
 // How a matmul reads an operand: rounded once more from what is stored, or unchanged. If its style
 // has a per-tensor scale, that is divided out again: the values that are multiplied are round(x *
 // scale) / scale.
@@ -112,6 +120,11 @@ struct OperandRounding {
   bool rounds = false;
   NumberFormat format = kFp32;       // of blocks: of their elements
   std::optional<BlockFormat> block;  // if set, there is no per-tensor scale
+  // `rule` gives each row along the matmul's sum (operand_rows.h) a per-tensor scale. Only of a
+  // plain format; the style then has none.
+  bool row_scaled = false;
+  // The operand whose rows and blocks it has; unset: its own. The same values as forward's.
+  std::optional<Operand> laid_as = {};
   // 0, or the size of the Hadamard transform that is applied before rounding (backend/hadamard.h),
   // along the axis that the matmul sums over; both operands of a matmul have the same.
   int hadamard = 0;
@@ -121,7 +134,8 @@ struct OperandRounding {
   // The style's per-tensor scale if the op computes it (current scaling): the op writes
   // CurrentScale of the largest magnitude of what is stored. Null: the scale is not changed.
   scaling::TensorScaler* current = nullptr;
-  scaling::TensorScaleRule rule;  // of `current`
+  scaling::TensorScaleRule rule;        // of `current` and of rows
+  CapturedOperand* captured = nullptr;  // only of an operand that rounds; null: nobody asks
   TensorStats* stats = nullptr;
   BlockCounts* block_counts = nullptr;  // for `block`, in passes that fill all of `stats`
   void Visit(auto&& visit) { visit(style, current, stats, block_counts); }

@@ -43,6 +43,8 @@ Commands AddGenerateCommands(CLI::App& app);
 Commands AddRatesCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
 Commands AddFileCommands(CLI::App& app);
+// matmul: one linear layer by itself.
+Commands AddMatmulCommands(CLI::App& app);
 // picture: one picture as the loader makes it.
 Commands AddPictureCommands(CLI::App& app);
 // score: metrics of detections and label images.

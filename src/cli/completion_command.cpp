@@ -95,6 +95,7 @@ std::vector<Values> OptionValues() {
   for (const Values& key : KeyValues()) {
     if (key.name == "scaling.policy") all.push_back({"--policy", key.words});
     if (key.name == "scaling.preset") all.push_back({"--preset", key.words});
+    if (key.name == "precision.recipe") all.push_back({"--recipe", key.words});
     if (key.name != "precision.format") continue;
     all.push_back({"--format", key.words});
     all.push_back({"--formats", key.words});

@@ -35,7 +35,7 @@ struct Group {
 };
 const Group kGroups[] = {
     {"Train", {"train", "evaluate", "predict", "generate"}},
-    {"Look", {"watch", "report", "compare", "inspect", "rates", "score"}},
+    {"Look", {"watch", "report", "compare", "inspect", "matmul", "rates", "score"}},
     {"Decide", {"choose", "advise", "recommend", "what-if", "blame", "assign", "replay", "sweep"}},
     {"Files", {}},
 };
@@ -50,10 +50,11 @@ const char* GroupOf(const std::string& command) {
 // The order is that of the help, whose groups stand in the order of their first commands.
 Commands AddCommands(CLI::App& app, parallel::World& world, const std::string& program) {
   Commands all = AddTrainCommands(app, world, program);
-  for (const auto add : {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands,
-                         AddRatesCommands, AddRunCommands, AddChooseCommands, AddBlameCommands,
-                         AddFileCommands, AddPictureCommands, AddScoreCommands, AddListCommands,
-                         AddShippedCommands, AddScriptCommands, AddCompletionCommands})
+  for (const auto add :
+       {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
+        AddRunCommands, AddChooseCommands, AddBlameCommands, AddFileCommands, AddMatmulCommands,
+        AddPictureCommands, AddScoreCommands, AddListCommands, AddShippedCommands,
+        AddScriptCommands, AddCompletionCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }

@@ -1,8 +1,10 @@
 // inspect, convert, replay: what reads files that may come from elsewhere.
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "cli/command_line.h"
@@ -26,9 +28,27 @@ struct InspectArguments {
 
 // The format stays a text until all options are parsed, so that its message comes after theirs.
 struct ConvertArguments {
-  std::string format = "fp16";
+  std::string format = "fp16", rounding, overflow;
+  std::optional<int> random_bits;
   study::ConvertOptions options;
 };
+
+// The words of --rounding and --overflow; their order is that of the enumerations.
+constexpr std::array<const char*, 9> kRoundingWords = {
+    "nearest_even", "nearest_away", "toward_zero",  "toward_positive", "toward_negative",
+    "toward_odd",   "stochastic_a", "stochastic_b", "stochastic_c"};
+constexpr std::array<const char*, 3> kOverflowWords = {"none", "saturate", "saturate_finite"};
+
+// The place of `word`; ConfigError names all of them where it is none.
+std::size_t WordPlace(const char* option, const std::string& word,
+                      std::span<const char* const> words) {
+  std::string all;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (word == words[i]) return i;
+    all += (i == 0 ? "" : ", ") + std::string(words[i]);
+  }
+  throw ConfigError(std::string(option) + " " + word + ": expected one of " + all);
+}
 
 // Numbers of the made-up trace are optional, so that giving one can be told from the default.
 struct ReplayArguments {
@@ -62,12 +82,53 @@ int Inspect(InspectArguments& a) {
   return 0;
 }
 
+// Names of IEEE P3109, HiFloat8, HiFloat4 and ue5m3 are known here alone; other formats become
+// tables where a mode is asked for that the formats of tensors do not have.
+void TakeFormat(ConvertArguments& a) {
+  study::ConvertOptions& options = a.options;
+  constexpr int kMostBits = 16;
+  TableModes& modes = options.modes;
+  if (!a.rounding.empty())
+    modes.rounding =
+        static_cast<TableRounding>(WordPlace("--rounding", a.rounding, kRoundingWords) + 1);
+  if (!a.overflow.empty())
+    modes.overflow =
+        static_cast<TableOverflow>(WordPlace("--overflow", a.overflow, kOverflowWords));
+  if (a.random_bits)
+    modes.random_bits = static_cast<int>(
+        Checked(*a.random_bits, 1, kMostBits, "--random-bits", "a number from 1 to 16"));
+  if (a.random_bits && !IsStochastic(modes.rounding))
+    throw ConfigError(
+        "--random-bits: expected --rounding stochastic_a, stochastic_b or "
+        "stochastic_c");
+  const bool asks = !a.rounding.empty() || !a.overflow.empty();
+  const char* const asked = a.rounding.empty() ? "--overflow" : "--rounding";
+  options.hifloat4 = a.format == "hifloat4";
+  options.table = TableFormatNamed(a.format);
+  if (options.hifloat4 && asks)
+    throw ConfigError(std::string(asked) + ": hifloat4 has a rounding of its own");
+  if (options.hifloat4 || options.table) return;
+  if (a.format.starts_with("binary"))
+    throw ConfigError(
+        "--format " + a.format +
+        ": no format of IEEE P3109; expected binaryKpPse, .. sf, .. ue or .. uf with K "
+        "of 3 to 8 bits and P of 1 to K - 1 (unsigned: K)");
+  options.format = config::ReadAnyFormat(a.format);
+  if (!asks) return;
+  const auto* plain = std::get_if<NumberFormat>(&options.format);
+  if (plain == nullptr || !plain->is_signed ||
+      plain->exponent_bits + plain->mantissa_bits >= kMostBits)
+    throw ConfigError(std::string(asked) + ": " + FormatName(options.format) +
+                      " is no plain format of at most 16 bits");
+  options.table = TableOf(*plain);
+}
+
 int Convert(ConvertArguments& a) {
   // The output is written whole before it takes its place, so the input is read to its end first.
   OutputPaths paths;  // IN may be OUT
   paths.Write("OUT", a.options.output);
   paths.Check();
-  a.options.format = config::ReadAnyFormat(a.format);
+  TakeFormat(a);
   study::Convert(a.options, std::cerr);
   return 0;
 }
@@ -223,7 +284,8 @@ Command AddConvert(CLI::App& app) {
   convert->add_option("OUT", options.output, "what is written (may be IN)")
       ->type_name("")
       ->required();
-  AddFormat(*convert, a->format, "what is kept");
+  AddFormat(*convert, a->format,
+            "what is kept; also IEEE P3109's (binary8p3se ...), hifloat8, hifloat4, ue5m3");
   convert->get_option("--format")->required();
   convert
       ->add_option("--scale", options.scale,
@@ -233,7 +295,20 @@ Command AddConvert(CLI::App& app) {
       ->type_name("GLOB");
   AddAxis(*convert, options.axis);
   convert->add_flag("--save-scales", options.save_scales,
-                    "of a block-scaled format: NAME.scale, NAME.codes (and NAME.amax) as well");
+                    "of a block-scaled format: NAME.scale, NAME.codes (and NAME.amax) as well;\n"
+                    "of formats of --rounding and --overflow NAME.codes");
+  convert
+      ->add_option("--rounding", a->rounding,
+                   "of a plain format: nearest_even, nearest_away, toward_zero, toward_positive,\n"
+                   "toward_negative, toward_odd, stochastic_a, _b or _c (IEEE P3109)")
+      ->type_name("MODE");
+  convert
+      ->add_option("--overflow", a->overflow,
+                   "beyond its largest value: none (what the format says), saturate, or\n"
+                   "saturate_finite (inf stays inf)")
+      ->type_name("MODE");
+  convert->add_option("--random-bits", a->random_bits, "of stochastic modes (8)")->type_name("N");
+  convert->add_option("--seed", options.seed, "of stochastic modes (1)")->type_name("N");
   return {convert, [a] { return Convert(*a); }};
 }
 

@@ -214,12 +214,23 @@ enum class OverflowKind { kDefault, kFormat, kSaturate };
 // `precision.tensor_scaling` and that of operands: the rule by which the scale of one tensor
 // follows from magnitudes (scaling/rules/tensor_scale.h), and whether there is one.
 struct TensorScalingConfig : scaling::TensorScaleRule {
-  enum class Kind { kNone, kCurrent, kDelayed } kind = Kind::kNone;  // kCurrent: only for operands
+  // Only kDelayed is for tensors that are stored; kRow is one scale for each row along the sum.
+  enum class Kind { kNone, kCurrent, kDelayed, kRow, kStatic } kind = Kind::kNone;
+  struct StaticScales {
+    double x = 1, w = 1, dy = 1;  // by which values are multiplied before their rounding
+  } values;
+  // The keys that were written, where `kind` was not: a recipe gives the others.
+  std::vector<std::string> given;
 };
 // How matmuls read one operand: rounded once more, or (`format` unset) as it is stored.
 struct OperandConfig {
   std::optional<AnyFormat> format;
   RoundingKind rounding = RoundingKind::kNearest;
+  bool as_forward = false;  // of dx.w and dw.x: the very values that the forward product took
+  // Unset: as OperandsConfig::tensor_scaling and PrecisionConfig::overflow say. All but the kind of
+  // a scale is as the former says.
+  std::optional<TensorScalingConfig::Kind> tensor_scaling;
+  std::optional<OverflowKind> overflow;
 };
 // A Hadamard transform of both operands of dw (backend/hadamard.h).
 struct HadamardConfig {
@@ -250,11 +261,30 @@ struct OperandsConfig {
   std::optional<SparedConfig> spared;  // only in `precision`
   bool given() const;
 };
+// Where `precision.operands` start from.
+enum class PrecisionRecipe {
+  kNone,
+  kTeFp8Current,
+  kTeFp8Delayed,
+  kTeMxfp8,
+  kTorchaoMxfp8,
+  kTeNvfp4,
+  kNvfp4Pretraining,
+  kDeepSeekV3,
+  kMxfp4Hadamard,
+  kTorchaoFp8Tensorwise,
+  kTorchaoFp8Rowwise,
+  kTorchaoFp8RowwiseGwHp,
+  kTorchaoInt8,
+  kTorchaoNvfp4,
+  kModdedNanogptHead,
+};
 // `precision.layers`: last match wins, key by key; a role's key beats `format` of the same entry.
 struct LayerPrecisionConfig : RoleFormatsConfig {
   std::string match;
   std::optional<NumberFormat> format;  // of activations, weights and gradients
   std::optional<WithinAttention> probabilities, score_gradients;
+  std::optional<PrecisionRecipe> recipe;  // already filled into `operands`
   OperandsConfig operands;
   AccumulatesConfig accumulate;
   Location where;
@@ -283,18 +313,6 @@ struct OptimizerStateConfig : KeptFormatConfig {
   }
 };
 enum class PrecisionPreset { kNone, kAutocast, kAutocastCpu };
-// Where `precision.operands` start from.
-enum class PrecisionRecipe {
-  kNone,
-  kTeFp8Current,
-  kTeFp8Delayed,
-  kTeMxfp8,
-  kTorchaoMxfp8,
-  kTeNvfp4,
-  kNvfp4Pretraining,
-  kDeepSeekV3,
-  kMxfp4Hadamard,
-};
 // One entry of `precision.schedule`: what is different from a step on; unset: as before.
 // PrecisionAt applies the entries in their order, so an entry may rely on what an earlier one set.
 struct PrecisionSwitchConfig : RoleFormatsConfig {

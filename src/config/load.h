@@ -57,6 +57,11 @@ struct LoadedUpdate {
 // Loads from a configuration whose other sections are not looked at; an empty path: from the
 // overrides alone. Throws ConfigError as Load does.
 LoadedUpdate LoadUpdate(const std::string& path, const Overrides& overrides);
+// A configuration of `precision`, `seed` and `device` alone, as overrides of their keys make it.
+Loaded LoadPrecision(const Overrides& overrides);
+// The section without the bf16 that a recipe brings along where `format` is not written: what is
+// stored already keeps its format.
+PrecisionConfig PrecisionOfStored(const Config& config);
 
 // Policy adaptive as a list of overrides changes it, to compare methods: `scaling.scale` may be
 // given without a method that uses it.

@@ -133,6 +133,33 @@ LoadedUpdate LoadUpdate(const std::string& path, const Overrides& overrides) {
   return loaded;
 }
 
+Loaded LoadPrecision(const Overrides& overrides) {
+  Problems problems("(precision)", PlacesOf(overrides));
+  Loaded loaded;
+  Section document = RootSection(loaded.config);
+  document.check = nullptr;
+  std::erase_if(document.keys, [](const Key& key) {
+    return key.name != "precision" && key.name != "seed" && key.name != "device";
+  });
+  YamlNode root = ParseDocument("precision: {}", problems);
+  ApplyOverrides(overrides, document, root, problems, loaded.notes);
+  RemoveDuplicates(root, "", problems);
+  ReadSection(root, document, {problems, "", root});
+  problems.ThrowIfAny();
+  const YamlNode& precision = *root.Find("precision");
+  if (precision.kind == YamlNode::Kind::kScalar || precision.Find("format"))
+    loaded.config.places["precision.format"] = {};
+  return loaded;
+}
+
+// A file's `precision: fp16` has the place of the section alone; no recipe stands beside it.
+PrecisionConfig PrecisionOfStored(const Config& config) {
+  PrecisionConfig precision = config.precision;
+  if (precision.recipe != PrecisionRecipe::kNone && config.places.count("precision.format") == 0)
+    precision.format = kFp32;
+  return precision;
+}
+
 AdaptiveOverrides ReadAdaptive(const Overrides& overrides) {
   // inspect compares methods of policy adaptive from a dump, and wants to know which of method and
   // scale the user gave, since method fixed takes part in the comparison only with a scale.

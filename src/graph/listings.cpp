@@ -85,11 +85,16 @@ class PointLister {
     if (!rule.rounds) return;
     const std::string &layer = b_.NameOf(i), tensor = NameOf(operand);
     const float* scale = CarriesS(tensor) ? b_.ScaleOf(op_of_[i]->dy) : nullptr;
-    const TensorScale* own = b_.styles->ScaleOf(layer, tensor);
+    const Operand forward = IsWeight(operand) ? Operand::kForwardW : Operand::kForwardX;
+    const TensorScale* own = b_.styles->ScaleOf(layer, rule.as_forward ? NameOf(forward) : tensor);
     points_.push_back({layer, tensor, rule.format, &b_.stats.host[i + 1].operands[IndexOf(operand)],
                        &b_.stats.backend[i + 1].operands[IndexOf(operand)], scale,
                        own ? own->per_tensor_scale.host : b_.styles->CurrentScaleOf(layer, tensor),
                        b_.styles->BinsOf(layer, tensor)});
+    using Kind = config::TensorScalingConfig::Kind;
+    points_.back().row_scaled =
+        !rule.block && rule.format != kFp32 && rule.scaling.kind == Kind::kRow;
+    if (rule.as_forward) points_.back().laid_as = forward;
     if (!rule.block) return;
     points_.back().block = rule.block;
     points_.back().hadamard = rule.hadamard, points_.back().random_signs = rule.random_signs;

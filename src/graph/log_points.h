@@ -41,6 +41,9 @@ struct RoundingPoint {
   const BlockCounts* blocks = nullptr;
   int hadamard = 0;  // of a block-scaled operand: size of the transform before it is rounded
   bool random_signs = false;
+  // An operand may have scales of rows, and the blocks or rows of another one; unset: its own.
+  bool row_scaled = false;
+  std::optional<Operand> laid_as = {};
   AnyFormat named_format() const { return block ? AnyFormat(*block) : AnyFormat(format); }
   // Where several processes share the batch, the one with the largest magnitude (Graph::Join of the
   // last pass); -1 for a weight, which all of them have.
@@ -56,7 +59,11 @@ struct RoundingPoint {
   float scaled_largest() const {
     return per_tensor_scale != nullptr ? stats->max_abs * per_tensor_scale->scale : stats->max_abs;
   }
-  bool leaves_format() const { return !std::isfinite(RoundTo(format, scaled_largest())); }
+  // The scales of rows bring their largest magnitudes into the format.
+  bool leaves_format() const {
+    if (row_scaled) return !std::isfinite(stats->max_abs);
+    return !std::isfinite(RoundTo(format, scaled_largest()));
+  }
 };
 
 // Sums of one product that an accumulator makes: one row of accumulators.csv.

@@ -4,6 +4,7 @@
 
 #include "io/tensor_names.h"
 #include "io/text.h"
+#include "number/format_codes.h"
 #include "number/random.h"
 
 namespace ada::graph {
@@ -55,8 +56,27 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   return style;
 }
 
+namespace {
+
+// The operand of the forward product that has the same tensor.
+Operand ForwardOperandOf(Operand operand) {
+  return IsWeight(operand) ? Operand::kForwardW : Operand::kForwardX;
+}
+
+// The fixed scale of an operand's tensor, as kernels multiply by it.
+float StaticScaleOf(Operand operand, const config::TensorScalingConfig& scaling) {
+  const config::TensorScalingConfig::StaticScales& values = scaling.values;
+  const bool is_x = operand == Operand::kForwardX || operand == Operand::kDwX;
+  const double scale = IsWeight(operand) ? values.w : is_x ? values.x : values.dy;
+  return scaling.power_of_two ? scaling::CutToPowerOfTwo(static_cast<float>(scale))
+                              : static_cast<float>(scale);
+}
+
+}  // namespace
+
 // A block-scaled format has its scales in its blocks, and fp32 needs none. A delayed scale is
-// computed once a step on the host; a current one by the op, from the tensor that it rounds.
+// computed once a step on the host; a current one by the op, from the tensor that it rounds, and
+// those of rows within it. What is as the forward product's takes its random words and signs too.
 backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Operand operand,
                                                    const LayerOperands& operands) {
   using Kind = config::TensorScalingConfig::Kind;
@@ -64,23 +84,35 @@ backend::OperandRounding RoundingStyles::OperandOf(const std::string& layer, Ope
   backend::OperandRounding rounding;
   rounding.rounds = rule.rounds;
   if (!rule.rounds) return rounding;
+  const Operand as = rule.as_forward ? ForwardOperandOf(operand) : operand;
+  if (as != operand) rounding.laid_as = as;
   rounding.format = rule.format, rounding.block = rule.block;
   rounding.hadamard = rule.hadamard, rounding.random_signs = rule.random_signs;
   rounding.signs_stream = StreamId("signs:" + layer);
   rounding.style = Of(layer, NameOf(operand), {rule.format, Storage::kF32, false});
+  rounding.style.stream = StreamId("round:" + layer + "." + NameOf(as));
   rounding.style.stochastic = rule.stochastic && training_ && rule.format != kFp32;
-  if (rule.block || rule.format == kFp32 || operands.scaling.kind == Kind::kNone) return rounding;
-  const std::string name = layer + "." + NameOf(operand);
-  rounding.rule = operands.scaling;
+  const config::TensorScalingConfig& scaling = rule.scaling;
+  if (rule.block || rule.format == kFp32 || scaling.kind == Kind::kNone) return rounding;
+  rounding.rule = scaling;
   rounding.rule.format_max = rule.format.largest();
-  if (operands.scaling.kind == Kind::kDelayed) {
-    rounding.style.per_tensor_scale =
-        FindOrMake(name, rule.format, rounding.rule)->per_tensor_scale.backend;
+  rounding.rule.integer = IsInteger(rule.format);
+  if (scaling.kind == Kind::kRow) {
+    rounding.row_scaled = true;
     return rounding;
   }
-  SharedArray<scaling::TensorScaler>& scale = current_[name];
+  if (scaling.kind == Kind::kDelayed) {
+    rounding.style.per_tensor_scale =
+        FindOrMake(layer + "." + NameOf(as), rule.format, rounding.rule)->per_tensor_scale.backend;
+    return rounding;
+  }
+  SharedArray<scaling::TensorScaler>& scale = current_[layer + "." + NameOf(operand)];
   if (scale.count == 0) scale = results_.Add<scaling::TensorScaler>();
-  rounding.style.per_tensor_scale = rounding.current = scale.backend;
+  rounding.style.per_tensor_scale = scale.backend;
+  if (scaling.kind == Kind::kCurrent)
+    rounding.current = scale.backend;
+  else
+    scale.host->scale = StaticScaleOf(operand, scaling);
   return rounding;
 }
 

@@ -141,6 +141,9 @@ const std::vector<NamedFormat>& NamedFormats() {
       {"fp6_e2m3", kFp6E2M3},
       {"fp6_e3m2", kFp6E3M2},
       {"fp4_e2m1", kFp4E2M1},
+      {"fp4_e1m2", {1, 2, 1, false, false}},
+      {"int8", {1, 6, -5, false, false}},
+      {"int4", {1, 2, -1, false, false}},
       {"e8m0", {8, 0, 127, false, true, true, false, false}}};
   return formats;
 }

@@ -58,11 +58,16 @@ struct OperandValues {
   float amax = 0;
 };
 
-// Transforms rows of `width` values like the operands of a matmul (backend/hadamard.h). Rows beyond
-// the last whole group of kHadamardSize are not changed, as in the matmul. The transformed values
-// are rounded to the format in which the backend stores them.
-std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
-                               const backend::HadamardSigns& signs, const NumberFormat& kept) {
+// The amaxes of the rows whose stored scales are `scales`, in the same order.
+OperandScales RowsOf(const OperandScales& scales, std::vector<float> amaxes) {
+  return {{scales.dims[0], scales.dims[1], 1}, std::move(amaxes)};
+}
+
+}  // namespace
+
+// A group of rows that is not whole is not changed, as in the matmul.
+std::vector<float> TransformedRows(std::vector<float> values, std::int64_t width,
+                                   const backend::HadamardSigns& signs, const NumberFormat& kept) {
   const std::int64_t rows = std::ssize(values) / width;
   for (std::int64_t row = 0; row + backend::kHadamardSize <= rows; row += backend::kHadamardSize) {
     float* first = values.data() + row * width;
@@ -72,13 +77,6 @@ std::vector<float> Transformed(std::vector<float> values, std::int64_t width,
   }
   return values;
 }
-
-// The amaxes of the rows whose stored scales are `scales`, in the same order.
-OperandScales RowsOf(const OperandScales& scales, std::vector<float> amaxes) {
-  return {{scales.dims[0], scales.dims[1], 1}, std::move(amaxes)};
-}
-
-}  // namespace
 
 // Only layers with an operand in a block-scaled format are kept; of all others OfWeight and OfBatch
 // return nothing.
@@ -95,7 +93,7 @@ DumpedOperands::DumpedOperands(const graph::Graph& graph, step::Team& team) : te
     const bool single = weight->dims.size() == 2 || (weight->dims[2] == 1 && weight->dims[3] == 1);
     layer.pointwise = single && row.stride == std::array{1, 1};
     layer.rounded[OperandNamed(point.tensor).value()] = {*point.block, point.hadamard,
-                                                         point.random_signs};
+                                                         point.random_signs, point.laid_as};
   }
 }
 
@@ -107,7 +105,7 @@ std::vector<DumpedScales> DumpedOperands::OfWeight(const std::string& layer,
   if (found == layers_.end()) return all;
   for (const auto& [operand, rounded] : found->second.rounded) {
     if (!IsWeight(operand)) continue;
-    const OperandPlace place = found->second.is.PlaceOfWeight(operand);
+    const OperandPlace place = found->second.is.PlaceOfWeight(rounded.laid_as.value_or(operand));
     OperandAmaxes amaxes{AmaxOf(values), {}};
     if (rounded.format.row_scaled) amaxes.rows = RowAmaxesOfOperand(place, values);
     DumpedScales& of = all.emplace_back(
@@ -140,7 +138,8 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
   std::optional<OperandValues> plain;  // what is not transformed, for both matmuls
   for (const auto& [operand, rounded] : layer.rounded) {
     if (IsWeight(operand) || std::string(NameOf(operand)).ends_with(".x") != is_x) continue;
-    const OperandPlace place = layer.is.PlaceOfBatch(operand, shape, pass.rows);
+    const OperandPlace place =
+        layer.is.PlaceOfBatch(rounded.laid_as.value_or(operand), shape, pass.rows);
     std::optional<OperandValues> transformed;
     if (rounded.hadamard > 0) {
       const backend::HadamardSigns signs =
@@ -148,7 +147,7 @@ std::vector<DumpedScales> DumpedOperands::OfBatch(const graph::ObservedTensor& s
               ? backend::RandomSigns(pass.seed ^ StreamId("signs:" + seen.layer), pass.draw)
               : backend::kFixedSigns;
       const std::int64_t width = layer.pointwise && !place.linear ? shape.c : shape.per_image();
-      transformed = take(Transformed(values, width, signs, bf16 ? kBf16 : kFp32), place.linear);
+      transformed = take(TransformedRows(values, width, signs, bf16 ? kBf16 : kFp32), place.linear);
     } else if (!plain) {
       plain = take(values, place.linear);
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/hadamard.h"
 #include "config/config.h"
 #include "graph/graph.h"
 #include "io/tensor_names.h"
@@ -53,6 +54,11 @@ float AmaxOfBatch(const std::vector<float>& values, step::Team& team);
 std::vector<float> RowAmaxesOfBatch(const OperandPlace& place, const std::vector<float>& values,
                                     step::Team& team);
 
+// Rows of `width` values after the transform of a product's operands (backend/hadamard.h), rounded
+// to the format in which the backend keeps them.
+std::vector<float> TransformedRows(std::vector<float> values, std::int64_t width,
+                                   const backend::HadamardSigns& signs, const NumberFormat& kept);
+
 // The block scales of one operand, as in ScalesOfOperand: those that a pass used, computed again
 // from the stored tensors by the same rules. With several processes those of all are concatenated
 // in rank order: as lines, or as blocks where blocks run along the batch.
@@ -84,6 +90,7 @@ class DumpedOperands {
     BlockFormat format;
     int hadamard = 0;
     bool random_signs = false;
+    std::optional<Operand> laid_as;
   };
   struct Layer {
     OperandLayer is;

@@ -21,7 +21,7 @@ bool IsScaledByBatch(const config::PrecisionConfig& config, const graph::Graph& 
   for (const graph::LayerRow& layer : graph.layers()) {
     const graph::LayerOperands operands = precision.operands_of(layer.name, /*spared=*/false);
     const graph::OperandRule& x = operands.rules[static_cast<std::size_t>(Operand::kForwardX)];
-    const bool current = operands.scaling.kind == config::TensorScalingConfig::Kind::kCurrent;
+    const bool current = x.scaling.kind == config::TensorScalingConfig::Kind::kCurrent;
     const bool by_batch =
         x.block ? x.block->tensor_scale && !x.block->row_scaled : current && x.format != kFp32;
     if (layer.has_weight && x.rounds && by_batch) return true;

@@ -15,6 +15,7 @@
 #include "data/images/picture.h"
 #include "number/blocks/block_format.h"
 #include "number/number_format.h"
+#include "number/tables/table_format.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
 
@@ -50,6 +51,11 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
 struct ConvertOptions {
   std::string input, output;  // may be the same
   AnyFormat format = kFp16;
+  // In the place of `format`: a format of a table, which rounds as `modes` says, or HiFloat4.
+  std::optional<TableFormat> table;
+  TableModes modes;
+  std::uint64_t seed = 1;  // of stochastic modes
+  bool hifloat4 = false;
   double scale = 1;           // factor before rounding; it stays in the file
   std::string tensors = "*";  // glob: the float tensors that are converted
   // For block-scaled formats: the axis along which blocks run, from the end where negative (unset:
@@ -63,11 +69,38 @@ struct ConvertOptions {
 // blocks to fp32), all others as they are; names, shapes and metadata are kept, tensors are ordered
 // by their element's size. `save_scales` adds NAME.codes (U8, one code a byte, sign on top),
 // NAME.scale (codes in U8, fp32 scales in F32; its shape: blocks/block_tensor.h) and under a tensor
-// scale NAME.amax (F32, []). `notes` names
-// what is of a type that is not read. The output appears whole or not at all. DataError,
-// ConfigError (a scale that fp32 cannot hold, an axis that a tensor has not, a name that is taken),
-// OutputError.
+// scale NAME.amax (F32, []); of a table's format NAME.codes alone (U8 or U16), of HiFloat4 NAME.e8
+// and NAME.e16 too (U8, the axis an eighth and a quarter as long). `notes` names what is of a type
+// that is not read. The output appears whole or not at all. DataError, ConfigError (a scale that
+// fp32 cannot hold, an axis that a tensor has not, a name that is taken), OutputError.
 void Convert(const ConvertOptions& options, std::ostream& notes);
+
+// matmul: what the three matmuls of a linear layer, y = x w^T, dx = dy w and dw = dy^T x, lose
+// under a `precision`, operand by operand and sum by sum.
+struct MatmulOptions {
+  enum class Output { kTable, kCsv, kJson };
+  std::string path;
+  std::string x = "x", w = "w", dy = "dy";  // names of tensors; dy may be missing: y alone
+  bool needs_dy = false;                    // its name was given: it must be there
+  // What U16 (16 bits) or U8 (8 bits) tensors hold as codes; unset: such a tensor is refused.
+  std::optional<NumberFormat> x_format, w_format, dy_format;
+  std::string layer = "matmul";  // whose entries of precision.layers apply
+  config::PrecisionConfig precision;
+  std::uint64_t seed = 1;
+  int threads = 0;
+  bool stochastic = false;  // roundings that a training makes so; else to nearest
+  std::string output;       // safetensors; empty: none
+  bool operands = false;    // into `output` as well
+  Output view = Output::kTable;
+};
+
+// Prints a table, a CSV with a row for each operand and each result, or the same as JSON. Writes
+// `output`: y, dx, dw in F32, and with `operands` forward.x, forward.w, dx.dy, dx.w, dw.x, dw.dy as
+// they are multiplied, decoded in F32, each with NAME.codes, NAME.scale and NAME.amax where its
+// format has them (as convert's; of a plain format by what values were multiplied).
+// DataError for tensors that are missing or do not fit together, OutputError, and what the backend
+// throws.
+void Matmul(const MatmulOptions& options, std::ostream& out, std::ostream& notes);
 
 // datasets --check: what is wrong with a data set's files, or unlike the others.
 struct CheckDataOptions {

@@ -1,70 +1,25 @@
 // Every float tensor once through RoundTo, or in blocks through QuantizeBlocks; what is no float
 // tensor is copied.
 #include <algorithm>
-#include <deque>
+#include <array>
 #include <map>
 #include <ostream>
-#include <span>
 #include <vector>
 
 #include "error.h"
 #include "io/shown_text.h"
 #include "io/tensor_files/safetensors.h"
 #include "io/text.h"
+#include "number/random.h"
+#include "number/tables/hifloat4.h"
 #include "scaling/policies/policies.h"
-#include "study/blocks/block_tensor.h"
+#include "study/blocks/scaled_blocks.h"
+#include "study/blocks/tensor_list.h"
 #include "study/commands.h"
 #include "study/tensors_glob.h"
 
 namespace ada::study {
 namespace {
-
-constexpr char kScaleEnding[] = ".scale", kCodesEnding[] = ".codes", kAmaxEnding[] = ".amax";
-
-// The tensors of the output and the memory that they lie in.
-// Deques keep the places of what they hold, so the spans of items stay valid while more is added.
-// All of the output is in memory before the first byte is written.
-class ConvertedTensors {
- public:
-  void Add(std::string name, std::vector<std::int64_t> shape, std::vector<float> values) {
-    const std::vector<float>& kept = floats_.emplace_back(std::move(values));
-    items_.push_back(
-        {std::move(name), DType::kF32, std::move(shape), std::as_bytes(std::span(kept)), nullptr});
-  }
-  void Add(std::string name, std::vector<std::int64_t> shape, std::vector<std::byte> codes) {
-    const std::vector<std::byte>& kept = bytes_.emplace_back(std::move(codes));
-    items_.push_back({std::move(name), DType::kU8, std::move(shape), kept, nullptr});
-  }
-  // The entry is kept for its type: one that is not read goes out as it came in.
-  void Copy(const TensorEntry& entry, std::vector<std::byte> bytes) {
-    const std::vector<std::byte>& kept = bytes_.emplace_back(std::move(bytes));
-    items_.push_back({entry.name, entry.dtype, entry.shape, kept, &entry});
-  }
-  // Large elements first, so that every tensor lies at a multiple of its element's size.
-  void GoTo(SafetensorsWriter& writer) {
-    std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) {
-      return BytesOf(a.dtype) > BytesOf(b.dtype);
-    });
-    for (const Item& item : items_) {
-      if (item.copied != nullptr)
-        writer.AddCopy(*item.copied, item.bytes);
-      else
-        writer.Add(item.name, item.dtype, item.shape, item.bytes);
-    }
-  }
-
- private:
-  struct Item {
-    std::string name;
-    DType dtype;
-    std::vector<std::int64_t> shape;
-    std::span<const std::byte> bytes;
-    const TensorEntry* copied;
-  };
-  std::deque<std::vector<float>> floats_;
-  std::deque<std::vector<std::byte>> bytes_;
-  std::vector<Item> items_;
-};
 
 // The values of a tensor times `factor`. Those of F64 are multiplied in double, and rounded once.
 // The result is fp32, which holds every value of every format.
@@ -82,48 +37,102 @@ std::vector<float> Converted(const SafetensorsFile& file, const TensorEntry& ent
   return values;
 }
 
-// The codes of stored scales, which are on the grid of their format.
-std::vector<std::byte> CodesOfScales(const BlockFormat& format, const std::vector<float>& scales) {
-  std::vector<std::byte> codes(scales.size());
-  std::transform(scales.begin(), scales.end(), codes.begin(), [&](float scale) {
-    return static_cast<std::byte>(ScaleCodeOf(format.scale, scale));
-  });
-  return codes;
+// The values of a tensor times `factor`, in double: those of F64 have not been rounded before.
+std::vector<double> Scaled(const SafetensorsFile& file, const TensorEntry& entry, float factor) {
+  if (entry.dtype == DType::kF64) {
+    std::vector<double> wide = file.ReadF64(entry.name);
+    for (double& x : wide) x *= static_cast<double>(factor);
+    return wide;
+  }
+  std::vector<double> values;
+  for (const float x : file.ReadF32(entry.name)) values.push_back(static_cast<double>(x * factor));
+  return values;
+}
+
+// Value i of a tensor takes word i of a stream that its name gives.
+void ConvertTable(const SafetensorsFile& file, const TensorEntry& entry,
+                  const ConvertOptions& options, float factor, TensorList& to) {
+  const TableFormat& format = *options.table;
+  const RoundingWords words{options.seed ^ StreamId(entry.name), 0};
+  const bool draws = IsStochastic(options.modes.rounding);
+  const bool wide = format.sign > 128 || format.codes.back() > 255;
+  std::vector<float> values;
+  std::vector<std::byte> codes;
+  std::uint64_t i = 0;
+  for (const double x : Scaled(file, entry, factor)) {
+    const std::uint16_t code = format.CodeOf(x, options.modes, draws ? words.At(i) : 0);
+    values.push_back(static_cast<float>(format.ValueOf(code)));
+    codes.push_back(static_cast<std::byte>(code));
+    if (wide) codes.push_back(static_cast<std::byte>(code >> 8));
+    ++i;
+  }
+  if (options.save_scales)
+    to.Add(entry.name + kCodesEnding, wide ? DType::kU16 : DType::kU8, entry.shape,
+           std::move(codes));
+  to.Add(entry.name, entry.shape, std::move(values));
+}
+
+// Blocks run along the axis as those of a block-scaled format of 64 values do.
+void ConvertHiFloat4(const SafetensorsFile& file, const TensorEntry& entry,
+                     const ConvertOptions& options, float factor, TensorList& to) {
+  BlockFormat as = DefaultBlockFormat(kFp4E2M1, BlockScale::kE8M0);
+  as.block = kHiFloat4Block;
+  BlockTensor tensor = ReadBlockTensor(file, entry, as, options.axis, factor);
+  const BlockLayout& layout = tensor.layout;
+  std::vector<std::byte> codes(tensor.values.size());
+  // The levels of a line are cut as its blocks are; the last of a line may be shorter.
+  std::array<std::vector<float>, 3> levels;  // scale, e8, e16
+  std::array<BlockFormat, 3> cut = {as, as, as};
+  cut[1].block = 8, cut[2].block = 4;
+  for (std::int64_t m = 0; m < layout.matrices; ++m)
+    for (std::int64_t row = 0; row < layout.rows; ++row) {
+      const std::int64_t line = m * layout.matrix_stride + row * layout.row_stride;
+      for (std::int64_t first = 0; first < layout.length; first += kHiFloat4Block) {
+        const auto n = std::min<std::int64_t>(kHiFloat4Block, layout.length - first);
+        const auto at = [&](std::int64_t i) {
+          return static_cast<std::size_t>(line + (first + i) * layout.stride);
+        };
+        std::vector<float> values;
+        for (std::int64_t i = 0; i < n; ++i) values.push_back(tensor.values[at(i)]);
+        const HiFloat4Block block = QuantizeHiFloat4(values);
+        levels[0].push_back(block.scale);
+        for (std::int64_t i = 0; i < n; i += 8)
+          levels[1].push_back(block.e8[static_cast<std::size_t>(i / 8)]);
+        for (std::int64_t i = 0; i < n; i += 4)
+          levels[2].push_back(block.e16[static_cast<std::size_t>(i / 4)]);
+        for (std::int64_t i = 0; i < n; ++i) {
+          const auto k = static_cast<std::size_t>(i);
+          tensor.values[at(i)] = block.values[k];
+          codes[at(i)] = static_cast<std::byte>(block.codes[k]);
+        }
+      }
+    }
+  if (options.save_scales) {
+    const std::array<const char*, 3> endings = {kScaleEnding, ".e8", ".e16"};
+    for (std::size_t k = 0; k < levels.size(); ++k) {
+      std::vector<std::byte> bytes;
+      for (const float level : OrderedScales(tensor, cut[k], levels[k]))
+        bytes.push_back(static_cast<std::byte>(static_cast<int>(level)));
+      to.Add(entry.name + endings[k], DType::kU8, ShapeOfScales(tensor, cut[k]), std::move(bytes));
+    }
+    to.Add(entry.name + kCodesEnding, DType::kU8, entry.shape, std::move(codes));
+  }
+  to.Add(entry.name, entry.shape, std::move(tensor.values));
 }
 
 // The values are decoded in place; codes and scales are made only where they are asked for.
 void ConvertBlocks(const SafetensorsFile& file, const TensorEntry& entry, const BlockFormat& format,
-                   const ConvertOptions& options, float factor, ConvertedTensors& to) {
+                   const ConvertOptions& options, float factor, TensorList& to) {
   BlockTensor tensor = ReadBlockTensor(file, entry, format, options.axis, factor);
-  std::vector<float> scales;
-  std::vector<std::byte> codes;
   if (options.save_scales) {
-    scales.resize(static_cast<std::size_t>(tensor.layout.blocks(format)));
-    codes.resize(tensor.values.size());
+    ScaledBlocks blocks = QuantizeTensor(tensor, format);
+    AddScales(entry.name, format, blocks, to);
+    to.Add(entry.name + kCodesEnding, DType::kU8, entry.shape, std::move(blocks.codes));
+    to.Add(entry.name, entry.shape, std::move(blocks.values));
+    return;
   }
-  std::vector<float> row_amaxes;
-  if (options.save_scales && format.row_scaled) row_amaxes = OrderedRowAmaxes(tensor);
-  QuantizedBlocks output;
-  output.values = tensor.values.data();
-  if (options.save_scales) {
-    output.codes = reinterpret_cast<std::uint8_t*>(codes.data());
-    output.scales = scales.data();
-  }
-  QuantizeBlocks(format, tensor.layout, tensor.amax, tensor.bf16, tensor.values.data(), output,
-                 nullptr);
-  if (options.save_scales) {
-    const std::vector<std::int64_t> shape = ShapeOfScales(tensor, format);
-    std::vector<float> ordered = OrderedScales(tensor, format, scales);
-    if (format.scale == BlockScale::kFp32)
-      to.Add(entry.name + kScaleEnding, shape, std::move(ordered));
-    else
-      to.Add(entry.name + kScaleEnding, shape, CodesOfScales(format, ordered));
-    if (format.row_scaled)
-      to.Add(entry.name + kAmaxEnding, ShapeOfRows(tensor), std::move(row_amaxes));
-    else if (format.tensor_scale)
-      to.Add(entry.name + kAmaxEnding, {}, std::vector<float>{tensor.amax});
-    to.Add(entry.name + kCodesEnding, entry.shape, std::move(codes));
-  }
+  QuantizeBlocks(format, tensor.layout, tensor.amax, tensor.bf16, tensor.values.data(),
+                 {tensor.values.data()}, nullptr);
   to.Add(entry.name, entry.shape, std::move(tensor.values));
 }
 
@@ -150,7 +159,7 @@ void TellOfCopies(const SafetensorsFile& file, const ConvertOptions& options, st
 void CheckNames(const SafetensorsFile& file, const ConvertOptions& options) {
   for (const TensorEntry& entry : file.entries()) {
     if (!IsConverted(entry, options)) continue;
-    for (const char* ending : {kScaleEnding, kCodesEnding, kAmaxEnding}) {
+    for (const char* ending : {kScaleEnding, kCodesEnding, kAmaxEnding, ".e8", ".e16"}) {
       if (file.Find(entry.name + ending) != nullptr)
         throw ConfigError("--save-scales: " + file.path() + " has a tensor " +
                           Shown(entry.name + ending) + " already, beside " + Shown(entry.name) +
@@ -164,17 +173,23 @@ void CheckNames(const SafetensorsFile& file, const ConvertOptions& options) {
 void Convert(const ConvertOptions& options, std::ostream& notes) {
   const float factor = scaling::CheckedScale("--scale", options.scale);
   const auto* blocks = std::get_if<BlockFormat>(&options.format);
-  if (blocks == nullptr && (options.axis || options.save_scales))
+  const bool has_blocks = blocks != nullptr || options.hifloat4;
+  const bool has_codes = has_blocks || options.table;
+  if ((options.axis && !has_blocks) || (options.save_scales && !has_codes))
     throw ConfigError(std::string(options.axis ? "--axis" : "--save-scales") + ": " +
-                      FormatName(options.format) +
+                      (options.table ? options.table->name : FormatName(options.format)) +
                       " has no scales of blocks; expected a block-scaled --format");
   const SafetensorsFile file = SafetensorsFile::Open(options.input);
   CheckTensorsGlob(file, options.tensors);
   if (options.save_scales) CheckNames(file, options);
-  ConvertedTensors tensors;
+  TensorList tensors;
   for (const TensorEntry& entry : file.entries()) {
     if (!IsConverted(entry, options))
       tensors.Copy(entry, file.Bytes(entry.name));
+    else if (options.hifloat4)
+      ConvertHiFloat4(file, entry, options, factor, tensors);
+    else if (options.table)
+      ConvertTable(file, entry, options, factor, tensors);
     else if (blocks != nullptr)
       ConvertBlocks(file, entry, *blocks, options, factor, tensors);
     else

@@ -6,6 +6,7 @@
 #include "backend/naive_matmul.h"
 #include "io/tensor_files/safetensors.h"
 #include "number/blocks/block_quantizer.h"
+#include "number/format_codes.h"
 
 namespace ada::backend::test {
 namespace {
@@ -120,6 +121,30 @@ Values Quantized(const Values& values, const BlockFormat& format, const std::vec
   return result;
 }
 
+// Each line under the scale of its largest magnitude, by the definition value by value. lost, over:
+// values that become zero, and those beyond the format's largest one.
+struct RowsRounded {
+  Values values;
+  std::int64_t lost = 0, over = 0;
+};
+RowsRounded RoundedRows(const Values& values, const NumberFormat& format,
+                        const scaling::TensorScaleRule& rule, const std::vector<Places>& lines) {
+  RowsRounded rounded{values};
+  for (const Places& line : lines) {
+    Values gathered;
+    for (const std::int64_t at : line) gathered.push_back(values[static_cast<std::size_t>(at)]);
+    const scaling::RowScale scale = scaling::RowScaleOf(rule, AmaxOf(gathered), false);
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const float scaled = gathered[i] * scale.encode, element = RoundTo(format, scaled);
+      float& to = rounded.values[static_cast<std::size_t>(line[i])];
+      to = scaling::MultipliesBack(rule) ? element * scale.decode : element / scale.encode;
+      rounded.lost += gathered[i] != 0 && element == 0;
+      rounded.over += std::fabs(scaled) >= OverflowThreshold(format);
+    }
+  }
+  return rounded;
+}
+
 Values StoredOf(const MatmulSpec& spec, Operand operand) {
   if (operand == kForwardX || operand == kDwX) return Bench::Get(spec.x);
   return IsWeight(operand) ? Bench::Get(spec.w) : Bench::Get(spec.dy.tensor);
@@ -189,6 +214,59 @@ TEST_SUITE("cpu") {
             1);
       CHECK(WorstOf(Bench::Get(spec.dw), file.ReadF32(name + "/dw"), sums.dw, relative) <= 1);
     }
+  }
+
+  TEST_CASE(
+      "operands with a scale a row: along what each product sums over, in every kind of layer") {
+    for (const bool as_forward : {false, true})
+      for (const NumberFormat& element : {kFp8E4M3, kInt8})
+        for (const MatmulCase& c : AllMatmuls()) {
+          CAPTURE(c.name);
+          CAPTURE(as_forward);
+          BlockBench b(c, kFp32, 8, 4);
+          NumberFormat format = element;
+          format.saturate = true;
+          scaling::TensorScaleRule rule;
+          rule.format_max = format.largest();
+          rule.integer = IsInteger(format);
+          rule.system = rule.integer ? scaling::ScaleSystem::kTorchao : scaling::ScaleSystem::kTe;
+          std::array<RowsRounded, kOperands> rounded;
+          for (std::size_t i = 0; i < kOperands; ++i) {
+            const auto operand = static_cast<Operand>(i);
+            OperandRounding& how = b.p.spec.operands[i];
+            how.rounds = true, how.format = format, how.row_scaled = true, how.rule = rule;
+            how.stats = b.bench.Stats();
+            if (as_forward && operand == kDxW) how.laid_as = kForwardW;
+            if (as_forward && operand == kDwX) how.laid_as = kForwardX;
+            rounded[i] = RoundedRows(StoredOf(b.p.spec, operand), format, rule,
+                                     LinesOf(c, how.laid_as.value_or(operand)));
+          }
+          const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
+          Pass pass = MakePass(static_cast<int>(c.x.n));
+          pass.count = true;
+          b.p.Step(*op, pass);
+          const auto of = [&](Operand operand) -> const Values& {
+            return rounded[IndexOf(operand)].values;
+          };
+          const Values bias = c.bias ? Bench::Get(b.p.spec.b) : Values{};
+          const Values dy = Bench::Get(b.p.spec.dy.tensor);
+          NaiveMatmul y = ComputeNaively(c, c.x.n, of(kForwardX), of(kForwardW), bias, dy);
+          NaiveMatmul dx = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDxDy));
+          NaiveMatmul dw = ComputeNaively(c, c.x.n, of(kDwX), of(kDxW), bias, of(kDwDy));
+          for (Exact& sum : dx.dx) sum *= 4;
+          for (Exact& sum : dw.dw) sum *= 1.0 / 8;
+          CheckTensor(b.p.spec.y, y.y);
+          CheckTensor(b.p.spec.dx.tensor, dx.dx);
+          CheckTensor(b.p.spec.dw, dw.dw);
+          for (std::size_t i = 0; i < kOperands; ++i) {
+            CAPTURE(kOperandNames[i]);
+            const TensorStats& stats = *b.p.spec.operands[i].stats;
+            CHECK(stats.full);
+            CHECK(stats.underflow == rounded[i].lost);
+            CHECK(stats.overflow == rounded[i].over);
+            CHECK(stats.max_abs == AmaxOf(StoredOf(b.p.spec, static_cast<Operand>(i))));
+          }
+        }
   }
 
   TEST_CASE("operands in blocks: along what each product sums over, in every kind of layer") {

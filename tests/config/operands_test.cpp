@@ -154,7 +154,12 @@ TEST_SUITE("cpu") {
           "stochastic}}, tensor_scaling: {kind: current, power_of_two: true}, hadamard: {}, "
           "spared: {first: 1}}, layers: [{match: fc, operands: none}]}",
           "{recipe: te_nvfp4}", "{recipe: mxfp4_hadamard, format: fp16}",
-          "{recipe: te_fp8_delayed, operands: {dy: none}}"}) {
+          "{recipe: te_fp8_delayed, operands: {dy: none}}",
+          "{recipe: torchao_fp8_rowwise_gw_hp, operands: {tensor_scaling: {reference: true}}}",
+          "{recipe: torchao_int8}", "{recipe: modded_nanogpt_head}",
+          "{operands: {x: mxint8, dx: {w: as_forward}, dw: {x: as_forward, dy: {format: int8, "
+          "tensor_scaling: row, overflow: saturate}}, tensor_scaling: {kind: static, values: {x: "
+          "2}}}, layers: [{match: fc, recipe: torchao_fp8_tensorwise}]}"}) {
       CAPTURE(precision);
       const Config config = With(precision);
       const std::string yaml = ToYaml(config);
@@ -178,12 +183,49 @@ TEST_SUITE("cpu") {
               .starts_with(
                   "fp8_block128 {element: fp8_e4m3, block: [128, 128], scale: fp32} fp8_block128"));
     CHECK(of("mxfp4_hadamard") == "none none mxfp4 mxfp4 mxfp4 mxfp4");
+    CHECK(of("torchao_fp8_tensorwise") == of("te_fp8_current"));
+    CHECK(of("torchao_fp8_rowwise") == "fp8_e4m3 fp8_e4m3 fp8_e4m3 fp8_e4m3 fp8_e4m3 fp8_e4m3");
+    CHECK(of("torchao_fp8_rowwise_gw_hp") == "fp8_e4m3 fp8_e4m3 fp8_e4m3 fp8_e4m3 none none");
+    CHECK(of("torchao_int8") == "int8 int8 int8 int8 int8 int8");
+    CHECK(of("torchao_nvfp4") == of("te_nvfp4"));
+    CHECK(of("modded_nanogpt_head") == of("te_fp8_current"));
     CHECK(With("{recipe: te_mxfp8}").precision.format == kBf16);
     CHECK(With("{recipe: te_mxfp8, format: fp16}").precision.format == kFp16);
     CHECK(With("{recipe: nvfp4_pretraining}").precision.operands.spared->last == 1);
     CHECK(With("{recipe: te_nvfp4}").precision.operands.hadamard.has_value());
     const Config own = With("{recipe: te_nvfp4, operands: {dw: none}}");
     CHECK(NamesOf(own.precision.operands).ends_with("none none"));
+  }
+
+  TEST_CASE("recipes: keys of tensor_scaling without a kind change the recipe's") {
+    using Kind = TensorScalingConfig::Kind;
+    const auto scaling = [](const std::string& precision) {
+      return *With(precision).precision.operands.tensor_scaling;
+    };
+    const TensorScalingConfig rows = scaling("{recipe: torchao_fp8_rowwise}");
+    CHECK(rows.kind == Kind::kRow);
+    CHECK(rows.power_of_two);
+    CHECK_FALSE(rows.reference);
+    const TensorScalingConfig changed = scaling(
+        "{recipe: torchao_fp8_rowwise, operands: {tensor_scaling: {reference: true, "
+        "power_of_two: false}}}");
+    CHECK(changed.kind == Kind::kRow);
+    CHECK(changed.system == scaling::ScaleSystem::kTorchao);
+    CHECK_FALSE(changed.power_of_two);
+    CHECK(changed.reference);
+    CHECK(scaling("{recipe: torchao_fp8_rowwise, operands: {tensor_scaling: current}}").system ==
+          scaling::ScaleSystem::kTe);
+    const auto refused = [](const std::string& precision) {
+      return RefusalOf([&] { With(precision); });
+    };
+    CHECK(refused("{operands: {tensor_scaling: {power_of_two: true}}}")
+              .find("tensor_scaling.kind: missing") != std::string::npos);
+    CHECK(refused("{recipe: te_mxfp8, operands: {tensor_scaling: {power_of_two: true}}}")
+              .find("tensor_scaling.kind: missing") != std::string::npos);
+    CHECK(refused("{operands: {x: as_forward}}").find("operands.dw.x") != std::string::npos);
+    CHECK(refused("{operands: {tensor_scaling: {kind: current, reference: true}}}")
+              .find("rule torchao") != std::string::npos);
+    CHECK(refused("{operands: {tensor_scaling: static}}").find("values") != std::string::npos);
   }
 
   TEST_CASE("operands: a block format cannot stand elsewhere, and what does not fit is refused") {

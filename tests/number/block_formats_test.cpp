@@ -20,7 +20,7 @@ TEST_SUITE("cpu") {
       CHECK(FormatName(named.format) == named.name);
       CHECK(RefuseBlockFormat(named.format) == "");
     }
-    CHECK(names == "mxfp8_e4m3 mxfp8_e5m2 mxfp6_e2m3 mxfp6_e3m2 mxfp4 nvfp4 fp8_block128 ");
+    CHECK(names == "mxfp8_e4m3 mxfp8_e5m2 mxfp6_e2m3 mxfp6_e3m2 mxfp4 mxint8 nvfp4 fp8_block128 ");
   }
 
   TEST_CASE("a format without a name is written as a map of what is special in it") {
@@ -47,7 +47,8 @@ TEST_SUITE("cpu") {
     };
     const BlockFormat mx = DefaultBlockFormat(kFp8E4M3, BlockScale::kE8M0);
     CHECK(refused(mx, [](BlockFormat& f) { f.element = kFp16; }) ==
-          "elements are fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2 or fp4_e2m1");
+          "elements are fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2, fp4_e2m1, fp4_e1m2, int8, int4 or "
+          "mxint8");
     CHECK(refused(mx, [](BlockFormat& f) { f.rule = BlockRule::kTe; }) ==
           "scale e8m0 has no rule te; it has floor, ceil, even, rceil");
     CHECK(refused(mx, [](BlockFormat& f) { f.block = 1025; }) ==

@@ -4,6 +4,7 @@
 // were read.
 #include "config/recipes.h"
 #include "config/sections/sections.h"
+#include "number/format_codes.h"
 
 namespace ada::config {
 namespace {
@@ -43,6 +44,7 @@ OperandsConfig Mxfp8() {
   return OfTensors(Rounded(format), Rounded(format), Rounded(format));
 }
 // The same, NVFP4BlockScaling: weights in squares, dw of transformed operands, dy stochastically.
+// torchao at 36027d8, nvfp4_training, has the same rules.
 OperandsConfig Nvfp4() {
   const BlockFormat format = DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3);
   OperandsConfig operands = OfTensors(Rounded(format), Rounded(Square(format)),
@@ -75,6 +77,53 @@ OperandsConfig Mxfp4Hadamard() {
   return operands;
 }
 
+// torchao 0.18.0, Float8LinearConfig.from_recipe_name: tensorwise has e5m2 for gradients.
+TensorScalingConfig TorchaoScaling(Scaling kind, bool power_of_two) {
+  TensorScalingConfig scaling;
+  scaling.kind = kind;
+  scaling.system = scaling::ScaleSystem::kTorchao;
+  scaling.power_of_two = power_of_two;
+  return scaling;
+}
+OperandsConfig TorchaoFp8Tensorwise() {
+  OperandsConfig operands = OfTensors(Rounded(kFp8E4M3), Rounded(kFp8E4M3), Rounded(kFp8E5M2));
+  operands.tensor_scaling = TorchaoScaling(Scaling::kCurrent, /*power_of_two=*/false);
+  return operands;
+}
+// The same, rowwise: e4m3 alone, scales that are powers of two.
+OperandsConfig TorchaoFp8Rowwise() {
+  OperandsConfig operands = OfTensors(Rounded(kFp8E4M3), Rounded(kFp8E4M3), Rounded(kFp8E4M3));
+  operands.tensor_scaling = TorchaoScaling(Scaling::kRow, /*power_of_two=*/true);
+  return operands;
+}
+// The same, rowwise_with_gw_hp: w has one scale in dx, and dw takes x and dy as they are.
+OperandsConfig TorchaoFp8RowwiseGwHp() {
+  OperandsConfig operands = TorchaoFp8Rowwise();
+  operands.by_operand[IndexOf(kDxW)]->tensor_scaling = Scaling::kCurrent;
+  operands.by_operand[IndexOf(kDwX)] = operands.by_operand[IndexOf(kDwDy)] = OperandConfig{};
+  return operands;
+}
+// torchao 0.18.0, int8_mixed_precision_training.
+OperandsConfig TorchaoInt8() {
+  OperandsConfig operands = OfTensors(Rounded(kInt8), Rounded(kInt8), Rounded(kInt8));
+  operands.tensor_scaling = TorchaoScaling(Scaling::kRow, /*power_of_two=*/false);
+  return operands;
+}
+// KellerJordan/modded-nanogpt, the FP8 head as it first had it (January 2025): values are divided
+// by 0.5, 2^-9 and 2^-19, and nothing saturates. It is for the layer before the loss.
+OperandsConfig ModdedNanogptHead() {
+  const auto rounded = [](const NumberFormat& format) {
+    OperandConfig operand = Rounded(format);
+    operand.overflow = OverflowKind::kFormat;
+    return operand;
+  };
+  OperandsConfig operands = OfTensors(rounded(kFp8E4M3), rounded(kFp8E4M3), rounded(kFp8E5M2));
+  operands.tensor_scaling.emplace();
+  operands.tensor_scaling->kind = Scaling::kStatic;
+  operands.tensor_scaling->values = {2, 512, 524288};
+  return operands;
+}
+
 OperandsConfig OperandsOf(PrecisionRecipe recipe) {
   switch (recipe) {
     case PrecisionRecipe::kNone:
@@ -94,6 +143,18 @@ OperandsConfig OperandsOf(PrecisionRecipe recipe) {
       return DeepSeekV3();
     case PrecisionRecipe::kMxfp4Hadamard:
       return Mxfp4Hadamard();
+    case PrecisionRecipe::kTorchaoFp8Tensorwise:
+      return TorchaoFp8Tensorwise();
+    case PrecisionRecipe::kTorchaoFp8Rowwise:
+      return TorchaoFp8Rowwise();
+    case PrecisionRecipe::kTorchaoFp8RowwiseGwHp:
+      return TorchaoFp8RowwiseGwHp();
+    case PrecisionRecipe::kTorchaoInt8:
+      return TorchaoInt8();
+    case PrecisionRecipe::kTorchaoNvfp4:
+      return Nvfp4();
+    case PrecisionRecipe::kModdedNanogptHead:
+      return ModdedNanogptHead();
   }
   return {};
 }
@@ -165,15 +226,56 @@ const EnumNames<PrecisionRecipe>& RecipeNames() {
       {"nvfp4_pretraining", PrecisionRecipe::kNvfp4Pretraining},
       {"deepseek_v3", PrecisionRecipe::kDeepSeekV3},
       {"mxfp4_hadamard", PrecisionRecipe::kMxfp4Hadamard},
+      {"torchao_fp8_tensorwise", PrecisionRecipe::kTorchaoFp8Tensorwise},
+      {"torchao_fp8_rowwise", PrecisionRecipe::kTorchaoFp8Rowwise},
+      {"torchao_fp8_rowwise_gw_hp", PrecisionRecipe::kTorchaoFp8RowwiseGwHp},
+      {"torchao_int8", PrecisionRecipe::kTorchaoInt8},
+      {"torchao_nvfp4", PrecisionRecipe::kTorchaoNvfp4},
+      {"modded_nanogpt_head", PrecisionRecipe::kModdedNanogptHead},
   };
   return names;
 }
+
+EnumNames<PrecisionRecipe> LayerRecipeNames() {
+  EnumNames<PrecisionRecipe> names = RecipeNames();
+  std::erase_if(names, [](const auto& name) { return name.second == PrecisionRecipe::kNone; });
+  return names;
+}
+
+void CheckScalingKind(OperandsConfig& operands, const YamlNode& map, const ReadContext& context) {
+  if (!operands.tensor_scaling || operands.tensor_scaling->given.empty()) return;
+  const YamlNode* at = map.Find("operands");
+  if (at != nullptr && at->Find("tensor_scaling")) at = at->Find("tensor_scaling");
+  context.problems.Add(at ? *at : map, Join(context.path, "operands.tensor_scaling.kind"),
+                       "missing; only a recipe with a tensor_scaling gives it");
+}
+
+namespace {
+
+// A recipe's scaling with the keys that were written beside it.
+TensorScalingConfig MergedScaling(TensorScalingConfig scaling, const TensorScalingConfig& written) {
+  for (const std::string& key : written.given) {
+    if (key == "rule") scaling.system = written.system;
+    if (key == "history") scaling.history = written.history;
+    if (key == "margin") scaling.margin = written.margin;
+    if (key == "amax") scaling.amax = written.amax;
+    if (key == "power_of_two") scaling.power_of_two = written.power_of_two;
+    if (key == "reference") scaling.reference = written.reference;
+    if (key == "values") scaling.values = written.values;
+  }
+  return scaling;
+}
+
+}  // namespace
 
 void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& to) {
   const OperandsConfig from = OperandsOf(recipe);
   for (std::size_t i = 0; i < kOperands; ++i)
     if (!to.by_operand[i]) to.by_operand[i] = from.by_operand[i];
-  if (!to.tensor_scaling) to.tensor_scaling = from.tensor_scaling;
+  if (!to.tensor_scaling)
+    to.tensor_scaling = from.tensor_scaling;
+  else if (from.tensor_scaling && !to.tensor_scaling->given.empty())
+    to.tensor_scaling = MergedScaling(*from.tensor_scaling, *to.tensor_scaling);
   if (!to.hadamard) to.hadamard = from.hadamard;
   if (!to.spared) to.spared = from.spared;
 }

@@ -12,8 +12,10 @@ namespace {
 
 // The kinds of a block's scale: a power of two of eight bits (OCP Microscaling Formats), FP8 as in
 // NVFP4, or fp32 as in DeepSeek-V3.
-const EnumNames<BlockScale> kBlockScales = {
-    {"e8m0", BlockScale::kE8M0}, {"fp8_e4m3", BlockScale::kFp8E4M3}, {"fp32", BlockScale::kFp32}};
+const EnumNames<BlockScale> kBlockScales = {{"e8m0", BlockScale::kE8M0},
+                                            {"fp8_e4m3", BlockScale::kFp8E4M3},
+                                            {"fp32", BlockScale::kFp32},
+                                            {"ue5m3", BlockScale::kUE5M3}};
 const EnumNames<BlockRule> kBlockRules = {
     {"floor", BlockRule::kFloor},     {"ceil", BlockRule::kCeil},
     {"even", BlockRule::kEven},       {"rceil", BlockRule::kRceil},

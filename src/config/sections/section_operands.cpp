@@ -12,7 +12,7 @@
 namespace ada::config {
 namespace {
 
-constexpr char kNone[] = "none";
+constexpr char kNone[] = "none", kAsForward[] = "as_forward";
 constexpr char kFormatMeaning[] = "format that it is rounded to; none: it is taken as it is stored";
 
 // Unset: the key is missing; a set operand without a format: it is used as it is stored.
@@ -27,7 +27,7 @@ bool IsFormatMap(const YamlNode& node) {
 
 Names WordsOfFormats() {
   Names words = AnyFormatNames();
-  words.insert(words.begin(), kNone);
+  words.insert(words.begin(), {kNone, kAsForward});
   return words;
 }
 
@@ -37,11 +37,32 @@ std::vector<ValueSchema> FormatSchemas() {
   return schemas;
 }
 
+// Whether the key is of dx.w or dw.x, whose tensors the forward product takes as well.
+bool MayBeAsForward(const std::string& path) {
+  for (const char* key : {"dx.w", "dw.x", "dx.w.format", "dw.x.format"})
+    if (path.ends_with(key)) return true;
+  return false;
+}
+
 void ReadFormat(const YamlNode& node, const ReadContext& context, OperandConfig& operand) {
-  if (IsWord(node, kNone))
+  operand.as_forward = false;
+  if (IsWord(node, kAsForward)) {
     operand.format.reset();
-  else
+    operand.as_forward = MayBeAsForward(context.path);
+    if (!operand.as_forward)
+      context.problems.Add(node, context.path,
+                           "as_forward is for operands.dx.w and operands.dw.x, whose tensors the "
+                           "forward product takes as well");
+  } else if (IsWord(node, kNone)) {
+    operand.format.reset();
+  } else {
     operand.format = ReadAnyFormatNode(node, true, context);
+  }
+}
+
+YamlNode FormatOrWord(const OperandConfig& operand) {
+  if (operand.format) return AnyFormatNode(*operand.format);
+  return Scalar(operand.as_forward ? kAsForward : kNone);
 }
 
 Section OperandSection(OperandConfig& operand) {
@@ -51,9 +72,7 @@ Section OperandSection(OperandConfig& operand) {
   format.read = [&operand](const YamlNode& node, const ReadContext& context) {
     ReadFormat(node, context, operand);
   };
-  format.write = [&operand]() -> std::optional<YamlNode> {
-    return operand.format ? AnyFormatNode(*operand.format) : Scalar(kNone);
-  };
+  format.write = [&operand]() -> std::optional<YamlNode> { return FormatOrWord(operand); };
   Section section;
   // One table serves all operands, so its path is that of an example.
   section.path = "precision.operands.x";
@@ -61,9 +80,19 @@ Section OperandSection(OperandConfig& operand) {
   section.keys = {
       std::move(format.Required()),
       Choice("rounding", operand.rounding, RoundingNames(), "how values are rounded to it"),
+      Choice("tensor_scaling", operand.tensor_scaling, OperandScalingNames(),
+             "the kind of its scales, where it is a plain format"),
+      Choice("overflow", operand.overflow, OverflowNames(),
+             "beyond the largest value of a plain format"),
   };
   section.keys.front().default_text = "as it is stored";
+  section.keys[2].default_text = "as `operands.tensor_scaling`";
+  section.keys[3].default_text = "as `precision.overflow`";
   section.check = [&operand](const YamlNode& map, const ReadContext& context) {
+    for (const char* key : {"rounding", "tensor_scaling", "overflow"})
+      if (operand.as_forward && map.Find(key))
+        context.problems.Add(*map.Find(key), Join(context.path, key),
+                             "as_forward takes what the forward product's operand says");
     const auto* block = operand.format ? std::get_if<BlockFormat>(&*operand.format) : nullptr;
     if (block == nullptr || block->rule != BlockRule::kFourOverSix ||
         operand.rounding != RoundingKind::kStochastic)
@@ -86,8 +115,9 @@ std::optional<OperandConfig> ReadOperand(const YamlNode& node, const ReadContext
 
 // The short form, if it is sufficient.
 YamlNode OperandNode(OperandConfig operand) {
-  if (operand.rounding != RoundingKind::kNearest) return WriteSection(OperandSection(operand));
-  return operand.format ? AnyFormatNode(*operand.format) : Scalar(kNone);
+  if (operand.rounding != RoundingKind::kNearest || operand.tensor_scaling || operand.overflow)
+    return WriteSection(OperandSection(operand));
+  return FormatOrWord(operand);
 }
 
 // set: called with the value that was read; get: returns the value to write. A key by tensor is
@@ -95,7 +125,7 @@ YamlNode OperandNode(OperandConfig operand) {
 Key OperandKey(const char* name, std::function<void(const OperandConfig&)> set,
                std::function<Field()> get, const char* meaning) {
   Key key = MakeKey(name, "word or map", meaning);
-  key.range = "none, a format or {format, rounding}";
+  key.range = "none, a format or {format, rounding, ...}; dx.w, dw.x: as_forward";
   key.default_text = "as it is stored";
   key.section = ExampleSection<OperandConfig>(OperandSection);
   key.schemas = AnyFormatMaps();

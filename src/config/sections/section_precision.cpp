@@ -31,7 +31,13 @@ const EnumNames<TensorScalingConfig::Kind> kTensorScalings = {
 const EnumNames<TensorScalingConfig::Kind> kOperandScalings = {
     {"none", TensorScalingConfig::Kind::kNone},
     {"current", TensorScalingConfig::Kind::kCurrent},
+    {"row", TensorScalingConfig::Kind::kRow},
     {"delayed", TensorScalingConfig::Kind::kDelayed},
+    {"static", TensorScalingConfig::Kind::kStatic},
+};
+const EnumNames<scaling::ScaleSystem> kScaleSystems = {
+    {"te", scaling::ScaleSystem::kTe},
+    {"torchao", scaling::ScaleSystem::kTorchao},
 };
 
 // The message for a format meant for scales where a format for tensors is needed.
@@ -74,40 +80,77 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
 
 namespace {
 
+// Fixed scales by tensor.
+Section StaticScalesSection(TensorScalingConfig::StaticScales& scales) {
+  const Range range = FromTo(1e-30, 1e30);
+  Section section;
+  section.path = "precision.operands.tensor_scaling.values";
+  section.keys = {
+      Number("x", scales.x, range, "by what x is multiplied before it is rounded"),
+      Number("w", scales.w, range, "the same of w"),
+      Number("dy", scales.dy, range, "the same of dy, whatever S it carries"),
+  };
+  return section;
+}
+
 // of_operands: theirs may be of this very tensor, too.
 // One table for two places. Scales of stored tensors are delayed, because a tensor is rounded as it
 // is computed; an operand is there as a whole and can be scaled by its own largest magnitude.
 Section TensorScalingSection(TensorScalingConfig& scaling, bool of_operands) {
-  const Names delayed = {"delayed"}, scaled = {"current", "delayed"};
-  const Names& any = of_operands ? scaled : delayed;
+  const Names delayed = {"delayed"}, own = {"current", "row"},
+              computed = {"current", "row", "delayed"},
+              scaled = {"current", "row", "delayed", "static"};
   Section section;
   section.path = of_operands ? "precision.operands.tensor_scaling" : "precision.tensor_scaling";
   section.discriminator = "kind";
-  section.choices = of_operands ? Names{"none", "current", "delayed"} : Names{"none", "delayed"};
+  section.choices =
+      of_operands ? Names{"none", "current", "row", "delayed", "static"} : Names{"none", "delayed"};
   section.short_key = "kind";
   section.keys = {
       Choice("kind", scaling.kind, of_operands ? kOperandScalings : kTensorScalings,
-             of_operands ? "current: a scale from the largest magnitude of this very tensor; "
-                           "delayed: from those of its last steps"
+             of_operands ? "current: a scale from the largest magnitude of this very tensor; row: "
+                           "one for each row along the sum; delayed: from the magnitudes of its "
+                           "last steps; static: `values`"
                          : "delayed: a scale per tensor from the largest magnitudes of its last "
-                           "steps")
-          .Required(),
+                           "steps"),
       Integer("history", scaling.history, FromTo(1, 1'000'000), "steps that are remembered")
           .For(delayed),
       Number("margin", scaling.margin, FromTo(-64, 64), "the scale is divided by 2^margin")
-          .For(any),
+          .For(of_operands ? computed : delayed),
       Choice("amax", scaling.amax, kAmaxes,
              "the largest magnitude of the whole history, or of its last step")
           .For(delayed),
       Switch("power_of_two", scaling.power_of_two, "round the scale down to a power of two")
-          .For(any),
-      Switch("reference", scaling.reference,
-             "a largest magnitude that is not finite stays in the history, and the scale rests "
-             "until it has left it, as Transformer Engine has it")
-          .For(delayed),
+          .For(of_operands ? scaled : delayed),
+      Switch(
+          "reference", scaling.reference,
+          "delayed: a largest magnitude that is not finite stays in the history, and the scale "
+          "rests until it has left it, as Transformer Engine has it; rule torchao: log2 in fp32, "
+          "which doubles a scale just below a power of two")
+          .For(of_operands ? computed : delayed),
   };
   section.keys.front().default_text = "none";
+  if (!of_operands) {
+    section.keys.front().required = true;
+  } else {
+    section.keys.front().default_text = "none; with a recipe: its own";
+    section.keys.push_back(
+        Choice("rule", scaling.system, kScaleSystems,
+               "whose scale of a largest magnitude: te (1 where it is 0 or not finite), torchao "
+               "(magnitudes below 1e-12 count as 1e-12; inf gives 0)")
+            .For(own));
+    section.keys.push_back(Nested("values", StaticScalesSection(scaling.values), "fixed scales")
+                               .For({"static"})
+                               .RequiredFor({"static"}));
+  }
   section.check = [&scaling](const YamlNode& map, const ReadContext& context) {
+    if (!map.Find("kind"))
+      for (const Entry& entry : map.entries) scaling.given.push_back(entry.key.text);
+    using Kind = TensorScalingConfig::Kind;
+    const bool by_magnitude = scaling.kind == Kind::kCurrent || scaling.kind == Kind::kRow;
+    if (by_magnitude && scaling.reference && scaling.system == scaling::ScaleSystem::kTe)
+      context.problems.Add(*map.Find("reference"), Join(context.path, "reference"),
+                           "is for kind delayed and for rule torchao");
     // A power of two times 2^-margin is one only for whole margins.
     const auto whole = static_cast<double>(static_cast<int>(scaling.margin));
     if (!scaling.power_of_two || scaling.margin == whole) return;
@@ -153,6 +196,8 @@ YamlNode FormatNode(NumberFormat format) {
 }
 
 const EnumNames<RoundingKind>& RoundingNames() { return kRoundings; }
+const EnumNames<OverflowKind>& OverflowNames() { return kOverflows; }
+const EnumNames<TensorScalingConfig::Kind>& OperandScalingNames() { return kOperandScalings; }
 
 // The same four keys stand in `precision`, in entries of its layers, and in those of its schedule.
 std::vector<Key> RoleKeys(RoleFormatsConfig& roles) {
@@ -186,11 +231,19 @@ Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
                                 "of attention: as what they are multiplied with keys and queries"));
   section.keys.push_back(LayerOperandsKey(layer.operands));
   section.keys.push_back(LayerAccumulateKey(layer.accumulate));
+  section.keys.push_back(Choice("recipe", layer.recipe, LayerRecipeNames(),
+                                "operands as another program or paper has them; keys of "
+                                "`operands` beat it"));
   for (Key& key : section.keys) {
     if (!key.required) key.default_text = "as in `precision`";
     if (key.name == "probabilities" || key.name == "score_gradients")
       key.default_text = "as the layer says";
   }
+  section.check = [&layer](const YamlNode& map, const ReadContext& context) {
+    if (layer.recipe) FillFromRecipe(*layer.recipe, layer.operands);
+    layer.operands.spared.reset();
+    CheckScalingKind(layer.operands, map, context);
+  };
   return section;
 }
 
@@ -327,6 +380,7 @@ Section PrecisionSection(PrecisionConfig& precision) {
     // The recipe comes after the keys of `operands`, which it does not overwrite, and before the
     // check of the schedule.
     FillFromRecipe(precision.recipe, precision.operands);
+    CheckScalingKind(precision.operands, map, context);
     if (precision.recipe != PrecisionRecipe::kNone && !map.Find("format")) precision.format = kBf16;
     CheckPrecisionSchedule(precision, map, context);
   };

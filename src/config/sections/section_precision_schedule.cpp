@@ -38,8 +38,9 @@ Section SwitchSection(PrecisionSwitchConfig& change) {
     all.push_back(key.name);
   }
   section.needs_one = {all, "an entry has to change something"};
-  section.check = [&change](const YamlNode&, const ReadContext&) {
+  section.check = [&change](const YamlNode& map, const ReadContext& context) {
     if (change.recipe) FillFromRecipe(*change.recipe, change.operands);
+    CheckScalingKind(change.operands, map, context);
   };
   return section;
 }

@@ -41,8 +41,15 @@ Key LayerAccumulateKey(AccumulatesConfig& accumulate);
 Key AccumulatorRuleKey(std::optional<scaling::Accumulator>& rule, std::string meaning);
 // What precision.recipe may be, and what it sets of the operands that are not given.
 const EnumNames<PrecisionRecipe>& RecipeNames();
+const EnumNames<OverflowKind>& OverflowNames();
+const EnumNames<TensorScalingConfig::Kind>& OperandScalingNames();
 // A key that was given beats the recipe; an operand that is set to "as stored" counts as given.
 void FillFromRecipe(PrecisionRecipe recipe, OperandsConfig& operands);
+// The recipes without `none`.
+EnumNames<PrecisionRecipe> LayerRecipeNames();
+// After FillFromRecipe, of the map with the key `operands`: a tensor_scaling without a kind is a
+// problem, unless the recipe has given one.
+void CheckScalingKind(OperandsConfig& operands, const YamlNode& map, const ReadContext& context);
 // The key precision.schedule, and what its entries ask of each other and of the section.
 Key PrecisionScheduleKey(PrecisionConfig& precision);
 void CheckPrecisionSchedule(const PrecisionConfig& precision, const YamlNode& map,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "error.h"
 #include "io/text.h"
 
 namespace ada::graph {
@@ -41,17 +42,28 @@ LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
   return formats;
 }
 
+// The rules of a layer's operands while entries are applied: which of them have scales of
+// another kind than all.
+struct Gathered {
+  LayerOperands operands;
+  config::TensorScalingConfig scaling;
+  std::array<std::optional<config::TensorScalingConfig::Kind>, kOperands> kinds;
+};
+
 // An operand that is set replaces its whole earlier rule; one without a format turns the rounding
 // off. Elements of blocks saturate, because a scale that is a power of two can leave the block's
 // largest value above the format's.
-void Apply(const config::OperandsConfig& given, LayerOperands& operands) {
+void Apply(const config::OperandsConfig& given, Gathered& to) {
   for (std::size_t i = 0; i < kOperands; ++i) {
     const std::optional<config::OperandConfig>& operand = given.by_operand[i];
     if (!operand) continue;
-    OperandRule& rule = operands.rules[i];
+    OperandRule& rule = to.operands.rules[i];
     rule = {};
     rule.rounds = operand->format.has_value();
     rule.stochastic = operand->rounding == config::RoundingKind::kStochastic;
+    rule.as_forward = operand->as_forward;
+    rule.overflow = operand->overflow;
+    to.kinds[i] = operand->tensor_scaling;
     if (!operand->format) continue;
     if (const auto* block = std::get_if<BlockFormat>(&*operand->format)) {
       rule.block = *block, rule.format = block->element;
@@ -60,14 +72,40 @@ void Apply(const config::OperandsConfig& given, LayerOperands& operands) {
       rule.format = std::get<NumberFormat>(*operand->format);
     }
   }
-  if (given.tensor_scaling) operands.scaling = *given.tensor_scaling;
+  if (given.tensor_scaling) to.scaling = *given.tensor_scaling;
+}
+
+// Plain formats alone are changed: one with a scale saturates, unless `overflow: format`.
+void FinishRule(const PrecisionConfig& precision, OperandRule& rule) {
+  if (rule.block || rule.format == kFp32) return;
+  const bool scaled = rule.scaling.kind != config::TensorScalingConfig::Kind::kNone;
+  const config::OverflowKind overflow = rule.overflow.value_or(precision.overflow);
+  rule.format.saturate =
+      rule.format.saturate || (scaled ? overflow != config::OverflowKind::kFormat
+                                      : overflow == config::OverflowKind::kSaturate);
+}
+
+// The very values of the forward product: its rule, whatever was asked of this one.
+void TakeFromForward(LayerOperands& operands) {
+  for (const auto& [forward, backward] : {std::pair{Operand::kForwardW, Operand::kDxW},
+                                          std::pair{Operand::kForwardX, Operand::kDwX}}) {
+    OperandRule& rule = operands.rules[IndexOf(backward)];
+    if (!rule.as_forward) continue;
+    rule = operands.rules[IndexOf(forward)];
+    rule.as_forward = true;
+  }
 }
 
 // If either operand of dw is rounded, both are transformed; the other one then stays fp32.
-void Transform(const std::optional<config::HadamardConfig>& hadamard, LayerOperands& operands) {
+void Transform(const std::optional<config::HadamardConfig>& hadamard, const std::string& layer,
+               LayerOperands& operands) {
   OperandRule& x = operands.rules[IndexOf(Operand::kDwX)];
   OperandRule& dy = operands.rules[IndexOf(Operand::kDwDy)];
   if (!hadamard || !(x.rounds || dy.rounds)) return;
+  if (x.as_forward)
+    throw ConfigError("precision.operands: layer " + layer +
+                      ": dw.x is as_forward, and hadamard transforms the operands of dw; expected "
+                      "one of the two");
   for (OperandRule* rule : {&x, &dy}) {
     rule->rounds = true, rule->hadamard = hadamard->size;
     rule->random_signs = hadamard->signs == config::HadamardConfig::Signs::kRandom;
@@ -75,27 +113,28 @@ void Transform(const std::optional<config::HadamardConfig>& hadamard, LayerOpera
 }
 
 // The operands of one layer: those of `precision.operands`, changed key by key by the entries of
-// `precision.layers` whose glob matches; of a spared layer those entries only. Operands with a
-// scale saturate, unless `overflow: format`. Hadamard comes last, because only after all entries it
-// is known which operands are rounded.
+// `precision.layers` whose glob matches; of a spared layer those entries only. Hadamard comes last,
+// because only after all entries it is known which operands are rounded.
 LayerOperands OperandsOf(const PrecisionConfig& precision, const std::string& layer, bool spared) {
-  LayerOperands operands;
+  Gathered gathered;
   std::optional<config::HadamardConfig> hadamard;
   if (!spared) {
     hadamard = precision.operands.hadamard;
-    Apply(precision.operands, operands);
+    Apply(precision.operands, gathered);
   }
   for (const config::LayerPrecisionConfig& entry : precision.layers) {
     if (!GlobMatch(entry.match, layer)) continue;
-    Apply(entry.operands, operands);
+    Apply(entry.operands, gathered);
     if (entry.operands.hadamard) hadamard = entry.operands.hadamard;
   }
-  const bool scaled = operands.scaling.kind != config::TensorScalingConfig::Kind::kNone;
-  const bool saturates = scaled ? precision.overflow != config::OverflowKind::kFormat
-                                : precision.overflow == config::OverflowKind::kSaturate;
-  for (OperandRule& rule : operands.rules)
-    if (saturates && rule.format != kFp32) rule.format.saturate = true;
-  Transform(hadamard, operands);
+  LayerOperands& operands = gathered.operands;
+  for (std::size_t i = 0; i < kOperands; ++i) {
+    operands.rules[i].scaling = gathered.scaling;
+    if (gathered.kinds[i]) operands.rules[i].scaling.kind = *gathered.kinds[i];
+    FinishRule(precision, operands.rules[i]);
+  }
+  TakeFromForward(operands);
+  Transform(hadamard, layer, operands);
   return operands;
 }
 

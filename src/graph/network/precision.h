@@ -31,11 +31,14 @@ struct OperandRule {
   bool stochastic = false;
   int hadamard = 0;  // size of the transform before it is rounded; 0: none
   bool random_signs = false;
+  // As the forward product's operand of the same tensor, whose rule it then has.
+  bool as_forward = false;
+  config::TensorScalingConfig scaling;           // of a plain format but fp32
+  std::optional<config::OverflowKind> overflow;  // unset: as the precision's
   AnyFormat named() const { return block ? AnyFormat(*block) : AnyFormat(format); }
 };
 struct LayerOperands {
   std::array<OperandRule, kOperands> rules;  // by Operand
-  config::TensorScalingConfig scaling;       // for `rules`; fp32 has no scale
   bool any() const;
 };
 // How a graph rounds: formats by layer name, and settings for all of it.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "number/format_codes.h"
+
 namespace ada {
 namespace {
 
@@ -20,6 +22,7 @@ bool Knows(BlockScale scale, BlockRule rule) {
     case BlockScale::kFp8E4M3:
       return rule >= BlockRule::kTe;
     case BlockScale::kFp32:
+    case BlockScale::kUE5M3:
       return rule == BlockRule::kTe;
   }
   return false;
@@ -52,6 +55,9 @@ BlockFormat DefaultBlockFormat(const NumberFormat& element, BlockScale scale) {
     case BlockScale::kFp32:
       format.block = 128, format.rule = BlockRule::kTe;
       break;
+    case BlockScale::kUE5M3:
+      format.block = 16, format.rule = BlockRule::kTe;
+      break;
   }
   return format;
 }
@@ -60,7 +66,9 @@ std::string RefuseBlockFormat(const BlockFormat& format) {
   const bool element =
       std::any_of(BlockElements().begin(), BlockElements().end(),
                   [&](const NamedFormat& known) { return known.format == format.element; });
-  if (!element) return "elements are fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2 or fp4_e2m1";
+  if (!element)
+    return "elements are fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2, fp4_e2m1, fp4_e1m2, int8, int4 or "
+           "mxint8";
   if (format.block < 1 || format.block > kMostBlock)
     return "block is " + std::to_string(format.block) + "; 1 to " + std::to_string(kMostBlock) +
            " are possible";
@@ -84,15 +92,17 @@ std::string RefuseBlockFormat(const BlockFormat& format) {
   return format.top == 448 || format.top == 256 ? "" : "top is 448 or 256";
 }
 
-// Elements have at most 4 significant bits. Times a power of two they keep them: values end where
+// Elements have at most 7 significant bits. Times a power of two they keep them: values end where
 // fp32 does, as bf16's do, and on the side of small ones a value that has 16 bits is a multiple of
 // 2^-133, bf16's smallest, and stays one where it is rounded. Others may be times 2^-127 as small
 // as an element is, which the elements of 6 and 4 bits leave room for. A scale of fp8_e4m3 by
-// itself has 4 bits more, 8 in all, and a small range. Any other scale has all bits of fp32.
+// itself has 4 bits more, 8 in all with an element of 4, and a small range. By ue5m3 values are
+// divided in fp32. Any other scale has all bits of fp32.
 bool FitsBf16(const BlockFormat& format, bool of_16_bits) {
   if (format.scale == BlockScale::kE8M0 || format.power_of_two)
     return of_16_bits || format.element.smallest_subnormal() >= 0x1p-6;
-  return format.scale == BlockScale::kFp8E4M3 && !format.tensor_scale;
+  return format.scale == BlockScale::kFp8E4M3 && !format.tensor_scale &&
+         format.element.mantissa_bits <= 3;
 }
 
 const std::vector<NamedBlockFormat>& NamedBlockFormats() {
@@ -102,22 +112,22 @@ const std::vector<NamedBlockFormat>& NamedBlockFormats() {
       {"mxfp6_e2m3", Mx(kFp6E2M3)},
       {"mxfp6_e3m2", Mx(kFp6E3M2)},
       {"mxfp4", Mx(kFp4E2M1)},
+      {"mxint8", Mx(kMxInt8)},
       {"nvfp4", DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3)},
       {"fp8_block128", DefaultBlockFormat(kFp8E4M3, BlockScale::kFp32)}};
   return formats;
 }
 
 const std::vector<NamedFormat>& BlockElements() {
-  static const std::vector<NamedFormat> elements = {{"fp8_e4m3", kFp8E4M3},
-                                                    {"fp8_e5m2", kFp8E5M2},
-                                                    {"fp6_e2m3", kFp6E2M3},
-                                                    {"fp6_e3m2", kFp6E3M2},
-                                                    {"fp4_e2m1", kFp4E2M1}};
+  static const std::vector<NamedFormat> elements = {
+      {"fp8_e4m3", kFp8E4M3}, {"fp8_e5m2", kFp8E5M2}, {"fp6_e2m3", kFp6E2M3},
+      {"fp6_e3m2", kFp6E3M2}, {"fp4_e2m1", kFp4E2M1}, {"fp4_e1m2", kFp4E1M2},
+      {"int8", kInt8},        {"int4", kInt4},        {"mxint8", kMxInt8}};
   return elements;
 }
 
 std::string_view ToString(BlockScale scale) {
-  constexpr std::array<std::string_view, 3> kWords = {"e8m0", "fp8_e4m3", "fp32"};
+  constexpr std::array<std::string_view, 4> kWords = {"e8m0", "fp8_e4m3", "fp32", "ue5m3"};
   return kWords[static_cast<std::size_t>(scale)];
 }
 
@@ -135,7 +145,10 @@ std::string FormatName(const BlockFormat& format) {
   }
   const BlockFormat usual = DefaultBlockFormat(format.element, format.scale);
   const std::string n = std::to_string(format.block);
-  std::string text = "{element: " + FormatName(format.element) +
+  std::string element = FormatName(format.element);
+  for (const NamedFormat& known : BlockElements())
+    if (known.format == format.element) element = known.name;
+  std::string text = "{element: " + element +
                      ", block: " + (format.square ? "[" + n + ", " + n + "]" : n) +
                      ", scale: " + std::string(ToString(format.scale));
   const auto add = [&text](bool differs, const char* key, std::string_view value) {

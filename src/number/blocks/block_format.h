@@ -11,8 +11,9 @@
 
 namespace ada {
 
-// How a block's scale is stored: a power of two in 8 bits, an fp8 number, or an fp32 number.
-enum class BlockScale : std::uint8_t { kE8M0, kFp8E4M3, kFp32 };
+// How a block's scale is stored: a power of two in 8 bits, an fp8 number with or without a sign, or
+// an fp32 number.
+enum class BlockScale : std::uint8_t { kE8M0, kFp8E4M3, kFp32, kUE5M3 };
 // How the scale is computed from the largest magnitude of a block. e8m0 has the first four; the
 // others have kTe (Transformer Engine's rule), fp8_e4m3 also those after it.
 enum class BlockRule : std::uint8_t {
@@ -61,7 +62,8 @@ struct NamedBlockFormat {
 };
 // mxfp8_e4m3 and so on, in the order in which `ada-train formats` lists them.
 const std::vector<NamedBlockFormat>& NamedBlockFormats();
-// The formats that elements may have: fp8, fp6 and fp4 as the OCP specifications define them.
+// The formats that elements may have: fp8, fp6 and fp4 as the OCP specifications define them, the
+// other fp4, and whole numbers.
 const std::vector<NamedFormat>& BlockElements();
 
 // The words used in YAML.

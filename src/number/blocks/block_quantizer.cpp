@@ -68,7 +68,11 @@ void QuantizeUnder(const BlockFormat& format, const BlockLayout& layout, float t
     const BlockFactor factor = FactorOfTile(grid, tensor, tile, values);
     if (output.scales != nullptr) output.scales[block] = factor.stored;
     EachValue(layout, tile, [&](std::int64_t to, std::size_t at) {
-      const float element = RoundElement(grid, Scaled(grid, factor, values[at]));
+      const float scaled = Scaled(grid, factor, values[at]);
+      const float element =
+          output.words
+              ? RoundElementRandomly(grid, scaled, output.words->At(static_cast<std::uint64_t>(to)))
+              : RoundElement(grid, scaled);
       decoded[at] = ValueOf(grid, factor, element);
       if (output.values != nullptr) output.values[to] = decoded[at];
       if (output.codes != nullptr) output.codes[to] = ElementCodeOf(format.element, element);
@@ -150,10 +154,11 @@ void QuantizeRows(const BlockFormat& format, const BlockLayout& layout,
   for (std::int64_t i = 0; i < std::ssize(row_amaxes); ++i) {
     const std::int64_t begin =
         i / layout.rows * layout.matrix_stride + i % layout.rows * layout.row_stride;
-    const QuantizedBlocks of_line = {
-        output.values == nullptr ? nullptr : output.values + begin,
-        output.codes == nullptr ? nullptr : output.codes + begin,
-        output.scales == nullptr ? nullptr : output.scales + i * blocks};
+    QuantizedBlocks of_line = {output.values == nullptr ? nullptr : output.values + begin,
+                               output.codes == nullptr ? nullptr : output.codes + begin,
+                               output.scales == nullptr ? nullptr : output.scales + i * blocks,
+                               output.words};
+    if (of_line.words) of_line.words->first += static_cast<std::uint64_t>(begin);
     QuantizeUnder(format, line, row_amaxes[static_cast<std::size_t>(i)], bf16_input, input + begin,
                   of_line, counts);
   }

@@ -2,11 +2,13 @@
 // kernel must agree bit for bit.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "number/blocks/block_counts.h"
 #include "number/blocks/block_rules_inline.h"
+#include "number/random.h"
 
 namespace ada {
 
@@ -35,11 +37,23 @@ float AmaxOf(std::span<const float> values);
 // format are computed.
 std::vector<float> RowAmaxesOf(const BlockLayout& layout, const float* values);
 
+// The random words of a stochastic rounding: word i is word i % 4 of Philox(key, draw, i / 4).
+struct RoundingWords {
+  std::uint64_t key = 0, draw = 0;
+  std::uint64_t first = 0;  // the word of the first value
+  std::uint32_t At(std::uint64_t i) const {
+    return Philox(key, draw, (first + i) / 4)[(first + i) % 4];
+  }
+};
+
 // Where to put results; null: not wanted.
 struct QuantizedBlocks {
   float* values = nullptr;        // decoded, in the layout of the input (may be the input)
   std::uint8_t* codes = nullptr;  // of elements, one a byte, in the layout of the input
   float* scales = nullptr;        // as stored, [matrices, block_rows, blocks_per_row]
+  // If set, elements are rounded stochastically: value i of the input by random word i of (key,
+  // draw). Not for kFourOverSix.
+  std::optional<RoundingWords> words = {};
 };
 
 // Quantizes to `format`. `tensor_amax`: of the whole tensor, read if the format has a tensor scale;

@@ -21,7 +21,7 @@ inline constexpr int kNanE8M0 = 255;  // the code of NaN
 // Constants of a block format.
 struct BlockGrid {
   NumberGrid element;  // saturates
-  NumberGrid scale;    // e4m3, which saturates
+  NumberGrid scale;    // e4m3 or ue5m3, which saturate
   BlockScale kind = BlockScale::kE8M0;
   BlockRule rule = BlockRule::kFloor;
   BlockError error = BlockError::kMae;
@@ -38,6 +38,12 @@ struct BlockGrid {
   float largest_input = 0;      // of the input's type: the largest fp32 or bf16 scale
 };
 
+// The format of a stored scale that is no power of two and no fp32; positive numbers alone.
+ADA_HOST_DEVICE static constexpr NumberFormat ScaleFormatOf(BlockScale scale) {
+  return scale == BlockScale::kUE5M3 ? NumberFormat{5, 3, 15, false, true, true, true}
+                                     : NumberFormat{4, 3, 7, false, true, true, true};
+}
+
 // The grid of a format that RefuseBlockFormat accepts. `bf16_input`: values are given as bf16,
 // whose largest number then limits an fp32 scale.
 ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format,
@@ -46,13 +52,14 @@ ADA_HOST_DEVICE static constexpr BlockGrid BlockGridOf(const BlockFormat& format
   NumberFormat element = format.element;
   element.saturate = true;
   grid.element = GridOf(element);
-  grid.scale = GridOf(NumberFormat{4, 3, 7, false, true, true, true});
+  grid.scale = GridOf(ScaleFormatOf(format.scale));
   grid.kind = format.scale, grid.rule = format.rule, grid.error = format.error;
   grid.tensor_scale = format.tensor_scale, grid.power_of_two = format.power_of_two;
   grid.plain_zeros = format.tensor_scale && format.rule != BlockRule::kTorchao;
-  grid.nan_is_zero = format.tensor_scale && !grid.plain_zeros;
+  grid.nan_is_zero =
+      (format.tensor_scale && !grid.plain_zeros) || format.scale == BlockScale::kUE5M3;
   grid.has_nan = format.element.has_nan;
-  grid.divides = format.rule == BlockRule::kModelopt;
+  grid.divides = format.rule == BlockRule::kModelopt || format.scale == BlockScale::kUE5M3;
   grid.top = OfBits(grid.element.largest);
   grid.top_exponent = static_cast<int>(grid.element.largest >> 23) - 127;
   grid.top_reciprocal = 1.0f / grid.top;
@@ -179,6 +186,13 @@ ADA_HOST_DEVICE static inline BlockFactor Fp8FactorOf(const BlockGrid& grid,
           stored >= 448.0f};
 }
 
+// --- ue5m3 ---------------------------------------------------------------------------------------
+
+ADA_HOST_DEVICE static inline BlockFactor UE5M3FactorOf(const BlockGrid& grid, float amax) {
+  const float stored = RoundToGrid(grid.scale, amax / grid.top);
+  return {stored, 1.0f / stored, stored, stored == 0, stored == OfBits(grid.scale.largest)};
+}
+
 // --- fp32 ----------------------------------------------------------------------------------------
 
 // Stores the reciprocal of `encode`, as Transformer Engine does. A block of zeros has scale 1; a
@@ -206,13 +220,16 @@ ADA_HOST_DEVICE static inline BlockFactor BlockFactorOf(const BlockGrid& grid,
                                                         const TensorFactor& tensor, float amax) {
   if (grid.kind == BlockScale::kE8M0) return E8M0FactorOf(grid, amax);
   if (grid.kind == BlockScale::kFp32) return Fp32FactorOf(grid, amax);
+  if (grid.kind == BlockScale::kUE5M3) return UE5M3FactorOf(grid, amax);
   if (grid.rule == BlockRule::kFourOverSix) return SixFactorOf(grid, tensor, amax);
   return Fp8FactorOf(grid, tensor, amax);
 }
 
+// Under a scale of 0, which ue5m3 alone has where it divides, elements are 0.
 ADA_HOST_DEVICE static inline float Scaled(const BlockGrid& grid, const BlockFactor& factor,
                                            float x) {
-  return grid.divides ? x / factor.decode : x * factor.encode;
+  if (!grid.divides) return x * factor.encode;
+  return factor.decode == 0 ? 0 : x / factor.decode;
 }
 ADA_HOST_DEVICE static inline float ValueOf(const BlockGrid& grid, const BlockFactor& factor,
                                             float element) {
@@ -254,9 +271,9 @@ ADA_HOST_DEVICE static inline std::uint8_t ElementCodeOf(const NumberFormat& for
   return static_cast<std::uint8_t>(sign | static_cast<std::uint32_t>(integer));
 }
 
-// The code of a stored scale of e8m0 or fp8_e4m3.
+// The code of a stored scale of e8m0, fp8_e4m3 or ue5m3.
 ADA_HOST_DEVICE static inline std::uint8_t ScaleCodeOf(BlockScale kind, float stored) {
-  if (kind == BlockScale::kFp8E4M3) return ElementCodeOf(NumberFormat{4, 3, 7, false}, stored);
+  if (kind != BlockScale::kE8M0) return ElementCodeOf(ScaleFormatOf(kind), stored);
   const std::uint32_t bits = MagnitudeBits(stored);
   return static_cast<std::uint8_t>(bits >= kInfinityBits ? kNanE8M0 : bits >> 23);
 }

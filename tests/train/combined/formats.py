@@ -23,6 +23,9 @@ NAMES = {
     "fp6_e2m3": dict(exponent=2, mantissa=3, has_inf=False, has_nan=False),
     "fp6_e3m2": dict(exponent=3, mantissa=2, has_inf=False, has_nan=False),
     "fp4_e2m1": dict(exponent=2, mantissa=1, has_inf=False, has_nan=False),
+    "fp4_e1m2": dict(exponent=1, mantissa=2, bias=1, has_inf=False, has_nan=False),
+    "int8": dict(exponent=1, mantissa=6, bias=-5, has_inf=False, has_nan=False),
+    "int4": dict(exponent=1, mantissa=2, bias=-1, has_inf=False, has_nan=False),
 }
 
 

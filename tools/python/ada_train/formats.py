@@ -79,6 +79,9 @@ NAMED = {
     "fp6_e2m3": Format(2, 3, has_inf=False, has_nan=False),
     "fp6_e3m2": Format(3, 2, has_inf=False, has_nan=False),
     "fp4_e2m1": Format(2, 1, has_inf=False, has_nan=False),
+    "fp4_e1m2": Format(1, 2, 1, has_inf=False, has_nan=False),
+    "int8": Format(1, 6, -5, has_inf=False, has_nan=False),
+    "int4": Format(1, 2, -1, has_inf=False, has_nan=False),
     "e8m0": Format(8, 0, has_inf=False, signed=False),
 }
 _ENTRY = re.compile(r"\s*(\w+)\s*:\s*(-?\w+)\s*$")

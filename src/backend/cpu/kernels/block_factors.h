@@ -32,8 +32,7 @@ ADA_OUTLINE BlockRules RulesOf(const BlockFormat& format, bool bf16_input) {
   NumberFormat element = format.element;
   element.saturate = true;
   rules.element = Grid(element);
-  // The scales of blocks are fp8_e4m3 without infinity.
-  rules.scale = Grid(NumberFormat{4, 3, 7, false, true, true, true});
+  rules.scale = Grid(ScaleFormatOf(format.scale));
   return rules;
 }
 
@@ -115,6 +114,10 @@ ADA_INLINE BlockFactors Fp32Factors(const BlockGrid& grid, F amax) {
 ADA_OUTLINE BlockFactors OtherFactors(const BlockRules& rules, const TensorFactors& tensor,
                                       float tensor_part, F amax) {
   if (rules.grid.kind == BlockScale::kFp32) return Fp32Factors(rules.grid, amax);
+  if (rules.grid.kind == BlockScale::kUE5M3) {
+    const F stored = RoundToGrid(amax / rules.grid.top, rules.scale);
+    return {1.0f / stored, stored};
+  }
   Fp8BlockFactors factors = Fp8Factors(rules, tensor, amax);
   if (tensor_part != 0) factors.decode = factors.stored * tensor_part;
   return factors;

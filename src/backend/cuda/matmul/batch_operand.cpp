@@ -36,9 +36,10 @@ BatchOperand::BatchOperand(const Context& context, const OperandPlaces& places, 
       operand_(operand),
       transform_values_(places.pointwise ? stored.shape.c : stored.shape.per_image()),
       stats_(StatsOf(context, carrier_, scale, operand)) {
+  RefuseRowScales(operand);
   if (operand.block) {
-    const OperandRows rows =
-        RowsOfBatch(places.linear, places.groups, stored.shape, which, operand.block->square);
+    const OperandRows rows = RowsOfBatch(places.linear, places.groups, stored.shape,
+                                         operand.laid_as.value_or(which), operand.block->square);
     row_values_ = rows.width;
     blocks_.emplace(context, operand, rows, stored.shape.numel() / row_values_,
                     stored.storage == Storage::kBF16, stats_);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "error.h"
+
 namespace ada::backend::cuda {
 namespace {
 
@@ -56,6 +58,13 @@ Storage CarrierOf(const MatmulSpec& spec, MatmulKind kind) {
   return first.bf16 && second.bf16   ? Storage::kBF16
          : first.fp16 && second.fp16 ? Storage::kF16
                                      : Storage::kF32;
+}
+
+void RefuseRowScales(const OperandRounding& operand) {
+  if (!operand.row_scaled) return;
+  throw ConfigError(
+      "precision.operands.tensor_scaling: kind row is not there on GPUs; use kind current, or "
+      "device: cpu");
 }
 
 }  // namespace ada::backend::cuda

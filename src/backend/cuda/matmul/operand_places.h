@@ -45,4 +45,7 @@ bool Rounds(const MatmulSpec& spec, MatmulKind kind);
 // other as it is stored: bf16 or fp16 where that holds all values of both, else fp32.
 Storage CarrierOf(const MatmulSpec& spec, MatmulKind kind);
 
+// Throws ConfigError for an operand whose rows have scales, which only the CPU backend has.
+void RefuseRowScales(const OperandRounding& operand);
+
 }  // namespace ada::backend::cuda

@@ -25,11 +25,12 @@ WeightOperand::WeightOperand(const Context& context, const OperandPlaces& places
       rows_(spec.w.shape.n),
       stats_(StatsOf(context, numel_, operand_)),
       values_(context.Allocate<float>(numel_)) {
+  RefuseRowScales(operand_);
   if (operand_.current != nullptr) amax_ = context.Allocate<std::uint32_t>(1);
   if (!operand_.block) return;
   blocks_.emplace(context, operand_,
                   RowsOfWeights(places.linear, places.transposed, places.groups, spec.w.shape,
-                                which, operand_.block->square),
+                                operand_.laid_as.value_or(which), operand_.block->square),
                   rows_, spec.w_format == kBf16, stats_);
   context.scratch.Reserve(blocks_->work_bytes());
 }

@@ -39,7 +39,8 @@ FormatAndStorage StoredAs(const OperandRounding& operand, const FormatAndStorage
     const bool fits = FitsBf16(format, stored.storage != Storage::kF32);
     return fits || BlockRounding::LeavesFactor(format) ? bf16 : fp32;
   }
-  if (operand.hadamard > 0 || operand.style.per_tensor_scale != nullptr) return fp32;
+  if (operand.hadamard > 0 || operand.style.per_tensor_scale != nullptr || operand.row_scaled)
+    return fp32;
   return {operand.format, StorageFor(operand.format)};
 }
 
@@ -135,16 +136,22 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
   if (operand.block) rounded.style.stochastic = false;
   stats_ = operand.stats != nullptr ? RoundingStats(rounded)
                                     : RoundingStats(rounded.tensor, rounded.style, nullptr);
-  context.scratch.Reserve(BlockValues(stored.shape) * sizeof(float), 0);
+  const std::size_t block_values = BlockValues(stored.shape);
+  const std::size_t scale_bytes = operand.row_scaled ? RowScales::Bytes(block_values) : 0;
+  context.scratch.Reserve(block_values * sizeof(float) + scale_bytes, 0);
   // In a 1x1 convolution rows are pixels.
   const bool pointwise = !geometry.linear && geometry.w.h * geometry.w.w == 1 &&
                          geometry.stride == std::array{1, 1} &&
                          geometry.padding == std::array{0, 0};
   transform_values_ = pointwise ? stored.shape.c : stored.shape.per_image();
-  if (!operand.block) return;
+  if (!operand.block && !operand.row_scaled) return;
   const OperandRows rows =
-      RowsOfBatch(geometry.linear, geometry.groups, stored.shape, which, operand.block->square);
+      RowsOfBatch(geometry.linear, geometry.groups, stored.shape, operand.laid_as.value_or(which),
+                  operand.block && operand.block->square);
   row_values_ = rows.width;
+  if (operand.row_scaled)
+    row_scales_.emplace(context, operand, rows, stored.storage == Storage::kBF16);
+  if (!operand.block) return;
   permutes_ = TakenAsPyTorch(geometry.linear, stored.shape, rows);
   blocks_.emplace(context, operand, rows, stored.storage == Storage::kBF16);
 }
@@ -210,19 +217,30 @@ void BatchOperand::Make(const Pass& pass, std::byte* memory) {
   tensor_.data = memory;
   const Tensor from = operand_.hadamard > 0 ? Transformed(pass) : stored_;
   blocks_ ? RoundInBlocks(pass, from) : RoundValues(pass, from);
+  if (operand_.captured == nullptr) return;
+  context_.kernels.widen(At(tensor_, 0), operand_.captured->values,
+                         pass.rows * tensor_.shape.per_image());
+  operand_.captured->factor = factor();
 }
 
 void BatchOperand::RoundValues(const Pass& pass, const Tensor& from) {
   const Shape& shape = from.shape;
   if (operand_.current != nullptr)
     operand_.current->scale = scaling::CurrentScale(operand_.rule, Largest(from, pass));
+  if (row_scales_)
+    row_scales_->Measure(At(from, 0), pass.rows * shape.per_image() / row_values_, Sharing(pass));
   ForBlocks(context_, shape, pass.rows,
             [&](std::int64_t image, std::int64_t images, std::int64_t block, int worker) {
               const std::int64_t values = images * shape.per_image();
               auto* wide = reinterpret_cast<float*>(context_.scratch.worker(worker));
               context_.kernels.widen(At(from, image), wide, values);
-              context_.kernels.round(wide, 1.0f, At(tensor_, image), values,
-                                     stats_.For(pass, block));
+              const Rounding rounding = stats_.For(pass, block);
+              if (row_scales_)
+                row_scales_->Round(image * shape.per_image(), values, wide, rounding,
+                                   reinterpret_cast<std::byte*>(wide + BlockValues(shape)),
+                                   static_cast<float*>(At(tensor_, image).data));
+              else
+                context_.kernels.round(wide, 1.0f, At(tensor_, image), values, rounding);
             });
   stats_.Finish(pass);
 }

@@ -8,6 +8,7 @@
 #include "backend/cpu/context.h"
 #include "backend/cpu/matmul/matmul_geometry.h"
 #include "backend/cpu/matmul/pack/block_rounding.h"
+#include "backend/cpu/matmul/pack/row_scales.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 
 namespace ada::backend::cpu {
@@ -56,6 +57,7 @@ class BatchOperand {
   std::int64_t transform_values_ = 1;  // of a row, of which a transform takes 16
   RoundingStats stats_;
   std::optional<BlockRounding> blocks_;
+  std::optional<RowScales> row_scales_;
 };
 
 // The four operands of x and dy; those of one direction are made one after the other, before the

@@ -72,7 +72,7 @@ BlockRounding::BlockRounding(const Context& context, const OperandRounding& oper
 }
 
 bool BlockRounding::LeavesFactor(const BlockFormat& format) {
-  return format.tensor_scale && !format.row_scaled &&
+  return format.tensor_scale && !format.row_scaled && format.element.mantissa_bits <= 3 &&
          (format.rule == BlockRule::kTe || format.rule == BlockRule::kTorchao);
 }
 

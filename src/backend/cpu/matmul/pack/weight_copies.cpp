@@ -28,12 +28,17 @@ WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometr
     const NumberFormat& format = rounding.block ? kFp32 : rounding.format;
     copy.stats = RoundingStats::OfParameter(format, values, rounding.style, rounding.stats);
     copy.values.resize(static_cast<std::size_t>(values));
-    if (!rounding.block) continue;
+    if (!rounding.block && !rounding.row_scaled) continue;
+    const OperandRows rows =
+        RowsOfWeights(geometry.linear, geometry.transposed, geometry.groups, geometry.w,
+                      rounding.laid_as.value_or(operand), rounding.block && rounding.block->square);
     const bool bf16 = spec.w_format == kBf16;
-    copy.blocks.emplace(context, rounding,
-                        RowsOfWeights(geometry.linear, geometry.transposed, geometry.groups,
-                                      geometry.w, operand, rounding.block->square),
-                        bf16);
+    if (rounding.block) {
+      copy.blocks.emplace(context, rounding, rows, bf16);
+    } else {
+      copy.row_scales.emplace(context, rounding, rows, bf16);
+      context.scratch.Reserve(RowScales::Bytes(static_cast<std::size_t>(kSegment)), 0);
+    }
   }
   bytes_ = static_cast<std::ptrdiff_t>(
       (rounded_.size() + operand_copies_[0].values.size() + operand_copies_[1].values.size()) *
@@ -99,14 +104,28 @@ float WeightCopies::Largest() const {
 }
 
 void WeightCopies::RoundOperand(OperandCopy& copy, const Pass& pass) {
-  if (copy.blocks) return RoundInBlocks(copy, pass);
+  copy.blocks ? RoundInBlocks(copy, pass) : RoundValues(copy, pass);
+  CapturedOperand* const captured = copy.operand.captured;
+  if (captured == nullptr) return;
+  std::copy(copy.values.begin(), copy.values.end(), captured->values);
+  captured->factor = copy.blocks ? copy.blocks->factor() : 1;
+}
+
+void WeightCopies::RoundValues(OperandCopy& copy, const Pass& pass) {
   if (copy.operand.current != nullptr)
     copy.operand.current->scale = scaling::CurrentScale(copy.operand.rule, Largest());
+  if (copy.row_scales)
+    copy.row_scales->Measure({const_cast<float*>(plain()), Storage::kF32}, master_.shape.n,
+                             nullptr);
   ForSegments(context_, master_.shape.numel(),
-              [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
-                context_.kernels.round(plain() + first, 1.0f,
-                                       {copy.values.data() + first, Storage::kF32}, n,
-                                       copy.stats.For(pass, segment));
+              [&](std::int64_t first, std::int64_t n, std::int64_t segment, int worker) {
+                const Rounding rounding = copy.stats.For(pass, segment);
+                float* to = copy.values.data() + first;
+                if (copy.row_scales)
+                  copy.row_scales->Round(first, n, plain() + first, rounding,
+                                         context_.scratch.worker(worker), to);
+                else
+                  context_.kernels.round(plain() + first, 1.0f, {to, Storage::kF32}, n, rounding);
               });
   copy.stats.Finish(pass);
 }

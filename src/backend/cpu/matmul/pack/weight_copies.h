@@ -9,6 +9,7 @@
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/matmul/pack/block_rounding.h"
+#include "backend/cpu/matmul/pack/row_scales.h"
 #include "backend/cpu/matmul/pack/weight_layout.h"
 #include "backend/cpu/rounding/rounding_stats.h"
 
@@ -51,9 +52,11 @@ class WeightCopies {
     RoundingStats stats;
     Floats values;  // PyTorch's order; empty where nothing is rounded
     std::optional<BlockRounding> blocks;
+    std::optional<RowScales> row_scales;
   };
   void RoundStored(const Pass& pass);
   void RoundOperand(OperandCopy& copy, const Pass& pass);
+  void RoundValues(OperandCopy& copy, const Pass& pass);
   void RoundInBlocks(OperandCopy& copy, const Pass& pass);
   float Largest() const;  // magnitude of the rounded weights
   // The same values are multiplied in both matmuls.

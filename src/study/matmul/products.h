@@ -1,0 +1,78 @@
+// The parts of the command matmul: what its rows say, and what it writes.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "io/tensor_files/safetensors.h"
+#include "run/matmuls/linear_matmuls.h"
+#include "study/commands.h"
+#include "telemetry/block_figures.h"
+
+namespace ada::study {
+
+// One operand of a matmul, or (tensor y, dx or dw) its result.
+// A value of a result is lost if it is zero and its exact sum is not, and saturated if it is not
+// finite and that is. Blocks and scales are of operands.
+struct MatmulRow : telemetry::BlockFigures {
+  std::string matmul, tensor, format;  // forward, x, fp8_e4m3
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t terms = 0;  // of one sum
+  // Results alone have these, in decibels: exact sums of the operands as they were taken against
+  // exact sums of what is stored; and the result against exact sums of the operands as they were
+  // taken.
+  double operands_sqnr_db = NAN, sums_sqnr_db = NAN;
+  double max_rel = NAN;  // the largest error of the sums, over the sum of magnitudes
+  double bias = NAN;     // the mean of their signed errors over the mean magnitude of exact sums
+  bool is_result = false;
+};
+
+// One matmul as the layer computed it: result [m, n] = sum over k of a b, where a and b are the
+// operands with rows m and n and columns k.
+struct MatmulView {
+  const char* name;         // forward
+  const char* tensors[2];   // x, w
+  const char* result_name;  // y
+  const run::OperandMatrix *a, *b;
+  const run::StoredMatrix *stored_a, *stored_b;
+  const run::StoredMatrix* result;
+};
+std::vector<MatmulView> ViewsOf(const run::LinearMatmuls& matmuls);
+
+// The rows of one matmul: its operands, then its result. Exact sums are double: products of two
+// fp32 values are exact in it, and sums err by 2^-53 of the sum of magnitudes for each addition.
+std::vector<MatmulRow> RowsOfMatmul(const MatmulView& view);
+
+void PrintMatmuls(const std::vector<MatmulRow>& rows, std::ostream& out);
+void PrintMatmulJson(const std::string& layer, const std::vector<MatmulRow>& rows,
+                     std::ostream& out);
+
+// Writes y, dx and dw, and with `operands` what each matmul took, as MatmulOptions says.
+// x_shape: that of the file's x, whose leading axes y and dx have.
+void WriteMatmuls(const run::LinearMatmuls& matmuls, const std::vector<std::int64_t>& x_shape,
+                  bool operands, const std::string& path);
+
+}  // namespace ada::study
+
+namespace ada::telemetry {
+
+template <>
+inline constexpr auto kColumns<study::MatmulRow> =
+    Joined(Joined(std::to_array<Column<study::MatmulRow>>({
+                      {"matmul", &study::MatmulRow::matmul},
+                      {"tensor", &study::MatmulRow::tensor},
+                      {"format", &study::MatmulRow::format},
+                      {"rows", &study::MatmulRow::rows},
+                      {"columns", &study::MatmulRow::columns},
+                      {"terms", &study::MatmulRow::terms},
+                  }),
+                  BlockColumns<study::MatmulRow>()),
+           std::to_array<Column<study::MatmulRow>>({
+               {"operands_sqnr_db", &study::MatmulRow::operands_sqnr_db, kPlain | kEmptyNan},
+               {"sums_sqnr_db", &study::MatmulRow::sums_sqnr_db, kPlain | kEmptyNan},
+               {"max_rel", &study::MatmulRow::max_rel, kPlain | kEmptyNan},
+               {"bias", &study::MatmulRow::bias, kPlain | kEmptyNan},
+           }));
+
+}  // namespace ada::telemetry

@@ -1,0 +1,359 @@
+"""`ada-train matmul` beside recordings of torchao (float8, int8, MX, NVFP4) and beside NumPy.
+
+usage: ADA_BINARY=build/ada-train python3 -m unittest -v tests/study/matmul_test.py
+(from the root). Needs Debian's python3-numpy; without it it is skipped, and so are the tests whose
+recordings are not there.
+"""
+import csv
+import io
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError as missing:
+    print(f"skipped: {missing}", file=sys.stderr)
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("ADA_BINARY", str(ROOT / "build" / "ada-train"))
+SHARED = pathlib.Path(os.environ.get("ADA_SHARED", ROOT.parent / "shared"))
+RECORDED = SHARED / "golden" / "practice" / "recipes"
+TYPES = {"F32": "f4", "F64": "f8", "U8": "u1", "I8": "i1", "U16": "u2"}
+# The axis of each operand along which its matmul sums.
+AXIS = {"forward.x": 1, "forward.w": 1, "dx.dy": 1, "dx.w": 0, "dw.x": 0, "dw.dy": 0}
+
+
+def write(path, tensors):
+    """A safetensors file of arrays."""
+    names = {np.dtype(code): name for name, code in TYPES.items()}
+    header, data = {}, b""
+    for name, values in sorted(tensors.items(), key=lambda item: -item[1].itemsize):
+        header[name] = {"dtype": names[values.dtype], "shape": list(values.shape),
+                        "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += np.ascontiguousarray(values).tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read(path):
+    """Its arrays."""
+    data = pathlib.Path(path).read_bytes()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    arrays = {}
+    for name, entry in json.loads(data[8:begin]).items():
+        if name == "__metadata__":
+            continue
+        first, last = (begin + offset for offset in entry["data_offsets"])
+        arrays[name] = np.frombuffer(data[first:last], TYPES[entry["dtype"]]).reshape(entry["shape"])
+    return arrays
+
+
+def run(*arguments, code=0):
+    done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode != code:
+        raise AssertionError(f"{arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def rows_of(path):
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def floats(tensor):
+    """F32 of a recorded tensor, whose U16 are bf16."""
+    if tensor.dtype != np.uint16:
+        return tensor
+    return (tensor.astype(np.uint32) << 16).view(np.float32)
+
+
+def bf16_bits(tensor):
+    return (tensor.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def spread(scales, shape):
+    """Scales repeated over the values that share them."""
+    for axis, (have, want) in enumerate(zip(scales.shape, shape)):
+        if have != want:
+            scales = np.repeat(scales, -(-want // have), axis)
+    return scales[tuple(slice(n) for n in shape)]
+
+
+class MatmulCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def save(self, **tensors):
+        path = self.folder / "in.safetensors"
+        write(path, tensors)
+        return path
+
+    def outputs(self, path, *arguments):
+        out = self.folder / "out.safetensors"
+        done = run("matmul", path, "-o", out, "--operands", "--csv", *arguments)
+        return read(out), list(csv.DictReader(io.StringIO(done.stdout)))
+
+
+@unittest.skipUnless(RECORDED.exists(), "the recordings are not there")
+class Recorded(MatmulCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.inputs = read(RECORDED / "inputs.safetensors")
+        cls.sets = {row["set"]: row for row in rows_of(RECORDED / "inputs.csv")}
+
+    def input_of(self, name, as_bf16):
+        tensors = {k: self.inputs[f"{name}.{k}"] for k in ("x", "w", "dy")}
+        if as_bf16:
+            tensors = {k: bf16_bits(v) for k, v in tensors.items()}
+        return self.save(**tensors)
+
+    def check_case(self, row, recorded, arguments, as_bf16, tolerance=8, relative=0):
+        """Scales and codes are equal, results as near as two sums of fp32 are."""
+        path = self.input_of(row["set"], as_bf16)
+        extra = ["--x-format", "bf16"] if as_bf16 else []
+        out, _ = self.outputs(path, *arguments, *extra)
+        for operand, axis in AXIS.items():
+            how = row[operand.replace(".", "_")]
+            if how == "none":
+                self.assertNotIn(operand + ".codes", out)
+                continue
+            parts = how.split()
+            case, source = row["case"], operand
+            if len(parts) > 2 and parts[2][0] == "@":
+                case = parts[2][1:]
+                parts = next(r for r in self.cases if r["case"] == case)[operand.replace(".", "_")].split()
+            if len(parts) > 2:
+                source = parts[2][1:]
+            codes, scale = recorded[f"{case}.{source}.codes"], recorded[f"{case}.{source}.scale"]
+            where = f"{row['case']} {operand} {row['recipe']} {row['set']}"
+            ours = out[operand + ".scale"]
+            shape = codes.shape
+            if scale.shape == (1,):
+                scale, ours = scale.reshape(1, 1), ours.reshape(1, 1)
+            same = spread(ours, shape) == spread(scale, shape)
+            if scale.dtype == np.float32:
+                same |= np.isnan(spread(ours, shape)) & np.isnan(spread(scale, shape))
+            self.assertTrue(same.all(), f"{where}: {(~same).sum()} scales differ")
+            broken = np.isnan(out[operand]) & ~np.isfinite(spread(scale.astype(np.float32), shape))
+            if scale.dtype == np.uint8 and "block32" in how:
+                broken = spread(scale, shape) == 255
+            nan = ((out[operand + ".codes"].view(np.uint8) & 0x7F) == 0x7F) & ((codes.view(np.uint8) & 0x7F) == 0x7F)
+            equal = (out[operand + ".codes"] == codes) | nan | broken
+            self.assertTrue(equal.all(), f"{where}: {(~equal).sum()} codes differ")
+        pairs = {"y": ("forward.x", "forward.w"), "dx": ("dx.dy", "dx.w"), "dw": ("dw.dy", "dw.x")}
+        for name, (a, b) in pairs.items():
+            a, b = out[a].astype(np.float64), out[b].astype(np.float64)
+            a, b = (a, b.T) if name == "y" else (a, b) if name == "dx" else (a.T, b)
+            with np.errstate(all="ignore"):
+                exact, mass = a @ b, np.abs(a) @ np.abs(b)
+            theirs = recorded[f"{row['case']}.{name}"]
+            half = 2.0**-8 if theirs.dtype == np.uint16 else 0
+            theirs = floats(theirs)
+            finite = np.isfinite(exact) & np.isfinite(theirs)
+            if "nonfinite" not in row["set"]:
+                self.assertTrue(finite.all())
+            bound = tolerance * 2.0**-24 * mass + (half + relative) * np.abs(exact) + 1e-44
+            for what, values in (("ours", out[name]), ("recorded", theirs)):
+                worst = (np.abs(values - exact) / bound)[finite]
+                limit = 1.05 if what == "recorded" else 1
+                self.assertLessEqual(worst.max(initial=0), limit, f"{row['case']} {name} {what}")
+
+    def options_of(self, row):
+        """The command line of a recorded case of cases.csv."""
+        recipe = {"tensorwise": "torchao_fp8_tensorwise", "rowwise": "torchao_fp8_rowwise",
+                  "rowwise_with_gw_hp": "torchao_fp8_rowwise_gw_hp",
+                  "int8_mixed_precision": "torchao_int8"}[row["recipe"]]
+        arguments = ["--recipe", recipe]
+        scaling = "precision.operands.tensor_scaling."
+        for option in row["options"].split():
+            key, value = option.split("=")
+            if key == "round_scales_to_power_of_2":
+                arguments += ["--set", scaling + "power_of_two=" + ("true" if value == "1" else "false")]
+            elif key == "grad_weight":
+                arguments += ["--set", "precision.operands.dw=none"]
+        if row["recipe"] != "int8_mixed_precision":
+            arguments += ["--set", scaling + "reference=true"]
+        return arguments
+
+    def test_float8_and_int8(self):
+        recorded = read(RECORDED / "cases.safetensors")
+        self.cases = rows_of(RECORDED / "cases.csv")
+        for row in self.cases:
+            with self.subTest(row["case"]):
+                relative = 0
+                if "emulate=0" in row["options"]:
+                    relative = 2.0**-8
+                elif row["recipe"] == "int8_mixed_precision" and row["y_dtype"] == "bf16":
+                    relative = 2.0**-7
+                self.check_case(row, recorded, self.options_of(row),
+                                self.sets[row["set"]]["dtype"] == "bf16", relative=relative)
+
+    def test_exact_powers_of_two(self):
+        """Without `reference` a scale is the power of two at or below the quotient."""
+        recorded = read(RECORDED / "cases.safetensors")
+        for row in rows_of(RECORDED / "cases.csv"):
+            if row["recipe"] != "rowwise" or row["set"] != "edge" or "=0" in row["options"]:
+                continue
+            out, _ = self.outputs(self.input_of("edge", False), "--recipe", "torchao_fp8_rowwise")
+            x = np.abs(self.inputs["edge.x"]).max(1, keepdims=True)
+            exact = np.exp2(np.floor(np.log2(448.0 / x.astype(np.float64))))
+            self.assertTrue((out["forward.x.scale"] == exact).all())
+            theirs = recorded[f"{row['case']}.forward.x.scale"]
+            self.assertTrue(set((theirs / exact).ravel()) <= {1.0, 2.0})
+
+    def test_mx(self):
+        recorded = read(RECORDED / "mx.safetensors")
+        self.cases = rows_of(RECORDED / "mx.csv")
+        for row in self.cases:
+            with self.subTest(row["case"]):
+                options = dict(o.split("=") for o in row["options"].split() if "=" in o)
+                rule = options.get("scale", "rceil")
+                arguments = []
+                for tensor in ("x", "w", "dy"):
+                    element = options.get(tensor, "fp8_e4m3")
+                    arguments += ["--set", f"precision.operands.{tensor}={{element: {element}, rule: {rule}}}"]
+                if row["dw_x"] == "none":
+                    arguments += ["--set", "precision.operands.dw=none"]
+                self.check_case(row, recorded, arguments, self.sets[row["set"]]["dtype"] == "bf16")
+
+    def test_mx_recipe(self):
+        recorded = read(RECORDED / "mx.safetensors")
+        row = next(r for r in rows_of(RECORDED / "mx.csv") if r["recipe"] == "mxfp8_emulated_rceil")
+        self.check_case(row, recorded, ["--recipe", "torchao_mxfp8"], False)
+
+    def test_nvfp4(self):
+        recorded = read(RECORDED / "nvfp4.safetensors")
+        for row in rows_of(RECORDED / "nvfp4.csv"):
+            with self.subTest(row["case"]):
+                self.check_case(row, recorded, ["--recipe", "torchao_nvfp4"], True, relative=2.0**-22)
+                out, _ = self.outputs(self.input_of(row["set"], True), "--recipe", "torchao_nvfp4", "--x-format", "bf16")
+                for operand in AXIS:
+                    amax = recorded[f"{row['case']}.{operand}.amax"]
+                    self.assertEqual(out[operand + ".amax"].ravel()[0], amax[0], operand)
+
+
+class Command(MatmulCase):
+    def layer(self, m=12, k=20, n=9, dy=True):
+        g = np.random.default_rng(3)
+        tensors = {"x": g.standard_normal((m, k), dtype=np.float32),
+                   "w": g.standard_normal((n, k), dtype=np.float32) / 4}
+        if dy:
+            tensors["dy"] = g.standard_normal((m, n), dtype=np.float32) * np.float32(1e-3)
+        return tensors
+
+    def test_unrounded(self):
+        t = self.layer()
+        out, rows = self.outputs(self.save(**t))
+        exact = {"y": t["x"] @ t["w"].T.astype(np.float64), "dx": t["dy"] @ t["w"].astype(np.float64),
+                 "dw": t["dy"].T @ t["x"].astype(np.float64)}
+        for name, values in exact.items():
+            np.testing.assert_allclose(out[name], values, rtol=0, atol=2e-6 * np.abs(values).max())
+        self.assertEqual([r["tensor"] for r in rows], ["x", "w", "y", "dy", "w", "dx", "dy", "x", "dw"])
+        self.assertEqual({r["lost"] for r in rows}, {"0"})
+        self.assertFalse(any(name.endswith(".codes") for name in out))
+
+    def test_figures(self):
+        t = self.layer()
+        out, rows = self.outputs(self.save(**t), "--set", "precision.operands.w=fp8_e5m2")
+        y = next(r for r in rows if r["tensor"] == "y")
+        x, w = (out["forward." + k].astype(np.float64) for k in "xw")
+        sums, stored = x @ w.T, t["x"].astype(np.float64) @ t["w"].T.astype(np.float64)
+        decibel = lambda signal, noise: 10 * np.log10((signal**2).sum() / (noise**2).sum())  # noqa: E731
+        self.assertAlmostEqual(float(y["operands_sqnr_db"]), decibel(stored, sums - stored), 4)
+        self.assertAlmostEqual(float(y["sums_sqnr_db"]), decibel(sums, out["y"] - sums), 2)
+        self.assertAlmostEqual(float(y["sqnr_db"]), decibel(stored, out["y"] - stored), 4)
+        error, mass = out["y"] - sums, np.abs(x) @ np.abs(w).T
+        self.assertAlmostEqual(float(y["max_rel"]) / (np.abs(error) / mass).max(), 1, 3)
+        self.assertAlmostEqual(float(y["bias"]) / (error.sum() / np.abs(sums).sum()), 1, 2)
+
+    def test_y_alone_and_leading_axes(self):
+        t = self.layer(dy=False)
+        t["x"] = t["x"].reshape(3, 4, 20)
+        out, rows = self.outputs(self.save(**t), "--set", "precision.operands=mxfp4")
+        self.assertEqual(out["y"].shape, (3, 4, 9))
+        self.assertEqual(out["forward.x.scale"].shape, (3, 4, 1))
+        self.assertEqual(len(rows), 3)
+        self.assertNotIn("dx", out)
+
+    def test_names_views_and_layers(self):
+        t = self.layer()
+        path = self.save(**{"a.weight": t["w"], "in": t["x"], "grad": t["dy"]})
+        names = ("--x", "in", "--w", "a.weight", "--dy", "grad")
+        report = json.loads(run("matmul", path, *names, "--json", "--layer", "a", "--set",
+                                "precision.layers=[{match: a, operands: fp8_e4m3}]").stdout)
+        self.assertEqual([r["format"] for r in report["rows"][:3]], ["fp8_e4m3", "fp8_e4m3", "fp32"])
+        table = run("matmul", path, *names).stdout
+        self.assertIn("forward", table)
+
+    def test_stochastic_codes(self):
+        """Codes are those of the values that were multiplied."""
+        t = self.layer(16, 32, 32)
+        for format, element in (("{format: nvfp4, rounding: stochastic}", None),
+                                ("{format: fp8_e4m3, rounding: stochastic}", None)):
+            out, _ = self.outputs(self.save(**t), "--stochastic", "--set", f"precision.operands.dy={format}")
+            again, _ = self.outputs(self.save(**t), "--set", f"precision.operands.dy={format}")
+            self.assertTrue((out["dx.dy"] != again["dx.dy"]).any())
+            codes, values = out["dx.dy.codes"], out["dx.dy"]
+            if "nvfp4" in format:
+                table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+                scale = spread(out["dx.dy.scale"], values.shape).astype(int)
+                e, m = scale >> 3, scale & 7
+                scale = np.where(e == 0, m * 2.0**-9, (1 + m / 8) * 2.0 ** (e - 7))
+                decoded = table[codes & 7] * np.where(codes & 8, -1, 1) * scale * out["dx.dy.amax"] / 2688
+            else:
+                e, m = (codes >> 3) & 15, codes & 7
+                decoded = np.where(e == 0, m * 2.0**-9, (1 + m / 8) * 2.0 ** (e.astype(int) - 7.0))
+                decoded = decoded * np.where(codes & 128, -1, 1)
+            np.testing.assert_allclose(values, decoded, rtol=3e-7)
+
+    def test_rows_and_static_scales(self):
+        t = self.layer()
+        keys = [f"precision.operands.{tensor}=fp8_e4m3" for tensor in ("x", "w", "dy")]
+        out, _ = self.outputs(self.save(**t), "--set", *keys, "precision.operands.tensor_scaling=row")
+        np.testing.assert_array_equal(out["forward.x.scale"], np.float32(448) / np.abs(t["x"]).max(1, keepdims=True))
+        np.testing.assert_array_equal(out["dw.x.scale"], np.float32(448) / np.abs(t["x"]).max(0, keepdims=True))
+        np.testing.assert_array_equal(out["dx.w.scale"], np.float32(448) / np.abs(t["w"]).max(0, keepdims=True))
+        out, _ = self.outputs(self.save(**t), "--recipe", "modded_nanogpt_head")
+        for operand, scale in (("forward.x", 2), ("dx.w", 512), ("dw.dy", 524288)):
+            self.assertEqual(out[operand + ".scale"].tolist(), [scale])
+
+    def test_as_forward(self):
+        t = self.layer(32, 64, 32)
+        keys = ("precision.operands.x=mxfp4", "precision.operands.w=mxfp4", "precision.operands.dy=mxfp8_e5m2",
+                "precision.operands.dx.w=as_forward", "precision.operands.dw.x=as_forward")
+        out, _ = self.outputs(self.save(**t), "--set", *keys)
+        np.testing.assert_array_equal(out["dw.x"], out["forward.x"])
+        np.testing.assert_array_equal(out["dx.w"], out["forward.w"])
+        np.testing.assert_array_equal(out["dw.x.scale"], out["forward.x.scale"])
+        apart, _ = self.outputs(self.save(**t), "--set", *keys[:3])
+        self.assertTrue((apart["dw.x"] != out["dw.x"]).any())
+
+    def test_refusals(self):
+        t = self.layer()
+        cases = (
+            ({**t, "w": t["w"][:, :5].copy()}, (), 3, "different numbers of inputs"),
+            ({**t, "x": bf16_bits(t["x"])}, (), 3, "--x-format fp16 or bf16"),
+            (t, ("--dy", "none"), 3, "has no tensor"),
+            (t, ("--operands",), 2, "-o OUT"),
+            (t, ("--csv", "--json"), 2, "one of them"),
+            (t, ("--recipe", "te_mxfp"), 2, "did you mean"),
+            (t, ("--set", "precision.operands.tensor_scaling.power_of_two=true"), 2, "tensor_scaling.kind"),
+            (t, ("--set", "precision.operands.x=as_forward"), 2, "dx.w"),
+            (t, ("--set", "data.path=x"), 2, "data"),
+        )
+        for tensors, arguments, code, words in cases:
+            with self.subTest(words):
+                self.assertIn(words, run("matmul", self.save(**tensors), *arguments, code=code).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
