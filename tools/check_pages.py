@@ -33,7 +33,7 @@ LIMITS = {
     "configs/tasks.md": 950,
     "src/README.md": 2150,
     "src/backend/README.md": 2000,
-    "src/number/blocks/README.md": 1500,
+    "src/number/blocks/README.md": 1530,
     "src/parallel/README.md": 1150,
     "src/scaling/README.md": 2630,
     "src/telemetry/README.md": 4620,
