@@ -149,8 +149,6 @@ struct Section {
 void ReadSection(const YamlNode& map, const Section& section, const ReadContext& context);
 // The section's values in the order of its keys, those of the current choice only.
 YamlNode WriteSection(const Section& section);
-// "a.b", or "b" where a is empty.
-std::string Join(const std::string& path, const std::string& name);
 
 // --- Kinds of keys ---
 

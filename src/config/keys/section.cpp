@@ -134,10 +134,6 @@ void CheckRules(const YamlNode& map, const Section& section, const ReadContext& 
 
 }  // namespace
 
-std::string Join(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
-}
-
 const Key* Section::Find(std::string_view name) const {
   const auto found =
       std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.name == name; });

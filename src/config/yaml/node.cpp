@@ -23,6 +23,10 @@ const YamlNode* YamlNode::Find(std::string_view key) const {
   return entry ? &entry->value : nullptr;
 }
 
+std::string Join(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
 YamlNode Scalar(std::string text) {
   YamlNode node;
   node.kind = YamlNode::Kind::kScalar;

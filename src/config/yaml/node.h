@@ -35,6 +35,9 @@ struct Entry {
   YamlNode key, value;
 };
 
+// The path of a key within another: "a.b", or "b" where a is empty.
+std::string Join(const std::string& path, const std::string& name);
+
 YamlNode Scalar(std::string text);
 YamlNode List(std::vector<YamlNode> items);
 // Appends `key: value` to a map.

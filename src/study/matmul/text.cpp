@@ -36,7 +36,7 @@ void PrintMatmulOperands(const std::vector<MatmulRow>& rows, std::ostream& out) 
   table.Print(out, kTerminalWidth);
 }
 
-void PrintSums(const std::vector<MatmulRow>& rows, std::ostream& out) {
+void PrintSumsTable(const std::vector<MatmulRow>& rows, std::ostream& out) {
   out << "sums (SQNR in dB: of exact sums of the operands, of the sums, and of both; largest\n"
          "error over the sum of magnitudes; mean error over the mean magnitude)\n";
   TextTable table({"sum", "size", "operands", "sums", "both", "max_rel", "bias", "lost"}, 2);
@@ -70,7 +70,7 @@ nlohmann::ordered_json JsonOf(const MatmulRow& row) {
 
 void PrintMatmuls(const std::vector<MatmulRow>& rows, std::ostream& out) {
   PrintMatmulOperands(rows, out);
-  PrintSums(rows, out);
+  PrintSumsTable(rows, out);
 }
 
 void PrintMatmulJson(const std::string& layer, const std::vector<MatmulRow>& rows,
