@@ -23,7 +23,8 @@ EXPECTED = ("/usr/bin/ada-train", "/usr/share/man/man1/ada-train.1.gz",
             "/usr/share/zsh/vendor-completions/_ada-train",
             "/usr/share/fish/vendor_completions.d/ada-train.fish",
             "/usr/share/ada-train/configs/fashion_quickstart.yaml",
-            "/usr/share/ada-train/ada-train.schema.json", "/usr/share/ada-train/scripts/fetch.py")
+            "/usr/share/ada-train/ada-train.schema.json", "/usr/share/ada-train/scripts/fetch.py",
+            "/usr/share/ada-train/tools/report.py", "/usr/share/ada-train/tools/sweep.sh")
 
 
 def setUpModule():

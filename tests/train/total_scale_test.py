@@ -74,6 +74,12 @@ class TotalScale(unittest.TestCase):
                                      totals[row["layer"]])
                     self.assertEqual(row["limit"], "state")
 
+    def test_a_dry_run_tells_it(self):
+        (self.folder / "r.yaml").write_text(CONFIG + BY_TOTAL, encoding="utf-8")
+        done = subprocess.run([BINARY, "train", "r.yaml", "--dry-run"], cwd=self.folder,
+                              capture_output=True, text=True, check=True)
+        self.assertRegex(done.stdout, r"(?m)^fc2 .*adaptive: total_scale 128$")
+
     def test_a_resumed_run_goes_on_with_it(self):
         self.train("whole", BY_TOTAL)
         self.train("parts", BY_TOTAL, "--set", "train.max_steps=5")

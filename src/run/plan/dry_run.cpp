@@ -31,7 +31,11 @@ namespace {
 std::string RuleWord(const scaling::LayerScaler& scaler, const scaling::Policy& policy) {
   const scaling::LayerMethod method = scaler.rule.method;
   std::string word(policy.name());
-  if (method == scaling::LayerMethod::kPass || method == scaling::LayerMethod::kState) return word;
+  if (method == scaling::LayerMethod::kPass) return word;
+  if (method == scaling::LayerMethod::kState)
+    return policy.name() == "adaptive"
+               ? word + ": total_scale " + ShortestText(scaler.rule.fixed_scale)
+               : word;
   word += std::string(": ") + scaling::MethodName(method);
   if (method == scaling::LayerMethod::kFixed) word += " " + ShortestText(scaler.rule.fixed_scale);
   return word;
