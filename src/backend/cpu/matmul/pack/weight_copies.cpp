@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/matmul/pack/codes.h"
 #include "backend/cpu/matmul/pack/operands.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
@@ -30,6 +31,7 @@ WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometr
     copy.values.resize(static_cast<std::size_t>(values));
     if (!rounding.block) continue;
     const bool bf16 = spec.w_format == kBf16;
+    if (KeepsScales(spec, operand)) copy.scales.resize(static_cast<std::size_t>(values));
     copy.blocks.emplace(context, rounding,
                         RowsOfWeights(geometry.linear, geometry.transposed, geometry.groups,
                                       geometry.w, operand, rounding.block->square),
@@ -50,6 +52,11 @@ const float* WeightCopies::plain() const {
 const float* WeightCopies::plain(WeightUse use) const {
   const Floats& values = operand_copies_[static_cast<std::size_t>(use)].values;
   return values.empty() ? plain() : values.data();
+}
+
+const float* WeightCopies::scales(WeightUse use) const {
+  const Floats& scales = operand_copies_[static_cast<std::size_t>(use)].scales;
+  return scales.empty() ? nullptr : scales.data();
 }
 
 float WeightCopies::factor(WeightUse use) const {
@@ -123,6 +130,7 @@ void WeightCopies::RoundInBlocks(OperandCopy& copy, const Pass& pass) {
                 });
     copy.stats.Finish(pass);
   }
+  if (!copy.scales.empty()) copy.blocks->KeepScales(copy.scales.data());
   const float amax = copy.blocks->asks_amax() ? Largest() : 0;
   const std::int64_t subnormal = copy.blocks->Run(pass, master_.shape.n, amax, nullptr, 0,
                                                   {const_cast<float*>(plain()), Storage::kF32},
