@@ -92,7 +92,7 @@ class WriterTest(unittest.TestCase):
             parse = {"integer": int, "flag": lambda t: t == "1", "text": str}
             for name, kinds in columns.TABLES.items():
                 if name in ("classes", "confusion", "losses", "blocks",  # of others' tasks, formats
-                            "what_if_blocks"):
+                            "what_if_blocks", "accumulators", "what_if_accumulators"):
                     self.assertFalse((run / f"{name}.csv").exists())
                     continue
                 file = csv_writer.CsvFile(rewritten, name)

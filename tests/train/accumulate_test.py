@@ -416,18 +416,84 @@ class Accumulate(unittest.TestCase):
             own.pop((row["layer"], row["tensor"]))
         self.assertEqual(own, {})
 
-    def test_blocks(self):
-        """Powers of two belong to the products; codes of blocks with other scales are not kept."""
+    def test_blocks_of_powers_of_two(self):
         self.run_program("{recipe: te_mxfp8, accumulate: blackwell_fp8}")
         self.assertIn("sums by blackwell_fp8: ", self.told)
+
+    def test_blocks_of_other_scales(self):
+        """Codes are added block by block, and the blocks' scales multiplied in where one ends."""
+        def codes(block, tiles):
+            """And the scales that bring them back, of rows or of tiles of 128 rows."""
+            amax = np.abs(block).max(axis=1)
+            if tiles:
+                for begin in range(0, len(amax), 128):
+                    amax[begin:begin + 128] = amax[begin:begin + 128].max()
+            encode = np.float32(448) / np.where(amax > 0, amax, 448)
+            decode = np.where(amax > 0, np.float32(1) / encode, np.float32(1))
+            values = (block * encode[:, None]).astype(np.float32)
+            return rounded(values, "fp8_e4m3"), decode[:, None].astype(np.float32)
+
+        def product(a, scale_a, b, scale_b, tiles=False):
+            main = np.zeros((len(a), len(b)), np.float32)
+            for block, begin in enumerate(range(0, a.shape[1], 128)):
+                part = slice(begin, begin + 128)
+                code_a, left = codes(a[:, part], False)
+                code_b, right = codes(b[:, part], tiles)
+                for mine, theirs in ((left, scale_a), (right, scale_b)):
+                    other = theirs[:, block:block + 1]
+                    np.testing.assert_array_equal(np.where(other == 0, mine, other), mine)
+                c = sums(code_a, code_b, "fp8_e4m3", "fp8_e4m3", "hopper_fp8")[0]
+                factor = (left * right.T).astype(np.longdouble)
+                main = (c.astype(np.longdouble) * factor + main).astype(np.float32)
+            return main
+        layers = """  layers:
+    - {name: fc1, kind: linear, features: 300, bias: false}
+    - {name: relu, kind: relu}
+    - {name: fc2, kind: linear, features: 160, bias: false}
+    - {name: fc3, kind: linear, features: 10, bias: false}
+"""
+        network = NETWORK[:NETWORK.index("  layers:")] + layers + NETWORK[
+            NETWORK.index("precision:"):]
+        network = network.replace("batch_size: 12", "batch_size: 150").replace("train: 60",
+                                                                               "train: 300")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            precision = "{recipe: deepseek_v3, accumulate: hopper_fp8_promote128}"
+            (path / "run.yaml").write_text(network % {"threads": 2, "precision": precision})
+            done = subprocess.run([BINARY, "train", "run.yaml", "--output", "out", "--set",
+                                   "log.statistics=[operands]"], cwd=folder, capture_output=True,
+                                  text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            dump = self.dump(path / "out", 2)
+        for name in ("fc1", "fc2", "fc3"):
+            w = dump[f"{name}.w"].reshape(len(dump[f"{name}.w"]), -1)
+            x, dy = (dump[f"{name}.{tensor}"].reshape(150, -1) for tensor in ("x", "dy"))
+            scales = {operand: dump[f"{name}.{operand}.scales"][0]
+                      for operand in ("forward.x", "forward.w", "dw.x", "dw.dy")}
+            tiles = np.repeat(scales["forward.w"], 128, axis=0)[:len(w)]
+            y = rounded(product(x, scales["forward.x"], w, tiles, True), "bf16")
+            np.testing.assert_array_equal(dump[f"{name}.y"].reshape(150, -1), y)
+            dw = product(dy.T, scales["dw.dy"], x.T, scales["dw.x"]) / np.float32(S)
+            np.testing.assert_array_equal(dump[f"{name}.dw"].reshape(w.shape), dw)
+            if name == "fc1":
+                continue
+            tiles = np.repeat(scales["forward.w"].T, 128, axis=0)[:w.shape[1]]
+            dx = rounded(product(dy, dump[f"{name}.dx.dy.scales"][0], w.T, tiles, True), "bf16")
+            np.testing.assert_array_equal(dump[f"{name}.dx"].reshape(150, -1), dx)
+
+    def test_blocks_that_do_not_meet(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "run.yaml"
-            path.write_text(NETWORK % {"threads": 1, "precision": "{recipe: deepseek_v3, "
-                                       "accumulate: hopper_fp8_promote128}"})
-            done = subprocess.run([BINARY, "train", str(path), "--output", folder + "/out"],
-                                  capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("precision.accumulate: layer conv1: forward.x is in fp8_block128", done.stderr)
+            for rule, code in (("hopper_fp8_promote128", 2),
+                               ("{forward: hopper_fp8, dx: hopper_fp8_promote128}", 0)):
+                path.write_text(NETWORK % {"threads": 1, "precision": "{recipe: deepseek_v3, "
+                                           "accumulate: " + rule + "}"})
+                done = subprocess.run([BINARY, "train", str(path), "--output", folder + "/out"],
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, code, done.stderr)
+                if code == 2:
+                    self.assertIn("precision.accumulate: layer conv1: blocks of dw.x and dw.dy",
+                                  done.stderr)
 
     def test_refusals(self):
         for precision, words in (

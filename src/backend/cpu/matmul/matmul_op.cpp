@@ -73,8 +73,9 @@ MatmulOp::MatmulOp(const Context& context, const MatmulKernels* tiles, const Mat
     matmul_ = std::make_unique<OnednnChunks>(context, operand_spec_, geometry_, weights_, rounding_,
                                              chunk_, own_bytes_);
   if (AnyAccumulates(spec.sums) || AnyJudged(spec.sums))
-    matmul_ = std::make_unique<AccumulatedChunks>(context, spec_, geometry_, weights_, rounding_,
-                                                  chunk_, own_bytes_, std::move(matmul_));
+    matmul_ =
+        std::make_unique<AccumulatedChunks>(context, spec_, geometry_, weights_, operands_,
+                                            rounding_, chunk_, own_bytes_, std::move(matmul_));
   // Only the fp32 kernels have Winograd's algorithm, so that `tiles` is not null here.
   if (matmul_->few_terms_are_inexact()) few_terms_.emplace(context_, *tiles->winograd, geometry_);
   Prepare(*matmul_, static_cast<int>(spec.x.shape.n));

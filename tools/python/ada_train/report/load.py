@@ -25,6 +25,9 @@ COLUMNS = {
     "probes": "step layer tensor format scale lost_pct mse sqnr_db cosine norm_over_noise",
     "what_if": "step layer tensor scenario underflow_pct_nonzero overflow underflow_unsure_pct",
     "what_if_blocks": "step layer tensor scenario numel zeros saturated lost_pct_nonzero sqnr_db",
+    "accumulators": "step layer tensor accumulator swallowed_pct sqnr_db bias max_rel",
+    "what_if_accumulators": "step layer tensor scenario accumulator swallowed_pct sqnr_db bias "
+                            "max_rel",
     "events": "step epoch event layer tensor value message",
     "classes": "step split class count iou accuracy ap_07 ap",
     "confusion": "step split class prediction count",
@@ -42,6 +45,8 @@ MADE_BY = {
     "probes": "log.probe_every makes it",
     "what_if": "log.what_if makes it, together with log.histogram_every",
     "what_if_blocks": "log.what_if with block-scaled formats makes it",
+    "accumulators": "precision.accumulate makes it",
+    "what_if_accumulators": "log.what_if with accumulate makes it",
     "events": "every run writes it",
     "classes": "evaluations of segmentation and detection write it",
     "confusion": "evaluations of segmentation write it",
@@ -54,7 +59,7 @@ MOST_STEP = 1e12  # as src/telemetry/csv_reader.h has it
 LARGEST = 3.5e38
 INFINITE = {"loss", "grad_norm", "scale", "scale_in", "alpha", "scale_out", "mse", "sqnr_db",
             "sqnr_mean_db", "sqnr_worst_db", "norm_over_noise"}
-SIGNED = {"loss", "sqnr_db", "sqnr_mean_db", "sqnr_worst_db", "cosine", "scale_log2_min",
+SIGNED = {"loss", "bias", "sqnr_db", "sqnr_mean_db", "sqnr_worst_db", "cosine", "scale_log2_min",
           "scale_log2_max", "scale_log2_mean"}
 
 

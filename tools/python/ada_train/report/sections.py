@@ -25,6 +25,23 @@ def _events_tables(runs):
     return tables
 
 
+def _sums_tables(runs):
+    """Each run's sums, the worst first: means over the logged steps."""
+    tables = []
+    for run in runs:
+        frame = run.tables["accumulators"]
+        if not len(frame):
+            continue
+        means = frame.groupby(["layer", "tensor", "accumulator"], sort=False)[
+            ["swallowed_pct", "sqnr_db", "bias", "max_rel"]].mean().reset_index()
+        rows = [[r["layer"], r["tensor"], r["accumulator"], f"{r['swallowed_pct']:.3g}",
+                 f"{r['sqnr_db']:.1f}", f"{r['bias']:.2g}", f"{r['max_rel']:.2g}"]
+                for _, r in means.sort_values("sqnr_db").iterrows()]
+        tables.append((run.label, ["layer", "product", "accumulator", "swallowed %", "SQNR dB",
+                                   "bias", "largest error"], rows))
+    return tables
+
+
 def _limit_words(runs):
     seen = {w for run in runs for w in run.scales["limit"].unique()}
     known = pictures_layers.LIMITS.items()
@@ -107,6 +124,11 @@ PARTS = [
      "the signal beside the noise of each operand, as the mean over the logged steps, and the scales "
      "of its blocks: their mean, thick one standard deviation, thin the smallest to the largest.",
      "blocks", pictures_operands.operands, ("order",)),
+    ("sums", "Sums of products",
+     "What accumulators (precision.accumulate) lose beside sums in fp32, as means over the logged "
+     "steps: products that alignment cuts to zero, signal beside noise, the error's pull (below 0: "
+     "to zero) and the largest error over the magnitudes that were added.", "accumulators",
+     lambda runs: [], ()),
     ("what_if", "What if",
      "Mean underflow under other formats, scales and policies, judged from the histograms of the "
      "same steps; first column: the run itself. Block-scaled formats are judged on operands: their "
@@ -128,7 +150,8 @@ def _wanted(runs):
     pixels = any(len(run.tables["confusion"]) for run in runs)
     blocks = any(len(run.tables["blocks"]) for run in runs)
     hidden = {"classes": not others, "heads": not others, "confusion": not (others and pixels),
-              "operands": not blocks}
+              "operands": not blocks,
+              "sums": not any(len(run.tables["accumulators"]) for run in runs)}
     return [part for part in PARTS if not hidden.get(part[0])]
 
 
@@ -191,6 +214,8 @@ def all_sections(chosen, tensor, folders=None):
     parts["events"].tables = _events_tables(chosen.looked_into)
     if not parts["events"].tables:
         parts["events"].extra = "<p class=\"absent\">Nothing happened: events.csv has no rows.</p>"
+    if "sums" in parts:
+        parts["sums"].tables = _sums_tables(chosen.looked_into)
     if parts["probes"].pictures:
         header, rows = pictures_study.probe_table(chosen.looked_into, order)
         parts["probes"].tables = [("Last probe in numbers", header, rows)]

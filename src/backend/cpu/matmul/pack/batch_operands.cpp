@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "backend/cpu/matmul/pack/codes.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "backend/hadamard.h"
@@ -118,13 +119,14 @@ void TakeBlockCounts(const OperandRounding& operand, bool counts, std::int64_t s
 // has.
 BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometry,
                            const Tensor& stored, float* scale, Operand which,
-                           const OperandRounding& operand, const Tensor& as)
+                           const OperandRounding& operand, const Tensor& as, bool keeps_scales)
     : context_(context),
       stored_(stored),
       tensor_(stored),
       operand_(operand),
       copies_(operand.rounds || (stored.storage != as.storage && as.storage != Storage::kF32)) {
   if (!copies_) return;
+  keeps_scales_ = keeps_scales;
   tensor_.storage = as.storage;
   const bool plain = operand.rounds && !operand.block && operand.hadamard == 0;
   tensor_.format = plain ? operand.format : as.format;
@@ -156,7 +158,10 @@ BatchOperand::BatchOperand(const Context& context, const MatmulGeometry& geometr
   blocks_.emplace(context, operand, rows, stored.storage == Storage::kBF16);
 }
 
-std::size_t BatchOperand::bytes() const { return copies_ ? BytesOf(tensor_) : 0; }
+std::size_t BatchOperand::bytes() const {
+  const auto values = static_cast<std::size_t>(stored_.shape.numel());
+  return (copies_ ? BytesOf(tensor_) : 0) + (keeps_scales_ ? WholeLines(values * 4) : 0);
+}
 
 parallel::Communicator* BatchOperand::Sharing(const Pass& pass) const {
   return pass.whole_rows > 0 ? context_.shared.rules : nullptr;
@@ -215,6 +220,10 @@ Tensor BatchOperand::Transformed(const Pass& pass) const {
 void BatchOperand::Make(const Pass& pass, std::byte* memory) {
   if (!copies_) return;
   tensor_.data = memory;
+  if (keeps_scales_) {
+    scales_ = reinterpret_cast<float*>(memory + BytesOf(tensor_));
+    blocks_->KeepScales(scales_);
+  }
   const Tensor from = operand_.hadamard > 0 ? Transformed(pass) : stored_;
   blocks_ ? RoundInBlocks(pass, from) : RoundValues(pass, from);
   if (operand_.captured == nullptr) return;
@@ -287,8 +296,8 @@ BatchOperands::BatchOperands(const Context& context, const MatmulGeometry& geome
                              const MatmulSpec& spec, const MatmulSpec& operand_spec)
     : context_(context), has_dx_(spec.dx) {
   const auto add = [&](Operand operand, const Tensor& stored, float* scale, const Tensor& as) {
-    operands_.emplace_back(context, geometry, stored, scale, operand, RoundingOf(spec, operand),
-                           as);
+    operands_.emplace_back(context, geometry, stored, scale, operand, RoundingOf(spec, operand), as,
+                           KeepsScales(spec, operand));
   };
   const Gradient& dy = spec.dy;
   add(Operand::kForwardX, spec.x, nullptr, operand_spec.x);

@@ -29,13 +29,16 @@ class BatchOperand {
  public:
   // scale: the S that it carries; null: none. `as`: the tensor of AsOperands.
   BatchOperand(const Context& context, const MatmulGeometry& geometry, const Tensor& stored,
-               float* scale, Operand which, const OperandRounding& operand, const Tensor& as);
+               float* scale, Operand which, const OperandRounding& operand, const Tensor& as,
+               bool keeps_scales);
   std::size_t bytes() const;  // of the copy; 0: there is none
   // Makes the copy at `memory`; then tensor() is it.
   void Make(const Pass& pass, std::byte* memory);
   const Tensor& tensor() const { return tensor_; }
   // The factor by which sums of its values must be multiplied.
   float factor() const { return blocks_ ? blocks_->factor() : 1; }
+  // The scale of each value, where they are kept (KeepsScales); else null.
+  const float* scales() const { return scales_; }
 
  private:
   // The processes that share the tensor; null: none.
@@ -52,6 +55,8 @@ class BatchOperand {
   Tensor stored_, tensor_;
   OperandRounding operand_;
   bool copies_;
+  bool keeps_scales_ = false;
+  float* scales_ = nullptr;
   bool permutes_ = false;  // blocks run over channels and pixels, in PyTorch's order
   std::int64_t row_values_ = 1;
   std::int64_t transform_values_ = 1;  // of a row, of which a transform takes 16
@@ -70,6 +75,7 @@ class BatchOperands {
   void Backward(const Pass& pass);
   // What the matmuls read, of the whole batch; valid within Forward or Backward of the op.
   const Tensor& Of(Operand operand) const { return operands_[Slot(operand)].tensor(); }
+  const float* ScalesOf(Operand operand) const { return operands_[Slot(operand)].scales(); }
   float FactorOf(Operand operand) const { return operands_[Slot(operand)].factor(); }
 
  private:

@@ -68,7 +68,7 @@ BlockRounding::BlockRounding(const Context& context, const OperandRounding& oper
       bf16_(bf16),
       grid_(BlockGridOf(format_, bf16)),
       most_(RowsOfRange(rows, format_)) {
-  context.scratch.Reserve(2 * RangeBytes(), 0);
+  context.scratch.Reserve(3 * RangeBytes(), 0);
 }
 
 bool BlockRounding::LeavesFactor(const BlockFormat& format) {
@@ -96,7 +96,7 @@ std::size_t BlockRounding::RangeBytes() const {
 }
 float* BlockRounding::BufferOf(int worker, Buffer which) const {
   return reinterpret_cast<float*>(context_.scratch.worker(worker) +
-                                  (which == Buffer::kBefore ? RangeBytes() : 0));
+                                  static_cast<std::size_t>(which) * RangeBytes());
 }
 
 // Bits of magnitudes have the order of magnitudes, NaN above all; columns of all ranges of a group
@@ -175,6 +175,21 @@ void BlockRounding::Count(const RowRange& range, const std::vector<float>& amaxe
   });
 }
 
+// One for each value of a block.
+void BlockRounding::Scales(const RowRange& range, const std::vector<float>& amaxes,
+                           const float* before, float* scales) const {
+  const BlockLayout layout = LayoutOf(range.rows);
+  ForTiles(layout, format_, [&](const Tile& tile) {
+    std::uint32_t largest = 0;
+    ForPlaces(layout, tile,
+              [&](std::int64_t at) { largest = std::max(largest, MagnitudeBits(before[at])); });
+    const TensorFactor tensor =
+        TensorFactorOf(grid_, amaxes[format_.row_scaled ? static_cast<std::size_t>(tile.line) : 0]);
+    const float decode = BlockFactorOf(grid_, tensor, OfBits(largest)).decode;
+    ForPlaces(layout, tile, [&](std::int64_t at) { scales[at] = decode; });
+  });
+}
+
 // Whatever looks at values around their rounding has them in fp32.
 void BlockRounding::RoundInFp32(const RowRange& range, const std::vector<float>& given,
                                 const BlockArgs& args, int worker, const Turn& turn,
@@ -189,8 +204,14 @@ void BlockRounding::RoundInFp32(const RowRange& range, const std::vector<float>&
   own.from = own.to = {rounded, Storage::kF32};
   // Counts are of what the format as such does, with the tensor's scale in the values; where this
   // is left out of them (tensor_part), they are rounded once more without counts.
+  if (part != nullptr || scales_ != nullptr) std::copy_n(rounded, values, before);
+  if (scales_ != nullptr) {
+    float* const scales = BufferOf(worker, Buffer::kScales);
+    Scales(range, amaxes, before, scales);
+    if (turn) turn(range, scales, /*back=*/true);
+    std::copy_n(scales, values, scales_ + range.first * rows_.width);
+  }
   if (part != nullptr) {
-    std::copy_n(rounded, values, before);
     own.tensor_part = 0;
     Round(range, amaxes, own);
     Count(range, amaxes, before, rounded, *part);
@@ -214,8 +235,8 @@ std::int64_t BlockRounding::Run(const Pass& pass, std::int64_t rows, float amax,
     if (IsShared(shared)) LargestOfAll(*shared, given);
   }
   std::vector<Part> parts(counts ? ranges.size() : 0);
-  const bool in_fp32 =
-      counts || turn || format_.row_scaled || grid_.rule == BlockRule::kFourOverSix;
+  const bool in_fp32 = counts || turn || scales_ != nullptr || format_.row_scaled ||
+                       grid_.rule == BlockRule::kFourOverSix;
   BlockArgs args;
   args.format = format_, args.bf16_input = bf16_;
   if (LeavesFactor(format_)) {

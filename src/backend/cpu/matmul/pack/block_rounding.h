@@ -41,6 +41,9 @@ class BlockRounding {
   using Turn = std::function<void(const RowRange&, float* values, bool back)>;
   std::int64_t Run(const Pass& pass, std::int64_t rows, float amax, parallel::Communicator* shared,
                    std::uint64_t first, TensorSpan from, TensorSpan to, const Turn& turn = nullptr);
+  // Each Run fills `to`, of as many values as it rounds, with the scale by which a value's element
+  // was multiplied when it was decoded.
+  void KeepScales(float* to) { scales_ = to; }
   // Whether sums of rounded values are to be multiplied by factor(), which Run sets.
   static bool LeavesFactor(const BlockFormat& format);
   float factor() const { return factor_; }
@@ -54,7 +57,7 @@ class BlockRounding {
   std::vector<RowRange> RangesOf(std::int64_t rows) const;
   BlockLayout LayoutOf(std::int64_t rows) const;
   // A range's values in fp32: as they are rounded, and as they were before.
-  enum class Buffer : std::uint8_t { kRounded, kBefore };
+  enum class Buffer : std::uint8_t { kRounded, kBefore, kScales };
   float* BufferOf(int worker, Buffer which) const;
   // Takes the largest magnitude of each column of each group, over all ranges.
   std::vector<float> ColumnAmaxes(const std::vector<RowRange>& ranges, std::int64_t rows,
@@ -65,6 +68,8 @@ class BlockRounding {
   void RoundInFp32(const RowRange& range, const std::vector<float>& given, const BlockArgs& args,
                    int worker, const Turn& turn, Part* part) const;
   void Round(const RowRange& range, const std::vector<float>& amaxes, BlockArgs args) const;
+  void Scales(const RowRange& range, const std::vector<float>& amaxes, const float* before,
+              float* scales) const;
   void Count(const RowRange& range, const std::vector<float>& amaxes, const float* before,
              const float* after, Part& part) const;
 
@@ -77,6 +82,7 @@ class BlockRounding {
   BlockGrid grid_;
   std::int64_t most_;  // rows of a range
   float factor_ = 1;
+  float* scales_ = nullptr;
 };
 
 }  // namespace ada::backend::cpu

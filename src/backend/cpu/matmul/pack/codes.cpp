@@ -36,15 +36,23 @@ CodesOf CodesOfOperand(const MatmulSpec& spec, Operand operand) {
   if (!rounding.rounds) return Stored(spec, operand);
   if (rounding.block) {
     const BlockFormat& format = *rounding.block;
-    if (format.scale == BlockScale::kFp32 || format.row_scaled ||
-        (format.tensor_scale && !BlockRounding::LeavesFactor(format)))
+    const bool of_tensor = format.tensor_scale && !BlockRounding::LeavesFactor(format);
+    if (format.row_scaled || of_tensor)
       throw ConfigError("precision.accumulate: layer " + spec.layer + ": " + NameOf(operand) +
                         " is in " + FormatName(AnyFormat(format)) +
-                        ", whose blocks have scales that are no powers of two; an accumulator "
-                        "adds codes, and of such blocks these are not kept");
+                        ", whose rows or tensors have scales that are no powers of two; an "
+                        "accumulator adds codes, and of such blocks these are not kept");
+    if (format.scale == BlockScale::kFp32) return {format.element, nullptr, format.block};
     return {kBf16, nullptr};
   }
   return {rounding.format, rounding.style.per_tensor_scale};
+}
+
+bool KeepsScales(const MatmulSpec& spec, Operand operand) {
+  const OperandRounding& rounding = spec.operands[IndexOf(operand)];
+  if (!rounding.block || rounding.block->scale != BlockScale::kFp32) return false;
+  const ProductSums& sums = spec.sums[IndexOf(operand) / 2];  // each product has two operands
+  return sums.rule.has_value() || !sums.judged.empty();
 }
 
 // A product is below 4 times the power of its exponent; sums of k of them, and promotions, stay
@@ -57,11 +65,15 @@ bool FitVectors(const CodesOf& a, const CodesOf& b, int largest_a, int largest_b
 }
 
 int ToCodes(const Context& context, const CodesOf& codes, TensorSpan from, std::int64_t n,
-            float* values, std::int16_t* exponents) {
+            float* values, std::int16_t* exponents, const float* scales) {
   const Kernels& kernels = context.kernels;
   kernels.widen(from, values, n);
   if (codes.scale != nullptr)
     kernels.round(values, codes.scale->scale, {values, Storage::kF32}, n, RoundOnly(codes.format));
+  if (scales != nullptr) {
+    for (std::int64_t i = 0; i < n; ++i) values[i] = scales[i] != 0 ? values[i] / scales[i] : 0.0f;
+    kernels.round(values, 1.0f, {values, Storage::kF32}, n, RoundOnly(codes.format));
+  }
   return AccumulateKernelsOf(kernels).exponents(values, n, codes.least(), exponents);
 }
 

@@ -14,11 +14,16 @@ namespace ada::backend::cpu {
 struct CodesOf {
   NumberFormat format = kFp32;                   // of the codes
   const scaling::TensorScaler* scale = nullptr;  // null: values are codes
+  // Values along the sum that share a scale, which is no power of two (fp32); 0: there is none.
+  std::int64_t block = 0;
 
   int least() const;  // the exponent of the smallest normal code
   // The factor that brings a code back to its value.
   float inverse() const { return scale != nullptr ? 1 / scale->scale : 1; }
 };
+// Whether the scales of an operand's blocks have to be kept: they are no powers of two, and its
+// product adds codes.
+bool KeepsScales(const MatmulSpec& spec, Operand operand);
 // Returns those of an operand of `spec`, as its matmuls read it.
 CodesOf CodesOfOperand(const MatmulSpec& spec, Operand operand);
 
@@ -26,7 +31,8 @@ CodesOf CodesOfOperand(const MatmulSpec& spec, Operand operand);
 bool FitVectors(const CodesOf& a, const CodesOf& b, int largest_a, int largest_b, std::int64_t k);
 
 // n values of any storage as codes in fp32, with their exponents; returns the largest exponent.
+// scales: of each value, where codes have blocks.
 int ToCodes(const Context& context, const CodesOf& codes, TensorSpan from, std::int64_t n,
-            float* values, std::int16_t* exponents);
+            float* values, std::int16_t* exponents, const float* scales = nullptr);
 
 }  // namespace ada::backend::cpu

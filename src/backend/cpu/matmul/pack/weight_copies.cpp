@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/matmul/pack/batch_operands.h"
+#include "backend/cpu/matmul/pack/codes.h"
 #include "backend/cpu/rounding/blocks.h"
 #include "backend/decisions.h"
 #include "number/number_grid.h"
@@ -34,6 +35,7 @@ WeightCopies::WeightCopies(const Context& context, const MatmulGeometry& geometr
                       rounding.laid_as.value_or(operand), rounding.block && rounding.block->square);
     const bool bf16 = spec.w_format == kBf16;
     if (rounding.block) {
+      if (KeepsScales(spec, operand)) copy.scales.resize(static_cast<std::size_t>(values));
       copy.blocks.emplace(context, rounding, rows, bf16);
     } else {
       copy.row_scales.emplace(context, rounding, rows, bf16);
@@ -55,6 +57,11 @@ const float* WeightCopies::plain() const {
 const float* WeightCopies::plain(WeightUse use) const {
   const Floats& values = operand_copies_[static_cast<std::size_t>(use)].values;
   return values.empty() ? plain() : values.data();
+}
+
+const float* WeightCopies::scales(WeightUse use) const {
+  const Floats& scales = operand_copies_[static_cast<std::size_t>(use)].scales;
+  return scales.empty() ? nullptr : scales.data();
 }
 
 float WeightCopies::factor(WeightUse use) const {
@@ -142,6 +149,7 @@ void WeightCopies::RoundInBlocks(OperandCopy& copy, const Pass& pass) {
                 });
     copy.stats.Finish(pass);
   }
+  if (!copy.scales.empty()) copy.blocks->KeepScales(copy.scales.data());
   const float amax = copy.blocks->asks_amax() ? Largest() : 0;
   const std::int64_t subnormal = copy.blocks->Run(pass, master_.shape.n, amax, nullptr, 0,
                                                   {const_cast<float*>(plain()), Storage::kF32},

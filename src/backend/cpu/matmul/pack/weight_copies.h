@@ -37,6 +37,8 @@ class WeightCopies {
   // The rounded weights in PyTorch's order; and what `use` multiplies.
   const float* plain() const;
   const float* plain(WeightUse use) const;
+  // The scale of each of the latter's values, where they are kept (KeepsScales); else null.
+  const float* scales(WeightUse use) const;
   // The factor by which sums of the latter must be multiplied.
   float factor(WeightUse use) const;
 
@@ -51,6 +53,7 @@ class WeightCopies {
     OperandRounding operand;
     RoundingStats stats;
     Floats values;  // PyTorch's order; empty where nothing is rounded
+    Floats scales;  // the same; empty where they are not kept
     std::optional<BlockRounding> blocks;
     std::optional<RowScales> row_scales;
   };

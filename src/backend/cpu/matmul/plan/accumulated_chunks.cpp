@@ -34,8 +34,11 @@ class PanelSums {
   static std::size_t bytes(std::int64_t rows) {
     return static_cast<std::size_t>(rows * kPanel) * (2 * sizeof(float) + 2 * sizeof(double));
   }
-  PanelSums(const scaling::Accumulator& rule, std::byte* memory, std::int64_t rows, bool counts)
-      : rule_(rule), rows_(rows), counts_(counts) {
+  // blocks: codes are added block by block (EndBlock), and nothing is promoted in between.
+  PanelSums(const scaling::Accumulator& rule, std::byte* memory, std::int64_t rows, bool counts,
+            bool blocks)
+      : rule_(rule), rows_(rows), counts_(counts), blocks_(blocks) {
+    if (blocks) rule_.promote = 0;
     const std::int64_t values = rows * kPanel;
     part_ = reinterpret_cast<float*>(memory), main_ = part_ + values;
     exact_ = reinterpret_cast<double*>(main_ + values), magnitudes_ = exact_ + values;
@@ -44,7 +47,21 @@ class PanelSums {
     const std::int64_t values = rows_ * kPanel;
     std::fill_n(part_, 2 * values, 0.0f);
     if (counts_) std::fill_n(exact_, 2 * values, 0.0);
+    if (counts_ && blocks_) totals_.assign(static_cast<std::size_t>(2 * values), 0.0);
     found_ = AccumulatorCounts();
+  }
+  // main = fma(part, scale of the row * scale of the lane, main), for all sums.
+  void EndBlock(const float* of_rows, std::int64_t row_step, const float* of_lanes) {
+    for (std::int64_t i = 0; i < rows_ * kPanel; ++i) {
+      const float scale = of_rows[i / kPanel * row_step] * of_lanes[i % kPanel];
+      main_[i] = std::fma(part_[i], scale, main_[i]);
+      part_[i] = 0;
+      if (!counts_) continue;
+      const auto at = static_cast<std::size_t>(2 * i);
+      totals_[at] += exact_[i] * static_cast<double>(scale);
+      totals_[at + 1] += magnitudes_[i] * std::abs(static_cast<double>(scale));
+      exact_[i] = magnitudes_[i] = 0;
+    }
   }
   // The arguments but for the matrices.
   AccumulateArgs Args(std::int64_t first, std::int64_t k, bool vectors) {
@@ -60,8 +77,12 @@ class PanelSums {
     for (std::int64_t row = 0; row < rows_; ++row) {
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
         const std::int64_t i = row * kPanel + lane;
-        const float sum = rule_.promote > 0 ? main_[i] + part_[i] : part_[i];
-        if (counts_) found_.Take(sum, exact_[i], magnitudes_[i]);
+        const float sum = blocks_ ? main_[i] : rule_.promote > 0 ? main_[i] + part_[i] : part_[i];
+        const auto at = static_cast<std::size_t>(2 * i);
+        if (counts_ && blocks_)
+          found_.Take(sum, totals_[at], totals_[at + 1]);
+        else if (counts_)
+          found_.Take(sum, exact_[i], magnitudes_[i]);
         take(row, lane, sum);
       }
     }
@@ -69,9 +90,10 @@ class PanelSums {
   }
 
  private:
-  const scaling::Accumulator& rule_;
+  scaling::Accumulator rule_;
   std::int64_t rows_;
-  bool counts_;
+  bool counts_, blocks_;
+  std::vector<double> totals_;  // with the scales of blocks: exact sums, and of magnitudes
   double *exact_, *magnitudes_;
   float *part_, *main_;
   AccumulatorCounts found_;
@@ -81,13 +103,15 @@ class PanelSums {
 
 AccumulatedChunks::AccumulatedChunks(const Context& context, const MatmulSpec& spec,
                                      const MatmulGeometry& geometry, WeightCopies& weights,
-                                     MatmulRounding& rounding, int most, std::size_t offset,
+                                     const BatchOperands& operands, MatmulRounding& rounding,
+                                     int most, std::size_t offset,
                                      std::unique_ptr<ChunkMatmul> others)
     : context_(context),
       spec_(spec),
       window_(geometry),
       transposed_(geometry.transposed),
       weights_(weights),
+      operands_(operands),
       rounding_(rounding),
       most_(most),
       offset_(offset),
@@ -96,11 +120,8 @@ AccumulatedChunks::AccumulatedChunks(const Context& context, const MatmulSpec& s
   const Toward forward = transposed_ ? Toward::kBig : Toward::kSmall;
   const Toward data = transposed_ ? Toward::kSmall : Toward::kBig;
   if (Takes(Product::kForward))
-    forward_.emplace(Rows{Product::kForward, forward, CodesOfOperand(spec, kForwardX),
-                          CodesOfOperand(spec, kForwardW), WeightPanels(window_, forward)});
-  if (Takes(Product::kDx) && spec.dx)
-    data_.emplace(Rows{Product::kDx, data, CodesOfOperand(spec, kDxDy), CodesOfOperand(spec, kDxW),
-                       WeightPanels(window_, data)});
+    forward_.emplace(RowsOf(Product::kForward, forward, kForwardX, kForwardW));
+  if (Takes(Product::kDx) && spec.dx) data_.emplace(RowsOf(Product::kDx, data, kDxDy, kDxW));
   std::size_t scratch = 0;
   for (const std::optional<Rows>* rows : {&forward_, &data_}) {
     if (!*rows) continue;
@@ -110,6 +131,11 @@ AccumulatedChunks::AccumulatedChunks(const Context& context, const MatmulSpec& s
   context_.scratch.CountOwn(bytes_);
   if (Takes(Product::kDw) && spec.dy) {
     dw_x_ = CodesOfOperand(spec, kDwX), dw_dy_ = CodesOfOperand(spec, kDwDy);
+    const bool differ = dw_x_.block != 0 && dw_dy_.block != 0 && dw_x_.block != dw_dy_.block;
+    if ((dw_x_.block != 0 || dw_dy_.block != 0) && (differ || !window_.pointwise()))
+      throw ConfigError("precision.accumulate: layer " + spec.layer +
+                        ": blocks of dw.x and dw.dy with scales in fp32 do not meet value by value "
+                        "under a window; leave dw out (accumulate: {dw: none})");
     scratch = std::max(scratch, SliceBytes());
   }
   context_.scratch.Reserve(offset_ + scratch, 0);
@@ -119,15 +145,37 @@ AccumulatedChunks::AccumulatedChunks(const Context& context, const MatmulSpec& s
     counts_[i].resize((1 + spec.sums[i].judged.size()) * parts_[i]);
 }
 
+AccumulatedChunks::Rows AccumulatedChunks::RowsOf(Product product, Toward toward, Operand batch,
+                                                  Operand weights) const {
+  Rows rows{product,
+            toward,
+            CodesOfOperand(spec_, batch),
+            CodesOfOperand(spec_, weights),
+            WeightPanels(window_, toward),
+            {}};
+  const std::int64_t a = rows.of_batch.block, b = rows.of_weights.block;
+  if (a != 0 && b != 0 && a != b)
+    throw ConfigError("precision.accumulate: layer " + spec_.layer + ": " + NameOf(batch) +
+                      " has blocks of " + std::to_string(a) + " values and " + NameOf(weights) +
+                      " of " + std::to_string(b) + "; codes of both are added block by block");
+  if (a != 0 || b != 0)
+    rows.blocks = window_.BlocksOf(
+        toward == Toward::kSmall ? window_.in_group() : window_.out_group(), std::max(a, b));
+  return rows;
+}
+
 AccumulatedChunks::~AccumulatedChunks() { context_.scratch.CountOwn(-bytes_); }
 
 void AccumulatedChunks::Prepare(std::int64_t images) { others_->Prepare(images); }
 
 void AccumulatedChunks::Refresh() {
   others_->Refresh();
-  if (forward_)
-    forward_->panels.Pack(context_, forward_->of_weights, weights_.plain(WeightUse::kForward));
-  if (data_) data_->panels.Pack(context_, data_->of_weights, weights_.plain(WeightUse::kData));
+  for (std::optional<Rows>* made : {&forward_, &data_}) {
+    if (!*made) continue;
+    const WeightUse use = made == &forward_ ? WeightUse::kForward : WeightUse::kData;
+    (*made)->panels.Pack(context_, (*made)->of_weights, weights_.plain(use), weights_.scales(use),
+                         (*made)->blocks);
+  }
 }
 
 // --- y and dx ------------------------------------------------------------------------------------
@@ -155,30 +203,54 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
   const CodeBlock taken = TakeCodes(memory, kRowsAtOnce * panels.k());
   std::byte* const sums_memory = memory;
   auto* out = reinterpret_cast<float*>(memory + PanelSums::bytes(kRowsAtOnce));
+  const float* scales =
+      operands_.ScalesOf(rows.product == Product::kForward ? Operand::kForwardX : Operand::kDxDy);
+  if (scales != nullptr) scales += chunk.image * from.per_image();
   const int largest = ToCodes(context_, rows.of_batch, batch, chunk.images * from.per_image(),
-                              source.values, source.exponents);
+                              source.values, source.exponents, scales);
   const bool vectors =
       FitVectors(rows.of_batch, rows.of_weights, largest, panels.largest(), panels.k());
   const std::int64_t k = panels.k(), step = StepOf(rule);
+  const std::int64_t part = rule.promote > 0 ? rule.promote : k;  // of a block
   const std::int64_t pixels = to.h * to.w, all = chunk.images * pixels;
+  const bool by_block = !rows.blocks.empty();
+  const std::size_t blocks = by_block ? rows.blocks.size() - 1 : 0;
+  const std::int64_t channels = to_small ? window_.in_group() : window_.out_group();
+  std::vector<float> row_scales(kRowsAtOnce * blocks, rows.of_batch.inverse());
   for (std::int64_t first = 0; first < all; first += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, all - first);
-    PanelSums sums(rule, sums_memory, count, counts != nullptr);
+    PanelSums sums(rule, sums_memory, count, counts != nullptr, by_block);
     for (std::int64_t group = 0; group < window_.groups(); ++group) {
       for (std::int64_t row = 0; row < count; ++row) {
         const std::int64_t image = (first + row) / pixels, pixel = (first + row) % pixels;
         GatherRow(window_, rows.toward, group, pixel, source.From(image * from.per_image()),
                   taken.From(row * k));
+        for (std::size_t block = 0; scales != nullptr && block < blocks; ++block) {
+          const auto [tap, channel] = window_.At(rows.blocks[block], channels);
+          const std::int64_t met =
+              to_small ? window_.InBig(pixel, tap) : window_.InSmall(pixel, tap);
+          row_scales[static_cast<std::size_t>(row) * blocks + block] =
+              met < 0
+                  ? 0.0f
+                  : scales[image * from.per_image() + met * from.c + group * channels + channel];
+        }
       }
       for (std::int64_t panel = 0; panel < panels.panels(); ++panel) {
         sums.Begin();
-        for (std::int64_t at = 0; at < k; at += step) {
-          AccumulateArgs args = sums.Args(at, std::min(step, k - at), vectors);
+        std::size_t block = 0;
+        for (std::int64_t at = 0, end = 0; at < k; at = end) {
+          end = std::min(at + step, k);
+          if (by_block) end = std::min(at + part, rows.blocks[block + 1]);
+          AccumulateArgs args = sums.Args(by_block ? 0 : at, end - at, vectors);
           args.a = taken.values + at, args.a_exponents = taken.exponents + at;
           args.a_row = k, args.a_step = 1;
           args.b = panels.values(group, panel) + at * kPanel;
           args.b_exponents = panels.exponents(group, panel) + at * kPanel;
           kernels.accumulate(args);
+          if (!by_block) continue;
+          sums.EndBlock(row_scales.data() + block, static_cast<std::int64_t>(blocks),
+                        panels.scales(group, panel, block));
+          if (end == rows.blocks[block + 1]) ++block;
         }
         const std::int64_t output = group * panels.outputs() + panel * kPanel;
         const std::int64_t lanes =
@@ -189,7 +261,7 @@ float* AccumulatedChunks::RowSums(const Rows& rows, const scaling::Accumulator& 
       }
     }
   }
-  const float factor = rows.of_batch.inverse() * rows.of_weights.inverse();
+  const float factor = by_block ? 1 : rows.of_batch.inverse() * rows.of_weights.inverse();
   if (factor != 1)
     for (std::int64_t i = 0; i < all * to.c; ++i) out[i] *= factor;
   return out;
@@ -305,14 +377,22 @@ void AccumulatedChunks::SumSlice(const scaling::Accumulator& rule, std::int64_t 
   const CodesOf &small_codes = transposed_ ? dw_x_ : dw_dy_,
                 &big_codes = transposed_ ? dw_dy_ : dw_x_;
 
-  const std::int64_t step = StepOf(rule);
+  const std::int64_t block = std::max(dw_x_.block, dw_dy_.block);
+  const std::int64_t step = block == 0          ? StepOf(rule)
+                            : rule.promote == 0 ? block
+                                                : std::min<std::int64_t>(block, rule.promote);
+  ADA_CHECK(block == 0 || (block % step == 0 && block <= scaling::kMostOfGroup));
+  const float* x_scales = operands_.ScalesOf(Operand::kDwX);
+  const float* dy_scales = operands_.ScalesOf(Operand::kDwDy);
+  const float *small_scales = transposed_ ? x_scales : dy_scales,
+              *big_scales = transposed_ ? dy_scales : x_scales;
   std::byte* memory = context_.scratch.worker(batch.worker) + offset_;
   const CodeBlock a = TakeCodes(memory, step * kSliceRows), b = TakeCodes(memory, step * kPanel);
   std::byte* const a_stored = memory;
   std::byte* const b_stored =
       a_stored + WholeLines(static_cast<std::size_t>(step * kSliceRows) * 4);
   memory = b_stored + WholeLines(static_cast<std::size_t>(step * kPanel) * 4);
-  PanelSums sums(rule, memory, rows, counts != nullptr);
+  PanelSums sums(rule, memory, rows, counts != nullptr, block != 0);
   sums.Begin();
 
   // The tap and channel of each lane.
@@ -356,17 +436,39 @@ void AccumulatedChunks::SumSlice(const scaling::Accumulator& rule, std::int64_t 
         if (const std::byte* found = source(lane))
           std::memcpy(to + lane * big_bytes, found, big_bytes);
     }
-    const int largest_a = ToCodes(context_, small_codes, {a_stored, of_small.storage}, count * rows,
-                                  a.values, a.exponents);
-    const int largest_b = ToCodes(context_, big_codes, {b_stored, of_big.storage}, count * kPanel,
-                                  b.values, b.exponents);
-    AccumulateArgs args =
-        sums.Args(at, count, FitVectors(small_codes, big_codes, largest_a, largest_b, all));
+    // Where blocks have scales, all values of a step share those of its first pixel, by row and
+    // lane.
+    std::vector<float> a_scales, b_scales;
+    if (small_scales != nullptr || big_scales != nullptr) {
+      a_scales.assign(static_cast<std::size_t>(count * rows), small_codes.inverse());
+      b_scales.assign(static_cast<std::size_t>(count * kPanel), big_codes.inverse());
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t image = (at + i) / pixels, pixel = (at + i) % pixels;
+        for (std::int64_t r = 0; small_scales != nullptr && r < rows; ++r)
+          a_scales[static_cast<std::size_t>(i * rows + r)] =
+              small_scales[(at + i) * small.c + group * outs + row + r];
+        for (std::int64_t l = 0; big_scales != nullptr && l < lanes; ++l) {
+          const auto lane = static_cast<std::size_t>(l);
+          b_scales[static_cast<std::size_t>(i * kPanel + l)] =
+              big_scales[image * big.per_image() + window_.InBig(pixel, tap[lane]) * big.c +
+                         group * ins + channel[lane]];
+        }
+      }
+    }
+    const int largest_a =
+        ToCodes(context_, small_codes, {a_stored, of_small.storage}, count * rows, a.values,
+                a.exponents, small_scales != nullptr ? a_scales.data() : nullptr);
+    const int largest_b =
+        ToCodes(context_, big_codes, {b_stored, of_big.storage}, count * kPanel, b.values,
+                b.exponents, big_scales != nullptr ? b_scales.data() : nullptr);
+    AccumulateArgs args = sums.Args(block != 0 ? 0 : at, count,
+                                    FitVectors(small_codes, big_codes, largest_a, largest_b, all));
     args.a = a.values, args.a_exponents = a.exponents, args.a_row = 1, args.a_step = rows;
     args.b = b.values, args.b_exponents = b.exponents;
     kernels.accumulate(args);
+    if (block != 0) sums.EndBlock(a_scales.data(), 1, b_scales.data());
   }
-  const float factor = dw_x_.inverse() * dw_dy_.inverse();
+  const float factor = block != 0 ? 1 : dw_x_.inverse() * dw_dy_.inverse();
   sums.End(lanes, counts, [&](std::int64_t r, std::int64_t lane, float sum) {
     const auto l = static_cast<std::size_t>(lane);
     if (partial != nullptr)

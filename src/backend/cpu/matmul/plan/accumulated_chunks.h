@@ -10,6 +10,7 @@
 #include "backend/cpu/context.h"
 #include "backend/cpu/matmul/chunk_matmul.h"
 #include "backend/cpu/matmul/matmul_rounding.h"
+#include "backend/cpu/matmul/pack/batch_operands.h"
 #include "backend/cpu/matmul/pack/weight_copies.h"
 #include "backend/cpu/matmul/plan/accumulated_window.h"
 
@@ -20,10 +21,10 @@ namespace ada::backend::cpu {
 class AccumulatedChunks final : public ChunkMatmul {
  public:
   // spec: the layer's own, whose operands say what codes are. most, offset: as of KernelChunks.
-  // others: for the products with fp32 sums.
+  // others: for the products with fp32 sums. Keeps references.
   AccumulatedChunks(const Context& context, const MatmulSpec& spec, const MatmulGeometry& geometry,
-                    WeightCopies& weights, MatmulRounding& rounding, int most, std::size_t offset,
-                    std::unique_ptr<ChunkMatmul> others);
+                    WeightCopies& weights, const BatchOperands& operands, MatmulRounding& rounding,
+                    int most, std::size_t offset, std::unique_ptr<ChunkMatmul> others);
   ~AccumulatedChunks() override;
   AccumulatedChunks(const AccumulatedChunks&) = delete;
   void Prepare(std::int64_t images) override;
@@ -53,7 +54,10 @@ class AccumulatedChunks final : public ChunkMatmul {
     Toward toward;
     CodesOf of_batch, of_weights;
     WeightPanels panels;
+    // Where blocks with scales of their own begin in a sum, and its end; empty: there are none.
+    std::vector<std::int64_t> blocks;
   };
+  Rows RowsOf(scaling::Product product, Toward toward, Operand batch, Operand weights) const;
   bool Makes(scaling::Product product) const {
     return spec_.sums[scaling::IndexOf(product)].rule.has_value();
   }
@@ -91,6 +95,7 @@ class AccumulatedChunks final : public ChunkMatmul {
   AccumulatedWindow window_;
   bool transposed_;
   WeightCopies& weights_;
+  const BatchOperands& operands_;
   MatmulRounding& rounding_;
   const std::int64_t most_;
   const std::size_t offset_;

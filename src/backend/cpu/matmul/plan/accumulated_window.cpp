@@ -33,6 +33,17 @@ std::int64_t AccumulatedWindow::InSmall(std::int64_t pixel, std::int64_t tap) co
   return inside ? h / stride_[0] * small_.w + w / stride_[1] : -1;
 }
 
+std::vector<std::int64_t> AccumulatedWindow::BlocksOf(std::int64_t channels,
+                                                      std::int64_t block) const {
+  const std::int64_t runs = features_ ? 1 : taps(),
+                     length = features_ ? taps() * channels : channels;
+  std::vector<std::int64_t> begins;
+  for (std::int64_t run = 0; run < runs; ++run)
+    for (std::int64_t at = 0; at < length; at += block) begins.push_back(run * length + at);
+  begins.push_back(runs * length);
+  return begins;
+}
+
 CodeBlock TakeCodes(std::byte*& memory, std::int64_t values) {
   CodeBlock block;
   block.values = reinterpret_cast<float*>(memory);
@@ -59,12 +70,16 @@ const std::int16_t* WeightPanels::exponents(std::int64_t group, std::int64_t pan
   return exponents_.data() + At(group, panel);
 }
 
-void WeightPanels::Pack(const Context& context, const CodesOf& codes, const float* plain) {
+void WeightPanels::Pack(const Context& context, const CodesOf& codes, const float* plain,
+                        const float* scales, const std::vector<std::int64_t>& blocks) {
   const std::int64_t count = window_.groups() * k_ * outputs_;
   std::vector<float> values(static_cast<std::size_t>(count));
   std::vector<std::int16_t> exponents(values.size());
   largest_ = ToCodes(context, codes, {const_cast<float*>(plain), Storage::kF32}, count,
-                     values.data(), exponents.data());
+                     values.data(), exponents.data(), scales);
+  blocks_ = blocks.empty() ? 0 : blocks.size() - 1;
+  scales_.assign(static_cast<std::size_t>(window_.groups() * panels()) * blocks_ * kPanel,
+                 codes.inverse());
   const std::int64_t channels =
       toward_ == Toward::kSmall ? window_.in_group() : window_.out_group();
   context.pool.For(window_.groups() * panels(), [&](std::int64_t i, int) {
@@ -72,6 +87,15 @@ void WeightPanels::Pack(const Context& context, const CodesOf& codes, const floa
     const std::int64_t lanes = std::min<std::int64_t>(kPanel, outputs_ - panel * kPanel);
     float* to = values_.data() + At(group, panel);
     std::int16_t* to_exponents = exponents_.data() + At(group, panel);
+    for (std::size_t block = 0; scales != nullptr && block < blocks_; ++block) {
+      const auto [tap, c] = window_.At(blocks[block], channels);
+      float* to_scales = scales_.data() + (static_cast<std::size_t>(i) * blocks_ + block) * kPanel;
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        const std::int64_t output = panel * kPanel + lane;
+        to_scales[lane] = scales[toward_ == Toward::kSmall ? window_.Weight(group, output, c, tap)
+                                                           : window_.Weight(group, c, output, tap)];
+      }
+    }
     for (std::int64_t tap = 0; tap < window_.taps(); ++tap) {
       for (std::int64_t c = 0; c < channels; ++c) {
         const std::int64_t place = window_.Place(tap, c, channels) * kPanel;

@@ -38,6 +38,21 @@ class AccumulatedWindow {
   std::int64_t Place(std::int64_t tap, std::int64_t channel, std::int64_t channels) const {
     return features_ ? channel * taps() + tap : tap * channels + channel;
   }
+  struct TapAndChannel {
+    std::int64_t tap, channel;
+  };
+  TapAndChannel At(std::int64_t place, std::int64_t channels) const {
+    if (features_) return {place % taps(), place / taps()};
+    return {place / channels, place % channels};
+  }
+  // Where blocks of `block` values begin in a sum of so many channels, and its end. Blocks lie
+  // within a tap; those of a linear layer run through all features.
+  std::vector<std::int64_t> BlocksOf(std::int64_t channels, std::int64_t block) const;
+  // Whether each pixel meets one pixel: then blocks of both run through the same places.
+  bool pointwise() const {
+    return features_ ||
+           (taps() == 1 && stride_ == std::array{1, 1} && padding_ == std::array{0, 0});
+  }
   bool channels_lie_together() const { return !features_ || taps() == 1; }
   // The weight between them in PyTorch's order.
   std::int64_t Weight(std::int64_t group, std::int64_t out, std::int64_t in,
@@ -73,7 +88,14 @@ class WeightPanels {
  public:
   WeightPanels(const AccumulatedWindow& window, Toward toward);
   // From weights in PyTorch's order, as they are multiplied.
-  void Pack(const Context& context, const CodesOf& codes, const float* plain);
+  // scales: of each weight, where codes have blocks, which begin at `blocks`.
+  void Pack(const Context& context, const CodesOf& codes, const float* plain, const float* scales,
+            const std::vector<std::int64_t>& blocks);
+  // The scales of a block of a panel, [kPanel].
+  const float* scales(std::int64_t group, std::int64_t panel, std::size_t block) const {
+    return scales_.data() +
+           ((static_cast<std::size_t>(group * panels() + panel)) * blocks_ + block) * kPanel;
+  }
   std::int64_t k() const { return k_; }
   std::int64_t outputs() const { return outputs_; }                         // of a group
   std::int64_t panels() const { return (outputs_ + kPanel - 1) / kPanel; }  // of a group
@@ -91,6 +113,8 @@ class WeightPanels {
   std::int64_t k_, outputs_;
   std::vector<float, PageAllocator<float, PageKind::kHuge>> values_;
   std::vector<std::int16_t> exponents_;
+  std::vector<float> scales_;
+  std::size_t blocks_ = 0;
   int largest_ = kExponentOfZero;
 };
 
