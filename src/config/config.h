@@ -229,8 +229,8 @@ struct OperandConfig {
   bool as_forward = false;  // of dx.w and dw.x: the very values that the forward product took
   // Unset: as OperandsConfig::tensor_scaling and PrecisionConfig::overflow say. All but the kind of
   // a scale is as the former says.
-  std::optional<TensorScalingConfig::Kind> tensor_scaling;
-  std::optional<OverflowKind> overflow;
+  std::optional<TensorScalingConfig::Kind> tensor_scaling = {};
+  std::optional<OverflowKind> overflow = {};
 };
 // A Hadamard transform of both operands of dw (backend/hadamard.h).
 struct HadamardConfig {
