@@ -264,12 +264,12 @@ TEST_SUITE("cpu") {
   TEST_CASE("what a probe adds is no difference; the attempts of a step are told apart") {
     const WrittenRun a, b;
     const std::string row = "1,1,fc,dx,fp16,1,100,0,0,0,0,0,0,0,0,0,0,0.5,2,0,1,80,10,2,";
-    a.Append("underflow.csv", row + ",\n" + row + ",\n");
-    b.Append("underflow.csv", row + "0.25,30\n" + row + "0.5,31\n");
+    a.Append("underflow.csv", row + ",,\n" + row + ",,\n");
+    b.Append("underflow.csv", row + "0.25,30,\n" + row + "0.5,31,\n");
     CHECK(CompareLayerRows(a.path(), b.path(), "underflow.csv", 1).equal());
     b.files().Write("underflow.csv", a.files().Read("underflow.csv") + "\n");
     b.files().Write("underflow.csv",
-                    telemetry::Header<telemetry::TensorRow>() + "\n" + row + ",\n");
+                    telemetry::Header<telemetry::TensorRow>() + "\n" + row + ",,\n");
     const FileComparison fewer = CompareLayerRows(a.path(), b.path(), "underflow.csv", 1);
     CHECK_FALSE(fewer.difference.has_value());
     CHECK(fewer.same == 1);

@@ -102,8 +102,8 @@ TEST_SUITE("cpu") {
   TEST_CASE("all columns of underflow.csv; empty ones are NaN") {
     const WrittenRun run;
     run.Append("underflow.csv",
-               "5,1,fc,dx,fp16,16,10,1,2,3,4.5,6.5,7.5,8,9,11,12,0.25,0.5,-1,2,3,4,5,6,7\n"
-               "5,1,fc,dw,fp32,1,10,10,10,0,,0,100,0,0,0,0,,0,0,0,0,0,,,\n");
+               "5,1,fc,dx,fp16,16,10,1,2,3,4.5,6.5,7.5,8,9,11,12,0.25,0.5,-1,2,3,4,5,6,7,8\n"
+               "5,1,fc,dw,fp32,1,10,10,10,0,,0,100,0,0,0,0,,0,0,0,0,0,,,,\n");
     const std::vector<TensorRow> rows = Tensors(run.path());
     REQUIRE(rows.size() == 2);
     const TensorRow& r = rows[0];
@@ -120,6 +120,8 @@ TEST_SUITE("cpu") {
                               r.range_log2.value(), r.mse, r.sqnr_db} ==
           std::vector<double>{4.5, 6.5, 7.5, 0.25, 0.5, -1, 2, 3, 4, 5, 6, 7});
     CHECK(std::isnan(rows[1].underflow_pct_nonzero));
+    CHECK(r.zero_denominators == 8);
+    CHECK_FALSE(rows[1].zero_denominators.has_value());
     CHECK_FALSE(rows[1].min_abs.has_value());
     CHECK(std::isnan(rows[1].mse));
     CHECK(rows[1].below_min_pct == 100);

@@ -286,7 +286,7 @@ TEST_SUITE("cpu") {
       run.Append("steps.csv", std::to_string(step) + ",1,2,0.5,0.1,4,0,0,2\n");
       for (int i = 1; i <= kLayers; ++i)
         rows += std::to_string(step) + ",1,layer" + std::to_string(i) +
-                ",dx,fp16,8,100,0,0,0,0.5,0,0,0,0,0,0,0.5,2,0,1,80,10,2,,\n";
+                ",dx,fp16,8,100,0,0,0,0.5,0,0,0,0,0,0,0.5,2,0,1,80,10,2,,,\n";
     }
     run.Append("underflow.csv", rows);
     WatchFeed feed(run.path());

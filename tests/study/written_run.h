@@ -50,7 +50,7 @@ class WrittenRun {
   void Tensor(std::int64_t step, const std::string& layer, const std::string& tensor,
               const std::string& scale, const std::string& pct) const {
     Append("underflow.csv", std::to_string(step) + ",1," + layer + "," + tensor + ",fp16," + scale +
-                                ",100,0,0,0," + pct + ",0,0,0,0,0,0,0.5,2,0,1,80,10,2,,\n");
+                                ",100,0,0,0," + pct + ",0,0,0,0,0,0,0.5,2,0,1,80,10,2,,,\n");
   }
 
  private:
