@@ -157,14 +157,23 @@ def _detectors(models):
     made = models.detection
     last = importlib.import_module("torchvision.ops.feature_pyramid_network").LastLevelP6P7
 
-    def on(kind, classes, high=False):
+    few = {"rpn_post_nms_top_n_train": 50, "box_batch_size_per_image": 16}
+    masks, points = made.mask_rcnn, made.keypoint_rcnn
+
+    def on(kind, classes, high=False, **rest):
         options = {"returned_layers": [2, 3, 4], "extra_blocks": last(256, 256)} if high else {}
         backbone = made.backbone_utils.resnet_fpn_backbone(
             backbone_name="resnet18", weights=None, trainable_layers=5, **options)
-        return kind(backbone, classes, min_size=64, max_size=64)
+        return kind(backbone, classes, min_size=64, max_size=64, **rest)
     makers = {
-        "faster_rcnn": lambda: on(made.FasterRCNN, 3), "mask_rcnn": lambda: on(made.MaskRCNN, 3),
-        "keypoint_rcnn": lambda: on(made.KeypointRCNN, 2),
+        "faster_rcnn": lambda: on(made.FasterRCNN, 3, **few),
+        "mask_rcnn": lambda: on(
+            made.MaskRCNN, None, mask_head=masks.MaskRCNNHeads(256, (16, 16), 1),
+            box_predictor=made.faster_rcnn.FastRCNNPredictor(1024, 3),
+            mask_predictor=masks.MaskRCNNPredictor(16, 16, 3), **few),
+        "keypoint_rcnn": lambda: on(
+            made.KeypointRCNN, 2, keypoint_head=points.KeypointRCNNHeads(256, (16, 16)),
+            keypoint_predictor=points.KeypointRCNNPredictor(16, 17), **few),
         "retinanet": lambda: on(made.RetinaNet, 3, True), "fcos": lambda: on(made.FCOS, 3, True),
         "fasterrcnn_mobilenet": lambda: made.fasterrcnn_mobilenet_v3_large_320_fpn(
             weights=None, weights_backbone=None, num_classes=3, min_size=64, max_size=64),

