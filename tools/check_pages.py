@@ -16,7 +16,7 @@ import sys
 LIMITS = {
     "README.md": 1050,
     "configs/COMMANDS.md": 1250,
-    "configs/ACCUMULATORS.md": 1050,
+    "configs/ACCUMULATORS.md": 1160,
     "configs/CHOOSE.md": 820,
     "configs/JSON.md": 650,
     "configs/README.md": 960,

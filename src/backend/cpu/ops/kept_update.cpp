@@ -1,4 +1,5 @@
-// What is kept is rounded once, after the rule; what rounding takes goes where the compensation says.
+// What is kept is rounded once, after the rule; what rounding takes goes where the compensation
+// says.
 #include "backend/cpu/ops/kept_update.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// A value is its code times a power of two: what a per-tensor scale multiplied is divided out of sums.
+// A value is its code times a power of two: what a per-tensor scale multiplied is divided out of
+// sums.
 #include "backend/cpu/matmul/pack/codes.h"
 
 #include <algorithm>
