@@ -126,7 +126,9 @@ def recurrent():
 
 def _slim(net):
     """Without classifiers of a hundred million weights."""
-    found = [part for part in getattr(net, "classifier", ()) if isinstance(part, nn.Linear)]
+    last = getattr(net, "classifier", None)
+    found = [part for part in last or () if isinstance(part, nn.Linear)] if isinstance(
+        last, nn.Sequential) else []
     if len(found) == 3:
         net.classifier = nn.Sequential(nn.Dropout(), nn.Linear(found[0].in_features, 16),
                                        nn.ReLU(True), nn.Linear(16, 10))
