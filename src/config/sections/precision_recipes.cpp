@@ -180,6 +180,18 @@ const char* SourceOf(PrecisionRecipe recipe) {
       return "arXiv 2412.19437, section 3.3";
     case PrecisionRecipe::kMxfp4Hadamard:
       return "after arXiv 2502.20586";
+    case PrecisionRecipe::kTorchaoFp8Tensorwise:
+      return "torchao 0.18.0, Float8LinearConfig tensorwise";
+    case PrecisionRecipe::kTorchaoFp8Rowwise:
+      return "torchao 0.18.0, Float8LinearConfig rowwise";
+    case PrecisionRecipe::kTorchaoFp8RowwiseGwHp:
+      return "torchao 0.18.0, Float8LinearConfig rowwise_with_gw_hp";
+    case PrecisionRecipe::kTorchaoInt8:
+      return "torchao 0.18.0, int8_mixed_precision_training";
+    case PrecisionRecipe::kTorchaoNvfp4:
+      return "torchao 36027d8, nvfp4_training";
+    case PrecisionRecipe::kModdedNanogptHead:
+      return "KellerJordan/modded-nanogpt, January 2025";
   }
   return "";
 }
@@ -191,6 +203,22 @@ std::string OperandText(const std::optional<OperandConfig>& operand) {
          (operand->rounding == RoundingKind::kStochastic ? " stochastically" : "");
 }
 
+const char* ScaleText(Scaling kind) {
+  switch (kind) {
+    case Scaling::kNone:
+      return "no scale";
+    case Scaling::kCurrent:
+      return "a scale of each tensor";
+    case Scaling::kRow:
+      return "a scale of each row";
+    case Scaling::kDelayed:
+      return "a scale from earlier steps";
+    case Scaling::kStatic:
+      return "fixed scales";
+  }
+  return "";
+}
+
 std::string RecipeText(PrecisionRecipe recipe) {
   const OperandsConfig operands = OperandsOf(recipe);
   const auto of = [&](Operand operand) {
@@ -198,9 +226,7 @@ std::string RecipeText(PrecisionRecipe recipe) {
   };
   std::string text = "x " + of(kForwardX) + ", w " + of(kForwardW) + ", dy " + of(kDxDy);
   if (of(kDwX) != of(kForwardX)) text += ", x of dw " + of(kDwX);
-  if (operands.tensor_scaling)
-    text += operands.tensor_scaling->kind == Scaling::kDelayed ? "; a scale from earlier steps"
-                                                               : "; a scale of each tensor";
+  if (operands.tensor_scaling) text += "; " + ScaleText(operands.tensor_scaling->kind);
   if (operands.hadamard) text += "; dw after a Hadamard transform";
   if (operands.spared) text += "; the first and last layer spared";
   return text + "; " + SourceOf(recipe);
