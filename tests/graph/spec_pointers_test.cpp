@@ -79,6 +79,8 @@ struct ClearPadding {
   static void Clear(Part& part) {
     if constexpr (std::is_trivially_copyable_v<Part>) {
       __builtin_clear_padding(&part);
+    } else if constexpr (requires { part.Visit(ClearPadding()); }) {
+      part.Visit(ClearPadding());
     } else {
       for (auto& element : part) Clear(element);
     }
