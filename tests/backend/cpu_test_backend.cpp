@@ -4,6 +4,7 @@
 
 namespace ada::backend::test {
 
+const bool kTestsCpu = true;
 std::unique_ptr<Backend> MakeTestBackend(int threads) { return cpu::MakeCpuBackend(threads); }
 
 }  // namespace ada::backend::test

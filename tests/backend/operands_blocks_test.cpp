@@ -4,6 +4,8 @@
 
 #include "backend/hadamard.h"
 #include "backend/naive_matmul.h"
+#include "backend/test_backend.h"
+#include "error.h"
 #include "io/tensor_files/safetensors.h"
 #include "number/blocks/block_quantizer.h"
 #include "number/format_codes.h"
@@ -240,6 +242,13 @@ TEST_SUITE("cpu") {
             if (as_forward && operand == kDwX) how.laid_as = kForwardX;
             rounded[i] = RoundedRows(StoredOf(b.p.spec, operand), format, rule,
                                      LinesOf(c, how.laid_as.value_or(operand)));
+          }
+          if (!kTestsCpu) {
+            CHECK_THROWS_WITH_AS(b.p.MakeOp(b.bench),
+                                 "precision.operands.tensor_scaling: kind row is not there on "
+                                 "GPUs; use kind current, or device: cpu",
+                                 ConfigError);
+            continue;
           }
           const std::unique_ptr<Op> op = b.p.MakeOp(b.bench);
           Pass pass = MakePass(static_cast<int>(c.x.n));

@@ -8,5 +8,7 @@
 namespace ada::backend::test {
 
 std::unique_ptr<Backend> MakeTestBackend(int threads);
+// Whether that is the CPU backend, which alone has some of the rarer rules.
+extern const bool kTestsCpu;
 
 }  // namespace ada::backend::test

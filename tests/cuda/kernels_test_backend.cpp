@@ -66,6 +66,7 @@ class KernelsBackend final : public PassingBackend {
 
 }  // namespace
 
+const bool kTestsCpu = false;
 std::unique_ptr<Backend> MakeTestBackend(int /*threads*/) {
   return std::make_unique<KernelsBackend>();
 }

@@ -296,7 +296,7 @@ files: runs/demo
         {Limit::kAccumBound, "AB: held at accum_upper_bound / scale_in 4"},
         {Limit::kStale, "stale: the value of an earlier step (update_interval)"},
         {Limit::kFixed, "fixed: the constant of the layer"},
-        {Limit::kState, "state: the layer's own dynamic scale"},
+        {Limit::kState, "state: the layer's own scale (layerwise_dynamic, total_scale)"},
         {Limit::kNonfinite, "nonfinite: the gradient was not finite, the step was skipped"},
         {Limit::kBranch, "branch: gradients of several layers brought to one scale"},
     };

@@ -104,7 +104,7 @@ TEST_SUITE("cpu") {
     for (std::string line; std::getline(lines, line);)
       if (line.starts_with(prefix))
         presets.insert(line.substr(prefix.size(), line.find(':') - prefix.size()));
-    CHECK(presets.size() == 17);
+    CHECK(presets.size() == 20);
     const Arguments print = {"--config", "small.yaml", "--print-config", "--set"};
     for (const std::string& preset : presets) {
       CAPTURE(preset);

@@ -25,30 +25,24 @@ bool IsFormatMap(const YamlNode& node) {
          (node.Find("exponent") || node.Find("mantissa") || node.Find("element"));
 }
 
-Names WordsOfFormats() {
-  Names words = AnyFormatNames();
-  words.insert(words.begin(), {kNone, kAsForward});
-  return words;
-}
+// Of dx.w and dw.x, whose tensors the forward product takes as well, there is a word more.
+enum class Follows { kNever, kMay };
 
-std::vector<ValueSchema> FormatSchemas() {
+std::vector<ValueSchema> FormatSchemas(Follows follows = Follows::kNever) {
+  Names words = AnyFormatNames();
+  words.insert(words.begin(), kNone);
+  if (follows == Follows::kMay) words.insert(words.begin() + 1, kAsForward);
   std::vector<ValueSchema> schemas = AnyFormatMaps();
-  schemas.push_back(WordSchema(WordsOfFormats()));
+  schemas.push_back(WordSchema(words));
   return schemas;
 }
 
-// Whether the key is of dx.w or dw.x, whose tensors the forward product takes as well.
-bool MayBeAsForward(const std::string& path) {
-  for (const char* key : {"dx.w", "dw.x", "dx.w.format", "dw.x.format"})
-    if (path.ends_with(key)) return true;
-  return false;
-}
-
-void ReadFormat(const YamlNode& node, const ReadContext& context, OperandConfig& operand) {
+void ReadFormat(const YamlNode& node, const ReadContext& context, Follows follows,
+                OperandConfig& operand) {
   operand.as_forward = false;
   if (IsWord(node, kAsForward)) {
     operand.format.reset();
-    operand.as_forward = MayBeAsForward(context.path);
+    operand.as_forward = follows == Follows::kMay;
     if (!operand.as_forward)
       context.problems.Add(node, context.path,
                            "as_forward is for operands.dx.w and operands.dw.x, whose tensors the "
@@ -65,12 +59,12 @@ YamlNode FormatOrWord(const OperandConfig& operand) {
   return Scalar(operand.as_forward ? kAsForward : kNone);
 }
 
-Section OperandSection(OperandConfig& operand) {
+Section SectionOfOperand(OperandConfig& operand, Follows follows) {
   Key format = MakeKey("format", "word or map", kFormatMeaning);
   format.range = "none or a format";
-  format.schemas = FormatSchemas();
-  format.read = [&operand](const YamlNode& node, const ReadContext& context) {
-    ReadFormat(node, context, operand);
+  format.schemas = FormatSchemas(follows);
+  format.read = [&operand, follows](const YamlNode& node, const ReadContext& context) {
+    ReadFormat(node, context, follows, operand);
   };
   format.write = [&operand]() -> std::optional<YamlNode> { return FormatOrWord(operand); };
   Section section;
@@ -103,13 +97,21 @@ Section OperandSection(OperandConfig& operand) {
   return section;
 }
 
-std::optional<OperandConfig> ReadOperand(const YamlNode& node, const ReadContext& context) {
+Section OperandSection(OperandConfig& operand) {
+  return SectionOfOperand(operand, Follows::kNever);
+}
+Section FollowingSection(OperandConfig& operand) {
+  return SectionOfOperand(operand, Follows::kMay);
+}
+
+std::optional<OperandConfig> ReadOperand(const YamlNode& node, const ReadContext& context,
+                                         Follows follows = Follows::kNever) {
   OperandConfig operand;
   const std::size_t problems = context.problems.count();
   if (node.kind == YamlNode::Kind::kMap && !IsFormatMap(node))
-    ReadSection(node, OperandSection(operand), context);
+    ReadSection(node, SectionOfOperand(operand, follows), context);
   else
-    ReadFormat(node, context, operand);
+    ReadFormat(node, context, follows, operand);
   return context.problems.count() == problems ? std::optional(operand) : std::nullopt;
 }
 
@@ -123,15 +125,17 @@ YamlNode OperandNode(OperandConfig operand) {
 // set: called with the value that was read; get: returns the value to write. A key by tensor is
 // read into a variable of the section's reading, a key by operand into its field.
 Key OperandKey(const char* name, std::function<void(const OperandConfig&)> set,
-               std::function<Field()> get, const char* meaning) {
+               std::function<Field()> get, const char* meaning, Follows follows = Follows::kNever) {
   Key key = MakeKey(name, "word or map", meaning);
-  key.range = "none, a format or {format, rounding, ...}; dx.w, dw.x: as_forward";
+  key.range = follows == Follows::kMay ? "none, as_forward, a format or {format, rounding, ...}"
+                                       : "none, a format or {format, rounding, ...}";
   key.default_text = "as it is stored";
-  key.section = ExampleSection<OperandConfig>(OperandSection);
+  key.section = follows == Follows::kMay ? ExampleSection<OperandConfig>(FollowingSection)
+                                         : ExampleSection<OperandConfig>(OperandSection);
   key.schemas = AnyFormatMaps();
   key.schemas.push_back(MapSchema([inner = key.section] { return inner; }));
-  key.read = [set = std::move(set)](const YamlNode& node, const ReadContext& context) {
-    if (const Field operand = ReadOperand(node, context)) set(*operand);
+  key.read = [set = std::move(set), follows](const YamlNode& node, const ReadContext& context) {
+    if (const Field operand = ReadOperand(node, context, follows)) set(*operand);
   };
   key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
     const Field operand = get();
@@ -141,10 +145,10 @@ Key OperandKey(const char* name, std::function<void(const OperandConfig&)> set,
 }
 
 // One of the six.
-Key ExactKey(const char* name, Field& field, const char* meaning) {
+Key ExactKey(const char* name, Field& field, const char* meaning, Follows follows) {
   return OperandKey(
       name, [&field](const OperandConfig& operand) { field = operand; }, [&field] { return field; },
-      meaning);
+      meaning, follows);
 }
 
 // One tensor in both of its matmuls, or all of them; a matmul's own key takes precedence. It writes
@@ -161,8 +165,12 @@ Key ProductKey(const char* name, const std::array<const char*, 2>& names,
   Section section;
   section.path = std::string("precision.operands.") + name;
   // A product's map has an exact key for each of its two operands.
-  for (std::size_t i = 0; i < 2; ++i)
-    section.keys.push_back(ExactKey(names[i], *fields[i], "this operand of the product"));
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string operand = std::string(name) + "." + names[i];
+    const bool may_follow = operand == "dx.w" || operand == "dw.x";
+    section.keys.push_back(ExactKey(names[i], *fields[i], "this operand of the product",
+                                    may_follow ? Follows::kMay : Follows::kNever));
+  }
   Key key = Nested(name, std::move(section), meaning);
   key.type = "word or map";
   key.range = "none, a format, or a map of both operands";
