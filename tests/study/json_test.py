@@ -37,7 +37,7 @@ def members(command):
     row = re.search(rf"^\| [^|\n]*`{command}`[^|\n]*\| (.*) \|$", PAGE.read_text("utf-8"), re.M)
     text = re.sub(r"\([^()]*\)", "", row.group(1))
     # What follows a colon are members of members.
-    heads = [part.split(":")[0] for part in text.split(";")]
+    heads = [part.split(":")[0] for part in re.split(r"[;.]", text)]
     return {name for head in heads for name in re.findall(r"`([a-z_]+)`", head)}
 
 

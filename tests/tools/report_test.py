@@ -43,12 +43,12 @@ def python(code, *arguments):
 def underflow_rows(scale):
     rows = ["step,epoch,layer,tensor,format,scale,numel,zeros_before,zeros_after,underflow,"
             "underflow_pct_nonzero,underflow_pct_numel,below_min_pct,subnormal,overflow,inf,nan,"
-            "min_abs,max_abs,mean,std,l1,l2,range_log2,mse,sqnr_db"]
+            "min_abs,max_abs,mean,std,l1,l2,range_log2,mse,sqnr_db,zero_denominators"]
     for step in STEPS:  # a backward pass: from the loss to the input
         for i, layer in enumerate(["loss", "fc", "bn1"]):
             lost = 34.5 if layer == "bn1" and step == 20 else 2 * i
             rows.append(f"{step},1,{layer},dx,fp16,{scale * 2 ** i},100,0,{lost:.0f},{lost:.0f},"
-                        f"{lost},{lost},{lost},5,0,0,0,1e-9,1e-3,0,1e-4,1,1,20,,")
+                        f"{lost},{lost},{lost},5,0,0,0,1e-9,1e-3,0,1e-4,1,1,20,,,")
     return rows
 
 

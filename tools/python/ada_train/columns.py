@@ -21,7 +21,8 @@ TABLES = {
         "underflow_pct_numel": "number?", "below_min_pct": "number?", "subnormal": "integer",
         "overflow": "integer", "inf": "integer", "nan": "integer", "min_abs": "number?",
         "max_abs": "number", "mean": "number", "std": "number", "l1": "number", "l2": "number",
-        "range_log2": "number?", "mse": "number?", "sqnr_db": "number?"},
+        "range_log2": "number?", "mse": "number?", "sqnr_db": "number?",
+        "zero_denominators": "number?"},
     "histograms": {
         "step": "integer", "epoch": "integer", "layer": "text", "tensor": "text", "scale": "scale",
         "exponent": "text", "count": "integer"},
