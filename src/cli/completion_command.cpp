@@ -1,5 +1,6 @@
 // completion: what a shell needs to complete commands, options and keys of the configuration. All
 // of it comes from the declarations of commands and keys, so that nothing is listed twice.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -78,7 +79,9 @@ std::vector<Values> KeyValues() {
     const bool words = key.type == "word" || key.type == "boolean" || key.type == "word or map";
     if (!words || key.path.find("[]") != std::string::npos) continue;
     Values values{key.path, {}};
-    std::istringstream range(key.range);
+    std::string listed = key.range;  // of two choices: one list, `;`, the other
+    std::replace(listed.begin(), listed.end(), ';', ',');
+    std::istringstream range(listed);
     for (std::string word; std::getline(range, word, ',');) {
       word.erase(0, word.find_first_not_of(' '));
       const bool plain = !word.empty() && word.find_first_not_of(kWordLetters) == std::string::npos;

@@ -1,9 +1,12 @@
 """Every example of every `--help`, and the commands of the READMEs, run as they stand on small
 stand-ins for the files that they name. ADA_BINARY names the program."""
+import json
+import math
 import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -81,6 +84,19 @@ def png(side):
     return png_file.png(side, side, pixels, png_file.RGB)
 
 
+def tensors(path, **shapes):
+    """Writes fp32 tensors of these shapes as a safetensors file."""
+    header, values = {}, b""
+    for name, shape in shapes.items():
+        numel = math.prod(shape)
+        made = struct.pack(f"<{numel}f", *(math.sin(1 + k) for k in range(numel)))
+        header[name] = {"dtype": "F32", "shape": shape,
+                        "data_offsets": [len(values), len(values) + len(made)]}
+        values += made
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + values)
+
+
 class Examples(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -109,6 +125,8 @@ class Examples(unittest.TestCase):
         for name in ("none", "adaptive", "seed1", "seed2", "resnet20_cifar", "photos", "mine", "a",
                      "b"):
             shutil.copytree(made, folder / "runs" / name)
+        tensors(folder / "layer.safetensors", x=[8, 16], w=[4, 16], dy=[8, 4])
+        tensors(folder / "steps.safetensors", p=[64, 64], **{f"g.{step}": [64, 64] for step in (1, 2)})
         shutil.copy(made / "dump/step-00000001.safetensors", folder / "gradients.safetensors")
         shutil.copy(made / "checkpoints/best.safetensors", folder / "weights.safetensors")
 

@@ -344,7 +344,7 @@ Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<L
 // either, since a schema cannot tell which choice a map makes.
 Key ByChoice(Key first, Key second, const std::string& chosen) {
   Key key = first;
-  key.type += " or " + second.type;
+  if (second.type != first.type) key.type += " or " + second.type;
   key.meaning += "; " + second.meaning;
   if (second.range != first.range) key.range += (first.range.empty() ? "" : "; ") + second.range;
   key.only_for.insert(key.only_for.end(), second.only_for.begin(), second.only_for.end());

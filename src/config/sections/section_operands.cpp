@@ -25,7 +25,7 @@ bool IsFormatMap(const YamlNode& node) {
          (node.Find("exponent") || node.Find("mantissa") || node.Find("element"));
 }
 
-// Of dx.w and dw.x, whose tensors the forward product takes as well, there is a word more.
+// The operands dx.w and dw.x may follow forward.w and forward.x, whose tensors they share.
 enum class Follows { kNever, kMay };
 
 std::vector<ValueSchema> FormatSchemas(Follows follows = Follows::kNever) {

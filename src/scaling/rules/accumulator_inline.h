@@ -23,18 +23,18 @@ namespace ada::scaling {
 namespace detail {
 
 // No double here is subnormal: products of two fp32 values are at least 2^-298.
-ADA_HOST_DEVICE inline int ExponentOfDouble(double x) {
+ADA_HOST_DEVICE static inline int ExponentOfDouble(double x) {
   return static_cast<int>(__builtin_bit_cast(std::uint64_t, x) >> 52 & 0x7ffu) - 1023;
 }
-ADA_HOST_DEVICE inline double TwoTo(int exponent) {
+ADA_HOST_DEVICE static inline double TwoTo(int exponent) {
   return __builtin_bit_cast(double, static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 // |x| < 2^53.
-ADA_HOST_DEVICE inline double CutToInteger(double x) {
+ADA_HOST_DEVICE static inline double CutToInteger(double x) {
   return static_cast<double>(static_cast<std::int64_t>(x));
 }
-ADA_HOST_DEVICE inline bool IsFiniteSum(double x) { return x - x == 0; }
-ADA_HOST_DEVICE inline double MagnitudeOfSum(double x) { return x < 0 ? -x : x; }
+ADA_HOST_DEVICE static inline bool IsFiniteSum(double x) { return x - x == 0; }
+ADA_HOST_DEVICE static inline double MagnitudeOfSum(double x) { return x < 0 ? -x : x; }
 
 // The sum of `values`, exact but for its last bit, which is set where it is not exact (rounding to
 // odd): rounding it once more to at most 51 bits gives the exact sum's rounding. Partial sums do
@@ -81,19 +81,19 @@ class OddSum {
 
 // The exponent that alignment sees of an operand's value other than zero; least: the exponent of
 // its format's smallest normal value.
-ADA_HOST_DEVICE inline int AlignedExponent(float value, int least) {
+ADA_HOST_DEVICE static inline int AlignedExponent(float value, int least) {
   const int exponent = detail::ExponentOfDouble(static_cast<double>(value));
   return exponent > least ? exponent : least;
 }
 
 // An accumulator's exponent where it is zero; none: kNoExponent.
 inline constexpr int kNoExponent = -30000;
-ADA_HOST_DEVICE inline int ExponentOfZero(const NumberFormat& format) {
+ADA_HOST_DEVICE static inline int ExponentOfZero(const NumberFormat& format) {
   return format.exponent_bits >= 8 ? 1 - format.bias : kNoExponent;
 }
 
 // A sum that is exact (or odd, see above) in the accumulator's format.
-ADA_HOST_DEVICE inline double IntoAccumulator(const Accumulator& rule, double sum) {
+ADA_HOST_DEVICE static inline double IntoAccumulator(const Accumulator& rule, double sum) {
   if (sum == 0) return 0;
   if (!detail::IsFiniteSum(sum)) return sum;
   const NumberFormat& format = rule.format;
@@ -118,9 +118,9 @@ ADA_HOST_DEVICE inline double IntoAccumulator(const Accumulator& rule, double su
 // One group of products onto the accumulator. exponents: those of the operands added up, read where
 // a product is not zero. swallowed: null, or where products other than zero that were cut to zero
 // are counted.
-ADA_HOST_DEVICE inline double AddGroup(const Accumulator& rule, const double* products,
-                                       const int* exponents, int count, double sum,
-                                       std::int64_t* swallowed = nullptr) {
+ADA_HOST_DEVICE static inline double AddGroup(const Accumulator& rule, const double* products,
+                                              const int* exponents, int count, double sum,
+                                              std::int64_t* swallowed = nullptr) {
   double plain = sum;
   int largest = kNoExponent;
   for (int i = 0; i < count; ++i) {
@@ -162,7 +162,7 @@ struct AccumulatedSum {
   float main = 0;
 };
 // main = fp32(part * factor + main), rounded once; the part starts again from zero.
-ADA_HOST_DEVICE inline void Promote(AccumulatedSum& sum, float factor) {
+ADA_HOST_DEVICE static inline void Promote(AccumulatedSum& sum, float factor) {
   sum.main = __builtin_fmaf(static_cast<float>(sum.part), factor, sum.main);
   sum.part = 0;
 }
