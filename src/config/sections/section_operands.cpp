@@ -277,7 +277,7 @@ Key OperandsKeyOf(OperandsConfig& operands, bool of_layers) {
       return ReadSection(node, section_of(operands), context);
     OperandConfig all;
     const std::size_t problems = context.problems.count();
-    ReadFormat(node, context, all);
+    ReadFormat(node, context, Follows::kNever, all);
     // A format for all operands also sets those that stay `none`, so a recipe does not change them.
     if (context.problems.count() == problems) operands.by_operand.fill(all);
   };
