@@ -241,6 +241,49 @@ class Recorded(MatmulCase):
                     self.assertEqual(out[operand + ".amax"].ravel()[0], amax[0], operand)
 
 
+class Accumulated(MatmulCase):
+    """Sums as tensor cores make them, equal to the bit to recorded ones (tests/golden/accumulators;
+    ADA_GOLDEN_ACCUMULATORS: another folder of that layout)."""
+
+    FOLDER = pathlib.Path(os.environ.get("ADA_GOLDEN_ACCUMULATORS", ROOT / "tests/golden/accumulators"))
+
+    def table(self, name):
+        with open(self.FOLDER / name, encoding="utf-8") as file:
+            return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+    def test_recorded_sums(self):
+        results = read(self.FOLDER / "results.safetensors")
+        models = {row["model"]: row for row in self.table("models.csv")}
+        formats = {"e4m3": "fp8_e4m3", "e5m2": "fp8_e5m2"}
+        out, met = self.folder / "sums.safetensors", 0
+        for one in self.table("sets.csv"):
+            for name in set(one["models"].split()) & set(models):
+                rule = {key: models[name][key] for key in ("group", "fraction_bits", "rounding",
+                                                           "promote", "accumulator")}
+                if rule["accumulator"] == "e8m13":
+                    rule["accumulator"] = "{exponent: 8, mantissa: 13}"
+                text = ", ".join(f"{key}: {value}" for key, value in rule.items())
+                with self.subTest(set=one["set"], model=name):
+                    run("matmul", self.FOLDER / "operands.safetensors", "--x", one["set"] + ".a",
+                        "--w", one["set"] + ".b",
+                        "--x-format", formats.get(one["format_a"], one["format_a"]),
+                        "--w-format", formats.get(one["format_b"], one["format_b"]),
+                        "--set", f"precision.accumulate={{{text}}}", "-o", out)
+                    got, wanted = read(out)["y"], results[f"{one['set']}.{name}"]
+                    self.assertTrue(((got == wanted) | ((got != got) & (wanted != wanted))).all())
+                    met += 1
+        self.assertGreater(met, 100)
+
+    def test_what_was_swallowed(self):
+        write(self.folder / "a.safetensors", {
+            "x": np.array([[1024, 0.0625, 0.0625, 0]], np.float32), "w": np.ones((1, 4), np.float32)})
+        text = run("matmul", self.folder / "a.safetensors", "--csv", "--set", "precision.format=bf16",
+                   "precision.accumulate=hopper_fp8").stdout
+        (row,) = [row for row in csv.DictReader(io.StringIO(text)) if row["tensor"] == "y"]
+        self.assertEqual((row["accumulator"], row["products"], row["swallowed"]),
+                         ("hopper_fp8", "3", "2"))
+
+
 class Command(MatmulCase):
     def layer(self, m=12, k=20, n=9, dy=True):
         g = np.random.default_rng(3)

@@ -29,6 +29,7 @@ class LinearLayer {
   Tensor Upload(const StoredMatrix& matrix, const NumberFormat& format) const;
   StoredMatrix Read(const Tensor& tensor) const;
   void AddOperands();
+  void AddSums();
   void AddGradients(const graph::LayerFormats& formats);
   std::vector<float> BeforeRounding(Operand operand, const backend::OperandRounding& how) const;
   OperandMatrix Captured(Operand operand);
@@ -50,6 +51,7 @@ class LinearLayer {
   std::array<std::vector<float>, kOperands> captured_values_;
   std::array<TensorStats, kOperands> stats_;
   std::array<BlockCounts, kOperands> blocks_;
+  std::array<ProductSums, scaling::kProducts> sums_;
 };
 
 graph::GraphSpec SpecOfStyles(const graph::Precision& precision, bool stochastic) {
@@ -80,6 +82,7 @@ LinearLayer::LinearLayer(const LinearSetup& setup, const LinearTensors& stored)
   spec_.y_style = StyleOf("y", y);
   if (stored.dy) AddGradients(formats);
   AddOperands();
+  AddSums();
   pass_.rows = static_cast<int>(stored.x.rows);
   pass_.count = true;
   pass_.seed = setup.seed;
@@ -142,6 +145,14 @@ void LinearLayer::AddOperands() {
     captured_values_[i].resize(StoredOf(operand).values.size());
     captured_[i].values = captured_values_[i].data();
     how.captured = &captured_[i];
+  }
+}
+
+void LinearLayer::AddSums() {
+  const scaling::Accumulators rules = precision_.accumulators_of(setup_.layer, /*spared=*/false);
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    sums_[i].rule = spec_.sums[i].rule = rules[i];
+    if (rules[i]) spec_.sums[i].counts = &sums_[i].counts;
   }
 }
 
@@ -212,6 +223,7 @@ LinearMatmuls LinearLayer::Run() {
     const bool of_forward = operand == Operand::kForwardX || operand == Operand::kForwardW;
     if (of_forward || stored_.dy) matmuls.operands[i] = Captured(operand);
   }
+  matmuls.sums = sums_;
   matmuls.y = Read(spec_.y);
   if (!stored_.dy) return matmuls;
   matmuls.dx = Read(spec_.dx.tensor);

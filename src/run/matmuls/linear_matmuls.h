@@ -12,6 +12,7 @@
 #include "io/tensor_names.h"
 #include "number/blocks/block_quantizer.h"
 #include "number/stats.h"
+#include "scaling/rules/accumulator.h"
 #include "scaling/rules/tensor_scale.h"
 
 namespace ada::run {
@@ -65,10 +66,17 @@ struct OperandMatrix {
   }
 };
 
+// How the sums of one product were made.
+struct ProductSums {
+  std::optional<scaling::Accumulator> rule;  // unset: in fp32
+  scaling::AccumulatorCounts counts;         // of `rule`
+};
+
 struct LinearMatmuls {
   std::array<OperandMatrix, kOperands> operands;  // by Operand; those of dx and dw only with a dy
   LinearTensors stored;                           // after the rounding to their formats
   StoredMatrix y, dx, dw;
+  std::array<ProductSums, scaling::kProducts> sums;  // by scaling::Product
 };
 
 // x, w and dy are rounded to the formats of `precision` first, as a training stores them; those

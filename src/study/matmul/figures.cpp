@@ -149,6 +149,11 @@ MatmulRow ResultRow(const MatmulView& view, const ExactSums& exact, const ExactS
   row.operands_sqnr_db = SqnrOf(exact.sums, stored.sums);
   row.sums_sqnr_db = SqnrOf(result.values, exact.sums);
   row.sqnr_db = SqnrOf(result.values, stored.sums);
+  row.accumulator = view.sums->rule ? scaling::AccumulatorText(*view.sums->rule) : "fp32";
+  if (!view.sums->rule) return row;
+  const scaling::AccumulatorCounts& counts = view.sums->counts;
+  row.products = counts.products, row.swallowed = counts.swallowed;
+  row.swallowed_pct = counts.swallowed_pct();
   return row;
 }
 
@@ -171,10 +176,10 @@ std::vector<MatmulView> ViewsOf(const run::LinearMatmuls& m) {
   using enum Operand;
   const run::StoredMatrix *x = &m.stored.x, *w = &m.stored.w, *dy = &m.stored.dy;
   std::vector<MatmulView> views = {
-      {"forward", {"x", "w"}, "y", of(kForwardX), of(kForwardW), x, w, &m.y}};
+      {"forward", {"x", "w"}, "y", of(kForwardX), of(kForwardW), x, w, &m.y, &m.sums[0]}};
   if (!*dy) return views;
-  views.push_back({"dx", {"dy", "w"}, "dx", of(kDxDy), of(kDxW), dy, w, &m.dx});
-  views.push_back({"dw", {"dy", "x"}, "dw", of(kDwDy), of(kDwX), dy, x, &m.dw});
+  views.push_back({"dx", {"dy", "w"}, "dx", of(kDxDy), of(kDxW), dy, w, &m.dx, &m.sums[1]});
+  views.push_back({"dw", {"dy", "x"}, "dw", of(kDwDy), of(kDwX), dy, x, &m.dw, &m.sums[2]});
   return views;
 }
 

@@ -25,6 +25,11 @@ struct MatmulRow : telemetry::BlockFigures {
   double operands_sqnr_db = NAN, sums_sqnr_db = NAN;
   double max_rel = NAN;  // the largest error of the sums, over the sum of magnitudes
   double bias = NAN;     // the mean of their signed errors over the mean magnitude of exact sums
+  // Of a result: how its sums were made, products other than zero, and those of them that an
+  // accumulator cut to zero.
+  std::string accumulator;
+  std::int64_t products = 0, swallowed = 0;
+  double swallowed_pct = NAN;
   bool is_result = false;
 };
 
@@ -37,6 +42,7 @@ struct MatmulView {
   const run::OperandMatrix *a, *b;
   const run::StoredMatrix *stored_a, *stored_b;
   const run::StoredMatrix* result;
+  const run::ProductSums* sums;
 };
 std::vector<MatmulView> ViewsOf(const run::LinearMatmuls& matmuls);
 
@@ -73,6 +79,10 @@ inline constexpr auto kColumns<study::MatmulRow> =
                {"sums_sqnr_db", &study::MatmulRow::sums_sqnr_db, kPlain | kEmptyNan},
                {"max_rel", &study::MatmulRow::max_rel, kPlain | kEmptyNan},
                {"bias", &study::MatmulRow::bias, kPlain | kEmptyNan},
+               {"accumulator", &study::MatmulRow::accumulator},
+               {"products", &study::MatmulRow::products},
+               {"swallowed", &study::MatmulRow::swallowed},
+               {"swallowed_pct", &study::MatmulRow::swallowed_pct, kPlain | kEmptyNan},
            }));
 
 }  // namespace ada::telemetry

@@ -47,6 +47,11 @@ void PrintSumsTable(const std::vector<MatmulRow>& rows, std::ostream& out) {
                Small(row.max_rel), Small(row.bias), std::to_string(row.lost)});
   }
   table.Print(out, kTerminalWidth);
+  for (const MatmulRow& row : rows)
+    if (row.is_result && row.accumulator != "fp32")
+      PrintWrapped(row.tensor + ": sums by " + row.accumulator + ", " + PctText(row.swallowed_pct) +
+                       " % of " + std::to_string(row.products) + " products swallowed",
+                   2, out);
 }
 
 nlohmann::ordered_json JsonOf(const MatmulRow& row) {
