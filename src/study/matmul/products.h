@@ -25,7 +25,7 @@ struct MatmulRow : telemetry::BlockFigures {
   double operands_sqnr_db = NAN, sums_sqnr_db = NAN;
   double max_rel = NAN;  // the largest error of the sums, over the sum of magnitudes
   double bias = NAN;     // the mean of their signed errors over the mean magnitude of exact sums
-  // Of a result: how its sums were made, products other than zero, and those of them that an
+  // A result says how its sums were made, and how many products other than zero there were and an
   // accumulator cut to zero.
   std::string accumulator;
   std::int64_t products = 0, swallowed = 0;
