@@ -12,7 +12,8 @@ usage: tools/sweep.sh --config FILE... --out DIR [--vary KEY=V1,V2,...]... [opti
 
   --config FILE...      the base configuration; several are one more thing to vary (also --configs)
   --vary KEY=V1,V2,...  runs for each of the values; commas inside {...}, [...] and quotes do not part
-                        them, and further KEY=V words may follow. Each --vary multiplies the runs
+                        them, and further KEY=V words may follow. Each --vary multiplies the runs;
+                        keys with `with` between them change together: the first values, the second ...
   --set KEY=VALUE...    for all runs. ada-train gets --set and --vary in the order they stand here
   --out DIR             DIR/NAME/ for each run, DIR/sweep.csv, DIR/sweep_summary.csv, DIR/sweep_logs/;
                         a leading ~ and ${VAR} expand, as in ada-train's own `output`
@@ -32,6 +33,8 @@ Environment: ADA_TRAIN, the program (build/ada-train of this tree); ADA_PYTHON (
     --vary 'scaling={policy: none}' 'scaling={policy: fixed, scale: 128}' 'scaling={policy: adaptive}' \
     --vary precision.format=fp16,fp8_e5m2 --vary seed=1,2,3 --set train.max_steps=200
   tools/sweep.sh --config configs/sweep/*.yaml --out runs/formats --vary precision.format=fp16,bf16
+  tools/sweep.sh --config configs/fashion_quickstart.yaml --out runs/both \
+    --vary precision.format=fp16,bf16 with scaling.policy=dynamic,none
 TEXT
 }
 

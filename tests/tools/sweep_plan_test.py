@@ -48,6 +48,22 @@ class PlanTest(unittest.TestCase):
                           "--set", "y=2", "--set", "seed=2"])
         self.assertEqual(plan["runs"][1]["values"], {"optimizer.lr": "0.1", "seed": "2"})
 
+    def test_keys_that_change_together(self):
+        plan = PLAN.make_plan(["a.yaml"], [
+            ("vary", ["format=fp16,bf16,fp16", "with", "scaling.policy=dynamic", "scaling.policy=none,fixed"]),
+            ("vary", ["seed=1,2"])])
+        self.assertEqual(plan["keys"], ["format", "scaling.policy", "seed"])
+        self.assertEqual([run["name"] for run in plan["runs"]],
+                         [f"format={form}__policy={policy}__seed={seed}" for form, policy in
+                          (("fp16", "dynamic"), ("bf16", "none"), ("fp16", "fixed"))
+                          for seed in (1, 2)])
+        self.assertEqual(plan["runs"][2]["values"],
+                         {"format": "bf16", "scaling.policy": "none", "seed": "1"})
+        for words in (["a=1,2", "with", "b=1"], ["a=1", "with"], ["with", "a=1"],
+                      ["a=1,1", "with", "b=2,2"], ["a=1", "with", "a=2"]):
+            with self.subTest(words), self.assertRaises(PLAN.PlanError):
+                PLAN.make_plan(["a.yaml"], [("vary", words)])
+
     def test_configurations_are_a_dimension(self):
         plan = PLAN.make_plan(["c/none.yaml", "c/fixed.yaml"], [("vary", ["seed=1,2"])])
         self.assertEqual([run["name"] for run in plan["runs"]],

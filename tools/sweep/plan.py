@@ -59,19 +59,42 @@ def key_and_value(option, text):
 
 
 def dimension(words):
-    """(key, values) of the words behind one --vary."""
+    """(key, values) of words that give the values of one key."""
+    if not words:
+        raise PlanError("--vary: `with` stands between keys: KEY=V1,V2 with KEY=V1,V2")
     pairs = [key_and_value("--vary", word) for word in words]
     key = pairs[0][0]
     other = next((name for name, _ in pairs if name != key), None)
     if other:
-        raise PlanError(f"--vary {key} and {other} in one: each key has a --vary of its own")
+        raise PlanError(f"--vary {key} and {other} in one: each key has a --vary of its own, or "
+                        "`with` between them, where their values go together")
     values = [value for _, text in pairs for value in split_values(text)]
     if "" in values:
         raise PlanError(f"--vary {key}: an empty value between commas")
-    twice = next((value for value in values if values.count(value) > 1), None)
-    if twice is not None:
-        raise PlanError(f"--vary {key}: '{twice}' is given twice")
     return key, values
+
+
+def dimensions(words):
+    """[(key, values)] of the words after one --vary: of several keys, with `with` between them, the
+    first values go together, then the second ones, and so on."""
+    groups = [[]]
+    for word in words:
+        if word == "with":
+            groups.append([])
+        else:
+            groups[-1].append(word)
+    found = [dimension(group) for group in groups]
+    first, values = found[0]
+    for key, others in found[1:]:
+        if len(others) != len(values):
+            raise PlanError(f"--vary {first} with {key}: {len(values)} and {len(others)} values; "
+                            "expected as many of each")
+    rows = list(zip(*(values for _, values in found)))
+    twice = next((row for row in rows if rows.count(row) > 1), None)
+    if twice is not None:
+        keys = " with ".join(key for key, _ in found)
+        raise PlanError(f"--vary {keys}: '{' with '.join(twice)}' is given twice")
+    return found
 
 
 def digest(text):
@@ -123,7 +146,7 @@ def make_plan(files, steps):
         raise PlanError("--config FILE is missing")
     if len(set(files)) < len(files):
         raise PlanError("a --config is given twice")
-    parsed = [("vary", [dimension(words)]) if kind == "vary" else
+    parsed = [("vary", dimensions(words)) if kind == "vary" else
               ("set", [key_and_value("--set", word) for word in words]) for kind, words in steps]
     varied = dict(pair for kind, pairs in parsed if kind == "vary" for pair in pairs)
     seen = [key for kind, pairs in parsed if kind == "vary" for key, _ in pairs]
@@ -134,11 +157,15 @@ def make_plan(files, steps):
         if key in fixed:
             raise PlanError(f"{key} is both varied and set: leave one of the two")
     stems, names = config_labels(files), labels(list(varied))
-    parts = {key: parts_of(key, names[key], values) for key, values in varied.items()}
+    parts = {key: parts_of(key, names[key], list(dict.fromkeys(values)))
+             for key, values in varied.items()}
     config_parts = parts_of(CONFIG, "", list(stems.values()))
     runs = []
-    for file, *values in itertools.product(files, *varied.values()):
-        chosen = dict(zip(varied, values))
+    groups = [pairs for kind, pairs in parsed if kind == "vary"]
+    rows = [list(zip(*(values for _, values in pairs))) for pairs in groups]
+    for file, *picked in itertools.product(files, *rows):
+        chosen = {key: value for pairs, row in zip(groups, picked)
+                  for (key, _), value in zip(pairs, row)}
         name = [config_parts[stems[file]]] if len(files) > 1 or not varied else []
         name += [parts[key][value] for key, value in chosen.items()]
         options = ["--config", file]
