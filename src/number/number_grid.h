@@ -8,7 +8,6 @@
 
 #include "number/host_device.h"
 #include "number/number_format.h"
-#include "number/tensor.h"
 
 namespace ada {
 
@@ -226,11 +225,6 @@ ADA_HOST_DEVICE static inline double RoundToHalf(double x) {
 }
 
 // --- Codes of 16 bits ----------------------------------------------------------------------------
-
-// The format whose codes a 16-bit storage type contains.
-static constexpr const NumberFormat& FormatOf(Storage storage) {
-  return storage == Storage::kF32 ? kFp32 : storage == Storage::kF16 ? kFp16 : kBf16;
-}
 
 ADA_HOST_DEVICE static inline float OfFp16(std::uint16_t code) {
   const std::uint32_t sign = (code & 0x8000u) << 16;

@@ -32,6 +32,10 @@ inline bool HoldsAll(const NumberFormat& outer, const NumberFormat& inner) {
          inner.smallest_subnormal() >= outer.smallest_subnormal() &&
          inner.largest() <= outer.largest();
 }
+// The format whose codes a 16-bit storage type contains.
+constexpr const NumberFormat& FormatOf(Storage storage) {
+  return storage == Storage::kF32 ? kFp32 : storage == Storage::kF16 ? kFp16 : kBf16;
+}
 // The 16-bit type that holds every finite value of `format`, or fp32 if neither does.
 inline Storage StorageFor(const NumberFormat& format) {
   if (HoldsAll(kFp16, format)) return Storage::kF16;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "error.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::scaling {
 namespace {

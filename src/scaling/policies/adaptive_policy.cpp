@@ -6,6 +6,7 @@
 #include "io/text.h"
 #include "number/number_format.h"
 #include "scaling/policies/common_keys.h"
+#include "scaling/policies/policies.h"
 #include "scaling/rules/inverse_erf.h"
 
 namespace ada::scaling {

@@ -1,7 +1,7 @@
 // Keys that settings and the parameters of a policy have in common, matched by name; for policies'
 // own files. A new key of several policies, or of single layers, is a line here.
 #pragma once
-#include "scaling/policies/policies.h"
+#include "scaling/policies/settings.h"
 
 namespace ada::scaling {
 

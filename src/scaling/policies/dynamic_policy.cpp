@@ -7,6 +7,7 @@
 #include "io/text.h"
 #include "scaling/policies/common_keys.h"
 #include "scaling/policies/dynamic_machine.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::scaling {
 namespace {

@@ -8,6 +8,7 @@
 #include "error.h"
 #include "io/text.h"
 #include "scaling/policies/common_keys.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::scaling {
 namespace {

@@ -78,7 +78,7 @@ LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer
 }
 
 std::unique_ptr<Policy> MakePolicy(const Settings& settings) {
-  if (settings.auto_init_scale) return MakeAutoStart(settings);
+  if (settings.auto_init_scale) return MakeAutoStart(settings, MakePolicy);
   return FindPolicy(settings.policy).make(settings);
 }
 

@@ -35,7 +35,10 @@ Ceiling CeilingOf(const Settings& settings) {
 // the default start, and again when Start is called.
 class AutoStartPolicy final : public Policy {
  public:
-  explicit AutoStartPolicy(Settings settings) : settings_(std::move(settings)) { Make(); }
+  AutoStartPolicy(Settings settings, PolicyMaker make)
+      : settings_(std::move(settings)), make_(make) {
+    Make();
+  }
 
   std::string_view name() const override { return policy_->name(); }
   double Scale() const override { return policy_->Scale(); }
@@ -95,11 +98,12 @@ class AutoStartPolicy final : public Policy {
   void Make() {
     Settings settings = settings_;
     settings.auto_init_scale = false;
-    policy_ = MakePolicy(settings);
+    policy_ = make_(settings);
     for (const LayerInfo& layer : layers_) policy_->RuleFor(layer);
   }
 
   Settings settings_;
+  PolicyMaker make_;
   std::vector<LayerInfo> layers_;
   std::unique_ptr<Policy> policy_;
 };
@@ -135,8 +139,8 @@ StartScale ChooseStart(const Settings& settings, double largest, double u_max) {
   return start;
 }
 
-std::unique_ptr<Policy> MakeAutoStart(const Settings& settings) {
-  return std::make_unique<AutoStartPolicy>(settings);
+std::unique_ptr<Policy> MakeAutoStart(const Settings& settings, PolicyMaker make) {
+  return std::make_unique<AutoStartPolicy>(settings, make);
 }
 
 }  // namespace ada::scaling

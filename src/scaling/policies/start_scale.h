@@ -6,7 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "scaling/policies/policies.h"
+#include "scaling/policies/policy.h"
+#include "scaling/policies/settings.h"
 
 namespace ada::scaling {
 
@@ -24,6 +25,8 @@ StartScale ChooseStart(const Settings& settings, double largest, double u_max);
 
 // The policy of filled-in settings with `init_scale: auto`: the policy that they name, made again
 // when Start gives it the init_scale. The chosen scale is part of its state.
-std::unique_ptr<Policy> MakeAutoStart(const Settings& settings);
+// `make`: MakePolicy.
+using PolicyMaker = std::unique_ptr<Policy> (*)(const Settings& settings);
+std::unique_ptr<Policy> MakeAutoStart(const Settings& settings, PolicyMaker make);
 
 }  // namespace ada::scaling

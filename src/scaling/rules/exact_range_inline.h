@@ -2,7 +2,7 @@
 // explained in rules.h). Only rules_inline.h includes this file.
 #pragma once
 #include "scaling/rules/methods_inline.h"
-#include "scaling/rules/rules.h"
+#include "scaling/rules/rule_types.h"
 
 namespace ada::scaling {
 namespace detail {

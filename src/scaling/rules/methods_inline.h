@@ -2,7 +2,7 @@
 // rules_inline.h includes this file. All values are doubles; with LayerRule::reference each is
 // rounded to fp32 where the authors' program stores it as fp32.
 #pragma once
-#include "scaling/rules/rules.h"
+#include "scaling/rules/rule_types.h"
 
 namespace ada::scaling {
 

@@ -4,7 +4,7 @@
 #pragma once
 #include "number/number_grid.h"
 #include "scaling/rules/methods_inline.h"
-#include "scaling/rules/rules.h"
+#include "scaling/rules/rule_types.h"
 
 namespace ada::scaling::detail {
 

@@ -1,11 +1,11 @@
-// The scalar conversions: number_grid.h says how.
-#include "number/number_format.h"
+// The functions of number_format.h: each asks the format's grid.
+#include "number/number_grid.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "error.h"
-#include "number/number_grid.h"
+#include "number/number_format.h"
 
 namespace ada {
 
