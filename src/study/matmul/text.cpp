@@ -2,10 +2,10 @@
 #include "io/text.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "study/matmul/products.h"
+#include "study/row_json.h"
 #include "study/text_table.h"
 
 namespace ada::study {
@@ -54,23 +54,6 @@ void PrintSumsTable(const std::vector<MatmulRow>& rows, std::ostream& out) {
                    2, out);
 }
 
-nlohmann::ordered_json JsonOf(const MatmulRow& row) {
-  nlohmann::ordered_json object;
-  for (const telemetry::Column<MatmulRow>& column : telemetry::kColumns<MatmulRow>) {
-    const std::string name(column.name);
-    std::visit(
-        [&](auto member) {
-          const auto& value = row.*member;
-          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::optional<double>>)
-            object[name] = value ? nlohmann::ordered_json(*value) : nullptr;
-          else
-            object[name] = value;  // a number that is not finite becomes null
-        },
-        column.member);
-  }
-  return object;
-}
-
 }  // namespace
 
 void PrintMatmuls(const std::vector<MatmulRow>& rows, std::ostream& out) {
@@ -80,11 +63,11 @@ void PrintMatmuls(const std::vector<MatmulRow>& rows, std::ostream& out) {
 
 void PrintMatmulJson(const std::string& layer, const std::vector<MatmulRow>& rows,
                      std::ostream& out) {
-  nlohmann::ordered_json document;
+  OrderedJson document;
   document["layer"] = layer;
-  document["rows"] = nlohmann::ordered_json::array();
-  for (const MatmulRow& row : rows) document["rows"].push_back(JsonOf(row));
-  out << document.dump(2) << '\n';
+  document["rows"] = OrderedJson::array();
+  for (const MatmulRow& row : rows) document["rows"].push_back(RowJson(row));
+  PrintJson(document, out);
 }
 
 }  // namespace ada::study
