@@ -122,12 +122,8 @@ MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info
 std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& graph) {
   std::uint64_t bytes = 0;
   const backend::UpdateRule rule = step::UpdateRuleOf(config);
-  for (const graph::Parameter& p : graph.parameters()) {
-    if (!p.gradient) continue;
-    const bool muon = rule.kind == backend::UpdateRule::Kind::kMuon;
-    bytes += optim::StateMemory(rule, p.dims,
-                                muon && !step::IsMuonMatrix(config.optimizer, p.name, p.dims));
-  }
+  for (const optim::OptimizedParameter& p : step::OptimizedParameters(config.optimizer, graph))
+    bytes += optim::StateMemory(rule, p.dims, p.other);
   return bytes;
 }
 

@@ -32,6 +32,15 @@ void CheckTokens(const config::Config& config, const Shape& image) {
   }
 }
 
+// Whether muon updates a parameter itself: a matrix or a stack of matrices whose name one of
+// optimizer.match fits.
+bool IsMuonMatrix(const config::OptimizerConfig& optimizer, const std::string& name,
+                  const std::vector<std::int64_t>& dims) {
+  if (dims.size() < 2) return false;
+  return std::any_of(optimizer.match.begin(), optimizer.match.end(),
+                     [&](const std::string& glob) { return GlobMatch(glob, name); });
+}
+
 }  // namespace
 
 bool Mixes(const config::Config& config) {
@@ -131,13 +140,6 @@ std::vector<optim::OptimizedParameter> OptimizedParameters(const config::Optimiz
   for (const graph::Parameter& p : graph.parameters())
     if (p.gradient) trained.push_back(OptimizedFrom(optimizer, p));  // no running statistic
   return trained;
-}
-
-bool IsMuonMatrix(const config::OptimizerConfig& optimizer, const std::string& name,
-                  const std::vector<std::int64_t>& dims) {
-  if (dims.size() < 2) return false;
-  return std::any_of(optimizer.match.begin(), optimizer.match.end(),
-                     [&](const std::string& glob) { return GlobMatch(glob, name); });
 }
 
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {

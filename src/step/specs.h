@@ -31,10 +31,6 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 // Evaluates plain cross-entropy: label smoothing and class weights are for training only.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 
-// Whether muon updates a parameter itself: a matrix or a stack of matrices whose name one of
-// optimizer.match fits.
-bool IsMuonMatrix(const config::OptimizerConfig& optimizer, const std::string& name,
-                  const std::vector<std::int64_t>& dims);
 // The rule of the update (update_rule.h).
 inline backend::UpdateRule UpdateRuleOf(const config::Config& config) {
   return UpdateRuleOf(config.optimizer, config.precision);

@@ -10,6 +10,7 @@
 #include "config/load.h"
 #include "error.h"
 #include "io/run_in_parallel.h"
+#include "step/update_rule.h"
 
 namespace ada::step {
 
@@ -225,19 +226,17 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
   plan.step.lr = r.lr, plan.step.seed = config_.seed;
   plan.largest = request_.amax, plan.count = schedule_.CountsUpdates(step_);
   if (on_overflow != scaling::Action::kSanitize) return plan;
-  plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
-  // Weight gradients are fp32, so a repaired value is one of its numbers.
-  constexpr double kLeast = std::numeric_limits<float>::denorm_min(),
-                   kMost = std::numeric_limits<float>::max();
   const scaling::OverflowRepair& repair = config_.scaling.on_overflow;
   if (repair.action == scaling::OverflowRepair::Action::kSanitize) {
-    plan.only_nonfinite = true;
-    plan.nan_to = static_cast<float>(std::clamp(repair.nan / r.scale, -kMost, kMost));
-    plan.sanitize_to = static_cast<float>(std::clamp(repair.inf / r.scale, kLeast, kMost));
+    AddRepair(repair, r.scale, plan);
     return plan;
   }
-  // The largest value of the scaled gradients' format, divided by S.
-  plan.sanitize_to = static_cast<float>(std::clamp(sanitize_limit_ / r.scale, kLeast, kMost));
+  plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
+  // The largest value of the scaled gradients' format, divided by S, but at most the largest value
+  // of fp32, which is the type of weight gradients.
+  plan.sanitize_to = static_cast<float>(std::clamp<double>(sanitize_limit_ / r.scale,
+                                                           std::numeric_limits<float>::denorm_min(),
+                                                           std::numeric_limits<float>::max()));
   return plan;
 }
 

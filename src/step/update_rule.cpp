@@ -2,6 +2,7 @@
 #include "step/update_rule.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "optim/states.h"
 
@@ -160,6 +161,16 @@ std::string StateFormatName(const config::PrecisionConfig& precision, const Upda
   return name + (kept.scaling == KeptState::Scaling::kTensor
                      ? " scaled by tensor"
                      : " scaled by " + std::to_string(kept.block));
+}
+
+// Weight gradients are fp32, so what replaces them is one of its numbers.
+void AddRepair(const scaling::OverflowRepair& repair, double scale, backend::UpdatePlan& plan) {
+  constexpr double kLeast = std::numeric_limits<float>::denorm_min(),
+                   kMost = std::numeric_limits<float>::max();
+  plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
+  plan.only_nonfinite = true;
+  plan.nan_to = static_cast<float>(std::clamp(repair.nan / scale, -kMost, kMost));
+  plan.sanitize_to = static_cast<float>(std::clamp(repair.inf / scale, kLeast, kMost));
 }
 
 }  // namespace ada::step

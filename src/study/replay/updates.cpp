@@ -185,10 +185,8 @@ class UpdateReplay {
     plan.step.lr = options_.update.optimizer.lr, plan.step.seed = options_.seed;
     plan.count = true;
     const scaling::OverflowRepair& repair = options_.update.scaling.on_overflow;
-    if (repair.action != scaling::OverflowRepair::Action::kSanitize) return plan;
-    plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
-    plan.only_nonfinite = true;
-    plan.nan_to = static_cast<float>(repair.nan), plan.sanitize_to = static_cast<float>(repair.inf);
+    if (repair.action == scaling::OverflowRepair::Action::kSanitize)
+      step::AddRepair(repair, /*scale=*/1, plan);
     return plan;
   }
 
