@@ -155,7 +155,7 @@ class CudaBackend final : public Backend {
   // Ends before streams and memory, which may be waited for, and after recordings, which hold its
   // messages and work of the streams of both.
   std::unique_ptr<Link> link_;
-  Recordings recordings_{*stream_, diagnostic_lines_};
+  Recordings recordings_{*stream_, diagnostic_lines_, link_.get()};
 };
 
 }  // namespace

@@ -3,9 +3,12 @@
 // them on the host and a recording holds them like kernels. Nothing is added up on the way: who
 // gathers sums in the order of processes, so that the bytes do not depend on how messages travel.
 #pragma once
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "backend/communicators.h"
 #include "backend/cuda/stream.h"
@@ -34,6 +37,7 @@ class Link {
   // What `body` asks `side` for, messages among it, is done at the same time as the stream's own
   // work, in the one order that all messages have: after what the stream was asked for before.
   void Aside(const std::function<void(Stream& side)>& body) {
+    ++asides_;
     begin_->Mark();
     side_->WaitFor(*begin_);
     body(*side_);
@@ -44,6 +48,14 @@ class Link {
   void Join() {
     if (!joined_) stream_.WaitFor(*end_);
     joined_ = true;
+  }
+
+  // How often this process has asked for messages so far.
+  std::uint64_t asides() const { return asides_; }
+  // Whether `mine` is true in every process. All processes call it at the same place.
+  bool TrueInAll(bool mine) {
+    const std::vector<char> all = parallel::GatherAll(hosts_, static_cast<char>(mine));
+    return std::all_of(all.begin(), all.end(), [](char each) { return each != 0; });
   }
 
   // Messages; memory is the device's, and the two blocks do not overlap.
@@ -68,6 +80,7 @@ class Link {
   std::unique_ptr<Stream> side_;
   std::unique_ptr<Event> begin_, end_;  // of the stream's work; of what is aside
   bool joined_ = true;
+  std::uint64_t asides_ = 0;
 };
 
 // Null: nothing is shared; what a process has itself is all there is.

@@ -18,12 +18,14 @@ void Recordings::Run(std::uint64_t variant, const Pass& pass, const std::functio
   if (!is_new && !known.refused && known.recording == nullptr) Record(known, body);
   if (known.recording != nullptr) return known.recording->Replay();
   if (known.refused) return body();
+  const std::uint64_t before = messages();
   try {
     Open(body);
   } catch (...) {
     variants_.erase(found);
     throw;
   }
+  known.has_messages = messages() != before;
 }
 
 void Recordings::Open(const std::function<void()>& body) {
@@ -40,12 +42,20 @@ void Recordings::Open(const std::function<void()>& body) {
 // The reason why recording fails need not prevent the same work from running directly; if it does,
 // it shows again when `body` is called.
 void Recordings::Record(Variant& variant, const std::function<void()>& body) {
+  std::string why;
   try {
     variant.recording = stream_.Record([&] { Open(body); });
   } catch (const DeviceError& error) {
-    variant.refused = true;
-    diagnostic_lines_.NotRecorded(error.what());
+    why = error.what();
   }
+  const bool recorded = variant.recording != nullptr;
+  if (variant.has_messages && !link_->TrueInAll(recorded) && recorded) {
+    variant.recording.reset();
+    why = "another process could not";
+  }
+  if (variant.recording != nullptr) return;
+  variant.refused = true;
+  diagnostic_lines_.NotRecorded(why);
 }
 
 }  // namespace ada::backend::cuda

@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/diagnostics.h"
+#include "backend/cuda/link.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
@@ -17,10 +18,14 @@ namespace ada::backend::cuda {
 // of that one's recording. A variant that the device cannot record is done as it is every time, but
 // for the parts of it that can be recorded by themselves; a warning says why. Every variant is done
 // as it is where the stream's switches have no graphs.
+//
+// Processes that exchange messages in a variant record it together or not at all: NCCL wants the
+// same of all. Each calls Run for the same variants in the same order.
 class Recordings {
  public:
-  Recordings(Stream& stream, DiagnosticLines& diagnostic_lines)
-      : stream_(stream), diagnostic_lines_(diagnostic_lines) {}
+  // link: of the processes; null: this one is alone.
+  Recordings(Stream& stream, DiagnosticLines& diagnostic_lines, Link* link = nullptr)
+      : stream_(stream), diagnostic_lines_(diagnostic_lines), link_(link) {}
   // joins_norms: batch norms take the statistics of all processes.
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
            bool joins_norms = false);
@@ -34,12 +39,15 @@ class Recordings {
   struct Variant {
     std::unique_ptr<Recording> recording;  // null: done once, or not to be recorded
     bool refused = false;
+    bool has_messages = false;  // found when it was done for the first time
   };
   void Record(Variant& variant, const std::function<void()>& body);
   void Open(const std::function<void()>& body);
+  std::uint64_t messages() const { return link_ == nullptr ? 0 : link_->asides(); }
 
   Stream& stream_;
   DiagnosticLines& diagnostic_lines_;
+  Link* const link_;
   std::map<Key, Variant> variants_;  // that were done once
   bool open_ = false;                // one is being done or recorded with all its parts
 };

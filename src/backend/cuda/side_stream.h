@@ -43,6 +43,10 @@ class SideStream {
   void BeforeWrite(const Range& written);
   // The main stream waits for all work on the side stream.
   void Join();
+  // So does another stream, which waits for the main stream as well.
+  void JoinTo(Stream& other) const {
+    if (running_ > done_) other.WaitFor(*works_[running_ - 1].end);
+  }
 
   // While it lives Run does not wait; else it joins at once. Ends with a Join, unless the work in
   // between has failed. Scopes may lie within each other.

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
@@ -146,6 +147,41 @@ TEST_SUITE("cpu") {
         }
         if (format == kFp16 && factor == 65536) CHECK(overflows > 0);
       }
+  }
+
+  // NCCL's messages are recorded by all or by none. Messages are asked for in variant 1 alone.
+  TEST_CASE("device sums: where one rank cannot record its messages, none does") {
+    constexpr int kRuns = 5;
+    std::vector<int> with_messages(2), without(2);
+    std::vector<std::vector<std::string>> warnings(2);
+    const auto errors = RunRanks(2, [&](parallel::World& world) {
+      Device device(world);
+      const auto rank = static_cast<std::size_t>(world.rank());
+      const Tensor gradient = device.Make(64);
+      const auto sums = device.backend->MakeGradientSums({{gradient}, {}, 1 << 20, kFp32});
+      const auto run = [&](std::uint64_t variant, int& bodies, const auto& body) {
+        for (int i = 0; i < kRuns; ++i)
+          device.backend->Run(variant, {}, [&] {
+            body();
+            // The second call of a variant is the one that is recorded.
+            if (++bodies == 2 && rank == 1) throw DeviceError("the capture failed");
+          });
+      };
+      device.Put(gradient, std::vector<float>(64, 1.0f));
+      run(1, with_messages[rank], [&] {
+        sums->Take(0);
+        sums->Finish();
+      });
+      CHECK(device.Get(gradient) == std::vector<float>(64, std::exp2f(kRuns)));
+      run(2, without[rank], [] {});
+      warnings[rank] = device.backend->Warnings();
+    });
+    for (const auto& error : errors) REQUIRE(!error);
+    CHECK(with_messages == std::vector<int>{kRuns + 1, kRuns + 1});
+    CHECK(without == std::vector<int>{2, kRuns + 1});
+    REQUIRE(warnings[0].size() == 1);
+    CHECK(warnings[0][0].find("another process could not") != std::string::npos);
+    CHECK(warnings[1][0].find("the capture failed") != std::string::npos);
   }
 
   TEST_CASE("device sums: a rank that ends ends the others") {

@@ -134,8 +134,8 @@ class CudaGradientSums final : public GradientSums {
     const std::size_t first = full_;
     while (full_ < cut.buckets.size() && cut.buckets[full_].end <= there) ++full_;
     if (full_ == first) return;
-    context_.side_stream.Join();  // gradients may still be under way there
     context_.link->Aside([&](Stream& side) {
+      context_.side_stream.JoinTo(side);  // gradients may still be under way there
       for (std::size_t i = first; i < full_; ++i) gradients_.Sum(side, cut.buckets[i], buffers_);
     });
   }
