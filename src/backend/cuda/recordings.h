@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "backend/backend.h"
-#include "backend/cuda/diagnostics.h"
+#include "backend/cuda/messages.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {

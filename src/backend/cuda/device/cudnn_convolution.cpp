@@ -1,6 +1,4 @@
-// See cudnn_convolution.h.
-#include "backend/cuda/device/cudnn_convolution.h"
-
+// See cudnn_plans.h.
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -8,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/device/cudnn_trial.h"
+#include "backend/cuda/device/cudnn_plans.h"
 #include "backend/cuda/matmul/plan_choice.h"
 #include "error.h"
 

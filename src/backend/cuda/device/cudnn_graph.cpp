@@ -1,8 +1,8 @@
-// The graphs of products; see cudnn_convolution.h.
+// The graphs of products; see cudnn_plans.h.
 #include <array>
 #include <vector>
 
-#include "backend/cuda/device/cudnn_convolution.h"
+#include "backend/cuda/device/cudnn_plans.h"
 #include "error.h"
 
 namespace ada::backend::cuda {
