@@ -81,7 +81,4 @@ class PlanTrial {
 // Null where cuDNN has no plan.
 std::unique_ptr<Matmul> MakeConvolution(const CudnnContext& context, const MatmulRequest& request);
 
-// Sums and all that becomes of them before they are stored are fp32.
-std::shared_ptr<cudnn_frontend::graph::Graph> GraphOf(const MatmulRequest& request);
-
 }  // namespace ada::backend::cuda
