@@ -29,8 +29,14 @@ ONE_IDEA = {
         "Matmul BatchedMatmul Matmuls", "planned matmuls, and the store of all plans"),
     "src/backend/cuda/matmul/weight_refresh.h": (
         "RefreshedWeights WeightRefresh", "one launch for all copies, and a copy as it sees it"),
+    "src/backend/cuda/matmul/matmul_plans.h": (
+        "PlannedMatmul MatmulPlans", "a matmul with its plan, and those of a layer"),
+    "src/backend/cuda/matmul/weight_copies.h": (
+        "WeightOperand WeightCopies", "copies of weights, and what a product rounds of one"),
     "src/backend/cuda/memory.h": (
-        "Memory SharedBlocks Scratch", "device memory: owned, shared with the host, for one call"),
+        "Staging Memory SharedBlocks Scratch Pinned", "memory: sent, owned, shared, for one call"),
+    "src/backend/cuda/ops/attention_memory.h": (
+        "ScoreChunks AttentionMemory", "memory of an attention, and the chunks that lie in it"),
     "src/backend/cuda/rounding/joined_rule.h": (
         "JoinedRule JoinedTail", "a rule over all processes: before and after its decision"),
     "src/backend/cuda/stream.h": (
@@ -72,7 +78,6 @@ ONE_IDEA = {
 
 # Headers that define several classes and are still to be split.
 KNOWN = {
-    "src/backend/cuda/ops/attention_rule.h": "WithinRule MomentsOfAll",
     "src/cli/output.h": "OutputPaths TerminalText HelpFormat",
     "src/data/sample_sources.h": "ImageStore TokenSet",
     "src/study/replay/attempts.h": "TraceSource Attempts ScaleComparison Stretches",

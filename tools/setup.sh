@@ -7,12 +7,13 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/setup.sh [--dev] [--hammer] [--fuzz] [--clang] [--aarch64] [--bare] [--mpi] [--cuda]
+usage: tools/setup.sh [--dev] [--bench] [--hammer] [--fuzz] [--clang] [--aarch64] [--bare] [--mpi] [--cuda]
                       [--list]
 
 Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
   --dev     also what tools/format.sh and tools/lint.sh use, and Chromium, in which a test opens the
             report
+  --bench   also what tools/bench/run.sh --ops uses: Google Benchmark
   --hammer  also what tools/hammer.sh uses: strace
   --fuzz    also what tools/fuzz.sh uses: clang with libFuzzer
   --clang   also what a build with clang takes: clang and its OpenMP
@@ -45,6 +46,7 @@ mpi=false
 while [ $# -gt 0 ]; do
   case $1 in
     --dev) packages+=(clang-format clang-tidy shellcheck chromium) ;;
+    --bench) packages+=(libbenchmark-dev) ;;
     --hammer) packages+=(strace) ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
     --clang) packages+=(clang libomp-dev) ;;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/op_makers.h"
+#include "backend/cuda/context.h"
 #include "cuda/host_layer.h"
 
 namespace ada::backend::test {

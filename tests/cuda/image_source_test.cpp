@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cuda/op_makers.h"
+#include "backend/cuda/context.h"
 #include "data/augment.h"
 #include "data/loader.h"
 #include "error.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/matmul/plan_cache.h"
+#include "backend/cuda/matmul/plan_choice.h"
 #include "temp_folder.h"
 
 namespace ada::backend::cuda {

@@ -4,7 +4,7 @@
 
 #include "cuda/on_both.h"
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/kernels/normalize.h"
+#include "backend/cuda/kernels/batch_norm.h"
 #endif
 
 namespace ada::backend::test {

@@ -1,14 +1,13 @@
 // What an op asks of a library of products, and what becomes of it where the library has no plan:
 // on the host executor, with libraries that are choosy.
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/matmul/planned_matmul.h"
-
 #include <doctest/doctest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "backend/cuda/matmul/matmul_plans.h"
 #include "cuda/host_context.h"
 #include "error.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #ifndef ADA_CUDA_DEVICE
+#include "backend/cuda/context.h"
 #include "backend/cuda/matmuls.h"
-#include "backend/cuda/op_makers.h"
 #endif
 #include "cuda/matmul_lab.h"
 #ifndef ADA_CUDA_DEVICE

@@ -1,12 +1,11 @@
 // Bytes on their way to the device: read late, right all the same, and no memory but the ring's.
-#include "backend/cuda/staging.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "backend/cuda/memory.h"
 #include "cuda/on_both.h"
 #include "cuda/stream_lab.h"
 

@@ -113,7 +113,7 @@ class BenchRunTest(unittest.TestCase):
                                  "fashion": 224826, "lenet": 61706, "mlp": 235146,
                                  "mlp512": 669706,
                                  "resnet50": 25557032, "resnet18": 11689512, "mobilenet_v2": 3504872,
-                                 "segnet_basic": 356811, "gpt2_jargon": 842496,
+                                 "segnet_basic": 356811, "gpt2_jargon": 842496, "gpt2_jargon_tanh": 842496,
                                  "vit_cifar": 811146})
 
 

@@ -2,6 +2,7 @@
 import contextlib
 import gzip
 import io
+import json
 import pathlib
 import sys
 import tempfile
@@ -12,7 +13,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "
 import bench  # noqa: E402
 import compare  # noqa: E402
 import device_cost  # noqa: E402
-import device_rows  # noqa: E402
 import flops  # noqa: E402
 import machine  # noqa: E402
 import markdown  # noqa: E402
@@ -21,7 +21,6 @@ import operand_check  # noqa: E402
 import operand_rows  # noqa: E402
 import op_rows  # noqa: E402
 import policy_cost  # noqa: E402
-import thread_rows  # noqa: E402
 
 LENET = """\
 layer  kind        output    parameters  MFLOP  y     w     dx    dw    policy
@@ -245,14 +244,13 @@ class DeviceTest(unittest.TestCase):
         results = {"ada-fp16": compare.Measured([30000.0, 10000.0, 20000.0]),
                    "torch-fp16": compare.Measured([5000.0]),
                    "torch-fp16-graphed": compare.Measured([8000.0])}
-        cells = device_rows.rows("Net", 64, results, 1e9, compare.label)
+        cells = compare.rows("Net", 64, results, 1e9, None)
         self.assertEqual(cells[0], ["Net", "64", "ada-train fp16, adaptive", "20,000",
                                     "10,000, 30,000", "4.00", "2.50", "20.0"])
         self.assertEqual(cells[2][2:], ["PyTorch fp16 autocast, CUDA graph", "8,000",
                                         "8,000, 8,000", "1.60", "1.00", "8.00"])
-        self.assertEqual(len(cells[0]), len(device_rows.HEADER))
-        alone = device_rows.rows("Net", 64, {"ada-fp16": compare.Measured([1.0])}, 1e9,
-                                 compare.label)
+        self.assertEqual(len(cells[0]), len(compare.CUDA_HEADER))
+        alone = compare.rows("Net", 64, {"ada-fp16": compare.Measured([1.0])}, 1e9, None)
         self.assertEqual(alone[0][5:7], ["", ""])
 
     def test_costs_are_of_the_same_round(self):
@@ -293,12 +291,12 @@ class LoadTest(unittest.TestCase):
 
 class ThreadsTest(unittest.TestCase):
     def test_counts(self):
-        self.assertEqual([thread_rows.thread_counts(n) for n in (1, 2, 4, 6)],
+        self.assertEqual([compare.thread_counts(n) for n in (1, 2, 4, 6)],
                          [[1], [1, 2], [1, 2, 4], [1, 2, 4, 6]])
 
     def test_rows(self):
         results = {"torch-fp32": {1: compare.Measured([10.0]), 2: compare.Measured([15.0])}}
-        self.assertEqual(thread_rows.rows("Net", 8, results),
+        self.assertEqual(compare.thread_rows("Net", 8, results),
                          [["Net", "8", "PyTorch fp32", "10.0", "15.0", "1.50"]])
 
 
@@ -317,6 +315,17 @@ class OpsTest(unittest.TestCase):
             self.assertAlmostEqual(op_rows.limit_seconds(row, program, peak), least)
         row["bytes"] = "1e9"  # memory decides
         self.assertAlmostEqual(op_rows.limit_seconds(row, "fp32", PEAK), 1 / 20)
+
+    def test_what_google_benchmark_says(self):
+        """The median of the rounds; a data gradient that is measured with the weight gradient."""
+        runs = [(part, seconds, "iteration") for part, all_seconds in
+                (("weight gradient", (3, 1, 2)), ("both gradients", (5, 9, 4))) for seconds in all_seconds]
+        text = json.dumps({"benchmarks": [
+            {"label": f"a|2|{part}|fp16", "real_time": seconds * 1e9, "run_type": kind, "flop": 8.0,
+             "bytes": 4.0} for part, seconds, kind in [*runs, ("forward", 7, "aggregate")]]})
+        self.assertEqual(op_rows.parts_of(text),
+                         [op("a", "2", "weight gradient", "fp16", 2.0, 8.0, 4.0),
+                          op("a", "2", "data gradient", "fp16", 3.0, 8.0, 4.0)])
 
     def test_rows_and_sums(self):
         measured = [op("a", "2", "forward", "fp16", "0.008", "1e9", "0"),

@@ -19,7 +19,6 @@ import machine
 import models
 import op_rows
 import policy_cost
-import thread_rows
 
 BUILD = machine.ROOT / "build"
 
@@ -142,7 +141,7 @@ def main():
         elif options.log_cost:
             log_cost.run(options, ada)
         elif options.scaling:
-            thread_rows.run(options, ada)
+            compare.run_threads(options, ada)
         else:
             compare.run(options, ada)
 

@@ -1,10 +1,9 @@
 """The table of models x batches x modes: every mode of one model in turns, each mode's speed, its
 ratios to PyTorch's of the same run, its share of the machine's peaks and its peak memory; on a GPU
-device_rows.py writes the table."""
+its ratios and TFLOP/s."""
 import dataclasses
 import statistics
 
-import device_rows
 import machine
 import markdown
 import models
@@ -67,6 +66,8 @@ OURS = {**ADA_MODES, **OPERAND_ADA_MODES, **TUNED_MODES}
 SHORT = 2  # steps of a run that is its start and little else
 HEADER = ["model", "batch", "mode", "images/s", "lowest, highest", "to PyTorch's fastest",
           "to PyTorch fp32", "GFLOP/s", "of fp32 FMA peak", "of bf16 peak", "peak memory, MiB"]
+CUDA_BASE = "torch-fp16"
+CUDA_HEADER = [*HEADER[:5], "to PyTorch fp16 autocast", "to PyTorch's fastest", "TFLOP/s"]
 
 
 @dataclasses.dataclass
@@ -177,20 +178,24 @@ def label(mode):
 
 def rows(title, batch, results, training_flop, peak):
     """Cells of one model's rows. `results`: mode -> Measured; `training_flop`: of one image or
-    token."""
+    token; `peak`: None on a GPU."""
     torch = [result.speed() for mode, result in results.items() if mode not in OURS]
-    fastest = max(torch, default=None)
-    base = results[BASE].speed() if BASE in results else None
+    base = results.get(BASE if peak else CUDA_BASE)
+
+    def ratio(speed, other):
+        return f"{speed / other:.2f}" if other else ""
     cells = []
     for mode, result in results.items():
         speed = result.speed()
         gflops = speed * training_flop * 1e-9
+        ratios = [ratio(speed, max(torch, default=None)), ratio(speed, base and base.speed())]
+        of_device = ([markdown.number(gflops), markdown.percent(gflops / peak.fma),
+                      markdown.percent(peak.bf16() and gflops / peak.bf16()), result.memory()]
+                     if peak else [markdown.number(gflops * 1e-3)])
         cells.append([
             title, str(batch), label(mode), markdown.number(speed),
             f"{markdown.number(min(result.speeds))}, {markdown.number(max(result.speeds))}",
-            f"{speed / fastest:.2f}" if fastest else "", f"{speed / base:.2f}" if base else "",
-            markdown.number(gflops), markdown.percent(gflops / peak.fma),
-            markdown.percent(peak.bf16() and gflops / peak.bf16()), result.memory()])
+            *(ratios if peak else ratios[::-1]), *of_device])
     return cells
 
 
@@ -226,16 +231,67 @@ def run(options, ada):
     torch = f", PyTorch {torch_version}, channels_last" if torch_version else ""
     rounds = f"median of {options.rounds} rounds taken in turns"
     if on_gpu:
-        print(f"{machine.gpu()}; {ada.version}{torch}; {rounds}\n")
-        print(device_rows.table(models.in_units(device_rows.HEADER, options.models), measured,
-                                label))
-        return
-    peak = machine.median_peak(peaks)
-    print(f"{machine.describe()}, {options.threads} thread(s) each; {ada.version}{torch}; {rounds}"
-          f"\n\nPeak, median of as many rounds: {peak.text()}\n")
-    print(markdown.table(models.in_units(HEADER, options.models),
+        peak, machine_text = None, f"{machine.gpu()}"
+    else:
+        peak = machine.median_peak(peaks)
+        machine_text = f"{machine.describe()}, {options.threads} thread(s) each"
+    print(f"{machine_text}; {ada.version}{torch}; {rounds}\n")
+    if peak:
+        print(f"Peak, median of as many rounds: {peak.text()}\n")
+    print(markdown.table(models.in_units(HEADER if peak else CUDA_HEADER, options.models),
                          [row for title, batch, results, flop in measured
                           for row in rows(title, batch, results, flop, peak)]))
     if any(mode in OPERAND_MODES for mode in options.modes):
         print()
         print(operand_rows.table(measured, label))
+
+
+def thread_counts(most):
+    """1, 2, 4 ... and `most`."""
+    counts = [1]
+    while counts[-1] * 2 < most:
+        counts.append(counts[-1] * 2)
+    return counts + [most] * (most > 1)
+
+
+def thread_rows(title, batch, results):
+    """Cells of one model's rows. `results`: mode -> threads -> Measured."""
+    cells = []
+    for mode, by_threads in results.items():
+        speeds = {threads: result.speed() for threads, result in by_threads.items()}
+        most = max(speeds)
+        cells.append([title, str(batch), label(mode),
+                      *(markdown.number(speed) for speed in speeds.values()),
+                      f"{speeds[most] / speeds[1]:.2f}"])
+    return cells
+
+
+def run_threads(options, ada):
+    """Measures all models and modes with each number of threads in turns and prints the table."""
+    counts, table, torch_version = thread_counts(options.threads), [], None
+    for name in options.models:
+        for batch in options.batch or [models.MODELS[name].batch]:
+            benches = {count: Bench(options, ada, name, batch, count) for count in counts}
+
+            def one(number, item, benches=benches):
+                mode, count = item
+                bench = benches[count]
+                speed = bench.measure(mode)
+                note(f"{bench.model.title}, batch {bench.batch}, round {number + 1} of "
+                     f"{options.rounds}: {label(mode)}, {count} thread(s): {speed:,.0f} "
+                     f"{bench.model.unit()}")
+            order = [(mode, count) for mode in options.modes for count in counts]
+            in_turns(order, options.rounds, one)
+            results = {mode: {count: benches[count].results[mode] for count in counts}
+                       for mode in options.modes}
+            table += thread_rows(benches[1].model.title, batch, results)
+            torch_version = torch_version or benches[1].torch_version()
+            for bench in benches.values():
+                bench.close()
+    torch = f", PyTorch {torch_version}" if torch_version else ""
+    units = models.in_units(["images/s"], options.models)[0]
+    print(f"{machine.describe()}; {ada.version}{torch}; {units}, median of {options.rounds} rounds "
+          f"taken in turns\n")
+    print(markdown.table(["model", "batch", "mode", "1 thread",
+                          *(f"{count} threads" for count in counts[1:]),
+                          f"{counts[-1]} threads to 1"], table))

@@ -63,6 +63,9 @@ MODELS = {
     "resnet50": Model("ResNet-50", RESNET50, "224x224x3", cuda_images=38400),
     "gpt2_jargon": Model("GPT-2, 4 layers, width 128", "configs/gpt2_jargon.yaml", "128x1x1",
                          ("model.vocabulary=256",), images=1600, cuda_images=160000, batch=16, tokens=128, transformer=True),
+    "gpt2_jargon_tanh": Model("GPT-2, PyTorch's GELU by tanh as well", "configs/gpt2_jargon.yaml",
+                              "128x1x1", ("model.vocabulary=256",), images=1600,
+                              cuda_images=160000, batch=16, tokens=128, transformer=True),
     "vit_cifar": Model("ViT, 6 layers, width 128", "configs/vit_cifar.yaml", "32x32x3",
                        ("model.classes=10",), images=3840, cuda_images=384000, transformer=True),
 }

@@ -1,5 +1,6 @@
 """Single convolutions, linear layers and attention beside oneDNN's. Used by bench.py --ops."""
-import csv
+import json
+import statistics
 import subprocess
 import sys
 
@@ -44,9 +45,31 @@ class Sums:
         return [*cells, f"{theirs / ours:.2f}" if ours and theirs else ""]
 
 
+def parts_of(text):
+    """Rows from what bench_ops prints, Google Benchmark's JSON: the median of all rounds. Where ours
+    has the data gradient only together with the weight gradient, it is the difference."""
+    seconds, numbers = {}, {}
+    for run in json.loads(text)["benchmarks"]:
+        if run["run_type"] != "iteration":
+            continue
+        seconds.setdefault(run["label"], []).append(run["real_time"] * 1e-9)
+        numbers[run["label"]] = run["flop"], run["bytes"]
+    found = []
+    for label, all_seconds in seconds.items():
+        layer, layers, part, program = label.split("|")
+        time = statistics.median(all_seconds)
+        if part == "both gradients":
+            part = "data gradient"
+            time -= statistics.median(seconds[f"{layer}|{layers}|weight gradient|{program}"])
+        found.append({"layer": layer, "layers": layers, "part": part, "program": program,
+                      "seconds": max(time, 1e-9), "flop": numbers[label][0],
+                      "bytes": numbers[label][1]})
+    return found
+
+
 def rows(measured, peak):
-    """Cells from bench_ops' rows (dictionaries of texts): a line for each layer and part, then the
-    sums over all layers of the network."""
+    """Cells from rows as parts_of has them: a line for each layer and part, then the sums over all
+    layers of the network."""
     lines, totals = {}, {}
     for row in measured:
         line = lines.setdefault((row["layer"], row["layers"], row["part"]), Sums())
@@ -76,7 +99,7 @@ def run(options):
                 sys.exit(f"bench.py: bench_ops ended with {done.returncode}:\n{done.stderr}")
             after = machine.measure_peak(options.peak, options.threads)
             peak = machine.median_peak([before, after])
-            measured = list(csv.DictReader(done.stdout.splitlines()))
+            measured = parts_of(done.stdout)
             print(f"{model.title}, batch {batch}; {machine.describe()}, {options.threads} "
                   f"thread(s); median of {options.rounds} rounds taken in turns\n\n"
                   f"Peak: {peak.text()}\n")

@@ -1,21 +1,19 @@
 // bench_ops CONFIG IMAGE BATCH THREADS ROUNDS [KEY=VALUE...]: time of each part of every distinct
 // convolution, linear layer and attention of a configuration's network over images of IMAGE
-// (32x32x3), as CSV; the program of tools/bench/op_rows.py. KEY=VALUE: as ada-train's --set.
+// (32x32x3), by Google Benchmark, as its JSON; the program of tools/bench/op_rows.py. KEY=VALUE: as
+// ada-train's --set.
 #include "ops.h"
 
+#include <benchmark/benchmark.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <map>
 #include <random>
-#include <stdexcept>
-#include <vector>
 
 #include "config/load.h"
 #include "graph/network/shapes.h"
-#include "layers.h"
 
 namespace ada::bench {
 
@@ -29,70 +27,53 @@ void FillNormal(float* values, std::size_t count, float deviation) {
 
 namespace {
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-// The fastest call of at least three and 30 ms, after one that warms up: what else runs on the
-// machine only ever adds to a call.
-double SecondsOf(const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  work();
-  double fastest = 1e30, all = 0;
-  for (int calls = 0; calls < 3 || all < 0.03; ++calls) {
-    const auto start = Clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    fastest = std::min(fastest, seconds);
-    all += seconds;
-  }
-  return fastest;
-}
-
-// One round of one program: part -> seconds, appended.
-void Measure(const Program& program, std::map<std::string, std::vector<double>>& parts) {
-  parts["1 forward"].push_back(SecondsOf(program.forward));
-  const double weights = program.weight_gradient ? SecondsOf(program.weight_gradient) : 0;
-  if (program.data_gradient)
-    parts["2 data gradient"].push_back(SecondsOf(program.data_gradient));
-  else if (program.both_gradients)
-    parts["2 data gradient"].push_back(std::max(1e-9, SecondsOf(program.both_gradients) - weights));
-  if (program.weight_gradient) parts["3 weight gradient"].push_back(weights);
-}
-
-// Programs live one at a time: idle threads of one would take cores from the other.
-void MeasureLayer(const Counted& counted, int threads, int rounds) {
+// A part of a layer in one program. Programs live one at a time: idle threads of one would take
+// cores from the other. The label is "layer|layers|part|program".
+void Register(const Counted& counted, const char* part, std::function<void()> Program::*work,
+              const char* name, int size, int rounds, const std::function<Program()>& make) {
   const Layer& layer = counted.layer;
-  const auto ours = layer.attention() ? MakeOurAttention : MakeOurs;
-  const auto onednn = layer.attention() ? MakeOnednnAttention : MakeOnednn;
-  const std::vector<std::function<Program()>> makers = {
-      [&] { return ours(layer, "fp16", kFp16, threads); },
-      [&] { return ours(layer, "bf16", kBf16, threads); },
-      [&] { return ours(layer, "fp32", kFp32, threads); }, [&] { return onednn(layer, threads); }};
-  struct Result {
-    std::string name;
-    int size = 4;
-    std::map<std::string, std::vector<double>> parts;
+  const std::string label =
+      layer.Text() + '|' + std::to_string(counted.layers) + '|' + part + '|' + name;
+  const bool forward = work == &Program::forward;
+  const double flop = layer.Flop(forward), bytes = layer.Bytes(size, forward);
+  benchmark::RegisterBenchmark(label.c_str(),
+                               [=](benchmark::State& state) {
+                                 const Program program = make();
+                                 (program.*work)();  // warms up
+                                 for (auto _ : state) (program.*work)();
+                                 state.SetLabel(label);
+                                 state.counters["flop"] = flop, state.counters["bytes"] = bytes;
+                               })
+      ->UseRealTime()
+      ->MinTime(0.03)
+      ->Repetitions(rounds);
+}
+
+void RegisterLayer(const Counted& counted, int threads, int rounds) {
+  const Layer layer = counted.layer;
+  struct Way {
+    const char* name;
+    std::function<Program()> make;
+    int size;
+    bool apart;  // the data gradient is to be had by itself
   };
-  std::vector<Result> results(makers.size());
-  for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < makers.size(); ++i) {
-      const std::size_t which = (i + static_cast<std::size_t>(round)) % makers.size();
-      const Program program = makers[which]();
-      results[which].name = program.name;
-      results[which].size = program.size;
-      Measure(program, results[which].parts);
-    }
-  for (const Result& result : results)
-    for (const auto& [part, seconds] : result.parts) {
-      const bool forward = part == "1 forward";
-      std::printf("%s,%d,%s,%s,%.9f,%.0f,%.0f\n", layer.Text().c_str(), counted.layers,
-                  part.c_str() + 2, result.name.c_str(), Median(seconds), layer.Flop(forward),
-                  layer.Bytes(result.size, forward));
-    }
-  std::fflush(stdout);
+  std::vector<Way> ways;
+  for (const auto& [name, format] : {std::pair("fp16", kFp16), {"bf16", kBf16}, {"fp32", kFp32}})
+    ways.push_back({name, [=] { return MakeOurs(layer, format, threads); },
+                    static_cast<int>(BytesOf(StorageFor(format))), layer.attention()});
+  ways.push_back({"onednn", [=] { return MakeOnednn(layer, threads); }, 4, true});
+  for (const Way& way : ways) {
+    const auto add = [&](const char* part, std::function<void()> Program::*work) {
+      Register(counted, part, work, way.name, way.size, rounds, way.make);
+    };
+    add("forward", &Program::forward);
+    if (!layer.attention()) add("weight gradient", &Program::weight_gradient);
+    if (!layer.attention() && !layer.data_gradient) continue;
+    if (way.apart)
+      add("data gradient", &Program::data_gradient);
+    else
+      add("both gradients", &Program::both_gradients);
+  }
 }
 
 void Run(int argc, char** argv) {
@@ -104,9 +85,15 @@ void Run(int argc, char** argv) {
   const config::Config config = config::Load(argv[1], overrides).config;
   const graph::Network network = graph::Resolve(config.model, ParseImage(argv[2]), config.task);
   const int threads = std::max(1, std::atoi(argv[4])), rounds = std::max(1, std::atoi(argv[5]));
-  std::puts("layer,layers,part,program,seconds,flop,bytes");
   for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[3]))))
-    MeasureLayer(layer, threads, rounds);
+    RegisterLayer(layer, threads, rounds);
+  // In turns, so that a machine whose speed drifts treats all alike.
+  std::string flags[] = {argv[0], "--benchmark_format=json",
+                         "--benchmark_enable_random_interleaving=true"};
+  char* words[] = {flags[0].data(), flags[1].data(), flags[2].data()};
+  int count = 3;
+  benchmark::Initialize(&count, words);
+  benchmark::RunSpecifiedBenchmarks();
 }
 
 }  // namespace

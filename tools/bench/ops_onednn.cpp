@@ -1,10 +1,45 @@
-// A convolution or linear layer as oneDNN's f32 primitives, each over the whole batch with all
-// threads, in the layouts that oneDNN asks for: what benchdnn would time. See ops.h.
-#include "onednn_call.h"
+// A layer as oneDNN's f32 primitives, each over the whole batch with all threads, in the layouts
+// that oneDNN asks for: what benchdnn would time. See ops.h.
+#include <omp.h>
+
+#include <unordered_map>
+
+#include "backend/cpu/matmul/plan/onednn_version.h"
 #include "ops.h"
 
 namespace ada::bench {
 namespace {
+
+namespace onednn = backend::cpu::onednn;
+
+// oneDNN takes its threads from OpenMP; our backend leaves OpenMP one.
+class Threads {
+ public:
+  explicit Threads(int threads) { omp_set_num_threads(threads); }
+  ~Threads() { omp_set_num_threads(1); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+};
+
+dnnl::memory Filled(const dnnl::engine& engine, const dnnl::memory::desc& description,
+                    float deviation) {
+  dnnl::memory m(description, engine);
+  FillNormal(static_cast<float*>(m.get_data_handle()), description.get_size() / sizeof(float),
+             deviation);
+  return m;
+}
+
+// A primitive with its own memory.
+struct Call {
+  dnnl::primitive primitive;
+  std::unordered_map<int, dnnl::memory> arguments;
+
+  void Run(dnnl::stream& stream, int threads) {
+    const Threads all(threads);
+    primitive.execute(stream, arguments);
+    stream.wait();
+  }
+};
 
 using dnnl::memory;
 
@@ -116,12 +151,65 @@ class Onednn {
   Call forward_, data_, weights_;
 };
 
+// The products of all heads; queries that share keys multiply copies of them, as oneDNN knows no
+// groups.
+class OnednnAttention {
+ public:
+  OnednnAttention(const Layer& layer, int threads)
+      : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+    const Threads all(threads_);
+    const dnnl::memory::dim heads = layer.x.n * layer.heads, queries = layer.x.h * layer.x.w,
+                            keys = layer.keys, width = layer.x.c / layer.heads;
+    const Matrix rows{queries, width}, columns{width, keys}, scores{queries, keys};
+    const Matrix values{keys, width}, transposed{keys, queries};
+    forward_ = {Product(heads, rows, columns), Product(heads, scores, values)};
+    backward_ = {Product(heads, transposed, rows), Product(heads, rows, columns),
+                 Product(heads, scores, values), Product(heads, transposed, rows)};
+  }
+  void Forward() {
+    for (Call& call : forward_) call.Run(stream_, threads_);
+  }
+  void Backward() {
+    for (Call& call : backward_) call.Run(stream_, threads_);
+  }
+
+ private:
+  struct Matrix {
+    dnnl::memory::dim rows, columns;
+  };
+  Call Product(dnnl::memory::dim count, const Matrix& a, const Matrix& b) {
+    const auto any = [&](const Matrix& m) {
+      return memory::desc({count, m.rows, m.columns}, memory::data_type::f32,
+                          memory::format_tag::any);
+    };
+    const auto d = onednn::MatmulDescriptor(engine_, any(a), any(b), any({a.rows, b.columns}));
+    Call call{dnnl::matmul(d), {}};
+    call.arguments = {{DNNL_ARG_SRC, Filled(engine_, d.src_desc(), 1)},
+                      {DNNL_ARG_WEIGHTS, Filled(engine_, d.weights_desc(), 0.1f)},
+                      {DNNL_ARG_DST, Filled(engine_, d.dst_desc(), 0)},
+                      {DNNL_ARG_SCRATCHPAD, memory(d.scratchpad_desc(), engine_)}};
+    return call;
+  }
+
+  int threads_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::array<Call, 2> forward_;
+  std::array<Call, 4> backward_;
+};
+
 }  // namespace
 
 Program MakeOnednn(const Layer& layer, int threads) {
-  const auto onednn = std::make_shared<Onednn>(layer, threads);
   Program program;
-  program.name = "onednn";
+  if (layer.attention()) {
+    const auto onednn = std::make_shared<OnednnAttention>(layer, threads);
+    program.forward = [onednn] { onednn->Forward(); };
+    program.data_gradient = [onednn] { onednn->Backward(); };
+    program.owner = onednn;
+    return program;
+  }
+  const auto onednn = std::make_shared<Onednn>(layer, threads);
   program.forward = [onednn] { onednn->Forward(); };
   program.weight_gradient = [onednn] { onednn->WeightGradient(); };
   if (onednn->has_data_gradient()) program.data_gradient = [onednn] { onednn->DataGradient(); };

@@ -1,18 +1,33 @@
-// bench_peak [THREADS]: the machine's peaks as a line of JSON; about a second. See peak.h.
-#include "peak.h"
+// bench_peak [THREADS]: the machine's peaks as a line of JSON; about a second. Every thread does
+// the same work at the same time, several times over; a rate is that of the best time, in which all
+// had ended. GFLOP/s: "fma", fp32 multiply-adds in the widest registers; "pairs", AVX-512's bf16
+// products; "tiles", AMX's; null where the processor has none, or ADA_ISA forbids them to
+// ada-train. GB/s from arrays of 16 MiB: "read", and "copy", bytes read and bytes written together.
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
-namespace ada::bench {
+namespace {
 
-double BestSeconds(int threads, int times, const std::function<void(int thread)>& work) {
+constexpr int kTimes = 10;
+constexpr int kRounds = 1 << 20;  // of a function below: some milliseconds
+volatile float g_sink;            // results are used
+
+// Calls `work` at once in so many threads, kTimes times with a pause for all of them between; the
+// shortest time, in seconds, from the first start to the last end.
+double BestSeconds(int threads, const std::function<void(int thread)>& work) {
   using Clock = std::chrono::steady_clock;
   std::vector<Clock::time_point> starts(threads), ends(threads);
   double best = 1e30;
@@ -23,7 +38,7 @@ double BestSeconds(int threads, int times, const std::function<void(int thread)>
     best = std::min(best, std::chrono::duration<double>(last - first).count());
   });
   const auto run = [&](int thread) {
-    for (int i = 0; i < times; ++i) {
+    for (int i = 0; i < kTimes; ++i) {
       begin.arrive_and_wait();
       starts[thread] = Clock::now();
       work(thread);
@@ -38,21 +53,153 @@ double BestSeconds(int threads, int times, const std::function<void(int thread)>
   return best;
 }
 
-}  // namespace ada::bench
+typedef float Float4 __attribute__((vector_size(16)));
+typedef float Float8 __attribute__((vector_size(32)));
+typedef float Float16 __attribute__((vector_size(64)));
+// As wide as a cache line; the compiler makes the registers of any processor of it.
+typedef long long Line __attribute__((vector_size(64)));
+
+// Chains of x = x * a + b, which tends to 1 (no overflow, nothing subnormal), as many as hide the
+// latency of one. They begin with different values, or the compiler would compute one for all. This
+// file is built with contraction: each is one instruction where there is one.
+template <class Vector, int kChains>
+[[gnu::always_inline]] inline double Chains() {
+  constexpr int kLanes = sizeof(Vector) / sizeof(float);
+  Vector x[kChains];
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i) x[i] = Vector{} + (0.75f + 0.001f * static_cast<float>(i));
+  for (int round = 0; round < kRounds; ++round)
+#pragma GCC unroll 16
+    for (int i = 0; i < kChains; ++i) x[i] = x[i] * 0.75f + 0.25f;
+  Vector sum{};
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i) sum += x[i];
+  g_sink = sum[0];
+  return 2.0 * kLanes * kChains * kRounds;
+}
+[[gnu::target("avx512f")]] double FmaAvx512() { return Chains<Float16, 16>(); }
+[[gnu::target("avx2,fma")]] double FmaAvx2() { return Chains<Float8, 12>(); }
+double MultiplyAddSse2() { return Chains<Float4, 12>(); }
+
+[[gnu::target("avx512f,avx512bf16")]] double PairsAvx512() {
+  constexpr int kChains = 16;
+  __m512 sums[kChains];
+  const __m512bh a = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.75f), _mm512_set1_ps(0.25f));
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i)
+    sums[i] = _mm512_set1_ps(0.75f + 0.001f * static_cast<float>(i));
+  for (int round = 0; round < kRounds; ++round)
+#pragma GCC unroll 16
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], a, a);
+  __m512 sum = sums[0];
+#pragma GCC unroll 16
+  for (int i = 1; i < kChains; ++i) sum = _mm512_add_ps(sum, sums[i]);
+  g_sink = _mm512_cvtss_f32(sum);
+  return 2.0 * 32 * kChains * kRounds;
+}
+
+// LDTILECFG's 64 bytes: eight tiles of 16 rows of 64 bytes.
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Four sums from two tiles on either side, as a blocked product has them. A tile product is
+// 16 x 16 sums of 32 products each.
+[[gnu::target("amx-tile,amx-bf16")]] double TilesAmx() {
+  static constexpr TileShapes kShapes;  // in memory: the intrinsic names but its first word
+  _tile_loadconfig(&kShapes);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  constexpr int kTileRounds = kRounds / 8;
+  for (int round = 0; round < kTileRounds; ++round) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+  return 4.0 * 2 * 16 * 16 * 32 * kTileRounds;
+}
+
+// What ADA_ISA, from the narrowest on, leaves of the instruction sets.
+bool Permitted(std::string_view set) {
+  static constexpr std::string_view kSets[] = {"sse2", "avx2", "avx512", "avx512bf16", "amx"};
+  const char* most = std::getenv("ADA_ISA");
+  if (most == nullptr || *most == '\0') return true;
+  const auto place = [](std::string_view name) {
+    return std::find(std::begin(kSets), std::end(kSets), name) - std::begin(kSets);
+  };
+  return place(set) <= place(most);
+}
+
+bool HasAmx() {
+  // The kernel lends the tile registers only to who asks: ARCH_REQ_XCOMP_PERM, XTILEDATA.
+  unsigned a = 7, b, c = 0, d;
+  __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  const bool known = (d >> 22 & 1) != 0 && (d >> 24 & 1) != 0;  // AMX-BF16, AMX-TILE
+  return known && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+}
+
+double Rate(int threads, double (*work)()) {
+  double flop = 0;
+  const double seconds = BestSeconds(threads, [&](int thread) {
+    const double done = work();
+    if (thread == 0) flop = done;
+  });
+  return flop * threads / seconds * 1e-9;
+}
+
+double MeasureFma(int threads) {
+  if (Permitted("avx512") && __builtin_cpu_supports("avx512f")) return Rate(threads, FmaAvx512);
+  if (Permitted("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return Rate(threads, FmaAvx2);
+  return Rate(threads, MultiplyAddSse2);
+}
+
+constexpr std::size_t kLines = (std::size_t{16} << 20) / sizeof(Line);  // a large tensor of a step
+
+void Read(const std::vector<Line>& from) {
+  Line sum[4] = {};
+  for (std::size_t i = 0; i < kLines; i += 4)
+#pragma GCC unroll 4
+    for (std::size_t k = 0; k < 4; ++k) sum[k] += from[i + k];
+  const Line all = sum[0] + sum[1] + sum[2] + sum[3];
+  long long total = 0;
+  for (int k = 0; k < 8; ++k) total += all[k];
+  g_sink = static_cast<float>(total);
+}
+
+// Plain stores, as a program's passes over its tensors make them.
+void Copy(const std::vector<Line>& from, std::vector<Line>& to) {
+  for (std::size_t i = 0; i < kLines; ++i) {
+    to[i] = from[i];
+    __asm__ volatile("" ::: "memory");  // no call of memcpy, which would bypass the caches
+  }
+}
+
+std::string NumberOrNull(double rate) {
+  char text[32] = "null";
+  if (rate > 0) std::snprintf(text, sizeof text, "%.1f", rate);
+  return text;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = std::max(1, argc > 1 ? std::atoi(argv[1]) : cores);
-  const auto number_or_null = [](double rate) {
-    char text[32] = "null";
-    if (rate > 0) std::snprintf(text, sizeof text, "%.1f", rate);
-    return std::string(text);
-  };
-  const double fma = ada::bench::MeasureFma(threads);
-  const double pairs = ada::bench::MeasurePairs(threads);
-  const double tiles = ada::bench::MeasureAmx(threads);
-  const ada::bench::MemoryRates memory = ada::bench::MeasureMemory(threads);
+  const bool has_pairs = Permitted("avx512bf16") && __builtin_cpu_supports("avx512bf16");
+  const double fma = MeasureFma(threads), pairs = has_pairs ? Rate(threads, PairsAvx512) : 0,
+               tiles = Permitted("amx") && HasAmx() ? Rate(threads, TilesAmx) : 0;
+  std::vector<std::vector<Line>> from(threads, std::vector<Line>(kLines)), to = from;
+  const double giga = static_cast<double>(kLines * sizeof(Line)) * threads * 1e-9;
+  const double read = giga / BestSeconds(threads, [&](int thread) { Read(from[thread]); });
+  const double copy =
+      2 * giga / BestSeconds(threads, [&](int thread) { Copy(from[thread], to[thread]); });
   std::printf("{\"fma\": %.1f, \"pairs\": %s, \"tiles\": %s, \"read\": %.1f, \"copy\": %.1f}\n",
-              fma, number_or_null(pairs).c_str(), number_or_null(tiles).c_str(), memory.read,
-              memory.copy);
+              fma, NumberOrNull(pairs).c_str(), NumberOrNull(tiles).c_str(), read, copy);
 }

@@ -8,6 +8,7 @@ import functools
 import typing
 
 import torch
+import torchvision
 from torch import nn
 from torch.nn import functional
 
@@ -46,102 +47,6 @@ def resnet(depth):
     stages = [Block(i, o, 1 if i == o else 2) for i, o in zip(widths, widths[1:])]
     return nn.Sequential(*normed(3, 16), *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                          nn.Linear(64, 10))
-
-
-class Bottleneck(nn.Module):
-    """A 1x1, a 3x3 (which strides) and a 1x1 convolution, and a shortcut that is a 1x1 convolution
-    where the shape changes."""
-
-    def __init__(self, inputs, width, stride):
-        super().__init__()
-        outputs = 4 * width
-        self.path = nn.Sequential(
-            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-        same = stride == 1 and inputs == outputs
-        self.shortcut = nn.Identity() if same else nn.Sequential(
-            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x):
-        return functional.relu(self.path(x) + self.shortcut(x), inplace=True)
-
-
-def resnet50():
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
-              nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for stage, blocks in enumerate((3, 4, 6, 3)):
-        width = 64 << stage
-        for index in range(blocks):
-            layers.append(Bottleneck(inputs, width, 2 if stage > 0 and index == 0 else 1))
-            inputs = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
-
-
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions, the first of which strides, and a shortcut that is a 1x1 convolution
-    where the shape changes."""
-
-    def __init__(self, inputs, outputs, stride):
-        super().__init__()
-        self.path = nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs),
-            nn.ReLU(inplace=True), nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(outputs))
-        same = stride == 1 and inputs == outputs
-        self.shortcut = nn.Identity() if same else nn.Sequential(
-            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x):
-        return functional.relu(self.path(x) + self.shortcut(x), inplace=True)
-
-
-def resnet18():
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
-              nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for outputs in (64, 128, 256, 512):
-        layers += [BasicBlock(inputs, outputs, 1 if inputs == outputs else 2),
-                   BasicBlock(outputs, outputs, 1)]
-        inputs = outputs
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
-
-
-def relu6_normed(inputs, outputs, kernel, stride=1, groups=1):
-    """A convolution with batch norm and ReLU6."""
-    return [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
-            nn.BatchNorm2d(outputs), nn.ReLU6(inplace=True)]
-
-
-class InvertedResidual(nn.Module):
-    """1x1 to `factor` times the channels, a depthwise 3x3, 1x1 without activation; a shortcut where
-    the shape stays."""
-
-    def __init__(self, inputs, outputs, stride, factor):
-        super().__init__()
-        width = factor * inputs
-        wider = relu6_normed(inputs, width, 1) if factor > 1 else []
-        self.path = nn.Sequential(*wider, *relu6_normed(width, width, 3, stride, width),
-                                  nn.Conv2d(width, outputs, 1, bias=False),
-                                  nn.BatchNorm2d(outputs))
-        self.adds = stride == 1 and inputs == outputs
-
-    def forward(self, x):
-        return x + self.path(x) if self.adds else self.path(x)
-
-
-def mobilenet_v2():
-    layers, inputs = relu6_normed(3, 32, 3, 2), 32
-    for factor, outputs, times, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2),
-                                           (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
-                                           (6, 320, 1, 1)):
-        for i in range(times):
-            layers.append(InvertedResidual(inputs, outputs, stride if i == 0 else 1, factor))
-            inputs = outputs
-    return nn.Sequential(*layers, *relu6_normed(320, 1280, 1), nn.AdaptiveAvgPool2d(1),
-                         nn.Flatten(), nn.Dropout(0.2), nn.Linear(1280, 1000))
 
 
 class SegnetBasic(nn.Module):
@@ -251,13 +156,15 @@ class GptAttention(nn.Module):
 
 
 class GptBlock(nn.Module):
-    def __init__(self, width, heads):
+    """nanoGPT's block: one linear layer for queries, keys and values, SDPA, GELU."""
+
+    def __init__(self, width, heads, gelu):
         super().__init__()
         self.ln_1 = nn.LayerNorm(width)
         self.attn = GptAttention(width, heads)
         self.ln_2 = nn.LayerNorm(width)
         self.mlp = nn.Sequential(collections.OrderedDict(
-            c_fc=nn.Linear(width, 4 * width), gelu=nn.GELU(approximate="tanh"),
+            c_fc=nn.Linear(width, 4 * width), gelu=nn.GELU(approximate=gelu),
             c_proj=nn.Linear(4 * width, width)))
         self.sum_1, self.sum_2 = nn.Identity(), nn.Identity()  # places for hooks
 
@@ -269,11 +176,11 @@ class GptBlock(nn.Module):
 class Gpt2(nn.Module):
     """Logits [batch, tokens, vocabulary] of the next token, by the embedding's own weight."""
 
-    def __init__(self, layers, heads, width, context):
+    def __init__(self, layers, heads, width, context, gelu):
         super().__init__()
         self.transformer = nn.ModuleDict({
             "wte": nn.Embedding(VOCABULARY, width), "wpe": nn.Embedding(context, width),
-            "h": nn.ModuleList(GptBlock(width, heads) for _ in range(layers)),
+            "h": nn.ModuleList(GptBlock(width, heads, gelu) for _ in range(layers)),
             "ln_f": nn.LayerNorm(width)})
         self.sum = nn.Identity()  # a place for a hook
         self.lm_head = nn.Linear(width, VOCABULARY, bias=False)
@@ -344,8 +251,10 @@ class Vit(nn.Module):
         return self.heads(self.encoder(x)[:, 0])
 
 
-def gpt2_jargon():
-    return Gpt2(layers=4, heads=4, width=128, context=128)
+def gpt2_jargon(gelu="none"):
+    """As nanoGPT is written, with the exact GELU, the faster one in PyTorch; "tanh": as GPT-2 and
+    ada-train have it."""
+    return Gpt2(layers=4, heads=4, width=128, context=128, gelu=gelu)
 
 
 def vit_cifar():
@@ -385,6 +294,7 @@ class Case:
             memory_format=torch.channels_last)
 
 
+GPT_ADAMW = functools.partial(adamw, beta2=0.99, weight_decay=0.1)
 NETWORKS = {
     "resnet20": Case(lambda: resnet(20), (3, 32, 32)),
     "resnet56": Case(lambda: resnet(56), (3, 32, 32)),
@@ -393,12 +303,12 @@ NETWORKS = {
     "lenet": Case(lenet, (1, 28, 28)),
     "mlp": Case(mlp, (1, 28, 28)),
     "mlp512": Case(lambda: mlp(512, 512), (1, 28, 28)),
-    "resnet18": Case(resnet18, (3, 224, 224)),
-    "mobilenet_v2": Case(mobilenet_v2, (3, 224, 224)),
+    "resnet18": Case(torchvision.models.resnet18, (3, 224, 224)),
+    "mobilenet_v2": Case(torchvision.models.mobilenet_v2, (3, 224, 224)),
     "segnet_basic": Case(lambda: SegnetBasic(32, 11), (3, 180, 240)),
-    "resnet50": Case(resnet50, (3, 224, 224)),
-    "gpt2_jargon": Case(gpt2_jargon, (128,), functools.partial(adamw, beta2=0.99, weight_decay=0.1),
-                        clip=1.0),
+    "resnet50": Case(torchvision.models.resnet50, (3, 224, 224)),
+    "gpt2_jargon": Case(gpt2_jargon, (128,), GPT_ADAMW, clip=1.0),
+    "gpt2_jargon_tanh": Case(lambda: gpt2_jargon("tanh"), (128,), GPT_ADAMW, clip=1.0),
     "vit_cifar": Case(vit_cifar, (3, 32, 32),
                       functools.partial(adamw, weight_decay=0.05,
                                         spared=("class_token", "encoder.pos_embedding")),

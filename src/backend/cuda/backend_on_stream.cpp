@@ -12,7 +12,6 @@
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/matmul/weight_refresh.h"
 #include "backend/cuda/matmuls.h"
-#include "backend/cuda/op_makers.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/recordings.h"
 #include "backend/cuda/side_stream.h"

@@ -15,7 +15,7 @@ list(REMOVE_ITEM ADA_CUDA_BOTH ${ADA_CUDA_DEVICE})
 if(ADA_MPI)
   list(FILTER ADA_CUDA_DEVICE EXCLUDE REGEX "/nccl_absent.cpp$")
 else()
-  list(FILTER ADA_CUDA_DEVICE EXCLUDE REGEX "/nccl_(link|functions).cpp$")
+  list(FILTER ADA_CUDA_DEVICE EXCLUDE REGEX "/nccl_link.cpp$")
 endif()
 
 # A namespace of its own lets both sides be linked into one program.

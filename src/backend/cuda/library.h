@@ -1,6 +1,7 @@
 // NVIDIA's libraries are not linked but loaded when they are first called (device_functions.cpp):
 // the program starts, and trains on the CPU, where they are missing.
 #pragma once
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -40,5 +41,26 @@ struct CudaPlaces {
 // that pip has made (.../nvidia/cudnn/lib), those of pip's packages: .../nvidia/cu13/lib,
 // .../nvidia/cublas/lib, .../nvidia/cuda_nvrtc/lib, .../nvidia/nccl/lib.
 std::vector<std::string> CudaFolders(const CudaPlaces& places);
+
+// --- Those that this backend needs ---
+
+// Each is looked for when it is first used.
+const Library& Driver();
+const Library& Cudnn();
+const Library& Cublas();
+// cuDNN compiles its fused plans with it, and answers that it has none where it does not find it.
+const Library& Nvrtc();
+
+// For runs of several processes.
+const Library& Nccl();
+
+// 91300 for cuDNN 9.13.0; 0 if none is found.
+std::size_t LoadedCudnnVersion();
+// Names a missing library that matmuls need; "" where nothing is missing. Opens NVRTC before cuDNN
+// asks for it.
+std::string WhichLibraryIsMissing();
+// What is missing for device `index` (driver, GPU, compute capability); "": nothing. Throws
+// DeviceError if CUDA cannot tell what the device is.
+std::string WhatIsMissing(int index);
 
 }  // namespace ada::backend::cuda

@@ -1,15 +1,43 @@
-// The backend's memory: plain blocks and blocks that ops write and the host reads, which lie once
-// with the backend and once with the host, for as long as the backend lives; and scratch memory.
+// The backend's memory: what a step sends, blocks that ops write and the host reads, which lie once
+// with the backend and once with the host, scratch memory, and bytes that kernels write to the
+// host.
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <new>
+#include <type_traits>
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/staging.h"
 #include "backend/cuda/stream.h"
+#include "error.h"
 
 namespace ada::backend::cuda {
+
+// What a step sends to the device, without waiting for the device. A ring of blocks of memory that
+// the device reads by itself: bytes are copied there at once, and from there in the stream's order.
+// Waits only where all blocks are still to be read. Blocks grow to the largest that was sent.
+class Staging {
+ public:
+  Staging(Stream& stream, int blocks);
+  ~Staging();
+  Staging(const Staging&) = delete;
+
+  // `from` may be changed when this returns. Not while the stream records.
+  void Send(std::byte* to, const void* from, std::size_t bytes);
+
+ private:
+  struct Block {
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+    std::unique_ptr<Event> was_read;
+  };
+
+  Stream& stream_;
+  std::vector<Block> blocks_;
+  std::size_t next_ = 0, largest_ = 0;
+};
 
 // Backend memory of one backend.
 class Memory {
@@ -75,6 +103,32 @@ class Scratch {
   Stream& stream_;
   std::size_t wanted_ = 0, size_ = 0;
   std::vector<std::byte*> blocks_;  // the last is in use
+};
+
+// A few bytes that a kernel writes and the host reads after it has waited for the stream: nothing
+// is copied, and nobody waits a second time. One T in memory of AllocateOnHost, which kernels
+// write.
+template <class T>
+class Pinned {
+ public:
+  static_assert(std::is_trivially_copyable_v<T>);
+  explicit Pinned(Stream& stream)
+      : stream_(stream), value_(new (stream.AllocateOnHost(sizeof(T))) T()) {}
+  ~Pinned() {
+    try {
+      stream_.Synchronize();
+    } catch (const DeviceError&) {  // a device that is lost writes no more
+    }
+    stream_.FreeOnHost(reinterpret_cast<std::byte*>(value_));
+  }
+  Pinned(const Pinned&) = delete;
+
+  T* get() const { return value_; }               // for kernels
+  const T& operator*() const { return *value_; }  // after Synchronize
+
+ private:
+  Stream& stream_;
+  T* value_;
 };
 
 }  // namespace ada::backend::cuda

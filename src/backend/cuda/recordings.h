@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "backend/backend.h"
-#include "backend/cuda/diagnostics.h"
 #include "backend/cuda/link.h"
+#include "backend/cuda/messages.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {

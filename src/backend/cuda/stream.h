@@ -55,7 +55,7 @@ class Stream {
   const CudaSwitches& switches() const { return switches_; }
 
   // `from` is copied before this returns, for which the device may have to be waited for; memory of
-  // AllocateOnHost is copied later, in the stream's order, without anybody's waiting (staging.h).
+  // AllocateOnHost is copied later, in the stream's order, without anybody's waiting (memory.h).
   virtual void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) = 0;
   // `to` holds the bytes after Synchronize. Does not wait where `to` is of AllocateOnHost.
   virtual void CopyToHost(void* to, const std::byte* from, std::size_t bytes) = 0;

@@ -28,22 +28,20 @@ std::string ChoiceName(const Section& section, const std::string& discriminator,
 
 // Says why a known key does not fit the choice, and names the choices that have it. `alternative`
 // is not among them: it is a list, not a word that one could choose.
-std::string MisplacedMessage(const Section& section, const Entry& entry, const Key& key,
-                             const Mismatch& mismatch) {
+std::string MisplacedMessage(const Section& section, const Entry& entry, const Mismatch& mismatch) {
   if (section.IsAlternative(entry)) {
     return "give either " + section.discriminator + " or " + section.alternative + ", not both";
   }
   Names known = *mismatch.known;
   std::erase(known, section.alternative);
   return "does not belong to " + ChoiceName(section, mismatch.discriminator, mismatch.choice) +
-         ", only to " + ListedNames(known, " and ") +
-         AsEnding(ForeignKeyHint(section.path, mismatch.choice, key.name, entry.value));
+         ", only to " + ListedNames(known, " and ");
 }
 
 // What other programs mean by it, else the nearest of the keys that the choice knows, else of all.
 std::string UnknownKey(const Entry& entry, const Section& section, const std::string& choice) {
   const std::string& name = entry.key.text;
-  const std::string foreign = ForeignKeyHint(section.path, choice, name, entry.value);
+  const std::string foreign = ForeignKeyHint(section.path, name);
   if (!foreign.empty()) return "unknown key; " + foreign;
   Names all, fitting;
   for (const Key& key : section.keys) {
@@ -57,18 +55,13 @@ std::string UnknownKey(const Entry& entry, const Section& section, const std::st
   return "unknown key; known here: " + ListedNames(fitting, ", ");
 }
 
-// Reads one entry, or says why not: unknown, or not of this choice. At the top of the document an
-// unknown section of another program is walked as well, so each of its keys gets a hint.
+// Reads one entry, or says why not: unknown, or not of this choice.
 void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
              const std::string& choice, const ReadContext& context) {
   const std::string path = Join(context.path, entry.key.text);
   const Key* key = section.Find(entry.key.text);
   if (!key) {
     context.problems.Add(entry.key, path, UnknownKey(entry, section, choice));
-    if (section.path.empty()) {
-      for (const ForeignEntry& inner : ForeignEntries(entry))
-        context.problems.Add(*inner.key, Join(path, inner.key->text), inner.hint);
-    }
     return;
   }
   // A list as `layers` is allowed only if no other network is chosen, although other choices may
@@ -77,7 +70,7 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
   if (section.IsAlternative(entry) && !choice.empty() && choice != section.alternative)
     mismatch = {section.discriminator, choice, &key->only_for};
   if (mismatch.known) {
-    context.problems.Add(entry.key, path, MisplacedMessage(section, entry, *key, mismatch));
+    context.problems.Add(entry.key, path, MisplacedMessage(section, entry, mismatch));
     return;
   }
   key->read(entry.value, {context.problems, path, entry.key, choice});

@@ -3,7 +3,6 @@
 // element, scale and rule says number/blocks/block_format.h (RefuseBlockFormat).
 #include <algorithm>
 
-#include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
 #include "io/text.h"
 

@@ -318,7 +318,7 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
     return std::nullopt;
   }
   // Another program's name beats a similar one of ours: float8_e4m3 is near fp8_e4m3 and is not it.
-  const std::string foreign = ForeignFormatHint(context.path, text);
+  const std::string foreign = ForeignFormatHint(text);
   Names names = FormatNames(tensors_only);
   names.insert(names.end(), also.begin(), also.end());
   const std::string nearest = foreign.empty() ? NearestName(text, names) : std::string();

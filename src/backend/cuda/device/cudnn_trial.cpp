@@ -1,10 +1,9 @@
-// See cudnn_trial.h.
-#include "backend/cuda/device/cudnn_trial.h"
-
+// See cudnn_plans.h.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "backend/cuda/device/cudnn_plans.h"
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/kernels/tensor_span.h"
 

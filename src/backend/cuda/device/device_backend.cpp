@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/device/device_libraries.h"
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/device/nccl_link.h"
+#include "backend/cuda/library.h"
 #include "backend/cuda/messages.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "error.h"

@@ -4,7 +4,7 @@
 #include <cudnn.h>
 #include <nvrtc.h>
 
-#include "backend/cuda/device/device_libraries.h"
+#include "backend/cuda/library.h"
 
 namespace {
 

@@ -1,12 +1,11 @@
-// See device_libraries.h.
-#include "backend/cuda/device/device_libraries.h"
-
+// See library.h.
 #include <cudnn.h>
 
 #include <cstdlib>
 #include <vector>
 
 #include "backend/cuda/device/device_stream.h"
+#include "backend/cuda/library.h"
 #include "backend/cuda/messages.h"
 #include "error.h"
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/tensor_span.h"
-#include "backend/cuda/kernels/vec8.h"
 #include "backend/cuda/launch.h"
 #include "backend/formulas.h"
 #include "number/host_device.h"

@@ -5,7 +5,6 @@
 
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/kernels/threads.h"
-#include "backend/cuda/kernels/vec8.h"
 #include "number/host_device.h"
 
 namespace ada::backend::cuda {
@@ -184,7 +183,7 @@ struct MaxPoolGradient {
     return sum;
   }
 
-  // By eights (plain_values.h), in indices of 32 bits.
+  // By eights (round_values.h), in indices of 32 bits.
   struct Held {};
   struct Loaded {
     std::uint32_t at;  // of dx

@@ -1,9 +1,11 @@
-// Sums over pixels, and over images.
+// Sums over pixels by channel, and over images: gradients of parameters.
 #pragma once
 #include <cstdint>
 
+#include "backend/backend.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/kernels/threads.h"
-#include "backend/cuda/kernels/vec8.h"
+#include "backend/cuda/launch.h"
 #include "backend/formulas.h"
 #include "backend/strips.h"
 #include "number/host_device.h"
@@ -149,5 +151,30 @@ struct PassScaleOn {
   const float* from;
   float* to;
 };
+
+// --- The gradient of a parameter ---
+
+// The sum of `term` over the values of all images, over `scale`, of each channel or of all
+// (added to what is there where the pass accumulates). `sums`: memory for the strips of the batch.
+template <class Term>
+void SumTerms(Stream& stream, const Pass& pass, const Strips& strips, std::int64_t channels,
+              bool by_channel, const Term& term, float* sums, const float* scale,
+              const Tensor& gradient) {
+  // Two launches: a thread for each strip and channel in fp32, then one for each channel, which
+  // adds the strips in double in their order.
+  const StripSums<Term> of_strips = {strips, channels, sums, term};
+  ForEach(stream, of_strips.Count(pass.rows), of_strips);
+  const ParameterSum sum = {
+      sums, pass.rows * strips.per_image(), channels, scale, gradient.f32(), pass.accumulate};
+  if (by_channel)
+    ForEach(stream, channels, sum);
+  else
+    ForEach(stream, 1, WholeParameterSum{sum});
+}
+template <class Term>
+void SumByChannel(Stream& stream, const Pass& pass, const Strips& strips, std::int64_t channels,
+                  const Term& term, float* sums, const float* scale, const Tensor& gradient) {
+  SumTerms(stream, pass, strips, channels, true, term, sums, scale, gradient);
+}
 
 }  // namespace ada::backend::cuda

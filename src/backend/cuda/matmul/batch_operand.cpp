@@ -122,7 +122,7 @@ void BatchOperand::RoundValues(const Pass& pass, const TensorSpan& in,
   stats_.Round(pass, out, StoredValues{in});
 }
 
-// Weights are not among them: they are rounded once in a refresh (weight_operand.h).
+// Weights are not among them: they are rounded once in a refresh (weight_copies.h).
 BatchOperands::BatchOperands(const Context& context, const OperandPlaces& places,
                              const MatmulSpec& spec, MatmulKind kind)
     : stored_{SpanOf(kind == MatmulKind::kData ? spec.dy.tensor : spec.x), SpanOf(spec.dy.tensor)} {

@@ -1,19 +1,42 @@
 // The low-precision copy of one weight tensor: rounded once in every refresh, then packed in the
-// order and storage in which the products of its layer read it.
+// order and storage in which the products of its layer read it; and what one product multiplies
+// where it rounds that copy once more.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/matmul.h"
-#include "backend/cuda/kernels/refresh_weights.h"
+#include "backend/cuda/matmul/block_operand.h"
 #include "backend/cuda/matmul/operand_places.h"
-#include "backend/cuda/matmul/weight_operand.h"
 #include "backend/cuda/matmul/weight_refresh.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 
 namespace ada::backend::cuda {
+
+// The copy of a layer's rounded weights that one product multiplies where it rounds them once more.
+// Its launches come after the one that all layers share, since it reads the rounded weights.
+class WeightOperand {
+ public:
+  // which: an operand of `spec` that rounds.
+  WeightOperand(const Context& context, const OperandPlaces& places, const MatmulSpec& spec,
+                Operand which);
+  // Launches what makes the copy of `weights`, fp32 in PyTorch's order.
+  void Round(const Pass& pass, const float* weights) const;
+  // They lie in the same order, in backend memory.
+  const float* values() const { return values_; }
+
+ private:
+  Context context_;
+  OperandRounding operand_;
+  std::int64_t numel_, rows_;
+  RoundingStats stats_;  // of the format, or of what blocks are made of
+  std::optional<BlockOperand> blocks_;
+  std::uint32_t* amax_ = nullptr;
+  float* values_;
+};
 
 // Belongs to a MatmulOp. Rounding and packing are launched by WeightRefresh for all layers at once.
 class WeightCopies final : public RefreshedWeights {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/kernels/refresh_weights.h"
+#include "backend/cuda/kernels/matmul.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/stream.h"
 

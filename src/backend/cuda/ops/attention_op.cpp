@@ -1,32 +1,136 @@
 // Attention as products of matrices of one head after the other, between which scores lie in
-// scratch memory, a chunk of heads at a time (score_chunks.h); roundings and decisions of
-// AttentionSpec. A head of keys goes with all queries that read it, so that sums over a group of
-// heads are sums of one product.
-//
-//   forward    q, k, v by head
-//              chunks:  s = q k^T --> sums of rows --> p --round, count--> p v = y in fp32
-//              y --round, count--> y
-//   backward   q, k, v, dy by head; decide dv, ds
-//              chunks:  s = q k^T --> sums of rows --> p --round--> p^T dy = dv in fp32
-//                       dp = dy v^T --> sums of rows --> ds --times alpha, round, count--> ds
-//                       ds k = dq, ds^T q = dk in fp32
-//              decide dq, dk (of ds as stored)
-//              dq, dk, dv --times alpha, round, count--> dq, dk, dv
+// scratch memory, a chunk of heads at a time (attention_memory.h); roundings and decisions of the
+// four alphas.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
 #include "backend/cuda/kernels/attention.h"
+#include "backend/cuda/kernels/decide.h"
+#include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/strip_sums.h"
-#include "backend/cuda/op_makers.h"
+#include "backend/cuda/kernels/threads.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/link.h"
 #include "backend/cuda/ops/attention_memory.h"
-#include "backend/cuda/ops/attention_rule.h"
-#include "backend/cuda/ops/score_chunks.h"
+#include "backend/cuda/rounding/joined_rule.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "error.h"
 
 namespace ada::backend::cuda {
 namespace {
+
+// What a decision looks at; see DecideWithin.
+struct SeenWithin {
+  const TensorMoments *gradient = nullptr, *factor = nullptr, *more = nullptr;
+  double times = 1;
+};
+
+// How attention gets one of its four alphas: the decision, and the observation of the gradient
+// afterwards, all in the stream. The rule of one of attention's decisions. Made with the op, one
+// for each Decision; in a pass Decide comes first, then Observe or ObserveChunk for every chunk, in
+// their order.
+class WithinRule {
+ public:
+  // scaler: in memory of AllocateShared, its rule set and sent; null: nothing is decided.
+  WithinRule(const Context& context, scaling::LayerScaler* scaler);
+  // Whether a decision may look at moments.
+  bool looks() const { return looks_; }
+  // scale_out: S of the gradient; null: not stored.
+  void Decide(const SeenWithin& seen, const float* scale_in, float* scale_out) const;
+  // Launches what exact_range observes of the gradient, before alpha; nothing for others. value(i):
+  // its values (round_values.h), all of them or a chunk's.
+  template <class Value>
+  void Observe(const Value& value, std::int64_t values) const {
+    if (tail_ == nullptr) return;
+    const FlatBlocks flat = FlatBlocksOf(values);
+    Launch(stream_, Tail(value, values, flat), flat.blocks);
+    if (joined_) joined_->Join();
+  }
+  // All chunks add to one set of totals, which the launch of the last chunk hands to the scaler.
+  template <class Value>
+  void ObserveChunk(const Value& value, const ScoreChunk& chunk) const {
+    if (tail_ == nullptr) return;
+    Launch(stream_,
+           PartOfLaunch<TailKernel<Value>>{Tail(value, chunk.values, chunk.flat), chunk.first_block,
+                                           chunk.blocks},
+           chunk.flat.blocks);
+    const bool last = chunk.first_block + chunk.flat.blocks == chunk.blocks;
+    if (joined_ && last) joined_->Join();
+  }
+  // In backend memory.
+  const float* alpha() const { return &scaler_->decision.alpha; }
+
+ private:
+  template <class Value>
+  TailKernel<Value> Tail(const Value& value, std::int64_t values, const FlatBlocks& flat) const {
+    return {scaler_, value, values, flat.size, tail_, joined_ ? joined_->part() : nullptr};
+  }
+
+  Stream& stream_;
+  scaling::LayerScaler* scaler_;
+  bool looks_ = false;
+  TailTotals* tail_ = nullptr;
+  std::optional<JoinedTail> joined_;  // of a run that several processes share
+};
+
+// Moments of tensors of the batch, over all processes that share it.
+// An op makes one for the decisions before its products and one for those after: each Join is one
+// message.
+class MomentsOfAll {
+ public:
+  explicit MomentsOfAll(const Context& context);
+  // Launches what brings them together. After it At(k) are those of `here.of[k]`.
+  void Join(const MomentsHere& here);
+  const TensorMoments* At(int k) const { return joined_ != nullptr ? joined_ + k : here_.of[k]; }
+
+ private:
+  Stream& stream_;
+  Link* link_;  // null: what this process has is all there is
+  MomentsHere here_{};
+  MomentsPart *part_ = nullptr, *parts_ = nullptr;
+  TensorMoments* joined_ = nullptr;
+};
+
+WithinRule::WithinRule(const Context& context, scaling::LayerScaler* scaler)
+    : stream_(context.stream), scaler_(scaler) {
+  if (scaler == nullptr) return;
+  const scaling::LayerRule& rule = context.Host(scaler)->rule;
+  // The host's copy of the rule, which is a constant of the run, tells what to plan for.
+  looks_ = scaling::MayNeedMoments(rule);
+  if (rule.method != scaling::LayerMethod::kExactRange) return;
+  tail_ = context.AllocateZeroed<TailTotals>(1);
+  if (RulesLink(context.link) != nullptr) joined_.emplace(context, scaler);
+}
+
+void WithinRule::Decide(const SeenWithin& seen, const float* scale_in, float* scale_out) const {
+  // One thread: the decision itself is a few operations in double.
+  ForEach(stream_, 1,
+          DecideWithin{scaler_, seen.gradient, seen.factor, seen.more, seen.times, scale_in,
+                       scale_out});
+}
+
+MomentsOfAll::MomentsOfAll(const Context& context)
+    : stream_(context.stream), link_(RulesLink(context.link)) {
+  if (link_ == nullptr) return;
+  part_ = context.Allocate<MomentsPart>(MomentsHere::kMost);
+  parts_ = context.Allocate<MomentsPart>(std::int64_t{MomentsHere::kMost} * link_->ranks());
+  joined_ = context.Allocate<TensorMoments>(MomentsHere::kMost);
+}
+
+void MomentsOfAll::Join(const MomentsHere& here) {
+  here_ = here;
+  if (link_ == nullptr) return;
+  // Parts travel with the number of values that they are of, so that means are weighted by it.
+  ForEach(stream_, MomentsHere::kMost, PutMoments{here, part_});
+  link_->AllGatherInStream(part_, MomentsHere::kMost * sizeof(MomentsPart), parts_);
+  ForEach(stream_, MomentsHere::kMost, JoinMomentsOfAll{here, parts_, link_->ranks(), joined_});
+}
+
+// --- The op ---
 
 using Decision = AttentionSpec::Decision;
 

@@ -1,13 +1,15 @@
 // Batch norm as in PyTorch, in two launches in each direction: sums over pixels, whose last blocks
-// compute the channels' values (for large sums in a separate launch), and the values.
+// compute the channels' values (for large sums in a separate launch), and the values. Sums over all
+// processes (parallel.sync_batch_norm) take one message each way.
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 
+#include "backend/cuda/context.h"
 #include "backend/cuda/kernels/batch_norm.h"
-#include "backend/cuda/kernels/channel_vec8.h"
-#include "backend/cuda/kernels/normalize.h"
+#include "backend/cuda/kernels/channel_sums.h"
+#include "backend/cuda/launch.h"
 #include "backend/cuda/link.h"
-#include "backend/cuda/op_makers.h"
-#include "backend/cuda/ops/joined_norm.h"
 #include "backend/cuda/rounding/alpha_rule.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"
@@ -15,6 +17,40 @@
 
 namespace ada::backend::cuda {
 namespace {
+
+// Batch norm's sums over all processes (parallel.sync_batch_norm), in the stream. Belongs to a
+// batch norm op. Kernels put this process's count and two sums by channel to part(); Join gathers
+// those of all processes and makes of them what the op reads, in the order of processes.
+class JoinedNorm {
+ public:
+  // Works in a context that has a link.
+  JoinedNorm(const Context& context, std::int64_t channels)
+      : context_(context),
+        bytes_(static_cast<std::size_t>(2 * channels + 1) * sizeof(double)),
+        part_(context.Allocate<double>(2 * channels + 1)),
+        all_(context.Allocate<double>((2 * channels + 1) * context.link->ranks())),
+        parts_{all_, context.link->ranks(), channels} {}
+
+  // Where this process's sums go.
+  NormPart part() const { return {part_}; }
+  // After them: what they would have made of this process's sums is made of those of all.
+  void Join(const BatchStatistics& of) const {
+    context_.link->AllGatherInStream(part_, bytes_, all_);
+    ForEach(context_.stream, parts_.channels,
+            JoinStatistics{parts_, of.to, of.running_mean, of.running_var, of.momentum});
+  }
+  void Join(const ReduceGradient& of) const {
+    context_.link->AllGatherInStream(part_, bytes_, all_);
+    ForEach(context_.stream, parts_.channels,
+            JoinGradientSums{parts_, of.inverse, of.scale, of.mean_dy, of.slope});
+  }
+
+ private:
+  Context context_;
+  std::size_t bytes_;
+  double *part_, *all_;
+  NormParts parts_;
+};
 
 // The op of a BatchNormSpec, but for recomputed ones, which this backend declines. Backward goes
 // with the last Forward: it reads the means, deviations and factors that this one left in backend
@@ -275,7 +311,7 @@ class CudaBatchNorm final : public Op {
     else
       LaunchValues<StatsLevel::kNone, StatsLevel::kNone>(pass, store);
   }
-  // Whether this call's roundings are those of plain_values.h, by eights that keep their channels.
+  // Whether this call's roundings are those of round_values.h, by eights that keep their channels.
   bool IsPlain(const Pass& pass) const {
     const Storage storage = spec_.out.storage;
     const auto is_plain = [&](const RoundingStats& of, const Tensor& tensor) {

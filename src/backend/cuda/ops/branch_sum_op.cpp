@@ -3,11 +3,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "backend/cuda/kernels/branch_repair.h"
+#include "backend/cuda/context.h"
 #include "backend/cuda/kernels/branch_sum.h"
 #include "backend/cuda/kernels/threads.h"
 #include "backend/cuda/link.h"
-#include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "error.h"

@@ -1,8 +1,8 @@
 // Pooling and unpooling forward and backward: each value by itself.
 #include <limits>
 
+#include "backend/cuda/context.h"
 #include "backend/cuda/kernels/pool.h"
-#include "backend/cuda/op_makers.h"
 #include "backend/cuda/rounding/rounding_stats.h"
 #include "backend/decisions.h"
 #include "error.h"

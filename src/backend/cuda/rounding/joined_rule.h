@@ -4,10 +4,146 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/communicators.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/kernels/joined_rules.h"
+#include "backend/cuda/kernels/decide.h"
 
 namespace ada::backend::cuda {
+
+// One process's. After it lie the magnitudes of `channels` channels, where the rule looks at
+// products: dy's low and high, and w's.
+// Sent as bytes: plain data of one size in all processes.
+struct SeenPart {
+  MomentsPart dy, w;
+  LogMoments logs;
+
+  static std::size_t Bytes(std::int64_t channels) {
+    return (sizeof(SeenPart) + static_cast<std::size_t>(4 * channels) * sizeof(std::uint32_t) +
+            15) /
+           16 * 16;
+  }
+  ADA_HOST_DEVICE std::uint32_t* magnitudes() { return reinterpret_cast<std::uint32_t*>(this + 1); }
+  ADA_HOST_DEVICE const std::uint32_t* magnitudes() const {
+    return reinterpret_cast<const std::uint32_t*>(this + 1);
+  }
+};
+
+// What the decision reads; null: it does not.
+struct SeenOfAll {
+  TensorMoments *dy = nullptr, *w = nullptr;  // w: of a batch norm's factors
+  LogSums* logs = nullptr;
+};
+
+// Writes this process's part, and leaves magnitudes as the next pass wants them. For all channels,
+// and once where there are none.
+// Body of ForEach over the channels, or one.
+struct PutSeen {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (i == 0) {
+      if (dy != nullptr) part->dy = {*dy, dy_values};
+      if (w != nullptr) part->w = {*w, w_values};
+      if (logs != nullptr) part->logs = *logs;
+    }
+    if (i >= channels) return;
+    std::uint32_t* const all[] = {dy_magnitudes.low, dy_magnitudes.high, w_magnitudes.low,
+                                  w_magnitudes.high};
+    for (int k = 0; k < 4; ++k) {
+      part->magnitudes()[k * channels + i] = all[k][i];
+      all[k][i] = 0;
+    }
+  }
+
+  const TensorMoments *dy, *w;
+  double dy_values, w_values;
+  const LogMoments* logs;
+  ChannelMagnitudes dy_magnitudes, w_magnitudes;
+  std::int64_t channels;
+  SeenPart* part;
+};
+
+// Joins the parts of all processes, which lie `bytes` apart; for the same indices.
+struct JoinSeen {
+  ADA_HOST_DEVICE const SeenPart& PartOf(int rank) const {
+    return *reinterpret_cast<const SeenPart*>(parts + static_cast<std::size_t>(rank) * bytes);
+  }
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (i == 0) JoinSums();
+    if (i >= channels) return;
+    std::uint32_t* const all[] = {dy_magnitudes.low, dy_magnitudes.high, w_magnitudes.low,
+                                  w_magnitudes.high};
+    for (int k = 0; k < 4; ++k) {
+      std::uint32_t largest = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const std::uint32_t one = PartOf(rank).magnitudes()[k * channels + i];
+        largest = one > largest ? one : largest;
+      }
+      all[k][i] = largest;
+    }
+  }
+  ADA_HOST_DEVICE void JoinSums() const {
+    if (to.dy != nullptr)
+      *to.dy =
+          JoinedMoments(ranks, [this](int rank) -> const MomentsPart& { return PartOf(rank).dy; });
+    if (to.w != nullptr)
+      *to.w =
+          JoinedMoments(ranks, [this](int rank) -> const MomentsPart& { return PartOf(rank).w; });
+    if (to.logs == nullptr) return;
+    LogMoments all = {0, 0, 0};
+    for (int rank = 0; rank < ranks; ++rank) all = JoinLogs(all, PartOf(rank).logs);
+    *to.logs = SumsOf(all);
+  }
+
+  const std::byte* parts;
+  std::size_t bytes;
+  int ranks;
+  SeenOfAll to;
+  ChannelMagnitudes dy_magnitudes, w_magnitudes;
+  std::int64_t channels;
+};
+
+// Stores the observations of all processes, unless some value is not finite. One block, one thread
+// for each bin. Phase 0 evaluates WantsTail before anything is stored, because FinishTail changes
+// its result.
+struct JoinTailsKernel {
+  static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 2;
+  struct Shared {
+    bool wanted;
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if constexpr (kPhase == 0) {
+      if (at.thread == 0) shared.wanted = scaling::WantsTail(*scaler);
+      return;
+    }
+    const std::uint32_t max_bits = MaxBits();
+    if (!shared.wanted || max_bits >= kInfinityBits) return;
+    scaler->state.tail.bins[at.thread] = Sum([&](const TailPart& p) { return p.bins[at.thread]; });
+    if (at.thread == 0)
+      scaling::FinishTail(*scaler, Sum([](const TailPart& p) { return p.nonzero; }),
+                          static_cast<double>(OfBits(max_bits)));
+  }
+
+  scaling::LayerScaler* scaler;
+  const TailPart* parts;  // by process
+  int ranks;
+
+ private:
+  ADA_HOST_DEVICE std::uint32_t MaxBits() const {
+    std::uint32_t largest = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      largest = parts[rank].max_bits > largest ? parts[rank].max_bits : largest;
+    return largest;
+  }
+  template <class Count>
+  ADA_HOST_DEVICE std::int64_t Sum(Count&& count) const {
+    std::int64_t sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) sum += count(parts[rank]);
+    return sum;
+  }
+};
+
+// --- Messages ---
 
 // What one process sees, as AlphaRule has it; null: the rule does not look at it.
 struct SeenHere {

@@ -5,7 +5,6 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/kernels/plain_values.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/launch.h"
 
@@ -55,7 +54,7 @@ class RoundingStats {
   template <class Value, class LaunchIt>
   void RoundWith(const Pass& pass, const TensorSpan& out, const Value& value, std::int64_t values,
                  const LaunchIt& launch) const;
-  // As Round, in the plain way (plain_values.h) where that can be; else nothing, and false.
+  // As Round, in the plain way (round_values.h) where that can be; else nothing, and false.
   template <class Value>
   bool RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
                     std::int64_t values = 0) const {
@@ -68,7 +67,7 @@ class RoundingStats {
   void Count(const Pass& pass, const TensorSpan& in, std::int64_t values = 0) const;
 
   // How the values of this call lie where they are rounded in the plain way
-  // (plain_values.h); else kAny.
+  // (round_values.h); else kAny.
   StorageType PlainlyAs(const Pass& pass) const;
 
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }

@@ -1,12 +1,11 @@
-// See layers.h.
-#include "layers.h"
-
+// See ops.h.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
 
 #include "graph/network/shapes.h"
+#include "ops.h"
 
 namespace ada::bench {
 

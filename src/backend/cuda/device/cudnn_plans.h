@@ -1,21 +1,43 @@
-// A product's plans tried out on memory that no layer depends on: to measure them, and to see that
-// they round as is to be expected.
+// Plans of cuDNN: what all of a backend share, trying them out, and the convolutions that run by
+// them.
 #pragma once
+#include <cudnn.h>
 #include <cudnn_frontend.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "backend/cuda/device/cudnn_context.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/matmul/plan_choice.h"
 #include "backend/cuda/matmuls.h"
 
 namespace ada::backend::cuda {
 
-// Made while plans are made, never in a pass that is recorded; its memory is freed with it.
+// References are to members of the Matmuls that owns it and outlives all plans.
+struct CudnnContext {
+  cudnnHandle_t handle;
+  Stream& stream;
+  Scratch& workspace;
+  PlanCache& cache;
+  const float *one, *two;  // numbers in backend memory
+  bool autotune, deterministic;
+  int skip;  // of the engines that come first
+  std::vector<std::string>& diagnostics;
+};
+
+// The tensors of a graph, as MatmulArguments has them; kScale with HasEpilogue.
+enum TensorId : std::int64_t { kFirst = 1, kSecond, kOut, kScale };
+
+// --- Trials ---
+
+// A product's plans tried out on memory that no layer depends on: to measure them, and to see that
+// they round as is to be expected. Made while plans are made, never in a pass that is recorded; its
+// memory is freed with it.
 class PlanTrial {
  public:
   // Allocates operands, output and workspace for the plans of `graph` that are built.
@@ -53,5 +75,10 @@ class PlanTrial {
   Block workspace_;
   std::unordered_map<std::int64_t, void*> tensors_;
 };
+
+// --- Convolutions ---
+
+// Null where cuDNN has no plan.
+std::unique_ptr<Matmul> MakeConvolution(const CudnnContext& context, const MatmulRequest& request);
 
 }  // namespace ada::backend::cuda
