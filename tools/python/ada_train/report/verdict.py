@@ -2,7 +2,7 @@
 the verdict of `ada-train advise`."""
 import math
 
-from ada_train.report import style, tasks
+from ada_train.report import layers, style, tasks
 from ada_train.report.advice import yaml_of
 from ada_train.report.names import RunName, escaped
 from ada_train.report.page import Section
@@ -72,7 +72,12 @@ def _lost(run, found):
     if share is not None:
         return (f"{text(run.summary, 'counted', 'lost_most', 'layer')}."
                 f"{text(run.summary, 'counted', 'lost_most', 'tensor')} {style.percent(share)}")
-    return "not counted"
+    worst = None
+    for tensor, rows in run.underflow.groupby("tensor", observed=True):
+        for layer, mean, _, _ in layers.per_layer(rows, "underflow_pct_nonzero")[:1]:
+            if worst is None or mean > worst[0]:
+                worst = mean, f"{layer}.{tensor}"
+    return "not counted" if worst is None else f"{worst[1]} {style.percent(worst[0])}"
 
 
 def _verdict(found):
