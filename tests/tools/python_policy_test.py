@@ -94,7 +94,7 @@ class PolicyTest(unittest.TestCase):
                 self.assertEqual(found.min_abs, of[of != 0].abs().min().item())
                 self.assertAlmostEqual(found.mean, of.mean().item(), delta=1e-6 * found.largest)
                 self.assertAlmostEqual(found.std, of.std(correction=0).item(), delta=1e-5 * found.std)
-            logs = dy[dy != 0].abs().log2()
+            logs = dy[dy != 0].abs().log()
             self.assertAlmostEqual(one.log_mean, logs.mean().item(), places=3)
             products = (dy[:, :, None] * weights[name][None]).abs()
             self.assertAlmostEqual(one.product_max / products.max().item(), 1, places=5)

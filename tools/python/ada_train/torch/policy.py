@@ -46,7 +46,7 @@ class Statistics:
     dy, w: Moments of the gradient of its output, which carries scale_in, and of its weight;
     fan_in: how many products each value of dx sums; u_min, u_max: smallest and largest magnitude
     of the format of dx;
-    log_mean, log_std: mean and deviation of log2 |dy| (needs "logs"); product_min, product_max:
+    log_mean, log_std: mean and deviation of ln |dy| (needs "logs"); product_min, product_max:
     extremes of |dy| |w| over the products that dx sums (needs "products").
     """
 
