@@ -8,7 +8,8 @@ usage: tools/report.py RUN_DIR... -o report.html [--static] [--png DIR] [--title
                        [--baseline RUN] [--seeds auto|mean|each] [--draw N] [--predictions FOLDER]...
        tools/report.py RUN_DIR... --serve [PORT]
 
-Exit status: 0; 1 packages missing; 2 command line; 3 a folder that holds no run; 6 cannot write.
+Exit status: 0; 1 packages missing; 2 command line, or a port that is taken; 3 a folder
+that holds no run; 6 cannot write.
 """
 import argparse
 import contextlib

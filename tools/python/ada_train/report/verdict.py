@@ -5,6 +5,7 @@ import math
 from ada_train.report import layers, style, tasks
 from ada_train.report.advice import yaml_of
 from ada_train.report.names import RunName, escaped
+from ada_train.report.overview import format_words
 from ada_train.report.page import Section
 from ada_train.run_files import number, text
 
@@ -117,7 +118,7 @@ def section(runs, all_found, named=None):
     rows = []
     for run, value, difference, one in zip(runs, values, differences, found):
         beside = "baseline" if run is base else f"{difference:+.4f}"
-        rows.append([RunName(run.label), run.status, run.fact("format", "precision.format"),
+        rows.append([RunName(run.label), run.status, format_words(run),
                      run.fact("policy", "scaling.policy"), style.digits(value, 5),
                      *([beside if math.isfinite(difference) else "–"] if several else []),
                      _lost(run, one), f"{int((run.steps['skipped'].fillna(0) != 0).sum()):,}",
