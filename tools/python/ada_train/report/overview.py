@@ -92,7 +92,8 @@ def format_words(run):
     roles = [f"{role.replace('_', ' ')} {run.config[key]}"
              for role in ("activations", "weights", "gradients", "weight_gradients")
              for key in [f"precision.{role}"] if run.config.get(key, main) != main]
-    return ", ".join([str(main)] + roles)
+    recipe = run.config.get("precision.recipe", "none")
+    return ", ".join([str(main)] + roles + [recipe][:recipe != "none"])
 
 
 def _list(items, kind=""):

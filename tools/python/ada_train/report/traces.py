@@ -265,25 +265,25 @@ def _legend(figure, labels):
 
 
 def _constant(panel):
-    """The one value that all cells of a panel have, or the one height of all its lines, as a tuple;
-    () where there are several, or none."""
-    if "heat" in panel:
-        known = {i for row in panel["heat"]["index"] for i in row if i >= 0}
-        return tuple(known) if len(known) <= 1 and not panel["lines"] else ()
-    if panel["bars"]:
+    """The one height of all lines of a panel, as a tuple; () where there are several, or none."""
+    if "heat" in panel or panel["bars"]:
         return ()
     along = "x" if panel.get("rows") else "y"
     known = {v for line in panel["lines"] for v in line[along] if v is not None}
     return tuple(known) if len(known) == 1 else ()
 
 
-def _same_everywhere(panels):
-    """Whether all panels have one and the same value, so that there is nothing to see."""
-    values = [_constant(panel) for panel in panels]
-    empty = [panel for panel in panels if not panel["lines"] and not panel["bars"] and not any(
-        i >= 0 for row in panel.get("heat", {"index": []})["index"] for i in row)]
-    kept = [v for v, panel in zip(values, panels) if panel not in empty]
-    return bool(panels) and all(kept) and len(set(kept)) <= 1
+def _is_flat(panel):
+    """Whether a panel shows one value of each run, or none: a sentence says as much."""
+    if "heat" in panel:
+        known = {i for row in panel["heat"]["index"] for i in row if i >= 0}
+        return len(known) <= 1 and not panel["lines"]
+    if panel["bars"]:
+        return False
+    values, along = {}, "x" if panel.get("rows") else "y"
+    for line in panel["lines"]:
+        values.setdefault(line["run"], set()).update(v for v in line[along] if v is not None)
+    return all(len(known) <= 1 for known in values.values())
 
 
 def _said(panel):
@@ -303,11 +303,11 @@ def of(picture, labels):
     scale = _Scale(figure, meshes)
     panels = [_panel(ax, scale, found, labels) for ax in axes]
     data = {"name": picture.name, "alt": picture.alt, "sentence": picture.sentence, "notes": []}
-    if _same_everywhere(panels):
+    if all(map(_is_flat, panels)):
         return data
     drawn = []
     for panel in panels:
-        if "heat" not in panel and _constant(panel) and not panel["run"]:
+        if _constant(panel) and not panel["run"]:
             data["notes"].append(_said(panel))
         else:
             drawn.append(panel)
