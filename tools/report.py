@@ -2,14 +2,17 @@
 """Draws what runs left behind as one HTML page that opens without a network: loss and accuracy,
 scale and underflow by layer, which limit decided, histograms with the format's range, probe errors,
 what other choices would have lost, events and time. Several runs stand side by side with the same
-axes. Runs may still be going on, or have been killed.
+axes. Runs may still be going on, or have been killed; --serve shows them as they go on.
 
-usage: tools/report.py RUN_DIR... -o report.html [--png DIR] [--title TEXT] [--tensor dx]
-                       [--seeds auto|mean|each] [--draw N] [--predictions FOLDER]...
+usage: tools/report.py RUN_DIR... -o report.html [--static] [--png DIR] [--title TEXT] [--tensor dx]
+                       [--baseline RUN] [--seeds auto|mean|each] [--draw N] [--predictions FOLDER]...
+       tools/report.py RUN_DIR... --serve [PORT]
 
-Exit status: 0; 1 packages missing; 2 command line; 3 a folder that holds no run; 6 cannot write.
+Exit status: 0; 1 packages missing; 2 command line, or a port that is taken; 3 a folder
+that holds no run; 6 cannot write.
 """
 import argparse
+import contextlib
 import os
 import stat
 import sys
@@ -28,6 +31,13 @@ def tensor_name(text):
     return text
 
 
+def port(text):
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"'{text}' is no port, a number from 0 to 65535 (0: a free "
+                                         "one); folders of runs stand before --serve")
+    return int(text)
+
+
 def arguments():
     from ada_train.report import DRAWN, MOST
     from help_format import WrappedHelp
@@ -37,7 +47,12 @@ def arguments():
         epilog="examples:\n  tools/report.py runs/fashion_quickstart -o report.html\n"
                "  tools/report.py runs/none runs/adaptive -o compare.html --png pictures")
     parser.add_argument("runs", nargs="+", metavar="RUN_DIR", help="folder of a run, or of a sweep")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page to write")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the page to write")
+    parser.add_argument("--serve", nargs="?", const=0, type=port, metavar="PORT",
+                        help="instead: show the page of runs that go on at an address of this "
+                             "machine alone, which is printed, until Ctrl-C; default: a free port")
+    parser.add_argument("--static", action="store_true",
+                        help="still pictures, in a page without JavaScript; needs no Plotly")
     parser.add_argument("--png", metavar="DIR", help="write each picture there as well")
     parser.add_argument("--title", help="of the page; default: the runs' names")
     parser.add_argument("--tensor", default="dx", type=tensor_name, metavar="TENSOR",
@@ -53,6 +68,8 @@ def arguments():
                         help="runs (means of seeds) whose layers are drawn; of more N at even "
                              "distances are, and tables and pictures of all runs have the others "
                              f"too; at most {MOST}; default: {DRAWN}")
+    parser.add_argument("--baseline", metavar="RUN", help="name or folder of the run whose loss is "
+                        "taken from the others'; default: the first in fp32, else the first")
     parser.add_argument("--predictions", action="append", metavar="FOLDER",
                         help="pictures that `ada-train evaluate --predictions FOLDER` wrote, one "
                              "folder for each run in their order; default: RUN_DIR/predictions")
@@ -61,9 +78,12 @@ def arguments():
     if not 1 <= options.draw <= MOST:
         parser.error(f"--draw {options.draw}: expected a number from 1 to {MOST}; pictures of more runs "
                      "would be higher than a PNG may be")
-    if os.path.isdir(options.output):
-        parser.error(f"-o {options.output} is a folder; name the HTML file to write")
-    refuse_run_files(parser, options.output)
+    if options.serve is not None and (options.output or options.static or options.png):
+        parser.error("--serve shows a page and writes none: leave -o, --static and --png out")
+    if options.serve is None and options.output is None:
+        parser.error("the following arguments are required: -o/--output, or --serve")
+    if options.serve is None:
+        check_output(parser, options)
     for folder in options.predictions or []:
         if not os.path.isdir(folder):
             parser.error(f"--predictions {folder}: no such folder; expected one that `ada-train "
@@ -71,26 +91,68 @@ def arguments():
     return options
 
 
+def check_output(parser, options):
+    if os.path.isdir(options.output):
+        parser.error(f"-o {options.output} is a folder; name the HTML file to write")
+    refuse_run_files(parser, options.output)
+
+
 def fail(status, message):
     print(f"report.py: {message}", file=sys.stderr)
     sys.exit(status)
 
 
-def write(options):
-    from ada_train.report import groups, page, sections, selection, style
+def read(options):
+    """(the runs, the page's title, its sections)."""
+    from ada_train.report import groups, sections, selection, style, verdict
     folders = groups.expand(options.runs)
     if options.predictions and len(options.predictions) != len(folders):
         fail(2, f"--predictions names {len(options.predictions)} folders for {len(folders)} runs; "
                 "expected one for each, in their order")
     chosen = selection.read(folders, options.seeds, options.tensor, options.draw)
+    if options.baseline and verdict.baseline(chosen.runs, options.baseline) is None:
+        fail(2, f"--baseline {options.baseline}: no such run; choose from "
+             + ", ".join(run.name for run in chosen.runs))
     title = options.title or "Report: " + groups.title(chosen.runs)
+    with style.look():
+        return chosen, title, sections.all_sections(chosen, options.tensor, options.predictions,
+                                                    options.baseline)
+
+
+def write(options):
+    from ada_train.report import live, page, style
+    if not options.static:
+        live.library()  # before anything is read or made
+    chosen, title, parts = read(options)
     os.makedirs(os.path.dirname(options.output) or ".", exist_ok=True)
     if options.png:
         os.makedirs(options.png, exist_ok=True)
     with style.look():
-        parts = sections.all_sections(chosen, options.tensor, options.predictions)
-        text = page.page(title, chosen.drawn, parts, options.png)
+        text = (page.page(title, chosen.drawn, parts, options.png) if options.static else
+                live.whole(title, chosen, parts, options.tensor, options.png))
     put(options.output, text)
+
+
+def serve(options):
+    """Shows the page until Ctrl-C."""
+    from ada_train.report import groups, live, style
+    from ada_train.report.serve import Server
+    chosen, title, _ = read(options)
+
+    def make():
+        chosen, title, parts = read(options)
+        with style.look():
+            return live.content(title, chosen, parts, options.tensor)
+    try:
+        server = Server(options.serve, title, [run.label for run in chosen.drawn], make,
+                        groups.expand(options.runs))
+    except OSError as error:
+        fail(2, f"port {options.serve} of this machine cannot be used ({error.strerror}); name "
+                "another, or none for a free one")
+    print(f"{server.address}\n(from elsewhere: ssh -L {server.server_address[1]}:127.0.0.1:"
+          f"{server.server_address[1]} HERE, then the same address; Ctrl-C ends it)", flush=True)
+    with server, contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()
 
 
 def refuse_run_files(parser, output):
@@ -137,9 +199,12 @@ def main():
                 "python3-yaml")
     warnings.simplefilter("ignore", category=RuntimeWarning)  # means of nothing are NaN: shown so
     warnings.simplefilter("ignore", category=pandas.errors.DtypeWarning)  # load makes numbers
+    from ada_train.report.live import MissingLibrary
     from ada_train.report.load import Unreadable
     try:
-        write(options)
+        write(options) if options.serve is None else serve(options)
+    except MissingLibrary as error:
+        fail(1, str(error))
     except Unreadable as error:
         fail(3, str(error))
     except OSError as error:

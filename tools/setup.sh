@@ -36,7 +36,7 @@ packages=(
   doctest-dev                            # the tests
   file dpkg-dev                          # the package: cpack -G DEB
   python3 ca-certificates xz-utils       # data/scripts and the tools
-  python3-pandas python3-matplotlib python3-yaml   # tools/report.py
+  python3-pandas python3-matplotlib python3-yaml python3-plotly   # tools/report.py
   python3-jsonschema python3-venv        # tests: of the schema; with packages from PyPI
   dataset-fashion-mnist                  # what the quickstart trains on
 )

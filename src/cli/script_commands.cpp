@@ -24,9 +24,9 @@ struct Script {
   const char *command, *file, *what, *examples;
 };
 constexpr Script kScripts[] = {
-    {"report", "report.py", "one page of pictures of runs (Python with pandas, matplotlib)",
+    {"report", "report.py", "one page of pictures of runs (Python with pandas, matplotlib, plotly)",
      "  ada-train report runs/a runs/b -o report.html\n"
-     "  ada-train report runs/a -o a.html --tensor dw"},
+     "  ada-train report runs/a --serve      # a run that goes on"},
     {"sweep", "sweep.sh", "many runs from lists of values, and their table (bash, Python)",
      "  ada-train sweep --config mine.yaml --out sweeps/b --vary precision.format=fp16,bf16\n"
      "  ada-train sweep --table sweeps/b"},

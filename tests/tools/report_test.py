@@ -19,7 +19,7 @@ if "ADA_BINARY" in os.environ:  # the build that is tested, which the page asks 
 PYTHON = "/usr/bin/python3"  # the tool's own
 PACKAGES = subprocess.run([PYTHON, "-c", "import pandas, matplotlib, yaml"], capture_output=True,
                           check=False).returncode == 0
-SECTIONS = ["advice", "runs", "config", "training", "scale", "underflow", "limits", "histograms",
+SECTIONS = ["verdict", "advice", "runs", "config", "training", "scale", "underflow", "limits", "histograms",
             "probes", "what_if", "events", "timing"]
 PICTURES = {"training", "scale", "scale_spread", "underflow", "underflow_difference",
             "underflow_worst", "limits", "histograms", "histograms_time", "probe_error",
@@ -28,9 +28,11 @@ LAYERS = ["conv1", "bn1", "fc"]
 STEPS = [1, 10, 20, 30]
 
 
-def run_tool(*arguments, environment=None):
-    return subprocess.run([str(TOOLS / "report.py"), *map(str, arguments)], capture_output=True,
-                          text=True, check=False, env={**os.environ, **(environment or {})})
+def run_tool(*arguments, environment=None, still=True):
+    """The tool; `still`: with still pictures, which need no Plotly."""
+    return subprocess.run([str(TOOLS / "report.py"), *map(str, arguments), *["--static"][:still]],
+                          capture_output=True, text=True, check=False,
+                          env={**os.environ, **(environment or {})})
 
 
 def python(code, *arguments):
@@ -234,7 +236,7 @@ class OperandsTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         text = page.read_text()
         sections = re.findall(r'<section id="(\w+)">', text)
-        self.assertEqual(sections, SECTIONS[:9] + ["operands"] + SECTIONS[9:])
+        self.assertEqual(sections, SECTIONS[:10] + ["operands"] + SECTIONS[10:])
         made = {path.stem: path.read_bytes() for path in (self.folder / "png").iterdir()}
         self.assertEqual(set(made), PICTURES | {"operand_sqnr", "operand_scales"})
         for name in ("operand_sqnr", "operand_scales"):

@@ -18,7 +18,8 @@ install(PROGRAMS tools/report.py tools/sweep.sh tools/from_torch.py tools/to_tor
 install(FILES tools/help_format.py tools/whole_file.py DESTINATION ${share}/tools)
 install(DIRECTORY tools/sweep tools/torch_network tools/trained_network DESTINATION ${share}/tools
         FILES_MATCHING PATTERN *.py PATTERN *.sh)
-install(DIRECTORY tools/python/ada_train DESTINATION ${share}/tools/python FILES_MATCHING PATTERN *.py)
+install(DIRECTORY tools/python/ada_train DESTINATION ${share}/tools/python FILES_MATCHING PATTERN *.py
+        PATTERN *.js)
 install(FILES README.md TYPE DOC)
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/configs FILES_MATCHING PATTERN *.md
         PATTERN sweep EXCLUDE)
@@ -51,5 +52,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3, dataset-fashion-mnist")
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3-pandas, python3-matplotlib, python3-yaml")  # of report, sweep
+# Of report and sweep.
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS
+    "python3-pandas, python3-matplotlib, python3-yaml, python3-plotly")
 include(CPack)

@@ -11,7 +11,8 @@ from ada_train.report.load import MADE_BY
 
 __all__ = ["training", "scale", "scale_spread", "underflow", "underflow_worst",
            "underflow_difference", "limits", "histograms", "histograms_time", "probe_error",
-           "probe_lost", "operand_sqnr", "operand_scales", "what_if", "what_if_operands", "events", "timing", "metric",
+           "probe_lost", "operand_sqnr", "operand_scales", "sums", "what_if",
+           "what_if_operands", "what_if_sums", "events", "timing", "metric",
            "classes", "confusion", "heads"]
 
 
@@ -128,6 +129,17 @@ def what_if(*runs, tensor="dx", seeds="each"):
 def what_if_operands(*runs, seeds="each"):
     """What operands would keep in block-scaled formats of log.what_if, layers x scenarios."""
     return _figure("what_if_operands", runs, "what_if_blocks", pictures_operands.judged,
+                   ("order",), seeds=seeds)
+
+
+def sums(*runs, seeds="each"):
+    """The mean SQNR of the sums that accumulators make, layers x products."""
+    return _figure("sums", runs, "accumulators", pictures_operands.sums, ("order",), seeds=seeds)
+
+
+def what_if_sums(*runs, seeds="each"):
+    """What sums would keep in accumulators of log.what_if, layers x scenarios."""
+    return _figure("what_if_sums", runs, "what_if_accumulators", pictures_operands.judged_sums,
                    ("order",), seeds=seeds)
 
 

@@ -86,13 +86,14 @@ def _result_table(runs):
     return [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
-def _format(run):
+def format_words(run):
     """The run's format, with the roles that have another."""
     main = run.fact("format", "precision.format")
     roles = [f"{role.replace('_', ' ')} {run.config[key]}"
              for role in ("activations", "weights", "gradients", "weight_gradients")
              for key in [f"precision.{role}"] if run.config.get(key, main) != main]
-    return ", ".join([str(main)] + roles)
+    recipe = run.config.get("precision.recipe", "none")
+    return ", ".join([str(main)] + roles + [recipe][:recipe != "none"])
 
 
 def _list(items, kind=""):
@@ -109,7 +110,7 @@ def results(chosen, tensor):
     """What the runs are, and what came out."""
     runs, drawn = chosen.runs, chosen.all
     what = [[RunName(run.label), run.status, run.fact("model", "model.zoo") or "layers",
-             run.fact("dataset", "data.dataset"), _format(run),
+             run.fact("dataset", "data.dataset"), format_words(run),
              run.fact("policy", "scaling.policy"), run.config.get("optimizer.kind", ""),
              run.config.get("seed", ""), run.folder] for run in runs]
     worst = []

@@ -1,4 +1,5 @@
-"""Sections as one HTML page that needs nothing but itself, and pictures as files."""
+"""Sections as one HTML page that needs nothing but itself, with still pictures, and pictures as files.
+live.py makes the page whose pictures a script draws."""
 import base64
 import dataclasses
 import html
@@ -58,6 +59,8 @@ footer { margin-top: 40px; color: #66707a; font-size: 13px; }
   td.long { min-width: 16ch; }
 }
 """
+FOOTER = ("<footer>Made by ada-train report. All axes and colors are the same for all runs of a "
+          "picture; values are under the pointer.")
 LONG = 40  # rows from which on a table is folded
 
 
@@ -113,12 +116,22 @@ def table(summary, header, rows, chips):
     return text
 
 
-def _figure(picture, folder):
+def write_png(picture, folder):
+    """The picture as a file of `folder`, where one is given. Returns its bytes."""
     image = png(picture)
     if folder:
         with open(os.path.join(folder, picture.name + ".png"), "wb") as file:
             file.write(image)
-    sentence = names.escaped(picture.sentence).replace("\n", "<br>")
+    return image
+
+
+def said(picture):
+    """A picture's sentence as HTML."""
+    return names.escaped(picture.sentence).replace("\n", "<br>")
+
+
+def _still(picture, folder):
+    image, sentence = write_png(picture, folder), said(picture)
     data = base64.b64encode(image).decode("ascii")
     # A tick box without a script: a tap opens the picture at its full size, which then scrolls.
     return (f'<figure id="picture-{picture.name}"><div class="wide"><label class="zoom">'
@@ -128,24 +141,34 @@ def _figure(picture, folder):
             "</figcaption></figure>")
 
 
-def _section(section, chips, folder):
+def _section(section, chips, figure):
     parts = [f'<section id="{section.anchor}"><h2>{html.escape(section.title)}</h2>',
              f'<p class="how">{html.escape(section.how)}</p>']
-    parts += [_figure(picture, folder) for picture in section.pictures]
+    parts += [figure(picture) for picture in section.pictures]
     parts += [table(*t, chips) for t in section.tables]
     return "".join(parts) + section.extra + "</section>"
 
 
-def page(title, drawn, sections, folder):
-    """The whole page; pictures also as PNG files in `folder` where that is given."""
+def body(title, drawn, sections, figure):
+    """Heading, links and sections. `figure` makes HTML of a picture."""
     chips = {}
     for i, run in enumerate(drawn if len(drawn) > 1 else []):
         chips.update({one.label: style.color(i) for one in [run, *run.each]})
     links = " ".join(f'<a href="#{s.anchor}">{html.escape(s.title)}</a>' for s in sections)
-    body = "".join(_section(s, chips, folder) for s in sections)
+    return (f"<h1>{names.escaped(title)}</h1><nav>{links}</nav>"
+            + "".join(_section(s, chips, figure) for s in sections))
+
+
+def whole(title, content, css=""):
+    """The page around its content."""
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html.escape(title)}</title><style>{CSS}</style></head><body>"
-            f"<h1>{names.escaped(title)}</h1><nav>{links}</nav>{body}"
-            "<footer>Made by tools/report.py of ada-train. All axes and colors are the same for "
-            "all runs of a picture; values are under the pointer.</footer></body></html>\n")
+            f"<title>{html.escape(title)}</title><style>{CSS}{css}</style></head><body>{content}"
+            "</body></html>\n")
+
+
+def page(title, drawn, sections, folder):
+    """The whole page with still pictures; these also as PNG files in `folder` where that is given.
+    """
+    content = body(title, drawn, sections, lambda picture: _still(picture, folder))
+    return whole(title, content + FOOTER + "</footer>")

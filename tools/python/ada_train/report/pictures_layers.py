@@ -184,8 +184,9 @@ def _worst_lines(runs, tables, tensor, last):
         data = layers.grid(table, layers.codes(table["layer"], worst), worst,
                            table["underflow_pct_nonzero"])
         for i, layer in enumerate(worst):
-            ax.plot(data.edges[:-1], data.values[i], color=style.color(i), lw=1.3,
-                    label=layer)
+            line, = ax.plot(data.edges[:-1], data.values[i], color=style.color(i), lw=1.3,
+                            label=layer)
+            line.layer, line.raw = layer, line.get_data()
         style.step_axis(ax, last)
         style.panel_title(ax, run.label, len(runs))
         pointer.lines(ax, [(layer, data.edges[:-1], data.values[i])

@@ -62,24 +62,31 @@ def _sqnr_sentence(runs, tables, grids, names):
     return style.sentences(parts)
 
 
-def _sqnr(runs, tables, names):
-    grids = [_means(table, names, "sqnr_db")[0] for table in tables]
+def _decibels(runs, names, columns, grids, what, label):
+    """Cells of decibels, layers x columns: a panel for each run."""
     figure, axes = style.panels(len(runs), style.layers_height(len(names)) + 0.6)
-    norm = colors.Normalize(0, 50)
+    norm, edges = colors.Normalize(0, 50), numpy.arange(len(columns) + 1)
     for number, (run, ax, mean) in enumerate(zip(runs, axes, grids)):
-        mesh = style.heat(ax, numpy.arange(len(OPERANDS) + 1), mean, "viridis", norm)
+        mesh = style.heat(ax, edges, mean, "viridis", norm)
         if len(names) <= style.TEXT_CELLS:
             for (row, column), value in numpy.ndenumerate(mean):
                 if numpy.isfinite(value):
                     ax.text(column + 0.5, row, f"{value:.0f}", ha="center", va="center",
                             fontsize=7, color="white" if norm(value) < 0.55 else "#222222")
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
-        ax.set_xticks(numpy.arange(len(OPERANDS)) + 0.5, OPERANDS, rotation=35, ha="right")
-        ax.set_xlabel("operand")
-        pointer.cells(ax, numpy.arange(len(OPERANDS) + 1), names, mean,
-                      lambda value: f"{value:.1f} dB", pointer.named(OPERANDS))
+        ax.set_xticks(edges[:-1] + 0.5, [style.label(name, 28) for name in columns], rotation=35,
+                      ha="right")
+        ax.set_xlabel(what)
+        pointer.cells(ax, edges, names, mean, lambda value: f"{value:.1f} dB",
+                      pointer.named(columns))
         style.panel_title(ax, run.label, len(runs))
-    style.color_bar(figure, mesh, axes, "SQNR (dB)", extend="both")
+    style.color_bar(figure, mesh, axes, label, extend="both")
+    return figure
+
+
+def _sqnr(runs, tables, names):
+    grids = [_means(table, names, "sqnr_db")[0] for table in tables]
+    figure = _decibels(runs, names, OPERANDS, grids, "operand", "SQNR (dB)")
     return Picture("operand_sqnr", figure, _sqnr_sentence(runs, tables, grids, names),
                    "SQNR by layer and operand")
 
@@ -156,6 +163,46 @@ def _judged_sentence(runs, tables, scenarios):
     return style.sentences(parts)
 
 
+def _least(table, names, columns, kind):
+    """Layers x columns: the mean SQNR of the worst tensor of each."""
+    keys = list(dict.fromkeys(["layer", "tensor", kind]))
+    means = table.groupby(keys, observed=True)["sqnr_db"].mean()
+    least = means.groupby(["layer", kind], observed=True).min()
+    return numpy.array([[least.get((name, column), numpy.nan) for column in columns]
+                        for name in names], dtype=float)
+
+
+def sums(runs, order):
+    """What accumulators leave of the sums of products, layers x products."""
+    return _sums("sums", runs, order, "accumulators", "tensor", "product")
+
+
+def judged_sums(runs, order):
+    """What the accumulators of log.what_if would leave: of each layer the worst product, layers x
+    scenarios."""
+    return _sums("what_if_sums", runs, order, "what_if_accumulators", "scenario", "scenario")
+
+
+def _sums(name, runs, order, file, kind, what):
+    tables = [run.tables[file] for run in runs]
+    names = shown(order, tables)
+    if not names:
+        return []
+    columns = list(dict.fromkeys(c for table in tables for c in table[kind]))[:style.MOST_WORDS]
+    grids = [_least(table, names, columns, kind) for table in tables]
+    figure = _decibels(runs, names, columns, grids, what, "SQNR of the worst sums (dB)")
+    parts = []
+    for run, mean, table in zip(runs, grids, tables):
+        if not numpy.isfinite(mean).any():
+            parts.append(f"{run.label}: no sums with an error")
+            continue
+        row, column = numpy.unravel_index(numpy.nanargmin(mean), mean.shape)
+        parts.append(f"{run.label}: {names[row]} under “{columns[column]}” is worst with "
+                     f"{mean[row, column]:.1f} dB on average; of a product "
+                     f"{style.percent(float(table['swallowed_pct'].max()))} are swallowed at most")
+    return [Picture(name, figure, style.sentences(parts), f"SQNR of sums by layer and {what}")]
+
+
 def judged(runs, order):
     """What operands would keep in the block-scaled formats of log.what_if: of each layer the worst
     operand, layers x scenarios."""
@@ -164,26 +211,7 @@ def judged(runs, order):
     if not names:
         return []
     scenarios = list(dict.fromkeys(s for t in tables for s in t["scenario"]))[:style.MOST_WORDS]
-    figure, axes = style.panels(len(runs), style.layers_height(len(names)) + 0.6)
-    norm = colors.Normalize(0, 50)
-    for number, (run, ax, table) in enumerate(zip(runs, axes, tables)):
-        means = table.groupby(["layer", "tensor", "scenario"], observed=True)["sqnr_db"].mean()
-        least = means.groupby(["layer", "scenario"], observed=True).min()
-        worst = numpy.array([[least.get((name, scenario), numpy.nan) for scenario in scenarios]
-                             for name in names], dtype=float)
-        mesh = style.heat(ax, numpy.arange(len(scenarios) + 1), worst, "viridis", norm)
-        if len(names) <= style.TEXT_CELLS:
-            for (row, column), value in numpy.ndenumerate(worst):
-                if numpy.isfinite(value):
-                    ax.text(column + 0.5, row, f"{value:.0f}", ha="center", va="center",
-                            fontsize=7, color="white" if norm(value) < 0.55 else "#222222")
-        style.layer_axis(ax, names, number % style.PER_ROW == 0)
-        ax.set_xticks(numpy.arange(len(scenarios)) + 0.5,
-                      [style.label(s, 28) for s in scenarios], rotation=35, ha="right")
-        ax.set_xlabel("scenario")
-        pointer.cells(ax, numpy.arange(len(scenarios) + 1), names, worst,
-                      lambda value: f"{value:.1f} dB", pointer.named(scenarios))
-        style.panel_title(ax, run.label, len(runs))
-    style.color_bar(figure, mesh, axes, "SQNR of the worst operand (dB)", extend="both")
+    grids = [_least(table, names, scenarios, "scenario") for table in tables]
+    figure = _decibels(runs, names, scenarios, grids, "scenario", "SQNR of the worst operand (dB)")
     return [Picture("what_if_operands", figure, _judged_sentence(runs, tables, scenarios),
                     "SQNR of operands by layer and scenario")]

@@ -55,9 +55,10 @@ def _lines(ax, run, number, column, factor=1.0):
     values = series.finite(run, column) * factor
     color = style.color(number)
     if len(values) >= 80:
-        ax.plot(*_thin(table["step"], values), color=color, lw=0.6, alpha=0.25)
-    ax.plot(*_thin(table["step"], _smooth(values)), color=color, lw=_width(number),
-            ls=style.line(number), label=run.label)
+        ax.plot(*_thin(table["step"], values), color=color, lw=0.6, alpha=0.25)[0].faint = True
+    line, = ax.plot(*_thin(table["step"], _smooth(values)), color=color, lw=_width(number),
+                    ls=style.line(number), label=run.label)
+    line.raw = _thin(table["step"], values)
 
 
 def _evaluations(ax, run, number, column, beside, factor=1.0):
@@ -385,8 +386,9 @@ def timing(runs, last):
     far = [robust.outliers(mean) for mean in means]
     for number, mean in enumerate(means):
         mean = mean.mask(far[number])
-        speed.plot(*_thin(mean.index, mean), color=style.color(number), ls=style.line(number),
-                   lw=1.3)
+        line, = speed.plot(*_thin(mean.index, mean), color=style.color(number),
+                           ls=style.line(number), lw=1.3)
+        line.raw = line.get_data()
     speed.set_ylim(bottom=0)
     speed.yaxis.set_major_locator(MaxNLocator(5))
     speed.set_ylabel(f"training speed\n({unit})")

@@ -27,7 +27,7 @@ class Cells:
     heights: Any
 
 
-def _areas(figure):
+def areas(figure):
     if not hasattr(figure, "areas_under_pointer"):
         figure.areas_under_pointer = []
     return figure.areas_under_pointer
@@ -43,7 +43,7 @@ def cells(ax, edges, rows, values, say=None, place=None, words=False, heights=No
     values = numpy.asarray(values, dtype=float)
     place = place or (lambda first, last: _steps(edges[first], edges[last]))
     heights = numpy.arange(len(values) + 1) - 0.5 if heights is None else heights
-    _areas(ax.figure).append(Cells(ax, numpy.asarray(edges, dtype=float), list(rows), values,
+    areas(ax.figure).append(Cells(ax, numpy.asarray(edges, dtype=float), list(rows), values,
                                    say or (lambda value: style.digits(value, 4)), place, words,
                                    heights))
 
@@ -61,7 +61,7 @@ def until(edges):
 
 def area(ax, x, y, text):
     """One area, of the corners' x and y; y None: as high as the panel."""
-    _areas(ax.figure).append((ax, x, y, text))
+    areas(ax.figure).append((ax, x, y, text))
 
 
 def lines(ax, series, say=None):
@@ -155,7 +155,7 @@ def _rectangle(figure, ax, x, y, text):
 
 def svg(figure):
     """The areas of a figure that has been drawn, as SVG of the figure's size; "" without any."""
-    found = _areas(figure)
+    found = areas(figure)
     matrices = [one for one in found if isinstance(one, Cells)]
     total = sum(one.values.size for one in matrices) or 1
     pieces = [one for one in found if not isinstance(one, Cells)]

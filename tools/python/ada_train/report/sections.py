@@ -1,7 +1,7 @@
 """The page's sections in their order: what each shows, how it is read, and which file it needs."""
 from ada_train.report import (advice, heads, layers, overview, pictures_classes, pictures_compared,
                               pictures_layers, pictures_operands, pictures_runs, pictures_study,
-                              pictures_training, pictures_values, predictions, style, tasks)
+                              pictures_training, pictures_values, predictions, style, tasks, verdict)
 from ada_train.report.load import MADE_BY
 from ada_train.report.names import Colored, escaped
 from ada_train.report.page import Section
@@ -42,6 +42,10 @@ def _sums_tables(runs):
     return tables
 
 
+# Files whose rows a section shows beside those of its own.
+ALSO = {"what_if": ("what_if_blocks", "what_if_accumulators")}
+
+
 def _limit_words(runs):
     seen = {w for run in runs for w in run.scales["limit"].unique()}
     known = pictures_layers.LIMITS.items()
@@ -51,7 +55,8 @@ def _limit_words(runs):
 
 def _absent(runs, file):
     """What a run lacks, and how to get it."""
-    without = [run.label for run in runs if not len(run.tables[file])]
+    without = [run.label for run in runs
+               if not any(len(run.tables[name]) for name in (file, *ALSO.get(file, ())))]
     if not without or file == "events":
         return ""
     who = "" if len(without) == len(runs) else f" for {escaped(', '.join(without))}"
@@ -68,7 +73,8 @@ def _underflow(*given):
 
 
 def _what_if(runs, tensor, order):
-    return pictures_study.what_if(runs, tensor, order) + pictures_operands.judged(runs, order)
+    return (pictures_study.what_if(runs, tensor, order) + pictures_operands.judged(runs, order)
+            + pictures_operands.judged_sums(runs, order))
 
 
 # What underflow is of a tensor, and what it is where nothing is left.
@@ -87,18 +93,18 @@ PARTS = [
     ("classes", "Classes",
      "What the network is judged by, on the test images where they were evaluated. "
      "First the mean of all classes, then each class; a cell reaches from the evaluation "
-     "before to its own. Hatched: nothing to judge.", "classes", pictures_classes.classes,
+     "before to its own. Hatched or gray: nothing to judge.", "classes", pictures_classes.classes,
      ("last",)),
     ("confusion", "Confusion", "What the pixels of each class were taken for at the last "
      "evaluation; on the diagonal they are right.", "confusion",
      pictures_classes.confusion, ()),
     ("scale", "Scale by layer",
-     "The factor that each layer's {tensor} carries, in powers of two; hatched where none was "
+     "The factor that each layer's {tensor} carries, in powers of two; hatched or gray where none was "
      "logged. The first layers compute no dx. Below it the same as points: a layer's mean over the "
      "run, thick its standard deviation, thin its smallest and largest scale.",
      "underflow", _scales, ("tensor", "order", "last")),
     ("underflow", "Underflow by layer",
-     "How much of each layer's {tensor} {lost}. Pale is good; black: {dead}; hatched: no value was "
+     "How much of each layer's {tensor} {lost}. Pale is good; black: {dead}; hatched or gray: no value was "
      "logged. With several runs the second picture shows how much more, or less, each loses than "
      "the first.",
      "underflow", _underflow, ("tensor", "order", "last")),
@@ -128,7 +134,7 @@ PARTS = [
      "What accumulators (precision.accumulate) lose beside sums in fp32, as means over the logged "
      "steps: products that alignment cuts to zero, signal beside noise, the error's pull (below 0: "
      "to zero) and the largest error over the magnitudes that were added.", "accumulators",
-     lambda runs: [], ()),
+     pictures_operands.sums, ("order",)),
     ("what_if", "What if",
      "Mean underflow under other formats, scales and policies, judged from the histograms of the "
      "same steps; first column: the run itself. Block-scaled formats are judged on operands: their "
@@ -166,7 +172,7 @@ def _all_runs(chosen, tensor, order):
     """Every run, where the other sections show some."""
     return Section("all_runs", "All runs", "Every run as a row, each layer as a column, from the "
                    f"input (left) to the loss: what its {tensor} loses and the scale it carries, as "
-                   "means over the run. Hatched: nothing was logged.",
+                   "means over the run. Hatched or gray: nothing was logged.",
                    pictures=pictures_runs.by_run_and_layer(chosen.all, tensor, order))
 
 
@@ -182,7 +188,7 @@ def _part(part, runs, given):
     anchor, title, how, file, draw, wanted = part
     beside = given["beside"] if "tensor" in wanted else ""
     section = Section(anchor, title, how.format(**given) + beside + given["note"])
-    if any(len(run.tables[file]) for run in runs):
+    if any(len(run.tables[name]) for run in runs for name in (file, *ALSO.get(file, ()))):
         section.pictures = draw(runs, *[given[name] for name in wanted])
         if not section.pictures and "tensor" in wanted:
             section.extra = (f"<p class=\"absent\">{file}.csv has no rows of {given['tensor']}: "
@@ -198,9 +204,9 @@ def _behind(parts, anchor, section):
     return {name: parts.get(name, section) for name in order[:at] + [section.anchor] + order[at:]}
 
 
-def all_sections(chosen, tensor, folders=None):
+def all_sections(chosen, tensor, folders=None, baseline=None):
     """Every section of the page, of a selection of runs (selection.py). `folders`: of pictures with
-    predictions, where they are not the runs'."""
+    predictions, where they are not the runs'; `baseline`: the run that others are compared with."""
     runs, drawn = chosen.runs, chosen.drawn
     order = layers.common_order(runs)
     lost, dead = LOST.get(tensor, LOST_OF_OTHERS)
@@ -226,6 +232,8 @@ def all_sections(chosen, tensor, folders=None):
                         _predictions(runs, folders))
     if chosen.rest:
         parts = _behind(parts, "training", _all_runs(chosen, tensor, order))
-    first = [advice.section(runs), overview.results(chosen, tensor),
+    found = advice.read(runs)
+    first = [verdict.section(runs, found, baseline), advice.section(runs, found),
+             overview.results(chosen, tensor),
              overview.configurations(chosen)]
     return first + list(parts.values())

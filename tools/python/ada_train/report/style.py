@@ -172,6 +172,7 @@ def panels(count, height, **options):
 
 def layer_axis(ax, names, first):
     """Layers from top to bottom; names at the first panel of a row, no more than are readable."""
+    ax.rows = list(names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     every = max(1, math.ceil(len(names) / 75))
     at = range(0, len(names), every)
@@ -213,6 +214,7 @@ def color_bar(figure, mesh, axes, label, **options):
     bar = figure.colorbar(mesh, ax=axes, pad=0.01, shrink=0.9,
                           aspect=max(12, 6.5 * figure.get_size_inches()[1]), **options)
     bar.set_label(label)
+    figure.color_bar = bar
     return bar
 
 
@@ -228,7 +230,7 @@ def wrapped(text, most, lines=5):
 def panel_title(ax, text, panels):
     """A title within the width of its panel, beside which stand others. The figure grows by the
     lines that it has beyond the first two, once for each row of panels."""
-    title = wrapped(text, 96 // min(panels, PER_ROW))
+    title, ax.whole_title = wrapped(text, 96 // min(panels, PER_ROW)), str(text)
     ax.set_title(title)
     row, figure = ax.get_subplotspec().rowspan.start, ax.figure
     figure.title_lines = getattr(figure, "title_lines", {})

@@ -6,8 +6,9 @@ from ada_train.recording import FolderInUse
 from ada_train.torch import optimizers
 from ada_train.torch.recorder import Recorder
 
-__all__ = ["AdaLossScaled", "GradScaler", "callbacks", "record", "Recorder", "FolderInUse"]
-_LATER = {"AdaLossScaled": "scaled", "GradScaler": "scaler", "callbacks": "callbacks"}
+__all__ = ["AdaLossScaled", "GradScaler", "Policy", "Scale", "callbacks", "record", "Recorder", "FolderInUse"]
+_LATER = {"AdaLossScaled": "scaled", "GradScaler": "scaler", "callbacks": "callbacks",
+          "Policy": "policy", "Scale": "policy"}
 
 
 def __getattr__(name):

@@ -19,6 +19,7 @@ from ada_train.torch.emulate import Emulation, roles_of
 from ada_train.torch.layers import Names, is_layer, is_product, is_wrapped
 from ada_train.torch.operands import formats_of
 from ada_train.torch.outputs import tensors
+from ada_train.torch.policy import policy_of
 from ada_train.torch.recorder import Recorder
 from ada_train.torch.scaling import calls, sites, tensor_hooks
 from ada_train.torch.scaling.engine import Engine
@@ -61,7 +62,8 @@ class AdaLossScaled(nn.Module):
             model.step(optimizer)
 
     policy: the keys of ada-train's `scaling:` as a map or as YAML; policy adaptive where they name
-        none.
+        none. Or a function that makes a layer's alpha of its statistics, or an
+        ada_train.torch.Policy around one.
     format: a format to emulate in a model that computes in fp32; or the roles of one:
         {"format": "fp16", "gradients": "fp8_e5m2", "saturate": True}, and with "operands" what
         products of nn.Linear and nn.Conv2d round once more, as ada_train.torch.record has it:
@@ -85,8 +87,7 @@ class AdaLossScaled(nn.Module):
         self._compiled = []
         model = _eager(model, self._compiled)
         inner = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
-        keys = policy if isinstance(policy, str) else {"policy": "adaptive", **(policy or {})}
-        policy, formats, operands = native.Policy(keys), *_formats(format)
+        policy, formats, operands = policy_of(policy), *_formats(format)
         if policy.facts.follows_reference and formats[0] and not formats[4]:
             formats[4] = formats[3] or formats[0]  # the original keeps weight gradients in fp16
         roles = roles_of(*formats, always=operands is not None)
