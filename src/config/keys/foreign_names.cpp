@@ -153,7 +153,8 @@ const ForeignName kKeys[] = {
     {"model.layers[]", "pixel_shuffle", "upscale_factor block_size blocksize", "scale"},
 
     {"precision", "", "dtype type precision compute_dtype", "format"},
-    {"precision.schedule[]", "", "preset tensor_scaling overflow masters optimizer_state schedule",
+    {"precision.schedule[]", "",
+     "preset tensor_scaling overflow masters optimizer_state accumulated_gradients schedule",
      kStaysInTraining},
     {"precision.schedule[]", "", "step start start_step begin at from", "from_step"},
     {"precision.tensor_scaling", "", "amax_history_len history_len length", "history"},
