@@ -28,7 +28,7 @@ LIMITS = {
     "configs/logs.md": 900,
     "configs/nan.md": 650,
     "configs/networks.md": 1100,
-    "configs/optimizers.md": 650,
+    "configs/optimizers.md": 420,
     "configs/policies.md": 1350,
     "configs/tasks.md": 950,
     "src/README.md": 2150,

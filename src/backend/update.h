@@ -69,6 +69,10 @@ struct UpdateRule {
     kAdamax,
     kAdafactor,
     kScheduleFree,
+    kAdopt,
+    kAdemamix,
+    kLamb,
+    kStableAdamW,
     kMuon
   } kind = Kind::kSgd;
   double momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
@@ -80,6 +84,7 @@ struct UpdateRule {
   KeptFormat masters, state;
   bool amsgrad = false;                 // adam, adamw
   double alpha = 0.99;                  // rmsprop
+  double beta3 = 0.9999, mix = 5;       // ademamix: the slow mean's decay and factor
   bool centered = false;                // rmsprop
   double momentum_decay = 4e-3;         // nadam
   bool decoupled_weight_decay = false;  // nadam, radam
@@ -146,6 +151,12 @@ struct UpdateOutcome {
   bool updated = false;
   bool clipped = false;  // gradients were multiplied by less than 1
 };
+// What Newton-Schulz's iteration for one matrix lost. numel 0: it was not counted.
+struct NewtonSchulzStats {
+  TensorStats products;         // of the roundings of its matrices; empty where they are fp32
+  TensorStats identity;         // X X^T - 1 of its result X, of the shorter side
+  double mse = 0, sqnr_db = 0;  // of its result beside that of the same iteration in fp32
+};
 class UpdateOp {
  public:
   virtual ~UpdateOp() = default;
@@ -165,6 +176,8 @@ class UpdateOp {
   // its changes, then the stored values of master and states. Empty if nothing was updated or
   // counted.
   virtual std::vector<TensorStats> Stats() const { return {}; }
+  // Then, under muon, one for each slot; else empty.
+  virtual std::vector<NewtonSchulzStats> OfNewtonSchulz() const { return {}; }
 };
 
 // A running average of a tensor: average += (1 - keep) * (value - average). Both fp32, of one

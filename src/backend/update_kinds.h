@@ -1,8 +1,8 @@
 // The update of one weight under the kinds that look at each value alone, besides SGD and Adam
-// (update_rules.h): in the order of operations of torch.optim's single-tensor path, of lion-pytorch
-// and of pytorch-optimizer's ScheduleFreeAdamW. Plain inline functions of a weight, its gradient
-// and its states. `static`: kernels compiled for several instruction sets must each keep their own
-// copy.
+// (update_rules.h): in the order of operations of torch.optim's single-tensor path, of
+// lion-pytorch, torch-optimi and pytorch-optimizer. Plain inline functions of a weight, its
+// gradient and its states. `static`: kernels compiled for several instruction sets must each keep
+// their own copy.
 #pragma once
 #include <cmath>
 
@@ -130,6 +130,49 @@ ADA_HOST_DEVICE static inline UpdateTerms ScheduleFreeTerms(const UpdateScalars&
   return {base, s.minus_step_size * gradient};
 }
 
+// Taniguchi et al., 2024 (pytorch-optimizer's ADOPT): the gradient is normalized by the mean square
+// before it, and the first only starts that. a: exp_avg, b: exp_avg_sq.
+template <class R>
+ADA_HOST_DEVICE static inline UpdateTerms AdoptTerms(const UpdateScalars& s, const R& r,
+                                                     float value, float gradient, WeightStates& w) {
+  gradient = DecayedGradient(s, r, value, gradient);
+  const float square = gradient * gradient, root = r(std::sqrt(w.b));
+  const float normalized = r(gradient / (root < s.epsilon ? s.epsilon : root));
+  const float low = normalized < -s.most ? -s.most : normalized;
+  const float mean = r.Lerp(w.a, low > s.most ? s.most : low, s.one_minus_beta1);
+  w.a = s.first ? w.a : mean;
+  w.b = s.first ? r(w.b + square) : r(r(w.b * s.beta2) + s.one_minus_beta2 * square);
+  return {value, s.first ? 0.0f : r.Factor(s.minus_lr) * w.a};
+}
+
+// Pagliardini et al., 2024 (pytorch-optimizer's AdEMAMix, constant mix and beta3). a: exp_avg, b:
+// exp_avg_sq, c: exp_avg_slow.
+template <class R>
+ADA_HOST_DEVICE static inline UpdateTerms AdemamixTerms(const UpdateScalars& s, const R& r,
+                                                        float value, float gradient,
+                                                        WeightStates& w) {
+  gradient = DecayedGradient(s, r, value, gradient);
+  MeanAndSquare(s, r, gradient, w.a, w.b);
+  w.c = r.Lerp(w.c, gradient, s.one_minus_beta3);
+  const float root = r(r(r(std::sqrt(w.b)) / s.sqrt_correction2) + s.epsilon);
+  const float mean = r(r(w.a / s.correction1) + r.Factor(s.mix) * w.c);
+  return {value, (s.minus_lr * mean) / root};
+}
+
+// The direction of a step whose length depends on the whole tensor (cpu/ops/matrix_updates.h): of
+// You et al., 2019 (pytorch-optimizer's Lamb), and of Wortsman et al., 2023 (torch-optimi's
+// StableAdamW, whose decays are corrected). a: exp_avg, b: exp_avg_sq.
+template <class R>
+ADA_HOST_DEVICE static inline UpdateTerms DirectionTerms(const UpdateScalars& s, const R& r,
+                                                         bool lerps, float value, float gradient,
+                                                         WeightStates& w) {
+  gradient = r(gradient * s.gradient_factor);
+  w.a = lerps ? r.Lerp(w.a, gradient, s.one_minus_beta1)
+              : r(r(w.a * s.beta1) + r.Factor(s.one_minus_beta1) * gradient);
+  w.b = r(r(w.b * s.beta2) + (s.one_minus_beta2 * gradient) * gradient);
+  return {Shrunk(s, r, value), r(w.a / r(r(std::sqrt(w.b)) + s.epsilon))};
+}
+
 // The terms of any of these kinds and of update_rules.h's; kKind is not adafactor and not muon.
 template <UpdateRule::Kind kKind, class R>
 ADA_HOST_DEVICE static inline UpdateTerms TermsOf(const UpdateScalars& s, const R& r, bool momentum,
@@ -152,6 +195,12 @@ ADA_HOST_DEVICE static inline UpdateTerms TermsOf(const UpdateScalars& s, const 
     return AdamaxTerms(s, r, value, gradient, w);
   } else if constexpr (kKind == Kind::kScheduleFree) {
     return ScheduleFreeTerms(s, r, value, gradient, w);
+  } else if constexpr (kKind == Kind::kAdopt) {
+    return AdoptTerms(s, r, value, gradient, w);
+  } else if constexpr (kKind == Kind::kAdemamix) {
+    return AdemamixTerms(s, r, value, gradient, w);
+  } else if constexpr (kKind == Kind::kLamb || kKind == Kind::kStableAdamW) {
+    return DirectionTerms(s, r, kKind == Kind::kStableAdamW, value, gradient, w);
   } else {
     return s.amsgrad ? AmsgradTerms(s, r, value, gradient, w)
                      : AdamTerms(s, value, gradient, w.a, w.b, r);

@@ -38,9 +38,11 @@ struct UpdateScalars {
   float sqrt_correction2 = 1;              // sqrt(1 - beta2^count)
   float correction1 = 1, correction2 = 1;  // 1 - beta^count
   float epsilon = 0;
-  float minus_gradient_step = 0;  // nadam: the factor of the gradient
-  float rectification = 1;        // radam
-  float averaging = 0;            // schedule_free: the share of z in the average
+  float minus_gradient_step = 0;       // nadam: the factor of the gradient
+  float rectification = 1;             // radam
+  float averaging = 0;                 // schedule_free: the share of z in the average
+  float most = 0;                      // adopt: the largest normalized gradient
+  float one_minus_beta3 = 0, mix = 0;  // ademamix
 };
 
 // The factor of torch.nn.utils.clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); 1 for max_norm 0.
@@ -54,7 +56,8 @@ inline bool DecoupledDecay(const UpdateRule& rule) {
   using Kind = UpdateRule::Kind;
   const bool chosen = rule.kind == Kind::kNadam || rule.kind == Kind::kRadam;
   return rule.kind == Kind::kAdamW || rule.kind == Kind::kLion || rule.kind == Kind::kAdafactor ||
-         rule.kind == Kind::kMuon || (chosen && rule.decoupled_weight_decay);
+         rule.kind == Kind::kMuon || rule.kind == Kind::kLamb || rule.kind == Kind::kStableAdamW ||
+         (chosen && rule.decoupled_weight_decay);
 }
 
 // The scalars of single kinds.
@@ -112,7 +115,8 @@ static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const Upda
   s.steps = rule.velocity == UpdateRule::Velocity::kSteps;
   double beta1 = rule.beta1, beta2 = rule.kind == Kind::kRmsprop ? rule.alpha : rule.beta2;
   s.corrected = rule.arithmetic != UpdateRule::Arithmetic::kOptimi;
-  if (!s.corrected && (rule.kind == Kind::kAdam || rule.kind == Kind::kAdamW)) {
+  const bool adam = rule.kind == Kind::kAdam || rule.kind == Kind::kAdamW;
+  if ((adam && !s.corrected) || rule.kind == Kind::kStableAdamW) {
     const auto debiased = [count](double beta) {
       const double power = std::pow(beta, count);
       return (power - beta) / (power - 1);
@@ -134,6 +138,10 @@ static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const Upda
   s.epsilon = static_cast<float>(rule.epsilon);
   if (rule.kind == Kind::kNadam) KindScalars::Nadam(rule, step, s);
   if (rule.kind == Kind::kRadam) KindScalars::Radam(rule, step, s);
+  s.most = static_cast<float>(std::pow(count, 0.25));
+  s.one_minus_beta3 = static_cast<float>(1 - rule.beta3), s.mix = static_cast<float>(rule.mix);
+  // The whole tensor decides the decay.
+  if (rule.kind == Kind::kStableAdamW) s.keep = 1;
   if (rule.kind == Kind::kAdagrad)
     s.minus_lr = static_cast<float>(-step.lr / (1 + (count - 1) * rule.lr_decay));
   return s;

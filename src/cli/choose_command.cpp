@@ -52,7 +52,8 @@ Commands AddChooseCommands(CLI::App& app) {
   choose->add_option("-c,--config", a->config, "the same as CONFIG")->type_name("FILE");
   choose
       ->add_option("--formats", a->formats,
-                   "the arms: formats, recipes, either with +POLICY, or files of keys (.yaml) that "
+                   "the arms: formats, recipes, either with +POLICY or +STATE, or files of keys "
+                   "(.yaml) that "
                    "are laid over CONFIG")
       ->type_name("ARM,ARM")
       ->delimiter(',')

@@ -342,6 +342,7 @@ struct PrecisionConfig : RoleFormatsConfig {
   OverflowKind overflow = OverflowKind::kDefault;
   MastersConfig masters;
   OptimizerStateConfig optimizer_state;
+  KeptFormatConfig accumulated_gradients;       // fp32: as ops add them up
   std::vector<PrecisionSwitchConfig> schedule;  // by rising from_step
   // Whether the section, one of its layers or of its switches says how sums are made.
   bool accumulates() const;
@@ -508,14 +509,22 @@ struct CheckpointConfig {
 };
 
 // How gradients travel between processes.
-// The sums themselves are fp32 in every case; a narrower format halves what travels.
+// A narrower format halves what travels.
 enum class GradientTransport { kFp32, kBf16, kFp16 };
+// In which order and format a sum of them is made. The format is unset: that of `gradients` in a
+// ring, else fp32.
+struct ReductionConfig {
+  enum class Order { kRanks, kRing } order = Order::kRanks;
+  std::optional<GradientTransport> format;
+  friend bool operator==(const ReductionConfig&, const ReductionConfig&) = default;
+};
 // The values from which the rules of layers decide: those of all processes, or each process's own.
 enum class SharedStatistics { kGlobal, kLocal };
 // Several processes that train one network, each with its part of every batch.
 struct ParallelConfig {
   int ranks = 0;  // processes; 0: as many as were started
   GradientTransport gradients = GradientTransport::kFp32;
+  ReductionConfig reduction;
   SharedStatistics statistics = SharedStatistics::kGlobal;
   bool sync_batch_norm = false;
   double bucket_mb = 4;  // of gradients that travel together, at most

@@ -1,4 +1,5 @@
-// The names of precision.recipe, for commands that list or take them.
+// The names of precision.recipe and of precision.optimizer_state, for commands that list or take
+// them.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,5 +12,7 @@ struct RecipeLine {
 };
 // All of them but `none`, in the order of the page of keys.
 std::vector<RecipeLine> Recipes();
+// Layouts of the optimizer's states.
+const std::vector<std::string>& StateLayouts();
 
 }  // namespace ada::config

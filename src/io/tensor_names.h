@@ -2,8 +2,9 @@
 // second input of a layer that rounds one for each; in attention p, the probabilities, ds, the
 // gradient of the scores, and dq, dk, dv, those of queries, keys and values; operands of matmuls,
 // forward.x to dw.dy; update, the requested changes of an update; master and state, what an update
-// stores; sent, gradients between processes. If a layer has several parameters, or a parameter
-// several states, each part has its own name: update.weight, state.exp_avg.
+// stores; ns and orthogonality, Newton-Schulz's matrices and what its result lacks; accumulated,
+// the sums of micro-batches; sent, gradients between processes. If a layer has several parameters,
+// or a parameter several states, each part has its own name: update.weight, state.exp_avg.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -76,7 +77,9 @@ inline std::string_view WholeTensor(std::string_view tensor) {
 // Whether it is of the update, not of a pass through the network.
 inline bool IsOfUpdate(std::string_view tensor) {
   const std::string_view whole = WholeTensor(tensor);
-  return whole == "update" || whole == "master" || whole == "state";
+  for (const char* const own : {"update", "master", "state", "accumulated", "ns", "orthogonality"})
+    if (whole == own) return true;
+  return false;
 }
 // Whether it carries S.
 inline bool CarriesS(std::string_view tensor) {

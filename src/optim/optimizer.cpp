@@ -162,11 +162,13 @@ backend::UpdateOutcome Optimizer::Outcome() {
 
 std::vector<KeptStats> Optimizer::Stats() const {
   const std::vector<TensorStats> all = op_->Stats();
+  const std::vector<backend::NewtonSchulzStats> of_iteration = op_->OfNewtonSchulz();
   std::vector<KeptStats> stats;
   if (all.empty()) return stats;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const TensorStats* const parts = &all[i * backend::kUpdateParts];
     KeptStats own{parts[0], parts[1], {}};
+    if (!of_iteration.empty()) own.newton_schulz = of_iteration[i];
     const UpdateRule& rule = RuleOf(rule_, slots_[i].other);
     for (const StateSpec& state : StatesOf(rule, slots_[i].matrix))
       own.states.emplace_back(state.name, parts[2 + state.slot]);

@@ -36,6 +36,7 @@ struct StateTensor {
 struct KeptStats {
   TensorStats change, master;
   std::vector<std::pair<std::string, TensorStats>> states;  // by name
+  backend::NewtonSchulzStats newton_schulz = {};            // muon
 };
 
 // The bytes of the states of a parameter of this shape, as they would be stored in their formats or

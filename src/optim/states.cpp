@@ -19,7 +19,12 @@ std::vector<StateSpec> StatesOf(const backend::UpdateRule& rule,
       return {{"exp_avg"}, {"exp_avg_sq", Form::kLike, 1}};
     case Kind::kNadam:
     case Kind::kRadam:
+    case Kind::kAdopt:
+    case Kind::kLamb:
+    case Kind::kStableAdamW:
       return {{"exp_avg"}, {"exp_avg_sq", Form::kLike, 1}};
+    case Kind::kAdemamix:
+      return {{"exp_avg"}, {"exp_avg_sq", Form::kLike, 1}, {"exp_avg_slow", Form::kLike, 2}};
     case Kind::kLion:
       return {{"exp_avg"}};
     case Kind::kRmsprop: {

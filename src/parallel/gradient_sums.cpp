@@ -58,10 +58,13 @@ void SumOverRanks(Communicator& communicator, std::vector<float>& values) {
 // buckets before it: they never touch the same values, so that the mutex guards the counters alone.
 struct GradientSums::State {
   State(Communicator& communicator, const std::vector<std::int64_t>& sizes,
-        std::int64_t bucket_bytes, const NumberFormat& transport);
+        std::int64_t bucket_bytes, const NumberFormat& transport, const Reduction& reduction);
   void Work();
   void Sum(std::int64_t begin, std::int64_t end);
   void SumNarrow(std::int64_t begin, std::int64_t end);
+  template <class PartAt>
+  void AddParts(std::int64_t first_value, std::int64_t slice, const PartAt& part_at);
+  float Rounded(std::int64_t at, float value);
   std::uint16_t Narrow(std::int64_t at, float value);
   float Wide(std::uint16_t code) const;
   std::int64_t EndOf(std::int64_t bucket) const {
@@ -70,6 +73,8 @@ struct GradientSums::State {
 
   Communicator& communicator;
   const NumberFormat transport;
+  const Reduction reduction;
+  const NumberFormat narrow;        // of both, that which is not fp32
   std::vector<std::int64_t> first;  // where each gradient begins; at the end: all values
   std::int64_t bucket_values = 0, buckets = 0;
   std::vector<float> values;      // padded so that every bucket has equal slices
@@ -87,9 +92,16 @@ struct GradientSums::State {
 };
 
 GradientSums::State::State(Communicator& with, const std::vector<std::int64_t>& sizes,
-                           std::int64_t bucket_bytes, const NumberFormat& format)
-    : communicator(with), transport(format), first(1), lost(sizes.size()) {
-  ADA_CHECK(transport == kFp32 || transport == kFp16 || transport == kBf16);
+                           std::int64_t bucket_bytes, const NumberFormat& format,
+                           const Reduction& how)
+    : communicator(with),
+      transport(format),
+      reduction(how),
+      narrow(format != kFp32 ? format : how.format),
+      first(1),
+      lost(sizes.size()) {
+  ADA_CHECK(narrow == kFp32 || narrow == kFp16 || narrow == kBf16);
+  ADA_CHECK(how.format == kFp32 || how.format == narrow);
   for (const std::int64_t size : sizes) first.push_back(first.back() + size);
   const std::int64_t slices = kLine * communicator.ranks();
   // bucket_bytes in fp32 values; a quarter of all lets sums begin before the backward pass is over,
@@ -110,8 +122,9 @@ GradientSums::State::State(Communicator& with, const std::vector<std::int64_t>& 
 }
 
 GradientSums::GradientSums(Communicator& communicator, const std::vector<std::int64_t>& sizes,
-                           std::int64_t bucket_bytes, const NumberFormat& transport)
-    : state_(std::make_shared<State>(communicator, sizes, bucket_bytes, transport)),
+                           std::int64_t bucket_bytes, const NumberFormat& transport,
+                           const Reduction& reduction)
+    : state_(std::make_shared<State>(communicator, sizes, bucket_bytes, transport, reduction)),
       thread_([state = state_] { state->Work(); }) {}
 
 GradientSums::~GradientSums() {
@@ -221,7 +234,36 @@ void GradientSums::State::Work() {
 }
 
 void GradientSums::State::Sum(std::int64_t begin, std::int64_t end) {
-  SumSlices(communicator, values.data() + begin, end - begin, parts.data(), own.data());
+  float* const mine = values.data() + begin;
+  if (!reduction.ring && reduction.format == kFp32)
+    return SumSlices(communicator, mine, end - begin, parts.data(), own.data());
+  const std::int64_t slice = (end - begin) / communicator.ranks();
+  const std::size_t bytes = static_cast<std::size_t>(slice) * sizeof(float);
+  communicator.AllToAll(mine, bytes, parts.data());
+  AddParts(begin + communicator.rank() * slice, slice,
+           [&](std::int64_t at) { return parts[static_cast<std::size_t>(at)]; });
+  communicator.AllGather(own.data(), bytes, mine);
+}
+
+// The sums of a slice whose first value is `first_value` of all; part_at(rank * slice + i).
+template <class PartAt>
+void GradientSums::State::AddParts(std::int64_t first_value, std::int64_t slice,
+                                   const PartAt& part_at) {
+  const int ranks = communicator.ranks();
+  const std::int64_t piece = RoundedUp(first.back(), kLine * ranks) / ranks;
+  const bool rounds = reduction.format != kFp32;
+  for (std::int64_t i = 0; i < slice; ++i) {
+    const std::int64_t at = first_value + i;
+    const int from = reduction.ring ? static_cast<int>(at / piece) + 1 : 0;
+    float sum = 0;
+    for (int k = 0; k < ranks; ++k) {
+      sum += part_at((from + k) % ranks * slice + i);
+      // Parts and whole sums that travel in the format are rounded where they leave.
+      const bool leaves = transport != kFp32 && (k == 0 || k == ranks - 1);
+      if (rounds && !leaves) sum = Rounded(at, sum);
+    }
+    own[static_cast<std::size_t>(i)] = sum;
+  }
 }
 
 // The same, of 16-bit codes: every part is rounded where it leaves, and so is the sum.
@@ -232,11 +274,8 @@ void GradientSums::State::SumNarrow(std::int64_t begin, std::int64_t end) {
     sent[static_cast<std::size_t>(i)] =
         Narrow(begin + i, values[static_cast<std::size_t>(begin + i)]);
   communicator.AllToAll(sent.data(), bytes, codes.data());
-  std::fill_n(own.begin(), slice, 0.0f);
-  for (int rank = 0; rank < communicator.ranks(); ++rank)
-    for (std::int64_t i = 0; i < slice; ++i)
-      own[static_cast<std::size_t>(i)] += Wide(codes[static_cast<std::size_t>(rank * slice + i)]);
   const std::int64_t mine = begin + communicator.rank() * slice;
+  AddParts(mine, slice, [&](std::int64_t at) { return Wide(codes[static_cast<std::size_t>(at)]); });
   for (std::int64_t i = 0; i < slice; ++i)
     sent[static_cast<std::size_t>(i)] = Narrow(mine + i, own[static_cast<std::size_t>(i)]);
   communicator.AllGather(sent.data(), bytes, codes.data());
@@ -245,8 +284,8 @@ void GradientSums::State::SumNarrow(std::int64_t begin, std::int64_t end) {
 }
 
 // Rounds and counts value `at`.
-std::uint16_t GradientSums::State::Narrow(std::int64_t at, float value) {
-  const float rounded = RoundTo(transport, value);
+float GradientSums::State::Rounded(std::int64_t at, float value) {
+  const float rounded = RoundTo(narrow, value);
   if (at < first.back()) {
     const auto after = std::upper_bound(first.begin(), first.end(), at);
     TensorStats& count = lost[static_cast<std::size_t>(after - first.begin()) - 1];
@@ -255,10 +294,9 @@ std::uint16_t GradientSums::State::Narrow(std::int64_t at, float value) {
     count.zeros_before += value == 0 ? 1 : 0;
     count.zeros_after += rounded == 0 ? 1 : 0;
     count.underflow += value != 0 && rounded == 0 ? 1 : 0;
-    count.below_min += size < static_cast<float>(transport.smallest_subnormal()) ? 1 : 0;
+    count.below_min += size < static_cast<float>(narrow.smallest_subnormal()) ? 1 : 0;
     count.subnormal +=
-        rounded != 0 && std::fabs(rounded) < static_cast<float>(transport.smallest_normal()) ? 1
-                                                                                             : 0;
+        rounded != 0 && std::fabs(rounded) < static_cast<float>(narrow.smallest_normal()) ? 1 : 0;
     count.overflow += std::isfinite(value) && !std::isfinite(rounded) ? 1 : 0;
     count.inf += std::isinf(value) ? 1 : 0;
     count.nan += std::isnan(value) ? 1 : 0;
@@ -272,6 +310,11 @@ std::uint16_t GradientSums::State::Narrow(std::int64_t at, float value) {
     count.l1 += static_cast<double>(size);
     count.l2 += static_cast<double>(value) * static_cast<double>(value);
   }
+  return rounded;
+}
+
+std::uint16_t GradientSums::State::Narrow(std::int64_t at, float value) {
+  const float rounded = Rounded(at, value);
   return transport == kBf16 ? EncodeBf16(rounded) : EncodeFp16(rounded);
 }
 

@@ -2,8 +2,8 @@
 //
 // All gradients lie one after the other in the order in which they come, cut into buckets. A bucket
 // that is full is summed: each process gets its slice of it from all (Communicator::AllToAll), adds
-// the parts in fp32 in the order of ranks, and sends the sum to all (AllGather). So equal numbers
-// of processes give equal bytes, however long a message takes and however buckets are cut.
+// the parts in an order that Reduction gives, and sends the sum to all (AllGather). So equal
+// numbers of processes give equal bytes, however long a message takes and however buckets are cut.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,13 +19,24 @@ namespace ada::parallel {
 // The sums of all processes' values, at once and in the caller's thread, in the same order.
 void SumOverRanks(Communicator& communicator, std::vector<float>& values);
 
+// How parts become a sum. All gradients of n processes are n equal pieces (whole cache lines but
+// the last): in a ring piece k is added up from the part of process k + 1 on, around to that of k,
+// as a reduce-scatter passes it on; else from that of process 0 on. Each partial sum is rounded to
+// `format`, the first part too.
+struct Reduction {
+  bool ring = false;
+  NumberFormat format =
+      kFp32;  // fp32, or one of 16 bits: that of transport, where this is not fp32
+};
+
 class GradientSums {
  public:
   // sizes: values of each gradient, in the order of Add. bucket_bytes: at most; a quarter of all
   // where that is less. transport: fp32, or fp16 or bf16: then each part and each sum is rounded
   // once before it travels. `communicator` is this object's alone and outlives it.
   GradientSums(Communicator& communicator, const std::vector<std::int64_t>& sizes,
-               std::int64_t bucket_bytes, const NumberFormat& transport = kFp32);
+               std::int64_t bucket_bytes, const NumberFormat& transport = kFp32,
+               const Reduction& reduction = {});
   ~GradientSums();
   GradientSums(const GradientSums&) = delete;
 
@@ -36,8 +47,8 @@ class GradientSums {
   // The sum of gradient `index`, divided by `factor`; after Finish, until the next Add.
   void Take(int index, float* values, float factor = 1) const;
 
-  // What transport lost of gradient `index` since the last Add of it, on this process: of its own
-  // part, and of the slices of the sum that it made. Values carry the factor. All 0 in fp32.
+  // What rounding lost of gradient `index` since the last Add of it, on this process: of its own
+  // part, and of the slices of sums that it made. Values carry the factor. All 0 in fp32.
   TensorStats lost(int index) const;
 
   double waited_seconds() const { return waited_; }  // in Finish, in all

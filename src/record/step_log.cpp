@@ -50,8 +50,9 @@ step::StepNews StepLog::Write(const step::Attempt& attempt) {
     WriteTensors(r, attempt.counts);
     WriteAccumulators(r, attempt.counts);
     for (const UpdateRow& row : UpdateRows(config_, graph_, attempt.kept))
-      WriteUnderflow(r, {row.layer, row.tensor, row.format}, row.stats);
-    WriteTransport(r, attempt.transport);
+      WriteUnderflow(r, {row.layer, row.tensor, row.format}, row.stats, row.error);
+    WriteSums(r, "sent", attempt.transport);
+    WriteSums(r, "accumulated", attempt.accumulated);
     WriteProbe(r);
     if (schedule_.TakesHistograms(r.step)) {
       WriteHistograms(r, attempt.counts);
@@ -137,11 +138,11 @@ void StepLog::WriteBlocks(const step::StepResult& r, const graph::RoundingPoint&
   recorder_.Blocks(row);
 }
 
-// Empty where gradients travel in fp32, or within one process.
-void StepLog::WriteTransport(const step::StepResult& r,
-                             const step::DistributedGradients::Transport& sent) {
-  for (const step::DistributedGradients::Lost& lost : sent.lost)
-    WriteUnderflow(r, {lost.layer, "sent", sent.format, static_cast<double>(sent.scale)},
+// Empty where these sums are fp32.
+void StepLog::WriteSums(const step::StepResult& r, const std::string& tensor,
+                        const step::DistributedGradients::Transport& sums) {
+  for (const step::DistributedGradients::Lost& lost : sums.lost)
+    WriteUnderflow(r, {lost.layer, tensor, sums.format, static_cast<double>(sums.scale)},
                    lost.stats);
 }
 

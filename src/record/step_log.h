@@ -20,11 +20,12 @@
 namespace ada::record {
 
 // One kind of values that the update of a layer made (masters, optimizer state, changes of
-// weights), and what rounding did to them: a row of underflow.csv.
+// weights, Newton-Schulz's matrices), and what rounding did to them: a row of underflow.csv.
 struct UpdateRow {
   std::string layer, tensor;
   std::string format;  // its name, or that of a layout
   TensorStats stats;
+  telemetry::ProbeError error = {};
 };
 
 // Returns one row for the whole of a layer, then one for each part if it has several. kept: by
@@ -58,8 +59,8 @@ class StepLog : public step::AttemptLog {
   void WriteJudgedSums(const step::StepResult& result, const step::BatchCounts& counts);
   void WriteBlocks(const step::StepResult& result, const graph::RoundingPoint& point,
                    const BlockCounts& counts);
-  void WriteTransport(const step::StepResult& result,
-                      const step::DistributedGradients::Transport& sent);
+  void WriteSums(const step::StepResult& result, const std::string& tensor,
+                 const step::DistributedGradients::Transport& sums);
   // A row of underflow.csv, and the alert that it may be.
   void WriteUnderflow(const step::StepResult& result, const CountedTensor& at,
                       const TensorStats& stats, const telemetry::ProbeError& error = {});

@@ -1,5 +1,6 @@
 // Joins the counts of the parameters of a layer, of which each tensor gets a row.
 #include <algorithm>
+#include <cmath>
 
 #include "io/tensor_names.h"
 #include "io/text.h"
@@ -11,13 +12,20 @@
 namespace ada::record {
 namespace {
 
+// Errors of two matrices are those of the worse.
+void Add(const UpdateRow& part, UpdateRow& all) {
+  all.stats = CombinedStats(all.stats, part.stats);
+  all.error.mse = std::fmax(all.error.mse, part.error.mse);
+  all.error.sqnr_db = std::fmin(all.error.sqnr_db, part.error.sqnr_db);
+}
+
 // The rows of all that one layer has of a tensor as one, before those of its parts where there are
 // several. Parts of one name (a state of several parameters) are one.
 std::vector<UpdateRow> WithWholes(const std::vector<UpdateRow>& parts) {
   std::vector<UpdateRow> rows;
   for (std::size_t first = 0, end = 0; first < parts.size(); first = end) {
     while (end < parts.size() && parts[end].layer == parts[first].layer) ++end;
-    for (const char* const whole : {"update", "master", "state"}) {
+    for (const char* const whole : {"update", "master", "state", "ns", "orthogonality"}) {
       std::vector<UpdateRow> of_whole;
       for (std::size_t i = first; i < end; ++i) {
         if (WholeTensor(parts[i].tensor) != whole) continue;
@@ -27,13 +35,12 @@ std::vector<UpdateRow> WithWholes(const std::vector<UpdateRow>& parts) {
         if (same == of_whole.end())
           of_whole.push_back(parts[i]);
         else
-          same->stats = CombinedStats(same->stats, parts[i].stats);
+          Add(parts[i], *same);
       }
       if (of_whole.empty()) continue;
       UpdateRow all = of_whole.front();
       all.tensor = whole;
-      for (std::size_t i = 1; i < of_whole.size(); ++i)
-        all.stats = CombinedStats(all.stats, of_whole[i].stats);
+      for (std::size_t i = 1; i < of_whole.size(); ++i) Add(of_whole[i], all);
       rows.push_back(all);
       if (of_whole.size() > 1) rows.insert(rows.end(), of_whole.begin(), of_whole.end());
     }
@@ -61,6 +68,12 @@ std::vector<UpdateRow> UpdateRows(const config::Config& config, const graph::Gra
     const std::string masters = FormatName(p.masters.format);
     if (changes) parts.push_back({layer, "update" + of, masters, stats.change});
     if (stats.master.numel > 0) parts.push_back({layer, "master" + of, masters, stats.master});
+    const backend::NewtonSchulzStats& ns = stats.newton_schulz;
+    const std::string products = FormatName(rule.ns_format);
+    if (ns.products.numel > 0)
+      parts.push_back({layer, "ns" + of, products, ns.products, {ns.mse, ns.sqnr_db}});
+    if (ns.identity.numel > 0)
+      parts.push_back({layer, "orthogonality" + of, products, ns.identity});
     for (const auto& [state, counts] : stats.states)
       if (counts.numel > 0)
         parts.push_back({layer, "state." + state, step::StateFormatName(p, rule, state), counts});

@@ -67,6 +67,10 @@ TaskBytes BytesOfTask(const config::Config& config, const data::DatasetInfo& inf
   return bytes;
 }
 
+bool Accumulates(const config::Config& config) {
+  return config.precision.accumulated_gradients.format != kFp32;
+}
+
 // The batches in fp32 that a loader holds (data/loader.h).
 std::uint64_t BatchesOf(const data::LoaderSpec& spec) {
   return spec.workers == 0 ? 1 : static_cast<std::uint64_t>(spec.prefetch) + 1;
@@ -105,7 +109,8 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
   return need;
 }
 
-// Two tensors a parameter (the master and its gradient) and the optimizer's state; activations come
+// Two tensors a parameter (the master and its gradient; a third for its sum, where the host adds up
+// gradients) and the optimizer's state; activations come
 // on top.
 MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info,
                      const graph::GraphSpec& graph) {
@@ -114,7 +119,7 @@ MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info
   graph::RefuseHuge(network, graph.input.n, graph.model->where);
   // The states as if all were one vector: their scales and averages of rows are small beside them.
   const std::int64_t numel = network.trained_numel();
-  need.network = 2 * sizeof(float) * static_cast<std::uint64_t>(numel) +
+  need.network = (Accumulates(config) ? 3 : 2) * sizeof(float) * static_cast<std::uint64_t>(numel) +
                  optim::StateMemory(step::UpdateRuleOf(config), {numel}, /*other=*/false);
   return need;
 }
@@ -124,6 +129,14 @@ std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& g
   const backend::UpdateRule rule = step::UpdateRuleOf(config);
   for (const optim::OptimizedParameter& p : step::OptimizedParameters(config.optimizer, graph))
     bytes += optim::StateMemory(rule, p.dims, p.other);
+  return bytes;
+}
+
+std::uint64_t AccumulatedBytes(const config::Config& config, const graph::Graph& graph) {
+  std::uint64_t bytes = 0;
+  if (Accumulates(config))
+    for (const graph::Parameter& p : graph.parameters())
+      if (p.gradient) bytes += p.gradient.bytes();
   return bytes;
 }
 

@@ -35,6 +35,8 @@ MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info
 
 // What the optimizer of a graph will allocate.
 std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& graph);
+// What precision.accumulated_gradients holds beside the gradients.
+std::uint64_t AccumulatedBytes(const config::Config& config, const graph::Graph& graph);
 // Bytes of the copy that is made before a checkpoint is written.
 std::uint64_t CheckpointBytes(const config::Config& config, const graph::Graph& graph);
 

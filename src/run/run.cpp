@@ -124,7 +124,8 @@ struct PrecisionPhase {
   // DeviceError where it needs more memory than there is.
   void Build(MemoryNeed& need) {
     graph = graph::Graph::Build(spec, *chosen.backend);
-    need.network = chosen.backend->allocated_bytes() + OptimizerBytes(config, *graph);
+    need.network = chosen.backend->allocated_bytes() + OptimizerBytes(config, *graph) +
+                   AccumulatedBytes(config, *graph);
     need.checkpoint = CheckpointBytes(config, *graph);
     RefuseMemory(need, spec);
   }

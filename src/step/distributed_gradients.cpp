@@ -24,6 +24,15 @@ NumberFormat FormatOf(config::GradientTransport transport) {
                                                          : kFp32;
 }
 
+// A ring's partial sums are what travels, so they have its format unless another is given.
+parallel::Reduction ReductionOf(const config::ParallelConfig& parallel) {
+  const config::ReductionConfig& reduction = parallel.reduction;
+  const bool ring = reduction.order == config::ReductionConfig::Order::kRing;
+  const config::GradientTransport usual =
+      ring ? parallel.gradients : config::GradientTransport::kFp32;
+  return {ring, FormatOf(reduction.format.value_or(usual))};
+}
+
 // parallel.bucket_mb in bytes.
 std::int64_t BucketBytes(const config::ParallelConfig& config) {
   return static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024);
@@ -39,13 +48,17 @@ DistributedGradients::DistributedGradients(const config::Config& config, Team& t
       are_parts_(team.ranks() > 1),
       forgets_counts_(are_parts_ && config.train.accumulate > 1),
       format_(are_parts_ ? FormatOf(config.parallel.gradients) : kFp32),
-      narrow_(format_ != kFp32),
+      reduction_(ReductionOf(config.parallel)),
+      narrow_(are_parts_ && (format_ != kFp32 || reduction_.format != kFp32)),
       order_(graph.GradientOrder()) {
   if (!are_parts_) return;
-  in_pass_ = backend.MakeGradientSums(SpecOf(config.parallel));
+  // Sums in another order or format, and those of what the host has added up, are the host's.
+  const bool plain = !reduction_.ring && reduction_.format == kFp32 &&
+                     config.precision.accumulated_gradients.format == kFp32;
+  if (plain) in_pass_ = backend.MakeGradientSums(SpecOf(config.parallel));
   if (!in_pass_)
     on_host_.emplace(team.world().large(), SizesOf(graph, order_), BucketBytes(config.parallel),
-                     format_);
+                     format_, reduction_);
 }
 
 // With several passes for a batch gradients are counted once, when they are sums: counts of the
@@ -69,9 +82,11 @@ backend::GradientSumsSpec DistributedGradients::SpecOf(const config::ParallelCon
   return spec;
 }
 
+const graph::Parameter& DistributedGradients::ParameterAt(std::size_t place) const {
+  return graph_.parameters()[static_cast<std::size_t>(order_[place])];
+}
 const Tensor& DistributedGradients::GradientOf(int place) const {
-  const int parameter = order_[static_cast<std::size_t>(place)];
-  return graph_.parameters()[static_cast<std::size_t>(parameter)].gradient;
+  return ParameterAt(static_cast<std::size_t>(place)).gradient;
 }
 
 // Called by the graph from within the backward pass. Every process has to hand gradients over in
@@ -135,17 +150,22 @@ void DistributedGradients::JoinStatistics(std::int64_t rows, std::int64_t whole)
   }
 }
 
-// Collective. Parameters of one layer lie next to each other in the order, so their counts are
-// joined while they are walked through.
 DistributedGradients::Transport DistributedGradients::LostInTransport() {
   std::vector<TensorStats> mine;
   if (in_pass_) mine = in_pass_->Lost();
   for (std::size_t place = mine.size(); place < order_.size(); ++place)
     mine.push_back(on_host_->lost(static_cast<int>(place)));
+  return {ByLayer(mine), format_ != kFp32 ? format_ : reduction_.format, scale_};
+}
+
+// Parameters of one layer lie next to each other in the order, so their counts are joined while
+// they are walked through.
+std::vector<DistributedGradients::Lost> DistributedGradients::ByLayer(
+    const std::vector<TensorStats>& mine) {
   const std::vector<TensorStats> all = parallel::GatherAll(team_.all(), mine);
   std::vector<Lost> lost;
   for (std::size_t place = order_.size(); place-- > 0;) {  // layers in forward order
-    const std::string& layer = graph_.parameters()[static_cast<std::size_t>(order_[place])].layer;
+    const std::string& layer = ParameterAt(place).layer;
     TensorStats total = all[place];
     for (std::size_t at = place + order_.size(); at < all.size(); at += order_.size())
       total = CombinedStats(total, all[at]);
@@ -154,7 +174,7 @@ DistributedGradients::Transport DistributedGradients::LostInTransport() {
     else
       lost.back().stats = CombinedStats(lost.back().stats, total);
   }
-  return {std::move(lost), format_, scale_};
+  return lost;
 }
 
 }  // namespace ada::step

@@ -37,8 +37,18 @@ class DistributedGradients final : public graph::GradientReducer {
   // true. If the backend has done so, does nothing and returns false.
   bool FinishOnHost(const backend::Pass& pass, std::int64_t rows, std::int64_t whole);
 
-  // For parallel.gradients other than fp32: what transport lost of the last batch's gradient of a
-  // weight, over all processes. Under the name of a layer: the counts of its weight.
+  // Hands over all gradients at once, where no backward pass does.
+  void ReduceAll() {
+    if (are_parts_) Reduce(order_);
+  }
+
+  backend::Backend& backend() { return backend_; }
+  // Parameters as their gradients are completed.
+  const std::vector<int>& order() const { return order_; }
+  const graph::Parameter& ParameterAt(std::size_t place) const;
+
+  // Where sums between processes are not all fp32: what rounding lost of the last batch's gradients
+  // of a layer, over all processes.
   struct Lost {
     std::string layer;
     TensorStats stats;
@@ -50,6 +60,9 @@ class DistributedGradients final : public graph::GradientReducer {
   };
   bool narrow() const { return narrow_; }
   Transport LostInTransport();
+  // Counts of single gradients, in their order, as those of layers and of all processes
+  // (collective).
+  std::vector<Lost> ByLayer(const std::vector<TensorStats>& mine);
 
   bool on_host() const { return on_host_.has_value(); }
   // Time spent waiting for sums on the host; the backend makes them during other work.
@@ -68,7 +81,8 @@ class DistributedGradients final : public graph::GradientReducer {
   backend::Backend& backend_;
   const bool are_parts_;
   const bool forgets_counts_;  // of gradients of the batch before, which several passes count
-  const NumberFormat format_;
+  const NumberFormat format_;  // of what travels
+  const parallel::Reduction reduction_;
   const bool narrow_;
   const std::vector<int> order_;                    // parameters, as gradients are completed
   std::unique_ptr<backend::GradientSums> in_pass_;  // null: on the host, or nothing to be summed

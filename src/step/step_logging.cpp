@@ -26,7 +26,8 @@ bool LogSchedule::TakesHistograms(std::int64_t step) const {
 bool LogSchedule::CountsUpdates(std::int64_t step) const {
   const config::PrecisionConfig& p = config_.precision;
   const bool kept_short = p.masters.format != kFp32 || !p.optimizer_state.plain();
-  return Logs(step) && (kept_short || Contains(config_.log.statistics, "update"));
+  const bool muon = config_.optimizer.kind == backend::UpdateRule::Kind::kMuon;
+  return Logs(step) && (kept_short || muon || Contains(config_.log.statistics, "update"));
 }
 
 }  // namespace ada::step

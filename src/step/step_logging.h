@@ -24,7 +24,7 @@ class LogSchedule {
   bool TakesHistograms(std::int64_t step) const;
   // A logged step whose tensors are counted: log.statistics is not empty.
   bool Counts(std::int64_t step) const;
-  // A logged step whose updates are counted: they are in log.statistics, or masters or the
+  // A logged step whose updates are counted: they are in log.statistics, muon's, or masters or the
   // optimizer's state are not fp32.
   bool CountsUpdates(std::int64_t step) const;
 

@@ -29,6 +29,7 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       counts_(graph),
       facts_(graph, counts_),
       distributed_(distributed),
+      accumulated_(config, graph, distributed),
       team_(team),
       steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
@@ -58,7 +59,8 @@ StepResult Trainer::Step() {
   const backend::Pass pass = MakePass(r);
   wants_scalers_ = r.logged || policy_.FollowsReference();
   observers_.Choose(step_);
-  runs_as_one_ = observers_.active() == nullptr && !distributed_.on_host();
+  runs_as_one_ =
+      observers_.active() == nullptr && !distributed_.on_host() && !accumulated_.active();
   // Copies are made again after a skipped step too: stochastic rounding draws anew in each step,
   // and a step that is resumed or logged rounds like any other.
   if (!runs_as_one_) graph_.RefreshWeights(pass);
@@ -142,6 +144,8 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     const Batches::Rows seen = batches_.Feed(graph_, fed, pass.rows);
     fed += pass.rows;
     Work(pass, last);
+    if (accumulated_.active()) accumulated_.Take(pass, last);
+    if (accumulated_.active() && last) distributed_.ReduceAll();
     joined_ = false;
     const bool summed =
         last && distributed_.FinishOnHost(pass, batches_.rows(), batches_.whole_rows());
@@ -164,8 +168,9 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
 // one. A device may replay all of it as one unit; then no lap is measured in between.
 void Trainer::Work(const backend::Pass& pass, bool last) {
   // Only the last micro-batch hands its gradients to the sum: until then they are accumulated in
-  // place, and a sum would count them twice.
-  graph::GradientReducer* const reducer = last ? distributed_.reducer() : nullptr;
+  // place, and a sum would count them twice. Where the host adds them up, it hands them over.
+  graph::GradientReducer* const reducer =
+      last && !accumulated_.active() ? distributed_.reducer() : nullptr;
   const bool refreshes = runs_as_one_ && !pass.accumulate;  // once a batch
   const auto passes = [&] {
     if (refreshes) graph_.RefreshWeights(pass);
@@ -217,6 +222,7 @@ void Trainer::Update(Attempt& attempt, const backend::Pass& pass) {
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
   if (schedule_.CountsUpdates(step_)) attempt.kept = optimizer_.Stats();
   if (distributed_.narrow() && r.logged) attempt.transport = distributed_.LostInTransport();
+  if (accumulated_.active() && r.logged && pass.count) attempt.accumulated = accumulated_.Lost();
   attempt.update = policy_.Update(OutcomeOf(r, outcome, pass));
   ADA_CHECK((attempt.update.action != scaling::Action::kSkip) == outcome.updated);
 }

@@ -12,6 +12,7 @@
 #include "io/run_in_parallel.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "step/accumulated_gradients.h"
 #include "step/attempt/attempt.h"
 #include "step/attempt/tensor_scales.h"
 #include "step/batches/batches.h"
@@ -77,6 +78,7 @@ class Trainer {
   BatchCounts counts_;
   const AttemptFacts facts_;
   DistributedGradients& distributed_;
+  AccumulatedGradients accumulated_;
   Team& team_;
   std::int64_t terms_ = 0;  // of the current batch, in all processes
   bool joined_ = false;     // the current pass's counts are those of all processes

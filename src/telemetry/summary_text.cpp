@@ -151,7 +151,8 @@ const ScaleTotals* DecisionOf(const TensorTotals& tensor, const LayerTotals& lay
 // Why the tensor carries its scale.
 std::string Reason(const TensorTotals& tensor, const LayerTotals& layers) {
   if (tensor.tensor == "dw") return "already unscaled";
-  if (tensor.tensor == "sent") return "the scale of sums between processes (parallel.gradients)";
+  if (tensor.tensor == "sent")
+    return "the scale of sums between processes (parallel.gradients, reduction)";
   if (!CarriesS(tensor.tensor)) return "carries no scale";
   if (tensor.layer == "loss") return "the scale that backpropagation starts with";
   const ScaleTotals* scale = DecisionOf(tensor, layers);
@@ -267,11 +268,14 @@ std::string Losses(const LayerTotals& layers, const Coverage& coverage, bool col
          Table(rows, color) + "\ncounted: " + coverage.Text();
 }
 
-// Weights that do not change because each change is less than half their spacing, and values that
-// became zero where masters and the optimizer's state are stored.
+// Weights and sums that do not change because each change is less than half their spacing, and
+// values that became zero where masters and the optimizer's state are stored.
 std::string StillWeights(const LayerTotals& layers, bool color) {
   const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/true);
   if (worst.empty()) return "";
+  const bool sums = std::any_of(worst.begin(), worst.end(), [](const TensorTotals* tensor) {
+    return tensor->tensor == "accumulated";
+  });
   std::vector<Row> rows = {{{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"format"}}};
   for (const TensorTotals* tensor : worst)
     rows.push_back({{Visible(tensor->layer)},
@@ -281,7 +285,8 @@ std::string StillWeights(const LayerTotals& layers, bool color) {
                     {tensor->last_format}});
   return Heading(
              "what updates lose most (update: changes that leave their weight where it was; "
-             "master, state: values that become zero where they are kept)") +
+             "master, state: values that become zero where they are kept" +
+             std::string(sums ? "; accumulated: parts that leave the sum where it was)" : ")")) +
          Table(rows, color);
 }
 

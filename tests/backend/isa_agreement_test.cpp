@@ -75,8 +75,9 @@ TEST_SUITE("cpu") {
     ADA_NEEDS_TWO_SETS();
     using Kind = UpdateRule::Kind;
     static constexpr Kind kKinds[] = {
-        Kind::kSgd,   Kind::kAdam,  Kind::kAdamW,   Kind::kLion,   Kind::kRmsprop,
-        Kind::kNadam, Kind::kRadam, Kind::kAdagrad, Kind::kAdamax, Kind::kScheduleFree};
+        Kind::kSgd,   Kind::kAdam,     Kind::kAdamW,   Kind::kLion,       Kind::kRmsprop,
+        Kind::kNadam, Kind::kRadam,    Kind::kAdagrad, Kind::kAdamax,     Kind::kScheduleFree,
+        Kind::kAdopt, Kind::kAdemamix, Kind::kLamb,    Kind::kStableAdamW};
     UpdateRule rule;
     rule.momentum = 0.9, rule.weight_decay = 1e-4, rule.nesterov = true;
     UpdateStep step;
@@ -104,7 +105,8 @@ TEST_SUITE("cpu") {
                   const bool one =
                       kind == Kind::kSgd || kind == Kind::kLion || kind == Kind::kAdagrad;
                   args.states[0] = v[2].data(), args.states[1] = one ? nullptr : v[3].data();
-                  args.states[2] = kind == Kind::kRmsprop ? v[4].data() : nullptr;
+                  args.states[2] =
+                      kind == Kind::kRmsprop || kind == Kind::kAdemamix ? v[4].data() : nullptr;
                   k.update(args);
                   for (const Values& values : v) record.Add(values);
                 }) == -1);

@@ -14,11 +14,12 @@ namespace {
 
 // What each rank gets in the last of three rounds.
 std::vector<Values> Summed(int ranks, std::int64_t bucket, const NumberFormat& format, float factor,
-                           std::vector<TensorStats>* lost = nullptr) {
+                           std::vector<TensorStats>* lost = nullptr,
+                           const parallel::Reduction& reduction = {}) {
   std::vector<Values> got(static_cast<std::size_t>(ranks));
   std::mutex mutex;
   const auto errors = RunRanks(ranks, [&](parallel::World& world) {
-    parallel::GradientSums sums(world.large(), kSizes, bucket, format);
+    parallel::GradientSums sums(world.large(), kSizes, bucket, format, reduction);
     for (int round = 0; round < 3; ++round) {
       const Values mine = MadeUp(world.rank(), round);
       for (std::size_t g = 0; g < mine.size(); ++g)
@@ -76,6 +77,21 @@ TEST_SUITE("cpu") {
         }
         if (format == kFp16 && factor == 65536) CHECK(overflows > 0);
       }
+  }
+
+  TEST_CASE("a ring's sums begin at another rank in each piece, whatever the buckets") {
+    for (const int ranks : {1, 2, 3, 4, 7})
+      for (const std::int64_t bucket : {4, 1000, 1 << 20})
+        for (const NumberFormat& format : {kFp32, kBf16, kFp16}) {
+          CAPTURE(ranks);
+          CAPTURE(bucket);
+          const Values expected = ExpectedOfRing(ranks, 2, format);
+          std::vector<TensorStats> lost;
+          for (const Values& got : Summed(ranks, bucket, kFp32, 1, &lost, {true, format}))
+            CHECK(got == expected);
+          for (std::size_t g = 0; g < kSizes.size(); ++g)
+            CHECK(lost[g].numel == (format == kFp32 ? 0 : ranks * kSizes[g]));
+        }
   }
 
   TEST_CASE("the largest magnitude of what was sent is by bit pattern: NaN stays, then inf") {

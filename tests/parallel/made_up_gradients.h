@@ -28,6 +28,26 @@ inline Values MadeUp(int rank, int round) {
   return all;
 }
 
+// A ring's sums, by the definition: piece k of all values goes from rank k + 1 around to rank k.
+// Each partial sum is rounded to `format`.
+inline Values ExpectedOfRing(int ranks, int round, const NumberFormat& format) {
+  std::vector<Values> parts;
+  for (int rank = 0; rank < ranks; ++rank) parts.push_back(MadeUp(rank, round));
+  std::int64_t all = 0, at = 0;
+  for (const std::int64_t size : kSizes) all += size;
+  const std::int64_t lines = (all + 15) / 16, piece = (lines + ranks - 1) / ranks * 16;
+  Values total(kSizes.size());
+  for (std::size_t g = 0; g < kSizes.size(); ++g)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(kSizes[g]); ++i, ++at) {
+      float sum = 0;
+      for (int hop = 1; hop <= ranks; ++hop)
+        sum = RoundTo(format,
+                      sum + parts[static_cast<std::size_t>((at / piece + hop) % ranks)][g][i]);
+      total[g].push_back(sum);
+    }
+  return total;
+}
+
 // The definition, value by value.
 inline Values Expected(int ranks, int round, const NumberFormat& format, float factor) {
   Values total;

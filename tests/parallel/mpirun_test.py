@@ -13,6 +13,11 @@ import tempfile
 import time
 import unittest
 
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "train"))
+import summed_parts  # noqa: E402
+
 BINARY = os.environ.get("ADA_BINARY", "build/ada-train")
 # Containers: root, fewer cores than processes, no ptrace between processes.
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
@@ -247,6 +252,64 @@ class Mpirun(unittest.TestCase):
             self.assertAlmostEqual(scale / scales[1][key], 1, delta=0.05, msg=key)
         events = [(r["step"], r["event"]) for r in self.rows("run", "events.csv")]
         self.assertEqual(events.count(("8", "precision")), 1)
+
+    def test_sums_of_a_ring(self):
+        """Beside NumPy's model of a reduce-scatter: piece k of all gradients goes from process k + 1
+        around to k, which adds its part last; counts of what travels are exact."""
+        batch, parts = summed_parts.Batch(self.folder), summed_parts.PARTS
+        launcher = [*MPIRUN, "-n", str(parts)]
+        single = batch.of_parts()
+        flat = [part.T.reshape(-1) for part in single]  # as they lie in memory
+        piece = -(-flat[0].size // (16 * parts)) * 16
+        for keys, travels, kept in (
+                (["parallel.reduction=ring"], "fp32", "fp32"),
+                (["parallel.gradients=bf16", "parallel.reduction=ring"], "bf16", "bf16"),
+                (["parallel.reduction={order: ring, format: bf16}"], "fp32", "bf16"),
+                (["parallel.gradients=bf16", "parallel.reduction={order: ring, format: fp32}"],
+                 "bf16", "fp32"),
+                (["parallel.reduction={order: ranks, format: bf16}"], "fp32", "bf16")):
+            with self.subTest(keys=keys):
+                counted = []
+
+                def rounds(values, form, counts=counted):
+                    near = summed_parts.rounded(values, form)
+                    if form != "fp32":
+                        counts.append((values.size, ((values != 0) & (near == 0)).sum()))
+                    return near
+                sent = [rounds(part, travels) for part in flat]
+                total = np.zeros_like(flat[0])
+                for first in range(0, total.size, piece):
+                    at = slice(first, first + piece)
+                    start = first // piece + 1 if "ring" in keys[-1] else 0
+                    kept_sum = np.zeros_like(total[at])
+                    for k in range(parts):
+                        kept_sum = kept_sum + sent[(start + k) % parts][at]
+                        if travels == "fp32" or 0 < k < parts - 1:
+                            kept_sum = rounds(kept_sum, kept)
+                    total[at] = kept_sum
+                total = rounds(total, travels)
+                for more in ([], ["parallel.bucket_mb=0.001"]):
+                    batch.run("run", *keys, *more, launcher=launcher)
+                    np.testing.assert_array_equal(batch.gradients("run").T.reshape(-1), total)
+                    rows = batch.counts("run", "sent")
+                    if not counted:
+                        self.assertEqual(rows, [])
+                        continue
+                    self.assertEqual(int(rows[0]["numel"]), sum(n for n, _ in counted))
+                    self.assertEqual(int(rows[0]["underflow"]), sum(n for _, n in counted))
+
+    def test_accumulated_gradients_of_processes(self):
+        """Each process adds up its own micro-batches; their sums are added in the order of ranks."""
+        batch = summed_parts.Batch(self.folder)
+        single = batch.of_parts()
+        # Rows of a micro-batch are dealt out, so each process has half of each pair of parts.
+        batch.run("two", "train.accumulate=2", "precision.accumulated_gradients=bf16",
+                  launcher=[*MPIRUN, "-n", "2"])
+        sums = [summed_parts.rounded(summed_parts.rounded(single[r], "bf16") + single[2 + r], "bf16")
+                for r in range(2)]
+        np.testing.assert_array_equal(batch.gradients("two"), sums[0] + sums[1])
+        (row,) = batch.counts("two", "accumulated")
+        self.assertEqual(int(row["numel"]), 4 * single[0].size)
 
     def test_a_killed_rank_ends_all_and_the_run_goes_on_to_the_same_bytes(self):
         moments = int(os.environ.get("ADA_MPI_KILLS", "3"))

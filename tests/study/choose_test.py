@@ -144,6 +144,23 @@ class Choose(unittest.TestCase):
         self.assertEqual(found["verdict"]["arm"], "fp32")
         self.assertIn("does not train", found["verdict"]["sentence"])
 
+    def test_states_of_the_optimizer(self):
+        arms = ["bf16+te_fp8", "fp16+dynamic+torchao_8bit", "te_mxfp8+te_fp16"]
+        found = json.loads(self.choose(",".join(arms), "--set", "optimizer={kind: adam, lr: 0.01}",
+                                       "--json"))
+        self.assertEqual([arm["arm"] for arm in found["arms"]], ["fp32", *arms])
+        for arm, state, policy in (("bf16+te_fp8", "te_fp8", "none"),
+                                   ("fp16+dynamic+torchao_8bit", "torchao_8bit", "dynamic"),
+                                   ("te_mxfp8+te_fp16", "te_fp16", "none")):
+            config = (self.folder / f"c/configs/{arm}-seed5.yaml").read_text("utf-8")
+            self.assertRegex(config, f"optimizer_state:\\s+(format: )?{state}")
+            self.assertRegex(config, f"policy: {policy}")
+        self.assertNotIn("optimizer_state", (self.folder / "c/configs/fp32-seed5.yaml").read_text())
+        for arm, message in (("bf16+te_fp9", "did you mean te_fp8"),
+                             ("bf16+te_fp8+te_fp16", "te_fp8 and te_fp16 exclude each other"),
+                             ("bf16+", "nothing follows")):
+            self.assertIn(message, self.choose(arm, code=2))
+
     def test_seeds_have_a_deviation(self):
         found = json.loads(self.run_program("choose", "r.yaml", "--formats", "bf16", "--seeds", "3",
                                             "--out", "c", "--steps", "12", "--json"))

@@ -15,9 +15,10 @@ namespace {
 
 using Kind = backend::UpdateRule::Kind;
 
-constexpr Kind kKinds[] = {Kind::kSgd,     Kind::kAdam,      Kind::kAdamW,        Kind::kLion,
-                           Kind::kRmsprop, Kind::kNadam,     Kind::kRadam,        Kind::kAdagrad,
-                           Kind::kAdamax,  Kind::kAdafactor, Kind::kScheduleFree, Kind::kMuon};
+constexpr Kind kKinds[] = {Kind::kSgd,      Kind::kAdam,      Kind::kAdamW,        Kind::kLion,
+                           Kind::kRmsprop,  Kind::kNadam,     Kind::kRadam,        Kind::kAdagrad,
+                           Kind::kAdamax,   Kind::kAdafactor, Kind::kScheduleFree, Kind::kAdopt,
+                           Kind::kAdemamix, Kind::kLamb,      Kind::kStableAdamW,  Kind::kMuon};
 
 // A matrix of several segments and a vector of odd length.
 struct Kept {

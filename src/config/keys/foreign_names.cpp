@@ -70,7 +70,9 @@ const ForeignName kNames[] = {
     {"model.layers[]", "p", "rate"},
     {"precision", "dtype type precision compute_dtype", "format"},
     {"precision.tensor_scaling", "amax_history_len", "history"},
-    {"precision.schedule[]", "preset tensor_scaling overflow masters optimizer_state schedule",
+    {"precision.schedule[]",
+     "preset tensor_scaling overflow masters optimizer_state "
+     "accumulated_gradients schedule",
      "it is the same for the whole training; an entry may change format, its roles, layers, "
      "rounding, recipe and operands"},
     {"scaling", "type kind mode", "policy"},

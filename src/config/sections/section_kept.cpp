@@ -2,6 +2,7 @@
 // state.
 #include <bit>
 
+#include "config/recipes.h"
 #include "config/sections/sections.h"
 #include "io/text.h"
 
@@ -61,6 +62,21 @@ Section MastersSection(MastersConfig& masters) {
              "in which an update is computed: fp32, or each operation rounded to `format` in the "
              "order of torch.optim or of torch-optimi")
           .Default("fp32; torch where optimizer_state has the same format; kahan: optimi"),
+  };
+  section.keys.front().default_text = "fp32";
+  return section;
+}
+
+Section AccumulatedSection(KeptFormatConfig& kept) {
+  Section section;
+  section.path = "precision.accumulated_gradients";
+  section.short_key = "format";
+  section.keys = {
+      FormatKeyOf(
+          "format", [&kept](const NumberFormat& read) { kept.format = read; },
+          [&kept] { return std::optional(kept.format); }, "format of the sums")
+          .Required(),
+      RoundingKey(kept),
   };
   section.keys.front().default_text = "fp32";
   return section;
@@ -146,6 +162,8 @@ Section StateSection(OptimizerStateConfig& state) {
 
 }  // namespace
 
+const std::vector<std::string>& StateLayouts() { return kLayouts; }
+
 std::vector<Key> UpdateKeys(PrecisionConfig& precision) {
   MastersConfig& masters = precision.masters;
   OptimizerStateConfig& state = precision.optimizer_state;
@@ -156,6 +174,9 @@ std::vector<Key> UpdateKeys(PrecisionConfig& precision) {
       Nested("optimizer_state", StateSection(state),
              "momentum, and Adam's averages; `optimizer_state: bf16` is short")
           .WrittenIf([&state] { return !state.plain(); }),
+      Nested("accumulated_gradients", AccumulatedSection(precision.accumulated_gradients),
+             "the sums of train.accumulate's parts; `accumulated_gradients: bf16` is short")
+          .WrittenIf([&precision] { return precision.accumulated_gradients.format != kFp32; }),
   };
 }
 

@@ -21,6 +21,10 @@ const EnumNames<Kind> kOptimizers = {
     {"adamax", Kind::kAdamax},
     {"adafactor", Kind::kAdafactor},
     {"schedule_free", Kind::kScheduleFree},
+    {"adopt", Kind::kAdopt},
+    {"ademamix", Kind::kAdemamix},
+    {"lamb", Kind::kLamb},
+    {"stable_adamw", Kind::kStableAdamW},
     {"muon", Kind::kMuon},
 };
 
@@ -35,8 +39,8 @@ const EnumNames<UpdateRule::AdjustLr> kAdjustments = {
 };
 const EnumNames<NumberFormat> kProductFormats = {{"bf16", kBf16}, {"fp32", kFp32}, {"fp16", kFp16}};
 
-// torch.optim's defaults by kind, but for the rates of SGD and schedule_free, which have none
-// there.
+// The originals' defaults by kind, but for the rates of SGD, schedule_free and stable_adamw, which
+// have none there.
 struct Defaults {
   double lr, weight_decay, epsilon, beta2, momentum;
 };
@@ -57,6 +61,12 @@ Defaults DefaultsOf(Kind kind) {
       return {1e-2, 0, 1e-10, 0.999, 0};
     case Kind::kAdafactor:
       return {1e-2, 0, 1e-8, 0.999, 0};
+    case Kind::kAdopt:
+      return {1e-3, 0, 1e-6, 0.9999, 0};
+    case Kind::kLamb:
+      return {1e-3, 0, 1e-6, 0.999, 0};
+    case Kind::kStableAdamW:
+      return {1e-3, 1e-2, 1e-6, 0.99, 0};
     case Kind::kMuon:
       return {1e-3, 0.1, 1e-7, 0.999, 0.95};
     default:
@@ -94,9 +104,11 @@ Section GroupSection(ParameterGroupConfig& group) {
 // The keys of single kinds. What two programs call differently is called as in torch.optim.
 std::vector<Key> RuleKeys(UpdateRule& rule, double& lr) {
   const Names adams = {"adam", "adamw"};
-  const Names averaged = {"adam", "adamw", "lion", "nadam", "radam", "adamax", "schedule_free"};
-  const Names rooted = {"adam",    "adamw",  "rmsprop",       "nadam", "radam",
-                        "adagrad", "adamax", "schedule_free", "muon"};
+  const Names averaged = {"adam",          "adamw", "lion",     "nadam", "radam",       "adamax",
+                          "schedule_free", "adopt", "ademamix", "lamb",  "stable_adamw"};
+  const Names rooted = {"adam",    "adamw",        "rmsprop",       "nadam", "radam",
+                        "adagrad", "adamax",       "schedule_free", "adopt", "ademamix",
+                        "lamb",    "stable_adamw", "muon"};
   return {
       Number("lr", lr, Above(0), "learning rate")
           .Default("sgd: 0.1; rmsprop, adagrad, adafactor: 0.01; nadam, adamax: 0.002; lion: "
@@ -117,15 +129,18 @@ std::vector<Key> RuleKeys(UpdateRule& rule, double& lr) {
           .For({"sgd"})
           .WrittenIf([&rule] { return rule.velocity != UpdateRule().velocity; }),
       Number("weight_decay", rule.weight_decay, AtLeast(0),
-             "L2 penalty; adamw, lion, adafactor, muon: decoupled decay")
-          .Default("0; adamw: 0.01; muon: 0.1"),
+             "L2 penalty; adamw, lion, adafactor, lamb, stable_adamw, muon: decoupled decay")
+          .Default("0; adamw, stable_adamw: 0.01; muon: 0.1"),
       Number("beta1", rule.beta1, FromBelow(0, 1), "decay of the mean").For(averaged),
       Number("beta2", rule.beta2, FromBelow(0, 1), "decay of the mean square")
           .For(averaged)
-          .Default("0.999; lion: 0.99"),
+          .Default("0.999; adopt: 0.9999; lion, stable_adamw: 0.99"),
+      Number("beta3", rule.beta3, FromBelow(0, 1), "decay of the slow mean").For({"ademamix"}),
+      Number("mix", rule.mix, AtLeast(0), "factor of the slow mean (the paper's alpha)")
+          .For({"ademamix"}),
       Number("epsilon", rule.epsilon, Above(0), "added to the root; muon: the least norm")
           .For(rooted)
-          .Default("1e-08; adagrad: 1e-10; muon: 1e-07"),
+          .Default("1e-08; adopt, lamb, stable_adamw: 1e-06; adagrad: 1e-10; muon: 1e-07"),
       Switch("amsgrad", rule.amsgrad, "divides by the largest mean square so far")
           .For(adams)
           .WrittenIf([&rule] { return rule.amsgrad; }),

@@ -10,6 +10,32 @@ const EnumNames<GradientTransport> kTransports = {{"fp32", GradientTransport::kF
 const EnumNames<SharedStatistics> kStatistics = {{"global", SharedStatistics::kGlobal},
                                                  {"local", SharedStatistics::kLocal}};
 
+const EnumNames<ReductionConfig::Order> kOrders = {{"ranks", ReductionConfig::Order::kRanks},
+                                                   {"ring", ReductionConfig::Order::kRing}};
+
+Section ReductionSection(ParallelConfig& parallel) {
+  ReductionConfig& reduction = parallel.reduction;
+  Section section;
+  section.path = "parallel.reduction";
+  section.short_key = "order";
+  section.keys = {
+      Choice("order", reduction.order, kOrders,
+             "ranks: in the order of processes; ring: value by value from the process after the "
+             "one that ends with the sum, as a ring's reduce-scatter makes it"),
+      Choice("format", reduction.format, kTransports,
+             "in which each partial sum is kept; that of `gradients`, where this is not fp32")
+          .Default("ranks: fp32; ring: as `gradients`"),
+  };
+  section.check = [&parallel](const YamlNode& map, const ReadContext& context) {
+    constexpr auto kFp32 = GradientTransport::kFp32;
+    const GradientTransport format = parallel.reduction.format.value_or(kFp32);
+    if (format == kFp32 || parallel.gradients == kFp32 || format == parallel.gradients) return;
+    context.problems.Add(*map.Find("format"), Join(context.path, "format"),
+                         "must be fp32 or that of parallel.gradients, in which sums travel");
+  };
+  return section;
+}
+
 }  // namespace
 
 // A key is written only if it differs from its default. Comparing members through pointers keeps a
@@ -26,8 +52,11 @@ Section ParallelSection(ParallelConfig& parallel) {
               "as it started")
           .WrittenIf(differs(&ParallelConfig::ranks)),
       Choice("gradients", parallel.gradients, kTransports,
-             "the format in which weight gradients travel between processes; sums are fp32")
+             "the format in which weight gradients travel between processes")
           .WrittenIf(differs(&ParallelConfig::gradients)),
+      Nested("reduction", ReductionSection(parallel),
+             "how their sums are made; `reduction: ring` is short")
+          .WrittenIf(differs(&ParallelConfig::reduction)),
       Choice("statistics", parallel.statistics, kStatistics,
              "what the rules of layers look at: the gradients of all processes, or of each its "
              "own (not with adaptive's reference)")

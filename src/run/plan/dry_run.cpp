@@ -353,7 +353,8 @@ void DryRunText(const config::Config& given, bool measure, std::ostream& out, Dr
   const std::uint64_t of_largest = std::max(of_graph, TellOfSwitches(completed, image, out));
   need.has_own_memory = chosen.has_own_memory;
   need.resident_images = ResidentBytes(config, info, chosen);
-  need.network = chosen.backend->allocated_bytes() + of_largest - of_graph;
+  need.network =
+      chosen.backend->allocated_bytes() + of_largest - of_graph + AccumulatedBytes(config, *graph);
   need.checkpoint = CheckpointBytes(config, *graph);
   const std::int64_t per_epoch = step::StepsPerEpoch(config, info.train);
   out << "device    " << chosen.reason << '\n'

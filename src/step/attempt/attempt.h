@@ -94,8 +94,9 @@ struct Attempt {
   scaling::ScaleUpdate update;  // what the policy decided
   // Set in steps whose updates are counted (LogSchedule::CountsUpdates); empty if skipped.
   std::vector<optim::KeptStats> kept = {};
-  // In logged steps, what gradients lost between processes (parallel.gradients).
-  DistributedGradients::Transport transport = {};
+  // In logged steps, what gradients lost between processes (`parallel`) and where micro-batches are
+  // added up (precision.accumulated_gradients).
+  DistributedGradients::Transport transport = {}, accumulated = {};
 };
 
 // A rounding whose overflow is attributed to a layer with a scale: that of its dx or dw. The logit

@@ -91,13 +91,19 @@ class Rules {
 
   // What masters and the optimizer's state lose where they are kept.
   void Kept() {
-    Masters("update", " of its weights' changes vanish where masters are kept in ");
+    const config::PrecisionConfig& p = config_.precision;
+    const auto masters = [&](const std::string& tensor, const std::string& words) {
+      Lost(tensor, "masters", p.masters.format, words + " where masters are kept in ");
+    };
+    masters("update", " of its weights' changes vanish");
     Add(StateAdvice(record_));
-    Masters("master", " of its weights become zero where masters are kept in ");
+    masters("master", " of its weights become zero");
+    Lost("accumulated", "accumulated_gradients", p.accumulated_gradients.format,
+         " of its gradients' parts vanish where they are added up in ");
   }
 
-  void Masters(const std::string& tensor, const std::string& words) {
-    const NumberFormat& format = config_.precision.masters.format;
+  void Lost(const std::string& tensor, const std::string& key, const NumberFormat& format,
+            const std::string& words) {
     if (format == kFp32) return;
     const TensorTotals* worst = nullptr;
     for (const TensorTotals& t : record_.layers.tensors())
@@ -106,7 +112,7 @@ class Rules {
         worst = &t;
     if (worst == nullptr) return;
     Add(Advice{"precision",
-               {{"masters", "fp32"}},
+               {{key, "fp32"}},
                worst->layer + "." + worst->tensor + ": " + Pct(worst->pct_mean()) + words +
                    FormatName(format),
                worst->pct_mean() >= 30 ? "well" : "fairly"});

@@ -51,19 +51,20 @@ std::string UnknownArm(const std::string& word) {
   const std::string nearest = NearestName(word, known);
   return "--formats " + word +
          ": expected a format (`ada-train formats`), a recipe (`ada-train recipes`), either with "
-         "+POLICY, or a file of keys (.yaml)" +
+         "+POLICY or +STATE, or a file of keys (.yaml)" +
          (nearest.empty() ? "" : "; did you mean " + nearest + "?");
 }
 
 // Returns the section `precision` of a format or recipe. Products of block-scaled operands are
 // stored in bf16, as recipes have it.
-std::string PrecisionOf(const std::string& word) {
-  if (IsRecipe(word)) return "{recipe: " + word + "}";
+std::string PrecisionOf(const std::string& word, const std::string& layout) {
+  const std::string state = layout.empty() ? "" : ", optimizer_state: " + layout;
+  if (IsRecipe(word)) return "{recipe: " + word + state + "}";
   try {
     const AnyFormat format = config::ReadTensorFormat("--formats", word);
     if (std::holds_alternative<BlockFormat>(format))
-      return "{format: bf16, operands: " + word + "}";
-    return "{format: " + word + "}";
+      return "{format: bf16, operands: " + word + state + "}";
+    return "{format: " + word + state + "}";
   } catch (const ConfigError&) {
     if (word.find('{') != std::string::npos) throw;
     throw ConfigError(UnknownArm(word));
@@ -77,11 +78,28 @@ std::string ScalingOf(const std::string& policy) {
   if (!Contains(scaling::PolicyNames(), policy)) {
     std::vector<std::string> known = scaling::PolicyNames();
     for (const std::string& preset : scaling::PresetNames()) known.push_back(preset);
+    for (const std::string& layout : config::StateLayouts()) known.push_back(layout);
     const std::string nearest = NearestName(policy, known);
-    throw ConfigError("+" + policy + ": expected a policy or a preset (`ada-train policies`)" +
+    throw ConfigError("+" + policy +
+                      ": expected a policy or a preset (`ada-train policies`), or a layout of "
+                      "precision.optimizer_state" +
                       (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
   }
   return "{policy: " + policy + "}";
+}
+
+// The words that a plus joins, but not within braces.
+std::vector<std::string> WordsOf(const std::string& word) {
+  std::vector<std::string> words(1);
+  int depth = 0;
+  for (const char c : word) {
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c == '+' && depth == 0)
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  return words;
 }
 
 Arm ReadArm(const std::string& word) {
@@ -90,12 +108,19 @@ Arm ReadArm(const std::string& word) {
     arm.name = std::filesystem::path(word).stem().string();
     arm.keys = config::OverridesFrom(word);
   } else {
-    // A policy has no brace, so a plus within one belongs to the format.
-    const std::size_t plus = word.rfind('+');
-    const bool has_policy = plus != std::string::npos && word.find('}', plus) == std::string::npos;
+    const std::vector<std::string> words = WordsOf(word);
+    std::string policy, layout;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      std::string& field = Contains(config::StateLayouts(), words[i]) ? layout : policy;
+      if (!field.empty())
+        throw ConfigError("--formats " + word + ": expected one policy and one layout of states; " +
+                          field + " and " + words[i] + " exclude each other");
+      if (words[i].empty()) throw ConfigError("--formats " + word + ": nothing follows the +");
+      field = words[i];
+    }
     arm.name = word;
-    arm.keys.emplace_back("precision", PrecisionOf(has_policy ? word.substr(0, plus) : word));
-    arm.keys.emplace_back("scaling", ScalingOf(has_policy ? word.substr(plus + 1) : ""));
+    arm.keys.emplace_back("precision", PrecisionOf(words[0], layout));
+    arm.keys.emplace_back("scaling", ScalingOf(policy));
   }
   arm.folder = FolderWord(arm.name);
   return arm;

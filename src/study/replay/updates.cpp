@@ -210,6 +210,8 @@ class UpdateReplay {
     if (stats.empty()) return row("update", masters, {});
     row("update", masters, stats[0].change);
     if (stats[0].master.numel > 0) row("master", masters, stats[0].master);
+    const backend::NewtonSchulzStats& ns = stats[0].newton_schulz;
+    if (ns.products.numel > 0) row("ns", FormatName(OwnRule().ns_format), ns.products);
     for (const auto& [state, counts] : stats[0].states)
       if (counts.numel > 0)
         row("state." + state, step::StateFormatName(precision, OwnRule(), state), counts);

@@ -99,6 +99,14 @@ void Update(const UpdateArgs& args) {
       return Apply<Kind::kAdamax, 2>(args);
     case Kind::kScheduleFree:
       return Apply<Kind::kScheduleFree, 2>(args);
+    case Kind::kAdopt:
+      return Apply<Kind::kAdopt, 2>(args);
+    case Kind::kAdemamix:
+      return Apply<Kind::kAdemamix, 3>(args);
+    case Kind::kLamb:
+      return Apply<Kind::kLamb, 2>(args);
+    case Kind::kStableAdamW:
+      return Apply<Kind::kStableAdamW, 2>(args);
     case Kind::kAdafactor:
     case Kind::kMuon:
       return;  // whole matrices: cpu/ops/matrix_updates.h

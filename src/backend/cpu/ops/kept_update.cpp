@@ -34,6 +34,10 @@ int DenominatorOf(const UpdateRule& rule) {
     case Kind::kNadam:
     case Kind::kRadam:
     case Kind::kAdamax:
+    case Kind::kAdopt:
+    case Kind::kAdemamix:
+    case Kind::kLamb:
+    case Kind::kStableAdamW:
       return 1;
     default:
       return -1;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backend/cpu/rounding/blocks.h"
+#include "backend/cpu/rounding/rounding_stats.h"
 #include "backend/cpu/sequence_kernels.h"
 
 namespace ada::backend::cpu {
@@ -31,6 +32,11 @@ void ForAll(const Context& context, std::int64_t n, const Body& body) {
     const std::int64_t end = std::min(n, (segment + 1) * kSegment);
     for (std::int64_t i = segment * kSegment; i < end; ++i) body(i);
   });
+}
+// factor * x + y, rounded once: a product of two fp32 values is exact in double.
+float FusedSum(float factor, float x, float y) {
+  return static_cast<float>(static_cast<double>(factor) * static_cast<double>(x) +
+                            static_cast<double>(y));
 }
 double Square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
 float Lerp(float from, float to, float share) { return Unrounded().Lerp(from, to, share); }
@@ -122,10 +128,52 @@ void Adafactor(const Context& context, const MatrixUpdate& u) {
   ForAll(context, n, [&](std::int64_t i) { u.change[i] *= factor; });
 }
 
+void ScaleDirection(const Context& context, const MatrixUpdate& u, const float* squares) {
+  const std::int64_t n = u.slot->value.shape.numel();
+  const UpdateScalars s = MakeUpdateScalars(*u.rule, u.step);
+  const auto norm = [&](const float* x) {
+    return std::sqrt(SumOf(context, n, [&](std::int64_t i) { return Square(x[i]); }));
+  };
+  double rate = u.step.lr;
+  float keep = 1;
+  if (u.rule->kind == UpdateRule::Kind::kLamb) {
+    constexpr double kMostNorm = 10;  // pytorch-optimizer's `clamp`
+    const double weights = std::min(norm(u.base), kMostNorm), direction = norm(u.change);
+    rate /= 1 - std::pow(u.rule->beta1, static_cast<double>(u.step.count));
+    if (weights > 0 && direction > 0) rate *= weights / (direction + u.rule->epsilon);
+  } else {
+    const float least = static_cast<float>(u.rule->epsilon * u.rule->epsilon);
+    const float* gradient = u.slot->gradient.f32();
+    const double sum = SumOf(context, n, [&](std::int64_t i) {
+      const float g = gradient[i] * s.gradient_factor;
+      return static_cast<double>(g * g / std::max(squares[i], least));
+    });
+    rate /= std::max(1.0, std::sqrt(sum / static_cast<double>(n)));
+    keep = static_cast<float>(1 - rate * u.rule->weight_decay);
+  }
+  const auto factor = static_cast<float>(-rate);
+  ForAll(context, n, [&](std::int64_t i) { u.change[i] *= factor, u.base[i] *= keep; });
+}
+
 namespace {
 
 constexpr std::int64_t kWide = 16;  // columns come in so many
 std::int64_t Padded(std::int64_t columns) { return (columns + kWide - 1) / kWide * kWide; }
+
+// A product of few terms as torch's CPU loop makes it (aten/src/ATen/native/cpu/BlasKernel.cpp):
+// each sum is of four sums, of every fourth term. Whether it does, for this many products:
+constexpr std::int64_t kFewProducts = 4096;
+void SmallProduct(const float* a, const float* b, float* c, std::int64_t rows, std::int64_t columns,
+                  std::int64_t terms) {
+  const std::int64_t a_row = Padded(terms), c_row = Padded(columns), whole = terms / 4 * 4;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column) {
+      float sums[4] = {};
+      for (std::int64_t t = 0; t < terms; ++t)
+        sums[t < whole ? t % 4 : 0] += a[row * a_row + t] * b[t * c_row + column];
+      c[row * c_row + column] = sums[0] + sums[1] + sums[2] + sums[3];
+    }
+}
 
 // c [rows, columns] = a [rows, terms] b [terms, columns]; rows lie Padded apart. Workers take
 // blocks of rows and strips of columns; each sum is one worker's, in the order of terms. symmetric:
@@ -154,46 +202,139 @@ void Product(const Context& context, const float* a, const float* b, float* c, s
   });
 }
 
+// One matrix on its way through the iteration, with the shorter side as rows.
+class Iteration {
+ public:
+  Iteration(const Context& context, const UpdateRule& rule, std::int64_t rows, std::int64_t columns,
+            NewtonSchulzMemory& memory, NewtonSchulzStats* stats)
+      : context_(context),
+        kernels_(SequenceKernelsOf(context.kernels)),
+        rule_(rule),
+        tall_(rows > columns),
+        m_(std::min(rows, columns)),
+        n_(std::max(rows, columns)),
+        wide_(Padded(n_)),
+        narrow_(Padded(m_)),
+        memory_(memory),
+        stats_(stats) {
+    const auto size = [](std::int64_t a, std::int64_t b) {
+      return static_cast<std::size_t>(a * b);
+    };
+    memory.x.assign(size(m_, wide_), 0), memory.product.assign(size(m_, wide_), 0);
+    memory.transposed.assign(size(n_, narrow_), 0);
+    memory.gram.assign(size(m_, narrow_), 0), memory.polynomial.assign(size(m_, narrow_), 0);
+    memory.blocks.resize(static_cast<std::size_t>(m_));
+    x_ = memory.x.data(), product_ = memory.product.data();
+    gram_ = memory.gram.data(), polynomial_ = memory.polynomial.data();
+  }
+
+  void Run(float* matrix) {
+    const auto at = [&](std::int64_t r, std::int64_t c) -> float& {
+      return matrix[tall_ ? c * m_ + r : r * n_ + c];
+    };
+    ForRows([&](std::int64_t r) {
+      for (std::int64_t c = 0; c < n_; ++c) x_[r * wide_ + c] = at(r, c);
+    });
+    Round(x_, wide_, n_);
+    Normalize();
+    for (int step = 0; step < rule_.ns_steps; ++step) Step(step == 0);
+    if (stats_ != nullptr) MeasureIdentity();
+    ForRows([&](std::int64_t r) {
+      for (std::int64_t c = 0; c < n_; ++c) at(r, c) = x_[r * wide_ + c];
+    });
+  }
+
+ private:
+  template <class Body>
+  void ForRows(const Body& body) {
+    context_.pool.For(m_, [&](std::int64_t row, int) { body(row); });
+  }
+  // values[i] = value(i) for all rows, padding too.
+  template <class Value>
+  void Fill(float* values, std::int64_t row_size, const Value& value) {
+    ForRows([&](std::int64_t row) {
+      const std::int64_t end = (row + 1) * row_size;
+      for (std::int64_t i = row * row_size; i < end; ++i) values[i] = value(i);
+    });
+  }
+  // Rounds rows of `columns` values and counts them.
+  void Round(float* values, std::int64_t row_size, std::int64_t columns) {
+    if (rule_.ns_format == kFp32) return;
+    ForRows([&](std::int64_t row) { RoundRow(rule_.ns_format, values, row, row_size, columns); });
+    if (stats_ == nullptr) return;
+    const TensorStats counted = MergeStats(memory_.blocks.data(), m_, /*full=*/true);
+    stats_->products =
+        stats_->products.numel == 0 ? counted : CombinedStats(stats_->products, counted);
+  }
+  void RoundRow(const NumberFormat& format, float* values, std::int64_t row, std::int64_t row_size,
+                std::int64_t columns) {
+    Rounding rounding = RoundOnly(format);
+    rounding.count = stats_ != nullptr;
+    if (rounding.count) rounding.stats = &memory_.blocks[static_cast<std::size_t>(row)];
+    float* const at = values + row * row_size;
+    context_.kernels.round(at, 1.0f, {at, Storage::kF32}, columns, rounding);
+  }
+
+  void Normalize() {
+    const RoundedTo round{GridOf(rule_.ns_format)};
+    const double square =
+        SumOf(context_, m_ * wide_, [&](std::int64_t i) { return Square(x_[i]); });
+    const float least = round(static_cast<float>(rule_.epsilon));
+    const float norm = std::max(round(static_cast<float>(std::sqrt(square))), least);
+    Fill(x_, wide_, [&](std::int64_t i) { return x_[i] / norm; });
+    Round(x_, wide_, n_);
+  }
+
+  void Step(bool first) {
+    const auto [a, b, c] = rule_.ns_coefficients;
+    const float linear = static_cast<float>(a), cubic = static_cast<float>(b),
+                quintic = static_cast<float>(c);
+    Gram();
+    Round(gram_, narrow_, m_);
+    if (m_ * m_ * m_ <= kFewProducts)
+      SmallProduct(gram_, gram_, polynomial_, m_, m_, m_);
+    else
+      Product(context_, gram_, gram_, polynomial_, m_, m_, m_, /*symmetric=*/true);
+    Fill(polynomial_, narrow_,
+         [&](std::int64_t i) { return FusedSum(cubic, gram_[i], quintic * polynomial_[i]); });
+    Round(polynomial_, narrow_, m_);
+    // torch reads the transpose of a tall matrix in the first step, by another loop.
+    if (m_ * n_ * m_ <= kFewProducts && !(tall_ && first))
+      SmallProduct(polynomial_, x_, product_, m_, n_, m_);
+    else
+      Product(context_, polynomial_, x_, product_, m_, n_, m_);
+    Fill(x_, wide_, [&](std::int64_t i) { return FusedSum(linear, x_[i], product_[i]); });
+    Round(x_, wide_, n_);
+  }
+  void Gram() {
+    kernels_.transpose(x_, m_, n_, wide_, memory_.transposed.data(), narrow_);
+    Product(context_, x_, memory_.transposed.data(), gram_, m_, m_, n_, /*symmetric=*/true);
+  }
+  void MeasureIdentity() {
+    Gram();
+    ForRows([&](std::int64_t row) {
+      gram_[row * narrow_ + row] -= 1;
+      RoundRow(kFp32, gram_, row, narrow_, m_);
+    });
+    stats_->identity = MergeStats(memory_.blocks.data(), m_, /*full=*/true);
+  }
+
+  const Context& context_;
+  const SequenceKernels& kernels_;
+  const UpdateRule& rule_;
+  const bool tall_;
+  const std::int64_t m_, n_, wide_, narrow_;
+  NewtonSchulzMemory& memory_;
+  NewtonSchulzStats* const stats_;
+  float *x_, *product_, *gram_, *polynomial_;
+};
+
 }  // namespace
 
 void NewtonSchulz(const Context& context, const UpdateRule& rule, std::int64_t rows,
-                  std::int64_t columns, float* matrix, NewtonSchulzMemory& memory) {
-  const RoundedTo round{GridOf(rule.ns_format)};
-  const bool tall = rows > columns;
-  const std::int64_t m = std::min(rows, columns), n = std::max(rows, columns);
-  const std::int64_t wide = Padded(n), narrow = Padded(m);
-  const auto size = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
-  memory.x.assign(size(m, wide), 0), memory.product.assign(size(m, wide), 0);
-  memory.transposed.assign(size(n, narrow), 0);
-  memory.gram.assign(size(m, narrow), 0), memory.polynomial.assign(size(m, narrow), 0);
-  float *x = memory.x.data(), *product = memory.product.data();
-  float *gram = memory.gram.data(), *polynomial = memory.polynomial.data();
-  const auto at = [&](std::int64_t r, std::int64_t c) -> float& {
-    return matrix[tall ? c * columns + r : r * columns + c];
-  };
-  for (std::int64_t r = 0; r < m; ++r)
-    for (std::int64_t c = 0; c < n; ++c) x[r * wide + c] = round(at(r, c));
-  const double square = SumOf(context, m * wide, [&](std::int64_t i) { return Square(x[i]); });
-  const float epsilon = static_cast<float>(rule.epsilon);
-  const float norm = std::max(round(static_cast<float>(std::sqrt(square))), round(epsilon));
-  ForAll(context, m * wide, [&](std::int64_t i) { x[i] = round(x[i] / norm); });
-  const auto [a, b, c] = rule.ns_coefficients;
-  const float linear = static_cast<float>(a), cubic = static_cast<float>(b),
-              quintic = static_cast<float>(c);
-  const SequenceKernels& kernels = SequenceKernelsOf(context.kernels);
-  for (int step = 0; step < rule.ns_steps; ++step) {
-    kernels.transpose(x, m, n, wide, memory.transposed.data(), narrow);
-    Product(context, x, memory.transposed.data(), gram, m, m, n, /*symmetric=*/true);
-    ForAll(context, m * narrow, [&](std::int64_t i) { gram[i] = round(gram[i]); });
-    Product(context, gram, gram, polynomial, m, m, m, /*symmetric=*/true);
-    ForAll(context, m * narrow, [&](std::int64_t i) {
-      polynomial[i] = round(cubic * gram[i] + quintic * polynomial[i]);
-    });
-    Product(context, polynomial, x, product, m, n, m);
-    ForAll(context, m * wide, [&](std::int64_t i) { x[i] = round(linear * x[i] + product[i]); });
-  }
-  for (std::int64_t r = 0; r < m; ++r)
-    for (std::int64_t c = 0; c < n; ++c) at(r, c) = x[r * wide + c];
+                  std::int64_t columns, float* matrix, NewtonSchulzMemory& memory,
+                  NewtonSchulzStats* stats) {
+  Iteration(context, rule, rows, columns, memory, stats).Run(matrix);
 }
 
 namespace {
@@ -211,9 +352,31 @@ double ShapeFactor(const UpdateRule& rule, const MatrixShape& matrix) {
   }
 }
 
+// Makes the direction in u.change orthogonal. Where it is counted, in fp32 as well.
+void Orthogonalize(const Context& context, const MatrixUpdate& u, NewtonSchulzMemory& memory,
+                   NewtonSchulzStats* stats) {
+  const MatrixShape& matrix = u.slot->matrix;
+  const std::int64_t n = u.slot->value.shape.numel();
+  if (stats != nullptr) {
+    *stats = {};
+    UpdateRule wide = *u.rule;
+    wide.ns_format = kFp32;
+    memory.reference.assign(u.change, u.change + n);
+    NewtonSchulz(context, wide, matrix.rows, matrix.columns, memory.reference.data(), memory);
+  }
+  NewtonSchulz(context, *u.rule, matrix.rows, matrix.columns, u.change, memory, stats);
+  if (stats == nullptr) return;
+  const float* reference = memory.reference.data();
+  const double signal = SumOf(context, n, [&](std::int64_t i) { return Square(reference[i]); });
+  const double noise =
+      SumOf(context, n, [&](std::int64_t i) { return Square(u.change[i] - reference[i]); });
+  stats->mse = noise / static_cast<double>(n);
+  stats->sqnr_db = 10 * std::log10(signal / noise);
+}
+
 template <class R>
 void MuonUpdate(const Context& context, const MatrixUpdate& u, const R& r,
-                NewtonSchulzMemory& memory) {
+                NewtonSchulzMemory& memory, NewtonSchulzStats* stats) {
   const std::int64_t n = u.slot->value.shape.numel();
   const UpdateScalars s = MakeUpdateScalars(*u.rule, u.step);
   const float* gradient = u.slot->gradient.f32();
@@ -224,19 +387,26 @@ void MuonUpdate(const Context& context, const MatrixUpdate& u, const R& r,
     u.state[i] = r.Lerp(buffer[i], g, share);
     u.change[i] = s.nesterov ? r.Lerp(g, u.state[i], s.momentum) : u.state[i];
   });
-  NewtonSchulz(context, *u.rule, u.slot->matrix.rows, u.slot->matrix.columns, u.change, memory);
-  const auto factor = static_cast<float>(-u.step.lr * ShapeFactor(*u.rule, u.slot->matrix));
+  Orthogonalize(context, u, memory, stats);
+  const auto factor =
+      r.Factor(static_cast<float>(-u.step.lr * ShapeFactor(*u.rule, u.slot->matrix)));
+  // torch adds a tall matrix, whose result is a transpose, value by value: there the product is
+  // rounded before it is added.
+  const bool apart = u.slot->matrix.rows > u.slot->matrix.columns;
   ForAll(context, n, [&](std::int64_t i) {
-    u.change[i] = r.Factor(factor) * u.change[i];
+    const float change = factor * u.change[i];
+    u.change[i] = apart ? r(change) : change;
     u.base[i] = s.keep != 1 ? r(u.master[i] * s.keep) : u.master[i];
   });
 }
 
 }  // namespace
 
-void Muon(const Context& context, const MatrixUpdate& u, NewtonSchulzMemory& memory) {
-  if (u.arithmetic != nullptr) return MuonUpdate(context, u, RoundedTo{*u.arithmetic}, memory);
-  MuonUpdate(context, u, Unrounded(), memory);
+void Muon(const Context& context, const MatrixUpdate& u, NewtonSchulzMemory& memory,
+          NewtonSchulzStats* stats) {
+  if (u.arithmetic != nullptr)
+    return MuonUpdate(context, u, RoundedTo{*u.arithmetic}, memory, stats);
+  MuonUpdate(context, u, Unrounded(), memory, stats);
 }
 
 }  // namespace ada::backend::cpu

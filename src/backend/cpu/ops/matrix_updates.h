@@ -1,11 +1,13 @@
-// Updates that look at a parameter as a whole: Adafactor (rows and columns of its matrices) and
-// Muon (its momentum, made orthogonal). They compute base and step of every weight; kept_update.h
-// keeps them. Sums are taken in a fixed order, whatever the number of threads.
+// Updates that look at a parameter as a whole: Adafactor (rows and columns of its matrices), Muon
+// (its momentum, made orthogonal), Lamb and StableAdamW (the length of a step). They compute base
+// and step of every weight; kept_update.h keeps them. Sums are taken in a fixed order, whatever the
+// number of threads.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/kernels.h"
 #include "backend/update_rules.h"
 
 namespace ada::backend::cpu {
@@ -24,17 +26,27 @@ struct MatrixUpdate {
 // Shazeer and Stern, 2018, as torch/optim/_adafactor.py has it.
 void Adafactor(const Context& context, const MatrixUpdate& update);
 
+// The step of Lamb or StableAdamW from its direction in `change` (update_kinds.h) and the new means
+// of squares: that of Lamb is as long as a share of the weights' norm (at most 10), that of
+// StableAdamW has the rate divided by the root mean square of gradient / root, where above 1; base
+// decays by the rate that is left.
+void ScaleDirection(const Context& context, const MatrixUpdate& update, const float* squares);
+
 // The memory of Newton-Schulz, which grows to the largest matrix.
 struct NewtonSchulzMemory {
   std::vector<float> x, transposed, gram, polynomial, product;
+  std::vector<float> reference;    // the result in fp32, where it is counted
+  std::vector<BlockStats> blocks;  // of rows
 };
-// Jordan et al., 2024, as torch/optim/_muon.py has it.
-void Muon(const Context& context, const MatrixUpdate& update, NewtonSchulzMemory& memory);
+// Jordan et al., 2024, as torch/optim/_muon.py has it. stats: null: nothing is counted.
+void Muon(const Context& context, const MatrixUpdate& update, NewtonSchulzMemory& memory,
+          NewtonSchulzStats* stats);
 
 // The orthogonal factor of a matrix [rows, columns], approximately: `steps` of the iteration
 // X = a X + (b A + c A A) X, A = X X^T, from X / |X|; each product is rounded to the rule's
-// ns_format, its sums are fp32. In place.
+// ns_format, its sums are fp32. In place. stats: see Muon; its mse and sqnr_db are not set.
 void NewtonSchulz(const Context& context, const UpdateRule& rule, std::int64_t rows,
-                  std::int64_t columns, float* matrix, NewtonSchulzMemory& memory);
+                  std::int64_t columns, float* matrix, NewtonSchulzMemory& memory,
+                  NewtonSchulzStats* stats = nullptr);
 
 }  // namespace ada::backend::cpu

@@ -20,7 +20,11 @@ struct RuledSlot {
   const UpdateRule* rule;
   KeptParameter kept;
   // Whether its base and step are computed as a whole before any of it is kept.
-  bool whole() const { return IsMatrixRule(*rule) || kept.needs_whole(); }
+  bool whole() const { return IsMatrixRule(*rule) || HasLength(*rule) || kept.needs_whole(); }
+  // Whether the tensor decides how long a step is.
+  static bool HasLength(const UpdateRule& rule) {
+    return rule.kind == UpdateRule::Kind::kLamb || rule.kind == UpdateRule::Kind::kStableAdamW;
+  }
   static bool IsMatrixRule(const UpdateRule& rule) {
     return rule.kind == UpdateRule::Kind::kAdafactor || rule.kind == UpdateRule::Kind::kMuon;
   }
@@ -87,6 +91,9 @@ class CpuUpdate final : public UpdateOp {
     for (std::size_t i = 0; i < segments_.size(); ++i) totals[segments_[i].slot].Merge(counts_[i]);
     return StatsOfSlots(totals);
   }
+  std::vector<NewtonSchulzStats> OfNewtonSchulz() const override {
+    return counted_ ? of_newton_schulz_ : std::vector<NewtonSchulzStats>();
+  }
 
  private:
   struct Segment {
@@ -140,6 +147,8 @@ class CpuUpdate final : public UpdateOp {
 
   void Apply(const UpdateStep& step) {
     if (counted_) counts_.assign(segments_.size(), KeptCounts::Start());
+    if (counted_ && rule_.kind == UpdateRule::Kind::kMuon)
+      of_newton_schulz_.assign(slots_.size(), {});
     std::vector<UpdateScalars> scalars(slots_.size());
     for (std::size_t i = 0; i < slots_.size(); ++i)
       if (!RuledSlot::IsMatrixRule(*ruled_[i].rule)) scalars[i] = ScalarsOf(i, step);
@@ -263,16 +272,16 @@ class CpuUpdate final : public UpdateOp {
     const auto state_at = [&](std::size_t i) { return master + (1 + i) * n; };
     const auto count = static_cast<std::int64_t>(end - first);
     ComputedStretch all;
-    if (RuledSlot::IsMatrixRule(*ruled_[slot].rule)) {
+    UpdateRule rule = *ruled_[slot].rule;
+    rule.weight_decay *= slots_[slot].decay;
+    const MatrixUpdate update{&rule, &slots_[slot], StepOf(slot, step), kept.arithmetic(), master,
+                              base,  change,        state_at(0)};
+    if (RuledSlot::IsMatrixRule(rule)) {
       kept.Load(0, static_cast<std::int64_t>(n), master);
-      UpdateRule rule = *ruled_[slot].rule;
-      rule.weight_decay *= slots_[slot].decay;
-      const MatrixUpdate update{&rule, &slots_[slot], StepOf(slot, step), kept.arithmetic(), master,
-                                base,  change,        state_at(0)};
       if (rule.kind == UpdateRule::Kind::kAdafactor) {
         Adafactor(context_, update);
       } else {
-        Muon(context_, update, newton_schulz_);
+        Muon(context_, update, newton_schulz_, counted_ ? &of_newton_schulz_[slot] : nullptr);
         all.states[0] = state_at(0);
       }
     } else {
@@ -284,6 +293,7 @@ class CpuUpdate final : public UpdateOp {
       });
       for (std::size_t i = 0; i < kMostStates; ++i)
         if (kept.states()[i] != nullptr) all.states[i] = state_at(i);
+      if (RuledSlot::HasLength(rule)) ScaleDirection(context_, update, state_at(1));
     }
     for (std::size_t i = 0; i < kMostStates; ++i)
       if (all.states[i] != nullptr && kept.needs_whole(i))
@@ -314,6 +324,7 @@ class CpuUpdate final : public UpdateOp {
   std::vector<RuledSlot> ruled_;  // of each slot; they point to rule_ and its others
   std::vector<float> whole_;      // AsAWhole's memory
   NewtonSchulzMemory newton_schulz_;
+  std::vector<NewtonSchulzStats> of_newton_schulz_;  // by slot, of the last update that counted
   std::vector<WatchedRounding> watched_;
   bool left_ = false;  // one of them its format, since the last update
   std::vector<Segment> segments_;
