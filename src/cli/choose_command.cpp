@@ -1,4 +1,4 @@
-// choose: which format to train in.
+// choose, ablate: which format to train in, and what each ingredient of a recipe does.
 #include <iostream>
 #include <memory>
 
@@ -13,31 +13,66 @@
 namespace ada::cli {
 namespace {
 
+struct TrainingsArguments : ConfigArguments {
+  std::string file;
+};
+
 // The budget is a text, since it may end in a percent sign.
-struct ChooseArguments : ConfigArguments {
-  std::string file, budget = "1%";
+struct ChooseArguments : TrainingsArguments {
+  std::string budget = "1%";
   std::vector<std::string> formats;
   study::ChooseOptions options;
 };
+struct AblateArguments : TrainingsArguments {
+  study::AblateOptions options;
+};
 
-int Choose(ChooseArguments& a) {
-  if (a.config.empty()) RequireOperand(a.file, a.set, "CONFIG", "choose");
+// Checks what both commands have, and finds the file, which may be a shipped one.
+void TakeTrainings(TrainingsArguments& a, study::ArmsOptions& options, const std::string& command) {
+  if (a.config.empty()) RequireOperand(a.file, a.set, "CONFIG", command);
   TakeFile(a, a.file);
-  study::ChooseOptions& options = a.options;
-  options.formats = WholeFormats(a.formats);
-  options.budget = ShareOf("--budget", a.budget);
   Checked(options.seeds, 1, 64, "--seeds", "a whole number, 1 to 64");
   Checked(static_cast<double>(options.steps), 0, 1e9, "--steps", "a whole number from 1 on");
   Checked(options.jobs, 0, 1024, "--jobs", "a whole number, 1 to 1024");
-  // It finds the file, which may be a shipped one; arms are laid over it later.
-  ConfigOf(a);
+  ConfigOf(a);  // arms are laid over it later
   options.config = a.config;
   options.keys = OverridesOf(a.set);
   for (const config::Override& key : options.keys)
     if (key.first == "output" || key.first == "name" || key.first == "train.max_steps")
-      throw ConfigError("--set " + key.first + ": choose itself sets it (--out, --steps)");
+      throw ConfigError("--set " + key.first + ": " + command + " itself sets it (--out, --steps)");
+}
+
+int Choose(ChooseArguments& a) {
+  a.options.formats = WholeFormats(a.formats);
+  a.options.budget = ShareOf("--budget", a.budget);
+  TakeTrainings(a, a.options, "choose");
   telemetry::Log log;
-  return study::Choose(options, std::cout, log);
+  return study::Choose(a.options, std::cout, log);
+}
+
+int Ablate(AblateArguments& a) {
+  TakeTrainings(a, a.options, "ablate");
+  telemetry::Log log;
+  return study::Ablate(a.options, std::cout, log);
+}
+
+// folder: where --out is by default.
+void AddTrainings(CLI::App& command, TrainingsArguments& a, study::ArmsOptions& options,
+                  const std::string& folder) {
+  command.add_option("CONFIG", a.file, "the experiment (YAML or JSON)")->type_name("");
+  command.add_option("-c,--config", a.config, "the same as CONFIG")->type_name("FILE");
+  command.add_option("--seeds", options.seeds, "trainings of each arm (3)")->type_name("N");
+  command.add_option("--steps", options.steps, "of each training (default: CONFIG's)")
+      ->type_name("N");
+  command.add_option("-j,--jobs", options.jobs, "trainings at a time (default: one per core)")
+      ->type_name("J");
+  command
+      .add_option(
+          "--out", options.out,
+          "the folder of all runs; the same command goes on in it (default: " + folder + "/NAME)")
+      ->type_name("FOLDER");
+  AddJson(command, options.json);
+  AddOverrides(command, a, {DataOptions().front(), MachineOptions().front()});
 }
 
 }  // namespace
@@ -48,8 +83,7 @@ Commands AddChooseCommands(CLI::App& app) {
       Add(app, "choose", "which format, recipe or policy to train in: trains them all, and says",
           "  ada-train choose configs/gpt2_jargon_quick.yaml --formats bf16,te_mxfp8 --seeds 1\n"
           "  ada-train choose mine.yaml --formats fp16+dynamic,te_fp8_current --seeds 1 --html");
-  choose->add_option("CONFIG", a->file, "the experiment (YAML or JSON)")->type_name("");
-  choose->add_option("-c,--config", a->config, "the same as CONFIG")->type_name("FILE");
+  AddTrainings(*choose, *a, a->options, "choices");
   choose
       ->add_option("--formats", a->formats,
                    "the arms: formats, recipes, either with +POLICY or +STATE, or files of keys "
@@ -59,26 +93,29 @@ Commands AddChooseCommands(CLI::App& app) {
       ->delimiter(',')
       ->allow_extra_args(false)  // CONFIG may come after it
       ->required();
-  study::ChooseOptions& options = a->options;
-  choose->add_option("--baseline", options.baseline, "the arm of which others are told (fp32)")
+  choose->add_option("--baseline", a->options.baseline, "the arm of which others are told (fp32)")
       ->type_name("ARM");
-  choose->add_option("--seeds", options.seeds, "trainings of each arm (3)")->type_name("N");
-  choose->add_option("--steps", options.steps, "of each training (default: CONFIG's)")
-      ->type_name("N");
-  choose->add_option("-j,--jobs", options.jobs, "trainings at a time (default: one per core)")
-      ->type_name("J");
   choose
       ->add_option("--budget", a->budget,
                    "by how much of the baseline's loss an arm may be worse (1%)")
       ->type_name("SHARE");
-  choose
-      ->add_option("--out", options.out,
-                   "the folder of all runs; the same command goes on in it (default: choices/NAME)")
-      ->type_name("FOLDER");
-  AddJson(*choose, options.json);
-  choose->add_flag("--html", options.html, "a page as well, FOLDER/choose.html");
-  AddOverrides(*choose, *a, {DataOptions().front(), MachineOptions().front()});
-  return {{choose, [a] { return Choose(*a); }}};
+  choose->add_flag("--html", a->options.html, "a page as well, FOLDER/choose.html");
+  auto b = std::make_shared<AblateArguments>();
+  CLI::App* ablate =
+      Add(app, "ablate", "what each ingredient of a recipe does: trains with it alone and without",
+          "  ada-train ablate configs/gpt2_jargon_quick.yaml --set precision.recipe=te_nvfp4\n"
+          "  ada-train ablate mine.yaml --parts dw,hadamard --seeds 1 --steps 100 --html");
+  AddTrainings(*ablate, *b, b->options, "ablations");
+  ablate
+      ->add_option("--parts", b->options.parts,
+                   "the ingredients to ask about (default: all); a wrong name lists them")
+      ->type_name("NAME,NAME")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  ablate->add_flag("--pairs", b->options.pairs,
+                   "trains each two ingredients together as well, to see which do not add up");
+  ablate->add_flag("--html", b->options.html, "a page as well, FOLDER/ablate.html");
+  return {{choose, [a] { return Choose(*a); }}, {ablate, [b] { return Ablate(*b); }}};
 }
 
 }  // namespace ada::cli

@@ -53,7 +53,7 @@ Commands AddScoreCommands(CLI::App& app);
 Commands AddRunCommands(CLI::App& app);
 // blame, assign: forks of a training.
 Commands AddBlameCommands(CLI::App& app);
-// choose: trainings in several formats.
+// choose, ablate: trainings in several formats.
 Commands AddChooseCommands(CLI::App& app);
 // models, policies, formats, recipes, datasets, schema.
 Commands AddListCommands(CLI::App& app);

@@ -162,7 +162,7 @@ void PrintBash(const CLI::App& app, std::ostream& out) {
       << "' -- \"$word\")\n"
          "    compopt -o nospace 2>/dev/null\n"
          "  elif [ \"$last\" = --copy ] || [[ $last$command =~ "
-         "^(--config|-c|train|rates|choose|assign)$ ]]; "
+         "^(--config|-c|train|rates|choose|ablate|assign)$ ]]; "
          "then\n"
          "    mapfile -t COMPREPLY < <(compgen -f -W '"
       << Joined(ShippedNames())

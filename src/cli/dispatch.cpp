@@ -36,7 +36,8 @@ struct Group {
 const Group kGroups[] = {
     {"Train", {"train", "evaluate", "predict", "generate"}},
     {"Look", {"watch", "report", "compare", "inspect", "matmul", "rates", "score"}},
-    {"Decide", {"choose", "advise", "recommend", "what-if", "blame", "assign", "replay", "sweep"}},
+    {"Decide",
+     {"choose", "ablate", "advise", "recommend", "what-if", "blame", "assign", "replay", "sweep"}},
     {"Files", {}},
 };
 

@@ -287,26 +287,40 @@ struct AssignOptions {
 // what a training throws, and OutputError.
 void Assign(const AssignOptions& options, std::ostream& out, telemetry::Log& log);
 
+// What the commands have in common that train a network several times.
+struct ArmsOptions {
+  std::string config;               // the path of a configuration
+  config::Overrides keys;           // that replace its keys, in every arm
+  int seeds = 3;                    // from the configuration's seed on
+  std::int64_t steps = 0;           // of each training; 0: as the configuration says
+  int jobs = 0;                     // trainings at a time; 0: one per core
+  std::string out;                  // the folder; empty: choices/NAME, ablations/NAME
+  bool json = false, html = false;  // JSON instead of a table; a page as well
+};
+
 // choose: which of some formats, recipes and policies a network should be trained in. It trains
 // each arm under each seed, as runs in one folder, and says which is the cheapest whose loss stays
 // within a budget of the baseline's.
-struct ChooseOptions {
-  std::string config;                // the path of a configuration
-  config::Overrides keys;            // that replace its keys, in every arm
-  std::vector<std::string> formats;  // the arms, as ReadArms (choose/parts.h) takes them
+struct ChooseOptions : ArmsOptions {
+  std::vector<std::string> formats;  // the arms, as ReadArms (choose/choice.h) takes them
   std::string baseline = "fp32";     // an arm
-  int seeds = 3;                     // from the configuration's seed on
-  std::int64_t steps = 0;            // of each training; 0: as the configuration says
-  int jobs = 0;                      // trainings at a time; 0: one per core
   double budget = 0.01;              // a share of the baseline's loss
-  std::string out;                   // the folder; empty: choices/NAME
-  bool json = false, html = false;   // JSON instead of a table; a page as well
 };
 
 // Returns the exit code: 0, 128 + the signal that ended it (the same options go on), or that of a
 // training that failed. Throws ConfigError for options, before anything is trained, DataError and
 // OutputError.
 int Choose(const ChooseOptions& options, std::ostream& out, telemetry::Log& log);
+
+// ablate: takes the recipe of a configuration apart. It trains the network with each ingredient
+// alone and with each left out, and says what each does to the loss, and which do not add up.
+struct AblateOptions : ArmsOptions {
+  std::vector<std::string> parts;  // ingredients; empty: all
+  bool pairs = false;              // trains each two ingredients together as well
+};
+
+// Returns and throws as Choose does.
+int Ablate(const AblateOptions& options, std::ostream& out, telemetry::Log& log);
 
 // compare shows two runs side by side in a terminal of 80 columns: differences of the
 // configurations, metrics, scale and underflow per layer, the first step at which the runs part,

@@ -1,6 +1,5 @@
 // Which arms there are: formats, recipes, either with a policy, and files of keys.
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "config/recipes.h"
@@ -17,22 +16,6 @@ namespace {
 bool IsRecipe(const std::string& name) {
   const std::vector<config::RecipeLine> all = config::Recipes();
   return std::any_of(all.begin(), all.end(), [&](const auto& line) { return line.name == name; });
-}
-
-// What may stand in the name of a folder; all else becomes a dash.
-std::string FolderWord(const std::string& text) {
-  std::string word;
-  for (const char c : text) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '+' ||
-                       c == '.' || c == '-';
-    if (plain)
-      word += c;
-    else if (!word.empty() && word.back() != '-')
-      word += '-';
-  }
-  while (!word.empty() && (word.back() == '-' || word.back() == '.')) word.pop_back();
-  word.erase(0, std::min(word.find_first_not_of("-."), word.size()));
-  return word.empty() ? "arm" : word;
 }
 
 // Files of keys end like one, or lie there under this name.

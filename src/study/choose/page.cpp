@@ -1,34 +1,22 @@
 // The page of a choice: the verdict, the table, loss minus baseline by step, and the layers that
-// lose most. Pictures are SVG within the page, which needs no other file and no script.
+// lose most.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "io/shown_text.h"
 #include "io/text.h"
 #include "study/choose/choice.h"
+#include "study/html_page.h"
 
 namespace ada::study {
 namespace {
 
-constexpr int kPageWidth = 860, kCurveHeight = 320, kCurveLeft = 80, kCurveTop = 16;
+constexpr int kCurveHeight = 320, kCurveLeft = 80, kCurveTop = 16;
 constexpr int kCurveRight = kPageWidth - 16, kCurveBottom = kCurveHeight - 36;
 // A colorblind-safe order (Okabe and Ito), of which each arm but the baseline has one.
 constexpr std::array<const char*, 7> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                 "#56b4e9", "#e69f00", "#000000"};
 constexpr std::size_t kMostPoints = 400;
-
-// Names come from files and go into HTML.
-std::string Html(const std::string& text) {
-  std::string safe;
-  for (const char c : Visible(text))
-    safe += c == '<'   ? "&lt;"
-            : c == '>' ? "&gt;"
-            : c == '&' ? "&amp;"
-            : c == '"' ? "&quot;"
-                       : std::string(1, c);
-  return safe;
-}
 
 const char* ColorOf(std::size_t arm) { return kColors[(arm - 1) % kColors.size()]; }
 
@@ -60,7 +48,7 @@ double TickOf(double range) {
 // The curves of all arms that train on one pair of axes, with the noise of twins as a band.
 class Curves {
  public:
-  Curves(const ChoiceResults& results, const ChoicePlan& plan) : results_(results), plan_(plan) {
+  Curves(const Measured& results, const ArmPlan& plan) : results_(results), plan_(plan) {
     const std::size_t window = std::max<std::size_t>(1, static_cast<std::size_t>(plan.steps) / 25);
     std::vector<double> ends;  // that the axis has to hold
     for (const ArmResult& arm : results.arms) {
@@ -130,15 +118,15 @@ class Curves {
            "</title></polyline>\n";
   }
 
-  const ChoiceResults& results_;
-  const ChoicePlan& plan_;
+  const Measured& results_;
+  const ArmPlan& plan_;
   std::vector<std::vector<std::pair<double, double>>> curves_;
   double noise_ = 0, low_ = 0, high_ = 0;
 };
 
 std::string Cell(const std::string& text) { return "<td>" + text + "</td>"; }
 
-std::string ArmRows(const ChoiceResults& results, const Verdict& verdict) {
+std::string ArmRows(const Measured& results, const Verdict& verdict) {
   const ArmResult& baseline = results.arms.front();
   std::string rows;
   for (std::size_t i = 0; i < results.arms.size(); ++i) {
@@ -165,7 +153,7 @@ std::string ArmRows(const ChoiceResults& results, const Verdict& verdict) {
 }
 
 // Bars of the worst tensors of each arm; an arm that lost nothing is one sentence.
-std::string WorstBars(const ChoiceResults& results) {
+std::string WorstBars(const Measured& results) {
   constexpr int kRow = 20, kNames = 260, kBar = 480;
   std::string html;
   for (std::size_t i = 0; i < results.arms.size(); ++i) {
@@ -191,29 +179,14 @@ std::string WorstBars(const ChoiceResults& results) {
   return html;
 }
 
-constexpr char kStyle[] =
-    "body{font:15px/1.45 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;"
-    "color:#222}\n"
-    "table{border-collapse:collapse;width:100%}td,th{padding:.25em .5em;text-align:right;"
-    "border-bottom:1px solid #ddd}\n"
-    "td,th{white-space:nowrap}td:last-child{white-space:normal}\n"
-    "td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}\n"
-    "tr.taken td{background:#e8f3ea}.verdict{font-size:1.15em;border-left:4px solid #009e73;"
-    "padding-left:.8em}\n"
-    "svg{width:100%;height:auto}svg text{font-size:12px;fill:#333}\n";
-
 }  // namespace
 
-std::string ChoicePage(const ChoiceResults& results, const ChoicePlan& plan,
-                       const Verdict& verdict) {
+std::string ChoicePage(const Measured& results, const ArmPlan& plan, const Verdict& verdict) {
   const std::string baseline = Html(results.arms.front().name);
-  std::string html =
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>choose: " +
-      Html(plan.out) + "</title>\n<style>\n" + kStyle + "</style></head><body>\n<h1>" +
-      Html(verdict.arm.empty()                        ? "No verdict"
-           : verdict.arm == results.arms.front().name ? "Keep " + verdict.arm
-                                                      : "Take " + verdict.arm) +
-      "</h1>\n";
+  std::string html = PageHead("choose: " + plan.out, verdict.arm.empty() ? "No verdict"
+                                                     : verdict.arm == results.arms.front().name
+                                                         ? "Keep " + verdict.arm
+                                                         : "Take " + verdict.arm);
   html += "<p class=\"verdict\">" + Html(verdict.text()) + "</p>\n";
   html += "<table><tr><th>arm</th><th>loss</th><th>minus " + baseline +
           "</th><th>sd</th><th>share</th><th>skips</th><th>bits</th><th>moved</th>"
@@ -229,7 +202,7 @@ std::string ChoicePage(const ChoiceResults& results, const ChoicePlan& plan,
   html += "<p>The gray band is twice what chance alone changes, " + noise + " (" +
           std::to_string(results.twins.size()) + " twins of " + baseline + ").</p>\n";
   html += "<h2>What lost most</h2>\n" + WorstBars(results);
-  return html + "</body></html>\n";
+  return html + kPageEnd;
 }
 
 }  // namespace ada::study

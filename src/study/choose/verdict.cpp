@@ -3,7 +3,6 @@
 // that is follows from Student's t of the distance to the budget: its error is the deviation over
 // the seeds or that of twins, whichever is larger, by the root of the number of seeds.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "io/text.h"
@@ -12,37 +11,8 @@
 namespace ada::study {
 namespace {
 
-// One-sided quantiles of Student's t by degrees of freedom, from 1: of 90 % and of 99 %.
-constexpr std::array<double, 10> kFairlySure = {3.078, 1.886, 1.638, 1.533, 1.476,
-                                                1.440, 1.415, 1.397, 1.383, 1.372};
-constexpr std::array<double, 10> kWellSure = {31.821, 6.965, 4.541, 3.747, 3.365,
-                                              3.143,  2.998, 2.896, 2.821, 2.764};
-// Fewer seeds cannot make a verdict "well" sure: one seed says nothing of another.
-constexpr std::size_t kSeedsForWell = 3;
 constexpr std::size_t kMostSeeds = 64;
 constexpr double kNoiseTimes = 2;  // within so many deviations of twins two losses are the same
-
-double Quantile(const std::array<double, 10>& quantiles, std::size_t freedom) {
-  return quantiles[std::min(std::max<std::size_t>(freedom, 1), quantiles.size()) - 1];
-}
-
-// How sure it is on which side of the budget an arm lies.
-struct BudgetDistance {
-  double t = 0, error = 0, over = 0;  // over: loss minus baseline minus budget
-  std::size_t freedom = 1;
-};
-
-BudgetDistance DistanceOf(const ArmResult& arm, const ChoiceResults& results, double budget) {
-  BudgetDistance distance;
-  const auto seeds = static_cast<double>(arm.minus.size());
-  const bool by_seeds = std::isfinite(arm.deviation) && arm.deviation > results.noise;
-  const double spread = by_seeds ? arm.deviation : results.noise;
-  distance.freedom = by_seeds ? arm.minus.size() - 1 : results.twins.size() + arm.minus.size() - 1;
-  distance.error = spread / std::sqrt(seeds);
-  distance.over = arm.mean - budget;
-  distance.t = distance.error > 0 ? std::fabs(distance.over) / distance.error : INFINITY;
-  return distance;
-}
 
 bool Trains(const ArmResult& arm) { return arm.trouble.empty() && std::isfinite(arm.mean); }
 
@@ -56,7 +26,7 @@ std::string EndsText(const ArmResult& arm, const ArmResult& baseline) {
 
 class Chooser {
  public:
-  Chooser(const ChoiceResults& results, const ChoicePlan& plan, double share)
+  Chooser(const Measured& results, const ArmPlan& plan, double share)
       : results_(results), plan_(plan), share_(share), baseline_(results.arms.front()) {}
 
   Verdict Run() {
@@ -88,6 +58,10 @@ class Chooser {
     return verdict;
   }
 
+  Distance FromBudget(const ArmResult& arm) const {
+    return DistanceOf(arm.mean - budget_, arm.deviation, arm.minus.size(), results_.noise,
+                      results_.twins.size());
+  }
   std::string BudgetText() const { return Formatted("the budget of %.3g %%", 100 * share_); }
   bool IsNoise(const ArmResult& arm) const {
     return std::fabs(arm.mean) <= kNoiseTimes * results_.noise;
@@ -141,9 +115,9 @@ class Chooser {
     double least = INFINITY;
     bool fairly = true, well = plan_.seeds.size() >= kSeedsForWell;
     for (const ArmResult* arm : arms) {
-      const BudgetDistance distance = DistanceOf(*arm, results_, budget_);
-      fairly = fairly && distance.t > Quantile(kFairlySure, distance.freedom);
-      well = well && distance.t > Quantile(kWellSure, distance.freedom);
+      const Distance distance = FromBudget(*arm);
+      fairly = fairly && distance.fairly();
+      well = well && distance.well();
       if (distance.t >= least) continue;
       least = distance.t;
       nearest = arm;
@@ -161,9 +135,9 @@ class Chooser {
       words.push_back("--seeds " + std::to_string(kSeedsForWell));
     } else if (sure != "well" && nearest != nullptr) {
       // So many seeds give this distance a t of the quantile of many degrees of freedom.
-      const BudgetDistance distance = DistanceOf(*nearest, results_, budget_);
+      const Distance distance = FromBudget(*nearest);
       const double one = distance.error * std::sqrt(static_cast<double>(plan_.seeds.size()));
-      const double need = std::ceil(std::pow(kWellSure.back() * one / std::fabs(distance.over), 2));
+      const double need = std::ceil(std::pow(WellSureT() * one / (nearest->mean - budget_), 2));
       words.push_back(need <= static_cast<double>(kMostSeeds)
                           ? "--seeds " + std::to_string(std::max<std::int64_t>(
                                              static_cast<std::int64_t>(need),
@@ -175,8 +149,8 @@ class Chooser {
     return text.empty() ? "a network of the size that is meant" : text;
   }
 
-  const ChoiceResults& results_;
-  const ChoicePlan& plan_;
+  const Measured& results_;
+  const ArmPlan& plan_;
   double share_, budget_ = 0;
   const ArmResult& baseline_;
   const ArmResult* chosen_ = nullptr;
@@ -189,7 +163,7 @@ std::string Verdict::text() const {
   return sentence + ". Sure: " + sure + "; surer with " + surer + ".";
 }
 
-Verdict FindVerdict(const ChoiceResults& results, const ChoicePlan& plan, double budget) {
+Verdict FindVerdict(const Measured& results, const ArmPlan& plan, double budget) {
   return Chooser(results, plan, budget).Run();
 }
 

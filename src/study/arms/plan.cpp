@@ -1,5 +1,6 @@
 // Which trainings there are, and the configuration of each, as a file that `train` reads.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "config/load.h"
@@ -11,8 +12,8 @@
 #include "run/assemble/assemble.h"
 #include "run/fork/fork.h"
 #include "step/specs.h"
+#include "study/arms/arms.h"
 #include "study/assign/assigner.h"
-#include "study/choose/choice.h"
 
 namespace ada::study {
 namespace {
@@ -52,13 +53,15 @@ void RefuseOther(const Training& training, const std::string& out) {
 // Builds the list of trainings, one after the other.
 class Planner {
  public:
-  Planner(const ChooseOptions& options, ChoicePlan& plan) : options_(options), plan_(plan) {}
+  Planner(const ArmsQuestion& question, ArmPlan& plan)
+      : question_(question), options_(question.options), plan_(plan) {}
 
   void Run() {
-    plan_.arms = ReadArms(options_);
+    plan_.command = question_.command;
+    plan_.arms = question_.arms;
     // The name, the seed and the data are those of the configuration as it is.
     config::Config base = Read(plan_.arms.front(), {});
-    plan_.out = options_.out.empty() ? "choices/" + base.name : options_.out;
+    plan_.out = options_.out.empty() ? question_.folder + "/" + base.name : options_.out;
     info_ = run::InspectData(base);
     image_ = {1, info_.height, info_.width, info_.channels};
     plan_.full_steps = Steps(base);
@@ -99,6 +102,11 @@ class Planner {
     try {
       config::Config config = config::Load(options_.config, all).config;
       config::FillDefaults(config);
+      if (!arm.precision) return config;
+      // Read back, since what is taken out of a section may leave it without something it needs.
+      config.precision = *arm.precision;
+      config = config::LoadText(config::ToYaml(config), options_.config, {}).config;
+      config::FillDefaults(config);
       return config;
     } catch (const ConfigError& error) {
       throw ConfigError("arm " + arm.name + ": " + error.what());
@@ -133,8 +141,9 @@ class Planner {
     plan_.trainings.push_back(std::move(training));
   }
 
-  const ChooseOptions& options_;
-  ChoicePlan& plan_;
+  const ArmsQuestion& question_;
+  const ArmsOptions& options_;
+  ArmPlan& plan_;
   data::DatasetInfo info_;
   Shape image_{};
   int threads_ = 1;
@@ -142,16 +151,31 @@ class Planner {
 
 }  // namespace
 
-ChoicePlan PlanTrainings(const ChooseOptions& options, telemetry::Log& log) {
-  ChoicePlan plan;
-  Planner planner(options, plan);
+std::string FolderWord(const std::string& text) {
+  std::string word;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '+' ||
+                       c == '.' || c == '-';
+    if (plain)
+      word += c;
+    else if (!word.empty() && word.back() != '-')
+      word += '-';
+  }
+  while (!word.empty() && (word.back() == '-' || word.back() == '.')) word.pop_back();
+  word.erase(0, std::min(word.find_first_not_of("-."), word.size()));
+  return word.empty() ? "arm" : word;
+}
+
+ArmPlan PlanTrainings(const ArmsQuestion& question, telemetry::Log& log) {
+  ArmPlan plan;
+  Planner planner(question, plan);
   planner.Run();
   CreateFolders(plan.out + "/configs");
   for (const Training& training : plan.trainings) {
     WriteFileAtomically(training.file, config::ToYaml(training.config));
     // The moved weights are the same in every try, so those that are there stay.
     if (training.twin == 0 || IsThere(training.config.model.init.weights)) continue;
-    log.SetStatus("choose: weights of twin " + std::to_string(training.twin));
+    log.SetStatus(plan.command + ": weights of twin " + std::to_string(training.twin));
     config::Config config = planner.Complete(training.config);
     config.model.init.weights =
         plan.trainings[training.seed * plan.arms.size()].config.model.init.weights;

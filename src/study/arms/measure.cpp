@@ -6,7 +6,7 @@
 #include "error.h"
 #include "io/text.h"
 #include "study/advise/run_record.h"
-#include "study/choose/choice.h"
+#include "study/arms/arms.h"
 #include "study/run_files.h"
 #include "telemetry/coverage.h"
 #include "telemetry/progress_text.h"
@@ -67,20 +67,6 @@ double EndMinus(const std::vector<double>& losses, const std::vector<double>& of
   return sum / static_cast<double>(window);
 }
 
-double MeanOf(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? NAN : sum / static_cast<double>(values.size());
-}
-
-double DeviationOf(const std::vector<double>& values) {
-  if (values.size() < 2) return NAN;
-  const double mean = MeanOf(values);
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return std::sqrt(squares / static_cast<double>(values.size() - 1));
-}
-
 // "underflows in fp16 at S = 1", or that values left the range.
 std::string CauseOf(const telemetry::TensorTotals& tensor) {
   const auto nonzero = static_cast<double>(tensor.numel - tensor.zeros_before);
@@ -137,8 +123,8 @@ std::string TroubleOfTraining(const Training& training, const Read& read, std::i
 
 }  // namespace
 
-ChoiceResults Measure(const ChoicePlan& plan) {
-  ChoiceResults results;
+Measured Measure(const ArmPlan& plan) {
+  Measured results;
   results.window = std::min(plan.steps, std::max(kLeastWindow, plan.steps / kWindowShare));
   std::vector<Read> all;
   for (const Training& training : plan.trainings) all.push_back(ReadTraining(training, plan.steps));

@@ -17,7 +17,7 @@
 #include "error.h"
 #include "io/text.h"
 #include "run/signals.h"
-#include "study/choose/choice.h"
+#include "study/arms/arms.h"
 #include "study/run_files.h"
 #include "telemetry/progress.h"
 #include "telemetry/run_folder.h"
@@ -73,7 +73,7 @@ pid_t Start(const Training& training, const std::string& log_file) {
   close(log);
   if (nothing >= 0) close(nothing);
   if (child < 0)
-    throw DeviceError(std::string("choose: a process cannot be started: ") + std::strerror(error) +
+    throw DeviceError(std::string("a process cannot be started: ") + std::strerror(error) +
                       "; fewer --jobs may help");
   return child;
 }
@@ -81,7 +81,7 @@ pid_t Start(const Training& training, const std::string& log_file) {
 // The trainings that are under way, and what is left of the others.
 class Children {
  public:
-  Children(ChoicePlan& plan, telemetry::Log& log)
+  Children(ArmPlan& plan, telemetry::Log& log)
       : plan_(plan), log_(log), began_(telemetry::SteadySeconds()) {}
 
   // After a signal no other training begins: it is left to the next command.
@@ -94,7 +94,7 @@ class Children {
       if (signal != 0 && !told) {
         told = true;
         log_.SetStatus("");
-        log_.Info("choose: stopping; each training writes a checkpoint");
+        log_.Info(plan_.command + ": stopping; each training writes a checkpoint");
         for (const auto& [child, index] : running_) kill(child, SIGTERM);
       }
       while (signal == 0 && next < plan_.trainings.size() &&
@@ -150,7 +150,7 @@ class Children {
   // One line for each that is over, where no line is redrawn.
   void Tell(const Training& training) {
     if (training.exit_code != 0 && training.exit_code < 128)
-      log_.Warning("choose: " + training.name + " ended with exit code " +
+      log_.Warning(plan_.command + ": " + training.name + " ended with exit code " +
                    std::to_string(training.exit_code) + ", see " + LogOf(training));
     if (!log_.terminal()) log_.Info(Line());
   }
@@ -165,7 +165,7 @@ class Children {
   // "choose: 3 of 7 trainings, bf16-seed1 at step 120 of 250, left 1:20".
   std::string Line() {
     std::int64_t made = made_, under_way = 0;
-    std::string text = "choose: " + std::to_string(over_) + " of " +
+    std::string text = plan_.command + ": " + std::to_string(over_) + " of " +
                        std::to_string(plan_.trainings.size()) + " trainings";
     for (const auto& [child, index] : running_) {
       const std::int64_t steps = StepsWritten(plan_.trainings[index]);
@@ -182,7 +182,7 @@ class Children {
     return text;
   }
 
-  ChoicePlan& plan_;
+  ArmPlan& plan_;
   telemetry::Log& log_;
   std::map<pid_t, std::size_t> running_;
   std::map<std::size_t, std::int64_t> at_start_;  // steps that were there before
@@ -193,6 +193,16 @@ class Children {
 
 }  // namespace
 
-int RunTrainings(ChoicePlan& plan, telemetry::Log& log) { return Children(plan, log).Run(); }
+int RunTrainings(ArmPlan& plan, telemetry::Log& log) {
+  const int signal = Children(plan, log).Run();
+  if (signal != 0) log.Info(plan.command + ": the same command goes on");
+  return signal;
+}
+
+int ExitCodeOf(const ArmPlan& plan) {
+  for (const Training& training : plan.trainings)
+    if (training.exit_code != 0 && training.exit_code != 5) return training.exit_code;
+  return 0;
+}
 
 }  // namespace ada::study

@@ -1,0 +1,85 @@
+// The page of an ablation: the sentence, and two bars for each ingredient.
+#include <algorithm>
+#include <cmath>
+
+#include "io/text.h"
+#include "study/ablate/ablation.h"
+#include "study/arms/output.h"
+#include "study/html_page.h"
+
+namespace ada::study {
+namespace {
+
+constexpr int kNames = 170, kRight = kPageWidth - 110, kRowHeight = 34, kTop = 8;
+constexpr char kAlone[] = "#56b4e9", kLeftOut[] = "#d55e00";
+
+// Values beyond a few times what the recipe costs end at the edge: one that fails has none.
+class Bars {
+ public:
+  Bars(const Effects& effects, const Measured& measured) : effects_(effects) {
+    std::vector<double> sizes = {std::fabs(effects.recipe.mean)};
+    for (const Effect& effect : effects.of)
+      for (const Difference* one : {&effect.alone, &effect.left_out})
+        sizes.push_back(std::fabs(one->mean));
+    for (const double size : sizes)
+      if (std::isfinite(size)) most_ = std::max(most_, size);
+    noise_ = std::isfinite(measured.noise) ? 2 * measured.noise : 0;
+    most_ = std::max({most_, noise_, 1e-12});
+  }
+
+  std::string Svg() const {
+    const int height = kTop + kRowHeight * static_cast<int>(effects_.of.size()) + 8;
+    std::string svg =
+        Formatted("<svg viewBox=\"0 0 %d %d\" role=\"img\" ", kPageWidth, height) +
+        "aria-label=\"what each ingredient adds to the loss\">\n" +
+        Formatted("<rect x=\"%.1f\" y=\"0\" width=\"%.1f\" ", X(-noise_), X(noise_) - X(-noise_)) +
+        Formatted("height=\"%d\" fill=\"#ddd\" fill-opacity=\"0.6\"/>\n", height) +
+        Formatted("<line x1=\"%.1f\" y1=\"0\" x2=\"%.1f\" ", X(0), X(0)) +
+        Formatted("y2=\"%d\" stroke=\"#555\"/>\n", height);
+    int y = kTop;
+    for (const Effect& effect : effects_.of) {
+      svg += Formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", kNames - 8, y + 18) +
+             Html(effect.ingredient.name) + "</text>" +
+             Bar(effect.alone, effect.alone_trouble, kAlone, y) +
+             Bar(effect.left_out, effect.left_out_trouble, kLeftOut, y + 13) +
+             Formatted("<text x=\"%d\" y=\"%d\">", kRight + 34, y + 18) + Html(effect.says) +
+             "</text>\n";
+      y += kRowHeight;
+    }
+    return svg + "</svg>\n";
+  }
+
+ private:
+  double X(double value) const {
+    const double middle = (kNames + kRight) / 2.0;
+    return middle + (kRight - kNames - 60) / 2.0 * std::clamp(value / most_, -1.0, 1.0);
+  }
+  std::string Bar(const Difference& difference, const std::string& trouble, const char* color,
+                  int y) const {
+    if (!trouble.empty() || !std::isfinite(difference.mean))
+      return Formatted("<text x=\"%.1f\" y=\"%d\">does not train</text>", X(0) + 4, y + 10);
+    const double from = std::min(X(0), X(difference.mean)), to = std::max(X(0), X(difference.mean));
+    return Formatted("<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" ", from, y, to - from) +
+           "height=\"11\" fill=\"" + color + "\"/>" +
+           Formatted("<text x=\"%.1f\" y=\"%d\">%+.2g</text>", to + 4, y + 10, difference.mean);
+  }
+
+  const Effects& effects_;
+  double most_ = 0, noise_ = 0;
+};
+
+}  // namespace
+
+std::string AblationPage(const Effects& effects, const Measured& measured, const ArmPlan& plan) {
+  const std::string plain = Html(measured.arms.front().name);
+  return PageHead("ablate: " + plan.out, "What each ingredient does") + "<p class=\"verdict\">" +
+         Html(effects.sentence) +
+         "</p>\n<p>What it adds to the loss: <span style=\"color:" + kAlone +
+         "\">&#9632;</span> alone, over " + plain +
+         " (of a remedy: over the recipe without remedies); <span style=\"color:" + kLeftOut +
+         "\">&#9632;</span> the recipe over the recipe without it. " +
+         Html(StepsText(measured, plan)) + ". The gray band is twice what chance changes.</p>\n" +
+         Bars(effects, measured).Svg() + "<p>" + Html(NoiseText(measured)) + ".</p>\n" + kPageEnd;
+}
+
+}  // namespace ada::study

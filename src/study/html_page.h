@@ -1,0 +1,16 @@
+// What pages that commands write have in common: HTML with SVG pictures within, which needs no
+// other file and no script.
+#pragma once
+#include <string>
+
+namespace ada::study {
+
+inline constexpr int kPageWidth = 860;  // of a picture
+// Text of a name, which may come from a file, as HTML.
+std::string Html(const std::string& text);
+// All up to the heading, which it has. Of a table's rows, class `taken` stands out; of paragraphs
+// `verdict`.
+std::string PageHead(const std::string& title, const std::string& heading);
+inline constexpr char kPageEnd[] = "</body></html>\n";
+
+}  // namespace ada::study
