@@ -81,7 +81,7 @@ class PointLister {
   }
 
   // Adds an operand that is rounded, named `tensor`, but for where it is counted. of: the operand
-  // whose delayed scale it has.
+  // that its delayed scale belongs to.
   RoundingPoint& AddRounded(int i, const std::string& tensor, const std::string& of,
                             const OperandRule& rule, const float* scale) {
     const std::string& layer = b_.NameOf(i);
@@ -109,7 +109,7 @@ class PointLister {
     if (rule.as_forward) point.laid_as = forward;
     if (rule.block) point.blocks = &b_.stats.host[i + 1].blocks[IndexOf(operand)];
   }
-  // The same of attention, whose ds has a scale of its own.
+  // The same of attention, where ds carries another S than dy.
   void AddOperands(int i, std::initializer_list<AttentionOperand> operands) {
     for (const AttentionOperand operand : operands) {
       const OperandRule& rule = b_.storage->operands[i].Of(operand);

@@ -90,7 +90,7 @@ Section StaticScalesSection(TensorScalingConfig::StaticScales& scales) {
       Number("w", scales.w, range, "the same of w"),
       Number("dy", scales.dy, range, "the same of dy, whatever S it carries"),
   };
-  // Of attention's operands.
+  // Attention's operands follow.
   const auto add = [&](const char* name, double& scale, const char* meaning) {
     section.keys.push_back(
         Number(name, scale, range, meaning).WrittenIf([&scale] { return scale != 1; }));

@@ -59,6 +59,7 @@ OrderedJson ArmJson(const ArmResult& arm, const ArmResult& baseline) {
   json["lost_tensor"] = arm.lost_tensor;
   json["lost_pct"] = arm.lost_pct;
   json["cause"] = arm.cause;
+  if (!arm.sums.empty()) json["sums"] = arm.sums;
   json["worst"] = OrderedJson::array();
   for (const auto& [tensor, pct] : arm.worst)
     json["worst"].push_back({{"tensor", tensor}, {"lost_pct", pct}});
@@ -90,6 +91,7 @@ void PrintChoice(const ChoiceResults& results, const ChoicePlan& plan, const Ver
     if (!arm.trouble.empty()) text += "does not train (" + arm.trouble + "); ";
     text += Visible(arm.lost.empty() ? "nothing is known" : arm.lost);
     if (!arm.cause.empty()) text += "; it " + Visible(arm.cause);
+    for (const std::string& line : arm.sums) text += "; " + line;
     PrintWrapped(text, 4, out);
   }
   out << '\n';

@@ -2,8 +2,6 @@
 // of its dimensions are padded. The op that calls them is attention_op.cpp.
 #include "backend/cpu/ops/attention_head.h"
 
-#include "backend/cpu/ops/head_operands.h"
-
 namespace ada::backend::cpu {
 namespace {
 
@@ -41,13 +39,17 @@ std::int64_t HeadMemory::MostLines(const AttentionSizes& s) {
   return AttentionSizes::Padded(std::max({s.queries, s.keys, s.width}));
 }
 
+std::int64_t HeadMemory::WorkValues(const AttentionSizes& s) {
+  return 4 * AttentionSizes::Padded(std::max(s.queries, s.keys) * std::max(s.width, s.keys));
+}
+
 std::int64_t HeadMemory::Values(const AttentionSizes& s) {
   const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = s.rows();
   // In the order of the constructor below: k, v, dk, dv; kt, vt; q, dy, out; p, pr, dp.
   const std::int64_t values = 4 * keys * s.step() + 2 * s.step() * keys + 2 * rows * s.step() +
                               AttentionSizes::kRows * s.step() + 3 * rows * keys;
   if (!s.whole) return values;
-  return values + (keys + rows) * s.step() + HeadOperands::WorkerValues(s) +
+  return values + (keys + rows) * s.step() + WorkValues(s) +
          static_cast<std::int64_t>(kAttentionOperands) * MostLines(s);
 }
 
@@ -66,7 +68,7 @@ HeadMemory::HeadMemory(const AttentionSizes& s, float* memory) {
   p = take(rows * keys), pr = take(rows * keys), dp = take(rows * keys);
   if (!s.whole) return;
   k_rounded = take(keys * s.step()), q_rounded = take(rows * s.step());
-  work = take(HeadOperands::WorkerValues(s));
+  work = take(WorkValues(s));
   lines = take(static_cast<std::int64_t>(kAttentionOperands) * MostLines(s));
 }
 

@@ -56,8 +56,8 @@ struct HeadMemory {
   float *p, *pr, *dp;
   float* out;      // [kRows]
   float *dk, *dv;  // [keys]
-  // Of whole matrices alone: rounded keys, rounded queries or dy, what roundings work with, and the
-  // factors of rows (SumMemory::lines) by operand.
+  // Whole matrices have these too: rounded keys, rounded queries or dy, memory of roundings, and
+  // the factors of rows (SumMemory::lines) by operand.
   float *k_rounded = nullptr, *q_rounded = nullptr, *work = nullptr, *lines = nullptr;
   SumMemory sums;  // where accumulators make sums
   // Cuts `memory`, which belongs to the caller and holds Values(sizes) values, into the parts
@@ -66,6 +66,7 @@ struct HeadMemory {
   // The same from row `row` of queries and scores on, whose rows have `width` values.
   HeadMemory From(const AttentionSizes& sizes, std::int64_t row, std::int64_t width) const;
   static std::int64_t MostLines(const AttentionSizes& sizes);
+  static std::int64_t WorkValues(const AttentionSizes& sizes);  // four matrices without padding
   static std::int64_t Values(const AttentionSizes& sizes);
 };
 

@@ -99,11 +99,6 @@ void HeadOperands::SetLargest(AttentionOperand operand, float largest) {
     one.rounding.current->scale = scaling::CurrentScale(one.rounding.rule, largest);
 }
 
-std::int64_t HeadOperands::WorkerValues(const AttentionSizes& sizes) {
-  const std::int64_t most = std::max(sizes.queries, sizes.keys);
-  return 4 * AttentionSizes::Padded(most * std::max(sizes.width, sizes.keys));
-}
-
 // Heads as the images of MatricesOf.
 Pass HeadOperands::PassOfHeads(const Pass& pass, const One& one) const {
   Pass heads = pass;

@@ -28,13 +28,11 @@ class HeadOperands {
   // then has to be set before Round.
   bool AsksLargest(AttentionOperand operand) const;
   void SetLargest(AttentionOperand operand, float largest);
-  // fp32 values of memory that a worker's Round needs.
-  static std::int64_t WorkerValues(const AttentionSizes& sizes);
 
   // to = round(from), laid out as `from`; values beyond its columns become zero. head: of queries,
-  // or of keys where the operand is of these. Where an accumulator adds codes, `to` is these;
-  // `lines` (of rows along the sum) then gets their factors if rows have scales. counts: false
-  // where the same head was counted before.
+  // or of keys where the operand is of these. memory: HeadMemory::work. Where an accumulator adds
+  // codes, `to` is these; `lines` (of rows along the sum) then gets their factors if rows have
+  // scales. counts: false where the same head was counted before.
   void Round(const Pass& pass, AttentionOperand operand, std::int64_t image, std::int64_t head,
              const HeadMatrix& from, float* to, float* memory, float* lines, bool counts);
   // Joins what the heads of a call counted, of these operands.

@@ -29,7 +29,7 @@ class RowScales {
   void Round(std::int64_t first, std::int64_t n, const float* from, const Rounding& rounding,
              std::byte* memory, float* to) const;
 
-  // The rounding of `n` values that each have a scale of their own: those of Round.
+  // Rounds `n` values, each under the scale that is given for it, as Round does.
   static void RoundEach(const Kernels& kernels, const scaling::TensorScaleRule& rule,
                         const float* encodes, const float* decodes, std::int64_t n,
                         const float* from, const Rounding& rounding, float* to);
